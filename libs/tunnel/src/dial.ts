@@ -1,0 +1,52 @@
+import type { Duplex } from 'node:stream';
+import type { Destination } from './destination.ts';
+
+/** Who dials: a peer of a unix socket, or the subject of a client certificate. */
+export interface Caller {
+  readonly via: 'grpc' | 'http-connect';
+  /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer. */
+  readonly identity: string;
+}
+
+export interface DialRequest {
+  /** Unique in the plane; 16 hexadecimal digits. */
+  readonly id: string;
+  readonly tenant: string;
+  readonly destination: Destination;
+  /** When the dial must have an answer, in milliseconds of `performance.now()` of this process. */
+  readonly deadline: number;
+  /** W3C trace context of the span this dial belongs to. */
+  readonly traceparent?: string;
+  /** The session to dial through; unset at the caller's edge, where the gateway has yet to choose. */
+  readonly session?: string;
+  readonly caller?: Caller;
+  /** Aborts when nobody waits for the answer any more. */
+  readonly signal: AbortSignal;
+}
+
+/** One side of a tunnel: bytes both ways with back-pressure; `stream.end()` is the half-close. */
+export interface TunnelEnd {
+  readonly stream: Duplex;
+  /** False where the protocol behind it has no half-close (ANP's packets): then the end of one way ends both. */
+  readonly halfOpen: boolean;
+  /** Ends both ways at once and drops what is queued. Safe to call more than once, never throws, never waits. */
+  abort(reason: Error): void;
+}
+
+/** How long the agent took, in milliseconds; absent where the agent does not tell (ANP's). */
+export interface DialTiming {
+  readonly dnsMs?: number;
+  readonly connectMs?: number;
+}
+
+/** A dial that succeeded. */
+export interface Established {
+  readonly end: TunnelEnd;
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly timing: DialTiming;
+}
+
+/** What every part of the plane offers to the part before it. Rejects with a DialError. */
+export type Dial = (request: DialRequest) => Promise<Established>;

@@ -1,0 +1,67 @@
+/**
+ * Why a dial failed, by the error names of RFC 9209 section 2.3, which go into `Proxy-Status`, spans, audit and logs.
+ * Each has the HTTP status that RFC 9209 recommends, or ANP's where an API server relies on it (design.md, compatibility).
+ */
+export const DIAL_ERRORS = {
+  /** The destination answered with a reset. */
+  connection_refused: { status: 502 },
+  /** The destination did not answer in time. */
+  connection_timeout: { status: 504 },
+  /** No route, host down, network unreachable. */
+  destination_ip_unroutable: { status: 502 },
+  /** The name does not exist or the resolver answered with an error. */
+  dns_error: { status: 502 },
+  /** The resolver did not answer in time. */
+  dns_timeout: { status: 504 },
+  /** A policy forbids this destination. */
+  destination_ip_prohibited: { status: 403 },
+  /** The caller may not dial, or the request cannot be understood. */
+  http_request_denied: { status: 403 },
+  /** The request is malformed. */
+  http_request_error: { status: 400 },
+  /** No agent can take the dial. */
+  destination_unavailable: { status: 503 },
+  /** A limit of the plane is reached. */
+  connection_limit_reached: { status: 503 },
+  /** The session that carried the dial ended before the answer. */
+  connection_terminated: { status: 502 },
+  /** The plane itself failed. */
+  proxy_internal_error: { status: 502 },
+} as const satisfies Record<string, { status: number }>;
+
+export type DialErrorCode = keyof typeof DIAL_ERRORS;
+
+export interface DialErrorOptions {
+  /** Nothing of the destination was reached, so another session may be tried. Default false. */
+  readonly retryable?: boolean;
+  readonly cause?: unknown;
+}
+
+/** A dial that did not become a tunnel. `message` keeps Go's words where ANP's callers read them. */
+export class DialError extends Error {
+  override readonly name = 'DialError';
+  readonly code: DialErrorCode;
+  readonly retryable: boolean;
+
+  constructor(code: DialErrorCode, message: string, options: DialErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.retryable = options.retryable ?? false;
+  }
+
+  /** HTTP status for CONNECT callers and inner links. */
+  get status(): number {
+    return DIAL_ERRORS[this.code].status;
+  }
+}
+
+export function isDialErrorCode(name: string): name is DialErrorCode {
+  return Object.hasOwn(DIAL_ERRORS, name);
+}
+
+/** Any failure as a DialError: what is none already was not foreseen and counts as the plane's own. */
+export function asDialError(error: unknown): DialError {
+  if (error instanceof DialError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new DialError('proxy_internal_error', message, { cause: error });
+}

@@ -1,0 +1,113 @@
+import { EventEmitter } from 'node:events';
+import type { PacketType } from '@isthmus/proto';
+import type { DialRequest, DialTiming } from './dial.ts';
+import type { DialError } from './errors.ts';
+import type { AgentIdentifiers } from './records.ts';
+
+/** Which part of the plane speaks: a process may hold several (the all-in-one server is gateway and hub). */
+export type Role = 'gateway' | 'hub' | 'agent';
+
+/** ANP's names for the four directions of its packet streams (compat: the `segment` label). */
+export type Segment = 'from_client' | 'to_client' | 'from_agent' | 'to_agent';
+
+/** Why a dial failed, in the words of ANP's `dial_failure_count` metric. */
+export type DialFailureReason =
+  | 'no_agent'
+  | 'error_response'
+  | 'unrecognized_response'
+  | 'send_rsp'
+  | 'backend_close'
+  | 'backend_dial_timeout'
+  | 'frontend_close';
+
+export interface SessionInfo {
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly agentId: string;
+  readonly hubId: string;
+  readonly identifiers: AgentIdentifiers;
+  /** `link` is our agent's HTTP/2 link, `packets` is ANP's AgentService.Connect. */
+  readonly protocol: 'link' | 'packets';
+  readonly remote: string;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
+}
+
+/** How a dial ended; `error` is unset for one that became a tunnel. */
+export interface DialOutcome {
+  readonly ms: number;
+  readonly error?: DialError;
+  readonly reason?: DialFailureReason;
+  readonly agentId?: string;
+  readonly sessionId?: string;
+  readonly hubId?: string;
+  readonly timing?: DialTiming;
+}
+
+export interface TunnelInfo {
+  readonly role: Role;
+  readonly dial: DialRequest;
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
+  /** Bytes so far, caller to destination; live. */
+  readonly up: number;
+  /** Bytes so far, destination to caller; live. */
+  readonly down: number;
+}
+
+/** Who ended a tunnel. `plane` is a failure or shutdown of something between the two. */
+export type ClosedBy = 'caller' | 'destination' | 'plane';
+
+export interface TunnelOutcome {
+  readonly ms: number;
+  readonly closedBy: ClosedBy;
+  /** Set when the tunnel did not end in good order. */
+  readonly error?: Error;
+}
+
+/**
+ * Everything worth counting, logging or tracing, as plain events. Metrics, logs and audit subscribe; nothing in the
+ * core knows of them.
+ */
+export interface PlaneEventMap {
+  'dial:start': [role: Role, dial: DialRequest];
+  'dial:end': [role: Role, dial: DialRequest, outcome: DialOutcome];
+  'tunnel:open': [tunnel: TunnelInfo];
+  'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
+  /** At the hub: an agent's session. */
+  'session:open': [session: SessionInfo];
+  'session:drain': [session: SessionInfo];
+  'session:close': [session: SessionInfo, reason: string];
+  /** At the agent: its own link to a server. */
+  'server:open': [
+    server: { readonly address: string; readonly serverId: string; readonly protocol: 'link' | 'packets' },
+  ];
+  'server:close': [server: { readonly address: string; readonly serverId: string }, reason: string];
+  'server:failure': [address: string, direction: 'to_server' | 'from_server', error: Error];
+  /** At the agent: how many servers it knows of. */
+  'server:known': [count: number];
+  /** At the agent: a destination could not be reached. */
+  'endpoint:failure': [reason: 'timeout' | 'unknown'];
+  /** At the gateway: a caller's connection. */
+  'caller:open': [via: 'grpc' | 'http-connect'];
+  'caller:close': [via: 'grpc' | 'http-connect'];
+  /** At the gateway: its link to a hub. */
+  'peer:open': [hubId: string, address: string];
+  'peer:close': [hubId: string, address: string, reason: string];
+  packet: [segment: Segment, type: PacketType];
+  /** `code` is a gRPC status name such as `Unavailable`. */
+  'packet:error': [segment: Segment, code: string, type: PacketType | 'Unknown'];
+  /** Something a peer sent was refused; the rest of the plane was not disturbed. */
+  refused: [where: string, remote: string, error: Error];
+  /** The registry's health changed. */
+  registry: [state: 'up' | 'down', detail: string];
+}
+
+export type PlaneEvents = EventEmitter<PlaneEventMap>;
+
+export function planeEvents(): PlaneEvents {
+  return new EventEmitter<PlaneEventMap>();
+}

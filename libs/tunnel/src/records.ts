@@ -1,0 +1,60 @@
+/**
+ * What the registry holds. Hubs are the truth and write only of themselves; every record names the hub's incarnation, so
+ * that a write of a dead incarnation loses to what its successor wrote.
+ */
+
+/** Which process of a hub wrote a record: a later start compares greater. Milliseconds of the clock at start. */
+export type Incarnation = number;
+
+export interface HubRecord {
+  readonly hubId: string;
+  readonly incarnation: Incarnation;
+  /** `host:port` where gateways reach the hub; empty for a hub that lives in the gateway's own process alone. */
+  readonly peerAddress: string;
+  /** `host:port` where agents reach the hub; empty when only a load balancer's address is known. */
+  readonly agentAddress: string;
+  readonly zone: string;
+  readonly draining: boolean;
+}
+
+/** What an agent says it can reach (upstream's agent identifiers). */
+export interface AgentIdentifiers {
+  readonly ipv4: readonly string[];
+  readonly ipv6: readonly string[];
+  readonly host: readonly string[];
+  readonly cidr: readonly string[];
+  readonly defaultRoute: boolean;
+}
+
+export interface SessionRecord {
+  /** Unique in the plane; chosen by the hub. */
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly agentId: string;
+  readonly identifiers: AgentIdentifiers;
+  readonly hubId: string;
+  readonly incarnation: Incarnation;
+  /** Counts a hub's writes, so that of two writes about one session the later wins. */
+  readonly version: number;
+  readonly draining: boolean;
+  /** Milliseconds since the epoch. The oldest of an agent's sessions on one hub is preferred, as upstream does. */
+  readonly since: number;
+}
+
+/** A change of the directory. Applying one twice, or an old one late, changes nothing. */
+export type Change =
+  | { readonly kind: 'hub'; readonly hub: HubRecord }
+  | { readonly kind: 'hub-gone'; readonly hubId: string; readonly incarnation: Incarnation }
+  | { readonly kind: 'session'; readonly session: SessionRecord }
+  | {
+      readonly kind: 'session-gone';
+      readonly sessionId: string;
+      readonly hubId: string;
+      readonly incarnation: Incarnation;
+      readonly version: number;
+    };
+
+export interface Snapshot {
+  readonly hubs: readonly HubRecord[];
+  readonly sessions: readonly SessionRecord[];
+}
