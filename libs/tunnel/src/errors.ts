@@ -34,6 +34,8 @@ export type DialErrorCode = keyof typeof DIAL_ERRORS;
 export interface DialErrorOptions {
   /** Nothing of the destination was reached, so another session may be tried. Default false. */
   readonly retryable?: boolean;
+  /** The dial's own deadline passed: no answer came, which says nothing about the destination. Default false. */
+  readonly expired?: boolean;
   readonly cause?: unknown;
 }
 
@@ -42,11 +44,13 @@ export class DialError extends Error {
   override readonly name = 'DialError';
   readonly code: DialErrorCode;
   readonly retryable: boolean;
+  readonly expired: boolean;
 
   constructor(code: DialErrorCode, message: string, options: DialErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.retryable = options.retryable ?? false;
+    this.expired = options.expired ?? false;
   }
 
   /** HTTP status for CONNECT callers and inner links. */
@@ -64,4 +68,9 @@ export function asDialError(error: unknown): DialError {
   if (error instanceof DialError) return error;
   const message = error instanceof Error ? error.message : String(error);
   return new DialError('proxy_internal_error', message, { cause: error });
+}
+
+/** The link under a tunnel ended: neither caller nor destination closed it. */
+export class SessionLost extends Error {
+  override readonly name = 'SessionLost';
 }

@@ -2,5 +2,8 @@ export * from './destination.ts';
 export * from './dial.ts';
 export * from './errors.ts';
 export * from './events.ts';
+export * from './observe.ts';
 export * from './records.ts';
+export * from './splice.ts';
 export * from './trace.ts';
+export * from './tunnel.ts';

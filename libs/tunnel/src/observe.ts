@@ -1,0 +1,46 @@
+import type { Dial, DialRequest } from './dial.ts';
+import { asDialError, type DialError } from './errors.ts';
+import type { DialFailureReason, PlaneEvents, Role } from './events.ts';
+import type { DialTracer } from './trace.ts';
+
+export interface Observation {
+  readonly events: PlaneEvents;
+  readonly tracer: DialTracer;
+}
+
+/** A Dial that says when it starts and how it ended, as events and as a span whose context it passes on. */
+export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
+  return async (request) => {
+    const start = performance.now();
+    const span = tracer.start(`${role}.dial`, request);
+    const traced = span.traceparent === request.traceparent ? request : withTrace(request, span.traceparent);
+    events.emit('dial:start', role, traced);
+    try {
+      const established = await dial(traced);
+      const { agentId, sessionId, hubId, timing } = established;
+      const outcome = { ms: performance.now() - start, agentId, sessionId, hubId, timing };
+      span.end(outcome);
+      events.emit('dial:end', role, traced, outcome);
+      return established;
+    } catch (thrown) {
+      const error = asDialError(thrown);
+      const outcome = { ms: performance.now() - start, error, reason: failureReason(error, request) };
+      span.end(outcome);
+      events.emit('dial:end', role, traced, outcome);
+      throw error;
+    }
+  };
+}
+
+function withTrace(request: DialRequest, traceparent: string | undefined): DialRequest {
+  return traceparent === undefined ? request : { ...request, traceparent };
+}
+
+/** ANP's word for a failure (its `dial_failure_count` metric). */
+function failureReason(error: DialError, request: DialRequest): DialFailureReason {
+  if (error.expired) return 'backend_dial_timeout';
+  if (request.signal.aborted) return 'frontend_close';
+  if (error.code === 'destination_unavailable') return 'no_agent';
+  if (error.code === 'connection_terminated') return 'backend_close';
+  return 'error_response';
+}

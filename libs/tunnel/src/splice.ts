@@ -1,0 +1,117 @@
+import type { TunnelEnd } from './dial.ts';
+import { SessionLost } from './errors.ts';
+import type { ClosedBy } from './events.ts';
+
+/** After one side is closed for good, how long the other may take to finish in good order, in milliseconds. */
+const LINGER_MS = 500;
+
+/** How long a half-closed tunnel may stay silent, in milliseconds: a peer that vanished behind a FIN is seen by nothing else. */
+const HALF_CLOSED_IDLE_MS = 300_000;
+
+export interface SpliceResult {
+  readonly closedBy: ClosedBy;
+  readonly error?: Error;
+}
+
+type Side = 'caller' | 'destination';
+
+/**
+ * Copies bytes between a caller's end and a destination's end until both are closed.
+ *
+ * A side's EOF half-closes the other; a side that fails or vanishes aborts the other; a side without half-close (`halfOpen`
+ * false) that ends closes the other, which gets what is queued first. Never more than one chunk a direction is held here:
+ * a full writer pauses its reader.
+ */
+export class Splice {
+  /** Bytes from caller to destination. */
+  up = 0;
+  /** Bytes from destination to caller. */
+  down = 0;
+  readonly done: Promise<SpliceResult>;
+
+  readonly #ends: Readonly<Record<Side, TunnelEnd>>;
+  readonly #open = new Set<Side>(['caller', 'destination']);
+  readonly #ended = new Set<Side>();
+  #result: SpliceResult | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #settle!: (result: SpliceResult) => void;
+
+  constructor(caller: TunnelEnd, destination: TunnelEnd) {
+    this.#ends = { caller, destination };
+    this.done = new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+    this.#watch('caller', destination);
+    this.#watch('destination', caller);
+    this.#copy(caller, destination, (bytes) => {
+      this.up += bytes;
+    });
+    this.#copy(destination, caller, (bytes) => {
+      this.down += bytes;
+    });
+  }
+
+  /** Ends both sides at once; what is queued is lost. */
+  abort(reason: Error): void {
+    this.#result ??= { closedBy: 'plane', error: reason };
+    this.#ends.caller.abort(reason);
+    this.#ends.destination.abort(reason);
+  }
+
+  #copy(from: TunnelEnd, to: TunnelEnd, count: (bytes: number) => void): void {
+    const source = from.stream;
+    const sink = to.stream;
+    source.on('data', (chunk: Uint8Array) => {
+      count(chunk.length);
+      if (this.#ended.size > 0) this.#timer?.refresh();
+      if (!sink.write(chunk)) source.pause();
+    });
+    sink.on('drain', () => source.resume());
+  }
+
+  #watch(side: Side, other: TunnelEnd): void {
+    const { stream, halfOpen } = this.#ends[side];
+    let failure: Error | undefined;
+    stream.on('error', (error) => {
+      failure ??= error;
+    });
+    stream.on('end', () => {
+      this.#ended.add(side);
+      this.#result ??= { closedBy: side };
+      other.stream.end();
+      this.#arm(halfOpen ? HALF_CLOSED_IDLE_MS : LINGER_MS);
+    });
+    const closed = () => this.#closed(side, failure);
+    if (stream.destroyed) queueMicrotask(closed);
+    else stream.once('close', closed);
+  }
+
+  /** A side is gone. If it went in good order, the other still gets what was written to it; else it ends at once. */
+  #closed(side: Side, failure: Error | undefined): void {
+    if (!this.#open.delete(side)) return;
+    const orderly = failure === undefined && this.#ended.has(side);
+    if (!orderly) this.#fail(side, failure ?? new Error(`${side} went away`));
+    if (this.#open.size > 0) {
+      if (orderly) this.#arm(LINGER_MS);
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.#settle(this.#result ?? { closedBy: side });
+  }
+
+  #fail(side: Side, error: Error): void {
+    const closedBy = error instanceof SessionLost ? 'plane' : side;
+    if (this.#result?.error === undefined) this.#result = { closedBy: this.#result?.closedBy ?? closedBy, error };
+    for (const open of this.#open) this.#ends[open].abort(error);
+  }
+
+  /** One timer a tunnel, and only from its first end on. */
+  #arm(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      const overdue = new Error(ms === LINGER_MS ? 'peer did not finish closing' : 'half-closed and silent');
+      for (const open of this.#open) this.#ends[open].abort(overdue);
+    }, ms);
+    this.#timer.unref();
+  }
+}

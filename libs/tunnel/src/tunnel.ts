@@ -1,0 +1,43 @@
+import type { DialRequest, Established, TunnelEnd } from './dial.ts';
+import type { PlaneEvents, Role, TunnelInfo, TunnelOutcome } from './events.ts';
+import { Splice } from './splice.ts';
+
+/** A tunnel that carries bytes. Its figures are live. */
+export class Tunnel implements TunnelInfo {
+  readonly role: Role;
+  readonly dial: DialRequest;
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly since = Date.now();
+  readonly done: Promise<TunnelOutcome>;
+  readonly #splice: Splice;
+
+  constructor(role: Role, dial: DialRequest, caller: TunnelEnd, established: Established, events: PlaneEvents) {
+    this.role = role;
+    this.dial = dial;
+    this.agentId = established.agentId;
+    this.sessionId = established.sessionId;
+    this.hubId = established.hubId;
+    const start = performance.now();
+    this.#splice = new Splice(caller, established.end);
+    events.emit('tunnel:open', this);
+    this.done = this.#splice.done.then((result) => {
+      const outcome: TunnelOutcome = { ms: performance.now() - start, ...result };
+      events.emit('tunnel:close', this, outcome);
+      return outcome;
+    });
+  }
+
+  get up(): number {
+    return this.#splice.up;
+  }
+
+  get down(): number {
+    return this.#splice.down;
+  }
+
+  abort(reason: Error): void {
+    this.#splice.abort(reason);
+  }
+}
