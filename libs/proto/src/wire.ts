@@ -1,0 +1,252 @@
+/**
+ * The protobuf wire format, as far as Konnectivity's packets need it
+ * (https://protobuf.dev/programming-guides/encoding): varints, length-delimited fields, and skipping of what is unknown.
+ */
+
+/** Bytes that are no packet. The message says what is wrong with them; nothing of them was acted on. */
+export class PacketError extends Error {
+  override readonly name = 'PacketError';
+}
+
+const VARINT = 0;
+const FIXED64 = 1;
+const LENGTH_DELIMITED = 2;
+const START_GROUP = 3;
+const END_GROUP = 4;
+const FIXED32 = 5;
+
+/** The longest chain of nested groups that is skipped; Go's limit is 10000, and nothing sends any. */
+const MAX_GROUP_DEPTH = 32;
+const MAX_FIELD_NUMBER = 2 ** 29 - 1;
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+export function varintTag(field: number): number {
+  return (field << 3) | VARINT;
+}
+
+export function lengthTag(field: number): number {
+  return (field << 3) | LENGTH_DELIMITED;
+}
+
+/** Reads fields from a range of bytes. Every method throws PacketError rather than read beyond it. */
+export class WireReader {
+  readonly #bytes: Uint8Array;
+  readonly #end: number;
+  #offset: number;
+
+  constructor(bytes: Uint8Array, start = 0, end = bytes.length) {
+    this.#bytes = bytes;
+    this.#offset = start;
+    this.#end = end;
+  }
+
+  get done(): boolean {
+    return this.#offset >= this.#end;
+  }
+
+  /** Field number and wire type as one number, to compare with `varintTag` and `lengthTag`. */
+  tag(): number {
+    const tag = Number(this.#varint());
+    const field = Math.floor(tag / 8);
+    if (field < 1 || field > MAX_FIELD_NUMBER) throw new PacketError(`field number ${field} is out of range`);
+    return tag;
+  }
+
+  /** An enum or int32: the low 32 bits of the varint, as every protobuf decoder takes it. */
+  int32(): number {
+    const value = this.#varint();
+    return typeof value === 'number' ? value | 0 : Number(BigInt.asIntN(32, value));
+  }
+
+  int64(): bigint {
+    const value = this.#varint();
+    return typeof value === 'number' ? BigInt(value) : BigInt.asIntN(64, value);
+  }
+
+  /** A view of the bytes read, not a copy. */
+  bytes(): Uint8Array {
+    const start = this.#take(this.#length());
+    return this.#bytes.subarray(start, this.#offset);
+  }
+
+  string(): string {
+    const bytes = this.bytes();
+    if (bytes.length === 0) return '';
+    try {
+      return utf8.decode(bytes);
+    } catch {
+      throw new PacketError('a string is not valid UTF-8');
+    }
+  }
+
+  message(): WireReader {
+    const start = this.#take(this.#length());
+    return new WireReader(this.#bytes, start, this.#offset);
+  }
+
+  /** Passes over the value of a field that nobody knows. */
+  skip(tag: number, depth = 0): void {
+    switch (tag % 8) {
+      case VARINT:
+        this.#varint();
+        return;
+      case FIXED64:
+        this.#take(8);
+        return;
+      case LENGTH_DELIMITED:
+        this.#take(this.#length());
+        return;
+      case START_GROUP:
+        this.#skipGroup(Math.floor(tag / 8), depth + 1);
+        return;
+      case FIXED32:
+        this.#take(4);
+        return;
+      default:
+        throw new PacketError(`field ${Math.floor(tag / 8)} has the impossible wire type ${tag % 8}`);
+    }
+  }
+
+  #skipGroup(field: number, depth: number): void {
+    if (depth > MAX_GROUP_DEPTH) throw new PacketError(`groups nest deeper than ${MAX_GROUP_DEPTH}`);
+    for (;;) {
+      const tag = this.tag();
+      if (tag % 8 !== END_GROUP) {
+        this.skip(tag, depth);
+        continue;
+      }
+      if (Math.floor(tag / 8) !== field) throw new PacketError(`group ${field} ends as ${Math.floor(tag / 8)}`);
+      return;
+    }
+  }
+
+  #length(): number {
+    const length = this.#varint();
+    if (length > this.#end - this.#offset) throw truncated();
+    return Number(length);
+  }
+
+  #take(length: number): number {
+    const start = this.#offset;
+    if (length > this.#end - start) throw truncated();
+    this.#offset = start + length;
+    return start;
+  }
+
+  /** A number while it fits 28 bits (four bytes), which tags, lengths and almost every connectID do. */
+  #varint(): number | bigint {
+    let value = 0;
+    for (let shift = 0; shift < 28; shift += 7) {
+      const byte = this.#byte();
+      value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    return this.#longVarint(value);
+  }
+
+  #longVarint(low28: number): bigint {
+    let value = BigInt(low28);
+    for (let shift = 28n; shift < 70n; shift += 7n) {
+      const byte = this.#byte();
+      if (shift === 63n && byte > 1) throw new PacketError('a varint is longer than 64 bits');
+      value |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    throw new PacketError('a varint is longer than 64 bits');
+  }
+
+  #byte(): number {
+    if (this.#offset >= this.#end) throw truncated();
+    return this.#bytes[this.#offset++] as number;
+  }
+}
+
+function truncated(): PacketError {
+  return new PacketError('the packet is truncated');
+}
+
+/** Bytes of a field of the sizes below: a tag (all field numbers here are below 16, so one byte), and the value. */
+export function int64Size(value: bigint): number {
+  if (value === 0n) return 0;
+  return value > 0n && value <= 0x7fffffffn ? 1 + varintSize(Number(value)) : 1 + longSize(value);
+}
+
+export function stringSize(value: string): number {
+  return value === '' ? 0 : lengthDelimitedSize(Buffer.byteLength(value));
+}
+
+export function bytesSize(value: Uint8Array): number {
+  return value.length === 0 ? 0 : lengthDelimitedSize(value.length);
+}
+
+/** A field of `length` bytes, with its tag and its length in front. */
+export function lengthDelimitedSize(length: number): number {
+  return 1 + varintSize(length) + length;
+}
+
+function varintSize(value: number): number {
+  if (value < 0x80) return 1;
+  if (value < 0x4000) return 2;
+  if (value < 0x200000) return 3;
+  return value < 0x10000000 ? 4 : 5;
+}
+
+function longSize(value: bigint): number {
+  let size = 1;
+  for (let rest = BigInt.asUintN(64, value) >> 7n; rest > 0n; rest >>= 7n) size++;
+  return size;
+}
+
+/** Writes fields into one buffer of the size that was computed before. Fields at their default are left out (proto3). */
+export class WireWriter {
+  readonly buffer: Buffer;
+  #offset = 0;
+
+  constructor(size: number) {
+    this.buffer = Buffer.allocUnsafe(size);
+  }
+
+  enumeration(field: number, value: number): void {
+    if (value === 0) return;
+    this.#varint(varintTag(field));
+    this.#varint(value);
+  }
+
+  int64(field: number, value: bigint): void {
+    if (value === 0n) return;
+    this.#varint(varintTag(field));
+    if (value > 0n && value <= 0x7fffffffn) this.#varint(Number(value));
+    else this.#longVarint(BigInt.asUintN(64, value));
+  }
+
+  string(field: number, value: string): void {
+    if (value === '') return;
+    this.messageHead(field, Buffer.byteLength(value));
+    this.#offset += this.buffer.write(value, this.#offset);
+  }
+
+  bytes(field: number, value: Uint8Array): void {
+    if (value.length === 0) return;
+    this.messageHead(field, value.length);
+    this.buffer.set(value, this.#offset);
+    this.#offset += value.length;
+  }
+
+  messageHead(field: number, length: number): void {
+    this.#varint(lengthTag(field));
+    this.#varint(length);
+  }
+
+  #varint(value: number): void {
+    let rest = value;
+    for (; rest > 0x7f; rest >>>= 7) this.buffer[this.#offset++] = (rest & 0x7f) | 0x80;
+    this.buffer[this.#offset++] = rest;
+  }
+
+  #longVarint(value: bigint): void {
+    let rest = value;
+    for (; rest > 0x7fn; rest >>= 7n) this.buffer[this.#offset++] = Number(rest & 0x7fn) | 0x80;
+    this.buffer[this.#offset++] = Number(rest);
+  }
+}
