@@ -42,7 +42,7 @@ const ON_WIRE: Readonly<Record<PacketType, TypeOnWire>> = {
 const TYPE_FIELD = 1;
 const FIRST_PAYLOAD = 2;
 const LAST_PAYLOAD = 8;
-const EMPTY = new Uint8Array(0);
+const EMPTY: Uint8Array = Buffer.alloc(0);
 
 /**
  * Encodes a packet into one buffer of exactly its size. Hand-written because DATA is the plane's hot path on ANP's links:
@@ -118,7 +118,7 @@ class Payload {
   error = '';
   random = 0n;
   connectID = 0n;
-  data: Uint8Array = EMPTY;
+  data = EMPTY;
 
   constructor(field: number) {
     this.field = field;
