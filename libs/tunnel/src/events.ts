@@ -10,6 +10,9 @@ export type Role = 'gateway' | 'hub' | 'agent';
 /** ANP's names for the four directions of its packet streams (compat: the `segment` label). */
 export type Segment = 'from_client' | 'to_client' | 'from_agent' | 'to_agent';
 
+/** ANP's two packet streams (compat: the `service_method` label). */
+export type GrpcMethod = 'Proxy' | 'Connect';
+
 /** Why a dial failed, in the words of ANP's `dial_failure_count` metric. */
 export type DialFailureReason =
   | 'no_agent'
@@ -75,6 +78,8 @@ export interface TunnelOutcome {
 export interface PlaneEventMap {
   'dial:start': [role: Role, dial: DialRequest];
   'dial:end': [role: Role, dial: DialRequest, outcome: DialOutcome];
+  /** A failure that no dial reports as its end: an answer nobody waits for, or one that could not be handed to its caller. */
+  'dial:failure': [reason: DialFailureReason];
   'tunnel:open': [tunnel: TunnelInfo];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
   /** At the hub: an agent's session. */
@@ -94,6 +99,11 @@ export interface PlaneEventMap {
   /** At the gateway: a caller's connection. */
   'caller:open': [via: 'grpc' | 'http-connect'];
   'caller:close': [via: 'grpc' | 'http-connect'];
+  /** At the gateway: a write to a caller was taken, after `ms` milliseconds of waiting. */
+  'caller:write': [ms: number];
+  /** A packet stream (ProxyService.Proxy, AgentService.Connect) is not read from because what it feeds is full; and is again. */
+  'receive:full': [method: GrpcMethod];
+  'receive:free': [method: GrpcMethod];
   /** At the gateway: its link to a hub. */
   'peer:open': [hubId: string, address: string];
   'peer:close': [hubId: string, address: string, reason: string];

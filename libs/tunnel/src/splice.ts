@@ -1,3 +1,4 @@
+import { deferred } from './deferred.ts';
 import type { TunnelEnd } from './dial.ts';
 import { SessionLost } from './errors.ts';
 import type { ClosedBy } from './events.ts';
@@ -27,20 +28,17 @@ export class Splice {
   up = 0;
   /** Bytes from destination to caller. */
   down = 0;
-  readonly done: Promise<SpliceResult>;
 
+  readonly #done = deferred<SpliceResult>();
+  readonly done = this.#done.promise;
   readonly #ends: Readonly<Record<Side, TunnelEnd>>;
   readonly #open = new Set<Side>(['caller', 'destination']);
   readonly #ended = new Set<Side>();
   #result: SpliceResult | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #settle!: (result: SpliceResult) => void;
 
   constructor(caller: TunnelEnd, destination: TunnelEnd) {
     this.#ends = { caller, destination };
-    this.done = new Promise((resolve) => {
-      this.#settle = resolve;
-    });
     this.#watch('caller', destination);
     this.#watch('destination', caller);
     this.#copy(caller, destination, (bytes) => {
@@ -96,7 +94,7 @@ export class Splice {
       return;
     }
     clearTimeout(this.#timer);
-    this.#settle(this.#result ?? { closedBy: side });
+    this.#done.resolve(this.#result ?? { closedBy: side });
   }
 
   #fail(side: Side, error: Error): void {

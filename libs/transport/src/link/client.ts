@@ -1,0 +1,164 @@
+import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';
+import type { Socket } from 'node:net';
+import {
+  type Dial,
+  DialError,
+  type DialRequest,
+  deferred,
+  type Established,
+  formatDestination,
+  SessionLost,
+  type TunnelEnd,
+} from '@isthmus/tunnel';
+import { Control, type ControlMessage } from './control.ts';
+import { readAnswer, requestHead } from './head.ts';
+import { watchLiveness } from './liveness.ts';
+import { widen } from './settings.ts';
+
+export interface LinkClientOptions {
+  readonly session: ClientHttp2Session;
+  /** Under the session. Its end is noticed here first, so that tunnels end with the true reason. */
+  readonly socket: Socket;
+  /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
+  readonly peer: string;
+  readonly receive?: (message: ControlMessage) => void;
+}
+
+/**
+ * The half of a link that dials: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whoever made the
+ * connection.
+ */
+export class LinkClient {
+  readonly dial: Dial;
+  readonly #closed = deferred<Error>();
+  /** Resolves with the reason when the link has ended and all its tunnels with it. */
+  readonly closed = this.#closed.promise;
+  readonly #session: ClientHttp2Session;
+  readonly #peer: string;
+  readonly #control: Control;
+  readonly #streams = new Map<ClientHttp2Stream, string>();
+  /** Set once no new dial is taken: the reason. */
+  #over: Error | undefined;
+
+  constructor({ session, socket, peer, receive = () => {} }: LinkClientOptions) {
+    this.#session = session;
+    this.#peer = peer;
+    this.dial = (request) => this.#dial(request);
+    widen(session);
+    session.on('error', (error) => this.destroy(error));
+    session.on('goaway', () => {
+      this.#over ??= new Error(`${peer} goes away`);
+    });
+    session.once('close', () => this.destroy(new Error('link closed')));
+    socket.prependOnceListener('close', () => this.destroy(new Error('connection closed')));
+    if (socket.destroyed) queueMicrotask(() => this.destroy(new Error('connection closed')));
+    watchLiveness(session, (error) => this.destroy(error));
+    const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
+    this.#control = new Control(stream, receive, (error) => this.destroy(error));
+  }
+
+  /** Tunnels and pending dials. */
+  get open(): number {
+    return this.#streams.size;
+  }
+
+  send(message: ControlMessage): void {
+    this.#control.send(message);
+  }
+
+  /** Takes no new dial, lets running tunnels finish, then closes. Bounded by whoever calls `destroy` later. */
+  close(): void {
+    this.#over ??= new Error(`link to ${this.#peer} is closing`);
+    if (!this.#session.destroyed) this.#session.close();
+    if (this.#streams.size === 0) this.destroy(this.#over);
+  }
+
+  /** Ends the link and every tunnel on it. */
+  destroy(reason: Error): void {
+    const lost = new SessionLost(`${this.#peer}: ${reason.message}`, { cause: reason });
+    this.#over ??= lost;
+    for (const stream of this.#streams.keys()) stream.destroy(lost);
+    // Not from within a callback of the session: that ends Deno now and then.
+    if (!this.#session.destroyed) setImmediate(() => this.#session.destroy());
+    this.#closed.resolve(lost);
+  }
+
+  #dial(request: DialRequest): Promise<Established> {
+    return new Promise((resolve, reject) => {
+      const stream = this.#request(request);
+      const settle = (error?: DialError) => {
+        clearTimeout(timer);
+        request.signal.removeEventListener('abort', abandon);
+        stream.off('close', closed);
+        if (error) reject(error);
+      };
+      const giveUp = (error: DialError) => {
+        settle(error);
+        this.#abort(stream, error);
+      };
+      const abandon = () => giveUp(new DialError('connection_terminated', 'the caller went away'));
+      const expire = () => giveUp(expired(request));
+      const closed = () => settle(this.#lost(stream));
+      const timer = setTimeout(expire, Math.max(0, request.deadline - performance.now()));
+      request.signal.addEventListener('abort', abandon, { once: true });
+      stream.once('close', closed);
+      stream.once('response', (head) => {
+        try {
+          const answer = readAnswer(head);
+          settle();
+          resolve({ ...answer, end: this.#tunnelEnd(stream) });
+        } catch (refusal) {
+          settle(refusal as DialError);
+          stream.resume().end();
+        }
+      });
+      if (request.signal.aborted) abandon();
+    });
+  }
+
+  #request(request: DialRequest): ClientHttp2Stream {
+    if (this.#over) throw this.#unreachable(this.#over);
+    let stream: ClientHttp2Stream;
+    try {
+      stream = this.#session.request(requestHead(request));
+    } catch (error) {
+      throw this.#unreachable(error as Error);
+    }
+    this.#streams.set(stream, request.id);
+    // The splice has its own listener; this one holds before it comes and after it went.
+    stream.on('error', () => {});
+    stream.once('close', () => {
+      this.#streams.delete(stream);
+      if (this.#over && this.#streams.size === 0) this.destroy(this.#over);
+    });
+    return stream;
+  }
+
+  #tunnelEnd(stream: ClientHttp2Stream): TunnelEnd {
+    return { stream, halfOpen: true, abort: (reason) => this.#abort(stream, reason) };
+  }
+
+  /** Asks the other side to reset the stream, which may do so as often as it likes; see `Control`. */
+  #abort(stream: ClientHttp2Stream, _reason: Error): void {
+    if (stream.destroyed) return;
+    const dial = this.#streams.get(stream);
+    if (dial !== undefined) this.#control.send({ type: 'abort', dial });
+    stream.removeAllListeners('data');
+    stream.resume();
+  }
+
+  #unreachable(cause: Error): DialError {
+    return new DialError('connection_terminated', `${this.#peer}: ${cause.message}`, { retryable: true, cause });
+  }
+
+  /** The stream ended without an answer, so nothing of the destination came to the caller. */
+  #lost(stream: ClientHttp2Stream): DialError {
+    if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
+    return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
+  }
+}
+
+function expired({ destination }: DialRequest): DialError {
+  const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
+  return new DialError('connection_timeout', text, { expired: true });
+}

@@ -1,0 +1,62 @@
+import type { Duplex } from 'node:stream';
+
+/** What the two ends of a link tell each other beside the tunnels. */
+export type ControlMessage =
+  /** To the side that serves dials: nobody wants this one any more; end its tunnel at once. */
+  | { readonly type: 'abort'; readonly dial: string }
+  /** From the side that serves dials: send new ones elsewhere while there is an elsewhere. */
+  | { readonly type: 'drain' };
+
+/** A message is one line of JSON, at most this long, in bytes. */
+const MAX_LINE = 256 * 1024;
+
+/** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
+const MAX_BACKLOG = 4 * 1024 * 1024;
+
+/**
+ * The control stream of a link: newline-delimited JSON both ways on one HTTP/2 stream.
+ *
+ * Aborts travel here since a client that resets many streams is ended by the rapid-reset guard of the server's HTTP/2
+ * library (docs/adr/0003).
+ */
+export class Control {
+  readonly #stream: Duplex;
+  readonly #fail: (error: Error) => void;
+
+  /**
+   * @param receive one message; unknown types are of a later version and are passed over
+   * @param fail the peer broke the protocol, or does not read: the link should end
+   */
+  constructor(stream: Duplex, receive: (message: ControlMessage) => void, fail: (error: Error) => void) {
+    this.#stream = stream;
+    this.#fail = fail;
+    let rest = '';
+    stream.setEncoding('utf8');
+    stream.on('error', () => {});
+    stream.on('data', (text: string) => {
+      const lines = (rest + text).split('\n');
+      rest = lines.pop() as string;
+      if (rest.length > MAX_LINE) fail(new Error('control message too long'));
+      for (const line of lines) {
+        const message = parse(line);
+        if (message) receive(message);
+        else fail(new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`));
+      }
+    });
+  }
+
+  send(message: ControlMessage): void {
+    if (this.#stream.destroyed || this.#stream.writableEnded) return;
+    this.#stream.write(`${JSON.stringify(message)}\n`);
+    if (this.#stream.writableLength > MAX_BACKLOG) this.#fail(new Error('peer does not read control messages'));
+  }
+}
+
+function parse(line: string): ControlMessage | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === 'object' && value !== null && 'type' in value ? (value as ControlMessage) : undefined;
+  } catch {
+    return undefined;
+  }
+}

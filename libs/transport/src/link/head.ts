@@ -1,0 +1,127 @@
+import type http2 from 'node:http2';
+import {
+  DialError,
+  type DialErrorCode,
+  type DialRequest,
+  type DialTiming,
+  formatDestination,
+  isDialErrorCode,
+  parseDestination,
+} from '@isthmus/tunnel';
+
+/**
+ * How a dial and its answer stand in HTTP/2 heads (RFC 9113 section 8.5, RFC 9209 for failures, Server-Timing for what
+ * the agent measured). Our own fields start with `isthmus-`.
+ */
+
+/** The head of a dial. The deadline travels as milliseconds left, since clocks differ. */
+export function requestHead(request: DialRequest): http2.OutgoingHttpHeaders {
+  const head: http2.OutgoingHttpHeaders = {
+    ':method': 'CONNECT',
+    ':authority': formatDestination(request.destination),
+    'isthmus-dial': request.id,
+    'isthmus-tenant': request.tenant,
+    'isthmus-deadline': Math.max(1, Math.ceil(request.deadline - performance.now())),
+  };
+  if (request.session !== undefined) head['isthmus-session'] = request.session;
+  if (request.traceparent !== undefined) head.traceparent = request.traceparent;
+  return head;
+}
+
+/** @throws DialError http_request_error for a head that is no dial. */
+export function readRequest(head: http2.IncomingHttpHeaders, signal: AbortSignal): DialRequest {
+  const left = Number(field(head, 'isthmus-deadline'));
+  const id = field(head, 'isthmus-dial');
+  const tenant = field(head, 'isthmus-tenant');
+  if (!/^[0-9a-f]{16}$/.test(id ?? '') || !tenant || !(left > 0)) {
+    throw new DialError(
+      'http_request_error',
+      'not a dial: isthmus-dial, isthmus-tenant or isthmus-deadline is missing',
+    );
+  }
+  const session = field(head, 'isthmus-session');
+  const traceparent = field(head, 'traceparent');
+  return {
+    id: id as string,
+    tenant,
+    destination: parseDestination(head[':authority'] ?? ''),
+    deadline: performance.now() + left,
+    signal,
+    ...(session !== undefined && { session }),
+    ...(traceparent !== undefined && { traceparent }),
+  };
+}
+
+export interface Answer {
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly timing: DialTiming;
+}
+
+export function answerHead({ agentId, sessionId, hubId, timing }: Answer): http2.OutgoingHttpHeaders {
+  const head: http2.OutgoingHttpHeaders = {
+    ':status': 200,
+    'isthmus-agent': encodeURIComponent(agentId),
+    'isthmus-session': sessionId,
+    'isthmus-hub': encodeURIComponent(hubId),
+  };
+  const parts = [];
+  if (timing.dnsMs !== undefined) parts.push(`dns;dur=${timing.dnsMs.toFixed(3)}`);
+  if (timing.connectMs !== undefined) parts.push(`connect;dur=${timing.connectMs.toFixed(3)}`);
+  if (parts.length > 0) head['server-timing'] = parts.join(', ');
+  return head;
+}
+
+export function refusalHead(error: DialError): http2.OutgoingHttpHeaders {
+  return {
+    ':status': error.status,
+    'proxy-status': proxyStatus(error),
+    ...(error.retryable && { 'isthmus-retryable': '?1' }),
+    ...(error.expired && { 'isthmus-expired': '?1' }),
+  };
+}
+
+/** @throws DialError when the head is a refusal. */
+export function readAnswer(head: http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader): Answer {
+  const status = Number(head[':status']);
+  if (status !== 200) throw readRefusal(head, status);
+  return {
+    agentId: decodeURIComponent(field(head, 'isthmus-agent') ?? ''),
+    sessionId: field(head, 'isthmus-session') ?? '',
+    hubId: decodeURIComponent(field(head, 'isthmus-hub') ?? ''),
+    timing: readTiming(field(head, 'server-timing') ?? ''),
+  };
+}
+
+function readRefusal(head: http2.IncomingHttpHeaders, status: number): DialError {
+  const given = field(head, 'proxy-status') ?? '';
+  const name = /;\s*error=([a-z_]+)/.exec(given)?.[1] ?? '';
+  const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(given)?.[1]?.replace(/\\(.)/g, '$1');
+  const code: DialErrorCode = isDialErrorCode(name) ? name : 'proxy_internal_error';
+  return new DialError(code, details ?? `answered with status ${status}`, {
+    retryable: field(head, 'isthmus-retryable') === '?1',
+    expired: field(head, 'isthmus-expired') === '?1',
+  });
+}
+
+/** `Proxy-Status` of RFC 9209: an RFC 8941 string holds printable ASCII only. */
+export function proxyStatus(error: DialError): string {
+  const details = error.message.replace(/[^\x20-\x7e]/g, '?').replace(/["\\]/g, '\\$&');
+  return `isthmus; error=${error.code}; details="${details}"`;
+}
+
+function readTiming(value: string): DialTiming {
+  const read = (name: string) => {
+    const ms = new RegExp(`(?:^|,\\s*)${name};dur=([0-9.]+)`).exec(value)?.[1];
+    return ms === undefined ? undefined : Number(ms);
+  };
+  const dnsMs = read('dns');
+  const connectMs = read('connect');
+  return { ...(dnsMs !== undefined && { dnsMs }), ...(connectMs !== undefined && { connectMs }) };
+}
+
+function field(head: http2.IncomingHttpHeaders, name: string): string | undefined {
+  const value = head[name];
+  return Array.isArray(value) ? value[0] : value;
+}

@@ -1,0 +1,205 @@
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import { afterEach, test } from 'node:test';
+import { type Dial, DialError, type DialRequest, deferred, type Established, planeEvents } from '@isthmus/tunnel';
+import { LinkClient } from './client.ts';
+import { LinkServer } from './server.ts';
+import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
+
+const cleanups: (() => void)[] = [];
+afterEach(() => {
+  for (const cleanup of cleanups.splice(0).reverse()) cleanup();
+});
+
+async function listen(server: net.Server): Promise<number> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanups.push(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** Opens the destination socket, as an agent does. */
+const dialTcp: Dial = (request) =>
+  new Promise((resolve, reject) => {
+    const { host, port } = request.destination;
+    const socket = net.connect({ host, port, allowHalfOpen: true });
+    socket.once('error', () =>
+      reject(new DialError('connection_refused', `dial tcp ${host}:${port}: connection refused`)),
+    );
+    socket.once('connect', () => {
+      const end = { stream: socket, halfOpen: true, abort: () => socket.destroy() };
+      resolve({ end, agentId: 'a ä', sessionId: 's', hubId: '', timing: { dnsMs: 0.25, connectMs: 1.5 } });
+    });
+  });
+
+interface Link {
+  client: LinkClient;
+  server: LinkServer;
+  hubSocket: Socket;
+}
+
+/** A hub that takes one agent over a real connection, and that agent. */
+async function link(dial: Dial): Promise<Link> {
+  const events = planeEvents();
+  const opened = deferred<{ client: LinkClient; hubSocket: Socket }>();
+  const upgrades = upgradeServer({
+    admit: async (hello) => {
+      if (hello.agentId === 'unwanted') throw new LinkRefused(403, 'agent is not welcome: ünwanted');
+      return { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 };
+    },
+    open: (session, hubSocket) => {
+      opened.resolve({ client: new LinkClient({ session, socket: hubSocket, peer: 'agent a1' }), hubSocket });
+    },
+    refused: () => {},
+  });
+  const port = await listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
+  const socket = net.connect({ port, host: '127.0.0.1' });
+  await once(socket, 'connect');
+  const { session, hello } = await requestLink(socket, 'hub', {
+    agentId: 'a1',
+    identifiers: 'host=x',
+    tenant: 'default',
+    version: '1',
+  });
+  assert.deepEqual(hello, { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 });
+  const server = new LinkServer({ session, socket, peer: 'hub h1', role: 'agent', dial, events });
+  const { client, hubSocket } = await opened.promise;
+  cleanups.push(() => client.destroy(new Error('test over')));
+  return { client, server, hubSocket };
+}
+
+let ids = 0;
+function request(port: number, signal = new AbortController().signal): DialRequest {
+  const id = (++ids).toString(16).padStart(16, '0');
+  const destination = { host: '127.0.0.1', port };
+  return { id, tenant: 'default', destination, deadline: performance.now() + 5000, session: 's1', signal };
+}
+
+async function readAll({ end }: Established): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of end.stream) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+test('a dial through a link reaches the destination and carries bytes, half-close and timing', async () => {
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => {
+      const hash = createHash('sha256');
+      socket.on('data', (chunk) => hash.update(chunk));
+      socket.once('end', () => socket.end(hash.digest()));
+    }),
+  );
+  const { client } = await link(dialTcp);
+  const established = await client.dial(request(port));
+  assert.equal(established.agentId, 'a ä');
+  assert.deepEqual(established.timing, { dnsMs: 0.25, connectMs: 1.5 });
+  const bytes = randomBytes(5_000_000);
+  established.end.stream.end(bytes);
+  assert.deepEqual(await readAll(established), createHash('sha256').update(bytes).digest());
+});
+
+test('a refusal arrives with its RFC 9209 name and its text', async () => {
+  const { client } = await link(dialTcp);
+  const closed = await listen(net.createServer());
+  cleanups.pop()?.();
+  await assert.rejects(client.dial(request(closed)), {
+    name: 'DialError',
+    code: 'connection_refused',
+    message: `dial tcp 127.0.0.1:${closed}: connection refused`,
+    retryable: false,
+  });
+});
+
+test('an aborted tunnel ends the destination socket, two thousand times without harm to the link', async () => {
+  let open = 0;
+  const port = await listen(
+    net.createServer((socket) => {
+      open++;
+      socket.on('error', () => {});
+      socket.once('close', () => open--);
+      socket.write('x');
+    }),
+  );
+  const { client, server } = await link(dialTcp);
+  for (let round = 0; round < 20; round++) {
+    const tunnels = await Promise.all(Array.from({ length: 100 }, () => client.dial(request(port))));
+    const closed = tunnels.map(({ end }) => once(end.stream, 'close'));
+    for (const { end } of tunnels) end.abort(new Error('caller went away'));
+    await Promise.all(closed);
+  }
+  while (open > 0 || server.open > 0) await new Promise(setImmediate);
+  assert.equal(client.open, 0);
+  const after = await client.dial(request(port));
+  after.end.abort(new Error('done'));
+});
+
+test('a caller that vanishes while the agent still dials ends the dial at the agent', async () => {
+  const dialled = deferred<void>();
+  const aborted = deferred<void>();
+  const { client } = await link(
+    ({ signal }) =>
+      new Promise((_, reject) => {
+        dialled.resolve();
+        signal.addEventListener('abort', () => {
+          aborted.resolve();
+          reject(new DialError('connection_terminated', 'gone'));
+        });
+      }),
+  );
+  const caller = new AbortController();
+  const dial = client.dial(request(1, caller.signal));
+  void dialled.promise.then(() => caller.abort());
+  await assert.rejects(dial, { code: 'connection_terminated', message: 'the caller went away' });
+  await aborted.promise;
+});
+
+test('an abort that overtakes its dial still ends it', async () => {
+  const { client, server } = await link(() => new Promise(() => {}));
+  const early = request(1);
+  client.send({ type: 'abort', dial: early.id });
+  // A second dial on the same stream order proves that the abort was read before the first is sent.
+  await assert.rejects(client.dial({ ...request(1), tenant: '' }), { code: 'http_request_error' });
+  await assert.rejects(client.dial(early), { code: 'connection_terminated' });
+  assert.equal(server.open, 0);
+});
+
+test('a dial without an answer ends at its deadline', async () => {
+  const { client } = await link(() => new Promise(() => {}));
+  const soon = { ...request(1), deadline: performance.now() + 50 };
+  await assert.rejects(client.dial(soon), { code: 'connection_timeout', expired: true });
+});
+
+test('a lost link ends its tunnels as lost and its pending dials as retryable', async () => {
+  const port = await listen(net.createServer(() => {}));
+  const { client, hubSocket } = await link((dial) =>
+    dial.destination.port === 1 ? new Promise(() => {}) : dialTcp(dial),
+  );
+  const { end } = await client.dial(request(port));
+  const pending = assert.rejects(client.dial(request(1)), { code: 'connection_terminated', retryable: true });
+  const failed = once(end.stream, 'error');
+  hubSocket.destroy();
+  assert.equal(((await failed)[0] as Error).name, 'SessionLost');
+  await pending;
+  await client.closed;
+  await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
+});
+
+test('what is not a dial is refused and disturbs nothing', async () => {
+  const { client } = await link(dialTcp);
+  const bad = { ...request(1), tenant: '' };
+  await assert.rejects(client.dial(bad), { code: 'http_request_error' });
+  await assert.rejects(client.dial({ ...request(1), destination: { host: '', port: 1 } }), {
+    code: 'http_request_error',
+  });
+  while (client.open > 0) await new Promise(setImmediate);
+});

@@ -1,0 +1,191 @@
+import http, { type IncomingMessage } from 'node:http';
+import http2 from 'node:http2';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type HttpHead, readHead } from '../head-reader.ts';
+import { linkOptions } from './settings.ts';
+
+/**
+ * How an agent's connection becomes a link: the agent sends an HTTP/1.1 Upgrade request that says who it is, the hub
+ * answers 101, and from there the agent is the HTTP/2 server on the socket it dialled, the hub the client.
+ *
+ * Neither side starts HTTP/2 before its own last write is done: with a write in flight, Node ends the process
+ * (an assertion on `is_write_in_progress`).
+ */
+
+export const LINK_PATH = '/isthmus/link';
+export const LINK_PROTOCOL = 'isthmus-link/1';
+
+/** How long the other side may take for its part of the handshake, in milliseconds. */
+const HANDSHAKE_TIMEOUT = 10_000;
+
+export interface AgentHello {
+  readonly agentId: string;
+  /** URL query, as upstream's `--agent-identifiers`. */
+  readonly identifiers: string;
+  readonly tenant: string;
+  readonly version: string;
+  /** Service account token, without `Bearer`. */
+  readonly token?: string;
+}
+
+export interface HubHello {
+  readonly hubId: string;
+  readonly sessionId: string;
+  /** Names the plane that the hub shares with others; empty when it stands alone. */
+  readonly plane: string;
+  /** How many servers an agent should look for. */
+  readonly serverCount: number;
+}
+
+/** The other side speaks HTTP/1.1 but refuses the link; `status` says whether it knows the protocol at all. */
+export class LinkRefused extends Error {
+  override readonly name = 'LinkRefused';
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Agent's side: asks for a link on a connected socket. Rejects with LinkRefused when the answer is not 101. */
+export async function requestLink(
+  socket: Socket,
+  host: string,
+  hello: AgentHello,
+): Promise<{ hello: HubHello; session: http2.ServerHttp2Session }> {
+  const lines = [
+    `GET ${LINK_PATH} HTTP/1.1`,
+    `host: ${host}`,
+    'connection: upgrade',
+    `upgrade: ${LINK_PROTOCOL}`,
+    `isthmus-agent: ${encodeURIComponent(hello.agentId)}`,
+    `isthmus-identifiers: ${encodeURIComponent(hello.identifiers)}`,
+    `isthmus-tenant: ${encodeURIComponent(hello.tenant)}`,
+    `isthmus-version: ${encodeURIComponent(hello.version)}`,
+  ];
+  if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
+  const written = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
+  const head = await readHead(socket, HANDSHAKE_TIMEOUT);
+  await written;
+  if (head.status !== 101) throw await refusal(socket, head);
+  const answer: HubHello = {
+    hubId: decodeURIComponent(head.fields.get('isthmus-hub') ?? ''),
+    sessionId: head.fields.get('isthmus-session') ?? '',
+    plane: decodeURIComponent(head.fields.get('isthmus-plane') ?? ''),
+    serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
+  };
+  return { hello: answer, session: http2.performServerHandshake(socket, linkOptions) };
+}
+
+async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
+  const text = head.fields.get('isthmus-error');
+  socket.destroy();
+  return new LinkRefused(head.status, text ? decodeURIComponent(text) : `answered with status ${head.status}`);
+}
+
+export interface UpgradeServerOptions {
+  /** Decides on a hello. Rejects with LinkRefused (its status is answered), or with any error (500). */
+  readonly admit: (hello: AgentHello, socket: Socket) => Promise<HubHello>;
+  readonly open: (session: http2.ClientHttp2Session, socket: Socket, hello: AgentHello, answer: HubHello) => void;
+  readonly refused: (socket: Socket, error: Error) => void;
+}
+
+/** Hub's side: takes sockets on which an agent asks for a link. */
+export function upgradeServer(options: UpgradeServerOptions): { accept(socket: Socket): void } {
+  const server = http.createServer({ keepAlive: false });
+  const waiting = new Map<Duplex, NodeJS.Timeout>();
+  const settle = (socket: Duplex) => {
+    clearTimeout(waiting.get(socket));
+    waiting.delete(socket);
+  };
+  const refuse = (socket: Socket, error: Error) => {
+    settle(socket);
+    options.refused(socket, error);
+    const status = error instanceof LinkRefused ? error.status : 500;
+    answerRefusal(socket, status, error.message);
+  };
+  server.on('request', (_request, response) => {
+    response.writeHead(404, { connection: 'close' }).end(`this port takes agents: ${LINK_PROTOCOL} or gRPC\n`);
+  });
+  server.on('clientError', (error, socket) => refuse(socket as Socket, new LinkRefused(400, error.message)));
+  server.on('upgrade', async (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+    const socket = stream as Socket;
+    settle(socket);
+    socket.on('error', () => {});
+    try {
+      const hello = readHello(request);
+      const answer = await options.admit(hello, socket);
+      await write(socket, acceptance(answer));
+      if (head.length > 0) socket.unshift(head);
+      const session = http2.connect('http://agent', { ...linkOptions, createConnection: () => socket });
+      options.open(session, socket, hello, answer);
+    } catch (error) {
+      refuse(socket, error as Error);
+    }
+  });
+  return {
+    accept(socket) {
+      const timer = setTimeout(() => refuse(socket, new LinkRefused(408, 'no request in time')), HANDSHAKE_TIMEOUT);
+      waiting.set(socket, timer);
+      socket.once('close', () => settle(socket));
+      server.emit('connection', socket);
+    },
+  };
+}
+
+function readHello(request: IncomingMessage): AgentHello {
+  if (request.headers.upgrade !== LINK_PROTOCOL || request.url !== LINK_PATH) {
+    throw new LinkRefused(404, `this port takes ${LINK_PROTOCOL} at ${LINK_PATH}, not ${request.headers.upgrade}`);
+  }
+  const agents = request.headersDistinct['isthmus-agent'] ?? [];
+  if (agents.length !== 1 || agents[0] === '') throw new LinkRefused(400, 'want exactly one agent id');
+  const field = (name: string) => decode(request.headersDistinct[name]?.[0] ?? '', name);
+  const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
+  return {
+    agentId: decode(agents[0] as string, 'isthmus-agent'),
+    identifiers: field('isthmus-identifiers'),
+    tenant: field('isthmus-tenant') || 'default',
+    version: field('isthmus-version'),
+    ...(token !== undefined && { token }),
+  };
+}
+
+function decode(value: string, name: string): string {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    throw new LinkRefused(400, `${name} is not percent-encoded`);
+  }
+}
+
+function acceptance(hello: HubHello): string {
+  const lines = [
+    'HTTP/1.1 101 Switching Protocols',
+    'connection: upgrade',
+    `upgrade: ${LINK_PROTOCOL}`,
+    `isthmus-hub: ${encodeURIComponent(hello.hubId)}`,
+    `isthmus-session: ${hello.sessionId}`,
+    `isthmus-server-count: ${hello.serverCount}`,
+  ];
+  if (hello.plane !== '') lines.push(`isthmus-plane: ${encodeURIComponent(hello.plane)}`);
+  return `${lines.join('\r\n')}\r\n\r\n`;
+}
+
+function answerRefusal(socket: Socket, status: number, text: string): void {
+  if (socket.destroyed || !socket.writable) return;
+  const head = [
+    `HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Error'}`,
+    'connection: close',
+    `isthmus-error: ${encodeURIComponent(text)}`,
+    'content-length: 0',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n`, () => socket.destroy());
+}
+
+function write(socket: Socket, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.write(text, (error) => (error ? reject(error) : resolve()));
+  });
+}
