@@ -1,0 +1,88 @@
+import type { PlaneEvents } from '@isthmus/tunnel';
+import { type Subscriptions, subscribe } from '../subscribe.ts';
+import { Families, type Metrics } from './families.ts';
+import { tunnelMetrics } from './isthmus.ts';
+import { type LeaseCountObserver, leaseCount } from './leases.ts';
+import { packetMetrics } from './packets.ts';
+
+/** In seconds. */
+const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];
+
+export interface AgentMetricsOptions {
+  /** Adds `process_*` and `nodejs_*`, which can be had once a process. Default false. */
+  readonly process?: boolean;
+}
+
+export interface AgentMetrics extends Metrics {
+  readonly leases: LeaseCountObserver;
+}
+
+/** The metrics page of an agent: upstream's `konnectivity_network_proxy_agent_*`, and `isthmus_*`. */
+export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions = {}): AgentMetrics {
+  const families = new Families('konnectivity_network_proxy_agent_');
+  const all = [
+    endpointMetrics(families),
+    serverLinkMetrics(families),
+    packetMetrics(families),
+    tunnelMetrics(families.under('isthmus_'), 'agent'),
+  ];
+  const leases = leaseCount(families, LATENCY_BUCKETS);
+  if (options.process) families.addProcess();
+  const ends = all.map((subscriptions) => subscribe(events, subscriptions));
+  return {
+    leases,
+    render: () => families.render(),
+    close() {
+      for (const end of ends) end();
+    },
+  };
+}
+
+function endpointMetrics(families: Families): Subscriptions {
+  // Resolving the name and connecting, for dials that succeeded alone, as upstream has it.
+  const duration = families.histogram(
+    'dial_duration_seconds',
+    'Latency of dial to the remote endpoint in seconds',
+    LATENCY_BUCKETS,
+  );
+  const failures = families.counter(
+    'endpoint_dial_failure_total',
+    'Number of failures dialing the remote endpoint, by reason (example: timeout).',
+    ['reason'],
+  );
+  for (const reason of ['timeout', 'unknown']) failures.inc({ reason }, 0);
+  const open = families.gauge('open_endpoint_connections', 'Current number of open endpoint connections.');
+  return {
+    'dial:end'(role, _dial, { ms, error }) {
+      if (role === 'agent' && !error) duration.observe(ms / 1000);
+    },
+    'endpoint:failure'(reason) {
+      failures.inc({ reason });
+    },
+    'tunnel:open'({ role }) {
+      if (role === 'agent') open.inc();
+    },
+    'tunnel:close'({ role }) {
+      if (role === 'agent') open.dec();
+    },
+  };
+}
+
+function serverLinkMetrics(families: Families): Subscriptions {
+  const failures = families.counter(
+    'server_connection_failure_count',
+    'Count of failures to send to or receive from the proxy server, labeled by the direction (from_server or to_server). DEPRECATED, please use stream_events_error_total',
+    ['direction'],
+  );
+  for (const direction of ['from_server', 'to_server']) failures.inc({ direction }, 0);
+  const open = families.gauge('open_server_connections', 'Current number of open server connections.');
+  const known = families.gauge('known_server_count', 'Current number of servers agent is trying to connect to.');
+  return {
+    'server:open': () => open.inc(),
+    'server:close': () => open.dec(),
+    'server:failure'(_address, direction) {
+      failures.inc({ direction });
+    },
+    'server:known': (count) => known.set(count),
+  };
+}

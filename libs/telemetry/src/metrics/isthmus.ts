@@ -1,0 +1,80 @@
+import type { Role, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { Subscriptions } from '../subscribe.ts';
+import type { Families } from './families.ts';
+
+/** What upstream has no families for, in gateways, hubs and agents alike. */
+export function tunnelMetrics(families: Families, role: Role): Subscriptions {
+  const open = new Set<TunnelInfo>();
+  let up = 0;
+  let down = 0;
+  families.tallied(
+    'counter',
+    'tunnel_bytes_total',
+    'Bytes carried by tunnels, up from caller to destination and down from destination to caller. Open tunnels count.',
+    ['direction'],
+    () => {
+      let openUp = 0;
+      let openDown = 0;
+      for (const tunnel of open) {
+        openUp += tunnel.up;
+        openDown += tunnel.down;
+      }
+      return [
+        [{ direction: 'up' }, up + openUp],
+        [{ direction: 'down' }, down + openDown],
+      ];
+    },
+  );
+  const errors = families.counter(
+    'dial_errors_total',
+    'Dials that did not become a tunnel, by the error name of RFC 9209.',
+    ['error'],
+  );
+  const refused = families.counter(
+    'refused_total',
+    'Connections and requests that were refused because they could not be understood or were not allowed, by where.',
+    ['where'],
+  );
+  return {
+    'dial:end'(by, _dial, { error }) {
+      if (by === role && error) errors.inc({ error: error.code });
+    },
+    'tunnel:open'(tunnel) {
+      if (tunnel.role === role) open.add(tunnel);
+    },
+    'tunnel:close'(tunnel) {
+      if (!open.delete(tunnel)) return;
+      up += tunnel.up;
+      down += tunnel.down;
+    },
+    refused(where) {
+      refused.inc({ where });
+    },
+  };
+}
+
+/** What upstream has no families for, in gateways and hubs. */
+export function planeMetrics(families: Families, sessions: () => Iterable<SessionInfo>): Subscriptions {
+  const hubs = families.gauge('hub_links', 'Current number of links of this gateway to hubs.');
+  const registry = families.gauge(
+    'registry_up',
+    'Whether the registry answers: 1, or 0 while dials rely on what is known.',
+  );
+  registry.set(1);
+  families.tallied(
+    'gauge',
+    'sessions',
+    'Current number of sessions of agents at this hub, by protocol: link (HTTP/2) or packets (AgentService.Connect).',
+    ['protocol'],
+    () => {
+      const count = { link: 0, packets: 0 };
+      for (const { protocol } of sessions()) count[protocol]++;
+      return Object.entries(count).map(([protocol, number]) => [{ protocol }, number] as const);
+    },
+  );
+  return {
+    'peer:open': () => hubs.inc(),
+    'peer:close': () => hubs.dec(),
+    registry: (state) => registry.set(state === 'up' ? 1 : 0),
+  };
+}

@@ -1,0 +1,166 @@
+import type { DialFailureReason, GrpcMethod, PlaneEvents, Strategy } from '@isthmus/tunnel';
+import { type Subscriptions, subscribe } from '../subscribe.ts';
+import { type Backend, countBackends, OpenSessions } from './backends.ts';
+import { Families, type Metrics } from './families.ts';
+import { planeMetrics, tunnelMetrics } from './isthmus.ts';
+import { type LeaseCollectionObserver, leaseCollection } from './leases.ts';
+import { packetMetrics } from './packets.ts';
+
+/** In seconds. */
+const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];
+
+/** In seconds, up to a day. */
+const CONNECTION_BUCKETS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400];
+
+const METHODS: readonly GrpcMethod[] = ['Proxy', 'Connect'];
+
+const REASONS: readonly DialFailureReason[] = [
+  'no_agent',
+  'error_response',
+  'unrecognized_response',
+  'send_rsp',
+  'backend_close',
+  'backend_dial_timeout',
+  'frontend_close',
+];
+
+export interface ServerMetricsOptions {
+  /** Whose dials and tunnels count: the gateway's wherever there is one, so that the all-in-one server counts each once. */
+  readonly role: 'gateway' | 'hub';
+  readonly strategies: readonly Strategy[];
+  /** The sessions dials may go through. Default: those that `session:open` and `session:close` tell of, which a gateway alone does not hear. */
+  readonly backends?: () => Iterable<Backend>;
+  /** Adds `process_*` and `nodejs_*`, which can be had once a process. Default false. */
+  readonly process?: boolean;
+}
+
+export interface ServerMetrics extends Metrics {
+  readonly leases: LeaseCollectionObserver;
+}
+
+/** The metrics page of a gateway, a hub or both: upstream's `konnectivity_network_proxy_server_*`, and `isthmus_*`. */
+export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions): ServerMetrics {
+  const families = new Families('konnectivity_network_proxy_server_');
+  const own = families.under('isthmus_');
+  const sessions = new OpenSessions();
+  const all = [
+    sessions.subscriptions,
+    dialMetrics(families, options.role),
+    connectionMetrics(families),
+    packetMetrics(families),
+    tunnelMetrics(own, options.role),
+    planeMetrics(own, () => sessions.values()),
+  ];
+  backendMetrics(families, options.strategies, options.backends ?? (() => sessions.values()));
+  const leases = leaseCollection(families);
+  if (options.process) families.addProcess();
+  const ends = all.map((subscriptions) => subscribe(events, subscriptions));
+  return {
+    leases,
+    render: () => families.render(),
+    close() {
+      for (const end of ends) end();
+    },
+  };
+}
+
+function dialMetrics(families: Families, role: ServerMetricsOptions['role']): Subscriptions {
+  // Upstream observes it when the answer is on its way to the caller, for dials that became tunnels alone.
+  const duration = families.histogram(
+    'dial_duration_seconds',
+    'Latency of dial to the remote endpoint in seconds',
+    LATENCY_BUCKETS,
+  );
+  const lifetime = families.histogram(
+    'connection_duration_seconds',
+    'Duration in seconds a proxied end-to-end connection was established (post-dial) before being closed.',
+    CONNECTION_BUCKETS,
+  );
+  const pending = families.gauge('pending_backend_dials', 'Current number of pending backend dial requests');
+  const established = families.gauge(
+    'established_connections',
+    'Current number of established end-to-end connections (post-dial).',
+  );
+  const failures = families.counter(
+    'dial_failure_count',
+    'Number of dial failures observed. Multiple failures can occur for a single dial request.',
+    ['reason'],
+  );
+  for (const reason of REASONS) failures.inc({ reason }, 0);
+  return {
+    'dial:start'(by) {
+      if (by === role) pending.inc();
+    },
+    'dial:end'(by, _dial, { ms, error, reason }) {
+      if (by !== role) return;
+      pending.dec();
+      if (!error) duration.observe(ms / 1000);
+      else failures.inc({ reason: reason ?? 'error_response' });
+    },
+    'dial:failure'(reason) {
+      failures.inc({ reason });
+    },
+    'tunnel:open'(tunnel) {
+      if (tunnel.role === role) established.inc();
+    },
+    'tunnel:close'(tunnel, { ms }) {
+      if (tunnel.role !== role) return;
+      established.dec();
+      lifetime.observe(ms / 1000);
+    },
+  };
+}
+
+function connectionMetrics(families: Families): Subscriptions {
+  const writes = families.histogram(
+    'frontend_write_duration_seconds',
+    'Latency of write to the frontend in seconds',
+    LATENCY_BUCKETS,
+  );
+  const grpc = families.gauge(
+    'grpc_connections',
+    'Number of current grpc connections, partitioned by service method.',
+    ['service_method'],
+  );
+  const http = families.gauge('http_connections', 'Number of current HTTP CONNECT connections');
+  const full = families.gauge(
+    'full_receive_channels',
+    'Number of current connections blocked by a full receive channel, partitioned by service method.',
+    ['service_method'],
+  );
+  for (const service_method of METHODS) {
+    grpc.set({ service_method }, 0);
+    full.set({ service_method }, 0);
+  }
+  const proxy = grpc.labels({ service_method: 'Proxy' });
+  const connect = grpc.labels({ service_method: 'Connect' });
+  return {
+    'caller:open': (via) => (via === 'grpc' ? proxy : http).inc(),
+    'caller:close': (via) => (via === 'grpc' ? proxy : http).dec(),
+    'caller:write': (ms) => writes.observe(ms / 1000),
+    'session:open'({ protocol }) {
+      if (protocol === 'packets') connect.inc();
+    },
+    'session:close'({ protocol }) {
+      if (protocol === 'packets') connect.dec();
+    },
+    'receive:full': (service_method) => full.inc({ service_method }),
+    'receive:free': (service_method) => full.dec({ service_method }),
+  };
+}
+
+function backendMetrics(families: Families, strategies: readonly Strategy[], backends: () => Iterable<Backend>): void {
+  // Upstream sets it from whichever strategy changed last; here it is agents, which is what its help says.
+  families.measured(
+    'ready_backend_connections',
+    'Number of konnectivity agent connected to the proxy server. DEPRECATED, please use ready_backends',
+    () => countBackends('default', backends()),
+  );
+  families.tallied(
+    'gauge',
+    'ready_backends',
+    'Number of konnectivity agent connected to the proxy server',
+    ['proxy_strategy'],
+    () => strategies.map((strategy) => [{ proxy_strategy: strategy }, countBackends(strategy, backends())] as const),
+  );
+}
