@@ -1,1 +1,3 @@
-export {};
+export * from './admin.ts';
+export * from './admin-client.ts';
+export * from './admin-rpc.ts';

@@ -1,0 +1,116 @@
+import { once } from 'node:events';
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { type AddressInfo, BlockList, createServer, isIP, isIPv6, type Server, type Socket } from 'node:net';
+import { ServerCredentials } from '@grpc/grpc-js';
+import { type AdminBackend, adminRpc } from './admin-rpc.ts';
+
+export interface AdminOptions {
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  readonly backend: AdminBackend;
+  /** Answers what is not gRPC: upstream's admin port serves /metrics and /debug/pprof. */
+  readonly http: RequestListener;
+  readonly warn: (message: string) => void;
+  /** How long a connection may take to show what it speaks, in milliseconds. Default 10 s. */
+  readonly headTimeoutMs?: number;
+}
+
+export interface AdminServer extends AsyncDisposable {
+  readonly address: AddressInfo;
+  /** Ends the listener and every connection. */
+  close(): Promise<void>;
+}
+
+const HEAD_TIMEOUT_MS = 10_000;
+/** Scrapers keep connections open between scrapes. */
+const IDLE_TIMEOUT_MS = 65_000;
+/** Connections at once: the port is for operators and one scraper. */
+const MAX_CONNECTIONS = 100;
+
+/** What an HTTP/2 connection begins with (RFC 9113 section 3.4) and no HTTP/1.1 method does. */
+const HTTP2_PREFACE = Buffer.from('PRI');
+
+/**
+ * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC over cleartext HTTP/2) on one listener, told apart by the first
+ * bytes. It has no authentication, as upstream's has none, so an address other than loopback is worth a warning.
+ */
+export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
+  const { host, port, backend, http, warn, headTimeoutMs = HEAD_TIMEOUT_MS } = options;
+  const rpc = adminRpc(backend);
+  const injector = rpc.createConnectionInjector(ServerCredentials.createInsecure());
+  const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, http);
+  web.timeout = IDLE_TIMEOUT_MS;
+
+  const sockets = new Set<Socket>();
+  const listener = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+    tellApart(socket, headTimeoutMs, (speaksHttp2) => {
+      if (speaksHttp2) injector.injectConnection(socket);
+      else web.emit('connection', socket);
+    });
+  });
+  listener.maxConnections = MAX_CONNECTIONS;
+
+  const address = await listen(listener, host, port);
+  if (!isLoopback(address.address)) {
+    warn(`the admin port listens on ${address.address}:${address.port} without authentication: use a loopback address`);
+  }
+  const close = async () => {
+    const closed = once(listener, 'close');
+    listener.close();
+    rpc.forceShutdown();
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  };
+  let closing: Promise<void> | undefined;
+  const closeOnce = () => {
+    closing ??= close();
+    return closing;
+  };
+  return { address, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
+}
+
+/** Reads until the first bytes say whether HTTP/2 follows, and puts them back. A socket that says nothing is ended. */
+function tellApart(socket: Socket, timeoutMs: number, decided: (speaksHttp2: boolean) => void): void {
+  let head = Buffer.alloc(0);
+  const timer = setTimeout(() => socket.destroy(), timeoutMs);
+  const onClose = () => clearTimeout(timer);
+  const onReadable = () => {
+    const chunk: Buffer | null = socket.read();
+    if (chunk === null) return;
+    head = Buffer.concat([head, chunk]);
+    const seen = head.subarray(0, HTTP2_PREFACE.length);
+    const matches = HTTP2_PREFACE.subarray(0, seen.length).equals(seen);
+    if (matches && seen.length < HTTP2_PREFACE.length) return;
+    clearTimeout(timer);
+    socket.off('readable', onReadable);
+    socket.off('close', onClose);
+    socket.unshift(head);
+    decided(matches);
+  };
+  socket.on('readable', onReadable);
+  socket.on('close', onClose);
+}
+
+async function listen(listener: Server, host: string, port: number): Promise<AddressInfo> {
+  // An empty host means every address, as in Go.
+  listener.listen(host === '' ? { port } : { host, port });
+  try {
+    await once(listener, 'listening');
+  } catch (cause) {
+    const detail = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(`cannot listen on the admin address ${host}:${port}: ${detail}`, { cause });
+  }
+  return listener.address() as AddressInfo;
+}
+
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+function isLoopback(address: string): boolean {
+  return isIP(address) !== 0 && loopback.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
+}
