@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  type Manifest,
+  type Peer,
+  portNumber,
+  type Rule,
+  readManifest,
+  type Selector,
+  selects,
+  noKubectl as skip,
+  type Workload,
+} from './k8s/manifests.ts';
+import { deployed, NODE, ofKind, selected, server } from './k8s/rendered.ts';
+
+test('services lead to ports of the pods that they select', { skip }, () => {
+  for (const { metadata, spec } of ofKind('Service')) {
+    const [workload, ...others] = selected({ matchLabels: spec.selector }, metadata.namespace);
+    assert.ok(workload && others.length === 0, `${metadata.name} selects one deployment`);
+    for (const { port, targetPort } of spec.ports) {
+      assert.equal(portNumber(workload.container, targetPort), port, metadata.name);
+    }
+  }
+});
+
+test('agents dial a service of the hubs', { skip }, () => {
+  const { data } = ofKind('ConfigMap').find(({ metadata }) => metadata.name.startsWith('agent-')) as Manifest;
+  const [name, namespace] = data?.['proxy-server-host']?.split('.') ?? [];
+  const service = ofKind('Service').find(({ metadata }) => metadata.name === name && metadata.namespace === namespace);
+  assert.equal(String(service?.spec.ports[0].port), data?.['proxy-server-port']);
+});
+
+test('policies deny all but the ports that pods open to whom they serve', { skip }, () => {
+  const policies = ofKind('NetworkPolicy');
+  for (const { namespace } of deployed) {
+    const denied = policies.find(
+      ({ metadata }) => metadata.namespace === namespace && metadata.name === 'default-deny',
+    );
+    assert.deepEqual(denied?.spec, { podSelector: {}, policyTypes: ['Ingress', 'Egress'] }, namespace);
+  }
+  for (const workload of deployed) {
+    const own = policies.filter(
+      ({ metadata, spec }) => metadata.namespace === workload.namespace && selects(spec.podSelector, workload.labels),
+    );
+    const allowed = own.flatMap(({ spec }) => (spec.ingress ?? []) as Rule[]).flatMap((rule) => ports(rule));
+    const open = workload.container.ports.map(({ containerPort }) => containerPort);
+    assert.deepEqual(allowed.sort(), open.sort(), `${workload.name}: ports let in and ports open`);
+    for (const rule of own.flatMap(({ spec }) => (spec.egress ?? []) as Rule[])) reaches(workload, rule);
+  }
+});
+
+function ports(rule: Rule): number[] {
+  return (rule.ports ?? []).map(({ port }) => port);
+}
+
+/** What may go out to pods of the namespace leads to pods that listen there. */
+function reaches(from: Workload, rule: Rule): void {
+  const inside = (rule.to ?? []).filter((peer: Peer) => peer.podSelector && !peer.namespaceSelector);
+  for (const { podSelector } of inside) {
+    const [to] = selected(podSelector as Selector, from.namespace);
+    const open = to?.container.ports.map(({ containerPort }) => containerPort) ?? [];
+    for (const port of ports(rule)) assert.ok(open.includes(port), `${from.name} to port ${port} of ${to?.name}`);
+  }
+}
+
+test('the API server dials the socket that proxy-server makes', () => {
+  const socket = server.flags.get('uds-name') as string;
+  const config = readManifest(`${NODE}/egress-selector-configuration.yaml`);
+  assert.equal(config.apiVersion, 'apiserver.k8s.io/v1beta1');
+  assert.equal(config.kind, 'EgressSelectorConfiguration');
+  assert.deepEqual(config.egressSelections, [
+    { name: 'cluster', connection: { proxyProtocol: 'GRPC', transport: { uds: { udsName: socket } } } },
+  ]);
+  const directory = socket.slice(0, socket.lastIndexOf('/'));
+  const volume = server.pod.volumes.find(({ hostPath }) => hostPath?.path === directory);
+  const mount = server.container.volumeMounts.find(({ name }) => name === volume?.name);
+  assert.equal(mount?.mountPath, directory, 'the same path inside and outside');
+  assert.notEqual(mount?.readOnly, true);
+  const patch = JSON.stringify(readManifest(`${NODE}/kube-apiserver0+json.yaml`));
+  assert.ok(patch.includes(`"mountPath":"${directory}"`) && patch.includes(`"path":"${directory}"`));
+});
+
+test('over TCP the API server dials the gateways with HTTP CONNECT and a certificate', { skip }, () => {
+  const config = readManifest(`${NODE}/egress-selector-configuration-http-connect.yaml`);
+  const { proxyProtocol, transport } = config.egressSelections[0].connection;
+  assert.equal(proxyProtocol, 'HTTPConnect');
+  const gateway = ofKind('Service').find(({ metadata }) => metadata.name === 'gateway') as Manifest;
+  assert.equal(transport.tcp.url, `https://gateway.${gateway.metadata.namespace}.svc:${gateway.spec.ports[0].port}`);
+  assert.deepEqual(Object.keys(transport.tcp.tlsConfig).sort(), ['caBundle', 'clientCert', 'clientKey']);
+});

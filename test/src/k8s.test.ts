@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { kustomize, portNumber, root, selects, noKubectl as skip, type Workload, workloads } from './k8s/manifests.ts';
+import { deployed, deployment, ofKind, selected, server } from './k8s/rendered.ts';
+
+const APPS = new Map([
+  ['frontend-gw', 'frontend-gw'],
+  ['backend-hub', 'backend-hub'],
+  ['proxy-agent', 'agent'],
+  ['proxy-server', 'server'],
+]);
+/** Where each program's flags say that it listens. */
+const LISTENS = ['server-port', 'agent-port', 'peer-port', 'health-port', 'health-server-port'];
+
+const overlay = skip ? [] : kustomize('k8s/overlays/control-plane-node');
+const all = [...deployed, ...workloads(overlay), server];
+const ours = all.filter(({ container }) => APPS.has(container.command[0] ?? ''));
+
+function listening({ flags }: Workload): number[] {
+  const ports = LISTENS.flatMap((name) => (flags.has(name) ? [Number(flags.get(name))] : []));
+  return ports.filter((port) => port !== 0);
+}
+
+function seconds(duration: string | undefined): number {
+  const match = /^(\d+)(s|m)$/.exec(duration ?? '');
+  assert.ok(match, `a duration of seconds or minutes: ${duration}`);
+  return Number(match[1]) * (match[2] === 'm' ? 60 : 1);
+}
+
+test('the base renders gateways, hubs, agents and Redis, and the overlay agents alone', { skip }, () => {
+  assert.deepEqual(deployed.map(({ name }) => name).sort(), ['agent', 'gateway', 'hub', 'redis']);
+  assert.deepEqual(
+    workloads(overlay).map(({ name }) => name),
+    ['agent'],
+  );
+});
+
+test('plane and agents also render apart, for two clusters', { skip }, () => {
+  const plane = workloads(kustomize('k8s/base/plane'));
+  assert.deepEqual(plane.map(({ name }) => name).sort(), ['gateway', 'hub', 'redis']);
+  const hub = plane.find(({ name }) => name === 'hub');
+  assert.equal(hub?.flags.has('advertise-agent-address'), false, 'pods of the plane are out of reach from elsewhere');
+  assert.deepEqual(
+    workloads(kustomize('k8s/base/agent')).map(({ name }) => name),
+    ['agent'],
+  );
+});
+
+test('every container is confined and bounded', { skip }, () => {
+  for (const { name, pod, container } of all) {
+    assert.equal(pod.containers.length, 1, name);
+    assert.equal(pod.securityContext.runAsNonRoot, true, name);
+    assert.ok(Number(pod.securityContext.runAsUser) > 0, `${name}: a numeric user`);
+    assert.deepEqual(pod.securityContext.seccompProfile, { type: 'RuntimeDefault' }, name);
+    assert.deepEqual(
+      container.securityContext,
+      { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ['ALL'] } },
+      name,
+    );
+    assert.ok(container.resources.requests.cpu && container.resources.requests.memory, `${name}: requests`);
+    assert.ok(container.resources.limits.memory, `${name}: a memory limit`);
+    assert.match(container.image, /:\d[\w.-]*$/, `${name}: an image with a version`);
+  }
+});
+
+test('no pod gets a token of its own accord', { skip }, () => {
+  for (const { name, pod } of deployed) assert.equal(pod.automountServiceAccountToken, false, name);
+  for (const { metadata, ...account } of ofKind('ServiceAccount')) {
+    assert.equal(
+      (account as { automountServiceAccountToken?: boolean }).automountServiceAccountToken,
+      false,
+      metadata.name,
+    );
+  }
+});
+
+test('the agent shows a token for the audience that the hub asks for', { skip }, () => {
+  const hub = deployment('hub');
+  const agent = deployment('agent');
+  const volume = agent.pod.volumes.find(({ name }) => name === 'token')?.projected as {
+    sources: { serviceAccountToken: { audience: string; path: string } }[];
+  };
+  const token = volume.sources[0]?.serviceAccountToken;
+  for (const verifier of [hub, server]) {
+    assert.equal(token?.audience, verifier.flags.get('authentication-audience'));
+    assert.equal(agent.namespace, verifier.flags.get('agent-namespace'));
+    assert.equal(agent.pod.serviceAccountName, verifier.flags.get('agent-service-account'));
+  }
+  assert.ok(agent.flags.get('service-account-token-path')?.endsWith(`/${token?.path}`));
+});
+
+test('every flag exists for its program', { skip }, () => {
+  const helps = new Map<string, Set<string>>();
+  for (const { name, container, flags } of ours) {
+    const program = container.command[0] as string;
+    const known = helps.get(program) ?? flagsOf(program);
+    helps.set(program, known);
+    for (const flag of flags.keys()) assert.ok(known.has(flag), `${name}: ${program} has no flag --${flag}`);
+  }
+  assert.deepEqual([...helps.keys()].sort(), [...APPS.keys()].sort());
+});
+
+function flagsOf(program: string): Set<string> {
+  const app = `${root}apps/${APPS.get(program)}`;
+  const argv = 'Deno' in globalThis ? ['run', '-A', `${app}/src/main.ts`] : [`${app}/bin/${program}.js`];
+  const run = spawnSync(process.execPath, [...argv, '--help'], { encoding: 'utf8', timeout: 30_000 });
+  assert.equal(run.status, 0, `${program} --help: ${run.stderr}`);
+  return new Set([...run.stdout.matchAll(/--([a-z][a-z0-9-]*)/g)].map((match) => match[1] as string));
+}
+
+test('every file that a flag names lies in a volume, and every volume is used', { skip }, () => {
+  for (const { name, pod, container, flags } of all) {
+    const mounts = container.volumeMounts;
+    for (const [flag, value] of flags) {
+      if (!value.startsWith('/')) continue;
+      const mounted = mounts.some(({ mountPath }) => value === mountPath || value.startsWith(`${mountPath}/`));
+      assert.ok(mounted, `${name}: --${flag}=${value} is in no volume`);
+    }
+    assert.deepEqual(mounts.map((mount) => mount.name).sort(), pod.volumes.map((volume) => volume.name).sort(), name);
+  }
+});
+
+test('every secret and config map that has to exist is in k8s/README.md', { skip }, () => {
+  const readme = readFileSync(`${root}k8s/README.md`, 'utf8');
+  const made = new Set(ofKind('ConfigMap').map(({ metadata }) => metadata.name));
+  for (const { pod } of [...workloads(kustomize('k8s/base/plane')), ...deployed]) {
+    for (const { secret, configMap } of pod.volumes) {
+      const name = secret?.secretName ?? configMap?.name;
+      if (name && !made.has(name)) assert.ok(readme.includes(`\`${name}\``), name);
+    }
+  }
+});
+
+test('a container names the ports that its flags open, and no other', { skip }, () => {
+  for (const workload of ours.filter(({ pod }) => !('hostNetwork' in pod))) {
+    const named = workload.container.ports.map(({ containerPort }) => containerPort).sort();
+    assert.deepEqual(named, listening(workload).sort(), workload.name);
+  }
+});
+
+test('probes ask the health port', { skip }, () => {
+  for (const { name, container, flags } of ours) {
+    const health = Number(flags.get('health-port') ?? flags.get('health-server-port'));
+    const paths = [container.startupProbe, container.livenessProbe, container.readinessProbe].map((probe) => {
+      assert.equal(portNumber(container, probe?.httpGet?.port ?? ''), health, name);
+      return probe?.httpGet?.path;
+    });
+    assert.deepEqual(paths, ['/healthz', '/healthz', '/readyz'], name);
+  }
+});
+
+test('a pod is given a little longer than its drain takes', { skip }, () => {
+  for (const { name, pod, flags } of ours.filter(({ flags }) => flags.has('graceful-shutdown-timeout'))) {
+    const spare = pod.terminationGracePeriodSeconds - seconds(flags.get('graceful-shutdown-timeout'));
+    assert.ok(spare > 0 && spare <= 30, `${name}: ${spare} s beside the drain`);
+  }
+});
+
+test('hubs advertise the ports on which they listen', { skip }, () => {
+  const hub = deployment('hub');
+  assert.equal(hub.flags.get('advertise-address'), `$(POD_IP):${hub.flags.get('peer-port')}`);
+  assert.equal(hub.flags.get('advertise-agent-address'), `$(POD_IP):${hub.flags.get('agent-port')}`);
+});
+
+test('deployments, budgets and spreads select their own pods', { skip }, () => {
+  for (const { metadata, spec } of ofKind('Deployment')) {
+    assert.deepEqual(
+      selected(spec.selector, metadata.namespace).map(({ name }) => name),
+      [metadata.name],
+    );
+  }
+  for (const { metadata, spec } of ofKind('PodDisruptionBudget')) {
+    assert.deepEqual(
+      selected(spec.selector, metadata.namespace).map(({ name }) => name),
+      [metadata.name],
+    );
+  }
+  for (const { name, pod, labels } of deployed) {
+    for (const { labelSelector } of pod.topologySpreadConstraints ?? [])
+      assert.ok(selects(labelSelector, labels), name);
+  }
+});

@@ -1,0 +1,137 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parse, parseAllDocuments } from 'yaml';
+
+/** The repository's own directory, from src and from dist alike. */
+export const root = fileURLToPath(new URL('../../../', import.meta.url));
+
+export type Labels = Readonly<Record<string, string>>;
+
+export interface Selector {
+  readonly matchLabels?: Labels;
+  readonly matchExpressions?: readonly { readonly key: string; readonly operator: string; readonly values: string[] }[];
+}
+
+export interface Probe {
+  readonly httpGet?: { readonly path: string; readonly port: string | number };
+}
+
+export interface Container {
+  readonly name: string;
+  readonly image: string;
+  readonly command: readonly string[];
+  readonly args: readonly string[];
+  readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
+  readonly startupProbe?: Probe;
+  readonly livenessProbe: Probe;
+  readonly readinessProbe: Probe;
+  readonly securityContext: Readonly<Record<string, unknown>>;
+  readonly resources: { readonly requests: Labels; readonly limits: Labels };
+  readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string; readonly readOnly?: boolean }[];
+}
+
+export interface PodSpec {
+  readonly containers: readonly Container[];
+  readonly securityContext: Readonly<Record<string, unknown>>;
+  readonly terminationGracePeriodSeconds: number;
+  readonly automountServiceAccountToken?: boolean;
+  readonly serviceAccountName?: string;
+  readonly topologySpreadConstraints?: readonly { readonly labelSelector: Selector }[];
+  readonly volumes: readonly Volume[];
+}
+
+export interface Volume {
+  readonly name: string;
+  readonly secret?: { readonly secretName: string };
+  readonly configMap?: { readonly name: string };
+  readonly hostPath?: { readonly path: string; readonly type: string };
+  readonly projected?: unknown;
+  readonly emptyDir?: unknown;
+}
+
+export interface Peer {
+  readonly podSelector?: Selector;
+  readonly namespaceSelector?: Selector;
+  readonly ipBlock?: unknown;
+}
+
+export interface Rule {
+  readonly from?: readonly Peer[];
+  readonly to?: readonly Peer[];
+  readonly ports?: readonly { readonly port: number }[];
+}
+
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly data?: Labels;
+  // A spec of many shapes: each use says which one it reads.
+  // biome-ignore lint/suspicious/noExplicitAny: typing every kind of Kubernetes would be larger than the tests
+  readonly spec: any;
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  readonly egressSelections?: any;
+}
+
+/** A pod as the cluster would run it: a Deployment's template or a static pod. */
+export interface Workload {
+  readonly name: string;
+  readonly namespace: string;
+  readonly labels: Labels;
+  readonly pod: PodSpec;
+  readonly container: Container;
+  readonly flags: ReadonlyMap<string, string>;
+}
+
+/** Why `kubectl kustomize` cannot be run here, or false. */
+export const noKubectl: string | false =
+  spawnSync('kubectl', ['version', '--client'], { timeout: 20_000 }).status === 0 ? false : 'kubectl is not installed';
+
+export function kustomize(directory: string): Manifest[] {
+  const run = spawnSync('kubectl', ['kustomize', `${root}${directory}`], { encoding: 'utf8', timeout: 30_000 });
+  if (run.status !== 0) throw new Error(`kubectl kustomize ${directory}: ${run.stderr}`);
+  return parseAllDocuments(run.stdout).map((document) => {
+    if (document.errors[0]) throw document.errors[0];
+    return document.toJS() as Manifest;
+  });
+}
+
+export function readManifest<T = Manifest>(path: string): T {
+  return parse(readFileSync(`${root}${path}`, 'utf8')) as T;
+}
+
+export function workloads(manifests: readonly Manifest[]): Workload[] {
+  return manifests
+    .filter(({ kind }) => kind === 'Deployment')
+    .map(({ metadata, spec }) => workload(metadata, spec.template.metadata.labels, spec.template.spec));
+}
+
+export function staticPod(manifest: Manifest & { metadata: { labels?: Labels } }): Workload {
+  return workload(manifest.metadata, manifest.metadata.labels ?? {}, manifest.spec);
+}
+
+function workload(metadata: Manifest['metadata'], labels: Labels, pod: PodSpec): Workload {
+  const container = pod.containers[0] as Container;
+  const flags = new Map(container.args.map((arg) => flagOf(arg)));
+  return { name: metadata.name, namespace: metadata.namespace ?? '', labels, pod, container, flags };
+}
+
+function flagOf(arg: string): [string, string] {
+  const match = /^--([a-z-]+)=(.*)$/.exec(arg);
+  return match ? [match[1] as string, match[2] as string] : [arg, ''];
+}
+
+export function selects(selector: Selector, labels: Labels): boolean {
+  const byLabel = Object.entries(selector.matchLabels ?? {}).every(([key, value]) => labels[key] === value);
+  const byExpression = (selector.matchExpressions ?? []).every(
+    ({ key, operator, values }) => operator === 'In' && values.includes(labels[key] ?? ''),
+  );
+  return byLabel && byExpression;
+}
+
+/** The number behind a port that is given by name or by number. */
+export function portNumber(container: Container, port: string | number): number | undefined {
+  if (typeof port === 'number') return port;
+  return container.ports.find(({ name }) => name === port)?.containerPort;
+}
