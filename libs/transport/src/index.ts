@@ -1,1 +1,11 @@
-export {};
+export * from './connect.ts';
+export * from './dial-id.ts';
+export * from './endpoint.ts';
+export * from './link/client.ts';
+export type { ControlMessage, HubMember } from './link/control.ts';
+export * from './link/server.ts';
+export * from './link/upgrade.ts';
+export * from './listen.ts';
+export * from './peer/client.ts';
+export * from './peer/server.ts';
+export * from './tls.ts';

@@ -1,3 +1,4 @@
+export * from './backoff.ts';
 export * from './deferred.ts';
 export * from './destination.ts';
 export * from './dial.ts';

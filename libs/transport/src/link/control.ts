@@ -1,11 +1,22 @@
 import type { Duplex } from 'node:stream';
 
+/** A hub as agents see it. */
+export interface HubMember {
+  readonly hubId: string;
+  /** `host:port` for agents; empty when only a load balancer leads to it. */
+  readonly address: string;
+  readonly zone: string;
+  readonly draining: boolean;
+}
+
 /** What the two ends of a link tell each other beside the tunnels. */
 export type ControlMessage =
   /** To the side that serves dials: nobody wants this one any more; end its tunnel at once. */
   | { readonly type: 'abort'; readonly dial: string }
   /** From the side that serves dials: send new ones elsewhere while there is an elsewhere. */
-  | { readonly type: 'drain' };
+  | { readonly type: 'drain' }
+  /** To an agent: the hubs of the plane, at the link's start and whenever they change. */
+  | { readonly type: 'membership'; readonly hubs: readonly HubMember[] };
 
 /** A message is one line of JSON, at most this long, in bytes. */
 const MAX_LINE = 256 * 1024;

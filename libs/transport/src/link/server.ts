@@ -11,7 +11,7 @@ import {
   Tunnel,
   type TunnelEnd,
 } from '@isthmus/tunnel';
-import { Control, type ControlMessage } from './control.ts';
+import { Control, type ControlMessage, type HubMember } from './control.ts';
 import { answerHead, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import { widen } from './settings.ts';
@@ -29,6 +29,7 @@ export interface LinkServerOptions {
   readonly events: PlaneEvents;
   /** The dialling side takes no new dials here and closes when its tunnels are done. */
   readonly goaway?: () => void;
+  readonly membership?: (hubs: readonly HubMember[]) => void;
 }
 
 /**
@@ -154,10 +155,14 @@ export class LinkServer {
   }
 
   #receive(message: ControlMessage): void {
-    if (message.type !== 'abort') return;
-    const open = this.#streams.get(message.dial);
+    if (message.type === 'membership') this.#options.membership?.(message.hubs);
+    else if (message.type === 'abort') this.#abort(message.dial);
+  }
+
+  #abort(dial: string): void {
+    const open = this.#streams.get(dial);
     if (open) reset(open.stream);
-    else this.#rememberAbort(message.dial);
+    else this.#rememberAbort(dial);
   }
 
   #rememberAbort(dial: string): void {

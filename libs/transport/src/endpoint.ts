@@ -1,0 +1,125 @@
+import { type LookupAddress, lookup as resolve } from 'node:dns';
+import net, { isIP, type LookupFunction, type Socket } from 'node:net';
+import { type Dial, DialError, type DialErrorCode, type DialRequest, formatDestination } from '@isthmus/tunnel';
+
+/** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
+const CONNECT_TIMEOUT = 5000;
+
+export interface EndpointOptions {
+  readonly agentId: string;
+  /** Milliseconds; for tests. */
+  readonly connectTimeout?: number;
+}
+
+/** The agent's Dial: opens the destination's socket. Errors keep Go's words (`dial tcp h:p: connect: connection refused`). */
+export function endpointDial({ agentId, connectTimeout = CONNECT_TIMEOUT }: EndpointOptions): Dial {
+  return (request) =>
+    new Promise((resolve, reject) => {
+      const start = performance.now();
+      const clock: Clock = { dnsMs: undefined };
+      const socket = open(request, clock);
+      const timer = setTimeout(
+        () => fail(timeoutError(request, clock)),
+        Math.max(0, Math.min(connectTimeout, request.deadline - start)),
+      );
+      const settle = () => {
+        clearTimeout(timer);
+        request.signal.removeEventListener('abort', abandon);
+        socket.off('error', refuse);
+      };
+      const fail = (error: DialError) => {
+        settle();
+        socket.on('error', () => {});
+        socket.destroy();
+        reject(error);
+      };
+      const refuse = (error: NodeJS.ErrnoException) => fail(connectError(request, error));
+      const abandon = () => fail(new DialError('connection_terminated', 'the dial was abandoned'));
+      request.signal.addEventListener('abort', abandon, { once: true });
+      socket.once('error', refuse);
+      socket.once('connect', () => {
+        settle();
+        const { dnsMs } = clock;
+        const connectMs = performance.now() - start - (dnsMs ?? 0);
+        resolve({
+          end: { stream: socket, halfOpen: true, abort: () => void socket.resetAndDestroy() },
+          agentId,
+          sessionId: request.session ?? '',
+          hubId: '',
+          timing: { connectMs, ...(dnsMs !== undefined && { dnsMs }) },
+        });
+      });
+      if (request.signal.aborted) abandon();
+    });
+}
+
+interface Clock {
+  dnsMs: number | undefined;
+}
+
+function open({ destination: { host, port } }: DialRequest, clock: Clock): Socket {
+  // Upstream's agents take the unspecified address for their own loopback, and API servers rely on it.
+  const target = host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
+  return net.connect({
+    host: target,
+    port,
+    noDelay: true,
+    allowHalfOpen: true,
+    ...(isIP(target) === 0 && { lookup: timed(clock), autoSelectFamily: true }),
+  });
+}
+
+/** getaddrinfo, timed: search domains and the hosts file count in a cluster, so the resolver alone would not do. */
+function timed(clock: Clock): LookupFunction {
+  return (hostname, options, callback) => {
+    const start = performance.now();
+    resolve(
+      hostname,
+      options,
+      (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family: number) => {
+        clock.dnsMs = performance.now() - start;
+        callback(error, address as string, family);
+      },
+    );
+  };
+}
+
+/** What connect(2) and getaddrinfo say: our name for it, and Go's words. */
+const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
+  ECONNREFUSED: ['connection_refused', 'connect: connection refused'],
+  ECONNRESET: ['connection_refused', 'connect: connection reset by peer'],
+  ETIMEDOUT: ['connection_timeout', 'connect: connection timed out'],
+  EHOSTUNREACH: ['destination_ip_unroutable', 'connect: no route to host'],
+  ENETUNREACH: ['destination_ip_unroutable', 'connect: network is unreachable'],
+  EHOSTDOWN: ['destination_ip_unroutable', 'connect: host is down'],
+  EADDRNOTAVAIL: ['destination_ip_unroutable', 'connect: cannot assign requested address'],
+  EINVAL: ['destination_ip_unroutable', 'connect: invalid argument'],
+  // A prohibiting route or a firewall's verdict.
+  EACCES: ['destination_ip_prohibited', 'connect: permission denied'],
+  EPERM: ['destination_ip_prohibited', 'connect: operation not permitted'],
+  EMFILE: ['connection_limit_reached', 'socket: too many open files'],
+  ENFILE: ['connection_limit_reached', 'socket: too many open files in system'],
+};
+
+function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): DialError {
+  const { host } = request.destination;
+  const target = formatDestination(request.destination);
+  // With several addresses, each has failed in its own way; upstream reports the first.
+  const error = thrown instanceof AggregateError ? (thrown.errors[0] as NodeJS.ErrnoException) : thrown;
+  const code = error.code ?? '';
+  if (code === 'ENOTFOUND')
+    return new DialError('dns_error', `dial tcp: lookup ${host}: no such host`, { cause: thrown });
+  if (error.syscall === 'getaddrinfo') {
+    const [name, words]: [DialErrorCode, string] =
+      code === 'EAI_AGAIN' ? ['dns_error', 'Temporary failure in name resolution'] : ['dns_error', error.message];
+    return new DialError(name, `dial tcp: lookup ${host}: ${words}`, { cause: thrown });
+  }
+  const [name, words] = FAILURES[code] ?? (['proxy_internal_error', error.message] as const);
+  return new DialError(name, `dial tcp ${target}: ${words}`, { cause: thrown });
+}
+
+function timeoutError(request: DialRequest, clock: Clock): DialError {
+  const resolving = isIP(request.destination.host) === 0 && clock.dnsMs === undefined;
+  if (resolving) return new DialError('dns_timeout', `dial tcp: lookup ${request.destination.host}: i/o timeout`);
+  return new DialError('connection_timeout', `dial tcp ${formatDestination(request.destination)}: i/o timeout`);
+}

@@ -1,0 +1,151 @@
+import { once } from 'node:events';
+import { chmodSync, existsSync, lstatSync, unlinkSync } from 'node:fs';
+import net, { type AddressInfo, type Server, type Socket } from 'node:net';
+import tls from 'node:tls';
+import type { PlaneEvents } from '@isthmus/tunnel';
+import { secureContextOptions, type TlsSettings } from './tls.ts';
+
+/** How long a peer may take for its TLS handshake, and again for its first bytes, in milliseconds. */
+const FIRST_BYTES_TIMEOUT = 10_000;
+
+/** HTTP/2's connection preface (RFC 9113 section 3.4) begins so, and no HTTP/1.1 method does. */
+const PREFACE = Buffer.from('PRI * HTTP/2.0');
+
+export type ListenAddress =
+  | { readonly path: string; readonly deleteExisting: boolean }
+  | { readonly host: string; readonly port: number };
+
+export interface ListenOptions {
+  readonly address: ListenAddress;
+  /** Unset: no TLS. With `ca`, a client certificate is asked for and must hold. */
+  readonly tls?: TlsSettings;
+  /** Takes a connection that begins with HTTP/2's preface. Unset: such a connection is refused. */
+  readonly http2?: (socket: Socket) => void;
+  /** Takes every other connection. Unset: such a connection is refused. */
+  readonly http1?: (socket: Socket) => void;
+  readonly events: PlaneEvents;
+  /** What listens, for errors: `callers`, `agents`. */
+  readonly name: string;
+}
+
+export interface Listener {
+  /** `host:port` with the port that was given, or the path of the socket. */
+  readonly address: string;
+  readonly connections: ReadonlySet<Socket>;
+  /** Takes no new connection; those that are open go on. */
+  stop(): Promise<void>;
+  /** Ends every connection as well. */
+  close(): Promise<void>;
+}
+
+/** Listens for two protocols on one address and tells them apart by a connection's first bytes. */
+export async function listen(options: ListenOptions): Promise<Listener> {
+  const { address, events, name } = options;
+  const connections = new Set<Socket>();
+  const accept = (socket: Socket) => {
+    connections.add(socket);
+    socket.once('close', () => connections.delete(socket));
+    socket.on('error', () => {});
+    socket.setNoDelay(true);
+    void dispatch(socket, options);
+  };
+  const server = options.tls
+    ? tlsServer(options, options.tls, accept)
+    : net.createServer({ allowHalfOpen: true }, accept);
+  if ('path' in address) clearPath(address.path, address.deleteExisting);
+  server.listen('path' in address ? { path: address.path } : { host: address.host || undefined, port: address.port });
+  await once(server, 'listening');
+  if ('path' in address) chmodSync(address.path, 0o600);
+  server.on('error', (error) => events.emit('refused', name, '', error));
+  const stop = () => new Promise<void>((resolve) => server.close(() => resolve()));
+  return {
+    address: listenedOn(server, address),
+    connections,
+    async stop() {
+      // The callback comes only after the last connection; nobody waits for those here.
+      server.close();
+    },
+    async close() {
+      const stopped = stop();
+      for (const socket of connections) socket.destroy();
+      await stopped;
+    },
+  };
+}
+
+function tlsServer({ events, name }: ListenOptions, settings: TlsSettings, accept: (socket: Socket) => void): Server {
+  const asksForCertificate = settings.ca !== undefined;
+  const server = tls.createServer({
+    ...secureContextOptions(settings),
+    allowHalfOpen: true,
+    requestCert: asksForCertificate,
+    rejectUnauthorized: asksForCertificate,
+    handshakeTimeout: FIRST_BYTES_TIMEOUT,
+    // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
+    ALPNProtocols: ['http/1.1', 'h2'],
+  });
+  server.on('secureConnection', accept);
+  server.on('tlsClientError', (error, socket) => events.emit('refused', name, remoteOf(socket), error));
+  return server;
+}
+
+async function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions): Promise<void> {
+  try {
+    const isHttp2 = await beginsWithPreface(socket);
+    const take = isHttp2 ? http2 : http1;
+    if (!take) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
+    take(socket);
+  } catch (error) {
+    // A health check of a load balancer connects and goes; that is nobody's fault.
+    if (!(error instanceof SilentPeer)) events.emit('refused', name, remoteOf(socket), error as Error);
+    socket.destroy();
+  }
+}
+
+class SilentPeer extends Error {}
+
+/** Reads just enough to tell, and puts it back. */
+function beginsWithPreface(socket: Socket): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    let seen = Buffer.alloc(0);
+    const settle = (outcome: () => void) => {
+      clearTimeout(timer);
+      socket.off('readable', read).off('close', gone).off('end', gone);
+      outcome();
+    };
+    const gone = () => settle(() => reject(new SilentPeer('closed before its first byte')));
+    const read = () => {
+      const chunk = socket.read() as Buffer | null;
+      if (!chunk) return;
+      seen = Buffer.concat([seen, chunk]);
+      const length = Math.min(seen.length, PREFACE.length);
+      const alike = seen.compare(PREFACE, 0, length, 0, length) === 0;
+      if (alike && length < PREFACE.length) return;
+      settle(() => {
+        socket.unshift(seen);
+        resolve(alike);
+      });
+    };
+    const late = () => settle(() => reject(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`)));
+    const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
+    socket.on('readable', read).once('close', gone).once('end', gone);
+  });
+}
+
+/** A socket file of an earlier run would make listening fail. @throws when it is in the way and may not be deleted. */
+function clearPath(path: string, deleteExisting: boolean): void {
+  if (!existsSync(path)) return;
+  if (!deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
+  if (!lstatSync(path).isSocket()) throw new Error(`${path} exists and is no unix socket: it is left alone`);
+  unlinkSync(path);
+}
+
+function listenedOn(server: Server, address: ListenAddress): string {
+  if ('path' in address) return address.path;
+  const { port } = server.address() as AddressInfo;
+  return address.host.includes(':') ? `[${address.host}]:${port}` : `${address.host || '0.0.0.0'}:${port}`;
+}
+
+export function remoteOf(socket: Socket): string {
+  return socket.remoteAddress ? `${socket.remoteAddress}:${socket.remotePort}` : 'uds';
+}

@@ -1,0 +1,136 @@
+import { once } from 'node:events';
+import http2 from 'node:http2';
+import { isIP } from 'node:net';
+import tls, { type PeerCertificate, type TLSSocket } from 'node:tls';
+import { Backoff, type Dial, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
+import { LinkClient } from '../link/client.ts';
+import { linkOptions } from '../link/settings.ts';
+import { secureContextOptions, type TlsSettings } from '../tls.ts';
+
+/** A hub's certificate names either the address that the hub advertises or this: pods' addresses are not known beforehand. */
+export const HUB_SERVER_NAME = 'isthmus-hub';
+
+/** How long a link to a hub may take to come up, in milliseconds. */
+const CONNECT_TIMEOUT = 3000;
+
+export interface PeerLinksOptions {
+  readonly tls: TlsSettings;
+  readonly events: PlaneEvents;
+}
+
+/**
+ * A gateway's links to hubs: one to each hub that the registry names, opened before the first dial needs it and opened again
+ * when it is lost, for as long as the hub is in the registry.
+ */
+export class PeerLinks {
+  readonly #options: PeerLinksOptions;
+  readonly #peers = new Map<string, Peer>();
+
+  constructor(options: PeerLinksOptions) {
+    this.#options = options;
+  }
+
+  /** The links that are up. */
+  get up(): number {
+    let count = 0;
+    for (const peer of this.#peers.values()) if (peer.link) count++;
+    return count;
+  }
+
+  /** To be called with every change of the registry's hubs. */
+  sync(hubs: Iterable<HubRecord>): void {
+    const wanted = new Map([...hubs].filter((hub) => hub.peerAddress !== '').map((hub) => [hub.hubId, hub]));
+    for (const [hubId, peer] of this.#peers) {
+      const hub = wanted.get(hubId);
+      if (hub && hub.peerAddress === peer.address) continue;
+      peer.close();
+      this.#peers.delete(hubId);
+    }
+    for (const [hubId, hub] of wanted) {
+      if (!this.#peers.has(hubId)) this.#peers.set(hubId, new Peer(hubId, hub.peerAddress, this.#options));
+    }
+  }
+
+  /** The way to a hub, or undefined while there is none. */
+  dial(hubId: string): Dial | undefined {
+    return this.#peers.get(hubId)?.link?.dial;
+  }
+
+  close(): void {
+    for (const peer of this.#peers.values()) peer.close();
+    this.#peers.clear();
+  }
+}
+
+class Peer {
+  readonly address: string;
+  link: LinkClient | undefined;
+  readonly #hubId: string;
+  readonly #options: PeerLinksOptions;
+  readonly #backoff = new Backoff(100, 2000);
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(hubId: string, address: string, options: PeerLinksOptions) {
+    this.#hubId = hubId;
+    this.address = address;
+    this.#options = options;
+    void this.#connect();
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.link?.close();
+  }
+
+  async #connect(): Promise<void> {
+    const { events, tls: settings } = this.#options;
+    try {
+      const socket = await connectHub(this.address, settings);
+      if (this.#closed) {
+        socket.destroy();
+        return;
+      }
+      const session = http2.connect('https://hub', { ...linkOptions, createConnection: () => socket });
+      const link = new LinkClient({ session, socket, peer: `hub ${this.#hubId}` });
+      this.link = link;
+      this.#backoff.reset();
+      events.emit('peer:open', this.#hubId, this.address);
+      const reason = await link.closed;
+      events.emit('peer:close', this.#hubId, this.address, reason.message);
+    } catch (error) {
+      events.emit('peer:close', this.#hubId, this.address, (error as Error).message);
+    }
+    this.link = undefined;
+    if (!this.#closed) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
+  }
+}
+
+async function connectHub(address: string, settings: TlsSettings): Promise<TLSSocket> {
+  const { hostname, port } = new URL(`tcp://${address}`);
+  const host = hostname.replace(/^\[|\]$/g, '');
+  const socket = tls.connect({
+    host,
+    port: Number(port),
+    ...secureContextOptions(settings),
+    ...(isIP(host) === 0 && { servername: host }),
+    ALPNProtocols: ['h2'],
+    checkServerIdentity: (_name, certificate) => checkHubIdentity(host, certificate),
+  });
+  socket.setNoDelay(true);
+  const timer = setTimeout(
+    () => socket.destroy(new Error(`no TLS handshake within ${CONNECT_TIMEOUT} ms`)),
+    CONNECT_TIMEOUT,
+  );
+  try {
+    await once(socket, 'secureConnect');
+  } finally {
+    clearTimeout(timer);
+  }
+  return socket;
+}
+
+function checkHubIdentity(host: string, certificate: PeerCertificate): Error | undefined {
+  return tls.checkServerIdentity(host, certificate) && tls.checkServerIdentity(HUB_SERVER_NAME, certificate);
+}

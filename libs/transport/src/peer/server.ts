@@ -1,0 +1,72 @@
+import { once } from 'node:events';
+import http2 from 'node:http2';
+import type { AddressInfo } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import type { Dial, PlaneEvents } from '@isthmus/tunnel';
+import { LinkServer } from '../link/server.ts';
+import { linkOptions } from '../link/settings.ts';
+import { type Listener, remoteOf } from '../listen.ts';
+import { peerSubject, secureContextOptions, type TlsSettings } from '../tls.ts';
+
+export interface PeerServerOptions {
+  readonly host: string;
+  readonly port: number;
+  /** With `ca`: only gateways with a certificate from it are served. */
+  readonly tls: TlsSettings;
+  readonly dial: Dial;
+  readonly events: PlaneEvents;
+}
+
+export interface PeerServer extends Listener {
+  /** Asks gateways to dial elsewhere and lets running tunnels finish. */
+  drain(): void;
+}
+
+/** The hub's peer port: takes gateways' links and serves their dials. */
+export async function servePeers({ host, port, tls, dial, events }: PeerServerOptions): Promise<PeerServer> {
+  const links = new Set<LinkServer>();
+  const connections = new Set<TLSSocket>();
+  const server = http2.createSecureServer({
+    ...secureContextOptions(tls),
+    ...linkOptions,
+    requestCert: true,
+    rejectUnauthorized: true,
+    handshakeTimeout: 10_000,
+  });
+  server.on('secureConnection', (socket: TLSSocket) => {
+    connections.add(socket);
+    socket.once('close', () => connections.delete(socket));
+    socket.setNoDelay(true);
+  });
+  server.on('session', (session) => {
+    const socket = session.socket as TLSSocket;
+    const peer = `gateway ${peerSubject(socket) ?? remoteOf(socket)}`;
+    const link = new LinkServer({ session, socket, peer, role: 'hub', dial, events });
+    links.add(link);
+    void link.closed.then(() => links.delete(link));
+  });
+  server.on('tlsClientError', (error, socket) => events.emit('refused', 'peers', remoteOf(socket), error));
+  server.on('unknownProtocol', (socket) => {
+    events.emit('refused', 'peers', remoteOf(socket), new Error('a peer must speak HTTP/2'));
+    socket.destroy();
+  });
+  server.on('sessionError', () => {});
+  server.listen(port, host || undefined);
+  await once(server, 'listening');
+  const bound = (server.address() as AddressInfo).port;
+  return {
+    address: `${host || '0.0.0.0'}:${bound}`,
+    connections,
+    drain() {
+      for (const link of links) link.close();
+    },
+    async stop() {
+      server.close();
+    },
+    async close() {
+      for (const link of links) link.destroy(new Error('hub stops'));
+      for (const socket of connections) socket.destroy();
+      server.close();
+    },
+  };
+}

@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+import type { SecureContextOptions, SecureVersion, TLSSocket } from 'node:tls';
+
+/** Certificates as files (PEM), the way every program is given them. */
+export interface TlsFiles {
+  readonly cert?: string;
+  readonly key?: string;
+  /** Authorities that the other side's certificate must come from. Unset: the system's, or none asked for. */
+  readonly ca?: string;
+}
+
+export interface TlsSettings extends TlsFiles {
+  readonly minVersion?: SecureVersion;
+  /** OpenSSL names, colon-separated. */
+  readonly ciphers?: string;
+}
+
+/** Reads the files once. @throws the file system's error for a file that cannot be read. */
+export function secureContextOptions({ cert, key, ca, minVersion, ciphers }: TlsSettings): SecureContextOptions {
+  return {
+    ...(cert && { cert: readFileSync(cert) }),
+    ...(key && { key: readFileSync(key) }),
+    ...(ca && { ca: readFileSync(ca) }),
+    ...(ciphers && { ciphers }),
+    minVersion: minVersion ?? 'TLSv1.2',
+  };
+}
+
+/** The subject of a peer's certificate as one line, or undefined when it showed none. */
+export function peerSubject(socket: TLSSocket): string | undefined {
+  const subject = socket.getPeerCertificate?.()?.subject;
+  if (!subject || Object.keys(subject).length === 0) return undefined;
+  return Object.entries(subject)
+    .map(([name, value]) => `${name}=${Array.isArray(value) ? value.join('+') : value}`)
+    .join(',');
+}
