@@ -1,1 +1,4 @@
-export {};
+export { memoryRegistry } from './memory.ts';
+export type { RedisRegistryOptions, RedisTimings } from './redis/options.ts';
+export { redisRegistry } from './redis/registry.ts';
+export * from './registry.ts';

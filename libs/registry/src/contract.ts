@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { Registry } from './registry.ts';
+import { Observer } from './testing/observer.ts';
+import { hubRecord, sessionRecord } from './testing/records.ts';
+
+/** One plane: `connect` gives a registry as another process would have it. */
+export interface ContractPlane {
+  connect(): Registry;
+  close(): Promise<void>;
+}
+
+export interface ContractOptions {
+  readonly skip?: string | false;
+}
+
+/** What every registry does, whatever stands behind the port. */
+export function registryContract(
+  name: string,
+  open: () => Promise<ContractPlane>,
+  options: ContractOptions = {},
+): void {
+  describe(`registry contract: ${name}`, { skip: options.skip ?? false }, () => {
+    let plane: ContractPlane;
+    let registry: Registry;
+    let observer: Observer;
+
+    beforeEach(async () => {
+      plane = await open();
+      registry = plane.connect();
+      observer = new Observer(plane.connect());
+      await observer.until('a first snapshot', () => observer.snapshots === 1);
+    });
+
+    afterEach(async () => {
+      observer.stop();
+      await plane.close();
+    });
+
+    it('starts a watch with a snapshot of an empty plane', () => {
+      assert.deepEqual(observer.hubs, []);
+      assert.deepEqual(observer.sessions, []);
+    });
+
+    it('tells watchers of a hub and its sessions, the hub first', async () => {
+      const hub = hubRecord('h1');
+      registry.register(hub).announce(sessionRecord(hub, 's1'));
+      await observer.until('s1', () => observer.has('s1'));
+      assert.deepEqual(observer.hub('h1'), hub);
+      assert.deepEqual(observer.sessions, [sessionRecord(hub, 's1')]);
+      assert.equal(observer.changes[0]?.kind, 'hub');
+      assert.equal(observer.snapshots, 1);
+    });
+
+    it('gives a late watcher everything in its first snapshot', async () => {
+      const hub = hubRecord('h1');
+      registry.register(hub).announce(sessionRecord(hub, 's1'));
+      await observer.until('s1', () => observer.has('s1'));
+      const late = new Observer(plane.connect());
+      await late.until('a snapshot', () => late.snapshots === 1);
+      assert.deepEqual(late.sessionIds, ['s1']);
+      assert.deepEqual(late.changes, []);
+      late.stop();
+    });
+
+    it('answers a snapshot on request', async () => {
+      const hub = hubRecord('h1');
+      registry.register(hub).announce(sessionRecord(hub, 's1'));
+      await observer.until('s1', () => observer.has('s1'));
+      assert.deepEqual(await registry.snapshot(), { hubs: [hub], sessions: [sessionRecord(hub, 's1')] });
+    });
+
+    it('withdraws a session and keeps the others', async () => {
+      const hub = hubRecord('h1');
+      const registration = registry.register(hub);
+      registration.announce(sessionRecord(hub, 's1'));
+      registration.announce(sessionRecord(hub, 's2'));
+      await observer.until('both', () => observer.sessions.length === 2);
+      registration.withdraw('s1', 2);
+      await observer.until('s1 gone', () => !observer.has('s1'));
+      assert.deepEqual(observer.sessionIds, ['s2']);
+    });
+
+    it('tells of a changed session, and lets an older version of it lose', async () => {
+      const hub = hubRecord('h1');
+      const registration = registry.register(hub);
+      registration.announce(sessionRecord(hub, 's1', 5));
+      await observer.until('s1', () => observer.has('s1'));
+      registration.announce(sessionRecord(hub, 's1', 4, { agentId: 'stale' }));
+      registration.withdraw('s1', 3);
+      registration.announce(sessionRecord(hub, 's1', 6, { draining: true }));
+      await observer.until('draining', () => observer.sessions[0]?.draining === true);
+      assert.equal(observer.sessions[0]?.agentId, 'agent-of-s1');
+      assert.equal(observer.changes.filter(({ kind }) => kind === 'session').length, 2);
+    });
+
+    it("tells of a hub's own changes without touching its sessions", async () => {
+      const hub = hubRecord('h1');
+      const registration = registry.register(hub);
+      registration.announce(sessionRecord(hub, 's1'));
+      await observer.until('s1', () => observer.has('s1'));
+      registration.update({ draining: true });
+      await observer.until('draining', () => observer.hub('h1')?.draining === true);
+      assert.deepEqual(observer.sessionIds, ['s1']);
+    });
+
+    it('takes a closed hub out with all its sessions', async () => {
+      const [left, stays] = [hubRecord('h1'), hubRecord('h2')];
+      const registration = registry.register(left);
+      registration.announce(sessionRecord(left, 's1'));
+      registry.register(stays).announce(sessionRecord(stays, 's2'));
+      await observer.until('both', () => observer.sessions.length === 2);
+      await registration.close();
+      await observer.until('h1 gone', () => observer.hub('h1') === undefined);
+      assert.deepEqual(observer.sessionIds, ['s2']);
+      assert.deepEqual((await registry.snapshot()).hubs, [stays]);
+    });
+
+    it('lets a later incarnation replace an earlier one, which writes no more and is told', async () => {
+      const [old, young] = [hubRecord('h1', 1), hubRecord('h1', 2)];
+      const before = registry.register(old);
+      before.announce(sessionRecord(old, 's1'));
+      await observer.until('s1', () => observer.has('s1'));
+      plane.connect().register(young).announce(sessionRecord(young, 's2'));
+      await observer.until('s2 alone', () => observer.has('s2') && !observer.has('s1'));
+      before.announce(sessionRecord(old, 's3'));
+      await before.superseded;
+      await before.close();
+      assert.deepEqual(await registry.snapshot(), { hubs: [young], sessions: [sessionRecord(young, 's2')] });
+    });
+
+    it('refuses an incarnation older than the one in charge', async () => {
+      const [old, young] = [hubRecord('h1', 1), hubRecord('h1', 2)];
+      registry.register(young);
+      await observer.until('h1', () => observer.hubs.length === 1);
+      const states: boolean[] = [];
+      const late = plane.connect().register(old, (up) => states.push(up));
+      late.announce(sessionRecord(old, 's1'));
+      await late.superseded;
+      await late.close();
+      assert.deepEqual(states, [false]);
+      assert.deepEqual(await registry.snapshot(), { hubs: [young], sessions: [] });
+    });
+
+    it('tells a stopped watcher nothing more', async () => {
+      const other = new Observer(plane.connect());
+      await other.until('a snapshot', () => other.snapshots === 1);
+      other.stop();
+      registry.register(hubRecord('h1'));
+      await observer.until('h1', () => observer.hubs.length === 1);
+      assert.deepEqual(other.changes, []);
+    });
+  });
+}

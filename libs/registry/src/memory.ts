@@ -1,0 +1,105 @@
+import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel';
+import { Copy } from './copy.ts';
+import type { HubRegistration, HubUpdate, Registry, StateListener, WatchListener } from './registry.ts';
+
+/** The registry of a plane that is one process: a hub is in it until it closes, and nothing needs to expire. */
+export function memoryRegistry(): Registry {
+  return new MemoryRegistry();
+}
+
+class MemoryRegistry implements Registry {
+  readonly #copy = new Copy();
+  readonly #registrations = new Map<string, MemoryRegistration>();
+  readonly #watchers = new Set<(change: Change) => void>();
+
+  register(hub: HubRecord, state?: StateListener): HubRegistration {
+    const registration = new MemoryRegistration(hub, (change) => this.#publish(change), state);
+    const held = this.#copy.hub(hub.hubId);
+    if (held && held.incarnation > hub.incarnation) {
+      registration.supersede();
+      return registration;
+    }
+    this.#registrations.get(hub.hubId)?.supersede();
+    this.#registrations.set(hub.hubId, registration);
+    this.#publish({ kind: 'hub', hub });
+    if (state) queueMicrotask(() => state(true, 'registered in memory'));
+    return registration;
+  }
+
+  snapshot(): Promise<Snapshot> {
+    return Promise.resolve(this.#copy.snapshot());
+  }
+
+  /** Everything is told in microtasks: in order, and never from within a call that causes it. */
+  watch(listener: WatchListener, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    const tell = (task: () => void) => queueMicrotask(() => signal.aborted || task());
+    const watcher = (change: Change) => tell(() => listener.change(change));
+    const snapshot = this.#copy.snapshot();
+    tell(() => listener.state(true, 'in memory'));
+    tell(() => listener.snapshot(snapshot));
+    this.#watchers.add(watcher);
+    signal.addEventListener('abort', () => this.#watchers.delete(watcher), { once: true });
+  }
+
+  async close(): Promise<void> {
+    for (const registration of this.#registrations.values()) await registration.close();
+    this.#watchers.clear();
+  }
+
+  #publish(change: Change): void {
+    if (!this.#copy.apply(change)) return;
+    for (const watcher of this.#watchers) watcher(change);
+  }
+}
+
+class MemoryRegistration implements HubRegistration {
+  readonly superseded: Promise<void>;
+  readonly #publish: (change: Change) => void;
+  readonly #state: StateListener | undefined;
+  #hub: HubRecord;
+  #ended = false;
+  #resolveSuperseded!: () => void;
+
+  constructor(hub: HubRecord, publish: (change: Change) => void, state: StateListener | undefined) {
+    this.#hub = hub;
+    this.#publish = publish;
+    this.#state = state;
+    this.superseded = new Promise((resolve) => {
+      this.#resolveSuperseded = resolve;
+    });
+  }
+
+  announce(session: SessionRecord): void {
+    this.#write({ kind: 'session', session });
+  }
+
+  withdraw(sessionId: string, version: number): void {
+    const { hubId, incarnation } = this.#hub;
+    this.#write({ kind: 'session-gone', sessionId, hubId, incarnation, version });
+  }
+
+  update(update: HubUpdate): void {
+    this.#hub = { ...this.#hub, ...update };
+    this.#write({ kind: 'hub', hub: this.#hub });
+  }
+
+  async close(): Promise<void> {
+    const { hubId, incarnation } = this.#hub;
+    this.#write({ kind: 'hub-gone', hubId, incarnation });
+    this.#ended = true;
+  }
+
+  supersede(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { hubId, incarnation } = this.#hub;
+    const detail = `hub ${hubId} has a later incarnation than ${incarnation}: nothing more is written`;
+    queueMicrotask(() => this.#state?.(false, detail));
+    this.#resolveSuperseded();
+  }
+
+  #write(change: Change): void {
+    if (!this.#ended) this.#publish(change);
+  }
+}

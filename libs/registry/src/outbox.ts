@@ -1,0 +1,135 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { SessionRecord } from '@isthmus/tunnel';
+
+/** One write about a session: its record, or that it is gone. */
+export interface SessionWrite {
+  readonly sessionId: string;
+  readonly version: number;
+  /** Unset when the session is gone. */
+  readonly session?: SessionRecord;
+}
+
+export interface OutboxTimings {
+  /** How long a withdrawal waits for the session to come back, in milliseconds. */
+  readonly flapMs: number;
+  /** How long an announcement waits for others to share its write, in milliseconds. */
+  readonly coalesceMs: number;
+}
+
+interface Entry {
+  /** What should be in the store. */
+  wanted: SessionWrite;
+  /** What is there, as far as an answer told. */
+  written: SessionRecord | undefined;
+  /** A write was handed out, so the store may hold this session. */
+  sent: boolean;
+}
+
+/**
+ * What a hub still has to write about its sessions: the last word about each, and when it is due. It holds the live sessions
+ * and those whose end is not written yet, so it grows no further than the hub does. Knows no store and no clock: times
+ * are passed in, in milliseconds of any steady clock.
+ */
+export class Outbox {
+  readonly #entries = new Map<string, Entry>();
+  /** When each entry that has something to write is to be handed out. */
+  readonly #due = new Map<string, number>();
+  readonly #timings: OutboxTimings;
+
+  constructor(timings: OutboxTimings) {
+    this.#timings = timings;
+  }
+
+  announce(session: SessionRecord, now: number): void {
+    const { sessionId, version } = session;
+    const entry = this.#entries.get(sessionId);
+    if (entry && entry.wanted.version > version) return;
+    const wanted = { sessionId, version, session };
+    if (entry) entry.wanted = wanted;
+    else this.#entries.set(sessionId, { wanted, written: undefined, sent: false });
+    const unchanged = entry?.written !== undefined && sameButVersion(entry.written, session);
+    if (unchanged) this.#due.delete(sessionId);
+    else this.#due.set(sessionId, Math.min(this.#due.get(sessionId) ?? Infinity, now + this.#timings.coalesceMs));
+  }
+
+  withdraw(sessionId: string, version: number, now: number): void {
+    const entry = this.#entries.get(sessionId);
+    if (!entry?.wanted.session || entry.wanted.version > version) return;
+    if (!entry.sent) {
+      this.#drop(sessionId);
+      return;
+    }
+    entry.wanted = { sessionId, version };
+    this.#due.set(sessionId, now + this.#timings.flapMs);
+  }
+
+  /** When the next write is due; unset when none is. */
+  nextDue(): number | undefined {
+    let next: number | undefined;
+    for (const due of this.#due.values()) {
+      if (next === undefined || due < next) next = due;
+    }
+    return next;
+  }
+
+  /** Hands out what is due; each is to be given back by `settle` or `retry`. */
+  takeDue(now: number, limit: number): SessionWrite[] {
+    const taken: SessionWrite[] = [];
+    for (const [sessionId, due] of this.#due) {
+      if (taken.length === limit) break;
+      if (due <= now) taken.push(this.#handOut(sessionId));
+    }
+    return taken;
+  }
+
+  /** Hands out every live session, for a store that holds none of them; there, those withdrawn need no write. */
+  takeAll(): SessionWrite[] {
+    this.forget();
+    return [...this.#entries.keys()].map((sessionId) => this.#handOut(sessionId));
+  }
+
+  /** These writes are in the store. */
+  settle(writes: readonly SessionWrite[]): void {
+    for (const write of writes) {
+      const entry = this.#entries.get(write.sessionId);
+      if (!entry) continue;
+      if (write.session) entry.written = write.session;
+      else if (entry.wanted === write) this.#drop(write.sessionId);
+    }
+  }
+
+  /** These writes may or may not be in the store. */
+  retry(writes: readonly SessionWrite[], now: number): void {
+    for (const write of writes) {
+      const entry = this.#entries.get(write.sessionId);
+      if (entry?.wanted === write && !this.#due.has(write.sessionId)) this.#due.set(write.sessionId, now);
+    }
+  }
+
+  /** The store holds nothing of this hub, or will be told all again: what is withdrawn needs no write. */
+  forget(): void {
+    for (const [sessionId, entry] of this.#entries) {
+      entry.written = undefined;
+      entry.sent = false;
+      if (!entry.wanted.session) this.#drop(sessionId);
+    }
+  }
+
+  /** Until it is settled nobody knows what the store holds, so nothing may count as unchanged. */
+  #handOut(sessionId: string): SessionWrite {
+    const entry = this.#entries.get(sessionId) as Entry;
+    entry.written = undefined;
+    entry.sent = true;
+    this.#due.delete(sessionId);
+    return entry.wanted;
+  }
+
+  #drop(sessionId: string): void {
+    this.#entries.delete(sessionId);
+    this.#due.delete(sessionId);
+  }
+}
+
+function sameButVersion(a: SessionRecord, b: SessionRecord): boolean {
+  return isDeepStrictEqual({ ...a, version: 0 }, { ...b, version: 0 });
+}

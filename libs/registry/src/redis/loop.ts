@@ -1,0 +1,83 @@
+import type { StateListener } from '../registry.ts';
+import { jittered } from './connection.ts';
+
+/** A pause that can be cut short; a ring while nobody waits cuts the next one. */
+export class Alarm {
+  #rung = false;
+  #wake: (() => void) | undefined;
+
+  ring(): void {
+    this.#rung = true;
+    this.#wake?.();
+  }
+
+  async wait(ms: number): Promise<void> {
+    if (!this.#rung && ms > 0) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    this.#wake = undefined;
+    this.#rung = false;
+  }
+}
+
+/** Shortest time between two states told, in milliseconds. */
+const QUIET_MS = 1_000;
+
+/** How long a state must last before other words about it are told, in milliseconds. */
+const REPEAT_MS = 30_000;
+
+/**
+ * The health of one loop against the store: tells a listener when it changes, and how long to pause after a failure. A
+ * store that comes and goes is told at most once a second, since each round of the loop tells again what still holds.
+ */
+export class Health {
+  readonly #listener: StateListener | undefined;
+  readonly #capMs: number;
+  #up: boolean | undefined;
+  #detail = '';
+  #toldAt = Number.NEGATIVE_INFINITY;
+  #failures = 0;
+
+  constructor(listener: StateListener | undefined, capMs: number) {
+    this.#listener = listener;
+    this.#capMs = capMs;
+  }
+
+  up(detail: string): void {
+    this.#failures = 0;
+    if (this.#up !== true) this.#tell(true, detail, QUIET_MS);
+  }
+
+  /** Worth a line, though the store answers. */
+  note(detail: string): void {
+    this.#tell(true, detail, detail === this.#detail ? REPEAT_MS : QUIET_MS);
+  }
+
+  /** Returns how long to pause before the next attempt, in milliseconds. */
+  down(error: unknown): number {
+    const detail = error instanceof Error ? error.message : String(error);
+    if (this.#up !== false) this.#tell(false, detail, QUIET_MS);
+    else if (detail !== this.#detail) this.#tell(false, detail, REPEAT_MS);
+    return jittered(Math.min(this.#capMs, 100 * 2 ** Math.min(this.#failures++, 10)));
+  }
+
+  /** The last word: whatever was told before. */
+  final(detail: string): void {
+    this.#tell(false, detail, 0);
+  }
+
+  #tell(up: boolean, detail: string, quietMs: number): void {
+    const now = performance.now();
+    if (now - this.#toldAt < quietMs) return;
+    this.#up = up;
+    this.#detail = detail;
+    this.#toldAt = now;
+    this.#listener?.(up, detail);
+  }
+}

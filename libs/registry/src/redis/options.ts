@@ -1,0 +1,44 @@
+import type { ConnectionOptions } from 'node:tls';
+
+/** All in milliseconds. */
+export interface RedisTimings {
+  /** How often a hub renews its record. */
+  readonly beatMs: number;
+  /** How long a hub's record lives without being renewed. */
+  readonly ttlMs: number;
+  /** How often a watcher looks for hubs that expired and for a store that was emptied. */
+  readonly lookMs: number;
+  /** How long a withdrawal waits for its session to come back. */
+  readonly flapMs: number;
+  /** How long an announcement waits for others to share its write. */
+  readonly coalesceMs: number;
+  /** Deadline of one command, and of connecting. */
+  readonly commandMs: number;
+  /** Longest pause between two attempts to connect. */
+  readonly backoffCapMs: number;
+}
+
+export const REDIS_TIMINGS: RedisTimings = {
+  beatMs: 3_000,
+  ttlMs: 10_000,
+  lookMs: 1_000,
+  flapMs: 2_000,
+  coalesceMs: 20,
+  commandMs: 2_000,
+  backoffCapMs: 2_000,
+};
+
+export interface RedisRegistryOptions {
+  /** `redis://[user[:password]@]host[:port][/db]`, or `rediss://` for TLS. */
+  readonly url: string;
+  /** Names the plane; the prefix and hash tag of all its keys. Letters, digits, `.`, `_` and `-`. */
+  readonly plane: string;
+  /** Certificates and verification for `rediss://`. */
+  readonly tls?: ConnectionOptions;
+  /** About how many changes the stream keeps for watchers that were cut off; one that missed more takes a snapshot. */
+  readonly keptChanges?: number;
+  readonly timings?: Partial<RedisTimings>;
+}
+
+/** About 4 MB of Redis memory. */
+export const KEPT_CHANGES = 10_000;

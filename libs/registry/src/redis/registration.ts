@@ -1,0 +1,160 @@
+import type { HubRecord, SessionRecord } from '@isthmus/tunnel';
+import { Outbox, type SessionWrite } from '../outbox.ts';
+import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
+import type { RedisConnection } from './connection.ts';
+import { Alarm, Health } from './loop.ts';
+import type { RedisTimings } from './options.ts';
+import type { HubWriter, WriteOutcome } from './writer.ts';
+
+/** Sessions in one script: a few milliseconds of Redis' time. */
+const BATCH = 200;
+
+/** Keeps one hub's part of the directory as the hub says it is: one loop, one write at a time, until closed or superseded. */
+export class RedisRegistration implements HubRegistration {
+  readonly superseded: Promise<void>;
+  readonly #connection: RedisConnection;
+  readonly #writer: HubWriter;
+  readonly #timings: RedisTimings;
+  readonly #outbox: Outbox;
+  readonly #health: Health;
+  readonly #alarm = new Alarm();
+  readonly #finished: Promise<void>;
+  #hub: HubRecord;
+  #hubChanged = false;
+  /** The store holds what this hub wrote, as far as is known. Else all is written anew. */
+  #opened = false;
+  #state: 'running' | 'superseded' | 'closing' = 'running';
+  #writtenAt = performance.now();
+  #resolveSuperseded!: () => void;
+
+  constructor(
+    hub: HubRecord,
+    connection: RedisConnection,
+    writer: HubWriter,
+    timings: RedisTimings,
+    state: StateListener | undefined,
+  ) {
+    this.#hub = hub;
+    this.#connection = connection;
+    this.#writer = writer;
+    this.#timings = timings;
+    this.#outbox = new Outbox(timings);
+    this.#health = new Health(state, timings.backoffCapMs);
+    this.superseded = new Promise((resolve) => {
+      this.#resolveSuperseded = resolve;
+    });
+    this.#finished = this.#run();
+  }
+
+  announce(session: SessionRecord): void {
+    if (this.#state !== 'running') return;
+    this.#outbox.announce(session, performance.now());
+    this.#alarm.ring();
+  }
+
+  withdraw(sessionId: string, version: number): void {
+    if (this.#state !== 'running') return;
+    this.#outbox.withdraw(sessionId, version, performance.now());
+    this.#alarm.ring();
+  }
+
+  update(update: HubUpdate): void {
+    this.#hub = { ...this.#hub, ...update };
+    this.#hubChanged = true;
+    this.#alarm.ring();
+  }
+
+  async close(): Promise<void> {
+    if (this.#state === 'running') this.#state = 'closing';
+    this.#alarm.ring();
+    let timer: NodeJS.Timeout | undefined;
+    const deadline = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, this.#timings.commandMs);
+    });
+    await Promise.race([this.#finished, deadline]);
+    clearTimeout(timer);
+  }
+
+  async #run(): Promise<void> {
+    while (this.#state === 'running') {
+      const pause = await this.#round();
+      if (this.#state === 'running') await this.#alarm.wait(pause);
+    }
+    if (this.#state === 'superseded') return;
+    // A store that does not answer now lets the record expire.
+    await this.#connection.run((client) => this.#writer.remove(client)).catch(() => undefined);
+  }
+
+  /** One write; returns how long to wait for the next, in milliseconds. */
+  async #round(): Promise<number> {
+    try {
+      const outcome = await (this.#opened ? this.#write() : this.#open());
+      if (outcome === 'superseded' || outcome === 'late') return this.#supersede(outcome);
+      if (outcome === 'lost') return this.#reopen();
+      this.#opened = true;
+      this.#writtenAt = performance.now();
+      this.#health.up(`hub ${this.#hub.hubId} is registered`);
+      return this.#untilNext();
+    } catch (error) {
+      // Beyond its time to live the store has dropped this hub, so what is withdrawn need not be remembered.
+      if (performance.now() - this.#writtenAt > this.#timings.ttlMs) {
+        this.#opened = false;
+        this.#outbox.forget();
+      }
+      return this.#health.down(error);
+    }
+  }
+
+  #untilNext(): number {
+    const beatAt = this.#writtenAt + this.#timings.beatMs;
+    const next = this.#hubChanged ? 0 : Math.min(beatAt, this.#outbox.nextDue() ?? beatAt);
+    return next - performance.now();
+  }
+
+  async #write(): Promise<WriteOutcome> {
+    const writes = this.#outbox.takeDue(performance.now(), BATCH);
+    const hubChanged = this.#hubChanged;
+    this.#hubChanged = false;
+    return this.#deliver(writes, () =>
+      this.#connection.run((client) => this.#writer.write(client, this.#hub, hubChanged, writes)),
+    ).catch((error) => {
+      this.#hubChanged ||= hubChanged;
+      throw error;
+    });
+  }
+
+  async #open(): Promise<WriteOutcome> {
+    const writes = this.#outbox.takeAll();
+    this.#hubChanged = false;
+    return this.#deliver(writes, () =>
+      this.#connection.run((client) => this.#writer.open(client, this.#hub, writes, BATCH)),
+    );
+  }
+
+  async #deliver(writes: readonly SessionWrite[], send: () => Promise<WriteOutcome>): Promise<WriteOutcome> {
+    try {
+      const outcome = await send();
+      if (outcome === 'ok') this.#outbox.settle(writes);
+      return outcome;
+    } catch (error) {
+      this.#outbox.retry(writes, performance.now());
+      throw error;
+    }
+  }
+
+  /** The store holds nothing of what this hub wrote, or not all: the next round writes it anew. */
+  #reopen(): number {
+    if (!this.#opened) throw new RegistryUnavailable('redis dropped sessions while they were being written');
+    this.#opened = false;
+    return 0;
+  }
+
+  #supersede(outcome: 'superseded' | 'late'): number {
+    this.#state = 'superseded';
+    const { hubId, incarnation } = this.#hub;
+    const other = outcome === 'late' ? 'another process with this incarnation' : 'a later incarnation';
+    this.#health.final(`hub ${hubId}, incarnation ${incarnation}: ${other} is registered, so this one writes no more`);
+    this.#resolveSuperseded();
+    return 0;
+  }
+}

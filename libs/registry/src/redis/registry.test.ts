@@ -1,0 +1,17 @@
+import { after, before } from 'node:test';
+import { registryContract } from '../contract.ts';
+import { RedisPlane } from '../testing/redis-plane.ts';
+import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
+
+const skip = redisMissing();
+let server: RedisServer;
+
+before(async () => {
+  if (!skip) server = await startRedis();
+});
+
+after(async () => {
+  await server?.stop();
+});
+
+registryContract('Redis', async () => new RedisPlane(server), { skip });

@@ -1,0 +1,81 @@
+import type { HubRecord, Snapshot } from '@isthmus/tunnel';
+import {
+  type HubRegistration,
+  type Registry,
+  RegistryUnavailable,
+  type StateListener,
+  type WatchListener,
+} from '../registry.ts';
+import { type Endpoint, parseEndpoint, RedisConnection } from './connection.ts';
+import { planeKeys } from './keys.ts';
+import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
+import { RedisRegistration } from './registration.ts';
+import { readSnapshot } from './store.ts';
+import { RedisWatcher } from './watcher.ts';
+import { HubWriter, type Store } from './writer.ts';
+
+/**
+ * The registry of a plane of several processes. Connects when first used, and then for as long as it takes.
+ * @throws RangeError for options that cannot work: a malformed URL or plane name.
+ */
+export function redisRegistry(options: RedisRegistryOptions): Registry {
+  return new RedisRegistry(options);
+}
+
+class RedisRegistry implements Registry {
+  readonly #endpoint: Endpoint;
+  readonly #store: Store;
+  readonly #timings: RedisTimings;
+  readonly #registrations = new Set<HubRegistration>();
+  readonly #watches = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  #shared: RedisConnection | undefined;
+
+  constructor(options: RedisRegistryOptions) {
+    this.#endpoint = parseEndpoint(options);
+    this.#store = { keys: planeKeys(options.plane), keptChanges: options.keptChanges ?? KEPT_CHANGES };
+    this.#timings = { ...REDIS_TIMINGS, ...options.timings };
+  }
+
+  register(hub: HubRecord, state?: StateListener): HubRegistration {
+    const writer = new HubWriter(this.#store, hub, this.#timings.ttlMs);
+    const registration = new RedisRegistration(hub, this.#connection(), writer, this.#timings, state);
+    this.#registrations.add(registration);
+    return registration;
+  }
+
+  async snapshot(): Promise<Snapshot> {
+    const { hubs, sessions } = await this.#connection().run((client) => readSnapshot(client, this.#store.keys));
+    return { hubs, sessions };
+  }
+
+  watch(listener: WatchListener, signal: AbortSignal): void {
+    const connection = new RedisConnection(this.#endpoint, this.#timings, this.#timings.lookMs);
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    for (const source of [signal, this.#closing.signal]) {
+      if (source.aborted) abort();
+      else source.addEventListener('abort', abort, { once: true });
+    }
+    const run = new RedisWatcher(connection, this.#store, this.#timings, listener, stop.signal).run().finally(() => {
+      this.#watches.delete(run);
+      signal.removeEventListener('abort', abort);
+      this.#closing.signal.removeEventListener('abort', abort);
+    });
+    this.#watches.add(run);
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all([...this.#registrations].map((registration) => registration.close()));
+    await Promise.all(this.#watches);
+    this.#shared?.close();
+  }
+
+  /** What registrations and snapshots share. */
+  #connection(): RedisConnection {
+    if (this.#closing.signal.aborted) throw new RegistryUnavailable('the registry is closed');
+    this.#shared ??= new RedisConnection(this.#endpoint, this.#timings);
+    return this.#shared;
+  }
+}

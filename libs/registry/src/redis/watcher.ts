@@ -1,0 +1,199 @@
+import type { Change, HubRecord } from '@isthmus/tunnel';
+import { Copy } from '../copy.ts';
+import type { WatchListener } from '../registry.ts';
+import type { Client, RedisConnection } from './connection.ts';
+import { Alarm, Health } from './loop.ts';
+import type { RedisTimings } from './options.ts';
+import {
+  type Entry,
+  formatPosition,
+  type Position,
+  parseEntry,
+  parsePosition,
+  readCharge,
+  readSessions,
+  readSnapshot,
+} from './store.ts';
+import { removeExpired, type Store } from './writer.ts';
+
+/** Changes in one read. */
+const READ_COUNT = 500;
+
+/** Changes may have been missed; a fresh snapshot mends it. */
+class Gap extends Error {}
+
+/**
+ * Follows the directory over a connection of its own: one loop that by turns reads the stream, waiting there for news, and
+ * looks after hubs that expired without a word.
+ *
+ * After the store was away, a hub's missing record says nothing for one time to live: it may have expired meanwhile, or the
+ * store may have come back empty, and its hub is about to write again. Until then the hub stays in the copy.
+ */
+export class RedisWatcher {
+  readonly #connection: RedisConnection;
+  readonly #store: Store;
+  readonly #timings: RedisTimings;
+  readonly #listener: WatchListener;
+  readonly #signal: AbortSignal;
+  readonly #health: Health;
+  readonly #alarm = new Alarm();
+  #copy = new Copy();
+  #position: Position | undefined;
+  #generation = 0;
+  #serverRun = '';
+  #lookAt = 0;
+  #believeAbsenceAt = 0;
+  /** Where this watcher was at the last look, if the store was further then. */
+  #behindAt: Position | undefined;
+
+  constructor(
+    connection: RedisConnection,
+    store: Store,
+    timings: RedisTimings,
+    listener: WatchListener,
+    signal: AbortSignal,
+  ) {
+    this.#connection = connection;
+    this.#store = store;
+    this.#timings = timings;
+    this.#listener = listener;
+    this.#signal = signal;
+    this.#health = new Health((up, detail) => signal.aborted || listener.state(up, detail), timings.backoffCapMs);
+  }
+
+  /** Ends when the signal aborts; never rejects. */
+  async run(): Promise<void> {
+    const stop = () => {
+      this.#connection.close();
+      this.#alarm.ring();
+    };
+    this.#signal.addEventListener('abort', stop, { once: true });
+    while (!this.#signal.aborted) {
+      const pause = await this.#round();
+      if (!this.#signal.aborted) await this.#alarm.wait(pause);
+    }
+    this.#connection.close();
+  }
+
+  /** One read; returns how long to pause, in milliseconds. */
+  async #round(): Promise<number> {
+    try {
+      await this.#connection.run((client) => this.#arrive(client));
+      if (!this.#position) await this.#start();
+      await this.#follow();
+      if (performance.now() >= this.#lookAt) await this.#look();
+      this.#health.up('following the directory');
+      return 0;
+    } catch (error) {
+      if (error instanceof Gap) {
+        this.#position = undefined;
+        this.#health.note(`${error.message}; taking a fresh snapshot`);
+        return 0;
+      }
+      this.#distrustAbsence();
+      return this.#health.down(error);
+    }
+  }
+
+  /** On a new connection: another run of the server may lack changes that were read from the last one, or hold others. */
+  async #arrive(client: Client): Promise<void> {
+    if (this.#generation === this.#connection.generation) return;
+    this.#distrustAbsence();
+    const run = /^run_id:(\w+)/m.exec(await client.info('server'))?.[1] ?? '';
+    if (run === '' || run !== this.#serverRun) this.#position = undefined;
+    this.#serverRun = run;
+    this.#generation = this.#connection.generation;
+  }
+
+  async #start(): Promise<void> {
+    const { position, ...snapshot } = await this.#connection.run((client) => readSnapshot(client, this.#store.keys));
+    const copy = new Copy(snapshot);
+    if (performance.now() < this.#believeAbsenceAt) copy.adopt(this.#copy);
+    this.#copy = copy;
+    this.#position = position;
+    this.#behindAt = undefined;
+    if (!this.#signal.aborted) this.#listener.snapshot(copy.snapshot());
+  }
+
+  async #follow(): Promise<void> {
+    const block = Math.max(1, Math.ceil(this.#lookAt - performance.now()));
+    const from = formatPosition(this.#position as Position);
+    const reply = await this.#connection.run((client) =>
+      client.xread('COUNT', READ_COUNT, 'BLOCK', block, 'STREAMS', this.#store.keys.changes, from),
+    );
+    for (const [id, fields] of reply?.[0]?.[1] ?? []) {
+      const position = parsePosition(id);
+      this.#expectNext(position);
+      const entry = parseEntry(fields);
+      if (entry) await this.#take(entry);
+      this.#position = position;
+    }
+  }
+
+  #expectNext({ epoch, seq }: Position): void {
+    const { epoch: known, seq: last } = this.#position as Position;
+    if (epoch !== known && known !== '') throw this.#emptied();
+    if (seq !== last + 1) throw new Gap(`changes ${last + 1} to ${seq - 1} are no longer kept`);
+  }
+
+  #emptied(): Gap {
+    this.#distrustAbsence();
+    return new Gap('the store was emptied');
+  }
+
+  #distrustAbsence(): void {
+    this.#believeAbsenceAt = performance.now() + this.#timings.ttlMs;
+  }
+
+  async #take(entry: Entry): Promise<void> {
+    if (entry.kind === 'opened') await this.#takeOpened(entry.hub);
+    else this.#tell(entry);
+  }
+
+  /** The hub wrote all its sessions anew: those read now may be later than this entry, which their versions settle. */
+  async #takeOpened(hub: HubRecord): Promise<void> {
+    const sessions = await this.#connection.run((client) => readSessions(client, this.#store.keys, hub.hubId));
+    const present = new Set(sessions.map(({ sessionId }) => sessionId));
+    this.#tell({ kind: 'hub', hub });
+    for (const { sessionId, hubId, incarnation, version } of this.#copy.sessionsOf(hub.hubId)) {
+      if (!present.has(sessionId)) this.#tell({ kind: 'session-gone', sessionId, hubId, incarnation, version });
+    }
+    for (const session of sessions) this.#tell({ kind: 'session', session });
+  }
+
+  #tell(change: Change): void {
+    if (this.#copy.apply(change) && !this.#signal.aborted) this.#listener.change(change);
+  }
+
+  async #look(): Promise<void> {
+    const { hubs, position } = await this.#connection.run((client) => readCharge(client, this.#store.keys));
+    this.#compare(position);
+    if (performance.now() >= this.#believeAbsenceAt) await this.#dropAbsent(hubs);
+    this.#lookAt = performance.now() + this.#timings.lookMs;
+  }
+
+  #compare(store: Position): void {
+    const here = this.#position as Position;
+    if (store.epoch !== here.epoch && here.epoch !== '') throw this.#emptied();
+    if (store.seq < here.seq) throw new Gap(`the store went back from change ${here.seq} to ${store.seq}`);
+    // The read between two looks would have moved on if the stream still had what follows.
+    if (this.#behindAt === here) throw new Gap(`changes ${here.seq + 1} to ${store.seq} are missing`);
+    this.#behindAt = store.seq > here.seq ? here : undefined;
+  }
+
+  /** Hubs whose record expired: one that is still in charge is taken out for everyone, who learn it from the stream. */
+  async #dropAbsent(inCharge: ReadonlyMap<string, number>): Promise<void> {
+    const known = [...new Set([...inCharge.keys(), ...this.#copy.hubIds()])];
+    if (known.length === 0) return;
+    const records = await this.#connection.run((client) => client.mget(known.map(this.#store.keys.hub)));
+    for (const [index, hubId] of known.entries()) {
+      if (records[index] != null) continue;
+      const incarnation = inCharge.get(hubId);
+      if (incarnation !== undefined) {
+        await this.#connection.run((client) => removeExpired(client, this.#store, { hubId, incarnation }));
+      } else {
+        this.#tell({ kind: 'hub-gone', hubId, incarnation: this.#copy.hub(hubId)?.incarnation ?? 0 });
+      }
+    }
+  }
+}

@@ -1,0 +1,21 @@
+import type { HubRecord, SessionRecord } from '@isthmus/tunnel';
+
+export function hubRecord(hubId: string, incarnation = 1, more: Partial<HubRecord> = {}): HubRecord {
+  return { hubId, incarnation, peerAddress: `${hubId}:8097`, agentAddress: '', zone: '', draining: false, ...more };
+}
+
+export function sessionRecord(
+  hub: HubRecord,
+  sessionId: string,
+  version = 1,
+  more: Partial<SessionRecord> = {},
+): SessionRecord {
+  const { hubId, incarnation } = hub;
+  const identifiers = { ipv4: [], ipv6: [], host: [], cidr: ['10.0.0.0/8'], defaultRoute: false };
+  const agentId = `agent-of-${sessionId}`;
+  return {
+    ...{ sessionId, tenant: 'default', agentId, identifiers, hubId, incarnation, version },
+    ...{ draining: false, since: 1 },
+    ...more,
+  };
+}

@@ -1,0 +1,42 @@
+import type { ContractPlane } from '../contract.ts';
+import type { RedisRegistryOptions, RedisTimings } from '../redis/options.ts';
+import { redisRegistry } from '../redis/registry.ts';
+import type { Registry } from '../registry.ts';
+import type { RedisServer } from './redis-server.ts';
+
+/** Everything ten times as fast as in service, so that a test sees expiry and flaps within a second. */
+export const FAST: RedisTimings = {
+  beatMs: 200,
+  ttlMs: 1_000,
+  lookMs: 100,
+  flapMs: 300,
+  coalesceMs: 5,
+  commandMs: 500,
+  backoffCapMs: 200,
+};
+
+let planes = 0;
+
+/** A plane of its own on a shared server. */
+export class RedisPlane implements ContractPlane {
+  readonly #options: RedisRegistryOptions;
+  readonly #registries: Registry[] = [];
+
+  constructor(server: RedisServer, options: Partial<RedisRegistryOptions> = {}) {
+    this.#options = { url: server.url, plane: `test-${++planes}`, timings: FAST, ...options };
+  }
+
+  get name(): string {
+    return this.#options.plane;
+  }
+
+  connect(options: Partial<RedisRegistryOptions> = {}): Registry {
+    const registry = redisRegistry({ ...this.#options, ...options });
+    this.#registries.push(registry);
+    return registry;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#registries.map((registry) => registry.close()));
+  }
+}
