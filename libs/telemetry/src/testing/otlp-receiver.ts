@@ -1,0 +1,67 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { decodeJson, decodeProtobuf, type ReceivedSpan } from './otlp.ts';
+
+export type { ReceivedSpan } from './otlp.ts';
+
+/** A collector for tests: takes traces over OTLP/HTTP, as protobuf or JSON, and keeps them. */
+export interface OtlpReceiver extends AsyncDisposable {
+  /** What OTEL_EXPORTER_OTLP_ENDPOINT is to be. */
+  readonly endpoint: string;
+  readonly spans: ReceivedSpan[];
+  /** The content types of the requests, in order. */
+  readonly requests: string[];
+  /** The HTTP status of the answers; 0 for none at all. Default 200. */
+  status: number;
+}
+
+export async function otlpReceiver(): Promise<OtlpReceiver> {
+  const server = createServer((request, response) => {
+    take(request).then(
+      () => {
+        if (receiver.status !== 0) response.writeHead(receiver.status).end();
+      },
+      (error) => response.destroy(error),
+    );
+  });
+  const take = async (request: IncomingMessage): Promise<void> => {
+    const type = request.headers['content-type'] ?? '';
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const body = Buffer.concat(chunks);
+    receiver.requests.push(type);
+    if (request.url !== '/v1/traces') receiver.status = 404;
+    if (receiver.status !== 200) return;
+    receiver.spans.push(...(type === 'application/json' ? decodeJson(body) : decodeProtobuf(body)));
+  };
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const receiver: OtlpReceiver = {
+    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    spans: [],
+    requests: [],
+    status: 200,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+  return receiver;
+}
+
+/** Spans as a tree of their names: `{ 'gateway.dial': { 'hub.dial': { 'agent.dial': {} } } }`. */
+export interface SpanTree {
+  readonly [name: string]: SpanTree;
+}
+
+/** The tree under a span, or the trees of those whose parent is not among the spans. */
+export function spanTree(spans: readonly ReceivedSpan[], parent?: ReceivedSpan): SpanTree {
+  const ids = new Set(spans.map((span) => span.spanId));
+  const children = spans.filter((span) =>
+    parent ? span.parentSpanId === parent.spanId && span.traceId === parent.traceId : !ids.has(span.parentSpanId),
+  );
+  return Object.fromEntries(children.map((child) => [child.name, spanTree(spans, child)]));
+}

@@ -1,0 +1,166 @@
+/** A span as it came over OTLP (opentelemetry-proto, trace.proto). */
+export interface ReceivedSpan {
+  readonly traceId: string;
+  readonly spanId: string;
+  /** Empty for a root. */
+  readonly parentSpanId: string;
+  readonly name: string;
+  /** SpanKind of the wire: 1 internal, 2 server, 3 client. */
+  readonly kind: number;
+  readonly attributes: Readonly<Record<string, string | number>>;
+  /** Code of the wire: 0 unset, 1 ok, 2 error. */
+  readonly status: { readonly code: number; readonly message: string };
+  readonly resource: Readonly<Record<string, string | number>>;
+}
+
+interface JsonAttribute {
+  key: string;
+  value: { stringValue?: string; intValue?: number | string; doubleValue?: number };
+}
+
+interface JsonSpan extends Omit<ReceivedSpan, 'attributes' | 'resource' | 'parentSpanId' | 'status'> {
+  parentSpanId?: string;
+  attributes: JsonAttribute[];
+  status?: { code?: number; message?: string };
+}
+
+interface JsonRequest {
+  resourceSpans: { resource: { attributes: JsonAttribute[] }; scopeSpans: { spans: JsonSpan[] }[] }[];
+}
+
+export function decodeJson(body: Uint8Array): ReceivedSpan[] {
+  const request = JSON.parse(new TextDecoder().decode(body)) as JsonRequest;
+  return request.resourceSpans.flatMap(({ resource, scopeSpans }) =>
+    scopeSpans.flatMap(({ spans }) =>
+      spans.map(({ traceId, spanId, parentSpanId = '', name, kind, attributes, status }) => ({
+        traceId,
+        spanId,
+        parentSpanId,
+        name,
+        kind,
+        attributes: jsonAttributes(attributes),
+        status: { code: status?.code ?? 0, message: status?.message ?? '' },
+        resource: jsonAttributes(resource.attributes),
+      })),
+    ),
+  );
+}
+
+function jsonAttributes(list: readonly JsonAttribute[]): Record<string, string | number> {
+  return Object.fromEntries(
+    list.map(({ key, value }) => [key, value.stringValue ?? Number(value.intValue ?? value.doubleValue)]),
+  );
+}
+
+export function decodeProtobuf(body: Uint8Array): ReceivedSpan[] {
+  return new Message(body).all(1).flatMap((resourceSpans) => {
+    const resource = attributesOf(resourceSpans.one(1), 1);
+    const spans = resourceSpans.all(2).flatMap((scopeSpans) => scopeSpans.all(2));
+    return spans.map((span) => ({
+      traceId: span.hex(1),
+      spanId: span.hex(2),
+      parentSpanId: span.hex(4),
+      name: span.text(5),
+      kind: span.number(6),
+      attributes: attributesOf(span, 9),
+      status: { code: span.one(15).number(3), message: span.one(15).text(2) },
+      resource,
+    }));
+  });
+}
+
+function attributesOf(owner: Message, field: number): Record<string, string | number> {
+  const entries = owner.all(field).map((pair) => {
+    const value = pair.one(2);
+    if (value.has(1)) return [pair.text(1), value.text(1)];
+    return [pair.text(1), value.has(4) ? value.double(4) : value.number(3)];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** A protobuf message by field numbers; an absent field is empty or 0, as proto3 has it. */
+class Message {
+  readonly #fields: Map<number, Uint8Array[]>;
+
+  constructor(bytes: Uint8Array) {
+    this.#fields = fieldsOf(bytes);
+  }
+
+  has(field: number): boolean {
+    return this.#fields.has(field);
+  }
+
+  all(field: number): Message[] {
+    return (this.#fields.get(field) ?? []).map((bytes) => new Message(bytes));
+  }
+
+  one(field: number): Message {
+    return new Message(this.#bytes(field));
+  }
+
+  hex(field: number): string {
+    return this.#bytes(field).toString('hex');
+  }
+
+  text(field: number): string {
+    return this.#bytes(field).toString();
+  }
+
+  number(field: number): number {
+    return varint(this.#bytes(field), 0).value;
+  }
+
+  double(field: number): number {
+    return this.#bytes(field).readDoubleLE();
+  }
+
+  #bytes(field: number): Buffer {
+    return Buffer.from(this.#fields.get(field)?.[0] ?? []);
+  }
+}
+
+/** The raw bytes of each field, without tags and lengths. */
+function fieldsOf(bytes: Uint8Array): Map<number, Uint8Array[]> {
+  const fields = new Map<number, Uint8Array[]>();
+  for (let at = 0; at < bytes.length; ) {
+    const tag = varint(bytes, at);
+    let start = tag.end;
+    let end: number;
+    switch (tag.value & 7) {
+      case 0:
+        end = varint(bytes, start).end;
+        break;
+      case 1:
+        end = start + 8;
+        break;
+      case 2: {
+        const length = varint(bytes, start);
+        start = length.end;
+        end = start + length.value;
+        break;
+      }
+      case 5:
+        end = start + 4;
+        break;
+      default:
+        throw new Error(`wire type ${tag.value & 7} at byte ${at}`);
+    }
+    const field = tag.value >>> 3;
+    fields.set(field, [...(fields.get(field) ?? []), bytes.subarray(start, end)]);
+    at = end;
+  }
+  return fields;
+}
+
+function varint(bytes: Uint8Array, start: number): { value: number; end: number } {
+  let value = 0;
+  let scale = 1;
+  let at = start;
+  while (at < bytes.length) {
+    const byte = bytes[at++] as number;
+    value += (byte & 0x7f) * scale;
+    scale *= 128;
+    if (byte < 0x80) break;
+  }
+  return { value, end: at };
+}

@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type Http2Server } from 'node:http2';
+import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
+import { test } from 'node:test';
+import { DialError, type DialRequest, noTracer } from '@isthmus/tunnel';
+import { decodeProtobuf, type ReceivedSpan } from '../testing/otlp.ts';
+import { otlpReceiver, spanTree } from '../testing/otlp-receiver.ts';
+import { openTelemetry, type Tracing } from './opentelemetry.ts';
+import type { Environment } from './settings.ts';
+
+const dial: DialRequest = {
+  id: '00000000000000d1',
+  tenant: 'default',
+  destination: { host: '10.0.0.1', port: 443 },
+  deadline: Number.POSITIVE_INFINITY,
+  signal: new AbortController().signal,
+  caller: { via: 'http-connect', identity: 'CN=kube-apiserver' },
+};
+
+const TREE = { 'gateway.dial': { 'hub.dial': { 'agent.dial': {} } } };
+
+function options(role: string) {
+  return { serviceName: `isthmus-${role}`, version: '1.2.3', role };
+}
+
+/** One dial through three programs, each with tracing of its own, that pass on the context as a string. */
+async function traceDial(env: Environment, traceparent?: string): Promise<void> {
+  const [gateway, hub, agent] = await Promise.all(
+    ['gateway', 'hub', 'agent'].map((role) => openTelemetry(env, options(role))),
+  );
+  assert.ok(gateway && hub && agent);
+  const first = gateway.tracer.start('gateway.dial', traceparent === undefined ? dial : { ...dial, traceparent });
+  const second = hub.tracer.start('hub.dial', passedOn(first.traceparent));
+  const third = agent.tracer.start('agent.dial', passedOn(second.traceparent));
+  third.end({ ms: 3, timing: { dnsMs: 1, connectMs: 2 } });
+  second.end({ ms: 4, agentId: 'a1', sessionId: 's1', hubId: 'h1' });
+  first.end({ ms: 5, agentId: 'a1', sessionId: 's1', hubId: 'h1' });
+  await Promise.all([gateway, hub, agent].map((each: Tracing) => each.shutdown()));
+}
+
+function passedOn(traceparent: string | undefined): DialRequest {
+  assert.ok(traceparent);
+  return { ...dial, traceparent };
+}
+
+function byName(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
+  const span = spans.find((each) => each.name === name);
+  assert.ok(span, name);
+  return span;
+}
+
+// The first test, as the others load the SDK.
+test('when nothing asks for traces, nothing is recorded and no SDK is loaded', async () => {
+  const { tracer, shutdown } = await openTelemetry({ OTEL_SERVICE_NAME: 'x' }, options('gateway'));
+  assert.equal(tracer, noTracer);
+  await shutdown();
+  assert.deepEqual(loadedSdk(), []);
+  await traceDial({ OTEL_TRACES_EXPORTER: 'otlp', OTEL_TRACES_SAMPLER: 'always_off' });
+  assert.notDeepEqual(loadedSdk(), [], 'the SDK would have been seen');
+});
+
+function loadedSdk(): string[] {
+  const loaded = Object.keys(createRequire(import.meta.url).cache);
+  return loaded.filter((path) => path.includes('@opentelemetry'));
+}
+
+for (const [protocol, type] of [
+  ['http/protobuf', 'application/x-protobuf'],
+  ['http/json', 'application/json'],
+] as const) {
+  test(`a dial through gateway, hub and agent is one trace, exported by ${protocol}`, async () => {
+    await using receiver = await otlpReceiver();
+    await traceDial({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: protocol });
+    assert.deepEqual(receiver.requests, [type, type, type]);
+    assert.deepEqual(spanTree(receiver.spans), TREE);
+    assert.equal(new Set(receiver.spans.map((span) => span.traceId)).size, 1);
+
+    const gateway = byName(receiver.spans, 'gateway.dial');
+    assert.equal(gateway.kind, 2);
+    assert.deepEqual(gateway.status, { code: 0, message: '' });
+    assert.deepEqual(gateway.attributes, {
+      'server.address': '10.0.0.1',
+      'server.port': 443,
+      'network.transport': 'tcp',
+      'isthmus.dial.id': dial.id,
+      'isthmus.tenant': 'default',
+      'isthmus.caller.via': 'http-connect',
+      'isthmus.caller.identity': 'CN=kube-apiserver',
+      'isthmus.agent.id': 'a1',
+      'isthmus.session.id': 's1',
+      'isthmus.hub.id': 'h1',
+    });
+    assert.equal(gateway.resource['service.name'], 'isthmus-gateway');
+    assert.equal(gateway.resource['service.version'], '1.2.3');
+    assert.equal(gateway.resource['isthmus.role'], 'gateway');
+    const agent = byName(receiver.spans, 'agent.dial');
+    assert.equal(agent.kind, 3);
+    assert.equal(agent.attributes['isthmus.dial.connect_ms'], 2);
+  });
+}
+
+test('the same trace is exported by grpc', async () => {
+  const spans: ReceivedSpan[] = [];
+  const server = grpcReceiver(spans);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await traceDial({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' });
+  server.close();
+  assert.deepEqual(spanTree(spans), TREE);
+});
+
+/** Answers TraceService.Export: a message of five bytes of head and the request, then trailers. */
+function grpcReceiver(spans: ReceivedSpan[]): Http2Server {
+  const server = createServer();
+  server.on('stream', async (stream, headers) => {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of stream) chunks.push(chunk);
+    assert.equal(headers[':path'], '/opentelemetry.proto.collector.trace.v1.TraceService/Export');
+    spans.push(...decodeProtobuf(Buffer.concat(chunks).subarray(5)));
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+    stream.end(new Uint8Array(5));
+  });
+  return server;
+}
+
+test("the caller's trace goes on", async () => {
+  await using receiver = await otlpReceiver();
+  const trace = '0af7651916cd43dd8448eb211c80319c';
+  await traceDial({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint }, `00-${trace}-b7ad6b7169203331-01`);
+  const gateway = byName(receiver.spans, 'gateway.dial');
+  assert.equal(gateway.traceId, trace);
+  assert.equal(gateway.parentSpanId, 'b7ad6b7169203331');
+});
+
+test('a failed dial is an error by its RFC 9209 name', async () => {
+  await using receiver = await otlpReceiver();
+  const { tracer, shutdown } = await openTelemetry(
+    { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint },
+    options('agent'),
+  );
+  const error = new DialError('connection_refused', 'dial tcp 10.0.0.1:443: connect: connection refused');
+  tracer.start('agent.dial', dial).end({ ms: 1, error, reason: 'error_response' });
+  await shutdown();
+  const span = byName(receiver.spans, 'agent.dial');
+  assert.equal(span.attributes['error.type'], 'connection_refused');
+  assert.equal(span.attributes['isthmus.dial.failure'], 'error_response');
+  assert.deepEqual(span.status, { code: 2, message: error.message });
+});
+
+test('a trace that is not sampled is passed on as such and not exported', async () => {
+  await using receiver = await otlpReceiver();
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_TRACES_SAMPLER: 'always_off' };
+  const { tracer, shutdown } = await openTelemetry(env, options('gateway'));
+  const span = tracer.start('gateway.dial', dial);
+  assert.match(span.traceparent ?? '', /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/);
+  span.end({ ms: 1 });
+  await shutdown();
+  assert.deepEqual(receiver.requests, []);
+});
+
+test('a collector that refuses is reported once, and once more when it takes spans again', async () => {
+  await using receiver = await otlpReceiver();
+  const lines: string[] = [];
+  const told = (_fields: object, message: string) => {
+    lines.push(message);
+    receiver.status = message === 'traces cannot be exported, and are dropped' ? 200 : receiver.status;
+  };
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '1' };
+  const tracing = await openTelemetry(env, { ...options('hub'), logger: { info: told, warn: told } });
+  receiver.status = 400;
+  tracing.tracer.start('hub.dial', dial).end({ ms: 1 });
+  await until(() => lines.length === 2);
+  tracing.tracer.start('hub.dial', dial).end({ ms: 1 });
+  await until(() => lines.length === 3);
+  await tracing.shutdown();
+  assert.deepEqual(lines, [
+    'traces are exported',
+    'traces cannot be exported, and are dropped',
+    'traces are exported again',
+  ]);
+});
+
+test('a collector that does not answer delays no dial, and shutdown by its limit alone', async () => {
+  await using receiver = await otlpReceiver();
+  receiver.status = 0;
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_BSP_MAX_QUEUE_SIZE: '100' };
+  const { tracer, shutdown } = await openTelemetry(env, options('hub'));
+  const start = performance.now();
+  for (let i = 0; i < 5000; i++) tracer.start('hub.dial', dial).end({ ms: 1 });
+  assert.ok(performance.now() - start < 2000, 'spans are taken without waiting');
+  await shutdown();
+  assert.ok(performance.now() - start < 8000, 'shutdown has a limit');
+});
+
+test('bad settings of the exporter leave the program without traces, with a warning', async () => {
+  const warnings: string[] = [];
+  const logger = { info() {}, warn: (_fields: object, message: string) => void warnings.push(message) };
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'not a url', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' };
+  const { tracer } = await openTelemetry(env, { ...options('hub'), logger });
+  assert.equal(tracer, noTracer);
+  assert.equal(warnings.length, 1);
+});
+
+async function until(condition: () => boolean): Promise<void> {
+  const deadline = performance.now() + 10_000;
+  while (!condition()) {
+    assert.ok(performance.now() < deadline, 'in time');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

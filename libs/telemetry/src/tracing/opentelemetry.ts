@@ -1,0 +1,80 @@
+import { type DialTracer, noTracer } from '@isthmus/tunnel';
+import { redactUrl } from '../logging/redact.ts';
+import { type Environment, type TraceSettings, traceSettings } from './settings.ts';
+
+export interface TracingOptions {
+  /** `service.name`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say another. */
+  readonly serviceName: string;
+  readonly version: string;
+  /** What the process is in the plane (`gateway`, `hub`, `server`, `agent`): the resource's `isthmus.role`. */
+  readonly role: string;
+  readonly logger?: TracingLogger;
+}
+
+/** The part of a pino logger that tracing needs. */
+export interface TracingLogger {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+}
+
+export interface Tracing {
+  readonly tracer: DialTracer;
+  /** Sends the last spans; bounded in time, never rejects. */
+  shutdown(): Promise<void>;
+}
+
+const SILENT: TracingLogger = { info() {}, warn() {} };
+
+/**
+ * Tracing as the OTEL_* variables of `env` ask for it. When nothing does, this is `noTracer`, and no part of the SDK is loaded.
+ * Only traces are exported, over OTLP: HTTP with protobuf or JSON, or gRPC.
+ */
+export async function openTelemetry(env: Environment, options: TracingOptions): Promise<Tracing> {
+  const { logger = SILENT } = options;
+  // Deno with OTEL_DENO exports what goes through the API by itself, and keeps an SDK that is set up beside it from exporting.
+  if ('Deno' in globalThis && env.OTEL_DENO === 'true') {
+    logger.info({}, 'traces are exported by Deno (OTEL_DENO)');
+    return builtIn(options);
+  }
+  const settings = traceSettings(env);
+  for (const warning of settings?.warnings ?? []) logger.warn({}, warning);
+  if (!settings) return off();
+  const fields = { protocol: settings.protocol, endpoint: redactUrl(settings.url) };
+  try {
+    const tracing = await exporting(settings, options, fields, logger);
+    logger.info(fields, 'traces are exported');
+    return tracing;
+  } catch (error) {
+    logger.warn({ ...fields, error: messageOf(error) }, 'traces are not exported: bad OTEL_EXPORTER_OTLP settings');
+    return off();
+  }
+}
+
+function off(): Tracing {
+  return { tracer: noTracer, async shutdown() {} };
+}
+
+async function builtIn({ version }: TracingOptions): Promise<Tracing> {
+  const [{ trace }, { spanTracer }] = await Promise.all([import('@opentelemetry/api'), import('./spans.ts')]);
+  return { tracer: spanTracer(trace.getTracer('isthmus', version)), async shutdown() {} };
+}
+
+async function exporting(
+  settings: TraceSettings,
+  { serviceName, version, role }: TracingOptions,
+  fields: object,
+  logger: TracingLogger,
+): Promise<Tracing> {
+  const [{ startSdk }, { spanTracer }] = await Promise.all([import('./sdk.ts'), import('./spans.ts')]);
+  const scope = { name: 'isthmus', version };
+  const attributes = { 'service.name': serviceName, 'service.version': version, 'isthmus.role': role };
+  const { tracer, shutdown } = await startSdk(settings, scope, attributes, (failure) => {
+    if (failure) logger.warn({ ...fields, error: failure.message }, 'traces cannot be exported, and are dropped');
+    else logger.info(fields, 'traces are exported again');
+  });
+  return { tracer: spanTracer(tracer), shutdown };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,102 @@
+import type { Attributes, Tracer } from '@opentelemetry/api';
+import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type Sampler,
+  type SpanExporter,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace';
+import type { Protocol, TraceSettings } from './settings.ts';
+
+/** Told when exporting begins to fail, and when it works again. */
+export type ExportReport = (failure: Error | undefined) => void;
+
+/** How long a stopping program waits for its last spans to be sent, in milliseconds. */
+const SHUTDOWN_MS = 3000;
+
+export interface Sdk {
+  readonly tracer: Tracer;
+  /** Sends what is queued, for SHUTDOWN_MS at most. */
+  shutdown(): Promise<void>;
+}
+
+/**
+ * The OpenTelemetry SDK, held by the caller alone: nothing is registered with the process-wide API. Spans are queued and
+ * sent in batches; when the queue is full because the collector does not take them, further ones are dropped.
+ */
+export async function startSdk(
+  settings: TraceSettings,
+  scope: { readonly name: string; readonly version: string },
+  attributes: Attributes,
+  report: ExportReport,
+): Promise<Sdk> {
+  const exporter = reporting(await otlpExporter(settings), report);
+  const provider = new TracerProvider({
+    resource: defaultResource().merge(resourceFromAttributes({ ...attributes, ...settings.resource })),
+    sampler: sampler(settings.sampler),
+    spanProcessors: [new BatchSpanProcessor({ exporter, ...settings.batch })],
+  });
+  return {
+    tracer: provider.getTracer(scope.name, scope.version),
+    async shutdown() {
+      let timer: NodeJS.Timeout | undefined;
+      const overdue = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, SHUTDOWN_MS);
+      });
+      // A last batch that fails is told to `report`; there is nobody else left to tell.
+      await Promise.race([provider.shutdown().catch(() => {}), overdue]);
+      clearTimeout(timer);
+    },
+  };
+}
+
+const EXPORTERS: Readonly<
+  Record<Protocol, () => Promise<{ OTLPTraceExporter: new (config: { url: string }) => SpanExporter }>>
+> = {
+  'http/protobuf': () => import('@opentelemetry/exporter-trace-otlp-proto'),
+  'http/json': () => import('@opentelemetry/exporter-trace-otlp-http'),
+  grpc: () => import('@opentelemetry/exporter-trace-otlp-grpc'),
+};
+
+async function otlpExporter({ protocol, url }: TraceSettings): Promise<SpanExporter> {
+  const { OTLPTraceExporter } = await EXPORTERS[protocol]();
+  return new OTLPTraceExporter({ url });
+}
+
+/** The SDK keeps an exporter's failures to itself; an operator wants one line when they begin and one when they end. */
+function reporting(exporter: SpanExporter, report: ExportReport): SpanExporter {
+  let failing = false;
+  return {
+    export(spans, done) {
+      exporter.export(spans, (result) => {
+        const failed = result.error !== undefined || result.code !== 0;
+        if (failed !== failing) report(failed ? (result.error ?? new Error('export failed')) : undefined);
+        failing = failed;
+        done(result);
+      });
+    },
+    forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve(),
+    shutdown: () => exporter.shutdown(),
+  };
+}
+
+function sampler({ name, ratio }: TraceSettings['sampler']): Sampler {
+  switch (name) {
+    case 'always_on':
+      return new AlwaysOnSampler();
+    case 'always_off':
+      return new AlwaysOffSampler();
+    case 'traceidratio':
+      return new TraceIdRatioBasedSampler(ratio);
+    case 'parentbased_always_on':
+      return new ParentBasedSampler({ root: new AlwaysOnSampler() });
+    case 'parentbased_always_off':
+      return new ParentBasedSampler({ root: new AlwaysOffSampler() });
+    case 'parentbased_traceidratio':
+      return new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) });
+  }
+}
