@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { command } from './lib/command.mjs';
+import { ROOT } from './lib/workspace.mjs';
+
+const LAYERS = {
+  'libs/proto': 'layer:proto',
+  'libs/tunnel': 'layer:core',
+  'libs/registry': 'layer:lib',
+  'libs/transport': 'layer:lib',
+  'apps/agent': 'layer:app',
+  'apps/hub': 'layer:app',
+  'apps/server': 'layer:composition',
+  test: 'layer:test',
+};
+const DEPENDENCIES = {
+  'libs/proto': [],
+  'libs/tunnel': ['libs/proto'],
+  'libs/registry': ['libs/tunnel'],
+  'libs/transport': ['libs/tunnel'],
+  'apps/agent': ['libs/transport'],
+  'apps/hub': ['libs/registry', 'libs/transport'],
+  'apps/server': ['apps/hub'],
+  test: ['apps/server', 'libs/proto'],
+};
+const nameOf = (path) => `@fixture/${path.split('/').at(-1)}`;
+
+/** One change of a sound workspace for each rule, and what the check has to say about it. */
+const BREACHES = [
+  {
+    when: 'a library depends on its sibling',
+    change: ({ addPackage }) => addPackage('libs/transport', ['libs/tunnel', 'libs/registry']),
+    says: '@fixture/transport (layer:lib) must not depend on @fixture/registry (layer:lib)',
+  },
+  {
+    when: 'an app depends on another app',
+    change: ({ addPackage }) => addPackage('apps/agent', ['libs/transport', 'apps/hub']),
+    says: '@fixture/agent (layer:app) must not depend on @fixture/hub (layer:app)',
+  },
+  {
+    when: 'the bottom depends on the top',
+    change: ({ addPackage }) => addPackage('libs/proto', ['apps/agent']),
+    says: '@fixture/proto (layer:proto) must not depend on @fixture/agent (layer:app)',
+  },
+  {
+    when: 'a package has no layer',
+    change: ({ addPackage }) => addPackage('test', ['apps/server'], { tags: ['test'] }),
+    says: `@fixture/test: must have one tag of ${[...new Set(Object.values(LAYERS))].join(', ')}, has none`,
+  },
+  {
+    when: 'a source imports a package that is not declared',
+    change: ({ write }) =>
+      write('libs/registry/src/deep/late.ts', "export const late = () => import('ioredis/built/x.js');"),
+    says: 'libs/registry/src/deep/late.ts imports ioredis, which libs/registry/package.json does not declare',
+  },
+  {
+    when: 'a source takes a mere type from a package that is not declared',
+    change: ({ write }) => write('libs/tunnel/src/type.ts', "export type { Thing } from '@fixture/registry/thing';"),
+    says: 'libs/tunnel/src/type.ts imports @fixture/registry, which libs/tunnel/package.json does not declare',
+  },
+  {
+    when: 'a relative import leaves the package',
+    change: ({ write }) => write('libs/tunnel/src/reach.ts', "import '../../proto/src/index.ts';"),
+    says: 'libs/tunnel/src/reach.ts imports ../../proto/src/index.ts, which is outside libs/tunnel: import the package by its name',
+  },
+  {
+    when: 'tsconfig.json lacks a reference',
+    change: ({ addPackage }) => addPackage('apps/server', ['apps/hub'], { references: [] }),
+    says: 'apps/server/tsconfig.json has no reference to @fixture/hub, which apps/server/package.json declares',
+  },
+  {
+    when: 'tsconfig.json refers to more than package.json declares',
+    change: ({ addPackage }) =>
+      addPackage('apps/hub', ['libs/registry'], { references: ['libs/registry', 'libs/transport'] }),
+    says: 'apps/hub/tsconfig.json refers to @fixture/transport, which apps/hub/package.json does not declare',
+  },
+];
+
+describe('package boundaries', () => {
+  let root;
+  before(() => {
+    root = mkdtempSync(join(tmpdir(), 'isthmus-boundaries-'));
+    symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
+    write('package.json', { name: 'fixture', private: true, workspaces: ['libs/*', 'apps/*', 'test'] });
+    write('nx.json', { analytics: false, neverConnectToCloud: true, useDaemonProcess: false });
+    for (const [path, uses] of Object.entries(DEPENDENCIES)) addPackage(path, uses);
+  });
+  after(() => rmSync(root, { recursive: true, force: true }));
+
+  function write(path, content) {
+    const file = join(root, path);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content));
+  }
+
+  function addPackage(path, uses, { tags = [LAYERS[path]], references = uses } = {}) {
+    const up = path.includes('/') ? '../../' : '../';
+    write(`${path}/package.json`, {
+      name: nameOf(path),
+      version: '1.0.0',
+      nx: { tags },
+      dependencies: Object.fromEntries(uses.map((use) => [nameOf(use), '1.0.0'])),
+    });
+    write(`${path}/tsconfig.json`, { references: references.map((each) => ({ path: up + each })) });
+    write(`${path}/src/index.ts`, ["import 'node:fs';", ...uses.map((use) => `import '${nameOf(use)}';`)].join('\n'));
+  }
+
+  function check() {
+    return command([process.execPath, join(ROOT, 'scripts', 'boundaries.mjs'), root]);
+  }
+
+  test('hold where dependencies point one way', async () => {
+    const { status, output } = await check();
+    assert.match(output, /^8 packages, 0 boundaries broken$/m);
+    assert.equal(status, 0);
+  });
+
+  describe('break', () => {
+    let lines;
+    before(async () => {
+      for (const { change } of BREACHES) change({ write, addPackage });
+      const { status, output } = await check();
+      assert.equal(status, 1);
+      lines = output.trimEnd().split('\n');
+    });
+
+    for (const { when, says } of BREACHES) {
+      test(`when ${when}`, () => assert.ok(lines.includes(says), `not said: ${says}\nbut:\n${lines.join('\n')}`));
+    }
+
+    test('in no other way', () => {
+      assert.equal(lines.at(-1), `8 packages, ${BREACHES.length} boundaries broken`);
+    });
+  });
+});

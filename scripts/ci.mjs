@@ -1,0 +1,49 @@
+// Runs the README's commands as a newcomer would: the tests, and npm start in both forms, with what it says to paste.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { command, seconds } from './lib/command.mjs';
+import { closingLine, ONE_FAILED, ONE_PASSED, readClosingLine, succeeded, sum } from './lib/counts.mjs';
+import { smoke } from './lib/smoke.mjs';
+import { ROOT } from './lib/workspace.mjs';
+
+const TESTS_TIMEOUT_MS = 15 * 60_000;
+const TEST = 'npm test';
+const STARTS = [
+  { line: 'npm start', gateways: 1 },
+  { line: 'npm start -- --split', gateways: 2 },
+];
+
+/** The README must name the commands that are tried here, each on a line of its own. */
+function readmeCheck() {
+  const lines = readFileSync(join(ROOT, 'README.md'), 'utf8').split('\n');
+  const missing = [TEST, ...STARTS.map(({ line }) => line)].filter(
+    (wanted) => !lines.some((line) => isCommand(line, wanted)),
+  );
+  if (missing.length > 0) console.log(`README.md does not name: ${missing.join(', ')}`);
+  return missing.length > 0 ? ONE_FAILED : ONE_PASSED;
+}
+
+/** A command may be followed by a comment. */
+function isCommand(line, wanted) {
+  return line.replace(/\s+#.*$/, '').trim() === wanted;
+}
+
+async function tests() {
+  const { status, output } = await command(TEST.split(' '), { show: true, timeout: TESTS_TIMEOUT_MS });
+  const counts = readClosingLine(output) ?? ONE_FAILED;
+  return status === 0 || counts.failed > 0 ? counts : ONE_FAILED;
+}
+
+async function start({ line, gateways }) {
+  const begin = performance.now();
+  const failures = await smoke(line.split(' '), gateways);
+  for (const failure of failures) console.log(failure);
+  console.log(`${failures.length > 0 ? 'FAILED' : 'ok    '} ${line} (${seconds(performance.now() - begin)})`);
+  return failures.length > 0 ? ONE_FAILED : ONE_PASSED;
+}
+
+const results = [readmeCheck(), await tests()];
+for (const each of STARTS) results.push(await start(each));
+const counts = sum(results);
+console.log(`\n${closingLine(counts)}`);
+process.exitCode = succeeded(counts) ? 0 : 1;

@@ -1,0 +1,100 @@
+import { builtinModules } from 'node:module';
+import { dirname, join, relative, resolve, sep } from 'node:path';
+import ts from 'typescript';
+import { filesBelow, readJson, workspacePackages } from './workspace.mjs';
+
+/** What a package of each layer may depend on. Nothing depends on its own layer: siblings stay strangers. */
+const MAY_DEPEND_ON = {
+  'layer:proto': [],
+  'layer:core': ['layer:proto'],
+  'layer:lib': ['layer:core', 'layer:proto'],
+  'layer:app': ['layer:lib', 'layer:core', 'layer:proto'],
+  'layer:composition': ['layer:app', 'layer:lib', 'layer:core', 'layer:proto'],
+  'layer:test': ['layer:composition', 'layer:app', 'layer:lib', 'layer:core', 'layer:proto'],
+};
+
+/**
+ * Every way in which the packages break their boundaries, one line each.
+ * @param root the workspace's directory
+ * @param graph `graph` of what `nx graph --file=x.json` wrote about it
+ */
+export function violations(root, graph) {
+  const packages = workspacePackages(root);
+  const dirs = new Map(packages.map(({ manifest, dir }) => [manifest.name, dir]));
+  return [
+    ...layerViolations(graph),
+    ...packages.flatMap((each) => [...importViolations(each, root), ...referenceViolations(each, dirs)]),
+  ];
+}
+
+/** Dependencies point one way. */
+function layerViolations({ nodes, dependencies }) {
+  const layers = new Map();
+  const found = [];
+  for (const [name, { data }] of Object.entries(nodes)) {
+    const tags = (data.tags ?? []).filter((tag) => tag.startsWith('layer:'));
+    if (tags.length === 1 && Object.hasOwn(MAY_DEPEND_ON, tags[0])) layers.set(name, tags[0]);
+    else
+      found.push(
+        `${name}: must have one tag of ${Object.keys(MAY_DEPEND_ON).join(', ')}, has ${tags.join(', ') || 'none'}`,
+      );
+  }
+  for (const { source, target } of Object.values(dependencies).flat()) {
+    const [from, to] = [layers.get(source), layers.get(target)];
+    if (from && to && !MAY_DEPEND_ON[from].includes(to))
+      found.push(`${source} (${from}) must not depend on ${target} (${to})`);
+  }
+  return found;
+}
+
+/** A package imports what its own package.json names, and its own files. */
+function importViolations({ dir, path, manifest }, root) {
+  const declared = new Set([
+    manifest.name,
+    ...Object.keys({ ...manifest.dependencies, ...manifest.devDependencies, ...manifest.peerDependencies }),
+  ]);
+  return filesBelow(join(dir, 'src'), (file) => file.endsWith('.ts')).flatMap((file) =>
+    importsOf(file).flatMap((specifier) => {
+      const where = relative(root, file);
+      if (specifier.startsWith('.')) {
+        const inside = resolve(dirname(file), specifier).startsWith(dir + sep);
+        return inside
+          ? []
+          : [`${where} imports ${specifier}, which is outside ${path}: import the package by its name`];
+      }
+      if (specifier.startsWith('node:') || builtinModules.includes(specifier)) return [];
+      const name = packageOf(specifier);
+      return declared.has(name) ? [] : [`${where} imports ${name}, which ${path}/package.json does not declare`];
+    }),
+  );
+}
+
+function importsOf(file) {
+  return ts.preProcessFile(ts.sys.readFile(file) ?? '', true, true).importedFiles.map(({ fileName }) => fileName);
+}
+
+/** `@scope/name/sub/path` and `name/sub/path` without the path. */
+function packageOf(specifier) {
+  return specifier
+    .split('/')
+    .slice(0, specifier.startsWith('@') ? 2 : 1)
+    .join('/');
+}
+
+/** tsc builds in the order of the references, so they must say what package.json says. */
+function referenceViolations({ dir, path, manifest }, dirs) {
+  const wanted = Object.keys(manifest.dependencies ?? {}).filter((name) => dirs.has(name));
+  const references = (readJson(join(dir, 'tsconfig.json')).references ?? []).map((each) => resolve(dir, each.path));
+  const names = new Map([...dirs].map(([name, place]) => [place, name]));
+  return [
+    ...wanted
+      .filter((name) => !references.includes(dirs.get(name)))
+      .map((name) => `${path}/tsconfig.json has no reference to ${name}, which ${path}/package.json declares`),
+    ...references
+      .filter((place) => !wanted.includes(names.get(place)))
+      .map(
+        (place) =>
+          `${path}/tsconfig.json refers to ${names.get(place) ?? place}, which ${path}/package.json does not declare`,
+      ),
+  ];
+}

@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { bin, command, npm, seconds } from './command.mjs';
+import { filesBelow, ROOT, readJson, workspacePackages } from './workspace.mjs';
+
+const OLDEST_NODE = 20;
+const LOCK = join(ROOT, 'package-lock.json');
+/** What npm wrote last, after all else is in place. */
+const INSTALLED = join(ROOT, 'node_modules', '.package-lock.json');
+const BUILT = join(ROOT, 'node_modules', '.cache', 'isthmus', 'built');
+
+/** Ends the process with one line where it cannot be done. */
+export async function ensureInstalled() {
+  const major = Number(process.versions.node.split('.')[0]);
+  if (major < OLDEST_NODE) {
+    fail(
+      `Isthmus needs Node ${OLDEST_NODE} or newer, and this is Node ${process.versions.node} (${process.execPath}).`,
+    );
+  }
+  if (isInstalled()) return;
+  const { status, output } = await timed('Installing the dependencies (npm ci)', () => command(npm('ci')));
+  if (status !== 0) fail(`${output}\nnpm ci failed with status ${status}.`);
+}
+
+/** Installs and builds; ends the process where either fails. */
+export async function ensureReady() {
+  await ensureInstalled();
+  if (readStamp() === fingerprint()) return;
+  const { status, output } = await timed('Building (tsc -b)', build);
+  if (status !== 0) fail(`${output}\ntsc -b failed with status ${status}.`);
+}
+
+/** Resolves with tsc's status and output. */
+export async function build() {
+  const result = await command([process.execPath, bin('tsc'), '-b']);
+  if (result.status === 0) {
+    mkdirSync(dirname(BUILT), { recursive: true });
+    writeFileSync(BUILT, fingerprint());
+  }
+  return result;
+}
+
+async function timed(what, run) {
+  process.stderr.write(`${what} ... `);
+  const start = performance.now();
+  const result = await run();
+  process.stderr.write(`${seconds(performance.now() - start)}\n`);
+  return result;
+}
+
+function fail(message) {
+  process.stderr.write(`${message}\n`);
+  process.exit(1);
+}
+
+/** Whether node_modules holds what the lock file asks for, by content: a checkout changes times of files, not this. */
+function isInstalled() {
+  if (!existsSync(INSTALLED)) return false;
+  const present = readJson(INSTALLED).packages;
+  return Object.entries(readJson(LOCK).packages).every(([path, wanted]) => {
+    const found = present[path];
+    // Packages for other platforms are in the lock file and on no disk.
+    if (path === '' || (!found && wanted.optional)) return true;
+    return found?.version === wanted.version && found?.integrity === wanted.integrity;
+  });
+}
+
+/**
+ * Changes when a source or a setting changes, and also when somebody else built or removed the output: tsc's own
+ * build info is part of it.
+ */
+function fingerprint() {
+  const hash = createHash('sha256');
+  const ours = workspacePackages().flatMap(({ dir }) => [
+    ...filesBelow(join(dir, 'src')),
+    join(dir, 'package.json'),
+    join(dir, 'tsconfig.json'),
+    join(dir, 'dist', '.tsbuildinfo'),
+  ]);
+  for (const path of [join(ROOT, 'tsconfig.base.json'), join(ROOT, 'tsconfig.json'), LOCK, ...ours]) {
+    hash.update(`${relative(ROOT, path)}\0`);
+    hash.update(existsSync(path) ? readFileSync(path) : 'absent');
+  }
+  return hash.digest('hex');
+}
+
+function readStamp() {
+  return existsSync(BUILT) ? readFileSync(BUILT, 'utf8') : '';
+}

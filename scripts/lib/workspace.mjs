@@ -1,0 +1,55 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+
+const NOT_OURS = new Set(['node_modules', 'dist']);
+
+export function readJson(file) {
+  return JSON.parse(readFileSync(file, 'utf8'));
+}
+
+/** Every file below a directory, as absolute paths in a fixed order; without what npm and tsc put there. */
+export function filesBelow(dir, accept = () => true) {
+  if (!existsSync(dir)) return [];
+  const entries = readdirSync(dir, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
+  return entries.flatMap((entry) => {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) return NOT_OURS.has(entry.name) ? [] : filesBelow(path, accept);
+    return entry.isFile() && accept(path) ? [path] : [];
+  });
+}
+
+/** The packages that the root's `workspaces` names (`libs/*` or a plain directory), with their package.json. */
+export function workspacePackages(root = ROOT) {
+  const dirs = readJson(join(root, 'package.json')).workspaces.flatMap((pattern) => {
+    if (!pattern.endsWith('/*')) return [join(root, pattern)];
+    const parent = join(root, pattern.slice(0, -2));
+    const children = readdirSync(parent, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+    return children.map((entry) => join(parent, entry.name)).sort();
+  });
+  return dirs
+    .filter((dir) => existsSync(join(dir, 'package.json')))
+    .map((dir) => ({ dir, path: relative(root, dir), manifest: readJson(join(dir, 'package.json')) }));
+}
+
+const isTest = (path) => path.endsWith('.test.ts');
+
+/** The sources of a package's tests. */
+export function testSources(dir) {
+  return filesBelow(join(dir, 'src'), isTest);
+}
+
+/** What tsc makes of them. Derived from the sources, so that the output of a test since deleted does not run. */
+export function compiledTests(dir) {
+  const src = join(dir, 'src');
+  return testSources(dir).map((path) => join(dir, 'dist', relative(src, path).replace(/\.ts$/, '.js')));
+}
+
+/** Directories whose tests are the unit tests, and those whose tests are the integration tests. */
+export function suites(root = ROOT) {
+  const dirs = workspacePackages(root).map(({ dir }) => dir);
+  const integration = join(root, 'test');
+  return { unit: dirs.filter((dir) => dir !== integration), integration: [integration] };
+}
