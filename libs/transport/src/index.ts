@@ -1,11 +1,15 @@
 export * from './connect.ts';
 export * from './dial-id.ts';
 export * from './endpoint.ts';
+export * from './identifiers.ts';
 export * from './link/client.ts';
 export type { ControlMessage, HubMember } from './link/control.ts';
 export * from './link/server.ts';
 export * from './link/upgrade.ts';
 export * from './listen.ts';
+export * from './packets/channel.ts';
+export * from './packets/dial.ts';
+export * from './packets/serve.ts';
 export * from './peer/client.ts';
 export * from './peer/server.ts';
 export * from './tls.ts';

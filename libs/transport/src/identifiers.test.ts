@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseIdentifiers } from './identifiers.ts';
+
+const NONE = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+
+const GOOD: [query: string, identifiers: object][] = [
+  ['', NONE],
+  ['&&', NONE],
+  ['ipv4=1.2.3.4&ipv4=5.6.7.8', { ...NONE, ipv4: ['1.2.3.4', '5.6.7.8'] }],
+  ['ipv6=%3A%3A1&host=node1.mydomain.com', { ...NONE, ipv6: ['::1'], host: ['node1.mydomain.com'] }],
+  ['cidr=10.0.0.0/16&cidr=fd00%3A%3A%2F8', { ...NONE, cidr: ['10.0.0.0/16', 'fd00::/8'] }],
+  ['host=a+b%20c', { ...NONE, host: ['a b c'] }],
+  ['host=1.2.3.4,5.6.7.8', { ...NONE, host: ['1.2.3.4,5.6.7.8'] }],
+  ['host', { ...NONE, host: [''] }],
+  ['default-route=true', { ...NONE, defaultRoute: true }],
+  ['default-route=1', { ...NONE, defaultRoute: true }],
+  ['default-route=false&default-route=true', NONE],
+  ['default-route=yes', NONE],
+  ['mac=00%3A11&ipv4=1.2.3.4', { ...NONE, ipv4: ['1.2.3.4'] }],
+];
+
+for (const [query, identifiers] of GOOD) {
+  test(`the identifiers of "${query}"`, () => {
+    assert.deepEqual(parseIdentifiers(query), identifiers);
+  });
+}
+
+const BAD: [query: string, error: RegExp][] = [
+  ['ipv4=%zz', /fail to parse url encoded string: invalid URL escape "%zz"/],
+  ['ipv4=%4', /invalid URL escape "%4"/],
+  ['%=1', /invalid URL escape "%"/],
+  ['ipv4=1.2.3.4;host=a', /invalid semicolon separator in query/],
+  ['host=%ff', /no UTF-8/],
+];
+
+for (const [query, error] of BAD) {
+  test(`"${query}" is no list of identifiers`, () => {
+    assert.throws(() => parseIdentifiers(query), error);
+  });
+}

@@ -1,0 +1,50 @@
+import type { AgentIdentifiers } from '@isthmus/tunnel';
+
+/** What Go's strconv.ParseBool takes for true. */
+const GO_TRUE = new Set(['1', 't', 'T', 'true', 'True', 'TRUE']);
+
+/**
+ * Reads what an agent says it can reach: a URL query such as `ipv4=10.0.0.1&host=db.internal&default-route=true`, read as
+ * Go's url.ParseQuery does. Keys of later versions are passed over.
+ * @throws Error when it is no URL query.
+ */
+export function parseIdentifiers(query: string): AgentIdentifiers {
+  const values = parseQuery(query);
+  return {
+    ipv4: values.get('ipv4') ?? [],
+    ipv6: values.get('ipv6') ?? [],
+    host: values.get('host') ?? [],
+    cidr: values.get('cidr') ?? [],
+    defaultRoute: GO_TRUE.has(values.get('default-route')?.[0] ?? ''),
+  };
+}
+
+function parseQuery(query: string): Map<string, string[]> {
+  const values = new Map<string, string[]>();
+  for (const pair of query.split('&')) {
+    if (pair === '') continue;
+    if (pair.includes(';')) throw malformed('invalid semicolon separator in query');
+    const equals = pair.indexOf('=');
+    const key = percentDecoded(equals < 0 ? pair : pair.slice(0, equals));
+    const value = equals < 0 ? '' : percentDecoded(pair.slice(equals + 1));
+    const known = values.get(key);
+    if (known) known.push(value);
+    else values.set(key, [value]);
+  }
+  return values;
+}
+
+function percentDecoded(text: string): string {
+  const bad = /%(?![0-9A-Fa-f]{2}).{0,2}/.exec(text);
+  if (bad) throw malformed(`invalid URL escape ${JSON.stringify(bad[0])}`);
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    throw malformed('escaped bytes are no UTF-8');
+  }
+}
+
+/** Upstream's words. */
+function malformed(why: string): Error {
+  return new Error(`fail to parse url encoded string: ${why}`);
+}

@@ -1,0 +1,77 @@
+import type { Packet } from '@isthmus/proto';
+import type { PlaneEvents, Segment } from '@isthmus/tunnel';
+
+/** A stream of packets both ways, whichever library carries it. */
+export interface PacketChannel {
+  /** The peer, for logs. */
+  readonly remote: string;
+  /** Takes the packet in any case; false asks to wait for `drain`. After the end it does nothing. */
+  send(packet: Packet): boolean;
+  /** Begins to deliver what came and comes. Called once. */
+  start(sink: PacketSink): void;
+  /** Stops reading, which stops the peer. Only for a stream of one tunnel: it stops every tunnel of the stream. */
+  pause(): void;
+  resume(): void;
+  /** Sends nothing more; what was sent still arrives. */
+  end(): void;
+  /** Ends both ways at once and tells the peer why if it still listens. */
+  destroy(reason: Error): void;
+}
+
+export interface PacketSink {
+  packet(packet: Packet): void;
+  /** The channel takes packets again. */
+  drain(): void;
+  /** Last of all. Without an error the stream ended in good order. */
+  close(error?: ChannelError): void;
+}
+
+/** A channel that broke. */
+export class ChannelError extends Error {
+  override readonly name = 'ChannelError';
+  /** Go's name of a gRPC status, such as `Unavailable`. */
+  readonly code: string;
+
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Which directions of ANP's metrics a channel's two ways are. */
+export interface Segments {
+  readonly received: Segment;
+  readonly sent: Segment;
+}
+
+/** The same channel, which also says what passes. */
+export function observedChannel(
+  channel: PacketChannel,
+  events: PlaneEvents,
+  { received, sent }: Segments,
+): PacketChannel {
+  return {
+    remote: channel.remote,
+    send(packet) {
+      events.emit('packet', sent, packet.type);
+      return channel.send(packet);
+    },
+    start(sink) {
+      channel.start({
+        packet(packet) {
+          events.emit('packet', received, packet.type);
+          sink.packet(packet);
+        },
+        drain: () => sink.drain(),
+        close(error) {
+          if (error) events.emit('packet:error', received, error.code, 'Unknown');
+          sink.close(error);
+        },
+      });
+    },
+    pause: () => channel.pause(),
+    resume: () => channel.resume(),
+    end: () => channel.end(),
+    destroy: (reason) => channel.destroy(reason),
+  };
+}

@@ -1,0 +1,190 @@
+import { randomBytes } from 'node:crypto';
+import type { Packet } from '@isthmus/proto';
+import {
+  type Dial,
+  DialError,
+  type DialRequest,
+  deferred,
+  type Established,
+  formatDestination,
+  type PlaneEvents,
+  SessionLost,
+} from '@isthmus/tunnel';
+import { type ChannelError, observedChannel, type PacketChannel } from './channel.ts';
+import { dialErrorCode } from './go-errors.ts';
+import { type DialPacket, PacketMux } from './mux.ts';
+import type { PacketStream } from './stream.ts';
+
+type DialResponsePacket = Extract<Packet, { type: 'DIAL_RSP' }>;
+
+/** What may wait for one slow caller, in bytes; beyond it that tunnel ends. */
+const QUEUED_BYTES = 16 * 1024 * 1024;
+
+export interface PacketDialerOptions {
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly events: PlaneEvents;
+  /** The agent asks for dials to go elsewhere while there is an elsewhere. */
+  readonly drain?: () => void;
+  readonly queuedBytes?: number;
+}
+
+export interface PacketDialer {
+  readonly dial: Dial;
+  /** Dials and tunnels. */
+  readonly open: number;
+  /** Resolves with the reason when the channel has ended and all its tunnels with it. */
+  readonly closed: Promise<Error>;
+  /** Takes no new dial, lets running tunnels finish, then ends the channel. Bounded by whoever calls `destroy` later. */
+  close(): void;
+  /** Ends the channel and every tunnel on it. */
+  destroy(reason: Error): void;
+}
+
+/** Dials through a Go agent. */
+export function packetDialer(channel: PacketChannel, options: PacketDialerOptions): PacketDialer {
+  return new PacketClient(channel, options);
+}
+
+/** A dial without an answer. */
+interface Pending {
+  succeed(connectID: bigint): void;
+  fail(error: DialError): void;
+}
+
+class PacketClient implements PacketDialer {
+  readonly dial: Dial = (request) => this.#dial(request);
+  readonly #closed = deferred<Error>();
+  readonly closed = this.#closed.promise;
+  readonly #channel: PacketChannel;
+  readonly #options: PacketDialerOptions;
+  readonly #mux: PacketMux;
+  /** By the random number of the dial. */
+  readonly #pending = new Map<bigint, Pending>();
+  /** Set once no new dial is taken: the reason. */
+  #over: Error | undefined;
+
+  constructor(channel: PacketChannel, options: PacketDialerOptions) {
+    this.#options = options;
+    this.#channel = observedChannel(channel, options.events, { received: 'from_agent', sent: 'to_agent' });
+    this.#mux = new PacketMux(this.#channel, {
+      half: 'dialling',
+      limit: { maxQueuedBytes: options.queuedBytes ?? QUEUED_BYTES },
+      receive: (packet) => this.#receive(packet),
+      closed: (streams, error) => this.#end(streams, error),
+    });
+  }
+
+  get open(): number {
+    return this.#pending.size + this.#mux.size;
+  }
+
+  close(): void {
+    this.#over ??= new Error('session is closing');
+    this.#endWhenIdle();
+  }
+
+  destroy(reason: Error): void {
+    this.#over ??= reason;
+    this.#channel.destroy(reason);
+  }
+
+  #dial(request: DialRequest): Promise<Established> {
+    return new Promise((resolve, reject) => {
+      if (this.#over) throw this.#unreachable(this.#over);
+      if (request.signal.aborted) throw abandoned();
+      const random = this.#random();
+      const settle = () => {
+        clearTimeout(timer);
+        request.signal.removeEventListener('abort', abandon);
+        this.#pending.delete(random);
+      };
+      const fail = (error: DialError) => {
+        settle();
+        reject(error);
+        this.#endWhenIdle();
+      };
+      const giveUp = (error: DialError) => {
+        this.#mux.post({ type: 'DIAL_CLS', random });
+        fail(error);
+      };
+      const abandon = () => giveUp(abandoned());
+      const timer = setTimeout(() => giveUp(expired(request)), Math.max(0, request.deadline - performance.now()));
+      request.signal.addEventListener('abort', abandon, { once: true });
+      const succeed = (connectID: bigint) => {
+        settle();
+        resolve(this.#established(connectID));
+      };
+      this.#pending.set(random, { succeed, fail });
+      this.#mux.post({ type: 'DIAL_REQ', protocol: 'tcp', address: formatDestination(request.destination), random });
+    });
+  }
+
+  #established(connectID: bigint): Established {
+    const { agentId, sessionId, hubId } = this.#options;
+    const end = this.#mux.open(connectID);
+    end.once('close', () => this.#endWhenIdle());
+    return { end, agentId, sessionId, hubId, timing: {} };
+  }
+
+  #receive(packet: DialPacket): void {
+    if (packet.type === 'DIAL_RSP') this.#answer(packet);
+    else if (packet.type === 'DRAIN') this.#options.drain?.();
+    else if (packet.type === 'DIAL_CLS') {
+      this.#pending.get(packet.random)?.fail(this.#unreachable(new Error('agent closed the dial')));
+    }
+  }
+
+  #answer({ random, connectID, error }: DialResponsePacket): void {
+    const pending = this.#pending.get(random);
+    if (!pending) {
+      // Nobody waits for it any more: without a close the agent would keep its socket for good.
+      if (connectID !== 0n && !this.#mux.has(connectID)) this.#mux.disown(connectID);
+    } else if (error !== '') {
+      pending.fail(new DialError(dialErrorCode(error), error));
+    } else if (connectID === 0n || this.#mux.has(connectID)) {
+      pending.fail(
+        new DialError('proxy_internal_error', `agent answered with connection id ${connectID}, which is no new one`),
+      );
+    } else {
+      pending.succeed(connectID);
+    }
+  }
+
+  #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
+    const { agentId } = this.#options;
+    const cause = error ?? this.#over ?? new Error('agent closed its stream');
+    const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause });
+    this.#over ??= lost;
+    for (const stream of streams) stream.lost(lost);
+    for (const pending of [...this.#pending.values()]) pending.fail(this.#unreachable(cause));
+    this.#closed.resolve(lost);
+  }
+
+  #endWhenIdle(): void {
+    if (this.#over && this.open === 0) this.#mux.end();
+  }
+
+  #unreachable(cause: Error): DialError {
+    const text = `agent ${this.#options.agentId}: ${cause.message}`;
+    return new DialError('connection_terminated', text, { retryable: true, cause });
+  }
+
+  /** Go's peers hold it in an int64 and expect it to be positive. */
+  #random(): bigint {
+    for (;;) {
+      const random = randomBytes(8).readBigUInt64BE() >> 1n;
+      if (random !== 0n && !this.#pending.has(random)) return random;
+    }
+  }
+}
+
+function abandoned(): DialError {
+  return new DialError('connection_terminated', 'the caller went away');
+}
+
+function expired({ destination }: DialRequest): DialError {
+  const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
+  return new DialError('connection_timeout', text, { expired: true });
+}

@@ -1,0 +1,126 @@
+import type { Packet } from '@isthmus/proto';
+import type { ChannelError, PacketChannel } from './channel.ts';
+import type { Half } from './closing.ts';
+import { Outbox } from './outbox.ts';
+import { closePacket, type InboundLimit, PacketStream } from './stream.ts';
+
+/** So many closed connections are remembered, so that what was still under way for them is not answered. */
+const MAX_REMEMBERED = 4_096;
+
+export type DialPacket = Extract<Packet, { type: 'DIAL_REQ' | 'DIAL_RSP' | 'DIAL_CLS' | 'DRAIN' }>;
+
+export interface PacketMuxOptions {
+  readonly half: Half;
+  readonly limit: InboundLimit;
+  /** A packet that belongs to no tunnel. */
+  readonly receive: (packet: DialPacket) => void;
+  /** The channel ended; the tunnels on it have yet to hear of it. */
+  readonly closed: (streams: Iterable<PacketStream>, error?: ChannelError) => void;
+}
+
+/** The tunnels of one channel, by connection id. */
+export class PacketMux {
+  readonly #half: Half;
+  readonly #options: PacketMuxOptions;
+  readonly #outbox: Outbox;
+  readonly #streams = new Map<bigint, PacketStream>();
+  /** Connection ids that were closed or answered; oldest first. */
+  readonly #past = new Set<bigint>();
+  #closed = false;
+
+  constructor(channel: PacketChannel, options: PacketMuxOptions) {
+    this.#half = options.half;
+    this.#options = options;
+    this.#outbox = new Outbox(channel);
+    channel.start({
+      packet: (packet) => this.#receive(packet),
+      drain: () => this.#outbox.drain(),
+      close: (error) => this.#close(error),
+    });
+  }
+
+  get size(): number {
+    return this.#streams.size;
+  }
+
+  has(connectID: bigint): boolean {
+    return this.#streams.has(connectID);
+  }
+
+  open(connectID: bigint): PacketStream {
+    const { limit } = this.#options;
+    const stream = new PacketStream({ half: this.#half, connectID, outbox: this.#outbox, limit });
+    this.#past.delete(connectID);
+    this.#streams.set(connectID, stream);
+    stream.once('close', () => {
+      this.#streams.delete(connectID);
+      this.#remember(connectID);
+    });
+    return stream;
+  }
+
+  post(packet: Packet): void {
+    this.#outbox.post(packet);
+  }
+
+  /** Closes a connection that has no tunnel here. */
+  disown(connectID: bigint): void {
+    this.#remember(connectID);
+    this.#outbox.post(closePacket(this.#half, connectID));
+  }
+
+  /** Sends nothing after what is already under way. */
+  end(): void {
+    this.#outbox.end();
+  }
+
+  #receive(packet: Packet): void {
+    switch (packet.type) {
+      case 'DATA': {
+        // Go's peers pass over a connection id of 0 too: it is what a packet without one decodes to.
+        if (packet.connectID === 0n) return;
+        const stream = this.#streams.get(packet.connectID);
+        if (stream) stream.receive(packet.data);
+        else this.#answerUnknown(packet.connectID, 'unrecognized connectID');
+        return;
+      }
+      case 'CLOSE_REQ':
+        if (this.#half !== 'serving') return;
+        if (!this.#closeStream(packet.connectID)) this.#answerUnknown(packet.connectID, 'Unknown connectID');
+        return;
+      case 'CLOSE_RSP':
+        if (this.#half === 'dialling') this.#closeStream(packet.connectID, packet.error);
+        return;
+      default:
+        this.#options.receive(packet);
+    }
+  }
+
+  #closeStream(connectID: bigint, error?: string): boolean {
+    const stream = this.#streams.get(connectID);
+    stream?.receiveClose(error);
+    return stream !== undefined;
+  }
+
+  /**
+   * Once per connection, and not at all when the answer would have to wait behind many: two ends that answer every stray
+   * packet from their receive loops block each other for good (seen with ANP when 16 busy tunnels are cut at once).
+   */
+  #answerUnknown(connectID: bigint, error: string): void {
+    if (this.#past.has(connectID)) return;
+    this.#remember(connectID);
+    this.#outbox.offer(closePacket(this.#half, connectID, error));
+  }
+
+  #remember(connectID: bigint): void {
+    this.#past.add(connectID);
+    if (this.#past.size > MAX_REMEMBERED) this.#past.delete(this.#past.values().next().value as bigint);
+  }
+
+  #close(error?: ChannelError): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#outbox.clear();
+    this.#options.closed([...this.#streams.values()], error);
+  }
+}

@@ -1,0 +1,219 @@
+import type { Packet } from '@isthmus/proto';
+import {
+  asDialError,
+  type Caller,
+  type Dial,
+  DialError,
+  type DialRequest,
+  deferred,
+  type Established,
+  type PlaneEvents,
+  parseDestination,
+  type Role,
+  SessionLost,
+  Tunnel,
+} from '@isthmus/tunnel';
+import { newDialId } from '../dial-id.ts';
+import { type ChannelError, observedChannel, type PacketChannel, type Segments } from './channel.ts';
+import { type DialPacket, PacketMux } from './mux.ts';
+import type { PacketStream } from './stream.ts';
+
+type DialRequestPacket = Extract<Packet, { type: 'DIAL_REQ' }>;
+
+/** konnectivity-client waits this long for a close and then cuts the connection, in milliseconds; so do we. */
+const CLOSE_MS = 10_000;
+
+export interface ServeLimits {
+  /** How long a dial may take, in milliseconds. */
+  readonly dialMs: number;
+  /** Dials and tunnels at the same time on a channel of many. */
+  readonly tunnels: number;
+  /** What may wait for a slow destination on a channel of many, in bytes; beyond it that tunnel ends. */
+  readonly queuedBytes: number;
+}
+
+export const SERVE_LIMITS: ServeLimits = { dialMs: 30_000, tunnels: 10_000, queuedBytes: 16 * 1024 * 1024 };
+
+export interface ServePacketsOptions {
+  /** `gateway`: a caller's stream, which carries one tunnel. `agent`: a Go server's stream, which carries many. */
+  readonly role: Extract<Role, 'gateway' | 'agent'>;
+  readonly dial: Dial;
+  readonly tenant: string;
+  readonly events: PlaneEvents;
+  readonly caller?: Caller;
+  /** W3C trace context that the caller sent. */
+  readonly traceparent?: string;
+  readonly limits?: Partial<ServeLimits>;
+}
+
+export interface ServedPackets {
+  /** Dials and tunnels. */
+  readonly open: number;
+  /** Resolves when the channel has ended, with the reason if it was not in good order. */
+  readonly closed: Promise<Error | undefined>;
+  /** Asks the other side to send dials elsewhere while it can; takes them still. */
+  drain(): void;
+  /** Ends the channel and every tunnel on it. */
+  destroy(reason: Error): void;
+}
+
+/** Serves the dials that come as packets. */
+export function servePackets(channel: PacketChannel, options: ServePacketsOptions): ServedPackets {
+  return new PacketServer(channel, options);
+}
+
+const SEGMENTS: Readonly<Record<ServePacketsOptions['role'], Segments>> = {
+  gateway: { received: 'from_client', sent: 'to_client' },
+  agent: { received: 'to_agent', sent: 'from_agent' },
+};
+
+class PacketServer implements ServedPackets {
+  readonly #closed = deferred<Error | undefined>();
+  readonly closed = this.#closed.promise;
+  readonly #channel: PacketChannel;
+  readonly #options: ServePacketsOptions;
+  readonly #limits: ServeLimits;
+  readonly #mux: PacketMux;
+  /** Dials without an answer, by their random number. */
+  readonly #pending = new Map<bigint, AbortController>();
+  /** Tunnels, by the random number of their dial. */
+  readonly #tunnels = new Map<bigint, Tunnel>();
+  #lastConnectID = 0n;
+  #over = false;
+  #closeTimer: NodeJS.Timeout | undefined;
+
+  constructor(channel: PacketChannel, options: ServePacketsOptions) {
+    this.#options = options;
+    this.#limits = { ...SERVE_LIMITS, ...options.limits };
+    this.#channel = observedChannel(channel, options.events, SEGMENTS[options.role]);
+    this.#mux = new PacketMux(this.#channel, {
+      half: 'serving',
+      limit:
+        options.role === 'gateway'
+          ? { pause: () => channel.pause(), resume: () => channel.resume() }
+          : { maxQueuedBytes: this.#limits.queuedBytes },
+      receive: (packet) => this.#receive(packet),
+      closed: (streams, error) => this.#end(streams, error),
+    });
+  }
+
+  get open(): number {
+    return this.#pending.size + this.#tunnels.size;
+  }
+
+  drain(): void {
+    this.#mux.post({ type: 'DRAIN' });
+  }
+
+  destroy(reason: Error): void {
+    this.#channel.destroy(reason);
+  }
+
+  #receive(packet: DialPacket): void {
+    if (packet.type === 'DIAL_REQ') this.#admit(packet);
+    else if (packet.type === 'DIAL_CLS') this.#giveUp(packet.random);
+  }
+
+  #giveUp(random: bigint): void {
+    const reason = new Error('caller gave up its dial');
+    this.#pending.get(random)?.abort(reason);
+    // A DIAL_CLS may cross the DIAL_RSP; then nothing else will ever close the tunnel.
+    this.#tunnels.get(random)?.abort(reason);
+  }
+
+  #admit(packet: DialRequestPacket): void {
+    // The same dial sent twice: the answer to the first is the answer to both.
+    if (this.#pending.has(packet.random) || this.#tunnels.has(packet.random)) return;
+    const pending = new AbortController();
+    try {
+      this.#checkRoom();
+      const request = this.#request(packet, pending.signal);
+      this.#pending.set(packet.random, pending);
+      void this.#serve(packet.random, request);
+    } catch (error) {
+      this.#options.events.emit('refused', `${this.#options.role} packets`, this.#channel.remote, error as Error);
+      this.#refuse(packet.random, error);
+      if (this.#options.role === 'gateway' && this.open === 0) this.#finish();
+    }
+  }
+
+  #checkRoom(): void {
+    if (this.#options.role === 'gateway' && (this.#over || this.open > 0)) {
+      throw new DialError(
+        'http_request_error',
+        'this stream carries one tunnel only: open another stream for another dial',
+      );
+    }
+    if (this.open >= this.#limits.tunnels) {
+      throw new DialError('connection_limit_reached', `this stream carries ${this.#limits.tunnels} tunnels already`);
+    }
+  }
+
+  /** @throws DialError http_request_error for a packet that is no dial. */
+  #request({ protocol, address }: DialRequestPacket, signal: AbortSignal): DialRequest {
+    if (protocol !== 'tcp') {
+      throw new DialError('http_request_error', `dial ${protocol} ${address}: unknown network, want tcp`);
+    }
+    const { tenant, caller, traceparent } = this.#options;
+    return {
+      id: newDialId(),
+      tenant,
+      destination: parseDestination(address),
+      deadline: performance.now() + this.#limits.dialMs,
+      signal,
+      ...(caller && { caller }),
+      ...(traceparent !== undefined && { traceparent }),
+    };
+  }
+
+  async #serve(random: bigint, request: DialRequest): Promise<void> {
+    let established: Established | undefined;
+    try {
+      established = await this.#options.dial(request);
+    } catch (error) {
+      if (!request.signal.aborted) this.#refuse(random, error);
+    }
+    this.#pending.delete(random);
+    if (established && request.signal.aborted) established.end.abort(request.signal.reason);
+    else if (established) await this.#carry(random, request, established);
+    if (this.#options.role === 'gateway') this.#finish();
+  }
+
+  async #carry(random: bigint, request: DialRequest, established: Established): Promise<void> {
+    const { role, events } = this.#options;
+    const connectID = ++this.#lastConnectID;
+    this.#mux.post({ type: 'DIAL_RSP', random, connectID, error: '' });
+    const tunnel = new Tunnel(role, request, this.#mux.open(connectID), established, events);
+    this.#tunnels.set(random, tunnel);
+    await tunnel.done;
+    this.#tunnels.delete(random);
+  }
+
+  #refuse(random: bigint, error: unknown): void {
+    this.#mux.post({ type: 'DIAL_RSP', random, connectID: 0n, error: asDialError(error).message });
+  }
+
+  /** A caller's stream ends with its tunnel; a caller that does not let go of it is cut off. */
+  #finish(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#mux.end();
+    this.#closeTimer = setTimeout(() => this.#channel.destroy(new Error('stream not closed in time')), CLOSE_MS);
+    this.#closeTimer.unref();
+  }
+
+  #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
+    this.#over = true;
+    clearTimeout(this.#closeTimer);
+    const { role } = this.#options;
+    const text = error?.message ?? 'stream ended';
+    const reason =
+      role === 'gateway' ? new Error(`caller went away: ${text}`) : new SessionLost(text, { cause: error });
+    for (const stream of streams) {
+      if (role === 'gateway' && !error) stream.ended();
+      else stream.lost(reason);
+    }
+    for (const pending of this.#pending.values()) pending.abort(reason);
+    this.#closed.resolve(error);
+  }
+}

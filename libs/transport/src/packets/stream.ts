@@ -1,0 +1,151 @@
+import { Duplex } from 'node:stream';
+import type { Packet } from '@isthmus/proto';
+import { SessionLost, type TunnelEnd } from '@isthmus/tunnel';
+import { type ClosingEvent, type ClosingState, closingStep, type Half } from './closing.ts';
+import type { Outbox } from './outbox.ts';
+
+/** The most a DATA packet carries, in bytes. A Go peer takes 4 MiB; larger packets only make the tunnels beside it wait longer. */
+const MAX_DATA = 64 * 1024;
+
+/** What a reader may leave unread before the packets behind it wait or its tunnel ends, in bytes. */
+const READ_AHEAD = 64 * 1024;
+
+/**
+ * How the peer is kept from sending faster than the tunnel's reader takes it. Packets have no flow control of their own, so
+ * a stream with one tunnel pauses, and on one with many the slow tunnel alone is ended.
+ */
+export type InboundLimit =
+  | { readonly pause: () => void; readonly resume: () => void }
+  | { readonly maxQueuedBytes: number };
+
+export interface PacketStreamOptions {
+  readonly half: Half;
+  readonly connectID: bigint;
+  readonly outbox: Outbox;
+  readonly limit: InboundLimit;
+}
+
+/** One tunnel's bytes over packets. */
+export class PacketStream extends Duplex implements TunnelEnd {
+  readonly stream: Duplex = this;
+  readonly halfOpen = false;
+  readonly connectID: bigint;
+  readonly #half: Half;
+  readonly #outbox: Outbox;
+  readonly #limit: InboundLimit;
+  readonly #turn = () => this.#sendOne();
+  #state: ClosingState = 'open';
+  #paused = false;
+  #unsent: Uint8Array | undefined;
+  #sent: (() => void) | undefined;
+
+  constructor({ half, connectID, outbox, limit }: PacketStreamOptions) {
+    super({ readableHighWaterMark: READ_AHEAD, writableHighWaterMark: MAX_DATA });
+    this.connectID = connectID;
+    this.#half = half;
+    this.#outbox = outbox;
+    this.#limit = limit;
+    // The splice has its own listener; this one holds before it comes and after it went.
+    this.on('error', () => {});
+  }
+
+  abort(reason: Error): void {
+    this.destroy(reason);
+  }
+
+  /** DATA came. */
+  receive(data: Uint8Array): void {
+    if (this.#state === 'closed' || this.destroyed || data.length === 0) return;
+    if (this.push(data)) return;
+    if ('pause' in this.#limit) {
+      this.#paused = true;
+      this.#limit.pause();
+    } else if (this.readableLength > this.#limit.maxQueuedBytes) {
+      this.destroy(new Error(`tunnel reads too slowly: more than ${this.#limit.maxQueuedBytes} bytes wait for it`));
+    }
+  }
+
+  /** The peer closed the tunnel; with an error text it never knew it or lost it. */
+  receiveClose(error = ''): void {
+    this.#step('peer-close');
+    if (error !== '') this.destroy(new Error(`peer closed the tunnel: ${error}`));
+  }
+
+  /** The channel ended. A tunnel that was closed before still delivers what came. */
+  lost(reason: Error): void {
+    if (this.#state === 'closed') return;
+    this.#step('lost');
+    this.destroy(reason);
+  }
+
+  /** The caller's stream ended in good order without a CLOSE_REQ. */
+  ended(): void {
+    this.#step('lost');
+  }
+
+  override _read(): void {
+    this.#resume();
+  }
+
+  override _write(chunk: Uint8Array, _encoding: BufferEncoding, sent: () => void): void {
+    if (this.#state === 'closed') {
+      sent();
+      return;
+    }
+    this.#unsent = chunk;
+    this.#sent = sent;
+    this.#outbox.queue(this.#turn);
+  }
+
+  override _final(done: () => void): void {
+    this.#step('end');
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#outbox.leave(this.#turn);
+    this.#step('abort', error instanceof SessionLost ? 'session lost' : error?.message);
+    this.#resume();
+    done(error);
+  }
+
+  #resume(): void {
+    if (!this.#paused || !('resume' in this.#limit)) return;
+    this.#paused = false;
+    this.#limit.resume();
+  }
+
+  #sendOne(): void {
+    const unsent = this.#unsent as Uint8Array;
+    const data = unsent.subarray(0, MAX_DATA);
+    this.#outbox.send({ type: 'DATA', connectID: this.connectID, error: '', data });
+    if (data.length < unsent.length) {
+      this.#unsent = unsent.subarray(MAX_DATA);
+      this.#outbox.queue(this.#turn);
+    } else {
+      this.#release();
+    }
+  }
+
+  /** Lets the writer go on: its chunk was sent, or nobody wants it any more. */
+  #release(): void {
+    const sent = this.#sent;
+    this.#unsent = undefined;
+    this.#sent = undefined;
+    sent?.();
+  }
+
+  #step(event: ClosingEvent, error?: string): void {
+    const { next, tell, eof } = closingStep(this.#half, this.#state, event);
+    this.#state = next;
+    if (tell) this.#outbox.post(closePacket(this.#half, this.connectID, error));
+    if (!eof) return;
+    this.push(null);
+    this.#outbox.leave(this.#turn);
+    this.#release();
+  }
+}
+
+export function closePacket(half: Half, connectID: bigint, error = ''): Packet {
+  return half === 'serving' ? { type: 'CLOSE_RSP', connectID, error } : { type: 'CLOSE_REQ', connectID };
+}
