@@ -1,3 +1,4 @@
+import { formatDestination } from '@isthmus/tunnel';
 import { Redis, type RedisOptions } from 'ioredis';
 import { RegistryUnavailable } from '../registry.ts';
 import type { RedisRegistryOptions, RedisTimings } from './options.ts';
@@ -18,12 +19,13 @@ export interface Endpoint {
 export function parseEndpoint({ url, tls }: Pick<RedisRegistryOptions, 'url' | 'tls'>): Endpoint {
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   const db = /^\/?(\d{0,4})$/.exec(parsed?.pathname ?? '')?.[1];
-  if (!parsed || !/^rediss?:$/.test(parsed.protocol) || parsed.hostname === '' || db === undefined) {
+  const username = decoded(parsed?.username);
+  const password = decoded(parsed?.password);
+  const complete = parsed?.hostname && db !== undefined && username !== undefined && password !== undefined;
+  if (!complete || !/^rediss?:$/.test(parsed.protocol)) {
     throw new RangeError('bad Redis URL: want redis://[user[:password]@]host[:port][/db], or rediss:// for TLS');
   }
   const host = parsed.hostname.replace(/^\[|\]$/g, '');
-  const username = decodeURIComponent(parsed.username);
-  const password = decodeURIComponent(parsed.password);
   const options: ClientOptions = {
     host,
     port: Number(parsed.port || 6379),
@@ -33,6 +35,14 @@ export function parseEndpoint({ url, tls }: Pick<RedisRegistryOptions, 'url' | '
     ...(parsed.protocol === 'rediss:' && { tls: { servername: host, ...tls } }),
   };
   return { options, secrets: [password, parsed.password].filter((secret) => secret !== '') };
+}
+
+function decoded(component = ''): string | undefined {
+  try {
+    return decodeURIComponent(component);
+  } catch {
+    return undefined;
+  }
 }
 
 /**
@@ -92,8 +102,8 @@ export class RedisConnection {
   }
 
   get #address(): string {
-    const { host, port } = this.#endpoint.options;
-    return `${host}:${port}`;
+    const { host = '', port = 0 } = this.#endpoint.options;
+    return formatDestination({ host, port });
   }
 
   #describe(error: unknown): string {

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { Outbox, type SessionWrite } from './outbox.ts';
+import { hubRecord, sessionRecord } from './testing/records.ts';
+
+const FLAP_MS = 2_000;
+const COALESCE_MS = 20;
+const LATE = 1_000_000;
+const session = (version: number, more = {}) => sessionRecord(hubRecord('h1'), 's1', version, more);
+const words = (writes: readonly SessionWrite[]) =>
+  writes.map(({ sessionId, version, session: record }) => `${record ? 'put' : 'drop'} ${sessionId}@${version}`);
+
+function written(version: number): Outbox {
+  const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+  outbox.announce(session(version), 0);
+  outbox.settle(outbox.takeDue(COALESCE_MS, 10));
+  return outbox;
+}
+
+describe('outbox', () => {
+  it('hands out an announcement once its time has come, and only once', () => {
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    outbox.announce(session(1), 0);
+    outbox.announce(session(2), 10);
+    assert.equal(outbox.nextDue(), COALESCE_MS);
+    assert.deepEqual(outbox.takeDue(COALESCE_MS - 1, 10), []);
+    assert.deepEqual(words(outbox.takeDue(COALESCE_MS, 10)), ['put s1@2']);
+    assert.equal(outbox.nextDue(), undefined);
+  });
+
+  it('forgets a session that went before it was written', () => {
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    outbox.announce(session(1), 0);
+    outbox.withdraw('s1', 2, 5);
+    assert.equal(outbox.nextDue(), undefined);
+    assert.deepEqual(outbox.takeAll(), []);
+  });
+
+  it('lets a withdrawal wait, and a return cancel it', () => {
+    const outbox = written(1);
+    outbox.withdraw('s1', 2, 100);
+    assert.equal(outbox.nextDue(), 100 + FLAP_MS);
+    outbox.announce(session(3), 200);
+    assert.equal(outbox.nextDue(), undefined);
+  });
+
+  it('writes a return at once when the session has changed', () => {
+    const outbox = written(1);
+    outbox.withdraw('s1', 2, 100);
+    outbox.announce(session(3, { draining: true }), 200);
+    assert.deepEqual(words(outbox.takeDue(200 + COALESCE_MS, 10)), ['put s1@3']);
+  });
+
+  it('ignores older versions', () => {
+    const outbox = written(5);
+    outbox.announce(session(4, { draining: true }), 100);
+    outbox.withdraw('s1', 4, 100);
+    assert.equal(outbox.nextDue(), undefined);
+  });
+
+  it('writes a session that returned while its withdrawal was on its way', () => {
+    const outbox = written(1);
+    outbox.withdraw('s1', 2, 0);
+    const onItsWay = outbox.takeDue(LATE, 10);
+    outbox.announce(session(3), LATE);
+    outbox.settle(onItsWay);
+    assert.deepEqual(words(outbox.takeDue(2 * LATE, 10)), ['put s1@3']);
+  });
+
+  it('withdraws a session whose announcement was on its way, or may have been lost', () => {
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    outbox.announce(session(1), 0);
+    const onItsWay = outbox.takeDue(COALESCE_MS, 10);
+    outbox.withdraw('s1', 2, 30);
+    outbox.retry(onItsWay, 40);
+    assert.deepEqual(words(outbox.takeDue(30 + FLAP_MS, 10)), ['drop s1@2']);
+  });
+
+  it('repeats what failed', () => {
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    outbox.announce(session(1), 0);
+    outbox.retry(outbox.takeDue(COALESCE_MS, 10), 50);
+    assert.deepEqual(words(outbox.takeDue(50, 10)), ['put s1@1']);
+  });
+
+  it('states only live sessions anew', () => {
+    const outbox = written(1);
+    outbox.announce(sessionRecord(hubRecord('h1'), 's2'), 0);
+    outbox.withdraw('s1', 2, 0);
+    assert.deepEqual(words(outbox.takeAll()), ['put s2@1']);
+    assert.equal(outbox.nextDue(), undefined);
+  });
+
+  it('hands out no more than asked for', () => {
+    const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
+    for (let n = 0; n < 5; n++) outbox.announce(sessionRecord(hubRecord('h1'), `s${n}`), 0);
+    assert.equal(outbox.takeDue(LATE, 3).length, 3);
+    assert.equal(outbox.takeDue(LATE, 3).length, 2);
+  });
+});
