@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { parse } from 'yaml';
 import { kustomize, portNumber, root, selects, noKubectl as skip, type Workload, workloads } from './k8s/manifests.ts';
 import { deployed, deployment, ofKind, selected, server } from './k8s/rendered.ts';
 
@@ -89,6 +90,22 @@ test('the agent shows a token for the audience that the hub asks for', { skip },
     assert.equal(agent.pod.serviceAccountName, verifier.flags.get('agent-service-account'));
   }
   assert.ok(agent.flags.get('service-account-token-path')?.endsWith(`/${token?.path}`));
+});
+
+test('in one cluster the kubeconfig of the hub names files of the same volume', { skip }, () => {
+  const hub = deployment('hub');
+  const path = hub.flags.get('kubeconfig') as string;
+  const directory = path.slice(0, path.lastIndexOf('/'));
+  const { data } = ofKind('ConfigMap').find(({ metadata }) => metadata.name.startsWith('hub-kubeconfig-')) as Manifest;
+  const { clusters, users } = parse(data?.config ?? '');
+  const volume = hub.pod.volumes.find(({ name }) => name === 'kubeconfig')?.projected as {
+    sources: { configMap?: { name: string; items?: { path: string }[] }; serviceAccountToken?: { path: string } }[];
+  };
+  const files = volume.sources.flatMap(({ configMap, serviceAccountToken }) => [
+    ...(configMap?.items ?? []).map((item) => `${directory}/${item.path}`),
+    ...(serviceAccountToken ? [`${directory}/${serviceAccountToken.path}`] : []),
+  ]);
+  assert.deepEqual([clusters[0].cluster['certificate-authority'], users[0].user.tokenFile], files);
 });
 
 test('every flag exists for its program', { skip }, () => {
