@@ -1,3 +1,4 @@
 export * from './admin.ts';
 export * from './admin-client.ts';
 export * from './admin-rpc.ts';
+export * from './kube/index.ts';

@@ -1,0 +1,77 @@
+import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import type { KubeConnection } from './connection.ts';
+
+/** One request to an API server. */
+export interface KubeCall {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** Of the API, without the server's own prefix: `/apis/...`. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  /** Sent as JSON, which every API server takes whatever `--kube-api-content-type` asks for. */
+  readonly body?: unknown;
+  readonly signal?: AbortSignal;
+}
+
+/** A list of 10,000 leases is about 6 MB; a body beyond this is not for us. */
+export const MAX_BODY_BYTES = 32 * 1024 * 1024;
+
+/** Connections kept open, and used at once, per API server. */
+const MAX_SOCKETS = 16;
+
+/** The kept connections that belong to one state of the credentials. */
+export interface Wire {
+  readonly connection: KubeConnection;
+  readonly agent: HttpAgent | HttpsAgent;
+}
+
+export function openWire(connection: KubeConnection): Wire {
+  const pool = { keepAlive: true, maxSockets: MAX_SOCKETS, maxFreeSockets: 2 };
+  if (connection.server.protocol === 'http:') return { connection, agent: new HttpAgent(pool) };
+  const { ca, cert, key, serverName, insecureSkipTlsVerify } = connection;
+  const tls = {
+    rejectUnauthorized: !insecureSkipTlsVerify,
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+    ...(serverName === undefined ? {} : { servername: serverName }),
+  };
+  return { connection, agent: new HttpsAgent({ ...pool, ...tls }) };
+}
+
+/** Sends a call and resolves with the head of the answer; its body is still to be read. */
+export async function exchange(wire: Wire, call: KubeCall, signal: AbortSignal): Promise<IncomingMessage> {
+  const { server, token } = wire.connection;
+  const url = new URL(server.pathname.replace(/\/$/, '') + call.path, server);
+  for (const [name, value] of Object.entries(call.query ?? {})) url.searchParams.set(name, value);
+  const body = call.body === undefined ? undefined : JSON.stringify(call.body);
+  const headers = {
+    accept: 'application/json',
+    'user-agent': 'isthmus',
+    ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+    ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+  };
+  const request = server.protocol === 'http:' ? httpRequest : httpsRequest;
+  const sent = request(url, { method: call.method, headers, agent: wire.agent, signal });
+  sent.end(body);
+  return headOf(sent);
+}
+
+function headOf(request: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request.on('response', resolve);
+    request.on('error', reject);
+  });
+}
+
+/** The whole body as text. Rejects when the connection ends before it does, or when it is too long. */
+export async function readBody(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > MAX_BODY_BYTES) throw new Error(`the answer is longer than ${MAX_BODY_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

@@ -1,0 +1,115 @@
+import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { parse } from 'yaml';
+import {
+  checkedCertificates,
+  type KubeConnection,
+  type KubeConnectionSource,
+  messageOf,
+  parseServer,
+} from './connection.ts';
+
+/** A part of a kubeconfig: any YAML mapping, read field by field because people write these files. */
+type Part = Readonly<Record<string, unknown>>;
+
+/** Ways to log in that need a program or a library of their own. */
+const UNSUPPORTED_USER = ['exec', 'auth-provider', 'username', 'password', 'as'];
+
+/** The cluster and user of a kubeconfig file's current context. */
+export function kubeconfigFile(path: string): KubeConnectionSource {
+  return async () => {
+    try {
+      return await read(path);
+    } catch (cause) {
+      throw new Error(`kubeconfig ${path}: ${messageOf(cause)}`, { cause });
+    }
+  };
+}
+
+async function read(path: string): Promise<KubeConnection> {
+  const config = asPart(parse(await readFile(path, 'utf8')), 'the file');
+  const current = requiredText(config, 'current-context', 'the file');
+  const context = named(config, 'contexts', 'context', current);
+  const clusterName = requiredText(context, 'cluster', `context ${current}`);
+  const cluster = named(config, 'clusters', 'cluster', clusterName);
+  const userName = requiredText(context, 'user', `context ${current}`);
+  const user = named(config, 'users', 'user', userName);
+  const dir = dirname(path);
+  const inCluster = `cluster ${clusterName}`;
+  if (text(cluster, 'proxy-url')) throw new Error(`${inCluster}: proxy-url is not supported`);
+  const ca = await material(cluster, 'certificate-authority', dir, inCluster);
+  const serverName = text(cluster, 'tls-server-name');
+  return {
+    server: parseServer(requiredText(cluster, 'server', inCluster), inCluster),
+    insecureSkipTlsVerify: cluster['insecure-skip-tls-verify'] === true,
+    ...(ca === undefined ? {} : { ca: checkedCertificates(ca, `${inCluster}: certificate-authority`) }),
+    ...(serverName === undefined ? {} : { serverName }),
+    ...(await credentials(user, dir, `user ${userName}`)),
+  };
+}
+
+async function credentials(user: Part, dir: string, where: string): Promise<Partial<KubeConnection>> {
+  const unsupported = UNSUPPORTED_USER.find((field) => user[field] !== undefined);
+  if (unsupported !== undefined) {
+    throw new Error(`${where}: ${unsupported} is not supported, use a client certificate, token or tokenFile`);
+  }
+  const cert = await material(user, 'client-certificate', dir, where);
+  const key = await material(user, 'client-key', dir, where);
+  if ((cert === undefined) !== (key === undefined)) {
+    throw new Error(`${where}: client-certificate and client-key go together, one is missing`);
+  }
+  // A token file wins over a token, as in client-go: it is the one that is rotated.
+  const tokenFile = text(user, 'tokenFile');
+  const token = tokenFile === undefined ? text(user, 'token') : await readToken(resolve(dir, tokenFile));
+  return {
+    ...(cert === undefined || key === undefined
+      ? {}
+      : { cert: checkedCertificates(cert, `${where}: client-certificate`), key }),
+    ...(token === undefined ? {} : { token }),
+  };
+}
+
+export async function readToken(path: string): Promise<string> {
+  const token = (await readFile(path, 'utf8')).trim();
+  if (token === '') throw new Error(`token file ${path} is empty`);
+  return token;
+}
+
+/** `field-data` in base64, or else the file that `field` names, relative to the kubeconfig. */
+async function material(part: Part, field: string, dir: string, where: string): Promise<string | undefined> {
+  const data = text(part, `${field}-data`);
+  if (data !== undefined) {
+    const pem = Buffer.from(data, 'base64').toString('utf8');
+    if (!pem.includes('-----BEGIN')) throw new Error(`${where}: ${field}-data is not base64 of a PEM text`);
+    return pem;
+  }
+  const path = text(part, field);
+  return path === undefined ? undefined : readFile(resolve(dir, path), 'utf8');
+}
+
+/** The entry called `name` of a list like `clusters: [{ name, cluster: {...} }]`. */
+function named(config: Part, list: string, field: string, name: string): Part {
+  const entries = config[list];
+  const found = Array.isArray(entries) ? entries.find((entry) => asPart(entry, list).name === name) : undefined;
+  if (found === undefined) throw new Error(`${list} has no entry ${JSON.stringify(name)}`);
+  // A user without any credentials is written `user: {}` or left out.
+  return asPart(asPart(found, list)[field] ?? {}, `${field} ${name}`);
+}
+
+function asPart(value: unknown, where: string): Part {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error(`${where} is not a mapping`);
+  return value as Part;
+}
+
+function text(part: Part, field: string): string | undefined {
+  const value = part[field];
+  if (value === undefined || value === null || value === '') return undefined;
+  if (typeof value !== 'string') throw new Error(`${field} is not a string`);
+  return value;
+}
+
+function requiredText(part: Part, field: string, where: string): string {
+  const value = text(part, field);
+  if (value === undefined) throw new Error(`${where} has no ${field}`);
+  return value;
+}

@@ -1,0 +1,83 @@
+import type { KubeClient } from './client.ts';
+import { messageOf } from './connection.ts';
+import { isLeaseValid, type Lease, type LeaseCall, type LeaseList, leasePath, leasesPath } from './lease.ts';
+import { type Periodic, periodic } from './periodic.ts';
+import { KubeStatusError } from './status.ts';
+
+export interface LeaseCollectionObserver {
+  listed(call: LeaseCall): void;
+  deleted(call: LeaseCall): void;
+  /** An expired lease was deleted. */
+  culled(): void;
+}
+
+export interface LeaseCollectionOptions {
+  readonly client: KubeClient;
+  readonly namespace: string;
+  readonly selector: string;
+  readonly observer: LeaseCollectionObserver;
+  readonly warn: (message: string) => void;
+  readonly now: () => number;
+  readonly intervalMs: number;
+}
+
+/** Deletes expired leases of servers that ended without doing so themselves. Every server does this, as upstream's. */
+export function leaseCollection(options: LeaseCollectionOptions): Periodic {
+  const { intervalMs, warn, now } = options;
+  return periodic(
+    async (signal) => {
+      for (const lease of await list(options, signal)) {
+        if (isLeaseValid(lease, now())) continue;
+        await remove(lease, options, signal);
+      }
+      return intervalMs;
+    },
+    (error) => {
+      warn(`expired leases could not be collected: ${messageOf(error)}`);
+      return intervalMs;
+    },
+  );
+}
+
+async function list(options: LeaseCollectionOptions, signal: AbortSignal): Promise<readonly Lease[]> {
+  const { client, namespace, selector, observer } = options;
+  const call = { method: 'GET', path: leasesPath(namespace), query: { labelSelector: selector }, signal } as const;
+  const { items } = await timed(
+    () => client.request<LeaseList>(call),
+    (outcome) => observer.listed(outcome),
+  );
+  return items ?? [];
+}
+
+async function remove({ metadata }: Lease, options: LeaseCollectionOptions, signal: AbortSignal): Promise<void> {
+  const { client, namespace, observer, warn } = options;
+  // Only the version that was seen to be expired: its holder may have renewed it since.
+  const preconditions = { resourceVersion: metadata.resourceVersion };
+  const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
+  const path = leasePath(namespace, metadata.name);
+  try {
+    await timed(
+      () => client.request({ method: 'DELETE', path, body, signal }),
+      (outcome) => observer.deleted(outcome),
+    );
+    observer.culled();
+  } catch (error) {
+    const overtaken = error instanceof KubeStatusError && (error.status === 404 || error.status === 409);
+    if (!overtaken && !signal.aborted) warn(`expired lease ${metadata.name} could not be deleted: ${messageOf(error)}`);
+  }
+}
+
+/** Reports what the API server answered, and how long it took; nothing when it did not answer. */
+export async function timed<T>(call: () => Promise<T>, report: (outcome: LeaseCall) => void): Promise<T> {
+  const start = performance.now();
+  try {
+    const result = await call();
+    report({ status: 200, reason: '', ms: performance.now() - start });
+    return result;
+  } catch (error) {
+    if (error instanceof KubeStatusError) {
+      report({ status: error.status, reason: error.reason, ms: performance.now() - start });
+    }
+    throw error;
+  }
+}

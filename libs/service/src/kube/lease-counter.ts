@@ -1,0 +1,131 @@
+import { Backoff } from '@isthmus/tunnel';
+import type { KubeClient } from './client.ts';
+import { messageOf } from './connection.ts';
+import { isLeaseValid, type Lease, type LeaseCall, type LeaseList, leasesPath } from './lease.ts';
+import { timed } from './lease-collection.ts';
+import { type Periodic, periodic } from './periodic.ts';
+import { KubeStatusError } from './status.ts';
+
+export interface LeaseCountObserver {
+  listed(call: LeaseCall): void;
+  watched(call: Omit<LeaseCall, 'ms'>): void;
+}
+
+export interface LeaseCounterOptions {
+  readonly client: KubeClient;
+  readonly namespace: string;
+  /** `--lease-label-selector` */
+  readonly selector: string;
+  readonly observer: LeaseCountObserver;
+  readonly warn: (message: string) => void;
+  /** Milliseconds since the epoch. */
+  readonly now?: () => number;
+}
+
+export interface LeaseCounter extends AsyncDisposable {
+  /** How many servers hold a valid lease now; at least 1, and the last good count while the API server is away. */
+  count(): number;
+  close(): Promise<void>;
+}
+
+interface WatchEvent {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  readonly object: Lease & { readonly code?: number; readonly reason?: string; readonly message?: string };
+}
+
+const WATCH_MS = 300_000;
+/** Leases that are alive are renewed every 15 s; where there are none, a list a minute costs little. */
+const IDLE_MS = 60_000;
+const RETRY_FIRST_MS = 500;
+const RETRY_CAP_MS = 30_000;
+
+/** Counts servers by their leases (`--count-server-leases`): a list first, then a watch, and again when the watch ends. */
+export function leaseCounter(options: LeaseCounterOptions): LeaseCounter {
+  const counter = new Counter(options);
+  return { count: () => counter.count(), close: () => counter.close(), [Symbol.asyncDispose]: () => counter.close() };
+}
+
+class Counter {
+  readonly #options: LeaseCounterOptions;
+  readonly #now: () => number;
+  readonly #leases = new Map<string, Lease>();
+  readonly #backoff = new Backoff(RETRY_FIRST_MS, RETRY_CAP_MS);
+  readonly #following: Periodic;
+  /** The leases are what the API server has. */
+  #current = false;
+  #lastCount = 1;
+
+  constructor(options: LeaseCounterOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+    this.#following = periodic(
+      (signal) => this.#follow(signal),
+      (error) => this.#lost(error),
+    );
+  }
+
+  count(): number {
+    if (!this.#current) return this.#lastCount;
+    const now = this.#now();
+    let valid = 0;
+    for (const lease of this.#leases.values()) if (isLeaseValid(lease, now)) valid++;
+    this.#lastCount = Math.max(1, valid);
+    return this.#lastCount;
+  }
+
+  close(): Promise<void> {
+    return this.#following.stop();
+  }
+
+  /** One list and its watch, for as long as that lasts. */
+  async #follow(signal: AbortSignal): Promise<number> {
+    const { client, namespace, selector, observer } = this.#options;
+    const call = { method: 'GET', path: leasesPath(namespace), query: { labelSelector: selector }, signal } as const;
+    const { items = [], metadata } = await timed(
+      () => client.request<LeaseList>(call),
+      (outcome) => observer.listed(outcome),
+    );
+    this.#leases.clear();
+    for (const lease of items) this.#leases.set(lease.metadata.name, lease);
+    this.#current = true;
+    const query = { ...call.query, resourceVersion: metadata?.resourceVersion ?? '', allowWatchBookmarks: 'true' };
+    await this.#watch({ ...call, query }, signal);
+    this.#backoff.reset();
+    // The watch ended in good order; a server that ends every watch at once is not asked without pause.
+    return RETRY_FIRST_MS;
+  }
+
+  async #watch(call: Parameters<KubeClient['watch']>[0], signal: AbortSignal): Promise<void> {
+    const { client, observer } = this.#options;
+    const onOpen = () => observer.watched({ status: 200, reason: '' });
+    try {
+      const events = client.watch<WatchEvent>(call, { signal, lengthMs: WATCH_MS, idleMs: IDLE_MS, onOpen });
+      for await (const event of events) this.#apply(event);
+    } catch (error) {
+      if (error instanceof KubeStatusError) observer.watched({ status: error.status, reason: error.reason });
+      throw error;
+    }
+  }
+
+  #apply({ type, object }: WatchEvent): void {
+    switch (type) {
+      case 'ADDED':
+      case 'MODIFIED':
+        this.#leases.set(object.metadata.name, object);
+        return;
+      case 'DELETED':
+        this.#leases.delete(object.metadata.name);
+        return;
+      case 'ERROR':
+        // Mostly 410: the version listed is too old to watch from.
+        throw new Error(`the watch ended: ${object.code ?? ''} ${object.reason ?? ''} ${object.message ?? ''}`);
+    }
+  }
+
+  #lost(error: unknown): number {
+    this.count();
+    this.#current = false;
+    this.#options.warn(`server leases cannot be followed, counting ${this.#lastCount} server(s): ${messageOf(error)}`);
+    return this.#backoff.next();
+  }
+}

@@ -1,0 +1,69 @@
+/** A coordination.k8s.io/v1 Lease, as much of it as counts here. Unknown fields are kept through an update. */
+export interface Lease {
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly resourceVersion?: string;
+  };
+  readonly spec?: {
+    readonly holderIdentity?: string;
+    readonly leaseDurationSeconds?: number;
+    readonly acquireTime?: string;
+    readonly renewTime?: string;
+  };
+}
+
+export interface LeaseList {
+  readonly metadata?: { readonly resourceVersion?: string };
+  readonly items?: readonly Lease[];
+}
+
+/** What came of one call about leases, for metrics. A call without an answer is not reported, as upstream has it. */
+export interface LeaseCall {
+  /** The HTTP status of the answer. */
+  readonly status: number;
+  /** The API's reason of a failure (`Forbidden`, ...); empty for a success. */
+  readonly reason: string;
+  readonly ms: number;
+}
+
+export function leasesPath(namespace: string): string {
+  return `/apis/coordination.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/leases`;
+}
+
+export function leasePath(namespace: string, name: string): string {
+  return `${leasesPath(namespace)}/${encodeURIComponent(name)}`;
+}
+
+/** Whether the holder renewed it lately enough, by the clock of this machine, as upstream judges. */
+export function isLeaseValid({ spec }: Lease, now: number): boolean {
+  const renewed = Date.parse(spec?.renewTime ?? spec?.acquireTime ?? '');
+  const durationMs = (spec?.leaseDurationSeconds ?? 0) * 1000;
+  return renewed + durationMs > now;
+}
+
+/** A MicroTime: the API refuses a time that has not exactly six digits of a second. */
+export function microTime(now: number): string {
+  return new Date(now).toISOString().replace('Z', '000Z');
+}
+
+/** `a=b,c=d` (upstream's `--lease-label`). */
+export function parseLabels(text: string): Record<string, string> {
+  const pairs = text.split(',').map((pair): [string, string] => {
+    const [key = '', value, ...rest] = pair.split('=');
+    if (key.trim() === '' || value === undefined || rest.length > 0) {
+      throw new Error(`bad label ${JSON.stringify(pair)}: want key=value`);
+    }
+    return [key.trim(), value.trim()];
+  });
+  return Object.fromEntries(pairs);
+}
+
+/** A selector for exactly these labels. */
+export function labelSelector(labels: Readonly<Record<string, string>>): string {
+  return Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .sort()
+    .join(',');
+}

@@ -1,0 +1,70 @@
+import type { KubeClient } from './client.ts';
+import { messageOf } from './connection.ts';
+
+export interface TokenAuthenticatorOptions {
+  readonly client: KubeClient;
+  /** Of the agents' service account (`--agent-namespace`). */
+  readonly namespace: string;
+  /** `--agent-service-account` */
+  readonly serviceAccount: string;
+  /** What the agents' tokens must be made for (`--authentication-audience`). */
+  readonly audience: string;
+}
+
+export type TokenVerdict = { readonly ok: true } | { readonly ok: false; readonly message: string };
+
+interface TokenReview {
+  readonly status?: {
+    readonly authenticated?: boolean;
+    readonly error?: string;
+    readonly audiences?: readonly string[];
+    readonly user?: { readonly username?: string };
+  };
+}
+
+/**
+ * Asks the API server whether a token is that of the agents' service account, as upstream does: one TokenReview a
+ * connection, no cache. Never rejects: an API server that does not answer is a refusal with that as its message.
+ */
+export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: string) => Promise<TokenVerdict> {
+  const { client, audience } = options;
+  return async (token) => {
+    const review = {
+      apiVersion: 'authentication.k8s.io/v1',
+      kind: 'TokenReview',
+      spec: { token, audiences: [audience] },
+    };
+    try {
+      const path = '/apis/authentication.k8s.io/v1/tokenreviews';
+      const message = refusal(await client.request<TokenReview>({ method: 'POST', path, body: review }), options);
+      return message === undefined ? { ok: true } : { ok: false, message: `lookup failed: ${message}` };
+    } catch (error) {
+      return { ok: false, message: `the token could not be reviewed: ${messageOf(error)}` };
+    }
+  };
+}
+
+/** Why a reviewed token is refused, in upstream's words where it has any; undefined when it is good. */
+function refusal({ status }: TokenReview, options: TokenAuthenticatorOptions): string | undefined {
+  const { namespace, serviceAccount, audience } = options;
+  if (status?.error) return status.error;
+  if (status?.authenticated !== true) return 'service account jwt not valid';
+  // An API server that knows of audiences names those it checked; upstream does not look.
+  const { audiences = [], user } = status;
+  if (audiences.length > 0 && !audiences.includes(audience)) return `token is not for audience ${quote(audience)}`;
+  // system:serviceaccount:NAMESPACE:NAME
+  const [system, kind, tokenNamespace, name, ...rest] = (user?.username ?? '').split(':');
+  if (name === undefined || rest.length > 0) return 'unexpected username format';
+  if (system !== 'system' || kind !== 'serviceaccount') return 'username returned is not a service account';
+  if (tokenNamespace !== namespace) return mismatch(tokenNamespace ?? '', 'namespace', namespace);
+  if (name !== serviceAccount) return mismatch(name, 'service account', serviceAccount);
+  return undefined;
+}
+
+function mismatch(actual: string, what: string, expected: string): string {
+  return `incoming request from ${quote(actual)} ${what}. Expected ${quote(expected)}`;
+}
+
+function quote(text: string): string {
+  return JSON.stringify(text);
+}
