@@ -1,17 +1,18 @@
 const REDACTED = '[redacted]';
 
-/** Keys of log fields whose values never appear. */
-export const SECRET_KEYS = ['token', 'authorization', 'password', 'secret', 'key', 'privateKey', 'cookie'] as const;
-
 const URL_PASSWORD = /(:\/\/[^\s/@:"']*):[^\s"']*@/g;
 
-// What a secret looks like inside a text. The text may be a line of JSON: nothing matched reaches over a quote, and a
-// line break in a PEM block may stand as a backslash and an n.
+// A field of a line of JSON whose name says that its value is a secret; `tokenPath` or `keyFile` say no such thing.
+const SECRET_FIELD =
+  /("(?:key|[^"]*(?:token|authorization|password|secret|cookie|private[_-]?key|api[_-]?key))":)"(?:[^"\\]|\\.)*"/gi;
+
+// What a secret looks like inside a text. The text may stand in a line of JSON, so nothing that is matched reaches over a
+// quote, and what begins a line may follow a backslash and an n.
 const SECRETS: readonly [RegExp, string][] = [
   [URL_PASSWORD, `$1:${REDACTED}@`],
-  [/\b(Bearer|Basic)\s+[\w.~+/=-]+/gi, `$1 ${REDACTED}`],
-  // A JSON web token: a service account's, without the word Bearer before it.
-  [/\beyJ[\w-]+\.[\w-]+\.[\w-]*/g, REDACTED],
+  [/(Bearer|Basic)\s+[\w.~+/=-]+/gi, `$1 ${REDACTED}`],
+  // A JSON web token, such as a service account's, without the word Bearer before it.
+  [/eyJ[\w-]+\.[\w-]+\.[\w-]*/g, REDACTED],
   [/-----BEGIN ([A-Z ]*PRIVATE KEY)-----[^"]*?-----END \1-----/g, REDACTED],
 ];
 
@@ -20,7 +21,8 @@ export function redactUrl(url: string): string {
   return url.replace(URL_PASSWORD, `$1:${REDACTED}@`);
 }
 
-/** A text without the secrets that can be told by their looks: passwords in URLs, bearer tokens, JSON web tokens, private keys. */
-export function redactText(text: string): string {
-  return SECRETS.reduce((clean, [pattern, replacement]) => clean.replace(pattern, replacement), text);
+/** A line of JSON without secrets: those of fields named as such, and those that can be told by their looks wherever they stand. */
+export function redactLine(line: string): string {
+  const clean = line.replace(SECRET_FIELD, `$1"${REDACTED}"`);
+  return SECRETS.reduce((text, [pattern, replacement]) => text.replace(pattern, replacement), clean);
 }

@@ -1,0 +1,47 @@
+/** A record as pino writes it. */
+interface LogRecord {
+  readonly time: string;
+  readonly level: string;
+  readonly name?: string;
+  readonly msg?: string;
+  readonly [field: string]: unknown;
+}
+
+/**
+ * A line of pino's JSON as text: `2026-11-21T10:00:00.000Z info  gateway  dial established destination=10.0.0.1:443 ms=3.2`.
+ *
+ * What peers sent cannot make a line of its own or move a terminal's cursor: control characters are escaped. Below a line
+ * of level `error` or `fatal` stands the stack of its `err`.
+ */
+export function textLine(json: string): string {
+  const { time, level, name, msg, ...fields } = JSON.parse(json) as LogRecord;
+  const head = [time, level.padEnd(5), ...(name ? [name, ''] : []), plain(msg ?? '')];
+  const pairs = Object.entries(fields).map(([key, value]) => `${key}=${shown(value)}`);
+  const stack = level === 'error' || level === 'fatal' ? stackOf(fields.err) : '';
+  return `${[...head, ...pairs].join(' ')}\n${stack}`;
+}
+
+/** A value that reads as one word stands as it is, others as JSON. */
+function shown(value: unknown): string {
+  if (isError(value)) return shown(value.message);
+  if (typeof value !== 'string') return plain(JSON.stringify(value));
+  return /^[^\s"=\p{Cc}]+$/u.test(value) ? value : plain(JSON.stringify(value));
+}
+
+function plain(text: string): string {
+  return text.replace(/[\p{Cc}\u2028\u2029]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+function stackOf(err: unknown): string {
+  if (!isError(err) || typeof err.stack !== 'string') return '';
+  return err.stack
+    .split('\n')
+    .slice(1)
+    .map((line) => `  ${plain(line)}\n`)
+    .join('');
+}
+
+/** What pino's serializer makes of an Error. */
+function isError(value: unknown): value is { message: string; stack?: unknown } {
+  return typeof value === 'object' && value !== null && 'message' in value && typeof value.message === 'string';
+}
