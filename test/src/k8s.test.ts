@@ -3,7 +3,16 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parse } from 'yaml';
-import { kustomize, portNumber, root, selects, noKubectl as skip, type Workload, workloads } from './k8s/manifests.ts';
+import {
+  kustomize,
+  type Manifest,
+  portNumber,
+  root,
+  selects,
+  noKubectl as skip,
+  type Workload,
+  workloads,
+} from './k8s/manifests.ts';
 import { deployed, deployment, ofKind, selected, server } from './k8s/rendered.ts';
 
 const APPS = new Map([
