@@ -1,3 +1,4 @@
+export * from './admission.ts';
 export * from './backoff.ts';
 export * from './deferred.ts';
 export * from './destination.ts';
@@ -12,3 +13,4 @@ export * from './splice.ts';
 export * from './strategies.ts';
 export * from './trace.ts';
 export * from './tunnel.ts';
+export * from './tunnel-table.ts';

@@ -1,0 +1,142 @@
+import type { HubRegistration, Registry } from '@isthmus/registry';
+import { type HubMember, type ListenAddress, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
+import { type Change, type Dial, type HubRecord, type Observation, observed, type SessionInfo } from '@isthmus/tunnel';
+import { AgentPort } from './agent-port.ts';
+import { SessionTable } from './sessions.ts';
+
+export interface HubOptions {
+  readonly hubId: string;
+  readonly zone: string;
+  /** Where agents connect. Without TLS only where something in front ends it. */
+  readonly agents: { readonly address: ListenAddress; readonly tls?: TlsSettings };
+  /** Where gateways connect; unset for a hub that serves only the gateway in its own process. */
+  readonly peers?: { readonly host: string; readonly port: number; readonly tls: TlsSettings };
+  /** `host:port` where gateways reach the peer port. */
+  readonly advertiseAddress: string;
+  /** `host:port` where agents reach this hub; empty when only a load balancer leads to it. */
+  readonly advertiseAgentAddress: string;
+  /** The plane's name; empty for a hub that shares none. */
+  readonly plane: string;
+  /** What agents are told instead of the number of live hubs. */
+  readonly serverCount?: number;
+  /** Keepalive of Go agents' connections, in milliseconds. */
+  readonly keepaliveTime: number;
+  /** Checks an agent's service account token; unset where certificates alone decide. */
+  readonly authenticate?: (
+    token: string,
+  ) => Promise<{ readonly ok: true } | { readonly ok: false; readonly message: string }>;
+  readonly registry: Registry;
+  /** Told of every change of this hub and its sessions at once, before the registry knows. */
+  readonly changed: (change: Change) => void;
+  readonly observation: Observation;
+}
+
+export interface Hub {
+  readonly hubId: string;
+  readonly dial: Dial;
+  readonly agentAddress: string;
+  /** Empty without a peer port. */
+  readonly peerAddress: string;
+  sessions(): Iterable<SessionInfo>;
+  /** Dials and tunnels. */
+  readonly open: number;
+  readonly draining: boolean;
+  /** The plane's hubs, this one included: passed on to agents. */
+  membership(hubs: Iterable<HubRecord>): void;
+  /** Takes no new agent, asks gateways and agents to go elsewhere, and resolves when no tunnel runs any more. */
+  drain(): Promise<void>;
+  /** Ends everything at once. */
+  close(): Promise<void>;
+}
+
+/** Runs a hub: accepts agents, announces their sessions, relays tunnels. */
+export async function hub(options: HubOptions): Promise<Hub> {
+  const running = new RunningHub(options);
+  await running.start();
+  return running;
+}
+
+class RunningHub implements Hub {
+  readonly hubId: string;
+  readonly dial: Dial;
+  readonly #options: HubOptions;
+  readonly #record: HubRecord;
+  readonly #registration: HubRegistration;
+  readonly #sessions: SessionTable;
+  readonly #agents: AgentPort;
+  #peers: PeerServer | undefined;
+  #draining = false;
+
+  constructor(options: HubOptions) {
+    const { hubId, zone, registry, changed, observation } = options;
+    const { events } = observation;
+    const incarnation = Date.now();
+    this.#options = options;
+    this.hubId = hubId;
+    this.#record = {
+      ...{ hubId, zone, incarnation, draining: false },
+      peerAddress: options.advertiseAddress,
+      agentAddress: options.advertiseAgentAddress,
+    };
+    this.#registration = registry.register(this.#record, (up, detail) => {
+      events.emit('registry', up ? 'up' : 'down', detail);
+    });
+    this.#sessions = new SessionTable({ hubId, incarnation, events, changed, registration: this.#registration });
+    this.#agents = new AgentPort(options, this.#sessions);
+    this.dial = observed('hub', this.#sessions.dial, observation);
+  }
+
+  get agentAddress(): string {
+    return this.#agents.address;
+  }
+
+  get peerAddress(): string {
+    return this.#peers?.address ?? '';
+  }
+
+  get open(): number {
+    return this.#sessions.open;
+  }
+
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  sessions(): Iterable<SessionInfo> {
+    return this.#sessions.list();
+  }
+
+  async start(): Promise<void> {
+    const { peers, observation, changed } = this.#options;
+    changed({ kind: 'hub', hub: this.#record });
+    try {
+      if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, events: observation.events });
+      await this.#agents.start();
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+  }
+
+  membership(hubs: Iterable<HubRecord>): void {
+    const members: HubMember[] = [];
+    for (const { hubId, agentAddress: address, zone, draining } of hubs)
+      members.push({ hubId, address, zone, draining });
+    this.#agents.membership(members);
+  }
+
+  async drain(): Promise<void> {
+    this.#draining = true;
+    this.#options.changed({ kind: 'hub', hub: { ...this.#record, draining: true } });
+    this.#registration.update({ draining: true });
+    await this.#agents.stop();
+    this.#peers?.drain();
+    this.#sessions.close();
+    await this.#sessions.idle();
+  }
+
+  async close(): Promise<void> {
+    this.#sessions.destroy(new Error('hub stops'));
+    await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration.close()]);
+  }
+}

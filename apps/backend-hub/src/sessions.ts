@@ -1,0 +1,181 @@
+import { randomBytes } from 'node:crypto';
+import type { HubRegistration } from '@isthmus/registry';
+import {
+  type AgentIdentifiers,
+  type Change,
+  type Dial,
+  DialError,
+  type PlaneEvents,
+  type SessionInfo,
+  type SessionRecord,
+} from '@isthmus/tunnel';
+
+/** The wire under a session: a link of our agent, or the packet stream of a Go agent. */
+export interface AgentWire {
+  readonly dial: Dial;
+  /** Dials and tunnels. */
+  readonly open: number;
+  /** Resolves with the reason when the wire has ended and all its tunnels with it. */
+  readonly closed: Promise<Error>;
+  /** Takes no new dial and ends when the running tunnels have. */
+  close(): void;
+  destroy(reason: Error): void;
+}
+
+/** Who an agent is, before it has a session. */
+export interface AgentIdentity {
+  readonly tenant: string;
+  readonly agentId: string;
+  readonly identifiers: AgentIdentifiers;
+  readonly protocol: SessionInfo['protocol'];
+  readonly remote: string;
+}
+
+export interface SessionTableOptions {
+  readonly hubId: string;
+  readonly incarnation: number;
+  readonly events: PlaneEvents;
+  readonly registration: Pick<HubRegistration, 'announce' | 'withdraw'>;
+  /** Told of every change at once, for a gateway in the same process. */
+  readonly changed: (change: Change) => void;
+}
+
+interface Entry {
+  readonly info: SessionInfo;
+  readonly wire: AgentWire;
+  draining: boolean;
+}
+
+export function newSessionId(): string {
+  return randomBytes(8).toString('hex');
+}
+
+/** A hub's sessions: what it dials through, and what the registry hears of it. */
+export class SessionTable {
+  readonly #options: SessionTableOptions;
+  readonly #entries = new Map<string, Entry>();
+  /** A Go agent's streams on this hub, oldest first, by tenant and agent id: only the oldest takes dials, as upstream has it. */
+  readonly #streams = new Map<string, Entry[]>();
+  #version = 0;
+
+  constructor(options: SessionTableOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Dials and tunnels of all sessions. */
+  get open(): number {
+    let open = 0;
+    for (const { wire } of this.#entries.values()) open += wire.open;
+    return open;
+  }
+
+  *list(): Iterable<SessionInfo> {
+    for (const { info } of this.#entries.values()) yield info;
+  }
+
+  /** Dials through the session that the gateway chose. */
+  readonly dial: Dial = (request) => {
+    const entry = this.#entries.get(request.session ?? '');
+    // Of another tenant is as good as none: whoever asks must not learn that it exists.
+    if (!entry || entry.info.tenant !== request.tenant) {
+      const text = `no session ${request.session} on hub ${this.#options.hubId}`;
+      return Promise.reject(new DialError('destination_unavailable', text, { retryable: true }));
+    }
+    return entry.wire.dial(request).then((established) => {
+      const { agentId } = entry.info;
+      return { ...established, agentId, sessionId: entry.info.sessionId, hubId: this.#options.hubId };
+    });
+  };
+
+  add(sessionId: string, identity: AgentIdentity, wire: AgentWire): void {
+    const { hubId, events } = this.#options;
+    const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
+    const entry: Entry = { info, wire, draining: false };
+    this.#entries.set(sessionId, entry);
+    events.emit('session:open', info);
+    if (info.protocol === 'packets') this.#enqueue(entry);
+    else this.#announce(entry);
+    void wire.closed.then((reason) => this.#remove(entry, reason));
+  }
+
+  /** The agent wants dials to go elsewhere while there is an elsewhere. */
+  drain(sessionId: string): void {
+    const entry = this.#entries.get(sessionId);
+    if (!entry || entry.draining) return;
+    entry.draining = true;
+    this.#options.events.emit('session:drain', entry.info);
+    if (this.#isActive(entry)) this.#announce(entry);
+  }
+
+  /** Takes no new dial; each session ends when its running tunnels have. */
+  close(): void {
+    for (const { wire } of this.#entries.values()) wire.close();
+  }
+
+  /** Resolves when no session is left. */
+  async idle(): Promise<void> {
+    while (this.#entries.size > 0) await Promise.all([...this.#entries.values()].map(({ wire }) => wire.closed));
+  }
+
+  destroy(reason: Error): void {
+    for (const { wire } of this.#entries.values()) wire.destroy(reason);
+  }
+
+  #enqueue(entry: Entry): void {
+    const key = streamKey(entry.info);
+    const streams = this.#streams.get(key);
+    if (streams) streams.push(entry);
+    else this.#streams.set(key, [entry]);
+    if (!streams) this.#announce(entry);
+  }
+
+  #isActive(entry: Entry): boolean {
+    return entry.info.protocol === 'link' || this.#streams.get(streamKey(entry.info))?.[0] === entry;
+  }
+
+  #remove(entry: Entry, reason: Error): void {
+    const { info } = entry;
+    const wasActive = this.#isActive(entry);
+    this.#entries.delete(info.sessionId);
+    if (wasActive) this.#withdraw(info.sessionId);
+    if (info.protocol === 'packets') this.#dequeue(entry);
+    this.#options.events.emit('session:close', info, reason.message);
+  }
+
+  /** The next oldest stream of the same agent takes over. */
+  #dequeue(entry: Entry): void {
+    const key = streamKey(entry.info);
+    const before = this.#streams.get(key) ?? [];
+    const streams = before.filter((other) => other !== entry);
+    if (streams.length === 0) this.#streams.delete(key);
+    else this.#streams.set(key, streams);
+    if (streams[0] && streams[0] !== before[0]) this.#announce(streams[0]);
+  }
+
+  #announce({ info, draining }: Entry): void {
+    const { incarnation, registration, changed } = this.#options;
+    const { sessionId, tenant, agentId, identifiers, hubId, since } = info;
+    const version = ++this.#version;
+    const session: SessionRecord = {
+      ...{ sessionId, tenant, agentId, identifiers, hubId, since },
+      ...{ incarnation, version, draining },
+    };
+    changed({ kind: 'session', session });
+    registration.announce(session);
+  }
+
+  #withdraw(sessionId: string): void {
+    const { hubId, incarnation, registration, changed } = this.#options;
+    const version = ++this.#version;
+    changed({ kind: 'session-gone', sessionId, hubId, incarnation, version });
+    registration.withdraw(sessionId, version);
+  }
+}
+
+function streamKey({ tenant, agentId }: SessionInfo): string {
+  return JSON.stringify([tenant, agentId]);
+}

@@ -1,0 +1,74 @@
+import type { Socket } from 'node:net';
+import { connectEdge, type ListenAddress, type Listener, listen, type TlsSettings } from '@isthmus/transport';
+import {
+  Admission,
+  type Dial,
+  type Directory,
+  type Observation,
+  observed,
+  routed,
+  type Strategy,
+} from '@isthmus/tunnel';
+
+/** One address where callers connect. */
+export interface CallerPort {
+  readonly address: ListenAddress;
+  /** Unset on a unix socket, whose permissions decide. */
+  readonly tls?: TlsSettings;
+}
+
+export interface GatewayOptions {
+  readonly callers: readonly CallerPort[];
+  /** Unset: both, told apart by the first bytes. */
+  readonly mode?: 'grpc' | 'http-connect';
+  readonly tenant: string;
+  readonly strategies: readonly Strategy[];
+  readonly zone: string;
+  /** How long a dial may take, in milliseconds. */
+  readonly dialTimeout: number;
+  /** Keepalive of callers' gRPC connections, in milliseconds. */
+  readonly keepaliveTime: number;
+  readonly directory: Directory;
+  /** The way to a hub, or undefined while there is none. */
+  readonly hub: (hubId: string) => Dial | undefined;
+  readonly observation: Observation;
+}
+
+export interface Gateway {
+  readonly addresses: readonly string[];
+  readonly draining: boolean;
+  /** Refuses new dials; resolves when those that are pending have their answer. */
+  drain(): Promise<void>;
+  /** Ends everything at once. */
+  close(): Promise<void>;
+}
+
+/** Runs a gateway: accepts callers, chooses a session for each dial, splices bytes. */
+export async function gateway(options: GatewayOptions): Promise<Gateway> {
+  const { callers, mode, observation, tenant, dialTimeout: timeout } = options;
+  const { events } = observation;
+  const admission = new Admission(routed(options));
+  const dial = observed('gateway', admission.dial, observation);
+  const connect = connectEdge({ dial, tenant, events, timeout });
+  const listeners: Listener[] = [];
+  const close = async () => {
+    await Promise.all(listeners.map((listener) => listener.close()));
+  };
+  try {
+    for (const port of callers) {
+      const http1 = mode === 'grpc' ? {} : { http1: (socket: Socket) => connect.accept(socket) };
+      listeners.push(await listen({ ...port, ...http1, name: 'callers', events }));
+    }
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return {
+    addresses: listeners.map(({ address }) => address),
+    get draining() {
+      return admission.closed;
+    },
+    drain: () => admission.close(),
+    close,
+  };
+}

@@ -1,0 +1,29 @@
+import type { PlaneEvents, TunnelInfo } from './events.ts';
+
+/** The tunnels that run in this process, kept by listening to its events. */
+export class TunnelTable {
+  readonly #tunnels = new Set<TunnelInfo>();
+  readonly #idle: (() => void)[] = [];
+
+  constructor(events: PlaneEvents) {
+    events.on('tunnel:open', (tunnel) => this.#tunnels.add(tunnel));
+    events.on('tunnel:close', (tunnel) => {
+      this.#tunnels.delete(tunnel);
+      if (this.#tunnels.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
+    });
+  }
+
+  get size(): number {
+    return this.#tunnels.size;
+  }
+
+  [Symbol.iterator](): Iterator<TunnelInfo> {
+    return this.#tunnels.values();
+  }
+
+  /** Resolves as soon as no tunnel runs. */
+  idle(): Promise<void> {
+    if (this.#tunnels.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
+  }
+}
