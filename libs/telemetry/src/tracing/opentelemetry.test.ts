@@ -187,7 +187,11 @@ test('a collector that refuses is reported once, and once more when it takes spa
 test('a collector that does not answer delays no dial, and shutdown by its limit alone', async () => {
   await using receiver = await otlpReceiver();
   receiver.status = 0;
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_BSP_MAX_QUEUE_SIZE: '100' };
+  const env = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+    OTEL_EXPORTER_OTLP_TIMEOUT: '5000',
+    OTEL_BSP_MAX_QUEUE_SIZE: '100',
+  };
   const { tracer, shutdown } = await openTelemetry(env, options('hub'));
   const start = performance.now();
   for (let i = 0; i < 5000; i++) tracer.start('hub.dial', dial).end({ ms: 1 });

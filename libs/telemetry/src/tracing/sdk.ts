@@ -55,16 +55,19 @@ export async function startSdk(
 }
 
 const EXPORTERS: Readonly<
-  Record<Protocol, () => Promise<{ OTLPTraceExporter: new (config: { url: string }) => SpanExporter }>>
+  Record<
+    Protocol,
+    () => Promise<{ OTLPTraceExporter: new (config: { url: string; timeoutMillis: number }) => SpanExporter }>
+  >
 > = {
   'http/protobuf': () => import('@opentelemetry/exporter-trace-otlp-proto'),
   'http/json': () => import('@opentelemetry/exporter-trace-otlp-http'),
   grpc: () => import('@opentelemetry/exporter-trace-otlp-grpc'),
 };
 
-async function otlpExporter({ protocol, url }: TraceSettings): Promise<SpanExporter> {
+async function otlpExporter({ protocol, url, timeoutMillis }: TraceSettings): Promise<SpanExporter> {
   const { OTLPTraceExporter } = await EXPORTERS[protocol]();
-  return new OTLPTraceExporter({ url });
+  return new OTLPTraceExporter({ url, timeoutMillis });
 }
 
 /** The SDK keeps an exporter's failures to itself; an operator wants one line when they begin and one when they end. */

@@ -45,14 +45,17 @@ test('a bad value is warned of by name and stands for its default', () => {
     OTEL_TRACES_SAMPLER: 'some',
     OTEL_TRACES_SAMPLER_ARG: '2',
     OTEL_BSP_MAX_QUEUE_SIZE: 'many',
+    OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '0',
     OTEL_RESOURCE_ATTRIBUTES: 'a=1,b',
   });
   assert.equal(settings?.protocol, 'http/protobuf');
   assert.deepEqual(settings?.sampler, { name: 'parentbased_always_on', ratio: 1 });
   assert.equal(settings?.batch.maxQueueSize, 2048);
+  assert.equal(settings?.batch.maxExportBatchSize, 512);
   assert.deepEqual(settings?.resource, {});
   const named = settings?.warnings.map((warning) => warning.split(/[= ]/)[0]).sort();
   assert.deepEqual(named, [
+    'OTEL_BSP_MAX_EXPORT_BATCH_SIZE',
     'OTEL_BSP_MAX_QUEUE_SIZE',
     'OTEL_EXPORTER_OTLP_PROTOCOL',
     'OTEL_RESOURCE_ATTRIBUTES',

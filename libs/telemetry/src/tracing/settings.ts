@@ -16,6 +16,8 @@ export interface TraceSettings {
   readonly protocol: Protocol;
   /** Where to, the signal's path included. */
   readonly url: string;
+  /** How long a batch may take to send, retries included. */
+  readonly timeoutMillis: number;
   readonly sampler: { readonly name: SamplerName; readonly ratio: number };
   /** OTEL_RESOURCE_ATTRIBUTES, with OTEL_SERVICE_NAME over it. */
   readonly resource: Readonly<Record<string, string>>;
@@ -29,12 +31,20 @@ export interface TraceSettings {
   readonly warnings: readonly string[];
 }
 
+type Range = readonly [least: number, most: number];
+
+/** What a timer can hold. */
+const MILLISECONDS: Range = [0, 2 ** 31 - 1];
+
+/** A span is half a kilobyte or more: beyond this, a dead collector would cost the program its memory. */
+const SPANS: Range = [1, 1_000_000];
+
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Reads the OTEL_* variables as the OpenTelemetry specification has them ("SDK environment variables", "OTLP exporter"):
  * an empty value is an unset one, and a bad one is warned of and stands for its default, as tracing must not stop a program.
- * Headers, timeout, compression and certificates are left to the exporter, which reads them itself.
+ * Headers, compression and certificates are left to the exporter, which reads them itself.
  * @returns undefined when nothing asks for traces: no OTLP endpoint and no `OTEL_TRACES_EXPORTER=otlp`, or OTEL_SDK_DISABLED
  */
 export function traceSettings(env: Environment): TraceSettings | undefined {
@@ -54,12 +64,12 @@ export function traceSettings(env: Environment): TraceSettings | undefined {
       warnings.push(`${name}=${value} is none of ${known.join(', ')}: using ${fallback}`);
     return found ?? fallback;
   };
-  const number = (name: string, fallback: number, most = Number.MAX_SAFE_INTEGER): number => {
+  const number = (name: string, fallback: number, [least, most]: Range): number => {
     const value = read(name);
     if (value === undefined) return fallback;
     const parsed = Number(value);
-    if (parsed >= 0 && parsed <= most) return parsed;
-    warnings.push(`${name}=${value} is no number from 0 to ${most}: using ${fallback}`);
+    if (parsed >= least && parsed <= most) return parsed;
+    warnings.push(`${name}=${value} is no number from ${least} to ${most}: using ${fallback}`);
     return fallback;
   };
   const protocol = oneOf(
@@ -71,19 +81,24 @@ export function traceSettings(env: Environment): TraceSettings | undefined {
   return {
     protocol,
     url: own ?? sharedUrl(shared, protocol),
+    timeoutMillis: number(
+      read('OTEL_EXPORTER_OTLP_TRACES_TIMEOUT') ? 'OTEL_EXPORTER_OTLP_TRACES_TIMEOUT' : 'OTEL_EXPORTER_OTLP_TIMEOUT',
+      10_000,
+      MILLISECONDS,
+    ),
     sampler: {
       name: oneOf('OTEL_TRACES_SAMPLER', SAMPLERS, read('OTEL_TRACES_SAMPLER'), 'parentbased_always_on'),
-      ratio: number('OTEL_TRACES_SAMPLER_ARG', 1, 1),
+      ratio: number('OTEL_TRACES_SAMPLER_ARG', 1, [0, 1]),
     },
     resource: {
       ...resourceAttributes(read('OTEL_RESOURCE_ATTRIBUTES'), warnings),
       ...named(read('OTEL_SERVICE_NAME')),
     },
     batch: {
-      scheduledDelayMillis: number('OTEL_BSP_SCHEDULE_DELAY', 5000),
-      exportTimeoutMillis: number('OTEL_BSP_EXPORT_TIMEOUT', 30_000),
-      maxQueueSize: number('OTEL_BSP_MAX_QUEUE_SIZE', 2048),
-      maxExportBatchSize: number('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 512),
+      scheduledDelayMillis: number('OTEL_BSP_SCHEDULE_DELAY', 5000, MILLISECONDS),
+      exportTimeoutMillis: number('OTEL_BSP_EXPORT_TIMEOUT', 30_000, MILLISECONDS),
+      maxQueueSize: number('OTEL_BSP_MAX_QUEUE_SIZE', 2048, SPANS),
+      maxExportBatchSize: number('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 512, SPANS),
     },
     warnings,
   };
