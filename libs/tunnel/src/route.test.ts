@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import type { Dial, DialRequest, Established } from './dial.ts';
+import { Directory } from './directory.ts';
+import { DialError } from './errors.ts';
+import { routed } from './route.ts';
+
+const request: DialRequest = {
+  id: '00000000000000aa',
+  tenant: 'default',
+  destination: { host: 'x', port: 1 },
+  deadline: 1e12,
+  signal: new AbortController().signal,
+};
+
+/** One session on each hub, called as the hub is. */
+function plane(...hubIds: string[]): Directory {
+  const directory = new Directory(() => 0);
+  for (const hubId of hubIds) {
+    const hub = { hubId, incarnation: 1, peerAddress: 'p', agentAddress: '', zone: '', draining: false };
+    const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+    directory.apply({ kind: 'hub', hub });
+    directory.apply({
+      kind: 'session',
+      session: {
+        ...{ sessionId: `on ${hubId}`, tenant: 'default', agentId: 'a', identifiers, hubId },
+        ...{ incarnation: 1, version: 1, draining: false, since: 0 },
+      },
+    });
+  }
+  return directory;
+}
+
+function established(): Established {
+  const stream = new PassThrough();
+  return {
+    end: { stream, halfOpen: true, abort: () => void stream.destroy() },
+    ...{ agentId: 'a', sessionId: 's', hubId: 'h', timing: {} },
+  };
+}
+
+function routing(directory: Directory, dials: Record<string, Dial | undefined>): Dial {
+  return routed({ directory, strategies: ['default'], zone: '', hub: (hubId) => dials[hubId] });
+}
+
+const failing =
+  (tried: string[], name: string, error: DialError): Dial =>
+  () => {
+    tried.push(name);
+    return Promise.reject(error);
+  };
+
+test('without a session the dial fails in words that operators of ANP know', async () => {
+  await assert.rejects(routing(plane(), {})(request), {
+    code: 'destination_unavailable',
+    message: 'No agent available',
+  });
+});
+
+test('a session that was lost before the answer is replaced by another', async () => {
+  const tried: string[] = [];
+  const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
+  const answer = established();
+  const dial = routing(plane('h1', 'h2'), { h1: failing(tried, 'h1', lost), h2: async () => answer });
+  assert.equal(await dial(request), answer);
+  assert.deepEqual(tried, ['h1']);
+});
+
+test('a hub without a link is passed over', async () => {
+  const answer = established();
+  const dial = routing(plane('h1', 'h2'), { h1: undefined, h2: async () => answer });
+  assert.equal(await dial(request), answer);
+});
+
+test("the destination's own answer is final", async () => {
+  const tried: string[] = [];
+  const refused = new DialError('connection_refused', 'dial tcp x:1: connect: connection refused');
+  const dial = routing(plane('h1', 'h2'), { h1: failing(tried, 'h1', refused), h2: failing(tried, 'h2', refused) });
+  await assert.rejects(dial(request), refused);
+  assert.deepEqual(tried, ['h1']);
+});
+
+test('when every session fails the last reason is given, and each was tried once', async () => {
+  const tried: string[] = [];
+  const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
+  const dial = routing(plane('h1', 'h2'), { h1: failing(tried, 'h1', lost), h2: failing(tried, 'h2', lost) });
+  await assert.rejects(dial(request), lost);
+  assert.deepEqual(tried.sort(), ['h1', 'h2']);
+});
+
+test("a hub's word that it has no such session outranks the copy", async () => {
+  const directory = plane('h1');
+  const gone = new DialError('destination_unavailable', 'no session', { retryable: true });
+  await assert.rejects(routing(directory, { h1: failing([], 'h1', gone) })(request), gone);
+  assert.equal(directory.size, 0);
+});
+
+test('nothing is tried any more for a caller that went away', async () => {
+  const caller = new AbortController();
+  const tried: string[] = [];
+  const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
+  const leaving: Dial = (dial) => {
+    caller.abort();
+    return failing(tried, 'h1', lost)(dial);
+  };
+  const dial = routing(plane('h1', 'h2'), { h1: leaving, h2: failing(tried, 'h2', lost) });
+  await assert.rejects(dial({ ...request, signal: caller.signal }), lost);
+  assert.deepEqual(tried, ['h1']);
+});
+
+test('a session counts as busier while a dial or a tunnel runs through it', async () => {
+  const directory = plane('h1');
+  const answer = established();
+  await routing(directory, { h1: async () => answer })(request);
+  const route = directory.choose({
+    tenant: 'default',
+    host: 'x',
+    strategies: ['default'],
+    zone: '',
+    excluded: new Set(),
+  });
+  assert.equal(route?.open, 1);
+  answer.end.stream.destroy();
+  await new Promise((resolve) => answer.end.stream.once('close', resolve));
+  assert.equal(route?.open, 0);
+});
