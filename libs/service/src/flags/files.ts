@@ -1,0 +1,71 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { FlagError } from './error.ts';
+
+/** The text of a file that a flag names. @throws FlagError when it cannot be read. */
+export function readNamedFile(flag: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new FlagError(flag, `cannot read ${path}: ${reason(error)}`);
+  }
+}
+
+/**
+ * Checks a certificate and its key: both or neither, readable, well formed, and one made for the other.
+ * The certificate's file may hold a chain, the program's own certificate first.
+ */
+export function checkKeyPair(certFlag: string, cert: string, keyFlag: string, key: string): void {
+  if (cert === '' && key === '') return;
+  if (cert === '') throw new FlagError(certFlag, `must be set when --${keyFlag} is`);
+  if (key === '') throw new FlagError(keyFlag, `must be set when --${certFlag} is`);
+  const [leaf] = certificatesIn(certFlag, cert);
+  const privateKey = privateKeyIn(keyFlag, key);
+  if (!leaf?.checkPrivateKey(privateKey)) {
+    throw new FlagError(keyFlag, `the key in ${key} is not the one of the certificate in ${cert}`);
+  }
+}
+
+/** Checks a file of authorities, if one is named. */
+export function checkAuthorities(flag: string, path: string): void {
+  if (path !== '') certificatesIn(flag, path);
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+
+function certificatesIn(flag: string, path: string): X509Certificate[] {
+  // Blocks of other types, and what never becomes a block, are passed over, as upstream's loader does.
+  const blocks = readNamedFile(flag, path).match(CERTIFICATE) ?? [];
+  if (blocks.length === 0) throw new FlagError(flag, `there is no certificate (PEM) in ${path}`);
+  return blocks.map((block, index) => {
+    try {
+      return new X509Certificate(block);
+    } catch (error) {
+      throw new FlagError(flag, `certificate ${index + 1} in ${path} is malformed: ${reason(error)}`);
+    }
+  });
+}
+
+function privateKeyIn(flag: string, path: string): KeyObject {
+  const text = readNamedFile(flag, path);
+  if (/^-----BEGIN ENCRYPTED|^Proc-Type: 4,ENCRYPTED/m.test(text)) {
+    throw new FlagError(flag, `the key in ${path} is encrypted: remove its passphrase`);
+  }
+  try {
+    return createPrivateKey(text);
+  } catch (error) {
+    throw new FlagError(flag, `there is no usable private key (PEM) in ${path}: ${reason(error)}`);
+  }
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  EACCES: 'permission denied',
+  EISDIR: 'it is a directory',
+  ENOTDIR: 'a part of its path is no directory',
+};
+
+function reason(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return REASONS[code ?? ''] ?? message.replaceAll(/\s+/g, ' ');
+}

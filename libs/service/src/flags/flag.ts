@@ -1,0 +1,151 @@
+import * as syntax from './syntax.ts';
+
+/** How values of one type are read and written. `name` is what stands behind the flag in --help. */
+export interface Kind<V> {
+  readonly name: string;
+  /** @param before what earlier occurrences of the flag gave; undefined for the first */
+  read(text: string, before: V | undefined): V;
+  write(value: V): string;
+  /** Stands in for the value of a flag that is written without one. */
+  readonly bare?: string;
+}
+
+/** Another name that is still taken. */
+export interface OldName {
+  readonly name: string;
+  readonly advice: string;
+}
+
+/** Of a flag that holds the port of a listener. */
+export interface ListenerPort {
+  /** The flag that holds the address. */
+  readonly bind: string;
+  readonly lowest: number;
+  readonly highest: number;
+  /** Whether 0 turns the listener off. */
+  readonly optional: boolean;
+}
+
+export interface FlagOptions<V> {
+  readonly short?: string;
+  /** Where the value comes from when the flag is not set, in place of its default. */
+  readonly unset?: { from(env: Readonly<Record<string, string | undefined>>): V; readonly text: string };
+  /** Why the flag changes nothing here. It is taken, and named in a warning. */
+  readonly inert?: string;
+  readonly oldNames?: readonly OldName[];
+  readonly port?: Omit<ListenerPort, 'optional'> & { readonly optional?: boolean };
+  /** Takes no part in upstream's programs. */
+  readonly own?: boolean;
+  /** Left out of --help, as upstream does with what it is about to remove. */
+  readonly hidden?: boolean;
+}
+
+export interface Flag<V = unknown> extends FlagOptions<V> {
+  readonly kind: Kind<V>;
+  readonly initial: V;
+  readonly help: string;
+  /** The heading in --help. */
+  readonly topic: string;
+}
+
+export type FlagTable = Readonly<Record<string, Flag>>;
+
+/** What a table's flags hold: `Values<typeof serverFlags>['server-port']` is a number. Durations are milliseconds. */
+export type Values<T> = { readonly [K in keyof T]: T[K] extends { readonly kind: Kind<infer V> } ? V : never };
+
+/** A flag before it is put under a topic. */
+export type Untitled<V> = Omit<Flag<V>, 'topic'>;
+
+/** Puts flags under one heading. */
+export function topic<T extends Readonly<Record<string, Untitled<unknown>>>>(
+  title: string,
+  flags: T,
+): { readonly [K in keyof T]: T[K] & { readonly topic: string } } {
+  const titled = Object.entries(flags).map(([name, flag]) => [name, { ...flag, topic: title }]);
+  return Object.fromEntries(titled) as { [K in keyof T]: T[K] & { readonly topic: string } };
+}
+
+function flagOf<V>(kind: Kind<V>) {
+  return (initial: V, help: string, options: FlagOptions<V> = {}): Untitled<V> => ({ kind, initial, help, ...options });
+}
+
+const asIs = (text: string): string => text;
+
+export const string = flagOf<string>({ name: 'string', read: asIs, write: asIs });
+export const bool = flagOf<boolean>({ name: 'bool', read: syntax.readBool, write: String, bare: 'true' });
+export const int = flagOf<number>({ name: 'int', read: syntax.readInteger, write: String });
+export const uint = flagOf<number>({ name: 'uint', read: syntax.readUnsigned, write: String });
+export const float32 = flagOf<number>({ name: 'float32', read: syntax.readFloat32, write: String });
+/** In milliseconds. */
+export const duration = flagOf<number>({
+  name: 'duration',
+  read: syntax.readDuration,
+  write: syntax.writeDuration,
+});
+/** klog's verbosity. */
+export const level = flagOf<number>({ name: 'Level', read: syntax.readInt32, write: String });
+
+/** Comma lists; a repeated flag adds to the list. `[]`, which is how pflag writes an empty list, is one. */
+export const strings = flagOf<readonly string[]>({
+  name: 'strings',
+  read: (text, before = []) => (text === '' || text === '[]' ? before : [...before, ...syntax.readCsv(text)]),
+  write: (list) => `[${syntax.writeCsv(list)}]`,
+});
+
+const SEVERITIES = ['INFO', 'WARNING', 'ERROR', 'FATAL'];
+
+/** klog's severity: a number, or one of its names. */
+export const severity = flagOf<number>({
+  name: 'severity',
+  read: (text) => {
+    const named = SEVERITIES.indexOf(text.toUpperCase());
+    return named >= 0 ? named : syntax.readInt32(text);
+  },
+  write: String,
+});
+
+/** klog's `pattern=N,...`. */
+export const moduleSpec = flagOf<string>({
+  name: 'moduleSpec',
+  read: (text) => matching(text, /^([^=,]+=\d+(,[^=,]+=\d+)*,?)?$/, 'want a list such as gateway=4,hub*=5'),
+  write: asIs,
+});
+
+/** klog's `file:line`. */
+export const traceLocation = flagOf<string>({
+  name: 'traceLocation',
+  read: (text) => matching(text, /^([^:]+\.go:[1-9]\d*)?$/, 'want a place such as server.go:234'),
+  write: (place) => place || ':0',
+});
+
+/** One of a few words. */
+export function oneOf<const W extends readonly string[]>(words: W) {
+  const [last, ...others] = [...words].filter((word) => word !== '').reverse();
+  const wanted = `want ${[others.reverse().join(', '), last].filter(Boolean).join(' or ')}`;
+  return flagOf<W[number]>({
+    name: 'string',
+    read: (text) => {
+      const found = words.find((word) => word === text);
+      if (found === undefined) throw new SyntaxError(wanted);
+      return found as W[number];
+    },
+    write: asIs,
+  });
+}
+
+/** A number of 1 or more, or the word `all`. */
+export const countOrAll = flagOf<number | 'all'>({
+  name: 'int|all',
+  read: (text) => {
+    if (text === 'all') return 'all';
+    const count = syntax.readInteger(text);
+    if (count < 1) throw new SyntaxError('want 1 or more, or all');
+    return count;
+  },
+  write: String,
+});
+
+function matching(text: string, pattern: RegExp, wanted: string): string {
+  if (!pattern.test(text)) throw new SyntaxError(wanted);
+  return text;
+}

@@ -1,0 +1,132 @@
+import { FlagError } from './error.ts';
+import type { Flag, FlagTable, Values } from './flag.ts';
+import { nearest } from './nearest.ts';
+
+export interface Parsed<T extends FlagTable> {
+  readonly values: Values<T>;
+  /** Names of the flags that stand on the command line. */
+  readonly set: ReadonlySet<string>;
+  /** Old names that were used, and flags that change nothing here: a line each. */
+  readonly warnings: readonly string[];
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What is still to read of one command line, and what was read. */
+interface Reading {
+  readonly names: ReadonlyMap<string, string>;
+  readonly table: FlagTable;
+  readonly rest: string[];
+  readonly values: Map<string, unknown>;
+  readonly warnings: Set<string>;
+}
+
+/**
+ * Reads a command line as Go's pflag does: `--name=value`, `--name value`, `--bool`, `-v4`, `--` before the end.
+ * Underscores in names count as dashes, as Kubernetes' own programs take them. Arguments that are no flags are an error.
+ *
+ * @param args without the program's own name
+ * @throws FlagError
+ */
+export function parseFlags<T extends FlagTable>(table: T, args: readonly string[], env: Environment): Parsed<T> {
+  const reading: Reading = { names: allNames(table), table, rest: [...args], values: new Map(), warnings: new Set() };
+  let before = '';
+  for (let arg = reading.rest.shift(); arg !== undefined; arg = reading.rest.shift()) {
+    if (arg === '--') break;
+    if (arg.startsWith('--')) readLong(reading, arg);
+    else if (arg.startsWith('-') && arg.length > 1) readShort(reading, arg);
+    else throw unexpected(reading, arg, before);
+    before = arg;
+  }
+  const [extra] = reading.rest;
+  if (extra !== undefined) throw unexpected(reading, extra, '');
+  const set = new Set(reading.values.keys());
+  const inert = inertWarning(table, set);
+  return {
+    values: withDefaults(table, reading.values, env),
+    set,
+    warnings: [...reading.warnings, ...(inert ? [inert] : [])],
+  };
+}
+
+/** Every name a table takes, old ones too, and the flag it stands for. */
+function allNames(table: FlagTable): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const [name, flag] of Object.entries(table)) {
+    names.set(name, name);
+    for (const old of flag.oldNames ?? []) names.set(old.name, name);
+  }
+  return names;
+}
+
+function readLong(reading: Reading, arg: string): void {
+  const equals = arg.indexOf('=');
+  const written = arg.slice(2, equals < 0 ? undefined : equals);
+  const value = equals < 0 ? undefined : arg.slice(equals + 1);
+  if (written === '' || written.startsWith('-')) throw new FlagError(JSON.stringify(arg), 'this is no flag');
+  const spelled = written.replaceAll('_', '-');
+  const name = reading.names.get(spelled);
+  if (name === undefined) throw unknown(reading, `--${written}`, spelled);
+  const flag = reading.table[name] as Flag;
+  const old = flag.oldNames?.find((oldName) => oldName.name === spelled);
+  if (old) reading.warnings.add(`--${spelled} is an old name: ${old.advice}`);
+  store(reading, name, spelled, value ?? flag.kind.bare ?? reading.rest.shift());
+}
+
+/** `-v4`, `-v=4`, `-v 4`, and letters of flags without a value in a row. */
+function readShort(reading: Reading, arg: string): void {
+  for (let letters = arg.slice(1); letters.length > 0; ) {
+    const letter = letters[0] as string;
+    letters = letters.slice(1);
+    const found = Object.entries(reading.table).find(([, flag]) => flag.short === letter);
+    if (!found) throw unknown(reading, arg, arg.slice(1).split('=')[0] as string);
+    const [name, flag] = found;
+    const assigned = letters.startsWith('=');
+    if (flag.kind.bare !== undefined && !assigned) {
+      store(reading, name, name, flag.kind.bare);
+      continue;
+    }
+    store(reading, name, name, assigned ? letters.slice(1) : letters || reading.rest.shift());
+    return;
+  }
+}
+
+/** @param written the name it was given by, which may be an old one */
+function store({ table, values }: Reading, name: string, written: string, text: string | undefined): void {
+  const { kind } = table[name] as Flag;
+  if (text === undefined) throw new FlagError(written, `its value is missing (${kind.name})`);
+  try {
+    values.set(name, kind.read(text, values.get(name)));
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new FlagError(written, `bad value ${JSON.stringify(text)}: ${error.message}`);
+  }
+}
+
+function unknown({ names }: Reading, shown: string, spelled: string): FlagError {
+  return new FlagError(shown, `unknown flag; the nearest known one is --${nearest(spelled, names.keys())}`);
+}
+
+/** @param before the argument ahead of it: a boolean flag there was probably meant to take it as its value */
+function unexpected({ names, table }: Reading, arg: string, before: string): FlagError {
+  const name = names.get(before.slice(2).replaceAll('_', '-'));
+  const meant = name !== undefined && table[name]?.kind.bare !== undefined;
+  const advice = meant ? `write ${before}=${arg}` : 'flags begin with --';
+  return new FlagError(JSON.stringify(arg), `unexpected argument; ${advice}`);
+}
+
+function withDefaults<T extends FlagTable>(table: T, given: Map<string, unknown>, env: Environment): Values<T> {
+  const entries = Object.entries(table).map(([name, { initial, unset }]) => [
+    name,
+    given.has(name) ? given.get(name) : unset ? unset.from(env) : initial,
+  ]);
+  return Object.fromEntries(entries);
+}
+
+function inertWarning(table: FlagTable, set: ReadonlySet<string>): string | undefined {
+  const inert = [...set].flatMap((name) => {
+    const reason = table[name]?.inert;
+    return reason === undefined ? [] : [`--${name} (${reason})`];
+  });
+  return inert.length === 0 ? undefined : `these flags change nothing here: ${inert.join(', ')}`;
+}

@@ -1,0 +1,233 @@
+import { checkDurations, checkQueues } from './check.ts';
+import type { FlagTable, Values } from './flag.ts';
+import { checkPorts } from './ports.ts';
+import {
+  agentHealth,
+  agentIdentity,
+  agentKubernetes,
+  agentLeases,
+  agentQueues,
+  checkAgentIdentity,
+  checkLeaseSelector,
+  checkServerConnection,
+  checkSynchronisation,
+  serverConnection,
+  synchronisation,
+} from './topics/agent.ts';
+import {
+  agentAuthentication,
+  agentListening,
+  checkAgents,
+  checkKubeconfig,
+  clusterTls,
+  kubernetes,
+  kubernetesContentType,
+} from './topics/agents.ts';
+import { callerListening, callerTls, checkCallers } from './topics/callers.ts';
+import { about, checkDebug, debug } from './topics/debug.ts';
+import { checkLogging, logging } from './topics/logging.ts';
+import {
+  advertising,
+  checkAdvertising,
+  checkMembership,
+  checkPeerListener,
+  checkPeerTls,
+  membership,
+  peerListening,
+  peerTls,
+  requireRegistry,
+} from './topics/plane.ts';
+import {
+  checkLeases,
+  checkServerCount,
+  checkServerId,
+  parseStrategies,
+  queues,
+  routing,
+  serverCount,
+  serverHealth,
+  serverIdentity,
+  serverLeases,
+  shutdown,
+} from './topics/server.ts';
+import { checkTlsPolicy, tlsPolicy } from './topics/tls.ts';
+
+/** What a program takes on its command line. */
+export interface ProgramFlags<T extends FlagTable> {
+  readonly name: string;
+  /** One sentence for --help. */
+  readonly summary: string;
+  readonly flags: T;
+  /** Checks the values, and the files they name. @throws FlagError */
+  check(values: Values<T>, warn: (message: string) => void): void;
+}
+
+/** Long enough for the requests of an API server, short of the 30 s after which Kubernetes kills a pod. */
+const DRAIN_MS = 25_000;
+
+/** The all-in-one server: upstream's flags, and the plane's. */
+export const serverFlags = {
+  ...callerListening,
+  ...agentListening,
+  ...peerListening,
+  ...serverHealth,
+  ...callerTls,
+  ...clusterTls,
+  ...peerTls,
+  ...tlsPolicy,
+  ...serverIdentity,
+  ...serverCount,
+  ...agentAuthentication,
+  ...routing,
+  ...shutdown(0),
+  ...queues,
+  ...membership,
+  ...advertising,
+  ...serverLeases,
+  ...kubernetes,
+  ...kubernetesContentType,
+  ...debug,
+  ...logging,
+  ...about,
+};
+
+export const gatewayFlags = {
+  ...callerListening,
+  ...serverHealth,
+  ...callerTls,
+  ...peerTls,
+  ...tlsPolicy,
+  ...serverIdentity,
+  ...routing,
+  ...shutdown(DRAIN_MS),
+  ...membership,
+  ...debug,
+  ...logging,
+  ...about,
+};
+
+export const hubFlags = {
+  ...agentListening,
+  ...peerListening,
+  ...serverHealth,
+  ...clusterTls,
+  ...peerTls,
+  ...tlsPolicy,
+  ...serverIdentity,
+  ...serverCount,
+  ...agentAuthentication,
+  ...shutdown(DRAIN_MS),
+  ...membership,
+  ...advertising,
+  ...serverLeases,
+  ...kubernetes,
+  ...kubernetesContentType,
+  ...debug,
+  ...logging,
+  ...about,
+};
+
+export const agentFlags = {
+  ...serverConnection,
+  ...agentHealth,
+  ...agentIdentity,
+  ...synchronisation,
+  ...agentLeases,
+  ...agentKubernetes,
+  ...kubernetesContentType,
+  ...agentQueues,
+  ...debug,
+  ...logging,
+  ...about,
+};
+
+export type ServerValues = Values<typeof serverFlags>;
+export type GatewayValues = Values<typeof gatewayFlags>;
+export type HubValues = Values<typeof hubFlags>;
+export type AgentValues = Values<typeof agentFlags>;
+
+export const proxyServer: ProgramFlags<typeof serverFlags> = {
+  name: 'proxy-server',
+  summary:
+    'Gateway and hub in one process: takes API servers and agents, and carries dials from the ones to the others.',
+  flags: serverFlags,
+  check(values, warn) {
+    const joins = values['redis-url'] !== '';
+    // Alone it has no peers, and its port for them stays closed.
+    checkPorts(serverFlags, values, joins ? [] : ['peer-port']);
+    checkDurations(serverFlags, values);
+    checkCallers(values);
+    checkServerSide(values, warn);
+    parseStrategies(values['proxy-strategies']);
+    checkHubSide(values, warn);
+    checkQueues(values);
+    if (joins) checkPeerListener(values);
+  },
+};
+
+export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
+  name: 'frontend-gw',
+  summary: 'Gateway of a plane: takes API servers, and carries their dials to agents through any hub.',
+  flags: gatewayFlags,
+  check(values, warn) {
+    checkPorts(gatewayFlags, values);
+    checkDurations(gatewayFlags, values);
+    checkCallers(values);
+    checkServerSide(values, warn);
+    parseStrategies(values['proxy-strategies']);
+    requireRegistry(values, 'a gateway finds hubs and agents in the registry');
+  },
+};
+
+export const backendHub: ProgramFlags<typeof hubFlags> = {
+  name: 'backend-hub',
+  summary: 'Hub of a plane: takes agents, and relays the tunnels of all gateways to them.',
+  flags: hubFlags,
+  check(values, warn) {
+    checkPorts(hubFlags, values);
+    checkDurations(hubFlags, values);
+    checkServerSide(values, warn);
+    checkHubSide(values, warn);
+    requireRegistry(values, 'gateways find a hub in the registry');
+    checkPeerListener(values);
+  },
+};
+
+export const proxyAgent: ProgramFlags<typeof agentFlags> = {
+  name: 'proxy-agent',
+  summary: 'Agent: dials out to servers, and opens the connections that callers ask for from where it runs.',
+  flags: agentFlags,
+  check(values, warn) {
+    checkPorts(agentFlags, values);
+    checkDurations(agentFlags, values);
+    checkServerConnection(values);
+    checkAgentIdentity(values, warn);
+    checkSynchronisation(values);
+    checkLeaseSelector(values);
+    checkKubeconfig(values);
+    checkQueues(values);
+    checkDebug(values);
+    checkLogging(values, warn);
+  },
+};
+
+export const PROGRAMS: readonly ProgramFlags<FlagTable>[] = [proxyServer, frontendGateway, backendHub, proxyAgent];
+
+type Common = Pick<HubValues, keyof GatewayValues & keyof HubValues>;
+
+function checkServerSide(values: Common, warn: (message: string) => void): void {
+  checkServerId(values);
+  checkTlsPolicy(values, warn);
+  checkMembership(values);
+  checkPeerTls(values);
+  checkDebug(values);
+  checkLogging(values, warn);
+}
+
+function checkHubSide(values: HubValues, warn: (message: string) => void): void {
+  checkAgents(values, warn);
+  checkKubeconfig(values);
+  checkServerCount(values);
+  checkLeases(values);
+  checkAdvertising(values);
+}

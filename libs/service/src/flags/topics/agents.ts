@@ -1,0 +1,77 @@
+import { isLoopback } from '../../loopback.ts';
+import { FlagError } from '../error.ts';
+import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
+import { duration, float32, int, string, topic, type Values } from '../flag.ts';
+import { SERVER_PORTS } from './callers.ts';
+
+export const agentListening = topic('Listening: agents', {
+  'agent-port': int(8091, 'TCP port for agents.', { port: { bind: 'agent-bind-address', ...SERVER_PORTS } }),
+  'agent-bind-address': string('', 'Address of --agent-port. Empty for all.'),
+  'keepalive-time': duration(3_600_000, 'How long an agent may be silent before it is sent a gRPC keepalive ping.'),
+});
+
+export const clusterTls = topic('TLS: agents', {
+  'cluster-cert': string(
+    '',
+    'Certificate of --agent-port (PEM, with its chain). Without one, only a loopback address is served.',
+  ),
+  'cluster-key': string('', 'Private key of --cluster-cert (PEM).'),
+  'cluster-ca-cert': string('', "Authorities of agents' certificates (PEM). Set it, or have agents show tokens."),
+});
+
+export const agentAuthentication = topic('Agents', {
+  'agent-namespace': string('', 'Namespace of the service account whose token agents must show.'),
+  'agent-service-account': string('', 'Name of that service account.'),
+  'authentication-audience': string('', 'Audience that the token must be for.'),
+});
+
+export const kubernetes = topic('Kubernetes API', {
+  kubeconfig: string('', "Path of a kubeconfig file. Empty for the pod's own service account."),
+  'kubeconfig-qps': float32(0, 'Requests a second to the API server. 0 for 5.'),
+  'kubeconfig-burst': int(0, 'Requests at once to the API server. 0 for 10.'),
+});
+
+export const kubernetesContentType = topic('Kubernetes API', {
+  'kube-api-content-type': string('application/vnd.kubernetes.protobuf', 'Encoding of requests to the API server.', {
+    inert: 'requests to the API server are always JSON',
+  }),
+});
+
+type Flags = Values<
+  typeof agentListening & typeof clusterTls & typeof agentAuthentication & Pick<typeof kubernetes, 'kubeconfig'>
+>;
+
+export function checkAgents(flags: Flags, warn: (message: string) => void): void {
+  const { 'cluster-cert': cert, 'cluster-ca-cert': authorities, 'agent-bind-address': address } = flags;
+  checkKeyPair('cluster-cert', cert, 'cluster-key', flags['cluster-key']);
+  checkAuthorities('cluster-ca-cert', authorities);
+  if (cert === '' && !isLoopback(address)) {
+    throw new FlagError(
+      'cluster-cert',
+      'must be set, unless --agent-bind-address is a loopback address: agents need TLS',
+    );
+  }
+  if (cert === '' && authorities !== '') throw new FlagError('cluster-cert', 'must be set when --cluster-ca-cert is');
+  const withTokens = checkTokens(flags);
+  if (authorities === '' && !withTokens) {
+    warn('agents are not authenticated: set --cluster-ca-cert, or --agent-namespace and what belongs to it');
+  }
+}
+
+const TOKEN_FLAGS = ['agent-namespace', 'agent-service-account', 'authentication-audience'] as const;
+
+/** Whether agents show tokens. */
+function checkTokens(flags: Flags): boolean {
+  const given = TOKEN_FLAGS.find((name) => flags[name] !== '');
+  if (given === undefined) return false;
+  if (flags['cluster-ca-cert'] !== '') {
+    throw new FlagError('cluster-ca-cert', `cannot stand beside --${given}: agents show a certificate or a token`);
+  }
+  const missing = TOKEN_FLAGS.find((name) => flags[name] === '');
+  if (missing) throw new FlagError(missing, `must be set when --${given} is`);
+  return true;
+}
+
+export function checkKubeconfig(flags: { readonly kubeconfig: string }): void {
+  if (flags.kubeconfig !== '') readNamedFile('kubeconfig', flags.kubeconfig);
+}

@@ -1,0 +1,67 @@
+import { statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { FlagError } from '../error.ts';
+import { checkAuthorities, checkKeyPair } from '../files.ts';
+import { bool, duration, int, oneOf, string, topic, type Values } from '../flag.ts';
+
+/** Upstream keeps its servers off the reserved and the ephemeral ports. */
+export const SERVER_PORTS = { lowest: 1024, highest: 49_151 } as const;
+
+export const callerListening = topic('Listening: callers (API servers)', {
+  'uds-name': string('', 'Path of a unix socket to listen on. Whoever may open it may dial.'),
+  'delete-existing-uds-file': bool(true, 'Remove a socket that an earlier process left at --uds-name.'),
+  mode: oneOf(['', 'grpc', 'http-connect'])(
+    '',
+    'What callers speak: grpc or http-connect. Unset, the same listener serves both, told apart by the first bytes.',
+  ),
+  'server-port': int(8090, 'TCP port for callers, with mutual TLS. 0 for none; may stand beside --uds-name.', {
+    port: { bind: 'server-bind-address', ...SERVER_PORTS, optional: true },
+  }),
+  'server-bind-address': string('', 'Address of --server-port. Empty for all.'),
+  'frontend-keepalive-time': duration(
+    3_600_000,
+    'How long a caller may be silent before it is sent a gRPC keepalive ping.',
+  ),
+});
+
+export const callerTls = topic('TLS: callers', {
+  'server-cert': string('', 'Certificate of --server-port (PEM, with its chain).'),
+  'server-key': string('', 'Private key of --server-cert (PEM).'),
+  'server-ca-cert': string('', "Authorities of callers' certificates (PEM). Needed with --server-port."),
+});
+
+type Flags = Values<typeof callerListening & typeof callerTls>;
+
+export function checkCallers(flags: Flags): void {
+  if (flags['uds-name'] === '' && flags['server-port'] === 0) {
+    throw new FlagError('uds-name', 'must be set when --server-port is 0: else callers have no way in');
+  }
+  if (flags['uds-name'] !== '') checkSocketPath(flags['uds-name']);
+  for (const name of ['server-cert', 'server-key', 'server-ca-cert'] as const) {
+    const isSet = flags[name] !== '';
+    if (isSet && flags['server-port'] === 0) throw new FlagError(name, 'is of no use while --server-port is 0');
+    if (!isSet && flags['server-port'] !== 0) {
+      const advice = flags['uds-name'] === '' ? '' : '; set --server-port=0 to serve the unix socket alone';
+      throw new FlagError(
+        name,
+        `must be set, since --server-port ${flags['server-port']} takes callers by mutual TLS${advice}`,
+      );
+    }
+  }
+  checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
+  checkAuthorities('server-ca-cert', flags['server-ca-cert']);
+}
+
+/** sun_path has 108 bytes, of which the last ends the string (unix(7)). */
+const LONGEST_PATH = 107;
+
+function checkSocketPath(path: string): void {
+  const bytes = Buffer.byteLength(path);
+  if (bytes > LONGEST_PATH) {
+    throw new FlagError('uds-name', `the path has ${bytes} bytes, and a unix socket's may have ${LONGEST_PATH}`);
+  }
+  const directory = statSync(dirname(path), { throwIfNoEntry: false });
+  if (!directory?.isDirectory()) throw new FlagError('uds-name', `there is no directory ${dirname(path)}`);
+  const there = statSync(path, { throwIfNoEntry: false });
+  if (there && !there.isSocket()) throw new FlagError('uds-name', `${path} is there and is no socket`);
+}

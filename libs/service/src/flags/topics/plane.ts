@@ -1,0 +1,101 @@
+import { parseDestination } from '@isthmus/tunnel';
+import { isLoopback } from '../../loopback.ts';
+import { FlagError } from '../error.ts';
+import { checkAuthorities, checkKeyPair } from '../files.ts';
+import { int, string, topic, type Values } from '../flag.ts';
+import { SERVER_PORTS } from './callers.ts';
+
+export const membership = topic('Plane', {
+  'redis-url': string('', 'The registry: redis://[user[:password]@]host[:port][/db], or rediss:// for TLS.', {
+    own: true,
+  }),
+  plane: string('isthmus', 'Name of the plane: gateways and hubs of one name and registry belong together.', {
+    own: true,
+  }),
+  zone: string('', 'Where this process runs. Dials prefer sessions of their own zone.', { own: true }),
+});
+
+export const advertising = topic('Plane', {
+  'advertise-address': string('', 'host:port under which gateways reach --peer-port.', { own: true }),
+  'advertise-agent-address': string(
+    '',
+    "host:port under which agents reach --agent-port. Empty where agents know a load balancer's address alone.",
+    { own: true },
+  ),
+});
+
+export const peerListening = topic('Listening: gateways', {
+  'peer-port': int(8097, 'TCP port for gateways of the plane.', {
+    own: true,
+    port: { bind: 'peer-bind-address', ...SERVER_PORTS },
+  }),
+  'peer-bind-address': string('', 'Address of --peer-port. Empty for all.', { own: true }),
+});
+
+export const peerTls = topic('TLS: between gateways and hubs', {
+  'peer-cert': string('', 'Certificate shown to other gateways and hubs (PEM, with its chain).', { own: true }),
+  'peer-key': string('', 'Private key of --peer-cert (PEM).', { own: true }),
+  'peer-ca-cert': string('', 'Authorities of the certificates of other gateways and hubs (PEM).', { own: true }),
+});
+
+type Membership = Values<typeof membership>;
+type PeerTls = Values<typeof peerTls>;
+type Advertising = Values<typeof advertising>;
+
+/** As the registry names its keys. */
+const PLANE = /^[\w.-]{1,64}$/;
+const REDIS_URL = /^rediss?:\/\/[^\s/]+(\/\d{0,4})?$/;
+
+export function checkMembership(flags: Membership): void {
+  if (!PLANE.test(flags.plane)) {
+    throw new FlagError(
+      'plane',
+      `bad name ${JSON.stringify(flags.plane)}: want 1 to 64 letters, digits, dots, dashes, underscores`,
+    );
+  }
+  const url = flags['redis-url'];
+  // The URL may hold a password, so the message does not repeat it.
+  if (url !== '' && !(REDIS_URL.test(url) && URL.canParse(url))) {
+    throw new FlagError('redis-url', 'want redis://[user[:password]@]host[:port][/db], or rediss:// for TLS');
+  }
+}
+
+/** Of a program that is nothing without others. */
+export function requireRegistry(flags: Membership, why: string): void {
+  if (flags['redis-url'] === '') throw new FlagError('redis-url', `must be set: ${why}`);
+}
+
+export function checkPeerTls(flags: PeerTls): void {
+  checkKeyPair('peer-cert', flags['peer-cert'], 'peer-key', flags['peer-key']);
+  checkAuthorities('peer-ca-cert', flags['peer-ca-cert']);
+  const { 'peer-cert': cert, 'peer-ca-cert': authorities } = flags;
+  if (cert !== '' && authorities === '') throw new FlagError('peer-ca-cert', 'must be set when --peer-cert is');
+  if (cert === '' && authorities !== '') throw new FlagError('peer-cert', 'must be set when --peer-ca-cert is');
+}
+
+/** Of a hub that other processes' gateways dial. */
+export function checkPeerListener(flags: Advertising & Values<typeof peerListening> & PeerTls): void {
+  if (flags['peer-cert'] === '' && !isLoopback(flags['peer-bind-address'])) {
+    throw new FlagError(
+      'peer-cert',
+      'must be set, unless --peer-bind-address is a loopback address: gateways need mutual TLS',
+    );
+  }
+  if (flags['advertise-address'] === '') {
+    throw new FlagError(
+      'advertise-address',
+      `must be set: gateways find this hub's --peer-port (${flags['peer-port']}) by it`,
+    );
+  }
+}
+
+export function checkAdvertising(flags: Advertising): void {
+  for (const name of ['advertise-address', 'advertise-agent-address'] as const) {
+    if (flags[name] === '') continue;
+    try {
+      parseDestination(flags[name]);
+    } catch (error) {
+      throw new FlagError(name, (error as Error).message.replace('bad destination', 'bad address'));
+    }
+  }
+}

@@ -1,0 +1,100 @@
+import { randomUUID } from 'node:crypto';
+import { STRATEGIES, type Strategy } from '@isthmus/tunnel';
+import { FlagError } from '../error.ts';
+import { bool, duration, int, string, topic, type Values } from '../flag.ts';
+import { SERVER_PORTS } from './callers.ts';
+
+export const serverIdentity = topic('Identity', {
+  'server-id': string('', 'Unique id of this server. Empty for a new UUID.', {
+    unset: { from: (env) => env.PROXY_SERVER_ID || randomUUID(), text: '$PROXY_SERVER_ID, else a new UUID' },
+  }),
+});
+
+export const serverCount = topic('Identity', {
+  'server-count': int(1, 'How many servers there are that share no plane: agents connect to so many.'),
+});
+
+export const serverHealth = topic('Listening: health, metrics and administration', {
+  'health-port': int(8092, 'TCP port of /healthz, /readyz and /metrics.', {
+    port: { bind: 'health-bind-address', ...SERVER_PORTS },
+  }),
+  'health-bind-address': string('', 'Address of --health-port. Empty for all.'),
+  'admin-port': int(8095, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
+    port: { bind: 'admin-bind-address', ...SERVER_PORTS },
+  }),
+  'admin-bind-address': string('127.0.0.1', 'Address of --admin-port, which has no authentication. Empty for all.'),
+});
+
+export const routing = topic('Behaviour', {
+  'proxy-strategies': string('default', `How an agent is found, in order: a comma list of ${STRATEGIES.join(', ')}.`),
+  'backend-dial-timeout': duration(0, 'How long a dial may wait for its answer. 0 for no limit of its own.'),
+});
+
+/** @param initial 0 is upstream's default */
+export function shutdown(initial: number) {
+  return topic('Behaviour', {
+    'graceful-shutdown-timeout': duration(
+      initial,
+      'How long running tunnels may finish after SIGTERM. 0 ends them at once; a second signal does so at any time.',
+    ),
+  });
+}
+
+export const queues = topic('Behaviour', {
+  'xfr-channel-size': int(10, 'Packets queued for each connection.', {
+    inert: 'queues are bounded by bytes, and windows follow the number of open tunnels',
+  }),
+  'warn-on-channel-limit': bool(true, 'Warn when a queue is full.', {
+    inert: 'full queues are always counted, in full_receive_channels',
+    hidden: true,
+  }),
+});
+
+export const serverLeases = topic('Leases', {
+  'enable-lease-controller': bool(false, 'Hold a Lease for this server, and remove those of servers that are gone.'),
+  'lease-namespace': string('kube-system', 'Namespace of the Leases.'),
+  'lease-label': string('k8s-app=konnectivity-server', 'Labels of the Leases: a comma list of key=value.'),
+});
+
+/** @throws FlagError */
+export function parseStrategies(list: string): Strategy[] {
+  const names = list.split(',').filter((name) => name !== '');
+  if (names.length === 0) throw new FlagError('proxy-strategies', `must not be empty: want ${STRATEGIES.join(', ')}`);
+  return names.map((name) => {
+    const strategy = STRATEGIES.find((known) => known === name);
+    if (strategy) return strategy;
+    throw new FlagError('proxy-strategies', `unknown strategy ${JSON.stringify(name)}: want ${STRATEGIES.join(', ')}`);
+  });
+}
+
+/** @throws FlagError */
+export function parseLabels(list: string): Record<string, string> {
+  const pairs = list.split(',').map((pair) => {
+    const [key = '', value, ...more] = pair.split('=').map((part) => part.trim());
+    if (key === '' || value === undefined || more.length > 0) {
+      throw new FlagError('lease-label', `bad label ${JSON.stringify(pair)}: want key=value`);
+    }
+    return [key, value] as const;
+  });
+  return Object.fromEntries(pairs);
+}
+
+export function checkServerId(flags: Values<typeof serverIdentity>): void {
+  checkId('server-id', flags['server-id']);
+}
+
+/** Ids stand in gRPC metadata, HTTP headers and keys of the registry. */
+export function checkId(flag: string, id: string): void {
+  if (!/^[!-~]{1,253}$/.test(id)) {
+    throw new FlagError(flag, `bad id ${JSON.stringify(id)}: want 1 to 253 characters of ASCII without spaces`);
+  }
+}
+
+export function checkServerCount(flags: Values<typeof serverCount>): void {
+  if (flags['server-count'] < 1)
+    throw new FlagError('server-count', `bad number ${flags['server-count']}: want 1 or more`);
+}
+
+export function checkLeases(flags: Values<typeof serverLeases>): void {
+  if (flags['enable-lease-controller']) parseLabels(flags['lease-label']);
+}

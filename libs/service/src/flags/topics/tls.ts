@@ -1,0 +1,28 @@
+import { cipherSuiteNames, isCipherSuite, tlsVersion } from '../ciphers.ts';
+import { FlagError } from '../error.ts';
+import { string, strings, topic, type Values } from '../flag.ts';
+import { nearest } from '../nearest.ts';
+
+export const tlsPolicy = topic('TLS: all listeners', {
+  'cipher-suites': strings([], "Cipher suites to allow, by Go's names. Empty for the defaults; TLS 1.3 has its own."),
+  'tls-min-version': string('', 'Oldest TLS version to accept: VersionTLS10 to VersionTLS13. Empty for VersionTLS12.'),
+});
+
+export function checkTlsPolicy(flags: Values<typeof tlsPolicy>, warn: (message: string) => void): void {
+  for (const suite of flags['cipher-suites']) {
+    if (isCipherSuite(suite)) continue;
+    const near = nearest(suite, cipherSuiteNames());
+    throw new FlagError('cipher-suites', `${JSON.stringify(suite)} is unknown or insecure; the nearest one is ${near}`);
+  }
+  const named = flags['tls-min-version'];
+  const version = tlsVersion(named);
+  if (version === undefined) {
+    throw new FlagError(
+      'tls-min-version',
+      `unknown version ${JSON.stringify(named)}: want VersionTLS10 to VersionTLS13`,
+    );
+  }
+  if (version === 'TLSv1' || version === 'TLSv1.1') {
+    warn(`--tls-min-version=${named} accepts versions that are insecure (RFC 8996)`);
+  }
+}

@@ -1,0 +1,20 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { flagsMarkdown } from './markdown.ts';
+
+// Writes docs/FLAGS.md, or with --check says whether it is up to date.
+const path = new URL('../../../../docs/FLAGS.md', import.meta.url);
+const wanted = flagsMarkdown();
+if (!process.argv.includes('--check')) {
+  writeFileSync(path, wanted);
+} else if (written() !== wanted) {
+  process.stderr.write('docs/FLAGS.md is out of date: run node libs/service/dist/flags/write-docs.js\n');
+  process.exitCode = 1;
+}
+
+function written(): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}
