@@ -1,0 +1,147 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ChildFailed, type ChildOptions } from './child.ts';
+import { startDestination } from './destination.ts';
+import { dialLine, readDial } from './dials.ts';
+import { Fleet } from './fleet.ts';
+import { egressSelectorConfiguration, showGuide } from './guide.ts';
+import { makeTrust, type Part, singleLayout, splitLayout } from './layout.ts';
+import type { DemoOptions } from './options.ts';
+import { Ports } from './ports.ts';
+import { answersOk, redisAnswers } from './probes.ts';
+import { commandOf } from './programs.ts';
+import type { Screen } from './screen.ts';
+
+const READY_MS = 30_000;
+/** More than the programs' own drain time. */
+const STOP_MS = 8000;
+/** In this order programs end: who takes callers first, what the others lean on last. */
+const TIERS = { fronts: 0, hubs: 1, agents: 2, redis: 3 } as const;
+const NO_REDIS =
+  'is not installed. Install it (apt-get install redis-server, dnf install redis, brew install redis), or run npm start without --split.';
+
+/** `stop` asks the demo to drain and end, `abandon` not to wait for that. */
+export interface Interrupts {
+  readonly stop: AbortSignal;
+  readonly abandon: AbortSignal;
+}
+
+/** Runs a plane until it is interrupted or one of its programs fails. Resolves with the exit status. */
+export async function runDemo(options: DemoOptions, screen: Screen, interrupts: Interrupts): Promise<number> {
+  // mkdtemp makes it readable by its owner alone. A unix socket's path has 107 bytes at most, and the temporary
+  // directories of some systems take half of them.
+  const dir = await mkdtemp(join(tmpdir().length > 40 ? '/tmp' : tmpdir(), 'isthmus-demo-'));
+  const fleet = new Fleet(Object.keys(TIERS).length);
+  const dials = new DialLog(screen);
+  const destination = await startDestination();
+  const stopped = aborted(interrupts.stop);
+  interrupts.abandon.addEventListener('abort', () => fleet.kill());
+  let status = 0;
+  try {
+    const running = bringUp(options, { dir, fleet, dials, screen, destinationPort: destination.port });
+    await Promise.race([fleet.death, stopped, running.then(() => stopped)]);
+    screen.faint('\nDraining ...');
+  } catch (error) {
+    if (!(error instanceof ChildFailed)) throw error;
+    showFailure(screen, error);
+    status = 1;
+  } finally {
+    await fleet.stop(STOP_MS);
+    await destination[Symbol.asyncDispose]();
+    await rm(dir, { recursive: true, force: true });
+  }
+  screen.line(dials.closingLine);
+  return status;
+}
+
+interface Stage {
+  readonly dir: string;
+  readonly fleet: Fleet;
+  readonly dials: DialLog;
+  readonly screen: Screen;
+  readonly destinationPort: number;
+}
+
+/** Starts everything, waits until a dial would succeed, and says what to do with it. */
+async function bringUp({ split }: DemoOptions, stage: Stage): Promise<void> {
+  const { dir, fleet, dials, screen, destinationPort } = stage;
+  screen.faint(`Starting ${split ? 'two gateways, two hubs, two agents and Redis' : 'a server and an agent'} ...`);
+  const trust = await makeTrust(dir);
+  const layout = await (split ? splitLayout : singleLayout)(trust, new Ports());
+  if (layout.redisPort !== undefined) await startRedis(fleet, layout.redisPort, dir);
+  const fronts = layout.fronts.map((part) => {
+    const onLine = (line: string) => dials.read(line, part.name);
+    return { part, child: fleet.start(TIERS.fronts, { ...optionsOf(part), onLine }) };
+  });
+  const hubs = layout.hubs.map((part) => ({ part, child: fleet.start(TIERS.hubs, optionsOf(part)) }));
+  await allAnswer([...fronts, ...hubs], '/healthz');
+  const agents = layout.agents.map((part) => ({ part, child: fleet.start(TIERS.agents, optionsOf(part)) }));
+  await allAnswer([...agents, ...fronts, ...hubs], '/readyz');
+  const egressFile = join(dir, 'egress-selector.yaml');
+  await writeFile(egressFile, egressSelectorConfiguration(layout));
+  showGuide(screen, { layout, trust, egressFile, destinationPort });
+}
+
+async function startRedis(fleet: Fleet, port: number, dir: string): Promise<void> {
+  const args = ['--bind', '127.0.0.1', '--port', String(port), '--dir', dir, '--save', '', '--appendonly', 'no'];
+  const redis = fleet.start(TIERS.redis, {
+    name: 'redis-server',
+    command: ['redis-server', ...args],
+    missing: NO_REDIS,
+  });
+  await redis.until(() => redisAnswers(port), READY_MS);
+}
+
+function optionsOf({ name, program, flags }: Part): ChildOptions {
+  const list = Object.entries({ ...flags, 'log-format': 'json' }).map(([flag, value]) => `--${flag}=${value}`);
+  return { name, command: [...commandOf(program), ...list] };
+}
+
+async function allAnswer(running: readonly Running[], path: '/healthz' | '/readyz'): Promise<void> {
+  await Promise.all(running.map(({ part, child }) => child.until(() => answersOk(part.healthPort, path), READY_MS)));
+}
+
+interface Running {
+  readonly part: Part;
+  readonly child: ReturnType<Fleet['start']>;
+}
+
+function showFailure(screen: Screen, { message, lastLines }: ChildFailed): void {
+  screen.bad(`\n${message}`);
+  if (lastLines.length > 0) screen.line(`It said last:\n  ${lastLines.join('\n  ')}`);
+}
+
+/** Shows each dial that a front's log tells of, and counts them. */
+class DialLog {
+  readonly #screen: Screen;
+  #carried = 0;
+  #failed = 0;
+
+  constructor(screen: Screen) {
+    this.#screen = screen;
+  }
+
+  read(line: string, gateway: string): void {
+    const dial = readDial(line);
+    if (dial === undefined) return;
+    if (dial.error) {
+      this.#failed++;
+      this.#screen.bad(dialLine(dial, gateway));
+    } else {
+      this.#carried++;
+      this.#screen.line(dialLine(dial, gateway));
+    }
+  }
+
+  get closingLine(): string {
+    return `Ended. Dials that became tunnels: ${this.#carried}; dials that failed: ${this.#failed}.`;
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,179 @@
+import { join } from 'node:path';
+import { Authority, type Identity } from '@isthmus/service/testing';
+import type { Ports } from './ports.ts';
+import type { ProgramName } from './programs.ts';
+
+/** A program to start: with which flags, and where it says that it is ready. */
+export interface Part {
+  readonly name: string;
+  readonly program: ProgramName;
+  readonly flags: Flags;
+  readonly healthPort: number;
+  readonly adminPort: number;
+}
+
+/** A part that takes callers. */
+export interface Front extends Part {
+  readonly socket: string;
+  readonly port: number;
+}
+
+export interface Layout {
+  readonly fronts: readonly [Front, ...Front[]];
+  readonly hubs: readonly Part[];
+  readonly agents: readonly Part[];
+  /** Port of the Redis that the parts meet in. */
+  readonly redisPort?: number;
+}
+
+type Flags = Readonly<Record<string, string | number>>;
+
+/** Who trusts whom, each by an authority of its own: callers, agents, and gateways among hubs. */
+export interface Trust {
+  readonly dir: string;
+  readonly callers: Authority;
+  readonly agents: Authority;
+  readonly peers: Authority;
+  /** The caller whose certificate the curl line shows. */
+  readonly caller: Identity;
+}
+
+export async function makeTrust(dir: string): Promise<Trust> {
+  const [callers, agents, peers] = await Promise.all([
+    Authority.create(dir, 'callers'),
+    Authority.create(dir, 'agents'),
+    Authority.create(dir, 'peers'),
+  ]);
+  return { dir, callers, agents, peers, caller: await callers.client('demo-caller') };
+}
+
+/** How long programs let running tunnels finish after Ctrl-C. */
+const DRAIN = '3s';
+
+/** One server with everything inside and one agent, on upstream's ports. */
+export async function singleLayout(trust: Trust, ports: Ports): Promise<Layout> {
+  const agentPort = await ports.take(8091);
+  const front = await frontFlags(trust, ports, 'server');
+  const flags = { ...front.flags, ...(await agentPortFlags(trust, agentPort)), 'server-id': 'server' };
+  const server: Front = { ...front, name: 'server', program: 'proxy-server', flags };
+  return { fronts: [server], hubs: [], agents: [await agentPart(trust, ports, 'agent', agentPort)] };
+}
+
+/** Two of each around a Redis: every gateway reaches every agent through either hub. */
+export async function splitLayout(trust: Trust, ports: Ports): Promise<Layout> {
+  const redisPort = await ports.take();
+  const plane = { 'redis-url': `redis://127.0.0.1:${redisPort}` };
+  const fronts: [Front, Front] = [
+    await gatewayPart(trust, ports, 'gateway-1', plane),
+    await gatewayPart(trust, ports, 'gateway-2', plane),
+  ];
+  const hubs: Part[] = [];
+  const agents: Part[] = [];
+  for (const number of [1, 2]) {
+    const agentPort = await ports.take(8091);
+    hubs.push(await hubPart(trust, ports, `hub-${number}`, agentPort, plane));
+    agents.push(await agentPart(trust, ports, `agent-${number}`, agentPort));
+  }
+  return { fronts, hubs, agents, redisPort };
+}
+
+async function gatewayPart(trust: Trust, ports: Ports, name: string, plane: Flags): Promise<Front> {
+  const front = await frontFlags(trust, ports, name);
+  const flags = { ...front.flags, ...plane, ...(await peerFlags(trust)) };
+  return { ...front, name, program: 'frontend-gw', flags };
+}
+
+async function frontFlags(trust: Trust, ports: Ports, name: string) {
+  const { cert, key } = await trust.callers.server();
+  const socket = join(trust.dir, `${name}.sock`);
+  const port = await ports.take(8090);
+  const { healthPort, adminPort, flags } = await observed(ports);
+  return {
+    socket,
+    port,
+    healthPort,
+    adminPort,
+    flags: {
+      ...flags,
+      'uds-name': socket,
+      'server-bind-address': '127.0.0.1',
+      'server-port': port,
+      'server-cert': cert,
+      'server-key': key,
+      'server-ca-cert': trust.callers.cert,
+    },
+  };
+}
+
+async function hubPart(trust: Trust, ports: Ports, name: string, agentPort: number, plane: Flags): Promise<Part> {
+  const peerPort = await ports.take(8097);
+  const { healthPort, adminPort, flags } = await observed(ports);
+  return {
+    name,
+    program: 'backend-hub',
+    healthPort,
+    adminPort,
+    flags: {
+      ...flags,
+      ...plane,
+      ...(await agentPortFlags(trust, agentPort)),
+      ...(await peerFlags(trust)),
+      'server-id': name,
+      'peer-bind-address': '127.0.0.1',
+      'peer-port': peerPort,
+      'advertise-address': `127.0.0.1:${peerPort}`,
+      'advertise-agent-address': `127.0.0.1:${agentPort}`,
+    },
+  };
+}
+
+async function agentPart(trust: Trust, ports: Ports, name: string, agentPort: number): Promise<Part> {
+  const { cert, key } = await trust.agents.client(name);
+  const healthPort = await ports.take(8093);
+  const adminPort = await ports.take(8094);
+  return {
+    name,
+    program: 'proxy-agent',
+    healthPort,
+    adminPort,
+    flags: {
+      'agent-id': name,
+      'proxy-server-host': '127.0.0.1',
+      'proxy-server-port': agentPort,
+      'ca-cert': trust.agents.cert,
+      'agent-cert': cert,
+      'agent-key': key,
+      'health-server-host': '127.0.0.1',
+      'health-server-port': healthPort,
+      'admin-server-port': adminPort,
+    },
+  };
+}
+
+async function observed(ports: Ports) {
+  const healthPort = await ports.take(8092);
+  const adminPort = await ports.take(8095);
+  const flags = {
+    'health-bind-address': '127.0.0.1',
+    'health-port': healthPort,
+    'admin-port': adminPort,
+    'graceful-shutdown-timeout': DRAIN,
+  };
+  return { healthPort, adminPort, flags };
+}
+
+async function agentPortFlags(trust: Trust, port: number): Promise<Flags> {
+  const { cert, key } = await trust.agents.server();
+  return {
+    'agent-bind-address': '127.0.0.1',
+    'agent-port': port,
+    'cluster-cert': cert,
+    'cluster-key': key,
+    'cluster-ca-cert': trust.agents.cert,
+  };
+}
+
+async function peerFlags(trust: Trust): Promise<Flags> {
+  const { cert, key } = await trust.peers.server();
+  return { 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert };
+}
