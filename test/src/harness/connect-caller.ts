@@ -1,0 +1,146 @@
+import { readFileSync } from 'node:fs';
+import { connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import type { Identity } from '@isthmus/service/testing';
+import type { Scope } from './scope.ts';
+import { within } from './until.ts';
+
+/** Where a plane takes callers: a unix socket, plain TCP on 127.0.0.1, or TLS with a client's certificate. */
+export type Via =
+  | { readonly uds: string }
+  | { readonly port: number; readonly host?: string }
+  | { readonly port: number; readonly host?: string; readonly ca: string; readonly identity?: Identity };
+
+export interface ConnectRequest {
+  readonly via: Via;
+  /** `host:port`, the request-target. */
+  readonly destination: string;
+  /** Header lines added to `Host: 127.0.0.1`, which is what API servers send. */
+  readonly headers?: readonly string[];
+  /** Sent in the same write behind the head. */
+  readonly early?: string | Uint8Array;
+  readonly deadline?: number;
+}
+
+export interface ConnectAnswer {
+  readonly status: number;
+  /** The reason phrase. */
+  readonly reason: string;
+  /** By lower-case name; repeated ones joined with a comma. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Of a refusal: all up to the end of the connection. Empty for a tunnel. */
+  readonly body: string;
+  /** What came in the same read behind the head of a 200. An API server fails on any such byte. */
+  readonly head: Buffer;
+  /** The tunnel, paused; allowHalfOpen. */
+  readonly socket: Socket;
+}
+
+/** Connects to a plane's edge and gives the socket once it is connected, after the TLS handshake if there is one. */
+export async function open(scope: Scope, via: Via, deadline?: number): Promise<Socket> {
+  const socket = openSocket(via);
+  scope.defer(() => socket.destroy());
+  socket.on('error', () => {});
+  const event = 'ca' in via ? 'secureConnect' : 'connect';
+  const opened = new Promise<void>((resolve, reject) => {
+    socket.once(event, () => resolve());
+    socket.once('error', reject);
+    socket.once('close', () => reject(new Error('closed before it was open')));
+  });
+  await within(opened, { ...(deadline && { deadline }), what: `a connection to ${describe(via)}` });
+  return socket;
+}
+
+function openSocket(via: Via): Socket {
+  if ('uds' in via) return connectTcp({ path: via.uds, allowHalfOpen: true });
+  const { port, host = '127.0.0.1' } = via;
+  const socket = connectTcp({ port, host, allowHalfOpen: true });
+  if (!('ca' in via)) return socket;
+  // As an API server does: no ALPN.
+  const client = via.identity && { cert: readFileSync(via.identity.cert), key: readFileSync(via.identity.key) };
+  socket.on('error', () => {});
+  return connectTls({ socket, servername: 'localhost', ca: readFileSync(via.ca), ...client });
+}
+
+export function describe(via: Via): string {
+  return 'uds' in via ? via.uds : `${via.host ?? '127.0.0.1'}:${via.port}`;
+}
+
+/** Asks for a tunnel with HTTP CONNECT, as an API server does, and gives the answer whatever it is. */
+export async function connectThrough(scope: Scope, request: ConnectRequest): Promise<ConnectAnswer> {
+  const { via, destination, headers = [], early = '', deadline } = request;
+  const wait = { ...(deadline && { deadline }), what: `an answer to CONNECT ${destination}` };
+  const socket = await open(scope, via, deadline);
+  const lines = [`CONNECT ${destination} HTTP/1.1`, 'Host: 127.0.0.1', ...headers, '', ''];
+  socket.write(Buffer.concat([Buffer.from(lines.join('\r\n')), Buffer.from(early as Uint8Array)]));
+  return within(readAnswer(socket), wait);
+}
+
+/** A tunnel, or an error that tells the refusal. Not a byte may stand behind the head. */
+export async function tunnelThrough(scope: Scope, request: ConnectRequest): Promise<Socket> {
+  const { status, reason, body, head, socket } = await connectThrough(scope, request);
+  if (status !== 200) throw new Error(`CONNECT ${request.destination}: ${status} ${reason}: ${body}`);
+  if (head.length > 0) throw new Error(`${head.length} bytes behind the head of the 200`);
+  return socket;
+}
+
+async function readAnswer(socket: Socket): Promise<ConnectAnswer> {
+  let seen = Buffer.alloc(0);
+  for (;;) {
+    const end = seen.indexOf('\r\n\r\n');
+    if (end >= 0) return answer(socket, seen.subarray(0, end).toString('latin1'), seen.subarray(end + 4));
+    seen = Buffer.concat([seen, await read(socket)]);
+    if (seen.length > 65_536) throw new Error('a head of more than 64 KiB');
+  }
+}
+
+async function answer(socket: Socket, text: string, rest: Buffer): Promise<ConnectAnswer> {
+  const [first = '', ...fields] = text.split('\r\n');
+  const match = /^HTTP\/1\.1 (\d{3}) ?(.*)$/.exec(first);
+  if (!match) throw new Error(`not an HTTP/1.1 answer: ${JSON.stringify(first)}`);
+  const headers: Record<string, string> = {};
+  for (const field of fields) {
+    const colon = field.indexOf(':');
+    const name = field.slice(0, colon).toLowerCase();
+    const value = field.slice(colon + 1).trim();
+    headers[name] = name in headers ? `${headers[name]}, ${value}` : value;
+  }
+  const status = Number(match[1]);
+  const body = status === 200 ? '' : Buffer.concat([rest, await rested(socket)]).toString();
+  return { status, reason: match[2] ?? '', headers, body, head: status === 200 ? rest : Buffer.alloc(0), socket };
+}
+
+/** One read from a paused socket. */
+function read(socket: Socket): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const done = () => {
+      socket.off('data', onData).off('end', onEnd).off('close', onClose);
+      socket.pause();
+    };
+    const onData = (chunk: Buffer) => {
+      done();
+      resolve(chunk);
+    };
+    const onEnd = () => {
+      done();
+      reject(new Error('ended without an answer'));
+    };
+    const onClose = () => {
+      done();
+      reject(new Error(`closed without an answer${socket.errored ? ` (${socket.errored.message})` : ''}`));
+    };
+    socket.on('data', onData).once('end', onEnd).once('close', onClose);
+    socket.resume();
+  });
+}
+
+/** All that is still to come, up to the end. */
+async function rested(socket: Socket): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  socket.on('data', (chunk) => chunks.push(chunk));
+  await new Promise<void>((resolve) => {
+    socket.once('end', resolve).once('close', () => resolve());
+  });
+  socket.destroy();
+  return Buffer.concat(chunks);
+}

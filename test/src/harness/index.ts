@@ -1,0 +1,12 @@
+export { Authority, type Identity, type IdentityOptions } from '@isthmus/service/testing';
+export * from './black-hole.ts';
+export * from './connect-caller.ts';
+export * from './destination.ts';
+export * from './grpc-caller.ts';
+export * from './places.ts';
+export * from './plane.ts';
+export * from './program.ts';
+export * from './relay.ts';
+export * from './runtime.ts';
+export * from './scope.ts';
+export * from './until.ts';

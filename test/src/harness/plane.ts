@@ -1,0 +1,206 @@
+import { startRedis } from '@isthmus/registry/testing';
+import { Authority, type Identity } from '@isthmus/service/testing';
+import type { Via } from './connect-caller.ts';
+import { freePort, tempDir } from './places.ts';
+import { type Flags, type Program, startProgram } from './program.ts';
+import type { ProgramName } from './runtime.ts';
+import type { Scope } from './scope.ts';
+import { until } from './until.ts';
+
+/** The three authorities of a plane: who may dial, who may be an agent, who may be a gateway or hub. */
+export interface Trust {
+  readonly dir: string;
+  readonly callers: Authority;
+  readonly agents: Authority;
+  readonly peers: Authority;
+  /** What an API server holds. */
+  readonly caller: Identity;
+}
+
+export async function newTrust(scope: Scope): Promise<Trust> {
+  const dir = await tempDir(scope);
+  const [callers, agents, peers] = await Promise.all([
+    Authority.create(dir, 'callers'),
+    Authority.create(dir, 'agents'),
+    Authority.create(dir, 'peers'),
+  ]);
+  return { dir, callers, agents, peers, caller: await callers.client('kube-apiserver') };
+}
+
+/** A program that takes callers: gRPC and HTTP CONNECT on both. */
+export interface Front {
+  readonly program: Program;
+  readonly uds: { readonly uds: string };
+  readonly mtls: { readonly port: number; readonly ca: string; readonly identity: Identity };
+}
+
+/** A program that takes agents. */
+export interface Back {
+  readonly program: Program;
+  readonly agentPort: number;
+}
+
+export async function startServer(scope: Scope, trust: Trust, flags: Flags = {}): Promise<Front & Back> {
+  const agentPort = await freePort();
+  const front = await startFront(scope, trust, 'proxy-server', { ...(await agentFlags(trust, agentPort)), ...flags });
+  return { ...front, agentPort };
+}
+
+export function startGateway(scope: Scope, trust: Trust, flags: Flags = {}): Promise<Front> {
+  return startFront(scope, trust, 'frontend-gw', flags);
+}
+
+export async function startHub(scope: Scope, trust: Trust, flags: Flags = {}): Promise<Back> {
+  const agentPort = await freePort();
+  const peerPort = await freePort();
+  const own = {
+    'peer-port': peerPort,
+    'peer-bind-address': '127.0.0.1',
+    'advertise-address': `127.0.0.1:${peerPort}`,
+    'advertise-agent-address': `127.0.0.1:${agentPort}`,
+  };
+  const health = await healthFlags();
+  const all = { ...health, ...own, ...(await peerFlags(trust)), ...(await agentFlags(trust, agentPort)), ...flags };
+  const program = startProgram(scope, 'backend-hub', { flags: all, healthPort: health['health-port'] });
+  await isUp(program);
+  return { program, agentPort };
+}
+
+/** An agent that dials a port of 127.0.0.1, with a certificate of its own. */
+export async function startAgent(scope: Scope, trust: Trust, port: number, flags: Flags = {}): Promise<Program> {
+  const identity = await trust.agents.client('agent');
+  const healthPort = await freePort();
+  const all = {
+    'proxy-server-host': '127.0.0.1',
+    'proxy-server-port': port,
+    'ca-cert': trust.agents.cert,
+    'agent-cert': identity.cert,
+    'agent-key': identity.key,
+    'health-server-host': '127.0.0.1',
+    'health-server-port': healthPort,
+    'admin-server-port': await freePort(),
+    'sync-interval': '200ms',
+    'sync-interval-cap': '1s',
+    'probe-interval': '200ms',
+    ...flags,
+  };
+  return startProgram(scope, 'proxy-agent', { flags: all, healthPort });
+}
+
+export interface PlaneOptions {
+  readonly agents?: number;
+  readonly serverFlags?: Flags;
+  readonly agentFlags?: Flags;
+}
+
+export interface AllInOne {
+  readonly trust: Trust;
+  readonly server: Front & Back;
+  readonly agents: readonly Program[];
+}
+
+/** One proxy-server with the in-memory registry, and agents `agent-0` and up. All are ready. */
+export async function allInOne(scope: Scope, options: PlaneOptions = {}): Promise<AllInOne> {
+  const trust = await newTrust(scope);
+  const server = await startServer(scope, trust, options.serverFlags);
+  const agents = await startAgents(scope, trust, [server], options);
+  await Promise.all([server.program, ...agents].map((program) => program.waitReady()));
+  return { trust, server, agents };
+}
+
+export interface SplitOptions extends PlaneOptions {
+  readonly gateways?: number;
+  readonly hubs?: number;
+  readonly gatewayFlags?: Flags;
+  readonly hubFlags?: Flags;
+}
+
+export interface Split {
+  readonly trust: Trust;
+  readonly redis: Awaited<ReturnType<typeof startRedis>>;
+  readonly gateways: readonly Front[];
+  readonly hubs: readonly Back[];
+  readonly agents: readonly Program[];
+}
+
+/** Gateways, hubs and agents around a Redis of their own, mTLS between all. All are ready. */
+export async function split(scope: Scope, options: SplitOptions = {}): Promise<Split> {
+  const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags } = options;
+  const trust = await newTrust(scope);
+  const redis = scope.use(await startRedis());
+  const plane = { 'redis-url': redis.url, plane: 'test' };
+  const hubs = await times(hubCount, () => startHub(scope, trust, { ...plane, ...hubFlags }));
+  const gateways = await times(gatewayCount, async () =>
+    startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)), ...gatewayFlags }),
+  );
+  const agents = await startAgents(scope, trust, hubs, options);
+  const programs = [...hubs, ...gateways].map(({ program }) => program);
+  await Promise.all([...programs, ...agents].map((program) => program.waitReady()));
+  return { trust, redis, gateways, hubs, agents };
+}
+
+function startAgents(scope: Scope, trust: Trust, backs: readonly Back[], options: PlaneOptions): Promise<Program[]> {
+  return times(options.agents ?? 1, (index) => {
+    const { agentPort } = backs[index % backs.length] as Back;
+    return startAgent(scope, trust, agentPort, { 'agent-id': `agent-${index}`, ...options.agentFlags });
+  });
+}
+
+async function startFront(scope: Scope, trust: Trust, name: ProgramName, flags: Flags): Promise<Front> {
+  const { cert, key } = await trust.callers.server();
+  const health = await healthFlags();
+  const port = await freePort();
+  const uds = `${trust.dir}/${health['health-port']}.sock`;
+  const own = {
+    'uds-name': uds,
+    'server-port': port,
+    'server-bind-address': '127.0.0.1',
+    'server-cert': cert,
+    'server-key': key,
+    'server-ca-cert': trust.callers.cert,
+  };
+  const all = { ...health, ...own, ...flags };
+  const program = startProgram(scope, name, { flags: all, healthPort: health['health-port'] });
+  await isUp(program);
+  const { caller, callers } = trust;
+  return { program, uds: { uds }, mtls: { port, ca: callers.cert, identity: caller } satisfies Via };
+}
+
+async function agentFlags(trust: Trust, port: number): Promise<Flags> {
+  const { cert, key } = await trust.agents.server();
+  return {
+    'agent-port': port,
+    'agent-bind-address': '127.0.0.1',
+    'cluster-cert': cert,
+    'cluster-key': key,
+    'cluster-ca-cert': trust.agents.cert,
+  };
+}
+
+async function peerFlags(trust: Trust): Promise<Flags> {
+  const { cert, key } = await trust.peers.server();
+  return { 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert };
+}
+
+async function healthFlags() {
+  return {
+    'health-port': await freePort(),
+    'health-bind-address': '127.0.0.1',
+    'admin-port': await freePort(),
+    'admin-bind-address': '127.0.0.1',
+  };
+}
+
+/** Waits until a program's listeners are up; ready it is only with an agent. */
+async function isUp(program: Program): Promise<void> {
+  const up = async () => (await program.get('/healthz')).status === 200;
+  await until(up, {
+    deadline: 20_000,
+    what: () => `/healthz of ${program.name}${program.tail}`,
+    hopeless: () => (program.running ? undefined : 'it has ended'),
+  });
+}
+
+function times<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: count }, (_, index) => make(index)));
+}

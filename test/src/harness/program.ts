@@ -1,0 +1,190 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { commandOf, type ProgramName, ROOT } from './runtime.ts';
+import type { Scope } from './scope.ts';
+import { type True, until, type Wait, within } from './until.ts';
+
+const KEPT_LINES = 20_000;
+const SHOWN_LINES = 30;
+
+/** One line of a program's log that is a JSON object. */
+export type LogLine = Readonly<Record<string, unknown>>;
+
+export interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+export interface ProgramOptions {
+  /** Flags: `{ 'server-port': 8090, mode: 'grpc' }` becomes `--server-port=8090 --mode=grpc`; undefined ones are left out. */
+  readonly flags?: Flags;
+  /** Given as they are, before the flags. */
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Where /readyz and /metrics are: a port of 127.0.0.1. */
+  readonly healthPort?: number;
+}
+
+export type Flags = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** A process under test, its output, and its end. */
+export class Program implements AsyncDisposable {
+  readonly name: string;
+  readonly healthPort: number;
+  /** Every line of stdout and stderr, in order of arrival, the oldest dropped beyond 20,000. */
+  readonly lines: string[] = [];
+  readonly logs: LogLine[] = [];
+  readonly exit: Promise<Exit>;
+  readonly #process: ChildProcess;
+  #ended: Exit | undefined;
+
+  constructor(name: string, [command, ...args]: readonly [string, ...string[]], options: ProgramOptions = {}) {
+    this.name = name;
+    this.healthPort = options.healthPort ?? 0;
+    const all = [...args, ...(options.args ?? []), ...flagList(options.flags ?? {})];
+    const env = { ...process.env, ...options.env };
+    this.#process = spawn(command, all, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const output = [this.#process.stdout, this.#process.stderr].map((stream) => this.#read(stream));
+    this.exit = new Promise((resolve) => {
+      const end = (exit: Exit) => {
+        this.#process.stdout?.destroy();
+        this.#process.stderr?.destroy();
+        this.#ended = exit;
+        resolve(exit);
+      };
+      this.#process.once('error', (error) => {
+        this.#keep(`could not start ${command}: ${error.message}`);
+        end({ code: null, signal: null });
+      });
+      this.#process.once('exit', async (code, signal) => {
+        // What it said last is read first, but a grandchild that holds the pipe open holds up nothing.
+        await within(Promise.all(output), { deadline: 1000, what: 'the end of its output' }).catch(() => {});
+        end({ code, signal });
+      });
+    });
+  }
+
+  get pid(): number {
+    return this.#process.pid ?? 0;
+  }
+
+  get running(): boolean {
+    return this.#process.exitCode === null && this.#process.signalCode === null && this.#process.pid !== undefined;
+  }
+
+  /** The last lines of the output, for the message of an error. */
+  get tail(): string {
+    return `\n--- ${this.name} (pid ${this.pid}) said last:\n${this.lines.slice(-SHOWN_LINES).join('\n')}\n---`;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#process.kill(signal);
+  }
+
+  /** Waits for the program to end by itself. */
+  ended(deadline?: number): Promise<Exit> {
+    return within(this.exit, { ...deadlineOf(deadline), what: () => `the end of ${this.name}${this.tail}` });
+  }
+
+  /** Sends SIGKILL and waits until the process is gone. A stopped one (SIGSTOP) dies as well. */
+  async kill(): Promise<void> {
+    if (this.running) this.#process.kill('SIGKILL');
+    await this.exit;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+
+  /** The first line of the log for which `matches` holds, old ones included. */
+  waitForLog(matches: (line: LogLine) => boolean, { deadline, what }: Wait): Promise<LogLine> {
+    return this.#until(() => this.logs.find(matches), { ...deadlineOf(deadline), what });
+  }
+
+  waitForLine(pattern: RegExp, deadline?: number): Promise<string> {
+    return this.#until(() => this.lines.find((line) => pattern.test(line)), {
+      ...deadlineOf(deadline),
+      what: `a line that matches ${pattern}`,
+    });
+  }
+
+  /** Waits until /readyz answers 200. */
+  async waitReady(deadline = 20_000): Promise<void> {
+    await this.#until(async () => (await this.get('/readyz')).status === 200, {
+      deadline,
+      what: '/readyz to answer 200',
+    });
+  }
+
+  /** GET on the health port. */
+  async get(path: string): Promise<{ readonly status: number; readonly body: string }> {
+    const signal = AbortSignal.timeout(2000);
+    const headers = { connection: 'close' };
+    const response = await fetch(`http://127.0.0.1:${this.healthPort}${path}`, { signal, headers });
+    return { status: response.status, body: await response.text() };
+  }
+
+  /** The values of one metric family's samples, by their labels as they stand on the page (`{}` for none). */
+  async metric(name: string): Promise<Map<string, number>> {
+    const samples = new Map<string, number>();
+    for (const line of (await this.get('/metrics')).body.split('\n')) {
+      const match = /^([\w:]+)(\{.*\})? ([^ ]+)$/.exec(line);
+      if (match?.[1] === name) samples.set(match[2] ?? '{}', Number(match[3]));
+    }
+    return samples;
+  }
+
+  #until<T>(condition: () => T | Promise<T>, { what, ...wait }: Wait): Promise<True<T>> {
+    return until(condition, {
+      ...wait,
+      what: () => `${this.name}: ${typeof what === 'string' ? what : what()}${this.tail}`,
+      hopeless: () => (this.#ended ? 'it has ended' : undefined),
+    });
+  }
+
+  #read(stream: NodeJS.ReadableStream | null): Promise<void> {
+    if (!stream) return Promise.resolve();
+    const lines = createInterface({ input: stream });
+    lines.on('line', (line) => this.#keep(line));
+    return new Promise((resolve) => lines.once('close', resolve));
+  }
+
+  #keep(line: string): void {
+    if (process.env.ISTHMUS_TEST_OUTPUT) process.stderr.write(`[${this.name} ${this.pid}] ${line}\n`);
+    if (this.lines.push(line) > KEPT_LINES) this.lines.shift();
+    const parsed = parseLog(line);
+    if (parsed && this.logs.push(parsed) > KEPT_LINES) this.logs.shift();
+  }
+}
+
+/** Starts one of our programs, on the runtime that runs the tests, with a JSON log. */
+export function startProgram(scope: Scope, name: ProgramName, options: ProgramOptions = {}): Program {
+  const flags = { 'log-format': 'json', ...options.flags };
+  return scope.use(new Program(name, commandOf(name), { ...options, flags }));
+}
+
+/** Starts any command. */
+export function startCommand(
+  scope: Scope,
+  command: readonly [string, ...string[]],
+  options: ProgramOptions = {},
+): Program {
+  return scope.use(new Program(command[0].split('/').at(-1) ?? command[0], command, options));
+}
+
+function flagList(flags: Flags): string[] {
+  return Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]));
+}
+
+function parseLog(line: string): LogLine | undefined {
+  if (!line.startsWith('{')) return undefined;
+  try {
+    return JSON.parse(line) as LogLine;
+  } catch {
+    return undefined;
+  }
+}
+
+function deadlineOf(deadline: number | undefined): { deadline?: number } {
+  return deadline === undefined ? {} : { deadline };
+}

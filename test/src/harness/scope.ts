@@ -1,0 +1,40 @@
+/** What a test started, ended in reverse order when the test ends, whether it passed or not. */
+export class Scope implements AsyncDisposable {
+  readonly #ends: (() => unknown)[] = [];
+  readonly #controller = new AbortController();
+
+  /** Aborts when the scope begins to end. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  defer(end: () => unknown): void {
+    this.#ends.push(end);
+  }
+
+  use<T extends AsyncDisposable>(resource: T): T {
+    this.defer(() => resource[Symbol.asyncDispose]());
+    return resource;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#controller.abort();
+    const failures: unknown[] = [];
+    for (let end = this.#ends.pop(); end; end = this.#ends.pop()) {
+      try {
+        await end();
+      } catch (failure) {
+        failures.push(failure);
+      }
+    }
+    if (failures.length > 0) throw new AggregateError(failures, 'could not end all that the test started');
+  }
+}
+
+/** The body of a test that gets a scope of its own: `test('...', scoped(async (scope) => { ... }))`. */
+export function scoped(body: (scope: Scope) => Promise<void>): () => Promise<void> {
+  return async () => {
+    await using scope = new Scope();
+    await body(scope);
+  };
+}

@@ -1,0 +1,80 @@
+const POLL_MS = 10;
+
+export interface Wait {
+  /** Milliseconds; default 10 s. */
+  readonly deadline?: number;
+  /** What is waited for, as the error shall name it; a function is asked when the wait has failed. */
+  readonly what: string | (() => string);
+  /** Says why to wait no longer, when that is so. */
+  readonly hopeless?: () => string | undefined;
+}
+
+export const DEFAULT_DEADLINE_MS = 10_000;
+
+/**
+ * Waits for a condition, and gives what it gave once that is neither undefined, null nor false.
+ * A condition that throws has not come true yet; its last error becomes the cause when time runs out.
+ */
+export async function until<T>(
+  condition: () => T | Promise<T>,
+  { deadline = DEFAULT_DEADLINE_MS, what, hopeless }: Wait,
+): Promise<True<T>> {
+  const start = performance.now();
+  for (;;) {
+    const lost = hopeless?.();
+    const { value, cause } = await attempt(condition);
+    if (isTrue(value)) return value;
+    const ms = Math.round(performance.now() - start);
+    if (lost || ms >= deadline) throw new Error(waited(ms, what, lost ?? cause), { cause });
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+export type True<T> = Exclude<T, undefined | null | false>;
+
+function isTrue<T>(value: T): value is True<T> {
+  return value !== undefined && value !== null && value !== false;
+}
+
+async function attempt<T>(condition: () => T | Promise<T>): Promise<{ value?: T; cause?: unknown }> {
+  try {
+    return { value: await condition() };
+  } catch (cause) {
+    return { cause };
+  }
+}
+
+/** Waits until an assertion holds; fails with the assertion's own error. */
+export async function eventually(assertion: () => void | Promise<void>, deadline = DEFAULT_DEADLINE_MS): Promise<void> {
+  let failure: unknown;
+  const holds = async () => {
+    try {
+      await assertion();
+      return true;
+    } catch (error) {
+      failure = error;
+      return false;
+    }
+  };
+  await until(holds, { deadline, what: 'assertion' }).catch(() => {
+    throw failure;
+  });
+}
+
+/** A promise with a deadline of its own. */
+export async function within<T>(promise: Promise<T>, { deadline = DEFAULT_DEADLINE_MS, what }: Wait): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const expired = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(waited(deadline, what))), deadline);
+  });
+  try {
+    return await Promise.race([promise, expired]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function waited(ms: number, what: Wait['what'], cause?: unknown): string {
+  const reason = cause === undefined ? '' : ` (${cause instanceof Error ? cause.message : cause})`;
+  return `waited ${ms} ms in vain for ${typeof what === 'string' ? what : what()}${reason}`;
+}
