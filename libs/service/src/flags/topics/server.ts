@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { STRATEGIES, type Strategy } from '@isthmus/tunnel';
+import { parseLabels } from '../../kube/lease.ts';
 import { FlagError } from '../error.ts';
 import { bool, duration, int, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
@@ -67,18 +68,6 @@ export function parseStrategies(list: string): Strategy[] {
   });
 }
 
-/** @throws FlagError */
-export function parseLabels(list: string): Record<string, string> {
-  const pairs = list.split(',').map((pair) => {
-    const [key = '', value, ...more] = pair.split('=').map((part) => part.trim());
-    if (key === '' || value === undefined || more.length > 0) {
-      throw new FlagError('lease-label', `bad label ${JSON.stringify(pair)}: want key=value`);
-    }
-    return [key, value] as const;
-  });
-  return Object.fromEntries(pairs);
-}
-
 export function checkServerId(flags: Values<typeof serverIdentity>): void {
   checkId('server-id', flags['server-id']);
 }
@@ -96,5 +85,9 @@ export function checkServerCount(flags: Values<typeof serverCount>): void {
 }
 
 export function checkLeases(flags: Values<typeof serverLeases>): void {
-  if (flags['enable-lease-controller']) parseLabels(flags['lease-label']);
+  try {
+    parseLabels(flags['lease-label']);
+  } catch (error) {
+    throw new FlagError('lease-label', (error as Error).message);
+  }
 }
