@@ -85,7 +85,7 @@ test(
     const program = startCommand(scope, [
       'sh',
       '-c',
-      'echo plain; echo \'{"msg":"up"}\'; trap "exit 3" TERM; sleep 60 & wait',
+      'echo plain; echo \'{"msg":"up"}\'; trap "exit 3" TERM; while :; do sleep 0.05; done',
     ]);
     assert.equal((await program.waitForLog((line) => line.msg === 'up', { what: 'up' })).msg, 'up');
     assert.deepEqual(program.lines[0], 'plain');

@@ -1,4 +1,4 @@
-import { startRedis } from '@isthmus/registry/testing';
+import { type RedisServer, startRedis } from '@isthmus/registry/testing';
 import { Authority, type Identity } from '@isthmus/service/testing';
 import type { Via } from './connect-caller.ts';
 import { freePort, tempDir } from './places.ts';
@@ -117,7 +117,7 @@ export interface SplitOptions extends PlaneOptions {
 
 export interface Split {
   readonly trust: Trust;
-  readonly redis: Awaited<ReturnType<typeof startRedis>>;
+  readonly redis: RedisServer;
   readonly gateways: readonly Front[];
   readonly hubs: readonly Back[];
   readonly agents: readonly Program[];
@@ -127,7 +127,8 @@ export interface Split {
 export async function split(scope: Scope, options: SplitOptions = {}): Promise<Split> {
   const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags } = options;
   const trust = await newTrust(scope);
-  const redis = scope.use(await startRedis());
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
   const plane = { 'redis-url': redis.url, plane: 'test' };
   const hubs = await times(hubCount, () => startHub(scope, trust, { ...plane, ...hubFlags }));
   const gateways = await times(gatewayCount, async () =>

@@ -36,6 +36,7 @@ export class Program implements AsyncDisposable {
   readonly logs: LogLine[] = [];
   readonly exit: Promise<Exit>;
   readonly #process: ChildProcess;
+  #running = true;
   #ended: Exit | undefined;
 
   constructor(name: string, [command, ...args]: readonly [string, ...string[]], options: ProgramOptions = {}) {
@@ -47,6 +48,7 @@ export class Program implements AsyncDisposable {
     const output = [this.#process.stdout, this.#process.stderr].map((stream) => this.#read(stream));
     this.exit = new Promise((resolve) => {
       const end = (exit: Exit) => {
+        this.#running = false;
         this.#process.stdout?.destroy();
         this.#process.stderr?.destroy();
         this.#ended = exit;
@@ -57,6 +59,7 @@ export class Program implements AsyncDisposable {
         end({ code: null, signal: null });
       });
       this.#process.once('exit', async (code, signal) => {
+        this.#running = false;
         // What it said last is read first, but a grandchild that holds the pipe open holds up nothing.
         await within(Promise.all(output), { deadline: 1000, what: 'the end of its output' }).catch(() => {});
         end({ code, signal });
@@ -69,7 +72,7 @@ export class Program implements AsyncDisposable {
   }
 
   get running(): boolean {
-    return this.#process.exitCode === null && this.#process.signalCode === null && this.#process.pid !== undefined;
+    return this.#running;
   }
 
   /** The last lines of the output, for the message of an error. */
@@ -77,8 +80,9 @@ export class Program implements AsyncDisposable {
     return `\n--- ${this.name} (pid ${this.pid}) said last:\n${this.lines.slice(-SHOWN_LINES).join('\n')}\n---`;
   }
 
+  /** Not by the child's own `kill`: Deno takes a child for dead that was sent SIGSTOP. */
   signal(signal: NodeJS.Signals): void {
-    this.#process.kill(signal);
+    if (this.#running) process.kill(this.pid, signal);
   }
 
   /** Waits for the program to end by itself. */
@@ -88,7 +92,7 @@ export class Program implements AsyncDisposable {
 
   /** Sends SIGKILL and waits until the process is gone. A stopped one (SIGSTOP) dies as well. */
   async kill(): Promise<void> {
-    if (this.running) this.#process.kill('SIGKILL');
+    this.signal('SIGKILL');
     await this.exit;
   }
 
