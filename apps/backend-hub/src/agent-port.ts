@@ -2,18 +2,32 @@ import type { ClientHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
 import {
   type AgentHello,
+  agentService,
+  type GrpcServer,
+  grpcServer,
   type HubHello,
   type HubMember,
   LinkClient,
   LinkRefused,
   type Listener,
   listen,
+  type PacketAgent,
+  packetDialer,
   parseIdentifiers,
   remoteOf,
   upgradeServer,
 } from '@isthmus/transport';
 import type { HubOptions } from './hub.ts';
 import { newSessionId, type SessionTable } from './sessions.ts';
+
+/** How long a token's check may take, in milliseconds. */
+const AUTHENTICATE_TIMEOUT = 10_000;
+
+/** What a Go agent may send ahead on its one stream, in bytes. */
+const GO_AGENT_WINDOW = 16 * 1024 * 1024;
+
+/** How long Go agents may take to go away, in milliseconds: upstream's server drops them within 0.4 s. */
+const GO_AGENT_GRACE = 300;
 
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
@@ -22,6 +36,7 @@ export class AgentPort {
   readonly #links = new Set<LinkClient>();
   #members: readonly HubMember[] = [];
   #listener: Listener | undefined;
+  #grpc: GrpcServer | undefined;
 
   constructor(options: HubOptions, sessions: SessionTable) {
     this.#options = options;
@@ -40,11 +55,14 @@ export class AgentPort {
       open: (session, socket, hello, answer) => this.#open(session, socket, hello, answer),
       refused: (socket, error) => events.emit('refused', 'agents', remoteOf(socket), error),
     });
+    const grpc = this.#goAgents();
+    this.#grpc = grpc;
     this.#listener = await listen({
       ...agents,
       name: 'agents',
       events,
       http1: (socket) => upgrades.accept(socket),
+      http2: (socket) => grpc.accept(socket),
     });
   }
 
@@ -59,7 +77,29 @@ export class AgentPort {
   }
 
   async close(): Promise<void> {
+    await this.#grpc?.close(GO_AGENT_GRACE);
     await this.#listener?.close();
+  }
+
+  #goAgents(): GrpcServer {
+    const { hubId: serverId, observation, keepaliveTime: keepaliveMs, authenticate } = this.#options;
+    const { events } = observation;
+    const service = agentService({
+      ...{ serverId, events, onAgent: (agent) => this.#openPackets(agent) },
+      serverCount: () => this.#serverCount(),
+      ...(authenticate && { authenticate }),
+    });
+    return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, streamWindow: GO_AGENT_WINDOW });
+  }
+
+  #openPackets({ agentId, identifiers, peer, channel }: PacketAgent): void {
+    const { hubId, observation } = this.#options;
+    const sessionId = newSessionId();
+    const drain = () => this.#sessions.drain(sessionId);
+    const dialer = packetDialer(channel, { ...{ agentId, sessionId, hubId, drain }, events: observation.events });
+    // A Go agent cannot say which tenant it is of.
+    const identity = { tenant: 'default', agentId, identifiers, protocol: 'packets' as const, remote: peer.remote };
+    this.#sessions.add(sessionId, identity, dialer);
   }
 
   /** How many servers an agent should look for: the override, or the plane's live hubs. */
@@ -82,8 +122,11 @@ export class AgentPort {
     const { authenticate } = this.#options;
     if (!authenticate) return;
     if (token === undefined) throw new LinkRefused(401, 'this hub wants a service account token');
-    const verdict = await authenticate(token);
-    if (!verdict.ok) throw new LinkRefused(403, verdict.message);
+    try {
+      await authenticate(token, AbortSignal.timeout(AUTHENTICATE_TIMEOUT));
+    } catch (error) {
+      throw new LinkRefused(403, `token was not accepted: ${(error as Error).message}`);
+    }
   }
 
   #open(session: ClientHttp2Session, socket: Socket, hello: AgentHello, { sessionId }: HubHello): void {

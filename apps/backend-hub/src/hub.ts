@@ -21,10 +21,8 @@ export interface HubOptions {
   readonly serverCount?: number;
   /** Keepalive of Go agents' connections, in milliseconds. */
   readonly keepaliveTime: number;
-  /** Checks an agent's service account token; unset where certificates alone decide. */
-  readonly authenticate?: (
-    token: string,
-  ) => Promise<{ readonly ok: true } | { readonly ok: false; readonly message: string }>;
+  /** Rejects for a service account token that does not hold; unset where certificates alone decide. */
+  readonly authenticate?: (token: string, signal: AbortSignal) => Promise<void>;
   readonly registry: Registry;
   /** Told of every change of this hub and its sessions at once, before the registry knows. */
   readonly changed: (change: Change) => void;

@@ -1,5 +1,13 @@
 import type { Socket } from 'node:net';
-import { connectEdge, type ListenAddress, type Listener, listen, type TlsSettings } from '@isthmus/transport';
+import {
+  connectEdge,
+  grpcServer,
+  type ListenAddress,
+  type Listener,
+  listen,
+  proxyService,
+  type TlsSettings,
+} from '@isthmus/transport';
 import {
   Admission,
   type Dial,
@@ -9,6 +17,12 @@ import {
   routed,
   type Strategy,
 } from '@isthmus/tunnel';
+
+/** What a caller may send ahead on its tunnel, in bytes. */
+const CALLER_WINDOW = 1024 * 1024;
+
+/** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
+const CALLER_GRACE = 300;
 
 /** One address where callers connect. */
 export interface CallerPort {
@@ -49,15 +63,22 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { events } = observation;
   const admission = new Admission(routed(options));
   const dial = observed('gateway', admission.dial, observation);
-  const connect = connectEdge({ dial, tenant, events, timeout });
+  const edge = { dial, tenant, events, timeout };
+  const connect = connectEdge(edge);
+  const grpc = grpcServer({
+    ...{ services: [proxyService(edge)], name: 'callers', events },
+    ...{ keepaliveMs: options.keepaliveTime, streamWindow: CALLER_WINDOW },
+  });
   const listeners: Listener[] = [];
   const close = async () => {
+    await grpc.close(CALLER_GRACE);
     await Promise.all(listeners.map((listener) => listener.close()));
   };
   try {
     for (const port of callers) {
-      const http1 = mode === 'grpc' ? {} : { http1: (socket: Socket) => connect.accept(socket) };
-      listeners.push(await listen({ ...port, ...http1, name: 'callers', events }));
+      const http1 = mode !== 'grpc' && { http1: (socket: Socket) => connect.accept(socket) };
+      const http2 = mode !== 'http-connect' && { http2: (socket: Socket) => grpc.accept(socket) };
+      listeners.push(await listen({ ...port, ...http1, ...http2, name: 'callers', events }));
     }
   } catch (error) {
     await close();

@@ -1,8 +1,13 @@
 export * from './connect.ts';
 export * from './dial-id.ts';
 export * from './endpoint.ts';
+export * from './grpc/agent-client.ts';
+export * from './grpc/agent-service.ts';
+export * from './grpc/proxy-service.ts';
+export * from './grpc/server.ts';
 export * from './identifiers.ts';
 export * from './link/client.ts';
+export type { ControlMessage, HubMember } from './link/control.ts';
 export * from './link/server.ts';
 export * from './link/upgrade.ts';
 export * from './listen.ts';
@@ -12,4 +17,3 @@ export * from './packets/serve.ts';
 export * from './peer/client.ts';
 export * from './peer/server.ts';
 export * from './tls.ts';
-export type { ControlMessage, HubMember } from './link/control.ts';

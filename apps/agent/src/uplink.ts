@@ -1,0 +1,171 @@
+import { once } from 'node:events';
+import net, { isIP, type Socket } from 'node:net';
+import tls from 'node:tls';
+import {
+  type AgentHello,
+  connectPackets,
+  type HubMember,
+  LinkRefused,
+  LinkServer,
+  requestLink,
+  secureContextOptions,
+  servePackets,
+  type TlsSettings,
+} from '@isthmus/transport';
+import type { Dial, PlaneEvents } from '@isthmus/tunnel';
+
+/** How long a server may take to accept a connection and finish its TLS handshake, in milliseconds. */
+const CONNECT_TIMEOUT = 10_000;
+
+/** A server to connect to. `address` is what to dial, `name` what its certificate must say. */
+export interface ServerAddress {
+  readonly address: string;
+  readonly port: number;
+  readonly name: string;
+}
+
+export interface UplinkOptions {
+  /** Unset: no TLS. */
+  readonly tls?: TlsSettings;
+  /** Further ALPN names to offer, for balancers that route by them. */
+  readonly alpn: readonly string[];
+  readonly hello: Omit<AgentHello, 'token'>;
+  /** Read anew for each connection, since tokens are renewed in place. */
+  readonly token: () => string | undefined;
+  /** gRPC keepalive towards ANP's servers, in milliseconds. */
+  readonly keepaliveTime: number;
+  readonly dial: Dial;
+  readonly events: PlaneEvents;
+  readonly membership: (hubs: readonly HubMember[]) => void;
+  /** A server goes away: another is wanted in its place. */
+  readonly leave: () => void;
+}
+
+/** An agent's live connection to one server: a hub of ours, or ANP's proxy-server. */
+export interface Uplink {
+  readonly server: ServerAddress;
+  readonly serverId: string;
+  readonly protocol: 'link' | 'packets';
+  /** Names the plane behind the server; empty for a server that stands alone. */
+  readonly plane: string;
+  readonly serverCount: number;
+  /** Dials and tunnels. */
+  readonly open: number;
+  /** The server goes away: it takes no new dial, and its tunnels still run. */
+  readonly leaving: boolean;
+  readonly closed: Promise<Error | undefined>;
+  /** Asks the server to dial elsewhere while it can. */
+  drain(): void;
+  destroy(reason: Error): void;
+}
+
+/**
+ * Connects to a server and learns which protocol it speaks: with TLS its choice of ALPN says it, else whether it answers our
+ * Upgrade request in HTTP/1.1.
+ */
+export async function connectUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
+  const socket = await connect(server, options);
+  if (socket instanceof tls.TLSSocket && socket.alpnProtocol === 'h2') {
+    socket.destroy();
+    return packetUplink(server, options);
+  }
+  try {
+    return await linkUplink(server, socket, options);
+  } catch (error) {
+    socket.destroy();
+    // Over TLS, HTTP/1.1 was agreed on. Without TLS, a gRPC server answers an Upgrade with frames of HTTP/2, or hangs up.
+    if (options.tls || error instanceof LinkRefused) throw error;
+    return packetUplink(server, options);
+  }
+}
+
+async function connect(
+  { address, port, name }: ServerAddress,
+  { tls: settings, alpn }: UplinkOptions,
+): Promise<Socket> {
+  const socket = settings
+    ? tls.connect({
+        host: address,
+        port,
+        ...secureContextOptions(settings),
+        ...(isIP(name) === 0 && { servername: name }),
+        checkServerIdentity: (_host, certificate) => tls.checkServerIdentity(name, certificate),
+        // Ours first; ANP's servers know only the second.
+        ALPNProtocols: ['http/1.1', 'h2', ...alpn],
+      })
+    : net.connect({ host: address, port });
+  socket.setNoDelay(true);
+  const late = () =>
+    socket.destroy(new Error(`no connection to ${address}:${port} within ${CONNECT_TIMEOUT / 1000} s`));
+  const timer = setTimeout(late, CONNECT_TIMEOUT);
+  try {
+    await once(socket, settings ? 'secureConnect' : 'connect');
+  } finally {
+    clearTimeout(timer);
+  }
+  socket.on('error', () => {});
+  return socket;
+}
+
+async function linkUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
+  const { dial, events, membership } = options;
+  const token = options.token();
+  const hello = { ...options.hello, ...(token !== undefined && { token }) };
+  const accepted = await requestLink(socket, server.name, hello);
+  const { hubId, plane, serverCount } = accepted.hello;
+  let leaving = false;
+  const link = new LinkServer({
+    session: accepted.session,
+    socket,
+    peer: `hub ${hubId}`,
+    role: 'agent',
+    dial,
+    events,
+    membership,
+    goaway: () => {
+      leaving = true;
+      options.leave();
+    },
+  });
+  return {
+    ...{ server, plane, serverCount, serverId: hubId, protocol: 'link' as const, closed: link.closed },
+    get open() {
+      return link.open;
+    },
+    get leaving() {
+      return leaving;
+    },
+    drain: () => link.drain(),
+    destroy: (reason) => link.destroy(reason),
+  };
+}
+
+/** On a connection of its own, by the server's name: gRPC does its own handshake. */
+async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
+  const { dial, events, keepaliveTime: keepaliveMs } = options;
+  const { agentId, identifiers, tenant } = options.hello;
+  const token = options.token();
+  const { serverId, serverCount, channel } = await connectPackets({
+    target: `${isIP(server.name) === 6 ? `[${server.name}]` : server.name}:${server.port}`,
+    ...(options.tls && { tls: options.tls }),
+    ...{ agentId, identifiers, keepaliveMs, timeout: CONNECT_TIMEOUT, signal: new AbortController().signal },
+    ...(token !== undefined && { token }),
+  });
+  const served = servePackets(channel, { role: 'agent', dial, tenant, events });
+  return {
+    ...{
+      server,
+      serverId,
+      serverCount,
+      protocol: 'packets' as const,
+      plane: '',
+      leaving: false,
+      closed: served.closed,
+    },
+    get open() {
+      return served.open;
+    },
+    drain: () => served.drain(),
+    destroy: (reason) => served.destroy(reason),
+  };
+}
