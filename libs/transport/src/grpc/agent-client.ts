@@ -1,0 +1,130 @@
+import { createSecureContext } from 'node:tls';
+import {
+  type ChannelCredentials,
+  Client,
+  type ClientDuplexStream,
+  credentials,
+  Metadata,
+  type ServiceError,
+} from '@grpc/grpc-js';
+import { encodePacket, type Packet } from '@isthmus/proto';
+import type { PacketChannel } from '../packets/channel.ts';
+import { secureContextOptions, type TlsSettings } from '../tls.ts';
+import { callError, clientChannel } from './channel.ts';
+import { CONNECT_METHOD, MAX_MESSAGE, type Received, receivePacket } from './service.ts';
+
+/** What a server may send ahead on the stream that carries all tunnels, in bytes. */
+const WINDOW = 16 * 1024 * 1024;
+
+/** A ping without an answer for this long ends the connection, in milliseconds: Go's default. */
+const KEEPALIVE_TIMEOUT_MS = 20_000;
+
+/** A timer's longest time, in milliseconds. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export interface ConnectPacketsOptions {
+  /** `host:port` of the server. */
+  readonly target: string;
+  /** Unset: no TLS. */
+  readonly tls?: TlsSettings;
+  readonly agentId: string;
+  /** URL query, as the server is to read it. */
+  readonly identifiers: string;
+  readonly token?: string;
+  readonly keepaliveMs: number;
+  /** How long the server may take to let the agent in, in milliseconds. */
+  readonly timeout: number;
+  /** Gives up the attempt; without effect on a connection that stands. */
+  readonly signal: AbortSignal;
+}
+
+export interface PacketServerLink {
+  readonly serverId: string;
+  /** How many servers there are, by this one's word. */
+  readonly serverCount: number;
+  readonly channel: PacketChannel;
+}
+
+/**
+ * Connects an agent to a Go server, on a connection of its own: behind one address may be many servers.
+ * @throws Error that says why the server did not let it in, a ChannelError when the connection or the server failed.
+ */
+export function connectPackets(options: ConnectPacketsOptions): Promise<PacketServerLink> {
+  const { target, timeout, signal } = options;
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    const client = new Client(target, channelCredentials(options), {
+      'grpc.max_receive_message_length': MAX_MESSAGE,
+      'grpc.max_send_message_length': -1,
+      'grpc.keepalive_time_ms': Math.min(options.keepaliveMs, MAX_TIMER_MS),
+      'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
+      'grpc.keepalive_permit_without_calls': 1,
+      'grpc-node.flow_control_window': WINDOW,
+      'grpc.use_local_subchannel_pool': 1,
+      'grpc.service_config_disable_resolution': 1,
+      'grpc.enable_retries': 0,
+      'grpc.enable_channelz': 0,
+    });
+    const call = open(client, options);
+    const channel = clientChannel(call, target);
+    call.once('status', () => client.close());
+    const settle = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', abandon);
+      call.off('metadata', admitted);
+      call.off('error', refused);
+    };
+    const fail = (error: Error) => {
+      settle();
+      channel.destroy(error);
+      reject(error);
+    };
+    const refused = (error: ServiceError) => fail(callError(error));
+    const abandon = () => fail(new Error(`connection to ${target} given up`));
+    const admitted = (metadata: Metadata) => {
+      try {
+        const link = { ...readAnswer(metadata), channel };
+        settle();
+        resolve(link);
+      } catch (error) {
+        fail(error as Error);
+      }
+    };
+    const timer = setTimeout(() => fail(new Error(`no answer from ${target} within ${timeout} ms`)), timeout);
+    signal.addEventListener('abort', abandon, { once: true });
+    call.once('metadata', admitted);
+    call.once('error', refused);
+  });
+}
+
+function channelCredentials({ tls }: ConnectPacketsOptions): ChannelCredentials {
+  if (!tls) return credentials.createInsecure();
+  return credentials.createFromSecureContext(createSecureContext(secureContextOptions(tls)));
+}
+
+function open(client: Client, options: ConnectPacketsOptions): ClientDuplexStream<Packet, Received> {
+  const { agentId, identifiers, token } = options;
+  const metadata = new Metadata();
+  try {
+    metadata.set('agentid', agentId);
+    metadata.set('agentidentifiers', identifiers);
+    if (token !== undefined) metadata.set('authorization', `Bearer ${token}`);
+    return client.makeBidiStreamRequest(CONNECT_METHOD, encodePacket, receivePacket, metadata);
+  } catch (error) {
+    client.close();
+    throw error;
+  }
+}
+
+function readAnswer(metadata: Metadata): { serverId: string; serverCount: number } {
+  const serverId = exactlyOne(metadata, 'serverid', 'server ID');
+  const count = exactlyOne(metadata, 'servercount', 'server count');
+  if (!/^\d{1,9}$/.test(count)) throw new Error(`server count is no number: ${JSON.stringify(count)}`);
+  return { serverId, serverCount: Number(count) };
+}
+
+function exactlyOne(metadata: Metadata, key: string, what: string): string {
+  const values = metadata.get(key);
+  if (values.length !== 1) throw new Error(`expected one ${what} in the server's answer, got ${values.length}`);
+  return String(values[0]);
+}

@@ -1,0 +1,88 @@
+import type { ServerHttp2Session } from 'node:http2';
+import type { Socket } from 'node:net';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { type PlaneEvents, SessionLost } from '@isthmus/tunnel';
+import { http2Servers, setSettings } from './internals.ts';
+import { type GrpcService, MAX_MESSAGE } from './service.ts';
+
+/** A ping without an answer for this long ends the connection, in milliseconds: Go's default. */
+const KEEPALIVE_TIMEOUT_MS = 20_000;
+
+/** A timer's longest time, in milliseconds; a longer keepalive is none. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+const CONNECTION_WINDOW = 2 ** 31 - 1;
+
+export interface GrpcServerOptions {
+  readonly services: readonly GrpcService[];
+  readonly events: PlaneEvents;
+  /** Names the server in events: `grpc callers`, `grpc agents`. */
+  readonly name: string;
+  /** How often a connection is pinged, in milliseconds. */
+  readonly keepaliveMs: number;
+  /** What a peer may send ahead on one stream, in bytes. */
+  readonly streamWindow: number;
+}
+
+export interface GrpcServer {
+  readonly connections: number;
+  /** Takes over an accepted connection whose first bytes are HTTP/2's. */
+  accept(socket: Socket): void;
+  /**
+   * Tells every peer to go away for good (GOAWAY), waits up to `graceMs` for their streams and then ends what is left.
+   * A Go agent that sees a GOAWAY comes back at once, so this is for the way out only.
+   */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Serves gRPC on connections that someone else accepts. */
+export function grpcServer({ services, events, name, keepaliveMs, streamWindow }: GrpcServerOptions): GrpcServer {
+  const server = new Server({
+    'grpc.max_receive_message_length': MAX_MESSAGE,
+    'grpc.max_send_message_length': -1,
+    'grpc.keepalive_time_ms': Math.min(keepaliveMs, MAX_TIMER_MS),
+    'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
+    'grpc.enable_channelz': 0,
+  });
+  for (const { definition, implementation } of services) server.addService(definition, implementation);
+  setSettings(server, { initialWindowSize: streamWindow });
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  const sessions = new Set<ServerHttp2Session>();
+  for (const http2Server of http2Servers(server)) {
+    http2Server.on('session', (session) => {
+      sessions.add(session);
+      session.once('close', () => sessions.delete(session));
+      // The window of the whole connection has to exceed the sum of its streams', or one that stalls stops the rest.
+      session.setLocalWindowSize(CONNECTION_WINDOW);
+    });
+    http2Server.on('sessionError', (error: Error, session: ServerHttp2Session) => {
+      events.emit('refused', name, peerOf(session), error);
+    });
+  }
+  return {
+    get connections() {
+      return sessions.size;
+    },
+    accept: (socket) => injector.injectConnection(socket),
+    async close(graceMs) {
+      await closeSessions(sessions, graceMs);
+      server.forceShutdown();
+    },
+  };
+}
+
+function peerOf({ socket }: ServerHttp2Session): string {
+  return socket?.remoteAddress ? `${socket.remoteAddress}:${socket.remotePort}` : 'uds';
+}
+
+async function closeSessions(sessions: ReadonlySet<ServerHttp2Session>, graceMs: number): Promise<void> {
+  const open = [...sessions];
+  const closed = open.map((session) => new Promise<void>((resolve) => void session.once('close', resolve)));
+  for (const session of open) session.close();
+  const late = new SessionLost('server is shutting down');
+  const timer = setTimeout(() => {
+    for (const session of open) session.destroy(late);
+  }, graceMs);
+  await Promise.all(closed);
+  clearTimeout(timer);
+}
