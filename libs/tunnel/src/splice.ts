@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream';
 import { deferred } from './deferred.ts';
 import type { TunnelEnd } from './dial.ts';
 import { SessionLost } from './errors.ts';
@@ -36,6 +37,8 @@ export class Splice {
   readonly #ended = new Set<Side>();
   #result: SpliceResult | undefined;
   #timer: NodeJS.Timeout | undefined;
+  /** What the timer waits for: silence while half-closed, which data puts off, or the end of a close, which nothing does. */
+  #timerMs = 0;
 
   constructor(caller: TunnelEnd, destination: TunnelEnd) {
     this.#ends = { caller, destination };
@@ -61,7 +64,7 @@ export class Splice {
     const sink = to.stream;
     source.on('data', (chunk: Uint8Array) => {
       count(chunk.length);
-      if (this.#ended.size > 0) this.#timer?.refresh();
+      if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
       if (!sink.write(chunk)) source.pause();
     });
     sink.on('drain', () => source.resume());
@@ -77,7 +80,8 @@ export class Splice {
       this.#ended.add(side);
       this.#result ??= { closedBy: side };
       other.stream.end();
-      this.#arm(halfOpen ? HALF_CLOSED_IDLE_MS : LINGER_MS);
+      if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
+      else this.#awaitClose(other.stream);
     });
     const closed = () => this.#closed(side, failure);
     if (stream.destroyed) queueMicrotask(closed);
@@ -90,7 +94,8 @@ export class Splice {
     const orderly = failure === undefined && this.#ended.has(side);
     if (!orderly) this.#fail(side, failure ?? new Error(`${side} went away`));
     if (this.#open.size > 0) {
-      if (orderly) this.#arm(LINGER_MS);
+      const [left] = this.#open;
+      if (orderly && left) this.#awaitClose(this.#ends[left].stream);
       return;
     }
     clearTimeout(this.#timer);
@@ -103,9 +108,17 @@ export class Splice {
     for (const open of this.#open) this.#ends[open].abort(error);
   }
 
+  /** The other side is done for good: a slow reader still gets what was written to it, and from then on its time counts. */
+  #awaitClose(stream: Duplex): void {
+    this.#arm(stream.writableFinished ? LINGER_MS : HALF_CLOSED_IDLE_MS);
+    if (!stream.writableFinished) stream.once('finish', () => this.#arm(LINGER_MS));
+  }
+
   /** One timer a tunnel, and only from its first end on. */
   #arm(ms: number): void {
     clearTimeout(this.#timer);
+    if (this.#open.size === 0) return;
+    this.#timerMs = ms;
     this.#timer = setTimeout(() => {
       const overdue = new Error(ms === LINGER_MS ? 'peer did not finish closing' : 'half-closed and silent');
       for (const open of this.#open) this.#ends[open].abort(overdue);
