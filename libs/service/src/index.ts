@@ -1,5 +1,20 @@
 export * from './admin.ts';
 export * from './admin-client.ts';
+export { type AdminHandlerOptions, adminHandler } from './admin-handler.ts';
 export * from './admin-rpc.ts';
 export * from './flags/index.ts';
+export {
+  AGENT_UNREADY,
+  type Check,
+  type HealthOptions,
+  type HealthServer,
+  SERVER_UNREADY,
+  serveHealth,
+  type Unready,
+} from './health.ts';
+export { type Host, processHost } from './host.ts';
 export * from './kube/index.ts';
+export { isLoopback } from './loopback.ts';
+export type { MetricsPage } from './pages.ts';
+export { type Context, type ProgramLog, type ProgramOptions, type Running, runProgram } from './program.ts';
+export { VERSION } from './version.ts';

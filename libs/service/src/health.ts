@@ -1,0 +1,93 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { BAD_TARGET, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
+
+/** One thing that must hold for a program to be of use. */
+export interface Check {
+  readonly name: string;
+  readonly ok: boolean;
+  /** Why not; shown while it does not hold. */
+  readonly detail: string;
+}
+
+/** How /readyz answers while a check fails. Upstream's server and agent differ. */
+export interface Unready {
+  readonly status: 500 | 503;
+  /** `details` alone, or the whole list of `checks`. */
+  readonly body: 'details' | 'checks';
+}
+
+export const SERVER_UNREADY: Unready = { status: 500, body: 'details' };
+export const AGENT_UNREADY: Unready = { status: 503, body: 'checks' };
+
+export interface HealthOptions {
+  /** Empty for all addresses. */
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  readonly checks: () => readonly Check[];
+  readonly unready: Unready;
+  readonly metrics: () => Promise<MetricsPage>;
+}
+
+export interface HealthServer extends AsyncDisposable {
+  readonly address: AddressInfo;
+  /** Ends the listener and every connection. */
+  close(): Promise<void>;
+}
+
+/** Upstream's ReadHeaderTimeout. */
+const REQUEST_MS = 60_000;
+/** Kubelets and scrapers keep their connections: upstream's servers hold idle ones for at least 60 s. */
+const IDLE_MS = 120_000;
+const MAX_CONNECTIONS = 1024;
+
+/**
+ * Serves /healthz, /readyz, /ready (its old name) and /metrics. /healthz says that the process is up, so open it after all
+ * other listeners. Rejects with the system's error when it cannot listen.
+ */
+export async function serveHealth(options: HealthOptions): Promise<HealthServer> {
+  const { host, port } = options;
+  const timeouts = { headersTimeout: REQUEST_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: IDLE_MS };
+  const server = createServer(timeouts, (request, response) => void send(response, pageFor(request, options)));
+  server.maxConnections = MAX_CONNECTIONS;
+  server.listen(host === '' ? { port } : { host, port });
+  await once(server, 'listening');
+  let closed: Promise<unknown> | undefined;
+  const close = async () => {
+    if (closed === undefined) {
+      closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+    }
+    await closed;
+  };
+  return { address: server.address() as AddressInfo, close, [Symbol.asyncDispose]: close };
+}
+
+async function pageFor(request: IncomingMessage, { checks, unready, metrics }: HealthOptions): Promise<Page> {
+  const url = urlOf(request);
+  switch (url?.pathname) {
+    case undefined:
+      return BAD_TARGET;
+    case '/healthz':
+      return { status: 200, body: 'ok' };
+    case '/ready':
+    case '/readyz':
+      return readiness(checks(), unready, url?.searchParams.has('verbose') ?? false);
+    case '/metrics':
+      return metricsPage(metrics);
+    default:
+      return NOT_FOUND;
+  }
+}
+
+/** The checks one by one have the form of Kubernetes' own health pages. */
+function readiness(checks: readonly Check[], unready: Unready, verbose: boolean): Page {
+  const lines = checks.map(({ name, ok, detail }) => (ok ? `[+]${name} ok\n` : `[-]${name} failed: ${detail}\n`));
+  const failed = checks.filter(({ ok }) => !ok);
+  if (failed.length === 0) return { status: 200, body: verbose ? `${lines.join('')}check passed\n` : 'ok' };
+  if (verbose || unready.body === 'checks') return { status: unready.status, body: lines.join('') };
+  return { status: unready.status, body: failed.map(({ detail }) => detail).join('\n') };
+}

@@ -1,0 +1,38 @@
+import { constants } from 'node:os';
+import process from 'node:process';
+
+/** What a program sees of its process. */
+export interface Host {
+  /** The command line without the program's own name. */
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  out(text: string): void;
+  err(text: string): void;
+  exit(status: number): void;
+  /** SIGTERM and SIGINT, each time. */
+  onSignal(handler: (signal: string, number: number) => void): void;
+  /** Errors that nothing caught; a later handler takes the place of an earlier one. */
+  onCrash(handler: (error: unknown, origin: string) => void): void;
+}
+
+/** The real one, on Node and on Deno. */
+export function processHost(): Host {
+  let onCrash: (error: unknown, origin: string) => void = () => {};
+  process.on('uncaughtException', (error) => onCrash(error, 'an error that nothing caught'));
+  process.on('unhandledRejection', (reason) => onCrash(reason, 'a rejection that nothing handled'));
+  return {
+    args: process.argv.slice(2),
+    env: process.env,
+    out: (text) => process.stdout.write(text),
+    err: (text) => process.stderr.write(text),
+    exit: (status) => process.exit(status),
+    onSignal(handler) {
+      for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+        process.on(signal, () => handler(signal, constants.signals[signal]));
+      }
+    },
+    onCrash(handler) {
+      onCrash = handler;
+    },
+  };
+}

@@ -1,0 +1,151 @@
+import { FlagError } from './flags/error.ts';
+import type { FlagTable, Values } from './flags/flag.ts';
+import { helpText } from './flags/help.ts';
+import { parseFlags } from './flags/parse.ts';
+import type { ProgramFlags } from './flags/programs.ts';
+import { type Host, processHost } from './host.ts';
+import { startFailure } from './start-failure.ts';
+import { VERSION } from './version.ts';
+import { within } from './within.ts';
+
+/** What a program has to say about itself; a pino logger is one. */
+export interface ProgramLog {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+  fatal(fields: object, message: string): void;
+}
+
+/** A started program. */
+export interface Running {
+  /** Takes nothing new, tells its peers to move, and resolves when what runs has finished. */
+  drain(): Promise<void>;
+  /** Ends what is left and gives back every listener. */
+  close(): Promise<void>;
+}
+
+export interface Context<L extends ProgramLog> {
+  readonly log: L;
+  readonly version: string;
+}
+
+export interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends ProgramFlags<T> {
+  /** Made once the flags are known to be good. */
+  log(values: Values<T>): L;
+  /** Resolves when all listeners are up. What it throws ends the program; then nothing of it may be left running. */
+  start(values: Values<T>, context: Context<L>): Promise<Running>;
+}
+
+/** How long closing may take, once draining is over. */
+const CLOSE_MS = 5000;
+
+/**
+ * The life of a program: flags, start, the signal to stop, drain, close, exit. The status is 0 after an orderly stop, 1
+ * after bad flags, a failed start or a crash, and 128 + the signal's number after a second signal.
+ */
+export async function runProgram<T extends FlagTable, L extends ProgramLog>(
+  options: ProgramOptions<T, L>,
+  host: Host = processHost(),
+): Promise<void> {
+  host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
+  const read = readFlags(options, host);
+  if (!read) return;
+  const { values, warnings } = read;
+  const log = options.log(values);
+  host.onCrash((error, origin) => crash(options.name, host, log, error, origin));
+  for (const warning of warnings) log.warn({}, warning);
+
+  const stopped = firstSignal(host, log);
+  const context = { log, version: VERSION };
+  const running = await Promise.race([options.start(values, context), stopped]).catch((error) => {
+    fail(host, options.name, startFailure(error, options.flags, values));
+    return undefined;
+  });
+  if (running === undefined) return;
+  // A signal before all listeners are up: there is nothing to drain, and no one to close what is half there.
+  if ('signal' in running) return host.exit(128 + running.number);
+  const { signal } = await stopped;
+  log.info({ signal }, 'stopping');
+  host.exit(await stop(running, drainLimit(values), log));
+}
+
+/** Reads and checks the command line. Undefined when that was all there is to do. */
+function readFlags<T extends FlagTable>(program: ProgramFlags<T>, host: Host) {
+  try {
+    const { values, warnings } = parseFlags(program.flags, host.args, host.env);
+    const answer = values.help ? helpText(program) : values.version ? `${program.name} ${VERSION}\n` : undefined;
+    if (answer !== undefined) {
+      host.out(answer);
+      host.exit(0);
+      return undefined;
+    }
+    const all = [...warnings];
+    program.check(values, (warning) => all.push(warning));
+    return { values, warnings: all };
+  } catch (error) {
+    if (!(error instanceof FlagError)) throw error;
+    fail(host, program.name, error.message);
+    return undefined;
+  }
+}
+
+function fail(host: Host, name: string, problem: string): void {
+  host.err(`${name}: ${problem}\n`);
+  host.exit(1);
+}
+
+interface Stop {
+  readonly signal: string;
+  readonly number: number;
+}
+
+/** The first SIGTERM or SIGINT; the second ends the process at once. */
+function firstSignal(host: Host, log: ProgramLog): Promise<Stop> {
+  return new Promise((resolve) => {
+    let seen = false;
+    host.onSignal((signal, number) => {
+      if (seen) {
+        log.warn({ signal }, 'a second signal: stopping at once');
+        host.exit(128 + number);
+      }
+      seen = true;
+      resolve({ signal, number });
+    });
+  });
+}
+
+/**
+ * How long draining may take, in milliseconds. A program without the flag drains until its tunnels are done, as upstream's
+ * agent does: whoever sent the signal decides how long that may be, with a second one or with SIGKILL.
+ */
+function drainLimit(values: Readonly<Record<string, unknown>>): number {
+  return (values['graceful-shutdown-timeout'] as number | undefined) ?? Number.POSITIVE_INFINITY;
+}
+
+/** Drains, closes, and gives the exit status. */
+async function stop(running: Running, drainMs: number, log: ProgramLog): Promise<number> {
+  let status = 0;
+  const failed = (what: string) => (err: unknown) => {
+    status = 1;
+    log.error({ err }, `${what} failed`);
+    return true;
+  };
+  // Upstream: 0 turns the graceful shutdown off.
+  if (drainMs > 0 && !(await within(running.drain(), drainMs).catch(failed('draining')))) {
+    log.warn({ drainMs }, 'the time for draining is over: ending the tunnels that are left');
+  }
+  if (!(await within(running.close(), CLOSE_MS).catch(failed('closing')))) {
+    log.warn({ closeMs: CLOSE_MS }, 'closing takes too long: exiting without it');
+  }
+  return status;
+}
+
+/** Nothing dies silently: the log says why, or standard error when there is no log yet. */
+function crash(name: string, host: Host, log: ProgramLog | undefined, error: unknown, origin: string): void {
+  try {
+    if (log) log.fatal({ err: error }, `crashed: ${origin}`);
+    else host.err(`${name}: crashed: ${origin}: ${error instanceof Error ? error.stack : String(error)}\n`);
+  } finally {
+    host.exit(1);
+  }
+}
