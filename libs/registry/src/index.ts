@@ -1,5 +1,5 @@
 export * from './follow.ts';
-export * from './registry.ts';
-export type { RedisRegistryOptions, RedisTimings } from './redis/options.ts';
 export { memoryRegistry } from './memory.ts';
+export type { RedisRegistryOptions, RedisTimings } from './redis/options.ts';
 export { redisRegistry } from './redis/registry.ts';
+export * from './registry.ts';

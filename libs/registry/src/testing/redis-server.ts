@@ -101,11 +101,11 @@ class LocalRedis implements RedisServer {
   }
 
   pause(): void {
-    this.#child?.kill('SIGSTOP');
+    this.#signal('SIGSTOP');
   }
 
   resume(): void {
-    this.#child?.kill('SIGCONT');
+    this.#signal('SIGCONT');
   }
 
   async restart(): Promise<void> {
@@ -142,11 +142,22 @@ class LocalRedis implements RedisServer {
     const child = this.#child;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
     const gone = once(child, 'exit');
-    child.kill('SIGCONT');
-    child.kill(signal);
-    const forced = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
+    this.#signal(signal);
+    this.#signal('SIGCONT');
+    const forced = setTimeout(() => this.#signal('SIGKILL'), STOP_MS);
     await gone;
     clearTimeout(forced);
+  }
+
+  /** By process id: after any signal, Deno's ChildProcess.kill does nothing more. */
+  #signal(signal: NodeJS.Signals): void {
+    const child = this.#child;
+    if (!child?.pid || child.exitCode !== null || child.signalCode !== null) return;
+    try {
+      process.kill(child.pid, signal);
+    } catch {
+      // It ended between the check and the signal.
+    }
   }
 }
 
