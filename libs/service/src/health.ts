@@ -3,6 +3,8 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { BAD_TARGET, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 
+export type { MetricsPage };
+
 /** One thing that must hold for a program to be of use. */
 export interface Check {
   readonly name: string;
