@@ -15,6 +15,8 @@ export interface KubeClientOptions {
   readonly burst?: number;
   /** For one call with all its retries, in milliseconds. Default 10 s. */
   readonly timeoutMs?: number;
+  /** How long credentials that were read count as current, in milliseconds. Default a minute, as client-go's. */
+  readonly rereadMs?: number;
 }
 
 export interface WatchOptions {
@@ -44,7 +46,6 @@ const DEFAULT_BURST = 10;
 const MAX_RETRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_CAP_MS = 2000;
-/** As client-go: credentials in files are read again after a minute. */
 const REREAD_MS = 60_000;
 
 /**
@@ -58,6 +59,7 @@ export async function kubeClient(options: KubeClientOptions): Promise<KubeClient
 class Client implements KubeClient {
   readonly #source: KubeConnectionSource;
   readonly #timeoutMs: number;
+  readonly #rereadMs: number;
   readonly #limit: RateLimit | undefined;
   #wire: Wire;
   #readAt = performance.now();
@@ -65,6 +67,7 @@ class Client implements KubeClient {
   constructor(options: KubeClientOptions, connection: KubeConnection) {
     this.#source = options.source;
     this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
+    this.#rereadMs = options.rereadMs ?? REREAD_MS;
     const qps = options.qps || DEFAULT_QPS;
     this.#limit = qps < 0 ? undefined : new RateLimit(qps, options.burst || DEFAULT_BURST);
     this.#wire = openWire(connection);
@@ -138,7 +141,7 @@ class Client implements KubeClient {
 
   /** Reads the credentials again once they are old. What cannot be read may be half written: the last good ones stay. */
   async #refresh(): Promise<void> {
-    if (performance.now() - this.#readAt < REREAD_MS) return;
+    if (performance.now() - this.#readAt < this.#rereadMs) return;
     this.#readAt = performance.now();
     const next = await this.#source().catch(() => undefined);
     if (next === undefined || JSON.stringify(next) === JSON.stringify(this.#wire.connection)) return;

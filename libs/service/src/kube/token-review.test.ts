@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { kubeClient } from './client.ts';
+import { FakeApiServer } from './testing/api-server.ts';
+import { tokenAuthenticator } from './token-review.ts';
+
+let api: FakeApiServer;
+
+before(async () => {
+  api = await FakeApiServer.start();
+});
+after(() => api[Symbol.asyncDispose]());
+
+async function verdict(token: string, status: unknown, apiToken = 'secret') {
+  api.reviews.set(token, status);
+  using client = await kubeClient({ source: async () => ({ ...api.connection, token: apiToken }), timeoutMs: 500 });
+  const authenticate = tokenAuthenticator({
+    client,
+    namespace: 'kube-system',
+    serviceAccount: 'agent',
+    audience: 'isthmus',
+  });
+  return authenticate(token);
+}
+
+function user(username: string, audiences?: string[]) {
+  return { authenticated: true, user: { username }, ...(audiences ? { audiences } : {}) };
+}
+
+const AGENT = 'system:serviceaccount:kube-system:agent';
+
+describe('an agent token', () => {
+  it('is good when it is of the expected service account', async () => {
+    assert.deepEqual(await verdict('good', user(AGENT, ['isthmus'])), { ok: true });
+    assert.deepEqual(api.seen.at(-1), {
+      call: 'POST /apis/authentication.k8s.io/v1/tokenreviews',
+      body: {
+        apiVersion: 'authentication.k8s.io/v1',
+        kind: 'TokenReview',
+        spec: { token: 'good', audiences: ['isthmus'] },
+      },
+    });
+  });
+
+  it('is good when the API server does not speak of audiences', async () => {
+    assert.deepEqual(await verdict('plain', user(AGENT)), { ok: true });
+  });
+
+  const refused: readonly [name: string, status: unknown, message: string][] = [
+    ['an invalid token', { authenticated: false }, 'service account jwt not valid'],
+    ['no status', undefined, 'service account jwt not valid'],
+    ['an error of the review', { authenticated: true, error: 'expired' }, 'expired'],
+    ['another audience', user(AGENT, ['api']), 'token is not for audience "isthmus"'],
+    ['a person', user('jane'), 'unexpected username format'],
+    ['no user', { authenticated: true }, 'unexpected username format'],
+    ['a node', user('system:node:a:b'), 'username returned is not a service account'],
+    ['more than four parts', user(`${AGENT}:x`), 'unexpected username format'],
+    [
+      'another namespace',
+      user('system:serviceaccount:default:agent'),
+      'incoming request from "default" namespace. Expected "kube-system"',
+    ],
+    [
+      'another account',
+      user('system:serviceaccount:kube-system:bob'),
+      'incoming request from "bob" service account. Expected "agent"',
+    ],
+  ];
+  for (const [name, status, message] of refused) {
+    it(`is refused for ${name}`, async () => {
+      assert.deepEqual(await verdict(name, status), { ok: false, message: `lookup failed: ${message}` });
+    });
+  }
+
+  it('is refused when the server itself is not let in', async () => {
+    const refusal = await verdict('good', user(AGENT), 'wrong');
+    assert.ok(!refusal.ok);
+    assert.match(refusal.message, /^the token could not be reviewed: POST .*: status 401 Unauthorized/);
+  });
+
+  it('is refused when the API server does not answer', async () => {
+    api.intercept = () => true;
+    const refusal = await verdict('good', user(AGENT));
+    api.intercept = () => false;
+    assert.ok(!refusal.ok);
+    assert.match(refusal.message, /no answer within 500 ms/);
+  });
+});
