@@ -170,7 +170,7 @@ class RunningAgent implements Agent {
     const { host, port } = this.#options.server;
     const addresses = await lookup(host, { all: true });
     const { address } = addresses[this.#attempts++ % addresses.length] as { address: string };
-    return { address, port, name: host };
+    return { address, port };
   }
 
   #uplinkOptions() {
@@ -178,6 +178,7 @@ class RunningAgent implements Agent {
     const dial = observed('agent', this.#admission.dial, observation);
     return {
       ...this.#options,
+      serverName: this.#options.server.host,
       hello: { agentId, identifiers, tenant, version },
       dial,
       events: observation.events,

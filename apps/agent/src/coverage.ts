@@ -45,6 +45,5 @@ function weight(agentId: string, hubId: string): number {
 
 function parseAddress(text: string): ServerAddress {
   const { hostname, port } = new URL(`tcp://${text}`);
-  const address = hostname.replace(/^\[|\]$/g, '');
-  return { address, port: Number(port), name: address };
+  return { address: hostname.replace(/^\[|\]$/g, ''), port: Number(port) };
 }

@@ -12,19 +12,20 @@ import {
   servePackets,
   type TlsSettings,
 } from '@isthmus/transport';
-import type { Dial, PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, formatDestination, type PlaneEvents } from '@isthmus/tunnel';
 
 /** How long a server may take to accept a connection and finish its TLS handshake, in milliseconds. */
 const CONNECT_TIMEOUT = 10_000;
 
-/** A server to connect to. `address` is what to dial, `name` what its certificate must say. */
+/** A server to connect to, by name or address. */
 export interface ServerAddress {
   readonly address: string;
   readonly port: number;
-  readonly name: string;
 }
 
 export interface UplinkOptions {
+  /** The configured server's name: every server's certificate says this or the address that was dialled, which of a pod nobody knows beforehand. */
+  readonly serverName: string;
   /** Unset: no TLS. */
   readonly tls?: TlsSettings;
   /** Further ALPN names to offer, for balancers that route by them. */
@@ -79,17 +80,17 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
   }
 }
 
-async function connect(
-  { address, port, name }: ServerAddress,
-  { tls: settings, alpn }: UplinkOptions,
-): Promise<Socket> {
+async function connect(server: ServerAddress, options: UplinkOptions): Promise<Socket> {
+  const { address, port } = server;
+  const { tls: settings, alpn, serverName } = options;
   const socket = settings
     ? tls.connect({
         host: address,
         port,
         ...secureContextOptions(settings),
-        ...(isIP(name) === 0 && { servername: name }),
-        checkServerIdentity: (_host, certificate) => tls.checkServerIdentity(name, certificate),
+        ...(isIP(serverName) === 0 && { servername: serverName }),
+        checkServerIdentity: (_host, certificate) =>
+          tls.checkServerIdentity(serverName, certificate) && tls.checkServerIdentity(address, certificate),
         // Ours first; ANP's servers know only the second.
         ALPNProtocols: ['http/1.1', 'h2', ...alpn],
       })
@@ -111,7 +112,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const { dial, events, membership } = options;
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
-  const accepted = await requestLink(socket, server.name, hello);
+  const accepted = await requestLink(socket, options.serverName, hello);
   const { hubId, plane, serverCount } = accepted.hello;
   let leaving = false;
   const link = new LinkServer({
@@ -142,11 +143,11 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
 
 /** On a connection of its own, by the server's name: gRPC does its own handshake. */
 async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, keepaliveTime: keepaliveMs } = options;
+  const { dial, events, serverName, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant } = options.hello;
   const token = options.token();
   const { serverId, serverCount, channel } = await connectPackets({
-    target: `${isIP(server.name) === 6 ? `[${server.name}]` : server.name}:${server.port}`,
+    target: formatDestination({ host: serverName, port: server.port }),
     ...(options.tls && { tls: options.tls }),
     ...{ agentId, identifiers, keepaliveMs, timeout: CONNECT_TIMEOUT, signal: new AbortController().signal },
     ...(token !== undefined && { token }),

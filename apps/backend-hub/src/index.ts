@@ -1,1 +1,2 @@
 export * from './hub.ts';
+export { hubOptions, kubernetes } from './options.ts';

@@ -1,1 +1,2 @@
 export * from './gateway.ts';
+export { gatewayOptions } from './options.ts';

@@ -1,5 +1,5 @@
-import { gateway, type Gateway, type GatewayOptions } from '@isthmus/frontend-gw';
 import { type Hub, type HubOptions, hub } from '@isthmus/backend-hub';
+import { type Gateway, type GatewayOptions, gateway } from '@isthmus/frontend-gw';
 import { type Following, follow, type Registry } from '@isthmus/registry';
 import { PeerLinks, type TlsSettings } from '@isthmus/transport';
 import { Directory, type Observation } from '@isthmus/tunnel';

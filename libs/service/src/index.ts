@@ -2,6 +2,8 @@ export * from './admin.ts';
 export * from './admin-client.ts';
 export { type AdminHandlerOptions, adminHandler } from './admin-handler.ts';
 export * from './admin-rpc.ts';
+export * from './closing.ts';
+export * from './flag-options.ts';
 export * from './flags/index.ts';
 export {
   AGENT_UNREADY,
@@ -15,6 +17,7 @@ export {
 export { type Host, processHost } from './host.ts';
 export * from './kube/index.ts';
 export { isLoopback } from './loopback.ts';
+export * from './operations.ts';
 export type { MetricsPage } from './pages.ts';
 export { type Context, type ProgramLog, type ProgramOptions, type Running, runProgram } from './program.ts';
 export { VERSION } from './version.ts';

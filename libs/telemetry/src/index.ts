@@ -1,3 +1,4 @@
+export * from './instrument.ts';
 export * from './logging/log-events.ts';
 export * from './logging/logger.ts';
 export { redactUrl } from './logging/redact.ts';

@@ -29,6 +29,7 @@ export const agentIdentity = topic('Identity', {
     'What this agent reaches, as a URL query of ipv4, ipv6, host, cidr and default-route: host=db.internal&cidr=10.0.0.0/8.',
   ),
   tenant: string('default', 'The tenant whose callers this agent serves.', { own: true }),
+  zone: string('', 'Where this agent runs. It prefers hubs of its own zone.', { own: true }),
 });
 
 export const synchronisation = topic('Sessions', {

@@ -1,0 +1,108 @@
+import { readFileSync } from 'node:fs';
+import {
+  AGENT_UNREADY,
+  type AgentValues,
+  type Check,
+  Closing,
+  type Context,
+  inClusterConnection,
+  kubeClient,
+  kubeconfigFile,
+  type LeaseCounter,
+  type LeaseCountObserver,
+  leaseCounter,
+  operations,
+  type Running,
+} from '@isthmus/service';
+import { agentMetrics, instrument, type Logger } from '@isthmus/telemetry';
+import type { Observation } from '@isthmus/tunnel';
+import { type Agent, type AgentOptions, agent } from './agent.ts';
+
+/** Runs proxy-agent from its flags. */
+export function startAgent(flags: AgentValues, { log, version }: Context<Logger>): Promise<Running> {
+  return Closing.guard(async (closing) => {
+    const { events, observation, tunnels, shutdown } = await instrument({
+      ...{ program: 'proxy-agent', role: 'agent', version, log },
+    });
+    closing.defer(shutdown);
+    const metrics = agentMetrics(events, { process: true });
+    closing.defer(metrics.close);
+    const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
+    const running = agent({
+      ...agentOptions(flags, version, observation),
+      ...(leases && { leases: () => leases.count() }),
+    });
+    closing.defer(() => running.close());
+    let draining = false;
+    const drain = () => {
+      draining = true;
+      return running.drain();
+    };
+    const ops = await operations({
+      health: { host: flags['health-server-host'], port: flags['health-server-port'] },
+      admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'] },
+      profiling: flags['enable-profiling'],
+      checks: () => checks(running, draining),
+      unready: AGENT_UNREADY,
+      metrics: metrics.render,
+      backend: {
+        sessions: () => [],
+        tunnels: () => tunnels,
+        async drain() {
+          void drain();
+          return { sessions: running.uplinks.length, tunnels: tunnels.size };
+        },
+      },
+      log,
+    });
+    closing.defer(ops.close);
+    log.info({ agent: running.agentId, version }, 'ready to connect');
+    return { drain, close: () => closing.close() };
+  });
+}
+
+function agentOptions(flags: AgentValues, version: string, observation: Observation): AgentOptions {
+  const { 'agent-cert': cert, 'agent-key': key, 'ca-cert': ca, 'service-account-token-path': tokenPath } = flags;
+  return {
+    agentId: flags['agent-id'],
+    identifiers: flags['agent-identifiers'],
+    tenant: flags.tenant,
+    zone: flags.zone,
+    version,
+    server: { host: flags['proxy-server-host'], port: flags['proxy-server-port'] },
+    ...(ca !== '' && { tls: { ca, ...(cert !== '' && { cert, key }) } }),
+    alpn: flags['alpn-proto'],
+    token: () => (tokenPath === '' ? undefined : readFileSync(tokenPath, 'utf8').trim()),
+    sessionCount: flags['session-count'],
+    serverCountSource: flags['server-count-source'] === 'max' ? 'max' : 'default',
+    syncInterval: flags['sync-interval'],
+    syncIntervalCap: flags['sync-interval-cap'],
+    syncForever: flags['sync-forever'],
+    keepaliveTime: flags['keepalive-time'],
+    observation,
+  };
+}
+
+async function countLeases(
+  flags: AgentValues,
+  closing: Closing,
+  observer: LeaseCountObserver,
+  warn: (message: string) => void,
+): Promise<LeaseCounter | undefined> {
+  if (!flags['count-server-leases']) return undefined;
+  const source = flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig);
+  const client = await kubeClient({ source });
+  closing.defer(() => client[Symbol.dispose]());
+  const counter = leaseCounter({
+    ...{ client, observer, warn, namespace: flags['lease-namespace'], selector: flags['lease-label-selector'] },
+  });
+  closing.defer(() => counter.close());
+  return counter;
+}
+
+function checks({ uplinks }: Agent, draining: boolean): Check[] {
+  return [
+    { name: 'admission', ok: !draining, detail: 'draining' },
+    { name: 'servers', ok: uplinks.length > 0, detail: 'not connected to any server' },
+  ];
+}

@@ -1,0 +1,90 @@
+import {
+  type Closing,
+  type HubValues,
+  inClusterConnection,
+  type KubeClient,
+  kubeClient,
+  kubeconfigFile,
+  type LeaseCollectionObserver,
+  leaseHolder,
+  parseLabels,
+  peerTls,
+  tlsPolicy,
+  tokenAuthenticator,
+} from '@isthmus/service';
+import type { HubOptions } from './hub.ts';
+
+type Authenticate = (token: string, signal: AbortSignal) => Promise<void>;
+
+/** What a hub's own flags say. Without a registry it serves no other process' gateways and shares no plane. */
+export function hubOptions(
+  flags: HubValues,
+  authenticate: Authenticate | undefined,
+): Omit<HubOptions, 'registry' | 'changed' | 'observation'> {
+  const joins = flags['redis-url'] !== '';
+  const tls = { ...tlsPolicy(flags) };
+  const agentTls = { cert: flags['cluster-cert'], key: flags['cluster-key'], ca: flags['cluster-ca-cert'], ...tls };
+  return {
+    hubId: flags['server-id'],
+    zone: flags.zone,
+    agents: {
+      address: { host: flags['agent-bind-address'], port: flags['agent-port'] },
+      ...(flags['cluster-cert'] !== '' && { tls: agentTls }),
+    },
+    ...(joins && {
+      peers: { host: flags['peer-bind-address'], port: flags['peer-port'], tls: { ...peerTls(flags), ...tls } },
+    }),
+    advertiseAddress: joins ? flags['advertise-address'] : '',
+    advertiseAgentAddress: flags['advertise-agent-address'],
+    plane: joins ? flags.plane : '',
+    keepaliveTime: flags['keepalive-time'],
+    ...(authenticate && { authenticate }),
+  };
+}
+
+export interface Kubernetes {
+  readonly authenticate: Authenticate | undefined;
+  /** Says through a lease that this server is there. */
+  holdLease(observer: LeaseCollectionObserver): void;
+}
+
+/** What a hub asks of the Kubernetes API: whether agents' tokens hold, and leases. Without those flags, nothing. */
+export async function kubernetes(
+  flags: HubValues,
+  closing: Closing,
+  warn: (message: string) => void,
+): Promise<Kubernetes> {
+  const namespace = flags['agent-namespace'];
+  const wanted = namespace !== '' || flags['enable-lease-controller'];
+  if (!wanted) return { authenticate: undefined, holdLease() {} };
+  const client = await kubeClient({
+    source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig),
+    qps: flags['kubeconfig-qps'],
+    burst: flags['kubeconfig-burst'],
+  });
+  closing.defer(() => client[Symbol.dispose]());
+  return {
+    authenticate: namespace === '' ? undefined : authenticator(flags, client),
+    holdLease(observer) {
+      if (!flags['enable-lease-controller']) return;
+      const lease = leaseHolder({
+        ...{ client, observer, warn, serverId: flags['server-id'], namespace: flags['lease-namespace'] },
+        labels: parseLabels(flags['lease-label']),
+      });
+      closing.defer(() => lease.close());
+    },
+  };
+}
+
+function authenticator(flags: HubValues, client: KubeClient): Authenticate {
+  const review = tokenAuthenticator({
+    client,
+    namespace: flags['agent-namespace'],
+    serviceAccount: flags['agent-service-account'],
+    audience: flags['authentication-audience'],
+  });
+  return async (token) => {
+    const verdict = await review(token);
+    if (!verdict.ok) throw new Error(verdict.message);
+  };
+}

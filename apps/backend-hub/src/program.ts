@@ -1,0 +1,70 @@
+import { type Following, follow, redisRegistry } from '@isthmus/registry';
+import {
+  type Check,
+  Closing,
+  type Context,
+  type HubValues,
+  operations,
+  operationsPorts,
+  type Running,
+  SERVER_UNREADY,
+} from '@isthmus/service';
+import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { Directory } from '@isthmus/tunnel';
+import { type Hub, hub } from './hub.ts';
+import { hubOptions, kubernetes } from './options.ts';
+
+/** Runs backend-hub from its flags. */
+export function startHub(flags: HubValues, { log, version }: Context<Logger>): Promise<Running> {
+  return Closing.guard(async (closing) => {
+    const { events, observation, tunnels, shutdown } = await instrument({
+      ...{ program: 'backend-hub', role: 'hub', version, log },
+    });
+    closing.defer(shutdown);
+    const metrics = serverMetrics(events, { role: 'hub', strategies: ['default'], process: true });
+    closing.defer(metrics.close);
+    const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
+    const registry = redisRegistry({ url: flags['redis-url'], plane: flags.plane });
+    closing.defer(() => registry.close());
+    const running = await hub({ ...hubOptions(flags, cluster.authenticate), registry, observation, changed() {} });
+    closing.defer(() => running.close());
+    const stop = new AbortController();
+    closing.defer(() => stop.abort());
+    const directory = new Directory();
+    const following = follow(registry, {
+      ...{ directory, signal: stop.signal },
+      hubs: (hubs) => running.membership(hubs),
+      // The hub's own registration tells of the registry's health already.
+      state() {},
+    });
+    cluster.holdLease(metrics.leases);
+    const ops = await operations({
+      ...operationsPorts(flags),
+      checks: () => checks(running, following),
+      unready: SERVER_UNREADY,
+      metrics: metrics.render,
+      backend: {
+        sessions: () => running.sessions(),
+        tunnels: () => tunnels,
+        async drain() {
+          const summary = { sessions: [...running.sessions()].length, tunnels: tunnels.size };
+          void running.drain();
+          return summary;
+        },
+      },
+      log,
+    });
+    closing.defer(ops.close);
+    const { hubId, agentAddress: agents, peerAddress: gateways } = running;
+    log.info({ hub: hubId, agents, gateways, plane: flags.plane, version }, 'ready for agents');
+    return { drain: () => running.drain(), close: () => closing.close() };
+  });
+}
+
+/** Not whether agents are there: they come through a balancer that asks first whether the hub is ready. */
+function checks({ draining }: Hub, { synced, detail }: Following): Check[] {
+  return [
+    { name: 'admission', ok: !draining, detail: 'draining' },
+    { name: 'registry', ok: synced, detail: `no copy of the registry yet: ${detail}` },
+  ];
+}

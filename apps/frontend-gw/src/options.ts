@@ -1,0 +1,32 @@
+import { type GatewayValues, parseStrategies, tlsPolicy } from '@isthmus/service';
+import type { CallerPort, GatewayOptions } from './gateway.ts';
+
+/** What a dial may take where `--backend-dial-timeout` sets no limit, in milliseconds: nothing waits without a deadline. */
+const DIAL_TIMEOUT = 30_000;
+
+function callerPorts(flags: GatewayValues): CallerPort[] {
+  const ports: CallerPort[] = [];
+  if (flags['uds-name'] !== '') {
+    ports.push({ address: { path: flags['uds-name'], deleteExisting: flags['delete-existing-uds-file'] } });
+  }
+  if (flags['server-port'] !== 0) {
+    const tls = { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'] };
+    ports.push({
+      address: { host: flags['server-bind-address'], port: flags['server-port'] },
+      tls: { ...tls, ...tlsPolicy(flags) },
+    });
+  }
+  return ports;
+}
+
+export function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'directory' | 'hub' | 'observation'> {
+  return {
+    callers: callerPorts(flags),
+    ...(flags.mode !== '' && { mode: flags.mode }),
+    tenant: 'default',
+    strategies: parseStrategies(flags['proxy-strategies']),
+    zone: flags.zone,
+    dialTimeout: flags['backend-dial-timeout'] || DIAL_TIMEOUT,
+    keepaliveTime: flags['frontend-keepalive-time'],
+  };
+}

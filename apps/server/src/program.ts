@@ -1,0 +1,76 @@
+import { hubOptions, kubernetes } from '@isthmus/backend-hub';
+import { gatewayOptions } from '@isthmus/frontend-gw';
+import { memoryRegistry, redisRegistry } from '@isthmus/registry';
+import {
+  type Check,
+  Closing,
+  type Context,
+  operations,
+  operationsPorts,
+  peerTls,
+  type Running,
+  SERVER_UNREADY,
+  type ServerValues,
+} from '@isthmus/service';
+import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { type Server, server } from './server.ts';
+
+/** Runs proxy-server from its flags: alone with a registry in memory, or as one of a plane with --redis-url. */
+export function startServer(flags: ServerValues, { log, version }: Context<Logger>): Promise<Running> {
+  return Closing.guard(async (closing) => {
+    const { events, observation, tunnels, shutdown } = await instrument({
+      ...{ program: 'proxy-server', role: 'server', version, log },
+    });
+    closing.defer(shutdown);
+    const gateway = gatewayOptions(flags);
+    const metrics = serverMetrics(events, { role: 'gateway', strategies: gateway.strategies, process: true });
+    closing.defer(metrics.close);
+    const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
+    const joins = flags['redis-url'] !== '';
+    const registry = joins ? redisRegistry({ url: flags['redis-url'], plane: flags.plane }) : memoryRegistry();
+    closing.defer(() => registry.close());
+    const hub = hubOptions(flags, cluster.authenticate);
+    const running = await server({
+      ...{ gateway, registry, observation },
+      // Alone, the number of servers cannot be learnt; in a plane it is the number of live hubs.
+      hub: joins ? hub : { ...hub, serverCount: flags['server-count'] },
+      ...(joins && { peers: peerTls(flags) }),
+    });
+    closing.defer(() => running.close());
+    cluster.holdLease(metrics.leases);
+    const ops = await operations({
+      ...operationsPorts(flags),
+      checks: () => checks(running),
+      unready: SERVER_UNREADY,
+      metrics: metrics.render,
+      backend: {
+        sessions: () => running.hub.sessions(),
+        tunnels: () => tunnels,
+        async drain() {
+          const summary = { sessions: [...running.hub.sessions()].length, tunnels: tunnels.size };
+          void running.drain();
+          return summary;
+        },
+      },
+      log,
+    });
+    closing.defer(ops.close);
+    const { hubId, agentAddress: agents, peerAddress: gateways } = running.hub;
+    log.info({ hub: hubId, callers: running.gateway.addresses, agents, gateways, version }, 'ready');
+    return {
+      async drain() {
+        await running.drain();
+        await tunnels.idle();
+      },
+      close: () => closing.close(),
+    };
+  });
+}
+
+function checks({ gateway, following, directory }: Server): Check[] {
+  return [
+    { name: 'admission', ok: !gateway.draining, detail: 'draining' },
+    { name: 'registry', ok: following.synced, detail: `no copy of the registry yet: ${following.detail}` },
+    { name: 'sessions', ok: directory.size > 0, detail: 'no agent has a session' },
+  ];
+}

@@ -1,0 +1,38 @@
+import type { SecureVersion } from 'node:tls';
+import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
+import type { GatewayValues } from './flags/programs.ts';
+
+/** Options that several programs read from the same flags. */
+
+/** What all listeners of a program share. */
+export function tlsPolicy(flags: Pick<GatewayValues, 'cipher-suites' | 'tls-min-version'>): {
+  ciphers?: string;
+  minVersion?: SecureVersion;
+} {
+  const ciphers = opensslCiphers(flags['cipher-suites']);
+  const minVersion = tlsVersion(flags['tls-min-version']);
+  return { ...(ciphers && { ciphers }), ...(minVersion && { minVersion }) };
+}
+
+/** This process towards other gateways and hubs. */
+export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'peer-ca-cert'>): {
+  cert: string;
+  key: string;
+  ca: string;
+} {
+  return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
+}
+
+type OperationsFlags = Pick<
+  GatewayValues,
+  'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'
+>;
+
+/** Where operators look, alike for every server-side program. */
+export function operationsPorts(flags: OperationsFlags) {
+  return {
+    health: { host: flags['health-bind-address'], port: flags['health-port'] },
+    admin: { host: flags['admin-bind-address'], port: flags['admin-port'] },
+    profiling: flags['enable-profiling'],
+  };
+}

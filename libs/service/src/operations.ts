@@ -1,0 +1,44 @@
+import type { AddressInfo } from 'node:net';
+import { serveAdmin } from './admin.ts';
+import { adminHandler } from './admin-handler.ts';
+import type { AdminBackend } from './admin-rpc.ts';
+import { type Check, type MetricsPage, serveHealth, type Unready } from './health.ts';
+import type { ProgramLog } from './program.ts';
+
+export interface OperationsOptions {
+  readonly health: { readonly host: string; readonly port: number };
+  readonly admin: { readonly host: string; readonly port: number };
+  readonly profiling: boolean;
+  readonly checks: () => readonly Check[];
+  readonly unready: Unready;
+  readonly metrics: () => Promise<MetricsPage>;
+  readonly backend: AdminBackend;
+  readonly log: ProgramLog;
+}
+
+export interface Operations {
+  readonly health: AddressInfo;
+  readonly admin: AddressInfo;
+  close(): Promise<void>;
+}
+
+/** What operators see of every program: the health and the admin port. Started last, since /healthz says that all is up. */
+export async function operations(options: OperationsOptions): Promise<Operations> {
+  const { metrics, backend, checks, unready, log, profiling } = options;
+  const http = adminHandler({ metrics, profiling });
+  const warn = (message: string) => log.warn({}, message);
+  const admin = await serveAdmin({ ...options.admin, backend, http, warn });
+  try {
+    const health = await serveHealth({ ...options.health, checks, unready, metrics });
+    return {
+      health: health.address,
+      admin: admin.address,
+      async close() {
+        await Promise.all([health.close(), admin.close()]);
+      },
+    };
+  } catch (error) {
+    await admin.close();
+    throw error;
+  }
+}

@@ -1,0 +1,30 @@
+import { type Observation, type PlaneEvents, planeEvents, TunnelTable } from '@isthmus/tunnel';
+import { logEvents } from './logging/log-events.ts';
+import type { Logger } from './logging/logger.ts';
+import { openTelemetry } from './tracing/opentelemetry.ts';
+
+export interface InstrumentOptions {
+  /** The program's name: `proxy-server`. */
+  readonly program: string;
+  /** What the process is in the plane: `gateway`, `hub`, `server`, `agent`. */
+  readonly role: string;
+  readonly version: string;
+  readonly log: Logger;
+}
+
+/** A program's events, with what listens to them in every program. */
+export interface Instruments {
+  readonly events: PlaneEvents;
+  readonly observation: Observation;
+  readonly tunnels: TunnelTable;
+  /** Sends the last spans; bounded in time, never rejects. */
+  shutdown(): Promise<void>;
+}
+
+export async function instrument({ program, role, version, log }: InstrumentOptions): Promise<Instruments> {
+  const events = planeEvents();
+  logEvents(events, log);
+  const tunnels = new TunnelTable(events);
+  const { tracer, shutdown } = await openTelemetry(process.env, { serviceName: program, version, role, logger: log });
+  return { events, tunnels, shutdown, observation: { events, tracer } };
+}
