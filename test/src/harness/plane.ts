@@ -27,10 +27,11 @@ export async function newTrust(scope: Scope): Promise<Trust> {
   return { dir, callers, agents, peers, caller: await callers.client('kube-apiserver') };
 }
 
-/** A program that takes callers: gRPC and HTTP CONNECT on both. */
+/** A program that takes callers. Ours takes gRPC and HTTP CONNECT on every listener, so `grpc` and `connect` are one. */
 export interface Front {
   readonly program: Program;
-  readonly uds: { readonly uds: string };
+  readonly grpc: { readonly uds: string };
+  readonly connect: { readonly uds: string };
   readonly mtls: { readonly port: number; readonly ca: string; readonly identity: Identity };
 }
 
@@ -42,7 +43,10 @@ export interface Back {
 
 export async function startServer(scope: Scope, trust: Trust, flags: Flags = {}): Promise<Front & Back> {
   const agentPort = await freePort();
-  const front = await startFront(scope, trust, 'proxy-server', { ...(await agentFlags(trust, agentPort)), ...flags });
+  const front = await startFront(scope, trust, 'proxy-server', {
+    ...(await agentPortFlags(trust, agentPort)),
+    ...flags,
+  });
   return { ...front, agentPort };
 }
 
@@ -60,7 +64,7 @@ export async function startHub(scope: Scope, trust: Trust, flags: Flags = {}): P
     'advertise-agent-address': `127.0.0.1:${agentPort}`,
   };
   const health = await healthFlags();
-  const all = { ...health, ...own, ...(await peerFlags(trust)), ...(await agentFlags(trust, agentPort)), ...flags };
+  const all = { ...health, ...own, ...(await peerFlags(trust)), ...(await agentPortFlags(trust, agentPort)), ...flags };
   const program = startProgram(scope, 'backend-hub', { flags: all, healthPort: health['health-port'] });
   await isUp(program);
   return { program, agentPort };
@@ -68,9 +72,17 @@ export async function startHub(scope: Scope, trust: Trust, flags: Flags = {}): P
 
 /** An agent that dials a port of 127.0.0.1, with a certificate of its own. */
 export async function startAgent(scope: Scope, trust: Trust, port: number, flags: Flags = {}): Promise<Program> {
+  const { healthPort, ...own } = await uplinkFlags(trust, port);
+  const all = { ...own, 'admin-server-port': await freePort(), ...flags };
+  return startProgram(scope, 'proxy-agent', { flags: all, healthPort });
+}
+
+/** Flags of an agent that upstream's has too. */
+export async function uplinkFlags(trust: Trust, port: number) {
   const identity = await trust.agents.client('agent');
   const healthPort = await freePort();
-  const all = {
+  return {
+    healthPort,
     'proxy-server-host': '127.0.0.1',
     'proxy-server-port': port,
     'ca-cert': trust.agents.cert,
@@ -78,13 +90,10 @@ export async function startAgent(scope: Scope, trust: Trust, port: number, flags
     'agent-key': identity.key,
     'health-server-host': '127.0.0.1',
     'health-server-port': healthPort,
-    'admin-server-port': await freePort(),
     'sync-interval': '200ms',
     'sync-interval-cap': '1s',
     'probe-interval': '200ms',
-    ...flags,
   };
-  return startProgram(scope, 'proxy-agent', { flags: all, healthPort });
 }
 
 export interface PlaneOptions {
@@ -164,10 +173,11 @@ async function startFront(scope: Scope, trust: Trust, name: ProgramName, flags: 
   const program = startProgram(scope, name, { flags: all, healthPort: health['health-port'] });
   await isUp(program);
   const { caller, callers } = trust;
-  return { program, uds: { uds }, mtls: { port, ca: callers.cert, identity: caller } satisfies Via };
+  return { program, grpc: { uds }, connect: { uds }, mtls: { port, ca: callers.cert, identity: caller } satisfies Via };
 }
 
-async function agentFlags(trust: Trust, port: number): Promise<Flags> {
+/** Flags of the port for agents, upstream's names. */
+export async function agentPortFlags(trust: Trust, port: number): Promise<Flags> {
   const { cert, key } = await trust.agents.server();
   return {
     'agent-port': port,
@@ -183,7 +193,7 @@ async function peerFlags(trust: Trust): Promise<Flags> {
   return { 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert };
 }
 
-async function healthFlags() {
+export async function healthFlags() {
   return {
     'health-port': await freePort(),
     'health-bind-address': '127.0.0.1',
@@ -193,7 +203,7 @@ async function healthFlags() {
 }
 
 /** Waits until a program's listeners are up; ready it is only with an agent. */
-async function isUp(program: Program): Promise<void> {
+export async function isUp(program: Program): Promise<void> {
   const up = async () => (await program.get('/healthz')).status === 200;
   await until(up, {
     deadline: 20_000,

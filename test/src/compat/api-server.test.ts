@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { echo, peerDial, refused, source, web } from '../harness/index.ts';
+import { across, EVERY_PAIR, OUR_SERVER, writeEgressConfigs } from './rig.ts';
+
+const MiB = 1 << 20;
+
+across(EVERY_PAIR, 'an API server reaches a destination over all three of its transports', async (scope, rig) => {
+  const { server, trust } = await rig();
+  const site = await web(scope, 'from the cluster');
+  const pipe = await echo(scope);
+  for (const [transport, config] of await writeEgressConfigs(trust, server)) {
+    const got = await peerDial(scope, { via: { config }, dest: site.authority });
+    assert.deepEqual([got.results[0]?.error, got.results[0]?.text], ['', 'from the cluster'], transport);
+    const echoed = await peerDial(scope, { via: { config }, dest: pipe.authority, do: 'echo', size: 8 * MiB });
+    assert.deepEqual([echoed.results[0]?.error, echoed.results[0]?.bytes], ['', 8 * MiB], transport);
+  }
+});
+
+across(EVERY_PAIR, 'all that a destination sends before it closes arrives', async (scope, rig) => {
+  const { server, trust } = await rig();
+  const destination = await source(scope, 3 * MiB + 1);
+  const vias = [...(await writeEgressConfigs(trust, server))].map(([, config]) => ({ config }));
+  for (const via of [{ uds: server.grpc.uds }, ...vias]) {
+    const { results } = await peerDial(scope, { via, dest: destination.authority, do: 'read' });
+    assert.equal(results[0]?.error, '');
+    assert.deepEqual([results[0]?.bytes, results[0]?.sha256], [3 * MiB + 1, destination.sha256]);
+  }
+});
+
+across(EVERY_PAIR, 'the Go client closes without waiting out its 10 s', async (scope, rig) => {
+  const { server } = await rig();
+  const destination = await echo(scope);
+  const via = { uds: server.grpc.uds };
+  const { results } = await peerDial(scope, { via, dest: destination.authority, do: 'echo', size: 10 });
+  assert.equal(results[0]?.error, '');
+  assert.ok((results[0]?.closeMs ?? 0) < 2000, `close took ${results[0]?.closeMs} ms`);
+});
+
+across(EVERY_PAIR, 'five dials at once, as for an availability check, all succeed', async (scope, rig) => {
+  const { server, trust } = await rig();
+  const site = await web(scope, 'available');
+  for (const [transport, config] of await writeEgressConfigs(trust, server)) {
+    const sum = await peerDial(scope, { via: { config }, dest: site.authority, count: 25, concurrency: 5 });
+    assert.deepEqual([sum.ok, sum.failed], [25, 0], `${transport}: ${sum.results.find(({ error }) => error)?.error}`);
+  }
+});
+
+across(EVERY_PAIR, 'a refused dial is told to the operator in the words of Go', async (scope, rig) => {
+  const { server, trust } = await rig();
+  const dest = await refused();
+  const text = `dial tcp ${dest}: connect: connection refused`;
+  const { results } = await peerDial(scope, { via: { uds: server.grpc.uds }, dest });
+  assert.equal(results[0]?.stage, 'dial');
+  assert.equal(results[0]?.reason, 'endpoint');
+  assert.ok(results[0]?.error.includes(text), results[0]?.error);
+  const configs = await writeEgressConfigs(trust, server);
+  for (const transport of ['HTTP CONNECT over UDS', 'HTTP CONNECT over mTLS']) {
+    const dial = await peerDial(scope, { via: { config: configs.get(transport) ?? '' }, dest });
+    assert.match(dial.results[0]?.error ?? '', /code 502: 502 Bad Gateway/, transport);
+  }
+});
+
+across(OUR_SERVER, '200 dials in a row and 50 at a time over gRPC leave no socket behind', async (scope, rig) => {
+  const { server } = await rig();
+  const destination = await echo(scope);
+  const via = { uds: server.grpc.uds };
+  const sum = await peerDial(scope, {
+    via,
+    dest: destination.authority,
+    do: 'echo',
+    size: 10_000,
+    count: 200,
+    concurrency: 50,
+  });
+  assert.deepEqual([sum.ok, sum.failed], [200, 0], sum.results.find(({ error }) => error)?.error);
+  assert.equal(destination.accepted, 200);
+  assert.equal(destination.failed, 0);
+});
