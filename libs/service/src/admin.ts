@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
-import { type AddressInfo, BlockList, createServer, isIP, isIPv6, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { ServerCredentials } from '@grpc/grpc-js';
 import { type AdminBackend, adminRpc } from './admin-rpc.ts';
+import { isLoopback } from './loopback.ts';
 
 export interface AdminOptions {
   readonly host: string;
@@ -105,12 +106,4 @@ async function listen(listener: Server, host: string, port: number): Promise<Add
     throw new Error(`cannot listen on the admin address ${host}:${port}: ${detail}`, { cause });
   }
   return listener.address() as AddressInfo;
-}
-
-const loopback = new BlockList();
-loopback.addSubnet('127.0.0.0', 8, 'ipv4');
-loopback.addAddress('::1', 'ipv6');
-
-function isLoopback(address: string): boolean {
-  return isIP(address) !== 0 && loopback.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
 }
