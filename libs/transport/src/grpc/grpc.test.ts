@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
 import { afterEach, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, credentials, Metadata, type StatusObject, status } from '@grpc/grpc-js';
@@ -100,6 +101,14 @@ function request(destination: DialRequest['destination'], over: Partial<DialRequ
     signal: new AbortController().signal,
     ...over,
   };
+}
+
+/** Round trips through a tunnel to an echo. */
+async function pings(stream: Duplex, count: number): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    stream.write('ping');
+    assert.equal(String((await once(stream, 'data'))[0]), 'ping');
+  }
 }
 
 interface Hub extends Served {
@@ -313,6 +322,25 @@ test('a caller that cancels while its dial is pending aborts it', async () => {
   assert.equal(signal.aborted, true);
 });
 
+test('a connection that is no HTTP/2 is refused, and one that ends without GOAWAY leaves nothing', async () => {
+  const { target, server, events } = await gateway();
+  const [host, port] = target.split(':') as [string, string];
+  const refused = once(events, 'refused');
+  const garbage = net.connect(Number(port), host).on('error', () => {});
+  garbage.write('PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n');
+  await refused;
+  await until('garbage is gone', () => server.connections === 0);
+  const silent = net.connect({ port: Number(port), host, allowHalfOpen: true }).on('error', () => {});
+  cleanups.push(() => silent.destroy());
+  silent
+    .resume()
+    .write(Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]));
+  await once(silent, 'data');
+  assert.equal(server.connections, 1);
+  silent.end();
+  await until('connection gone', () => server.connections === 0);
+});
+
 test('bytes that are no packet end their stream with a clear status', async () => {
   const { target } = await gateway();
   const client = new Client(target, credentials.createInsecure());
@@ -363,9 +391,10 @@ test('a caller that does not read stops its destination, and nothing is lost whe
   call.on('error', () => {});
   call.write({ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random: 1n });
   await once(call, 'readable');
-  const socket = await source.promise;
-  await delay(100);
-  assert.ok(socket.writableLength > 0 || socket.bytesWritten < size, 'the destination waits');
+  const other = await caller(target).dial(request(await destination(echo)));
+  await pings(other.end.stream, 200);
+  assert.ok((await source.promise).writableLength > 0, 'the destination waits');
+  other.end.abort(new Error('over'));
   const got: Packet[] = [];
   call.on('data', (packet: Packet) => got.push(packet));
   await once(call, 'end');
@@ -381,10 +410,7 @@ test('one stalled tunnel of an agent’s stream does not stop the others', async
   });
   const stalled = await dialer.dial(request(bulk));
   const { end } = await dialer.dial(request(await destination(echo)));
-  for (let i = 0; i < 100; i++) {
-    end.stream.write('ping');
-    assert.equal(String((await once(end.stream, 'data'))[0]), 'ping');
-  }
+  await pings(end.stream, 100);
   assert.equal(stalled.end.stream.destroyed, false);
 });
 

@@ -55,15 +55,23 @@ export function grpcServer({ services, events, name, keepaliveMs, streamWindow }
       // The window of the whole connection has to exceed the sum of its streams', or one that stalls stops the rest.
       session.setLocalWindowSize(CONNECTION_WINDOW);
     });
+    const served = new WeakSet<ServerHttp2Session>();
+    http2Server.on('stream', ({ session }) => session && served.add(session as ServerHttp2Session));
     http2Server.on('sessionError', (error: Error, session: ServerHttp2Session) => {
-      events.emit('refused', name, peerOf(session), error);
+      // Go's clients close with a GOAWAY that names their own stream, which nghttp2 takes for a protocol error. Where there
+      // were streams, their ends say what there is to say.
+      if (!served.has(session)) events.emit('refused', name, peerOf(session), error);
     });
   }
   return {
     get connections() {
       return sessions.size;
     },
-    accept: (socket) => injector.injectConnection(socket),
+    accept(socket) {
+      // HTTP/2 knows no half-open connection; Node's session would outlive a peer that sent FIN without GOAWAY, as Go's do.
+      socket.allowHalfOpen = false;
+      injector.injectConnection(socket);
+    },
     async close(graceMs) {
       await closeSessions(sessions, graceMs);
       server.forceShutdown();
