@@ -75,14 +75,25 @@ export class Child {
   /** Asks it to drain and end; kills it when it has not within `ms`. */
   async stop(ms: number): Promise<void> {
     if (!this.#running) return;
-    this.#process.kill('SIGTERM');
+    this.#signal('SIGTERM');
     const timer = setTimeout(() => this.kill(), ms);
     await this.gone;
     clearTimeout(timer);
   }
 
   kill(): void {
-    if (this.#running) this.#process.kill('SIGKILL');
+    this.#signal('SIGKILL');
+  }
+
+  /** By process.kill: after one `kill()` of its own, Deno's ChildProcess takes no second and makes up the exit status. */
+  #signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#process;
+    if (!this.#running || pid === undefined) return;
+    try {
+      process.kill(pid, signal);
+    } catch {
+      // It ended a moment ago, and its last words are still on their way.
+    }
   }
 
   #keep(line: string): void {

@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { dialLine, readDial, type SeenDial } from './dials.ts';
+
+const ESTABLISHED = {
+  level: 'info',
+  time: '2026-08-01T10:20:30.456Z',
+  name: 'proxy-server',
+  destination: '127.0.0.1:8080',
+  agent: 'agent',
+  ms: 3.2,
+  role: 'gateway',
+  dial: '0123456789abcdef',
+  tenant: 'default',
+  caller: 'CN=demo-caller',
+  via: 'http-connect',
+  session: 's',
+  hub: 'server',
+  msg: 'dial established',
+};
+
+test('a dial that became a tunnel is one line: when, who, where to, through whom, how long', () => {
+  const dial = readDial(JSON.stringify(ESTABLISHED)) as SeenDial;
+  assert.match(
+    dialLine(dial, 'server'),
+    /^\d\d:\d\d:30\.456 {2}CN=demo-caller \(http-connect\) at server → 127\.0\.0\.1:8080 through agent at server in 3\.2 ms$/,
+  );
+});
+
+test('a dial that failed says why', () => {
+  const { agent: _agent, hub: _hub, ...rest } = ESTABLISHED;
+  const failed = { ...rest, msg: 'dial failed', error: 'destination_unavailable', text: 'No agent available' };
+  const dial = readDial(JSON.stringify(failed)) as SeenDial;
+  assert.match(
+    dialLine(dial, 'gateway-1'),
+    /at gateway-1 → 127\.0\.0\.1:8080 failed after 3\.2 ms: destination_unavailable, No agent available$/,
+  );
+});
+
+test('the same dial in the eyes of the hub or agent is not shown twice', () => {
+  for (const role of ['hub', 'agent']) assert.equal(readDial(JSON.stringify({ ...ESTABLISHED, role })), undefined);
+});
+
+test('other lines are none: of other events, and what is no JSON', () => {
+  assert.equal(readDial(JSON.stringify({ ...ESTABLISHED, msg: 'tunnel closed' })), undefined);
+  assert.equal(readDial('{ not json'), undefined);
+  assert.equal(readDial('Error: something'), undefined);
+});

@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { test } from 'node:test';
+import { Ports } from './ports.ts';
+
+test('a wanted port is given when it is free, and only once', async () => {
+  const free = await new Ports().take();
+  const ports = new Ports();
+  assert.equal(await ports.take(free), free);
+  assert.notEqual(await ports.take(free), free);
+});
+
+test('another port is given in place of one in use', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  try {
+    const given = await new Ports().take(port);
+    assert.notEqual(given, port);
+    assert.ok(given > 0);
+  } finally {
+    server.close();
+  }
+});
