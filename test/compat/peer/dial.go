@@ -21,15 +21,16 @@ type dialFunc func(ctx context.Context, address string) (net.Conn, error)
 
 // result is what one dial and its exercise came to. Times are in milliseconds.
 type result struct {
-	Error   string  `json:"error"`
-	Stage   string  `json:"stage"` // what failed: dial, use or close
-	Reason  string  `json:"reason"`
-	DialMs  float64 `json:"dialMs"`
-	UseMs   float64 `json:"useMs"`
-	CloseMs float64 `json:"closeMs"`
-	Bytes   int64   `json:"bytes"`
-	Sha256  string  `json:"sha256"`
-	Text    string  `json:"text"`
+	Error      string  `json:"error"`
+	Stage      string  `json:"stage"` // what failed: dial or use
+	Reason     string  `json:"reason"`
+	DialMs     float64 `json:"dialMs"`
+	UseMs      float64 `json:"useMs"`
+	CloseMs    float64 `json:"closeMs"`
+	CloseError string  `json:"closeError"` // konnectivity-client has one also when the other side closed first
+	Bytes      int64   `json:"bytes"`
+	Sha256     string  `json:"sha256"`
+	Text       string  `json:"text"`
 }
 
 type summary struct {
@@ -161,8 +162,8 @@ func (o *dialOptions) once(dial dialFunc) (r result) {
 	}
 	r.UseMs = since(start)
 	start = time.Now()
-	if err := conn.Close(); err != nil && r.Error == "" {
-		r.Error, r.Stage = err.Error(), "close"
+	if err := conn.Close(); err != nil {
+		r.CloseError = err.Error()
 	}
 	r.CloseMs = since(start)
 	return r

@@ -73,8 +73,11 @@ func echo(conn net.Conn, size int64, r *result) error {
 	return nil
 }
 
-// read takes all up to the end.
+// read speaks first, as TLS does, and takes all up to the end.
 func read(conn net.Conn, r *result) error {
+	if _, err := conn.Write([]byte{0}); err != nil {
+		return err
+	}
 	hash := sha256.New()
 	n, err := io.Copy(hash, conn)
 	r.Bytes, r.Sha256 = n, hex.EncodeToString(hash.Sum(nil))

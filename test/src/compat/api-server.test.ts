@@ -18,7 +18,7 @@ across(EVERY_PAIR, 'an API server reaches a destination over all three of its tr
 
 across(EVERY_PAIR, 'all that a destination sends before it closes arrives', async (scope, rig) => {
   const { server, trust } = await rig();
-  const destination = await source(scope, 3 * MiB + 1);
+  const destination = await source(scope, 3 * MiB + 1, { asked: true });
   const vias = [...(await writeEgressConfigs(trust, server))].map(([, config]) => ({ config }));
   for (const via of [{ uds: server.grpc.uds }, ...vias]) {
     const { results } = await peerDial(scope, { via, dest: destination.authority, do: 'read' });

@@ -82,8 +82,13 @@ export function greeter(scope: Scope, greeting: string, options: ListenOptions =
   });
 }
 
+export interface SourceOptions extends ListenOptions {
+  /** Wait for the first byte of the caller. Default: speak at once. */
+  readonly asked?: boolean;
+}
+
 /** Sends `bytes` random bytes to everyone who comes, then ends. `sha256` is of all of them, in hexadecimal. */
-export async function source(scope: Scope, bytes: number, options: ListenOptions = {}) {
+export async function source(scope: Scope, bytes: number, options: SourceOptions = {}) {
   const chunk = randomBytes(Math.min(bytes, 1 << 20));
   const hash = createHash('sha256');
   for (const part of parts(chunk, bytes)) hash.update(part);
@@ -95,7 +100,8 @@ export async function source(scope: Scope, bytes: number, options: ListenOptions
         if (!socket.write(part.value)) return void socket.once('drain', write);
       }
     };
-    write();
+    if (options.asked) socket.once('data', write);
+    else write();
     socket.resume();
   });
   return Object.assign(destination, { sha256: hash.digest('hex') });

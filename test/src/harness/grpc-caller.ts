@@ -14,6 +14,8 @@ export class PacketStream implements AsyncDisposable {
   readonly received: Packet[] = [];
   /** How the stream ended, once it has. */
   status: StatusObject | undefined;
+  /** The initial metadata of the other side, once it has come. */
+  metadata: Metadata | undefined;
   readonly stream: ClientDuplexStream<Packet, Packet>;
   readonly #client: Client;
   #taken = 0;
@@ -26,6 +28,9 @@ export class PacketStream implements AsyncDisposable {
     });
     this.stream = this.#client.makeBidiStreamRequest(method, encodePacket, decodePacket, metadata);
     this.stream.on('data', this.#keep);
+    this.stream.on('metadata', (metadata: Metadata) => {
+      this.metadata = metadata;
+    });
     this.stream.on('status', (status: StatusObject) => {
       this.status = status;
     });
@@ -79,6 +84,17 @@ export class PacketStream implements AsyncDisposable {
 
 export function packetsThrough(scope: Scope, via: Via): PacketStream {
   return scope.use(new PacketStream(via));
+}
+
+/** A stream of `AgentService.Connect`: an agent of which the test says each packet. */
+export function agentPackets(
+  scope: Scope,
+  via: Via,
+  metadata: Readonly<Record<string, string | string[]>>,
+): PacketStream {
+  const sent = new Metadata();
+  for (const [name, values] of Object.entries(metadata)) for (const value of [values].flat()) sent.add(name, value);
+  return scope.use(new PacketStream(via, '/AgentService/Connect', sent));
 }
 
 /** A positive 63-bit number, as Go's callers draw them. */

@@ -3,6 +3,7 @@ export * from './black-hole.ts';
 export * from './connect-caller.ts';
 export * from './destination.ts';
 export * from './grpc-caller.ts';
+export * from './packet-hub.ts';
 export * from './peer.ts';
 export * from './places.ts';
 export * from './plane.ts';

@@ -60,11 +60,13 @@ export interface PeerDial {
 /** What one dial came to; times in milliseconds. `error` is empty where all went well. */
 export interface PeerResult {
   readonly error: string;
-  readonly stage: '' | 'dial' | 'use' | 'close';
+  readonly stage: '' | 'dial' | 'use';
   readonly reason: string;
   readonly dialMs: number;
   readonly useMs: number;
   readonly closeMs: number;
+  /** konnectivity-client has one also when the other side closed first. */
+  readonly closeError: string;
   readonly bytes: number;
   readonly sha256: string;
   readonly text: string;
