@@ -4,10 +4,13 @@ import { listenersOf } from './flags/ports.ts';
 
 type Values = Readonly<Record<string, unknown>>;
 
+const NO_ADDRESS = 'this machine has no such address';
 const REASONS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'something listens there already',
   EACCES: 'permission denied',
-  EADDRNOTAVAIL: 'this machine has no such address',
+  EADDRNOTAVAIL: NO_ADDRESS,
+  // What Deno makes of EADDRNOTAVAIL.
+  EINVAL: NO_ADDRESS,
   ENOTFOUND: 'there is no such name',
   ENOENT: 'there is no such directory',
 };
@@ -23,30 +26,39 @@ export function startFailure(error: unknown, table: FlagTable, values: Values): 
   return `cannot start: ${isBug ? text : text.replaceAll(/\s*\n\s*/g, ' ')}`;
 }
 
-type SystemError = NodeJS.ErrnoException & { readonly address?: string; readonly port?: number };
+interface ListenFailure extends NodeJS.ErrnoException {
+  /** An IP address, or the path of a unix socket. */
+  readonly address?: string;
+  /** Absent when any port would do, -1 for a unix socket. */
+  readonly port?: number;
+  /** A name that could not be resolved, in place of the address. */
+  readonly hostname?: string;
+}
 
-/** The failed `listen`, or look-up of an address to listen on, that an error is about. */
-function listenFailure(error: unknown): SystemError | undefined {
+/** The failed `listen`, or look-up of a name to listen on, that an error is about. */
+function listenFailure(error: unknown): ListenFailure | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    const { code, syscall } = cause as SystemError;
+    const { code, syscall } = cause as ListenFailure;
     if (code !== undefined && (syscall === 'listen' || syscall === 'bind' || syscall === 'getaddrinfo')) return cause;
   }
   return undefined;
 }
 
-function describe(failure: SystemError, table: FlagTable, values: Values): string {
-  const { code = '', address = '', port, message } = failure;
-  const reason = `${REASONS[code] ?? message} (${code})`;
-  if (failure.syscall === 'getaddrinfo') {
-    const { hostname } = failure as { hostname?: string };
-    const listener = listenersOf(table, values).find(({ host }) => host === hostname);
-    return `${listener ? `--${listener.bind}: ` : ''}cannot listen on ${hostname}: ${reason}`;
-  }
-  if (address !== '' && address === values['uds-name']) return `--uds-name: cannot listen on ${address}: ${reason}`;
-  const listener = listenersOf(table, values).find((one) => one.port === port);
-  const badAddress = code === 'EADDRNOTAVAIL';
-  const flag = listener && `--${badAddress ? listener.bind : listener.flag}: `;
-  const place =
-    port === undefined || port < 0 ? address : `${address.includes(':') ? `[${address}]` : address}:${port}`;
-  return `${flag ?? ''}cannot listen on ${place}: ${reason}`;
+function describe(failure: ListenFailure, table: FlagTable, values: Values): string {
+  const { code = '', address, port = 0, hostname, message } = failure;
+  const reason = REASONS[code] ?? message;
+  const flag = flagBehind(failure, reason === NO_ADDRESS, table, values);
+  const host = address?.includes(':') ? `[${address}]` : (address ?? hostname);
+  const place = port > 0 ? `${host}:${port}` : host;
+  return `${flag ? `--${flag}: ` : ''}cannot listen on ${place}: ${reason} (${code})`;
+}
+
+/** The flag to change: the one of the address when that is bad, else the one of the port or of the unix socket. */
+function flagBehind(failure: ListenFailure, badAddress: boolean, table: FlagTable, values: Values): string | undefined {
+  const { address, port = 0, hostname } = failure;
+  if (port < 0) return address === values['uds-name'] ? 'uds-name' : undefined;
+  const listeners = listenersOf(table, values);
+  if (hostname !== undefined) return listeners.find(({ host }) => host === hostname)?.bind;
+  const listener = listeners.find((one) => one.port === port);
+  return badAddress ? listener?.bind : listener?.flag;
 }

@@ -35,6 +35,7 @@ import {
   membership,
   peerListening,
   peerTls,
+  requirePeerTls,
   requireRegistry,
 } from './topics/plane.ts';
 import {
@@ -176,6 +177,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
     checkServerSide(values, warn);
     parseStrategies(values['proxy-strategies']);
     requireRegistry(values, 'a gateway finds hubs and agents in the registry');
+    requirePeerTls(values);
   },
 };
 

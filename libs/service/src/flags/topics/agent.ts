@@ -21,7 +21,7 @@ export const serverConnection = topic('Server', {
 });
 
 export const agentIdentity = topic('Identity', {
-  'agent-id': string('', 'Unique id of this agent. Empty for a new UUID.', {
+  'agent-id': string('', 'Unique id of this agent.', {
     unset: { from: (env) => env.PROXY_AGENT_ID || randomUUID(), text: '$PROXY_AGENT_ID, else a new UUID' },
   }),
   'agent-identifiers': string(

@@ -1,5 +1,4 @@
 import { parseDestination } from '@isthmus/tunnel';
-import { isLoopback } from '../../loopback.ts';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair } from '../files.ts';
 import { int, string, topic, type Values } from '../flag.ts';
@@ -73,14 +72,14 @@ export function checkPeerTls(flags: PeerTls): void {
   if (cert === '' && authorities !== '') throw new FlagError('peer-cert', 'must be set when --peer-ca-cert is');
 }
 
+/** Of a program that dials, or is dialled by, other processes of the plane: that link is mutual TLS, always. */
+export function requirePeerTls(flags: PeerTls): void {
+  if (flags['peer-cert'] === '') throw new FlagError('peer-cert', 'must be set: gateways and hubs meet by mutual TLS');
+}
+
 /** Of a hub that other processes' gateways dial. */
 export function checkPeerListener(flags: Advertising & Values<typeof peerListening> & PeerTls): void {
-  if (flags['peer-cert'] === '' && !isLoopback(flags['peer-bind-address'])) {
-    throw new FlagError(
-      'peer-cert',
-      'must be set, unless --peer-bind-address is a loopback address: gateways need mutual TLS',
-    );
-  }
+  requirePeerTls(flags);
   if (flags['advertise-address'] === '') {
     throw new FlagError(
       'advertise-address',

@@ -6,7 +6,7 @@ import { bool, duration, int, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
 export const serverIdentity = topic('Identity', {
-  'server-id': string('', 'Unique id of this server. Empty for a new UUID.', {
+  'server-id': string('', 'Unique id of this server.', {
     unset: { from: (env) => env.PROXY_SERVER_ID || randomUUID(), text: '$PROXY_SERVER_ID, else a new UUID' },
   }),
 });

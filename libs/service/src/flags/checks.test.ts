@@ -1,0 +1,241 @@
+import assert from 'node:assert/strict';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Authority, type Identity } from '../testing/certificates.ts';
+import type { FlagTable } from './flag.ts';
+import { parseFlags } from './parse.ts';
+import { backendHub, frontendGateway, type ProgramFlags, proxyAgent, proxyServer } from './programs.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'isthmus-flags-'));
+const file = (name: string, text = '') => {
+  writeFileSync(join(dir, name), text);
+  return join(dir, name);
+};
+let ca: string;
+let one: Identity;
+let other: Identity;
+
+before(async () => {
+  const authority = await Authority.create(dir, 'test');
+  [ca, one, other] = [authority.cert, await authority.server(), await authority.server()];
+});
+after(() => rmSync(dir, { recursive: true }));
+
+/** The warnings of a command line that is good; throws what is wrong with another. */
+function check<T extends FlagTable>(program: ProgramFlags<T>, ...args: readonly string[]): string[] {
+  const { values, warnings } = parseFlags(program.flags, args, {});
+  const all = [...warnings];
+  program.check(values, (warning) => all.push(warning));
+  return all;
+}
+
+const uds = () => ['--uds-name', join(dir, 's'), '--server-port=0'];
+const cluster = () => [`--cluster-cert=${one.cert}`, `--cluster-key=${one.key}`, `--cluster-ca-cert=${ca}`];
+const callers = () => [`--server-cert=${one.cert}`, `--server-key=${one.key}`, `--server-ca-cert=${ca}`];
+const peers = () => [`--peer-cert=${one.cert}`, `--peer-key=${one.key}`, `--peer-ca-cert=${ca}`];
+const redis = () => ['--redis-url=redis://127.0.0.1:6379'];
+const server = (...args: string[]) => check(proxyServer, ...uds(), ...cluster(), ...args);
+const gateway = (...args: string[]) => check(frontendGateway, ...uds(), ...redis(), ...peers(), ...args);
+const hub = (...args: string[]) =>
+  check(backendHub, ...cluster(), ...peers(), ...redis(), '--advertise-address=10.0.0.1:8097', ...args);
+const agent = (...args: string[]) => check(proxyAgent, `--ca-cert=${ca}`, ...args);
+
+/** Runs each line and compares what it throws. */
+function refuses(program: (...args: string[]) => string[], rows: readonly [string, string | RegExp][]): void {
+  for (const [line, message] of rows) {
+    assert.throws(() => program(...line.split(' ').filter(Boolean)), { name: 'FlagError', message }, line);
+  }
+}
+
+test('what operators run today is accepted without a warning', () => {
+  assert.deepEqual(server(), []);
+  assert.deepEqual(gateway(), []);
+  assert.deepEqual(gateway(...callers(), '--server-port=8090'), []);
+  assert.deepEqual(hub(), []);
+  assert.deepEqual(agent(), []);
+  assert.deepEqual(agent('--proxy-server-host=example.org', `--agent-cert=${one.cert}`, `--agent-key=${one.key}`), []);
+  assert.deepEqual(server('--logtostderr=true', '--mode=grpc', '--proxy-strategies=destHost,default'), []);
+});
+
+test('callers need a unix socket or mutual TLS, and may have both', () => {
+  refuses(
+    (...args) => check(proxyServer, ...cluster(), ...args),
+    [
+      ['', /^--server-cert: must be set, since --server-port 8090 takes callers by mutual TLS$/],
+      ['--server-port=0', /^--uds-name: must be set when --server-port is 0/],
+      [`--uds-name=${dir}/s`, /^--server-cert: .*; set --server-port=0 to serve the unix socket alone$/],
+      [`--uds-name=${dir}/s --server-port=0 --server-cert=x`, '--server-cert: is of no use while --server-port is 0'],
+      [`--server-cert=${one.cert} --server-key=${one.key}`, /^--server-ca-cert: must be set/],
+      [`--uds-name=${dir}/none/s --server-port=0`, `--uds-name: there is no directory ${dir}/none`],
+      [`--uds-name=/${'x'.repeat(107)} --server-port=0`, /^--uds-name: the path has 108 bytes/],
+      [`--uds-name=${ca} --server-port=0`, `--uds-name: ${ca} is there and is no socket`],
+    ],
+  );
+  assert.deepEqual(check(proxyServer, ...cluster(), ...callers(), `--uds-name=${dir}/s`), []);
+});
+
+test('ports keep to the ranges of upstream, and to themselves', () => {
+  refuses(server, [
+    ['--server-port=80', '--server-port: bad port 80: want 1024 to 49151, or 0 for none'],
+    ['--agent-port=1023', '--agent-port: bad port 1023: want 1024 to 49151'],
+    ['--agent-port=0', '--agent-port: bad port 0: want 1024 to 49151'],
+    ['--admin-port=49152', '--admin-port: bad port 49152: want 1024 to 49151'],
+    ['--health-port=-1', '--health-port: bad port -1: want 1024 to 49151'],
+    ['--health-port=8091', "--health-port: port 8091 is also --agent-port's"],
+    ['--admin-port=8092', "--admin-port: port 8092 is also --health-port's"],
+  ]);
+  assert.deepEqual(server('--admin-port=8092', '--health-bind-address=10.0.0.1'), []);
+  assert.deepEqual(server('--peer-port=8091'), [], 'its peer port stays closed while it is alone');
+  refuses(hub, [['--peer-port=8091', "--peer-port: port 8091 is also --agent-port's"]]);
+  refuses(agent, [
+    ['--health-server-port=0', '--health-server-port: bad port 0: want 1 to 65535'],
+    ['--admin-server-port=65536', '--admin-server-port: bad port 65536: want 1 to 65535'],
+    ['--proxy-server-port=0', '--proxy-server-port: bad port 0: want 1 to 65535'],
+  ]);
+});
+
+test('a file that is missing, unreadable or something else is named with its flag', () => {
+  const none = join(dir, 'none');
+  const garbage = file('garbage.pem', 'garbage');
+  const broken = file('broken.pem', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
+  const encrypted = file('encrypted.pem', '-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n');
+  const base = (...args: string[]) => check(proxyServer, ...uds(), ...args);
+  refuses(base, [
+    [`--cluster-cert=${one.cert}`, '--cluster-key: must be set when --cluster-cert is'],
+    [`--cluster-key=${one.key}`, '--cluster-cert: must be set when --cluster-key is'],
+    [`--cluster-cert=${none} --cluster-key=${one.key}`, `--cluster-cert: cannot read ${none}: there is no such file`],
+    [`--cluster-cert=${one.cert} --cluster-key=${none}`, `--cluster-key: cannot read ${none}: there is no such file`],
+    [`--cluster-cert=${one.cert} --cluster-key=${dir}`, `--cluster-key: cannot read ${dir}: it is a directory`],
+    [
+      `--cluster-cert=${garbage} --cluster-key=${one.key}`,
+      `--cluster-cert: there is no certificate (PEM) in ${garbage}`,
+    ],
+    [`--cluster-cert=${broken} --cluster-key=${one.key}`, /^--cluster-cert: certificate 1 in .* is malformed: [^\n]+$/],
+    [`--cluster-cert=${one.cert} --cluster-key=${garbage}`, /^--cluster-key: there is no usable private key \(PEM\)/],
+    [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: the key in .* is encrypted/],
+    [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* is not the one of/],
+  ]);
+  refuses(server, [
+    [`--cluster-ca-cert=${none}`, `--cluster-ca-cert: cannot read ${none}: there is no such file`],
+    [`--cluster-ca-cert=${one.key}`, `--cluster-ca-cert: there is no certificate (PEM) in ${one.key}`],
+    [`--kubeconfig=${none}`, `--kubeconfig: cannot read ${none}: there is no such file`],
+  ]);
+  refuses(agent, [
+    [`--ca-cert=${none}`, `--ca-cert: cannot read ${none}: there is no such file`],
+    [`--service-account-token-path=${none}`, /^--service-account-token-path: cannot read/],
+    [`--kubeconfig=${none}`, /^--kubeconfig: cannot read/],
+    [`--agent-cert=${one.cert}`, '--agent-key: must be set when --agent-cert is'],
+  ]);
+});
+
+test('a file without permission is refused', { skip: process.getuid?.() === 0 && 'root may read everything' }, () => {
+  const locked = file('locked.pem');
+  chmodSync(locked, 0);
+  refuses(server, [[`--cluster-ca-cert=${locked}`, `--cluster-ca-cert: cannot read ${locked}: permission denied`]]);
+});
+
+test('agents show certificates or tokens, and what belongs to tokens comes together', () => {
+  const bare = (...args: string[]) =>
+    check(backendHub, ...cluster().slice(0, 2), ...peers(), ...redis(), '--advertise-address=h:8097', ...args);
+  const token = '--agent-namespace=n --agent-service-account=s --authentication-audience=a';
+  assert.deepEqual(bare(...token.split(' ')), []);
+  assert.match(bare().join(), /agents are not authenticated/);
+  refuses(bare, [
+    ['--agent-namespace=n', '--agent-service-account: must be set when --agent-namespace is'],
+    ['--agent-service-account=s', '--agent-namespace: must be set when --agent-service-account is'],
+    ['--agent-namespace=n --agent-service-account=s', /^--authentication-audience: must be set/],
+  ]);
+  refuses(server, [[token, /^--cluster-ca-cert: cannot stand beside --agent-namespace/]]);
+});
+
+test('plain text is for loopback addresses alone', () => {
+  const base = (...args: string[]) => check(proxyServer, ...uds(), ...args);
+  refuses(base, [['', /^--cluster-cert: must be set, unless --agent-bind-address is a loopback address/]]);
+  refuses(base, [['--agent-bind-address=0.0.0.0', /^--cluster-cert: must be set/]]);
+  for (const address of ['127.0.0.1', '127.8.8.8', '::1', 'localhost']) {
+    assert.equal(base(`--agent-bind-address=${address}`).length, 1, address);
+  }
+  assert.deepEqual(check(proxyAgent), []);
+  refuses(
+    (...args) => check(proxyAgent, ...args),
+    [
+      ['--proxy-server-host=example.org', /^--ca-cert: must be set to reach example.org/],
+      [`--agent-cert=${one.cert} --agent-key=${one.key}`, '--ca-cert: must be set when --agent-cert is'],
+    ],
+  );
+});
+
+test('members of a plane need a registry and each other', () => {
+  refuses((...args) => check(frontendGateway, ...uds(), ...args), [['', /^--redis-url: must be set: a gateway finds/]]);
+  refuses(
+    (...args) => check(backendHub, ...cluster(), ...peers(), ...args),
+    [
+      ['', /^--redis-url: must be set: gateways find/],
+      [redis().join(), /^--advertise-address: must be set/],
+    ],
+  );
+  refuses(server, [
+    [redis().join(), '--peer-cert: must be set: gateways and hubs meet by mutual TLS'],
+    [`${redis()} ${peers().join(' ')}`, /^--advertise-address: must be set/],
+    [
+      '--redis-url=http://user:hunter2@h',
+      '--redis-url: want redis://[user[:password]@]host[:port][/db], or rediss:// for TLS',
+    ],
+    ['--redis-url=redis://', /^--redis-url: want/],
+    ['--plane=a{b}', /^--plane: bad name "a\{b\}"/],
+    ['--advertise-address=nowhere', /^--advertise-address: bad address "nowhere": want host:port/],
+    ['--advertise-agent-address=[::1]', /^--advertise-agent-address: bad address/],
+    [`--peer-cert=${one.cert} --peer-key=${one.key}`, '--peer-ca-cert: must be set when --peer-cert is'],
+    [`--peer-ca-cert=${ca}`, '--peer-cert: must be set when --peer-ca-cert is'],
+  ]);
+  assert.deepEqual(hub('--redis-url=rediss://u:p@h:1/2', '--advertise-agent-address=[::1]:8091', '--zone=z'), []);
+});
+
+test('values mean something', () => {
+  refuses(server, [
+    ['--mode=udp', /^--mode: bad value "udp": want grpc or http-connect/],
+    ['--proxy-strategies=', /^--proxy-strategies: must not be empty/],
+    ['--proxy-strategies=,', /^--proxy-strategies: must not be empty/],
+    ['--proxy-strategies=default,fastest', /^--proxy-strategies: unknown strategy "fastest"/],
+    ['--tls-min-version=TLS1.2', /^--tls-min-version: unknown version "TLS1.2"/],
+    [
+      '--cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA',
+      /^--cipher-suites: "TLS_RSA_WITH_AES_128_CBC_SHA" is unknown or insecure/,
+    ],
+    ['--backend-dial-timeout=-1s', '--backend-dial-timeout: bad duration -1s: it must not be negative'],
+    ['--graceful-shutdown-timeout=-1s', /^--graceful-shutdown-timeout: bad duration/],
+    ['--enable-contention-profiling', '--enable-contention-profiling: needs --enable-profiling'],
+    ['--xfr-channel-size=0', '--xfr-channel-size: bad size 0: want 1 or more'],
+    ['--lease-label=a', '--lease-label: bad label "a": want key=value'],
+    ['--server-count=0', '--server-count: bad number 0: want 1 or more'],
+    ['--server-id=', /^--server-id: bad id ""/],
+  ]);
+  refuses(agent, [
+    ['--sync-interval=20s', '--sync-interval: must not be longer than --sync-interval-cap'],
+    ['--server-count-source=min', /^--server-count-source: bad value "min": want default or max/],
+    ['--agent-identifiers=foo=1', /^--agent-identifiers: unknown identifier "foo"/],
+    ['--agent-identifiers=host=%zz', '--agent-identifiers: "%zz" is no part of a URL query'],
+    ['--agent-identifiers=host=a;b', '--agent-identifiers: "a;b" is no part of a URL query'],
+    ['--agent-identifiers=constructor=1', /^--agent-identifiers: unknown identifier/],
+    ['--agent-id=', /^--agent-id: bad id ""/],
+    ['--agent-id=a\tb', /^--agent-id: bad id/],
+    ['--tenant=a/b', /^--tenant: bad name "a\/b"/],
+    ['--lease-label=a=!', /^--lease-label-selector: bad selector "a=!"/],
+    ['--proxy-server-host=', '--proxy-server-host: must not be empty'],
+  ]);
+  for (const selector of ['', 'a', '!a', 'a=b', 'a==b', 'a!=b', 'a in (b, c)', 'a notin (b),k8s.io/x=y']) {
+    assert.deepEqual(agent(`--lease-label-selector=${selector}`), [], selector);
+  }
+});
+
+test('what upstream takes though it is doubtful is taken with a warning', () => {
+  assert.match(server('--tls-min-version=VersionTLS11').join(), /VersionTLS11 accepts versions that are insecure/);
+  assert.match(server('--logtostderr=false').join(), /--logtostderr=false changes nothing here/);
+  assert.deepEqual(agent('--agent-identifiers=ipv4=1.2.3.4&ipv6=::1&host=a&cidr=10.0.0.0/8&default-route=true'), []);
+  assert.deepEqual(agent('--agent-identifiers=ipv6=:::::&cidr=10.0.0.0/33'), [
+    '--agent-identifiers: ":::::" is no ipv6',
+    '--agent-identifiers: "10.0.0.0/33" is no cidr',
+  ]);
+});

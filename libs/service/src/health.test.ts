@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Agent, createServer, get, type IncomingMessage, type RequestListener } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { test } from 'node:test';
+import { adminHandler } from './admin-handler.ts';
+import { AGENT_UNREADY, type Check, type HealthOptions, SERVER_UNREADY, serveHealth } from './health.ts';
+
+const good: Check = { name: 'ping', ok: true, detail: '' };
+const bad: Check = { name: 'server-connected', ok: false, detail: 'no servers connected' };
+const metrics = async () => ({ contentType: 'text/plain; version=0.0.4', body: 'up 1\n' });
+
+function health(options: Partial<HealthOptions> = {}) {
+  return serveHealth({ host: '127.0.0.1', port: 0, checks: () => [good], unready: AGENT_UNREADY, metrics, ...options });
+}
+
+interface Answer {
+  readonly status: number | undefined;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: string;
+}
+
+async function ask(port: number, path: string, agent?: Agent): Promise<Answer> {
+  const request = get({ host: '127.0.0.1', port, path, agent: agent ?? false });
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  let body = '';
+  response.setEncoding('utf8').on('data', (chunk) => {
+    body += chunk;
+  });
+  await once(response, 'end');
+  return { status: response.statusCode, headers: response.headers, body };
+}
+
+/** Sends bytes as they are, and gives all that comes back. */
+async function raw(port: number, bytes: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1').on('error', () => {});
+  let answer = '';
+  socket.on('data', (chunk) => {
+    answer += chunk;
+  });
+  socket.write(bytes);
+  // Not `once`: a server that has not read all it was sent ends with a reset, behind its answer.
+  await new Promise((resolve) => socket.once('close', resolve));
+  return answer;
+}
+
+test('pages answer as upstream does', async () => {
+  const cases: [string, readonly Check[], HealthOptions['unready'], number, string][] = [
+    ['/healthz', [good], AGENT_UNREADY, 200, 'ok'],
+    ['/healthz', [bad], SERVER_UNREADY, 200, 'ok'],
+    ['/readyz', [good], AGENT_UNREADY, 200, 'ok'],
+    ['/readyz', [], SERVER_UNREADY, 200, 'ok'],
+    ['/ready', [good], AGENT_UNREADY, 200, 'ok'],
+    ['/readyz?verbose', [good], AGENT_UNREADY, 200, '[+]ping ok\ncheck passed\n'],
+    ['/readyz', [good, bad], AGENT_UNREADY, 503, '[+]ping ok\n[-]server-connected failed: no servers connected\n'],
+    ['/ready', [bad], AGENT_UNREADY, 503, '[-]server-connected failed: no servers connected\n'],
+    ['/readyz', [good, bad], SERVER_UNREADY, 500, 'no servers connected'],
+    [
+      '/readyz?verbose',
+      [good, bad],
+      SERVER_UNREADY,
+      500,
+      '[+]ping ok\n[-]server-connected failed: no servers connected\n',
+    ],
+    ['/metrics', [good], AGENT_UNREADY, 200, 'up 1\n'],
+    ['/', [good], AGENT_UNREADY, 404, '404 page not found\n'],
+    ['/healthz/', [good], AGENT_UNREADY, 404, '404 page not found\n'],
+  ];
+  for (const [path, checks, unready, status, body] of cases) {
+    await using server = await health({ checks: () => checks, unready });
+    const answer = await ask(server.address.port, path);
+    assert.deepEqual([answer.status, answer.body], [status, body], path);
+  }
+});
+
+test('metrics keep their content type, and a page that fails says so', async () => {
+  await using server = await health();
+  assert.equal((await ask(server.address.port, '/metrics')).headers['content-type'], 'text/plain; version=0.0.4');
+  await using failing = await health({ metrics: () => Promise.reject(new Error('no registry')) });
+  assert.deepEqual((({ status, body }) => [status, body])(await ask(failing.address.port, '/metrics')), [
+    500,
+    'no registry\n',
+  ]);
+  await using throwing = await health({
+    checks: () => {
+      throw new Error('no checks');
+    },
+  });
+  assert.equal((await ask(throwing.address.port, '/readyz')).status, 500);
+});
+
+test('a connection is kept between requests, idle for two minutes', async () => {
+  await using server = await health();
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const { headers } = await ask(server.address.port, '/healthz', agent);
+  assert.match(String(headers['keep-alive'] ?? 'timeout=120'), /timeout=120/);
+  assert.notEqual(headers.connection, 'close');
+  assert.equal((await ask(server.address.port, '/healthz', agent)).body, 'ok');
+  agent.destroy();
+});
+
+test('garbage gets 400, and the next request is answered', async () => {
+  await using server = await health();
+  const { port } = server.address;
+  assert.match(await raw(port, 'garbage\r\n\r\n'), /^HTTP\/1\.1 400 /);
+  assert.match(await raw(port, '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n'), /^(HTTP\/1\.1 400 |$)/);
+  const long = `GET / HTTP/1.1\r\nHost: h\r\nX: ${'x'.repeat(1 << 20)}\r\nConnection: close\r\n\r\n`;
+  assert.match(await raw(port, long), /^(HTTP\/1\.1 (431|400|404) |$)/);
+  assert.match(
+    await raw(port, 'GET http://h/healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n'),
+    /^HTTP\/1\.1 (400|200) /,
+  );
+  assert.equal((await ask(port, '/healthz')).body, 'ok');
+});
+
+test('a port that is taken is an error that names it', async () => {
+  await using server = await health();
+  const { port } = server.address;
+  await assert.rejects(health({ port }), { code: 'EADDRINUSE', port, syscall: 'listen' });
+});
+
+test('closing ends open connections, and may be asked for twice', async () => {
+  const server = await health();
+  const socket = connect(server.address.port, '127.0.0.1').on('error', () => {});
+  await once(socket, 'connect');
+  socket.write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');
+  await once(socket, 'data');
+  const closed = once(socket, 'close');
+  await Promise.all([server.close(), server.close(), closed]);
+});
+
+async function admin(handler: RequestListener) {
+  const server = createServer(handler).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return {
+    port,
+    /** The next request has reached the handler. */
+    asked: () => once(server, 'request'),
+    async [Symbol.asyncDispose]() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+test('the admin port has metrics, and profiles only when asked to', async () => {
+  await using plain = await admin(adminHandler({ metrics, profiling: false }));
+  assert.equal((await ask(plain.port, '/metrics')).body, 'up 1\n');
+  assert.equal((await ask(plain.port, '/debug/pprof/')).status, 404);
+  assert.equal((await ask(plain.port, '/')).status, 404);
+
+  await using profiled = await admin(adminHandler({ metrics, profiling: true }));
+  assert.equal((await ask(profiled.port, '/debug/pprof')).headers.location, '/debug/pprof/');
+  assert.match((await ask(profiled.port, '/debug/pprof/')).body, /profile\?seconds=30/);
+  assert.equal((await ask(profiled.port, '/debug/pprof/trace')).status, 404);
+  for (const seconds of ['0', '-1', 'x', '301']) {
+    assert.equal((await ask(profiled.port, `/debug/pprof/profile?seconds=${seconds}`)).status, 400, seconds);
+  }
+});
+
+test('a CPU profile and a heap snapshot are what the tools of V8 read, one at a time', async () => {
+  await using server = await admin(adminHandler({ metrics, profiling: true }));
+  const asked = server.asked();
+  const running = ask(server.port, '/debug/pprof/profile?seconds=1');
+  await asked;
+  assert.equal((await ask(server.port, '/debug/pprof/heap')).status, 409);
+  const profile = JSON.parse((await running).body);
+  assert.ok(profile.nodes.length > 0 && profile.endTime > profile.startTime);
+  const heap = await ask(server.port, '/debug/pprof/heap');
+  assert.equal(heap.status, 200);
+  assert.ok(JSON.parse(heap.body).snapshot.meta);
+});
+
+test('a profile whose client went away makes way for the next', async () => {
+  await using server = await admin(adminHandler({ metrics, profiling: true }));
+  const asked = server.asked();
+  const request = get({ host: '127.0.0.1', port: server.port, path: '/debug/pprof/profile?seconds=300', agent: false });
+  request.on('error', () => {});
+  await asked;
+  assert.equal((await ask(server.port, '/debug/pprof/profile?seconds=0.01')).status, 409);
+  request.destroy();
+  const deadline = Date.now() + 10_000;
+  let status: number | undefined;
+  do status = (await ask(server.port, '/debug/pprof/profile?seconds=0.01')).status;
+  while (status !== 200 && Date.now() < deadline);
+  assert.equal(status, 200);
+});

@@ -1,0 +1,250 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
+import { after, test } from 'node:test';
+import { VERSION } from './version.ts';
+
+const onDeno = 'Deno' in globalThis;
+const dir = mkdtempSync(join(tmpdir(), 'isthmus-program-'));
+const children = new Set<ChildProcess>();
+after(() => {
+  for (const child of children) child.kill('SIGKILL');
+  rmSync(dir, { recursive: true });
+});
+
+const here = (name: string) => JSON.stringify(import.meta.url.replace('program.test', name));
+const DEADLINE_MS = 20_000;
+
+/** A program of one listener, as the body of `start` says. */
+function source(start: string, table = ''): string {
+  return `
+import net from 'node:net';
+import process from 'node:process';
+import * as flag from ${here('flags/flag')};
+import { runProgram } from ${here('program')};
+const flags = flag.topic('Test', {
+  'main-port': flag.int(0, 'Main port.', { port: { bind: 'main-address', lowest: 0, highest: 65535 } }),
+  'main-address': flag.string('127.0.0.1', 'Main address.'),
+  'uds-name': flag.string('', 'Socket.'),
+  vmodule: flag.moduleSpec('', 'Modules.', { inert: 'none' }),
+  help: flag.bool(false, 'Help.', { short: 'h' }),
+  version: flag.bool(false, 'Version.'),
+  ${table}
+});
+const say = (level) => (fields, text) => process.stderr.write(level + ' ' + text + ' ' + (fields.err?.message ?? '') + '\\n');
+const log = { info: say('info'), warn: say('warn'), error: say('error'), fatal: say('fatal') };
+const never = () => new Promise(() => setInterval(() => {}, 1000));
+runProgram({
+  name: 'tester', summary: 'Tests.', flags, check() {}, log: () => log,
+  async start(values, context) { ${start} },
+});`;
+}
+
+const UP = `
+const server = net.createServer();
+const place = values['uds-name'] || undefined;
+server.listen(place ? { path: place } : { port: values['main-port'], host: values['main-address'] });
+await new Promise((resolve, reject) => server.once('listening', resolve).once('error', reject));
+process.stdout.write('up ' + context.version + '\\n');
+const close = () => new Promise((resolve) => server.close(resolve));`;
+const ORDERLY = `${UP}
+return {
+  async drain() { process.stdout.write('drain\\n'); await new Promise((resolve) => setTimeout(resolve, 50)); },
+  async close() { process.stdout.write('close\\n'); await close(); },
+};`;
+
+/** What a program wrote, and how it ended. */
+class Run {
+  out = '';
+  err = '';
+  readonly #child: ChildProcess;
+  readonly ended: Promise<number | null>;
+
+  constructor(code: string, args: readonly string[]) {
+    const path = join(dir, `${children.size}.mjs`);
+    writeFileSync(path, code);
+    const launch = onDeno ? ['run', '--allow-all', '--no-check', path] : [path];
+    this.#child = spawn(process.execPath, [...launch, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    children.add(this.#child);
+    this.#child.stdout?.on('data', (chunk) => {
+      this.out += chunk;
+    });
+    this.#child.stderr?.on('data', (chunk) => {
+      this.err += chunk;
+    });
+    this.ended = once(this.#child, 'close', { signal: AbortSignal.timeout(DEADLINE_MS) }).then(([status]) => status);
+  }
+
+  /** Not by `kill` of the child: on Deno that takes away its exit status. */
+  signal(signal: NodeJS.Signals): void {
+    process.kill(this.#child.pid as number, signal);
+  }
+
+  /** Waits until it has written something that matches. */
+  async saw(pattern: RegExp): Promise<void> {
+    const deadline = AbortSignal.timeout(DEADLINE_MS);
+    while (!pattern.test(this.out + this.err)) {
+      const { stdout, stderr } = this.#child;
+      const some = [stdout, stderr].map((stream) => stream && once(stream, 'data', { signal: deadline }));
+      await Promise.race([...some, this.ended]);
+      assert.equal(this.#child.exitCode, null, `ended before ${pattern}: ${this.out}${this.err}`);
+    }
+  }
+}
+
+const run = (start: string, args: readonly string[] = [], table = '') => new Run(source(start, table), args);
+
+test('SIGTERM and SIGINT drain, then close, then exit with 0', async () => {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    const program = run(ORDERLY);
+    await program.saw(/^up/);
+    program.signal(signal);
+    assert.equal(await program.ended, 0, program.err);
+    assert.equal(program.out, `up ${VERSION}\ndrain\nclose\n`);
+    assert.match(program.err, /^info stopping/);
+  }
+});
+
+test('a second signal ends a drain at once, with 128 and its number', async () => {
+  for (const [signal, status] of [
+    ['SIGTERM', 143],
+    ['SIGINT', 130],
+  ] as const) {
+    const program = run(`${UP} return { drain() { process.stdout.write('drain\\n'); return never(); }, close };`);
+    await program.saw(/^up/);
+    program.signal('SIGTERM');
+    await program.saw(/drain/);
+    program.signal(signal);
+    assert.equal(await program.ended, status, program.err);
+  }
+});
+
+test('a signal before the program is up ends it at once', async () => {
+  const program = run(`process.stdout.write('starting\\n'); return never();`);
+  await program.saw(/starting/);
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 143);
+});
+
+const timeout = (value: string) => `'graceful-shutdown-timeout': flag.duration(${value}, 'Limit.'),`;
+
+test('the drain ends with its time, and the program closes all the same', async () => {
+  const program = run(
+    `${UP} return { drain: never, async close() { process.stdout.write('close\\n'); await close(); } };`,
+    ['--graceful-shutdown-timeout=30ms'],
+    timeout('0'),
+  );
+  await program.saw(/^up/);
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 0);
+  assert.match(program.out, /close/);
+  assert.match(program.err, /^warn the time for draining is over/m);
+});
+
+test('a graceful shutdown of 0 closes without draining, as upstream', async () => {
+  const program = run(ORDERLY, [], timeout('0'));
+  await program.saw(/^up/);
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 0);
+  assert.doesNotMatch(program.out, /drain/);
+});
+
+test('a drain that fails is logged, and the program closes', async () => {
+  const program = run(`${UP} return { async drain() { throw new Error('no drain'); }, close };`);
+  await program.saw(/^up/);
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 1);
+  assert.match(program.err, /^error draining failed no drain$/m);
+});
+
+test('no crash is silent', async () => {
+  const rows = [
+    [
+      `setTimeout(() => { throw new Error('boom'); }); return never();`,
+      /^fatal crashed: an error that nothing caught boom$/m,
+    ],
+    [`Promise.reject(new Error('boom')); return never();`, /^fatal crashed: a rejection that nothing handled boom$/m],
+    [`Promise.reject('a string'); return never();`, /^fatal crashed: a rejection that nothing handled/m],
+  ] as const;
+  for (const [start, wanted] of rows) {
+    const program = run(start);
+    assert.equal(await program.ended, 1);
+    assert.match(program.err, wanted);
+  }
+});
+
+test('a bad command line is one line on standard error and status 1, and nothing starts', async () => {
+  const rows = [
+    ['--main-prt=1', 'tester: --main-prt: unknown flag; the nearest known one is --main-port\n'],
+    ['--main-port=x', 'tester: --main-port: bad value "x": want a whole number\n'],
+    ['extra', 'tester: "extra": unexpected argument; flags begin with --\n'],
+  ] as const;
+  for (const [arg, wanted] of rows) {
+    const program = run(ORDERLY, [arg]);
+    assert.equal(await program.ended, 1);
+    assert.equal(program.err, wanted);
+    assert.equal(program.out, '');
+  }
+});
+
+test('--help and --version go to standard output with status 0', async () => {
+  const help = run(ORDERLY, ['--help']);
+  assert.equal(await help.ended, 0);
+  assert.match(help.out, /^Tests\.\n\nUsage:\n {2}tester \[flags\]\n\nTest:\n {6}--main-port int/);
+  const version = run(ORDERLY, ['--version']);
+  assert.equal(await version.ended, 0);
+  assert.equal(version.out, `tester ${VERSION}\n`);
+});
+
+test('flags that change nothing are named in one warning', async () => {
+  const program = run(ORDERLY, ['--vmodule=a=1']);
+  await program.saw(/^up/m);
+  program.signal('SIGTERM');
+  await program.ended;
+  assert.match(program.err, /^warn these flags change nothing here: --vmodule \(none\)/);
+});
+
+test('a listener that cannot be had is one line that names its flag', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address() as { port: number };
+  const rows = [
+    [
+      `--main-port=${port}`,
+      `tester: --main-port: cannot listen on 127.0.0.1:${port}: something listens there already (EADDRINUSE)\n`,
+    ],
+    [
+      '--main-address=192.0.2.1',
+      /^tester: --main-address: cannot listen on 192\.0\.2\.1: this machine has no such address \((EADDRNOTAVAIL|EINVAL)\)\n$/,
+    ],
+    [`--uds-name=${dir}/none/s`, /^tester: --uds-name: cannot listen on .*\/none\/s: [^\n]+\n$/],
+  ] as const;
+  for (const [arg, wanted] of rows) {
+    const program = run(ORDERLY, [arg]);
+    assert.equal(await program.ended, 1);
+    if (typeof wanted === 'string') assert.equal(program.err, wanted);
+    else assert.match(program.err, wanted);
+    assert.equal(program.out, '');
+  }
+  taken.close();
+});
+
+test('any other failure to start is one line as well; a mistake in the program shows its place', async () => {
+  const plain = run(`throw new Error('no registry\\n  at all');`);
+  assert.equal(await plain.ended, 1);
+  assert.equal(plain.err, 'tester: cannot start: no registry at all\n');
+  const mistake = run('undefined.x');
+  assert.equal(await mistake.ended, 1);
+  assert.match(mistake.err, /^tester: cannot start: TypeError: .*\n {4}at /);
+});
+
+test('VERSION is the one of package.json', () => {
+  const path = new URL('../package.json', import.meta.url);
+  assert.ok(existsSync(path));
+  assert.equal(JSON.parse(readFileSync(path, 'utf8')).version, VERSION);
+});
