@@ -72,13 +72,18 @@ export class Child {
     }
   }
 
-  /** Asks it to drain and end; kills it when it has not within `ms`. */
-  async stop(ms: number): Promise<void> {
-    if (!this.#running) return;
+  /** Asks it to drain and end, and kills it when it has not within `ms`. Resolves with whether it ended by itself. */
+  async stop(ms: number): Promise<boolean> {
+    if (!this.#running) return true;
+    let late = false;
     this.#signal('SIGTERM');
-    const timer = setTimeout(() => this.kill(), ms);
+    const timer = setTimeout(() => {
+      late = true;
+      this.kill();
+    }, ms);
     await this.gone;
     clearTimeout(timer);
+    return !late;
   }
 
   kill(): void {

@@ -37,22 +37,22 @@ export async function runDemo(options: DemoOptions, screen: Screen, interrupts: 
   const destination = await startDestination();
   const stopped = aborted(interrupts.stop);
   interrupts.abandon.addEventListener('abort', () => fleet.kill());
-  let status = 0;
+  const failures: ChildFailed[] = [];
   try {
     const running = bringUp(options, { dir, fleet, dials, screen, destinationPort: destination.port });
     await Promise.race([fleet.death, stopped, running.then(() => stopped)]);
     screen.faint('\nDraining ...');
   } catch (error) {
     if (!(error instanceof ChildFailed)) throw error;
-    showFailure(screen, error);
-    status = 1;
+    failures.push(error);
   } finally {
-    await fleet.stop(STOP_MS);
+    failures.push(...(await fleet.stop(STOP_MS)));
     await destination[Symbol.asyncDispose]();
     await rm(dir, { recursive: true, force: true });
   }
+  for (const failure of failures) showFailure(screen, failure);
   screen.line(dials.closingLine);
-  return status;
+  return failures.length > 0 ? 1 : 0;
 }
 
 interface Stage {

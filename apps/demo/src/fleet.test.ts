@@ -55,14 +55,18 @@ test('tiers end one after the other, each with SIGTERM', async () => {
     const child = await started(fleet, tier, name, `trap 'exit 0' TERM; ${WAITS}`);
     child.gone.then((how) => gone.push(`${name} ${how}`));
   }
-  await fleet.stop(10_000);
+  assert.deepEqual(await fleet.stop(10_000), []);
   assert.deepEqual(gone, ['gateway ended with status 0', 'redis ended with status 0']);
 });
 
 test('a program that does not end when asked is killed', async () => {
   const fleet = new Fleet(1);
   const child = await started(fleet, 0, 'agent', `trap '' TERM; ${WAITS}`);
-  await fleet.stop(100);
+  const failures = await fleet.stop(100);
+  assert.deepEqual(
+    failures.map(({ message }) => message),
+    ['agent did not end within 0.1 s and was killed'],
+  );
   assert.equal(await child.gone, 'was ended by SIGKILL');
 });
 

@@ -29,11 +29,18 @@ export class Fleet {
     return child;
   }
 
-  /** Lets every program drain, tier by tier; one that has not ended after `ms` is killed. */
-  async stop(ms: number): Promise<void> {
+  /** Lets every program drain, tier by tier. Resolves with a failure for each that was killed after `ms`. */
+  async stop(ms: number): Promise<readonly ChildFailed[]> {
     this.#ending = true;
-    for (const tier of this.#tiers) await Promise.all(tier.map((child) => child.stop(ms)));
+    const failures: ChildFailed[] = [];
+    for (const tier of this.#tiers) {
+      const ends = tier.map(async (child) => {
+        if (!(await child.stop(ms))) failures.push(child.failure(`did not end within ${ms / 1000} s and was killed`));
+      });
+      await Promise.all(ends);
+    }
     process.removeListener('exit', this.#killAll);
+    return failures;
   }
 
   kill(): void {
