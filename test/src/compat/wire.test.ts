@@ -73,15 +73,19 @@ across(EVERY_PAIR, 'a write of 25 bytes arrives as one DATA packet', async (scop
   }
 });
 
-across(EVERY_PAIR, 'CLOSE_REQ closes the destination socket, and is answered by CLOSE_RSP without an error', async (scope, rig) => {
-  const { server } = await rig();
-  const destination = await echo(scope);
-  const caller = packetsThrough(scope, server.grpc);
-  const { connectID } = await caller.dial(destination.authority);
-  caller.send({ type: 'CLOSE_REQ', connectID });
-  assert.deepEqual(await caller.expect('CLOSE_RSP'), { type: 'CLOSE_RSP', error: '', connectID });
-  await eventually(() => assert.equal(destination.open, 0));
-});
+across(
+  EVERY_PAIR,
+  'CLOSE_REQ closes the destination socket, and is answered by CLOSE_RSP without an error',
+  async (scope, rig) => {
+    const { server } = await rig();
+    const destination = await echo(scope);
+    const caller = packetsThrough(scope, server.grpc);
+    const { connectID } = await caller.dial(destination.authority);
+    caller.send({ type: 'CLOSE_REQ', connectID });
+    assert.deepEqual(await caller.expect('CLOSE_RSP'), { type: 'CLOSE_RSP', error: '', connectID });
+    await eventually(() => assert.equal(destination.open, 0));
+  },
+);
 
 across(EVERY_PAIR, "a destination's end gives the queued DATA, then an unsolicited CLOSE_RSP", async (scope, rig) => {
   const { server } = await rig();

@@ -149,6 +149,12 @@ class PacketTunnel extends Duplex {
   override _final(done: () => void): void {
     this.#stream.write({ type: 'CLOSE_REQ', connectID: this.#connectID }, done);
   }
+
+  /** Before the CLOSE_RSP, a caller that vanishes. */
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    if (!this.#ended) this.#stream.cancel();
+    done(error);
+  }
 }
 
 function target(via: Via): string {

@@ -41,40 +41,52 @@ export interface Back {
   readonly agentPort: number;
 }
 
-export async function startServer(scope: Scope, trust: Trust, flags: Flags = {}): Promise<Front & Back> {
+/** Added to a program's environment. */
+export type Env = Readonly<Record<string, string>>;
+
+export async function startServer(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Front & Back> {
   const agentPort = await freePort();
-  const front = await startFront(scope, trust, 'proxy-server', {
-    ...(await agentPortFlags(trust, agentPort)),
-    ...flags,
-  });
-  return { ...front, agentPort };
+  const all = { ...(await agentPortFlags(trust, agentPort)), ...flags };
+  return { ...(await startFront(scope, trust, 'proxy-server', all, env)), agentPort };
 }
 
-export function startGateway(scope: Scope, trust: Trust, flags: Flags = {}): Promise<Front> {
-  return startFront(scope, trust, 'frontend-gw', flags);
+export function startGateway(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Front> {
+  return startFront(scope, trust, 'frontend-gw', flags, env);
 }
 
-export async function startHub(scope: Scope, trust: Trust, flags: Flags = {}): Promise<Back> {
+export async function startHub(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Back> {
   const agentPort = await freePort();
+  const health = await healthFlags();
+  const own = { ...(await hubFlags(trust, agentPort)), ...(await agentPortFlags(trust, agentPort)) };
+  const all = { ...health, ...own, ...flags };
+  const program = startProgram(scope, 'backend-hub', { flags: all, env, healthPort: health['health-port'] });
+  await isUp(program);
+  return { program, agentPort };
+}
+
+/** Flags of a hub, or of a proxy-server, that other processes of its plane reach. */
+export async function hubFlags(trust: Trust, agentPort: number): Promise<Flags> {
   const peerPort = await freePort();
-  const own = {
+  return {
+    ...(await peerFlags(trust)),
     'peer-port': peerPort,
     'peer-bind-address': '127.0.0.1',
     'advertise-address': `127.0.0.1:${peerPort}`,
     'advertise-agent-address': `127.0.0.1:${agentPort}`,
   };
-  const health = await healthFlags();
-  const all = { ...health, ...own, ...(await peerFlags(trust)), ...(await agentPortFlags(trust, agentPort)), ...flags };
-  const program = startProgram(scope, 'backend-hub', { flags: all, healthPort: health['health-port'] });
-  await isUp(program);
-  return { program, agentPort };
 }
 
 /** An agent that dials a port of 127.0.0.1, with a certificate of its own. */
-export async function startAgent(scope: Scope, trust: Trust, port: number, flags: Flags = {}): Promise<Program> {
+export async function startAgent(
+  scope: Scope,
+  trust: Trust,
+  port: number,
+  flags: Flags = {},
+  env: Env = {},
+): Promise<Program> {
   const { healthPort, ...own } = await uplinkFlags(trust, port);
   const all = { ...own, 'admin-server-port': await freePort(), ...flags };
-  return startProgram(scope, 'proxy-agent', { flags: all, healthPort });
+  return startProgram(scope, 'proxy-agent', { flags: all, env, healthPort });
 }
 
 /** Flags of an agent that upstream's has too. */
@@ -99,7 +111,9 @@ export async function uplinkFlags(trust: Trust, port: number) {
 export interface PlaneOptions {
   readonly agents?: number;
   readonly serverFlags?: Flags;
-  readonly agentFlags?: Flags;
+  readonly agentFlags?: Flags | ((index: number) => Flags);
+  /** Added to the environment of all programs. */
+  readonly env?: Env;
 }
 
 export interface AllInOne {
@@ -111,7 +125,7 @@ export interface AllInOne {
 /** One proxy-server with the in-memory registry, and agents `agent-0` and up. All are ready. */
 export async function allInOne(scope: Scope, options: PlaneOptions = {}): Promise<AllInOne> {
   const trust = await newTrust(scope);
-  const server = await startServer(scope, trust, options.serverFlags);
+  const server = await startServer(scope, trust, options.serverFlags, options.env);
   const agents = await startAgents(scope, trust, [server], options);
   await Promise.all([server.program, ...agents].map((program) => program.waitReady()));
   return { trust, server, agents };
@@ -134,14 +148,14 @@ export interface Split {
 
 /** Gateways, hubs and agents around a Redis of their own, mTLS between all. All are ready. */
 export async function split(scope: Scope, options: SplitOptions = {}): Promise<Split> {
-  const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags } = options;
+  const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags, env } = options;
   const trust = await newTrust(scope);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   const plane = { 'redis-url': redis.url, plane: 'test' };
-  const hubs = await times(hubCount, () => startHub(scope, trust, { ...plane, ...hubFlags }));
+  const hubs = await times(hubCount, () => startHub(scope, trust, { ...plane, ...hubFlags }, env));
   const gateways = await times(gatewayCount, async () =>
-    startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)), ...gatewayFlags }),
+    startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)), ...gatewayFlags }, env),
   );
   const agents = await startAgents(scope, trust, hubs, options);
   const programs = [...hubs, ...gateways].map(({ program }) => program);
@@ -151,12 +165,14 @@ export async function split(scope: Scope, options: SplitOptions = {}): Promise<S
 
 function startAgents(scope: Scope, trust: Trust, backs: readonly Back[], options: PlaneOptions): Promise<Program[]> {
   return times(options.agents ?? 1, (index) => {
+    const { agentFlags = {}, env } = options;
     const { agentPort } = backs[index % backs.length] as Back;
-    return startAgent(scope, trust, agentPort, { 'agent-id': `agent-${index}`, ...options.agentFlags });
+    const own = typeof agentFlags === 'function' ? agentFlags(index) : agentFlags;
+    return startAgent(scope, trust, agentPort, { 'agent-id': `agent-${index}`, ...own }, env);
   });
 }
 
-async function startFront(scope: Scope, trust: Trust, name: ProgramName, flags: Flags): Promise<Front> {
+async function startFront(scope: Scope, trust: Trust, name: ProgramName, flags: Flags, env: Env): Promise<Front> {
   const { cert, key } = await trust.callers.server();
   const health = await healthFlags();
   const port = await freePort();
@@ -170,7 +186,7 @@ async function startFront(scope: Scope, trust: Trust, name: ProgramName, flags: 
     'server-ca-cert': trust.callers.cert,
   };
   const all = { ...health, ...own, ...flags };
-  const program = startProgram(scope, name, { flags: all, healthPort: health['health-port'] });
+  const program = startProgram(scope, name, { flags: all, env, healthPort: health['health-port'] });
   await isUp(program);
   const { caller, callers } = trust;
   return { program, grpc: { uds }, connect: { uds }, mtls: { port, ca: callers.cert, identity: caller } satisfies Via };
@@ -188,7 +204,8 @@ export async function agentPortFlags(trust: Trust, port: number): Promise<Flags>
   };
 }
 
-async function peerFlags(trust: Trust): Promise<Flags> {
+/** Flags of a gateway's or hub's own certificate. */
+export async function peerFlags(trust: Trust): Promise<Flags> {
   const { cert, key } = await trust.peers.server();
   return { 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert };
 }

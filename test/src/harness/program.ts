@@ -31,6 +31,8 @@ export type Flags = Readonly<Record<string, string | number | boolean | undefine
 export class Program implements AsyncDisposable {
   readonly name: string;
   readonly healthPort: number;
+  /** Where the admin RPC is, as its flags say; 0 for a program without one. */
+  readonly adminPort: number;
   /** Every line of stdout and stderr, in order of arrival, the oldest dropped beyond 20,000. */
   readonly lines: string[] = [];
   readonly logs: LogLine[] = [];
@@ -42,6 +44,7 @@ export class Program implements AsyncDisposable {
   constructor(name: string, [command, ...args]: readonly [string, ...string[]], options: ProgramOptions = {}) {
     this.name = name;
     this.healthPort = options.healthPort ?? 0;
+    this.adminPort = Number(options.flags?.['admin-port'] ?? options.flags?.['admin-server-port'] ?? 0);
     const all = [...args, ...(options.args ?? []), ...flagList(options.flags ?? {})];
     const env = { ...process.env, ...options.env };
     this.#process = spawn(command, all, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });

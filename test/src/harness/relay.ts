@@ -19,14 +19,15 @@ export class Relay implements AsyncDisposable {
   accepted = 0;
   /** Milliseconds by which every chunk is held back, each way. */
   delayMs = 0;
-  readonly #target: { readonly host: string; readonly port: number };
+  readonly #ports: readonly number[];
   readonly #pairs = new Set<Pair>();
   readonly #server: Server;
   #silent = false;
   #refusing = false;
 
-  constructor(target: { readonly host: string; readonly port: number }) {
-    this.#target = target;
+  /** Connections go to the ports of 127.0.0.1 in turn. */
+  constructor(ports: readonly number[]) {
+    this.#ports = ports;
     this.#server = createServer({ allowHalfOpen: true }, (near) => this.#accept(near));
   }
 
@@ -87,10 +88,10 @@ export class Relay implements AsyncDisposable {
   }
 
   #accept(near: Socket): void {
-    this.accepted++;
+    const port = this.#ports[this.accepted++ % this.#ports.length] as number;
     near.on('error', () => {});
     if (this.#refusing) return void near.resetAndDestroy();
-    const far = connect({ ...this.#target, allowHalfOpen: true });
+    const far = connect({ port, host: this.host, allowHalfOpen: true });
     far.on('error', () => {});
     const pair = { near, far };
     this.#pairs.add(pair);
@@ -145,7 +146,7 @@ export class Relay implements AsyncDisposable {
   }
 }
 
-/** A relay to a port of 127.0.0.1. */
-export async function relayTo(scope: Scope, port: number): Promise<Relay> {
-  return scope.use(await new Relay({ host: '127.0.0.1', port }).listen());
+/** A relay to ports of 127.0.0.1, in turn when there are several, as a balancer does. */
+export async function relayTo(scope: Scope, ...ports: number[]): Promise<Relay> {
+  return scope.use(await new Relay(ports).listen());
 }

@@ -1,0 +1,261 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  blackHole,
+  connectThrough,
+  echo,
+  eventually,
+  grpcThrough,
+  newTrust,
+  type Program,
+  packetHub,
+  packetsThrough,
+  peerDial,
+  relayTo,
+  scoped,
+  startAgent,
+  startPeerDial,
+  summaryOf,
+  tunnelThrough,
+  until,
+  web,
+} from '../harness/index.ts';
+import { across, EVERY_PAIR, type Make, OUR_SERVER, startAgentOf, startServerOf } from './rig.ts';
+
+const SERVER = 'konnectivity_network_proxy_server_';
+const AGENT = 'konnectivity_network_proxy_agent_';
+
+async function total(program: Program, metric: string): Promise<number> {
+  return [...(await program.metric(metric)).values()].reduce((sum, value) => sum + value, 0);
+}
+
+const dialsOf = (agent: Program) => total(agent, `${AGENT}dial_duration_seconds_count`);
+
+across(
+  EVERY_PAIR,
+  'drain is not exit: the last agent takes new dials until its tunnels are done',
+  async (scope, rig) => {
+    const { server, agents, makes } = await rig();
+    const [agent] = agents as [Program];
+    const destination = await echo(scope);
+    const tunnel = await tunnelThrough(scope, { via: server.connect, destination: destination.authority });
+    agent.signal('SIGTERM');
+    // A second one may only be made once the server knows that the first drains; it says so by nothing but its log.
+    await until(() => /drain/i.test(agent.tail), { what: () => `a word of the drain${agent.tail}` });
+    for (const _ of Array(3)) {
+      const { status, body } = await connectThrough(scope, { via: server.connect, destination: destination.authority });
+      assert.equal(status, 200, body);
+    }
+    let echoed = '';
+    tunnel.on('data', (chunk) => {
+      echoed += chunk;
+    });
+    tunnel.resume();
+    tunnel.write('still here');
+    await until(() => echoed === 'still here', { what: 'the echo' });
+    assert.ok(agent.running);
+    if (makes.agent === 'Go') return;
+    for (const socket of destination.sockets) socket.end();
+    tunnel.end();
+    assert.deepEqual(await agent.ended(), { code: 0, signal: null });
+  },
+);
+
+across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another', async (scope, rig) => {
+  const { server, agents, startAgent: another } = await rig();
+  const [draining] = agents as [Program];
+  const destination = await echo(scope);
+  await tunnelThrough(scope, { via: server.connect, destination: destination.authority });
+  const fresh = await another({ 'agent-id': 'fresh' });
+  await fresh.waitReady();
+  draining.signal('SIGTERM');
+  const dial = () => grpcThrough(scope, server.grpc, destination.authority);
+  await eventually(async () => {
+    const before = await dialsOf(draining);
+    for (const _ of Array(5)) await dial();
+    assert.equal((await dialsOf(draining)) - before, 0);
+  });
+  for (const _ of Array(10)) await dial();
+  assert.ok((await dialsOf(fresh)) >= 15);
+  assert.ok(draining.running);
+});
+
+across(EVERY_PAIR, 'two agents of one id are one backend, and the first keeps its tunnels', async (scope, rig) => {
+  const { server, startAgent: another } = await rig();
+  const destination = await echo(scope);
+  const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
+  const second = await another({ 'agent-id': 'agent-0' });
+  await second.waitReady();
+  const samples = await server.program.metric(`${SERVER}ready_backends`);
+  assert.deepEqual([...samples.values()], [1]);
+  let echoed = '';
+  tunnel.on('data', (chunk) => {
+    echoed += chunk;
+  });
+  tunnel.resume();
+  tunnel.write('mine');
+  await until(() => echoed === 'mine', { what: 'the echo' });
+});
+
+across(
+  EVERY_PAIR,
+  "a killed agent's tunnels end at once on every transport, and another takes the next",
+  async (scope, rig) => {
+    const { server, agents, startAgent: another } = await rig();
+    const destination = await echo(scope);
+    const dest = destination.authority;
+    const holding = await Promise.all([
+      startPeerDial(scope, { via: { uds: server.grpc.uds }, dest, do: 'hold' }),
+      startPeerDial(scope, { via: { uds: server.grpc.uds }, dest, do: 'hold' }),
+    ]);
+    await Promise.all(holding.map((program) => program.waitForLine(/^held$/)));
+    const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: dest });
+    tunnel.resume();
+    const other = await another({ 'agent-id': 'other' });
+    await other.waitReady();
+    const start = performance.now();
+    await (agents[0] as Program).kill();
+    await Promise.all([
+      until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' }),
+      ...holding.map((program) => summaryOf(program)),
+    ]);
+    assert.ok(performance.now() - start < 2000, `${performance.now() - start} ms`);
+    await eventually(async () => {
+      const sum = await peerDial(scope, { via: { uds: server.grpc.uds }, dest, do: 'echo', size: 100, count: 5 });
+      assert.equal(sum.failed, 0, sum.results.find(({ error }) => error)?.error);
+    });
+  },
+);
+
+across(EVERY_PAIR, 'a dial that waits for an agent fails at once when the agent dies', async (scope, rig, makes) => {
+  const { server, agents } = await rig();
+  const address = await blackHole(scope);
+  const answer = connectThrough(scope, { via: server.connect, destination: address });
+  const caller = packetsThrough(scope, server.grpc);
+  caller.send({ type: 'DIAL_REQ', protocol: 'tcp', address, random: 3n });
+  const pending = () => total(server.program, `${SERVER}pending_backend_dials`);
+  await until(async () => (await pending()) === 2, { what: 'two pending dials' });
+  const start = performance.now();
+  await (agents[0] as Program).kill();
+  const { status } = await answer;
+  assert.ok(status === 502 || status === 503, String(status));
+  // A Go server leaves its gRPC caller without an answer.
+  if (makes.server === 'our') assert.notEqual((await caller.expect('DIAL_RSP')).error, '');
+  assert.ok(performance.now() - start < 2000, `${performance.now() - start} ms`);
+});
+
+across(EVERY_PAIR, 'a server that is told to stop drops its callers at once', async (scope, rig) => {
+  const { server } = await rig();
+  const destination = await echo(scope);
+  const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
+  tunnel.resume();
+  const packets = packetsThrough(scope, server.grpc);
+  await packets.dial(destination.authority);
+  const start = performance.now();
+  server.program.signal('SIGTERM');
+  await until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' });
+  await packets.ended();
+  assert.ok(performance.now() - start < 1000, `${performance.now() - start} ms`);
+  await eventually(() => assert.equal(destination.open, 0));
+});
+
+const MIXED: readonly [Make, Make][] = [
+  ['Go', 'our'],
+  ['our', 'Go'],
+];
+for (const [first, second] of MIXED) {
+  const pair = OUR_SERVER.filter(({ agent }) => agent === 'Go');
+  across(pair, `dials fail over from ${first} agent to ${second} agent`, async (scope) => {
+    const trust = await newTrust(scope);
+    const server = await startServerOf(scope, 'our', trust);
+    const agents = [];
+    for (const make of [first, second]) {
+      const agent = await startAgentOf(scope, make, trust, server.agentPort, { 'agent-id': `${make}-agent` });
+      await agent.waitReady();
+      agents.push(agent);
+    }
+    const site = await web(scope, 'mixed');
+    const dials = { via: { uds: server.grpc.uds }, dest: site.authority, count: 20, concurrency: 4 };
+    assert.equal((await peerDial(scope, dials)).failed, 0);
+    for (const agent of agents) assert.ok((await dialsOf(agent)) > 0, `${agent.name} took none`);
+    await agents[0]?.kill();
+    const after = await peerDial(scope, dials);
+    assert.equal(after.failed, 0, after.results.find(({ error }) => error)?.error);
+  });
+}
+
+across(EVERY_PAIR, 'a new server on the same port is found by its agents', async (scope, rig) => {
+  const { server, agents, trust, makes } = await rig({ serverFlags: { 'server-id': 'first' } });
+  await server.program.kill();
+  const { agentPort } = server;
+  const next = await startServerOf(scope, makes.server, trust, { 'server-id': 'second', 'agent-port': agentPort });
+  await next.program.waitReady();
+  await Promise.all(agents.map((agent) => agent.waitReady()));
+  const destination = await echo(scope);
+  assert.equal((await connectThrough(scope, { via: next.connect, destination: destination.authority })).status, 200);
+});
+
+across(EVERY_PAIR, 'behind a balancer an agent collects --server-count servers', async (scope, _rig, makes) => {
+  const trust = await newTrust(scope);
+  const ids = ['left', 'right'];
+  const servers = await Promise.all(
+    ids.map((id) => startServerOf(scope, makes.server, trust, { 'server-id': id, 'server-count': 2 })),
+  );
+  const balancer = await relayTo(scope, ...servers.map(({ agentPort }) => agentPort));
+  const agent = await startAgentOf(scope, makes.agent, trust, balancer.port, { 'agent-id': 'a' });
+  await Promise.all(servers.map(({ program }) => program.waitReady()));
+  await eventually(async () => assert.equal(await total(agent, `${AGENT}open_server_connections`), 2));
+  const destination = await echo(scope);
+  for (const server of servers) {
+    assert.equal((await connectThrough(scope, { via: server.mtls, destination: destination.authority })).status, 200);
+  }
+});
+
+test(
+  "our agent works at a server of ANP's: DATA of a connection it does not know is answered by CLOSE_RSP with an error",
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const hub = await packetHub(scope, trust, 'one');
+    await startAgent(scope, trust, hub.port, {
+      'agent-id': 'ours',
+      'agent-identifiers': 'host=x.example&default-route=true',
+    });
+    const agent = await hub.agent();
+    assert.deepEqual(agent.metadata.get('agentid'), ['ours']);
+    const [identifiers] = agent.metadata.get('agentidentifiers');
+    assert.deepEqual([...new URLSearchParams(String(identifiers))].sort(), [
+      ['default-route', 'true'],
+      ['host', 'x.example'],
+    ]);
+    agent.send({ type: 'DATA', connectID: 4711n, error: '', data: Buffer.from('lost') });
+    const { error } = await agent.expect('CLOSE_RSP', ({ connectID }) => connectID === 4711n);
+    assert.notEqual(error, '');
+    const destination = await echo(scope);
+    const random = 2n ** 62n + 1n;
+    agent.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination.authority, random });
+    const answer = await agent.expect('DIAL_RSP', (packet) => packet.random === random);
+    assert.deepEqual([answer.error, answer.connectID > 0n], ['', true]);
+    agent.send({ type: 'CLOSE_REQ', connectID: answer.connectID });
+    const closed = await agent.expect('CLOSE_RSP', ({ connectID }) => connectID === answer.connectID);
+    assert.equal(closed.error, '');
+    await eventually(() => assert.equal(destination.open, 0));
+  }),
+);
+
+test(
+  'our agent says DRAIN before it goes',
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const hub = await packetHub(scope, trust, 'one');
+    const program = await startAgent(scope, trust, hub.port);
+    const agent = await hub.agent();
+    const destination = await echo(scope);
+    agent.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination.authority, random: 1n });
+    const { connectID } = await agent.expect('DIAL_RSP');
+    program.signal('SIGTERM');
+    await agent.expect('DRAIN');
+    assert.ok(program.running);
+    agent.send({ type: 'CLOSE_REQ', connectID });
+    assert.deepEqual(await program.ended(), { code: 0, signal: null });
+  }),
+);

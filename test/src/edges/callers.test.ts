@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { allInOne, connectThrough, echo, packetsThrough, type Scope, scoped } from '../harness/index.ts';
+import { abandoned, DEADLINE_MS, dial, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
+
+test(
+  'one server takes callers on all four edges at once, for IPv4, IPv6 and names',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const four = await echo(scope);
+    const six = await echo(scope, { host: '::1' });
+    const destinations = [four.authority, six.authority, `localhost:${four.port}`];
+    const dials = edgesOf(server).flatMap((edge) =>
+      destinations.map(async (destination) => ({
+        name: `${edge.name} to ${destination}`,
+        tunnel: await dial(scope, edge, destination),
+      })),
+    );
+    const tunnels = await Promise.all(dials);
+    await tunnelsAre(server.program, 12);
+    assert.deepEqual([four.open, six.open], [8, 4]);
+    for (const { name, tunnel } of tunnels) assert.ok(await echoes(tunnel, `by ${name}`), name);
+    for (const { tunnel } of tunnels) tunnel.end();
+    await Promise.all([abandoned(four), abandoned(six), tunnelsAre(server.program, 0)]);
+  }),
+);
+
+for (const mode of ['grpc', 'http-connect'] as const) {
+  test(
+    `--mode=${mode} serves that alone, over UDS and over mTLS`,
+    scoped(async (scope) => {
+      const { server } = await allInOne(scope, { serverFlags: { mode } });
+      const target = await echo(scope);
+      for (const edge of edgesOf(server)) {
+        if (edge.protocol === mode) assert.ok(await echoes(await dial(scope, edge, target.authority), 'x'), edge.name);
+        else await assert.rejects(answerOf(scope, edge, target.authority), edge.name);
+      }
+      assert.equal(target.accepted, 2);
+    }),
+  );
+}
+
+/** Rejects when the connection ends without an answer. */
+function answerOf(scope: Scope, { protocol, via }: Edge, destination: string): Promise<unknown> {
+  if (protocol === 'http-connect') return connectThrough(scope, { via, destination, deadline: DEADLINE_MS });
+  const packets = packetsThrough(scope, via);
+  packets.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination, random: 1n });
+  return packets.expect('DIAL_RSP', DEADLINE_MS);
+}

@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import test from 'node:test';
+import { allInOne, echo, type Front, relayTo, resetter, type Scope, scoped, sink, source, type Via } from '../harness/index.ts';
+import {
+  abandoned,
+  connectEdgesOf,
+  destination,
+  dial,
+  digestOf,
+  type Edge,
+  endless,
+  echoes,
+  edgesOf,
+  event,
+  exchange,
+  readAll,
+  tunnelsAre,
+} from './rig.ts';
+
+const grpcEdgesOf = (front: Front) => edgesOf(front).filter(({ protocol }) => protocol === 'grpc');
+
+test(
+  'CONNECT carries the half-close of a caller: the answer comes behind it',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const target = await sink(scope);
+    for (const edge of connectEdgesOf(server)) {
+      const tunnel = await dial(scope, edge, target.authority);
+      tunnel.end('abc');
+      const answer = await readAll(tunnel);
+      assert.equal(answer, '3 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad', edge.name);
+    }
+    await Promise.all([abandoned(target), tunnelsAre(server.program, 0)]);
+  }),
+);
+
+test(
+  'CONNECT carries the half-close of a destination: the caller goes on sending',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const heard: string[] = [];
+    const target = await destination(scope, (socket) => {
+      socket.end('no more from here');
+      socket.setEncoding('latin1').on('data', (text) => heard.push(String(text)));
+    });
+    for (const edge of connectEdgesOf(server)) {
+      const tunnel = await dial(scope, edge, target.authority);
+      assert.equal(await readAll(tunnel), 'no more from here', edge.name);
+      assert.equal(target.open, 1, edge.name);
+      tunnel.end(`but from ${edge.name}`);
+      await abandoned(target);
+      assert.equal(heard.splice(0).join(''), `but from ${edge.name}`);
+    }
+    await tunnelsAre(server.program, 0);
+  }),
+);
+
+test(
+  'gRPC knows no half-close: a caller that closes ends both ways, and is told so',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    let heard = '';
+    const target = await destination(scope, (socket) => {
+      socket.write('hello');
+      socket.on('data', (chunk) => {
+        heard += chunk;
+      });
+    });
+    for (const edge of grpcEdgesOf(server)) {
+      const tunnel = await dial(scope, edge, target.authority);
+      assert.equal(await exchange(tunnel, '', 5), 'hello');
+      tunnel.end('goodbye');
+      assert.equal(await readAll(tunnel), '', edge.name);
+      await abandoned(target);
+      assert.equal(heard, 'goodbye', edge.name);
+      heard = '';
+    }
+    await tunnelsAre(server.program, 0);
+  }),
+);
+
+test(
+  'a destination that closes first closes the caller behind the last byte, on every edge',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const target = await source(scope, 300_000);
+    for (const edge of edgesOf(server)) {
+      const tunnel = await dial(scope, edge, target.authority);
+      const { bytes, sha256 } = await digestOf(tunnel);
+      assert.deepEqual([bytes, sha256], [300_000, target.sha256], edge.name);
+      tunnel.end();
+      await abandoned(target);
+      assert.equal(target.failed, 0, edge.name);
+    }
+    await tunnelsAre(server.program, 0);
+  }),
+);
+
+test(
+  'a reset of the destination ends its tunnel, and no other',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const [resetting, steady] = [await resetter(scope), await echo(scope)];
+    for (const edge of edgesOf(server)) {
+      const other = await dial(scope, edge, steady.authority);
+      const tunnel = await dial(scope, edge, resetting.authority);
+      tunnel.resume().write('x');
+      await event(tunnel, 'close');
+      assert.ok(await echoes(other, 'still here'), edge.name);
+      other.end();
+    }
+    await Promise.all([abandoned(steady), tunnelsAre(server.program, 0)]);
+  }),
+);
+
+test(
+  'a caller that vanishes resets its destination, on every edge',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const target = await endless(scope);
+    for (const [index, edge] of edgesOf(server).entries()) {
+      const { via, vanish } = await vanishing(scope, edge);
+      const tunnel = await dial(scope, { ...edge, via }, target.authority);
+      await once(tunnel, 'readable');
+      vanish(tunnel);
+      await abandoned(target);
+      assert.equal(target.failed, index + 1, `${edge.name} ended in good order`);
+    }
+    await tunnelsAre(server.program, 0);
+  }),
+);
+
+/** Over TCP a caller vanishes with a reset; over UDS the kernel says so to whoever writes. */
+async function vanishing(scope: Scope, { via }: Edge): Promise<{ via: Via; vanish(tunnel: Duplex): void }> {
+  if ('uds' in via) return { via, vanish: (tunnel) => tunnel.destroy() };
+  const relay = await relayTo(scope, via.port);
+  return { via: { ...via, port: relay.port }, vanish: () => relay.reset() };
+}

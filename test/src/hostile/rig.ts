@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { connect, type Socket } from 'node:net';
+import type { TestContext } from 'node:test';
+import { type Program, Scope, tunnelThrough, until, type Via, within } from '../harness/index.ts';
+
+/** How long a program may take for what it does at once on an idle machine, in milliseconds. */
+export const PATIENCE = 20_000;
+
+const BEAT_MS = 50;
+
+/** No attack may stop a program's event loop for longer than this, in milliseconds; the machine may be busy besides. */
+const LONGEST_PAUSE_MS = 10_000;
+
+/** A healthy tunnel to an echo that was there before an attack, and the programs that carry it. */
+export class Bystander implements AsyncDisposable {
+  readonly #tunnel: Socket;
+  readonly #programs: readonly Program[];
+  readonly #timer: NodeJS.Timeout;
+  #beats = 0;
+  #sent: number | undefined;
+  #slowest = 0;
+  #lost: string | undefined;
+
+  constructor(tunnel: Socket, programs: readonly Program[]) {
+    this.#tunnel = tunnel;
+    this.#programs = programs;
+    tunnel.on('data', (chunk: Buffer) => this.#receive(chunk)).resume();
+    tunnel.once('close', () => {
+      this.#lost ??= 'its tunnel has ended';
+    });
+    this.#timer = setInterval(() => this.#beat(), BEAT_MS);
+  }
+
+  /** Fails unless the tunnel still echoes, never paused for long, and every program is the process it was. */
+  async unharmed(): Promise<void> {
+    const { tail } = this;
+    for (const { name, running } of this.#programs) assert.ok(running, `${name} has ended${tail}`);
+    const before = this.#beats;
+    await until(() => this.#beats >= before + 2, {
+      deadline: PATIENCE,
+      what: () => `the bystander's echo${this.tail}`,
+      hopeless: () => this.#lost,
+    });
+    assert.ok(this.#slowest < LONGEST_PAUSE_MS, `an echo took ${this.#slowest} ms`);
+    for (const { logs, tail } of this.#programs) {
+      assert.ok(!logs.some(({ msg }) => String(msg).startsWith('crashed')), tail);
+    }
+  }
+
+  get tail(): string {
+    return this.#programs.map(({ tail }) => tail).join('');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearInterval(this.#timer);
+    this.#tunnel.destroy();
+  }
+
+  #beat(): void {
+    if (this.#sent !== undefined) return;
+    this.#sent = performance.now();
+    this.#tunnel.write(Buffer.of(this.#beats & 0xff));
+  }
+
+  #receive(chunk: Buffer): void {
+    if (chunk.length !== 1 || chunk[0] !== (this.#beats & 0xff) || this.#sent === undefined) {
+      this.#lost ??= `${chunk.toString('hex')} came for beat ${this.#beats}`;
+      return;
+    }
+    this.#slowest = Math.max(this.#slowest, performance.now() - this.#sent);
+    this.#sent = undefined;
+    this.#beats++;
+  }
+}
+
+export async function bystander(
+  scope: Scope,
+  via: Via,
+  destination: string,
+  programs: readonly Program[],
+): Promise<Bystander> {
+  return scope.use(new Bystander(await tunnelThrough(scope, { via, destination }), programs));
+}
+
+/** One piece of bad input: a part of a test with a scope of its own, after which the bystander must be unharmed. */
+export async function attack(
+  t: TestContext,
+  victim: Bystander,
+  name: string,
+  body: (scope: Scope) => Promise<void>,
+): Promise<void> {
+  await t.test(name, async () => {
+    {
+      await using scope = new Scope();
+      await body(scope);
+    }
+    await victim.unharmed();
+  });
+}
+
+/** How much a program has refused so far at one place. */
+export async function refusals(program: Program, where: string): Promise<number> {
+  const samples = await program.metric('isthmus_refused_total');
+  return samples.get(`{where="${where}"}`) ?? 0;
+}
+
+/** Fails unless `act` makes a program refuse something there, and its log has a line about that place. */
+export async function refused(program: Program, where: string, act: () => Promise<void>): Promise<void> {
+  const before = await refusals(program, where);
+  await act();
+  await until(async () => (await refusals(program, where)) > before, {
+    deadline: PATIENCE,
+    what: () => `${program.name} to count a refusal at ${where}${program.tail}`,
+  });
+  // Of many in a short time only the first have a line each.
+  const isLine = (line: Readonly<Record<string, unknown>>) => line.msg === 'refused' && line.where === where;
+  await program.waitForLog(isLine, { deadline: PATIENCE, what: `a line about a refusal at ${where}` });
+}
+
+/** A plain connection, for a test that says each byte. */
+export async function raw(scope: Scope, via: { uds: string } | { port: number }): Promise<Socket> {
+  const socket = 'uds' in via ? connect(via.uds) : connect(via.port, '127.0.0.1');
+  scope.defer(() => socket.destroy());
+  socket.on('error', () => {});
+  const open = new Promise<void>((resolve, reject) => {
+    socket.once('connect', () => resolve()).once('error', reject);
+  });
+  await within(open, { deadline: PATIENCE, what: 'a connection' });
+  return socket;
+}
+
+/** All that comes until the other side ends or resets. */
+export function saidUntilEnd(socket: Socket): Promise<string> {
+  let said = '';
+  socket.on('data', (chunk) => {
+    said += chunk.toString('latin1');
+  });
+  const ended = new Promise<string>((resolve) => {
+    socket.once('end', () => resolve(said)).once('close', () => resolve(said));
+    if (socket.closed || socket.readableEnded) resolve(said);
+  });
+  socket.resume();
+  return within(ended, {
+    deadline: PATIENCE,
+    what: () => `the end of a connection that said ${JSON.stringify(said.slice(0, 200))}`,
+  });
+}

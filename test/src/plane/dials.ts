@@ -1,0 +1,75 @@
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { type AdminConnection, adminClient } from '@isthmus/service';
+import { type Front, grpcThrough, type Program, type Scope, tunnelThrough, within } from '../harness/index.ts';
+
+export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
+/** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
+export type Protocol = (typeof PROTOCOLS)[number];
+
+/** Opens a tunnel as an API server would, or fails with the text of the refusal. */
+export function dial(scope: Scope, front: Front, protocol: Protocol, destination: string): Promise<Duplex> {
+  if (protocol === 'grpc') return grpcThrough(scope, front.grpc, destination);
+  return tunnelThrough(scope, { via: front[protocol], destination });
+}
+
+/** Sends a text to an echoing destination, and waits until it is back. */
+export async function carries(tunnel: Duplex, text = 'ping'): Promise<void> {
+  let seen = '';
+  const take = (chunk: Buffer) => {
+    seen += chunk;
+  };
+  tunnel.on('data', take).resume();
+  tunnel.write(text);
+  while (seen.length < text.length) await within(once(tunnel, 'data'), { deadline: 20_000, what: `echo of ${text}` });
+  tunnel.off('data', take).pause();
+  if (seen !== text) throw new Error(`sent ${text}, and ${seen} came back`);
+}
+
+/** Resolves when a tunnel is closed, however that came. */
+export async function closed(tunnel: Duplex, deadline = 20_000): Promise<void> {
+  tunnel.resume();
+  if (tunnel.destroyed || tunnel.readableEnded) return;
+  const over = new Promise<void>((resolve) => {
+    for (const event of ['end', 'close', 'error']) tunnel.once(event, () => resolve());
+  });
+  await within(over, { deadline, what: 'the end of a tunnel' });
+}
+
+/** Dials one after the other until it is stopped, and keeps what failed. */
+export class Dialler {
+  succeeded = 0;
+  readonly failures: Error[] = [];
+  readonly #run: Promise<void>;
+  #stopped = false;
+
+  constructor(scope: Scope, front: Front, protocol: Protocol, destination: string) {
+    this.#run = this.#dialAll(scope, front, protocol, destination);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await this.#run;
+  }
+
+  async #dialAll(scope: Scope, front: Front, protocol: Protocol, destination: string): Promise<void> {
+    while (!this.#stopped && !scope.signal.aborted) {
+      try {
+        const tunnel = await dial(scope, front, protocol, destination);
+        await carries(tunnel);
+        tunnel.destroy();
+        this.succeeded++;
+      } catch (error) {
+        this.failures.push(error as Error);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
+/** The admin RPC of a program. */
+export function adminOf(scope: Scope, program: Program): AdminConnection['admin'] {
+  const connection = adminClient(`127.0.0.1:${program.adminPort}`);
+  scope.defer(() => connection[Symbol.dispose]());
+  return connection.admin;
+}
