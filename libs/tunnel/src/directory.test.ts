@@ -118,6 +118,13 @@ test('a hub that begins to drain takes its sessions out of the first choice, and
   assert.deepEqual(chosen(all, 'x'), ['a', 'b']);
 });
 
+test('a hub with several sessions begins to drain, and all of them step back', () => {
+  const three = directory([hub('h1'), hub('h2')], [session('a'), session('b'), session('c', { hubId: 'h2' })]);
+  three.apply({ kind: 'hub', hub: hub('h1', { draining: true }) });
+  assert.deepEqual(chosen(three, 'x'), ['c']);
+  assert.deepEqual(chosen(three, 'x', { excluded: ['c'] }), ['a', 'b']);
+});
+
 test('among equals the less busy of two is taken', () => {
   const two = directory([hub('h1')], [session('a'), session('b')]);
   const busy = two.choose({

@@ -164,7 +164,8 @@ export class Directory {
     if (known && known.incarnation < hub.incarnation) this.#dropHub(hub.hubId);
     this.#hubs.set(hub.hubId, hub);
     if (known && known.zone === hub.zone && known.draining === hub.draining) return;
-    for (const sessionId of this.#byHub.get(hub.hubId) ?? []) this.#place(sessionId);
+    // A copy: placing anew takes each session out of the set and puts it back at its end, so the set itself never ends.
+    for (const sessionId of [...(this.#byHub.get(hub.hubId) ?? [])]) this.#place(sessionId);
   }
 
   /** A hub goes, and its sessions with it. */
