@@ -54,6 +54,7 @@ export function startAgent(flags: AgentValues, { log, version }: Context<Logger>
         },
       },
       log,
+      refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
     log.info({ agent: running.agentId, version }, 'ready to connect');

@@ -53,6 +53,7 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
         },
       },
       log,
+      refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
     const { hubId, agentAddress: agents, peerAddress: gateways } = running;

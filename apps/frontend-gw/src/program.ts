@@ -53,7 +53,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
-        sessions: () => [],
+        sessions: () => directory.sessions(),
         tunnels: () => tunnels,
         async drain() {
           void drain();
@@ -61,6 +61,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
         },
       },
       log,
+      refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
     log.info({ callers: edge.addresses, plane: flags.plane, version }, 'ready for callers');

@@ -5,6 +5,7 @@ import {
   type Check,
   Closing,
   type Context,
+  type KnownSession,
   operations,
   operationsPorts,
   peerTls,
@@ -44,7 +45,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
-        sessions: () => running.hub.sessions(),
+        sessions: () => known(running),
         tunnels: () => tunnels,
         async drain() {
           const summary = { sessions: [...running.hub.sessions()].length, tunnels: tunnels.size };
@@ -53,6 +54,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
         },
       },
       log,
+      refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
     const { hubId, agentAddress: agents, peerAddress: gateways } = running.hub;
@@ -65,6 +67,12 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
       close: () => closing.close(),
     };
   });
+}
+
+/** The hub's own sessions, and those that the gateway knows of other hubs. */
+function* known({ hub, directory }: Server): Iterable<KnownSession> {
+  yield* hub.sessions();
+  for (const session of directory.sessions()) if (session.hubId !== hub.hubId) yield session;
 }
 
 function checks({ gateway, following, directory }: Server): Check[] {

@@ -3,6 +3,7 @@ import { createServer as createHttpServer, type RequestListener } from 'node:htt
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { ServerCredentials } from '@grpc/grpc-js';
 import { type AdminBackend, adminRpc } from './admin-rpc.ts';
+import { type Refused, refuseBadRequests, remoteOf } from './bad-requests.ts';
 import { isLoopback } from './loopback.ts';
 
 export interface AdminOptions {
@@ -13,7 +14,8 @@ export interface AdminOptions {
   /** Answers what is not gRPC: upstream's admin port serves /metrics and /debug/pprof. */
   readonly http: RequestListener;
   readonly warn: (message: string) => void;
-  /** How long a connection may take to show what it speaks, in milliseconds. Default 10 s. */
+  readonly refused?: Refused;
+  /** How long a connection may take to show what it speaks, and to send its first request's head, in milliseconds. Default 10 s. */
   readonly headTimeoutMs?: number;
 }
 
@@ -37,20 +39,39 @@ const HTTP2_PREFACE = Buffer.from('PRI');
  * bytes. It has no authentication, as upstream's has none, so an address other than loopback is worth a warning.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, backend, http, warn, headTimeoutMs = HEAD_TIMEOUT_MS } = options;
+  const { host, port, backend, http, warn, refused = () => {}, headTimeoutMs = HEAD_TIMEOUT_MS } = options;
   const rpc = adminRpc(backend);
   const injector = rpc.createConnectionInjector(ServerCredentials.createInsecure());
   const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, http);
   web.timeout = IDLE_TIMEOUT_MS;
+  refuseBadRequests(web, refused);
 
+  /** Connections without a request yet. The server does not listen itself, so it sets heads no deadline. */
+  const heads = new Map<Socket, NodeJS.Timeout>();
+  const settle = (socket: Socket) => {
+    clearTimeout(heads.get(socket));
+    heads.delete(socket);
+  };
+  web.on('request', ({ socket }) => settle(socket));
   const sockets = new Set<Socket>();
   const listener = createServer((socket) => {
+    const late = () => {
+      refused(remoteOf(socket), new Error(`no request within ${headTimeoutMs / 1000} s`));
+      socket.destroy();
+    };
     sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket));
+    heads.set(socket, setTimeout(late, headTimeoutMs));
+    socket.on('close', () => {
+      sockets.delete(socket);
+      settle(socket);
+    });
     socket.on('error', () => socket.destroy());
-    tellApart(socket, headTimeoutMs, (speaksHttp2) => {
-      if (speaksHttp2) injector.injectConnection(socket);
-      else web.emit('connection', socket);
+    tellApart(socket, (speaksHttp2) => {
+      if (!speaksHttp2) web.emit('connection', socket);
+      else {
+        settle(socket);
+        injector.injectConnection(socket);
+      }
     });
   });
   listener.maxConnections = MAX_CONNECTIONS;
@@ -74,11 +95,9 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   return { address, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
 }
 
-/** Reads until the first bytes say whether HTTP/2 follows, and puts them back. A socket that says nothing is ended. */
-function tellApart(socket: Socket, timeoutMs: number, decided: (speaksHttp2: boolean) => void): void {
+/** Reads until the first bytes say whether HTTP/2 follows, and puts them back. */
+function tellApart(socket: Socket, decided: (speaksHttp2: boolean) => void): void {
   let head = Buffer.alloc(0);
-  const timer = setTimeout(() => socket.destroy(), timeoutMs);
-  const onClose = () => clearTimeout(timer);
   const onReadable = () => {
     const chunk: Buffer | null = socket.read();
     if (chunk === null) return;
@@ -86,14 +105,11 @@ function tellApart(socket: Socket, timeoutMs: number, decided: (speaksHttp2: boo
     const seen = head.subarray(0, HTTP2_PREFACE.length);
     const matches = HTTP2_PREFACE.subarray(0, seen.length).equals(seen);
     if (matches && seen.length < HTTP2_PREFACE.length) return;
-    clearTimeout(timer);
     socket.off('readable', onReadable);
-    socket.off('close', onClose);
     socket.unshift(head);
     decided(matches);
   };
   socket.on('readable', onReadable);
-  socket.on('close', onClose);
 }
 
 async function listen(listener: Server, host: string, port: number): Promise<AddressInfo> {

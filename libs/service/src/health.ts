@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { type Refused, refuseBadRequests } from './bad-requests.ts';
 import { BAD_TARGET, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 
 export type { MetricsPage };
@@ -31,6 +32,7 @@ export interface HealthOptions {
   readonly checks: () => readonly Check[];
   readonly unready: Unready;
   readonly metrics: () => Promise<MetricsPage>;
+  readonly refused?: Refused;
 }
 
 export interface HealthServer extends AsyncDisposable {
@@ -50,9 +52,10 @@ const MAX_CONNECTIONS = 1024;
  * other listeners. Rejects with the system's error when it cannot listen.
  */
 export async function serveHealth(options: HealthOptions): Promise<HealthServer> {
-  const { host, port } = options;
+  const { host, port, refused = () => {} } = options;
   const timeouts = { headersTimeout: REQUEST_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: IDLE_MS };
   const server = createServer(timeouts, (request, response) => void send(response, pageFor(request, options)));
+  refuseBadRequests(server, refused);
   server.maxConnections = MAX_CONNECTIONS;
   server.listen(host === '' ? { port } : { host, port });
   await once(server, 'listening');

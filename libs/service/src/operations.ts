@@ -14,6 +14,8 @@ export interface OperationsOptions {
   readonly metrics: () => Promise<MetricsPage>;
   readonly backend: AdminBackend;
   readonly log: ProgramLog;
+  /** Told of what was refused, and on which port: `health` or `admin`. */
+  readonly refused: (where: string, remote: string, error: Error) => void;
 }
 
 export interface Operations {
@@ -25,11 +27,12 @@ export interface Operations {
 /** What operators see of every program: the health and the admin port. Started last, since /healthz says that all is up. */
 export async function operations(options: OperationsOptions): Promise<Operations> {
   const { metrics, backend, checks, unready, log, profiling } = options;
+  const refused = (where: string) => (remote: string, error: Error) => options.refused(where, remote, error);
   const http = adminHandler({ metrics, profiling });
   const warn = (message: string) => log.warn({}, message);
-  const admin = await serveAdmin({ ...options.admin, backend, http, warn });
+  const admin = await serveAdmin({ ...options.admin, backend, http, warn, refused: refused('admin') });
   try {
-    const health = await serveHealth({ ...options.health, checks, unready, metrics });
+    const health = await serveHealth({ ...options.health, checks, unready, metrics, refused: refused('health') });
     return {
       health: health.address,
       admin: admin.address,

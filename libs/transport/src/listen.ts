@@ -77,15 +77,22 @@ function tlsServer({ events, name }: ListenOptions, settings: TlsSettings, accep
   const asksForCertificate = settings.ca !== undefined;
   const server = tls.createServer({
     ...secureContextOptions(settings),
-    allowHalfOpen: true,
     requestCert: asksForCertificate,
     rejectUnauthorized: asksForCertificate,
     handshakeTimeout: FIRST_BYTES_TIMEOUT,
     // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
     ALPNProtocols: ['http/1.1', 'h2'],
   });
-  server.on('secureConnection', accept);
-  server.on('tlsClientError', (error, socket) => events.emit('refused', name, remoteOf(socket), error));
+  server.on('secureConnection', (socket) => {
+    // Only from here on: a peer that ends its half amid the handshake is gone.
+    socket.allowHalfOpen = true;
+    accept(socket);
+  });
+  server.on('tlsClientError', (error, socket) => {
+    events.emit('refused', name, remoteOf(socket), error);
+    // Node leaves one that took too long open.
+    socket.destroy();
+  });
   return server;
 }
 
