@@ -51,7 +51,9 @@ export class LinkClient {
     });
     session.once('close', () => this.destroy(new Error('link closed')));
     socket.prependOnceListener('close', () => this.destroy(new Error('connection closed')));
-    if (socket.destroyed) queueMicrotask(() => this.destroy(new Error('connection closed')));
+    // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
+    socket.once('end', () => this.destroy(new Error('connection closed')));
+    if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.destroy(new Error('connection closed')));
     watchLiveness(session, (error) => this.destroy(error));
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     this.#control = new Control(stream, receive, (error) => this.destroy(error));
@@ -64,6 +66,11 @@ export class LinkClient {
 
   send(message: ControlMessage): void {
     this.#control.send(message);
+  }
+
+  /** Whether it takes new dials. */
+  get usable(): boolean {
+    return this.#over === undefined;
   }
 
   /** Takes no new dial, lets running tunnels finish, then closes. Bounded by whoever calls `destroy` later. */

@@ -46,6 +46,7 @@ interface Link {
   client: LinkClient;
   server: LinkServer;
   hubSocket: Socket;
+  agentSocket: Socket;
 }
 
 /** A hub that takes one agent over a real connection, and that agent. */
@@ -75,7 +76,7 @@ async function link(dial: Dial): Promise<Link> {
   const server = new LinkServer({ session, socket, peer: 'hub h1', role: 'agent', dial, events });
   const { client, hubSocket } = await opened.promise;
   cleanups.push(() => client.destroy(new Error('test over')));
-  return { client, server, hubSocket };
+  return { client, server, hubSocket, agentSocket: socket };
 }
 
 let ids = 0;
@@ -192,6 +193,18 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   await pending;
   await client.closed;
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
+});
+
+test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {
+  const { client, agentSocket } = await link(dialTcp);
+  agentSocket.destroy();
+  // At once, and not only when PING has no answer. (A write that finds it out first gives its own reason.)
+  assert.match((await client.closed).message, /^agent a1: (connection closed|write EPIPE)$/);
+  assert.equal(client.usable, false);
+
+  const { server, hubSocket } = await link(dialTcp);
+  hubSocket.destroy();
+  assert.match((await server.closed).message, /^hub h1: (connection closed|write EPIPE)$/);
 });
 
 test('what is not a dial is refused and disturbs nothing', async () => {

@@ -56,7 +56,9 @@ export class LinkServer {
     session.on('goaway', () => options.goaway?.());
     session.once('close', () => this.destroy(new Error('link closed')));
     socket.prependOnceListener('close', () => this.destroy(new Error('connection closed')));
-    if (socket.destroyed) queueMicrotask(() => this.destroy(new Error('connection closed')));
+    // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
+    socket.once('end', () => this.destroy(new Error('connection closed')));
+    if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.destroy(new Error('connection closed')));
     watchLiveness(session, (error) => this.destroy(error));
     session.on('stream', (stream, head) => this.#accept(stream, head));
   }
