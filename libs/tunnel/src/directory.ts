@@ -17,6 +17,8 @@ export interface Choice {
   readonly zone: string;
   /** Sessions that were tried already. */
   readonly excluded: ReadonlySet<string>;
+  /** Whether there is a way to a hub now. Default: to all. */
+  readonly reachable?: (hubId: string) => boolean;
 }
 
 /** Sessions under one key, apart by how much they are wanted. */
@@ -116,10 +118,10 @@ export class Directory {
    * The session to dial through: strategies in order, then the own zone before others, then sessions that drain; among
    * equals the one with fewer open tunnels of two drawn at random.
    */
-  choose({ tenant, host, strategies, zone, excluded }: Choice): Route | undefined {
+  choose({ tenant, host, strategies, zone, excluded, reachable = () => true }: Choice): Route | undefined {
     const known = this.#tenants.get(tenant);
     if (!known) return undefined;
-    const eligible = (route: Route) => !excluded.has(route.record.sessionId);
+    const eligible = ({ record }: Route) => !excluded.has(record.sessionId) && reachable(record.hubId);
     for (const strategy of strategies) {
       for (const key of destinationKeys(strategy, host, known.longestFirst)) {
         const pool = known.pools.get(key);

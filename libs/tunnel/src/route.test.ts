@@ -14,17 +14,17 @@ const request: DialRequest = {
   signal: new AbortController().signal,
 };
 
-/** One session on each hub, called as the hub is. */
+/** One session on each hub, called as the hub is; on a hub that is named again, another. */
 function plane(...hubIds: string[]): Directory {
   const directory = new Directory(() => 0);
-  for (const hubId of hubIds) {
+  for (const [index, hubId] of hubIds.entries()) {
     const hub = { hubId, incarnation: 1, peerAddress: 'p', agentAddress: '', zone: '', draining: false };
     const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
     directory.apply({ kind: 'hub', hub });
     directory.apply({
       kind: 'session',
       session: {
-        ...{ sessionId: `on ${hubId}`, tenant: 'default', agentId: 'a', identifiers, hubId },
+        ...{ sessionId: `${index} on ${hubId}`, tenant: 'default', agentId: 'a', identifiers, hubId },
         ...{ incarnation: 1, version: 1, draining: false, since: 0 },
       },
     });
@@ -67,10 +67,18 @@ test('a session that was lost before the answer is replaced by another', async (
   assert.deepEqual(tried, ['h1']);
 });
 
-test('a hub without a link is passed over', async () => {
+test('a hub without a link is passed over, however many sessions it has', async () => {
   const answer = established();
-  const dial = routing(plane('h1', 'h2'), { h1: undefined, h2: async () => answer });
+  const directory = plane(...Array.from({ length: 20 }, () => 'h1'), 'h2');
+  const dial = routing(directory, { h1: undefined, h2: async () => answer });
   assert.equal(await dial(request), answer);
+});
+
+test('where no hub has a link, the dial says so', async () => {
+  await assert.rejects(routing(plane('h1'), {})(request), {
+    code: 'connection_terminated',
+    message: 'hub h1 cannot be reached',
+  });
 });
 
 test("the destination's own answer is final", async () => {
@@ -92,7 +100,11 @@ test('when every session fails the last reason is given, and each was tried once
 test("a hub's word that it has no such session outranks the copy", async () => {
   const directory = plane('h1');
   const gone = new DialError('destination_unavailable', 'no session', { retryable: true });
-  await assert.rejects(routing(directory, { h1: failing([], 'h1', gone) })(request), gone);
+  await assert.rejects(routing(directory, { h1: failing([], 'h1', gone) })(request), {
+    code: 'destination_unavailable',
+    message: 'No agent available',
+    cause: gone,
+  });
   assert.equal(directory.size, 0);
 });
 

@@ -20,14 +20,21 @@ const MAX_ATTEMPTS = 5;
  * reached. An answer that came from the destination is final.
  */
 export function routed(options: RoutingOptions): Dial {
-  const { directory, strategies, zone } = options;
+  const { directory, strategies, zone, hub } = options;
+  const reachable = (hubId: string) => hub(hubId) !== undefined;
   return async (request) => {
     const excluded = new Set<string>();
     let last: DialError | undefined;
     while (excluded.size < MAX_ATTEMPTS && !request.signal.aborted) {
       const { tenant, destination } = request;
-      const route = directory.choose({ tenant, host: destination.host, strategies, zone, excluded });
-      if (!route) break;
+      // Passed over, not tried: of many sessions on a hub that is gone, each would cost one of the attempts.
+      const choice = { tenant, host: destination.host, strategies, zone, excluded };
+      const route = directory.choose({ ...choice, reachable });
+      if (!route) {
+        const lost = directory.choose(choice);
+        if (lost) last ??= unreachable(lost.record.hubId);
+        break;
+      }
       excluded.add(route.record.sessionId);
       try {
         return await through(route, request, options);
@@ -37,15 +44,20 @@ export function routed(options: RoutingOptions): Dial {
         if (last.code === 'destination_unavailable') directory.forget(route.record.sessionId);
       }
     }
+    if (last && last.code !== 'destination_unavailable') throw last;
     // Upstream's words, which operators search for.
-    throw last ?? new DialError('destination_unavailable', 'No agent available');
+    throw new DialError('destination_unavailable', 'No agent available', { cause: last });
   };
+}
+
+function unreachable(hubId: string): DialError {
+  return new DialError('connection_terminated', `hub ${hubId} cannot be reached`, { retryable: true });
 }
 
 async function through(route: Route, request: DialRequest, { hub }: RoutingOptions): Promise<Established> {
   const { hubId, sessionId } = route.record;
   const dial = hub(hubId);
-  if (!dial) throw new DialError('connection_terminated', `hub ${hubId} cannot be reached`, { retryable: true });
+  if (!dial) throw unreachable(hubId);
   route.open++;
   try {
     const established = await dial({ ...request, session: sessionId });

@@ -51,9 +51,10 @@ export class PeerLinks {
     }
   }
 
-  /** The way to a hub, or undefined while there is none. */
+  /** The way to a hub, or undefined while there is none, or the hub goes away. */
   dial(hubId: string): Dial | undefined {
-    return this.#peers.get(hubId)?.link?.dial;
+    const link = this.#peers.get(hubId)?.link;
+    return link?.usable ? link.dial : undefined;
   }
 
   close(): void {
