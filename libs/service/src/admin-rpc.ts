@@ -10,9 +10,12 @@ export interface DrainSummary {
   readonly tunnels: number;
 }
 
+/** A session as a hub holds it, or as a gateway knows it from the registry: without the wire under it. */
+export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> & Partial<SessionInfo>;
+
 /** What a program shows and does on its admin port. */
 export interface AdminBackend {
-  sessions(): Iterable<SessionInfo>;
+  sessions(): Iterable<KnownSession>;
   tunnels(): Iterable<TunnelInfo>;
   /** Begins to drain, and resolves without waiting for the end. Called again, it says what is left then. */
   drain(): Promise<DrainSummary>;
@@ -91,15 +94,15 @@ const ROLES = {
   agent: adminApi.Role.ROLE_AGENT,
 } as const satisfies Record<Role, adminApi.Role>;
 
-function sessionMessage(session: SessionInfo): adminApi.Session {
+function sessionMessage(session: KnownSession): adminApi.Session {
   const { ipv4, ipv6, host, cidr, defaultRoute } = session.identifiers;
   return {
     sessionId: session.sessionId,
     tenant: session.tenant,
     agentId: session.agentId,
     hubId: session.hubId,
-    protocol: PROTOCOLS[session.protocol],
-    remote: session.remote,
+    protocol: session.protocol ? PROTOCOLS[session.protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
+    remote: session.remote ?? '',
     sinceMs: BigInt(session.since),
     identifiers: { ipv4: [...ipv4], ipv6: [...ipv6], host: [...host], cidr: [...cidr], defaultRoute },
   };

@@ -936,7 +936,10 @@ export const AdminDefinition = {
   name: "Admin",
   fullName: "isthmus.admin.v1.Admin",
   methods: {
-    /** The agents' sessions this process holds (a hub) or knows (a gateway), oldest first. */
+    /**
+     * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
+     * oldest first.
+     */
     listSessions: {
       name: "ListSessions",
       requestType: ListSessionsRequest as typeof ListSessionsRequest,
@@ -970,7 +973,10 @@ export const AdminDefinition = {
 } as const;
 
 export interface AdminServiceImplementation<CallContextExt = {}> {
-  /** The agents' sessions this process holds (a hub) or knows (a gateway), oldest first. */
+  /**
+   * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
+   * oldest first.
+   */
   listSessions(
     request: ListSessionsRequest,
     context: CallContext & CallContextExt,
@@ -988,7 +994,10 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
 }
 
 export interface AdminClient<CallOptionsExt = {}> {
-  /** The agents' sessions this process holds (a hub) or knows (a gateway), oldest first. */
+  /**
+   * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
+   * oldest first.
+   */
   listSessions(
     request: DeepPartial<ListSessionsRequest>,
     options?: CallOptions & CallOptionsExt,
