@@ -58,6 +58,11 @@ export class Child {
     });
   }
 
+  /** 0 when it could not be started. */
+  get pid(): number {
+    return this.#process.pid ?? 0;
+  }
+
   failure(how: string): ChildFailed {
     return new ChildFailed(`${this.name} ${how}`, this.#lines);
   }

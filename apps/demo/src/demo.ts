@@ -5,7 +5,7 @@ import { ChildFailed, type ChildOptions } from './child.ts';
 import { startDestination } from './destination.ts';
 import { dialLine, readDial } from './dials.ts';
 import { Fleet } from './fleet.ts';
-import { egressSelectorConfiguration, showGuide } from './guide.ts';
+import { egressSelectorConfiguration, type Running, showGuide } from './guide.ts';
 import { makeTrust, type Part, singleLayout, splitLayout } from './layout.ts';
 import type { DemoOptions } from './options.ts';
 import { Ports } from './ports.ts';
@@ -80,7 +80,7 @@ async function bringUp({ split }: DemoOptions, stage: Stage): Promise<void> {
   await allAnswer([...agents, ...fronts, ...hubs], '/readyz');
   const egressFile = join(dir, 'egress-selector.yaml');
   await writeFile(egressFile, egressSelectorConfiguration(layout));
-  showGuide(screen, { layout, trust, egressFile, destinationPort });
+  showGuide(screen, { layout, running: [...fronts, ...hubs, ...agents], trust, egressFile, destinationPort });
 }
 
 async function startRedis(fleet: Fleet, port: number, dir: string): Promise<void> {
@@ -100,11 +100,6 @@ function optionsOf({ name, program, flags }: Part): ChildOptions {
 
 async function allAnswer(running: readonly Running[], path: '/healthz' | '/readyz'): Promise<void> {
   await Promise.all(running.map(({ part, child }) => child.until(() => answersOk(part.healthPort, path), READY_MS)));
-}
-
-interface Running {
-  readonly part: Part;
-  readonly child: ReturnType<Fleet['start']>;
 }
 
 function showFailure(screen: Screen, { message, lastLines }: ChildFailed): void {

@@ -1,3 +1,4 @@
+import type { Child } from './child.ts';
 import type { Front, Layout, Part, Trust } from './layout.ts';
 import type { Screen } from './screen.ts';
 
@@ -22,23 +23,29 @@ egressSelections:
 `;
 }
 
+/** A part, and the process that is it. */
+export interface Running {
+  readonly part: Part;
+  readonly child: Child;
+}
+
 export interface Guide {
   readonly layout: Layout;
+  readonly running: readonly Running[];
   readonly trust: Trust;
   readonly egressFile: string;
   readonly destinationPort: number;
 }
 
 /** Says what one can do with the running plane. */
-export function showGuide(screen: Screen, { layout, trust, egressFile, destinationPort }: Guide): void {
+export function showGuide(screen: Screen, { layout, running, trust, egressFile, destinationPort }: Guide): void {
   screen.heading('\nDial through the plane: paste this into another terminal');
   for (const front of layout.fronts) screen.good(curlLine(front, trust, destinationPort));
   screen.heading(`\nFor an API server, --egress-selector-config-file=${egressFile}`);
   screen.line(egressSelectorConfiguration(layout).trimEnd());
   screen.heading('\nLook inside');
-  const parts = [...layout.fronts, ...layout.hubs, ...layout.agents];
-  const width = Math.max(...parts.map(({ name }) => name.length));
-  for (const part of parts) screen.line(`${part.name.padEnd(width)}  ${places(part)}`);
+  const width = Math.max(...running.map(({ part }) => part.name.length));
+  for (const { part, child } of running) screen.line(`${part.name.padEnd(width)}  ${places(part)}   pid ${child.pid}`);
   screen.heading('\nDials, as they happen (Ctrl-C drains and ends everything)');
 }
 
