@@ -70,10 +70,9 @@ export class PacketStream implements AsyncDisposable {
   }
 
   /** From now on packets go to `listener` and are kept no more. */
-  handOver(listener: (packet: Packet) => void): ClientDuplexStream<Packet, Packet> {
+  handOver(listener: (packet: Packet) => void): void {
     this.stream.off('data', this.#keep).on('data', listener);
     for (const packet of this.received.splice(this.#taken)) listener(packet);
-    return this.stream;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -122,7 +121,8 @@ class PacketTunnel extends Duplex {
     super({ allowHalfOpen: true });
     this.#connectID = connectID;
     this.on('error', () => {});
-    this.#stream = packets.handOver((packet) => this.#take(packet));
+    this.#stream = packets.stream;
+    packets.handOver((packet) => this.#take(packet));
     this.#stream.on('status', ({ code, details }: StatusObject) => {
       if (!this.#ended) this.destroy(new Error(`the stream ended: ${code} ${details}`));
     });
@@ -139,7 +139,7 @@ class PacketTunnel extends Duplex {
   }
 
   override _read(): void {
-    this.#stream?.resume();
+    this.#stream.resume();
   }
 
   override _write(data: Buffer, _encoding: string, done: () => void): void {
