@@ -40,6 +40,8 @@ export interface GatewayOptions {
   readonly zone: string;
   /** How long a dial may take, in milliseconds. */
   readonly dialTimeout: number;
+  /** How long a dial waits for an agent while its tenant has none, in milliseconds. */
+  readonly parkTimeout: number;
   /** Keepalive of callers' gRPC connections, in milliseconds. */
   readonly keepaliveTime: number;
   readonly directory: Directory;

@@ -27,6 +27,7 @@ export function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'dire
     strategies: parseStrategies(flags['proxy-strategies']),
     zone: flags.zone,
     dialTimeout: flags['backend-dial-timeout'] || DIAL_TIMEOUT,
+    parkTimeout: flags['dial-park-timeout'],
     keepaliveTime: flags['frontend-keepalive-time'],
   };
 }

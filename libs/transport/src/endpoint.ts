@@ -5,6 +5,12 @@ import { type Dial, DialError, type DialErrorCode, type DialRequest, formatDesti
 /** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
 const CONNECT_TIMEOUT = 5000;
 
+/**
+ * A connection that takes longer is acknowledged, in milliseconds. Well before a gateway would try another agent beside this
+ * one; most are there by then, and an answer is acknowledgement enough.
+ */
+const ACKNOWLEDGE_AFTER = 50;
+
 export interface EndpointOptions {
   readonly agentId: string;
   /** Milliseconds; for tests. */
@@ -22,8 +28,10 @@ export function endpointDial({ agentId, connectTimeout = CONNECT_TIMEOUT }: Endp
         () => fail(timeoutError(request, clock)),
         Math.max(0, Math.min(connectTimeout, request.deadline - start)),
       );
+      const acknowledgement = setTimeout(() => request.acknowledged?.(), ACKNOWLEDGE_AFTER);
       const settle = () => {
         clearTimeout(timer);
+        clearTimeout(acknowledgement);
         request.signal.removeEventListener('abort', abandon);
         socket.off('error', refuse);
       };

@@ -20,6 +20,8 @@ export interface DialRequest {
   /** The session to dial through; unset at the caller's edge, where the gateway has yet to choose. */
   readonly session?: string;
   readonly caller?: Caller;
+  /** Called when the agent, or whoever stands for it, has the dial in hand: it lives, though its answer may take a while. */
+  readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */
   readonly signal: AbortSignal;
 }

@@ -17,8 +17,8 @@ export interface Choice {
   readonly zone: string;
   /** Sessions that were tried already. */
   readonly excluded: ReadonlySet<string>;
-  /** Whether there is a way to a hub now. Default: to all. */
-  readonly reachable?: (hubId: string) => boolean;
+  /** Whether a session may be taken now. Default: each. */
+  readonly usable?: (session: SessionRecord) => boolean;
 }
 
 /** Sessions under one key, apart by how much they are wanted. */
@@ -54,6 +54,8 @@ export class Directory {
   readonly #placements = new Map<string, Placement>();
   readonly #byHub = new Map<string, Set<string>>();
   readonly #tenants = new Map<string, Tenant>();
+  /** Who waits for a tenant's first session. */
+  readonly #waiting = new Map<string, Set<() => void>>();
   readonly #random: () => number;
 
   constructor(random: () => number = Math.random) {
@@ -109,6 +111,21 @@ export class Directory {
     for (const session of snapshot.sessions) this.#setSession(session);
   }
 
+  /** Whether a tenant has any session. */
+  serves(tenant: string): boolean {
+    return this.#tenants.has(tenant);
+  }
+
+  /** Calls back once when a tenant gets a session. @returns gives up waiting */
+  onArrival(tenant: string, arrived: () => void): () => void {
+    const waiting = getOrPut(this.#waiting, tenant, () => new Set<() => void>());
+    waiting.add(arrived);
+    return () => {
+      waiting.delete(arrived);
+      if (waiting.size === 0 && this.#waiting.get(tenant) === waiting) this.#waiting.delete(tenant);
+    };
+  }
+
   /** Forgets a session of which its hub says that it does not exist, until the hub announces it anew. */
   forget(sessionId: string): void {
     this.#remove(sessionId);
@@ -118,10 +135,10 @@ export class Directory {
    * The session to dial through: strategies in order, then the own zone before others, then sessions that drain; among
    * equals the one with fewer open tunnels of two drawn at random.
    */
-  choose({ tenant, host, strategies, zone, excluded, reachable = () => true }: Choice): Route | undefined {
+  choose({ tenant, host, strategies, zone, excluded, usable = () => true }: Choice): Route | undefined {
     const known = this.#tenants.get(tenant);
     if (!known) return undefined;
-    const eligible = ({ record }: Route) => !excluded.has(record.sessionId) && reachable(record.hubId);
+    const eligible = ({ record }: Route) => !excluded.has(record.sessionId) && usable(record);
     for (const strategy of strategies) {
       for (const key of destinationKeys(strategy, host, known.longestFirst)) {
         const pool = known.pools.get(key);
@@ -210,6 +227,14 @@ export class Directory {
       poolPart(pool, placement).add(route);
       countLength(tenant, key, 1);
     }
+    this.#arrived(record.tenant);
+  }
+
+  #arrived(tenant: string): void {
+    const waiting = this.#waiting.get(tenant);
+    if (!waiting) return;
+    this.#waiting.delete(tenant);
+    for (const arrived of waiting) arrived();
   }
 
   #remove(sessionId: string): void {

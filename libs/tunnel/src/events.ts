@@ -107,6 +107,8 @@ export interface PlaneEventMap {
   /** At the gateway: its link to a hub. */
   'peer:open': [hubId: string, address: string];
   'peer:close': [hubId: string, address: string, reason: string];
+  /** At the gateway: a link to a hub could not be opened. */
+  'peer:failure': [hubId: string, address: string, error: Error];
   packet: [segment: Segment, type: PacketType];
   /** `code` is a gRPC status name such as `Unavailable`. */
   'packet:error': [segment: Segment, code: string, type: PacketType | 'Unknown'];

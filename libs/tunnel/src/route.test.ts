@@ -40,8 +40,8 @@ function established(): Established {
   };
 }
 
-function routing(directory: Directory, dials: Record<string, Dial | undefined>): Dial {
-  return routed({ directory, strategies: ['default'], zone: '', hub: (hubId) => dials[hubId] });
+function routing(directory: Directory, dials: Record<string, Dial | undefined>, parkTimeout = 0): Dial {
+  return routed({ directory, strategies: ['default'], zone: '', parkTimeout, hub: (hubId) => dials[hubId] });
 }
 
 const failing =
@@ -136,4 +136,123 @@ test('a session counts as busier while a dial or a tunnel runs through it', asyn
   answer.end.stream.destroy();
   await new Promise((resolve) => answer.end.stream.once('close', resolve));
   assert.equal(route?.open, 0);
+});
+
+/** A hub that hangs; `seen` gets what was asked of it. */
+const silent =
+  (seen: DialRequest[]): Dial =>
+  (dial) => {
+    seen.push(dial);
+    return new Promise(() => {});
+  };
+
+test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const answer = established();
+  const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => answer })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(299);
+  assert.deepEqual([seen.length, seen[0]?.signal.aborted], [1, false]);
+  t.mock.timers.tick(1);
+  assert.equal(await dialled, answer);
+  assert.equal(seen[0]?.signal.aborted, true);
+  t.mock.timers.reset();
+});
+
+test('a silent hub is passed over by the next dial', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const dial = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => established() });
+  const first = dial(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await first;
+  for (let round = 0; round < 20; round++) await dial(request);
+  assert.equal(seen.length, 1);
+  t.mock.timers.reset();
+});
+
+test('an acknowledged dial is left alone, however long its destination takes', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const others: DialRequest[] = [];
+  let answer: (value: Established) => void = () => {};
+  const slow: Dial = ({ acknowledged }) => {
+    acknowledged?.();
+    return new Promise((resolve) => {
+      answer = resolve;
+    });
+  };
+  const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: silent(others) })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(4000);
+  assert.equal(others.length, 0);
+  const late = established();
+  answer(late);
+  assert.equal(await dialled, late);
+  t.mock.timers.reset();
+});
+
+test('of two answers the first counts, and the second tunnel is closed unused', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const [winner, loser] = [established(), established()];
+  let answer: (value: Established) => void = () => {};
+  const slow: Dial = () =>
+    new Promise((resolve) => {
+      answer = resolve;
+    });
+  const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: async () => winner })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  assert.equal(await dialled, winner);
+  answer(loser);
+  await new Promise((resolve) => loser.end.stream.once('close', resolve));
+  assert.equal(winner.end.stream.destroyed, false);
+  t.mock.timers.reset();
+});
+
+test("one attempt's final answer ends the others", async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const refused = new DialError('connection_refused', 'dial tcp x:1: connect: connection refused');
+  const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: failing([], 'h2', refused) })(request);
+  const rejected = assert.rejects(dialled, refused);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await rejected;
+  assert.equal(seen[0]?.signal.aborted, true);
+  t.mock.timers.reset();
+});
+
+test('retries have a budget: a plane that refuses everything is not hammered', async () => {
+  const tried: string[] = [];
+  const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
+  const hubs = Array.from({ length: 10 }, (_, index) => `h${index}`);
+  const dial = routing(plane(...hubs), Object.fromEntries(hubs.map((hub) => [hub, failing(tried, hub, lost)])));
+  for (let round = 0; round < 1000; round++) await assert.rejects(dial(request), lost);
+  assert.ok(tried.length <= 1000 * 1.2 + 100, `${tried.length} attempts for 1000 dials`);
+});
+
+test('a dial of a tenant without a session waits for one', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane();
+  const answer = established();
+  const dialled = routing(directory, { h1: async () => answer }, 2000)(request);
+  t.mock.timers.tick(1999);
+  for (const session of plane('h1').sessions()) directory.apply({ kind: 'session', session });
+  assert.equal(await dialled, answer);
+  t.mock.timers.reset();
+});
+
+test('a parked dial fails as without an agent when its time is over, and ends with its caller', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const dial = routing(plane(), {}, 2000);
+  const late = assert.rejects(dial(request), { code: 'destination_unavailable', message: 'No agent available' });
+  t.mock.timers.tick(2000);
+  await late;
+  const caller = new AbortController();
+  const abandoned = assert.rejects(dial({ ...request, signal: caller.signal }), { code: 'destination_unavailable' });
+  caller.abort();
+  await abandoned;
+  t.mock.timers.reset();
 });

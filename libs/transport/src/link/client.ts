@@ -109,6 +109,7 @@ export class LinkClient {
       const timer = setTimeout(expire, Math.max(0, request.deadline - performance.now()));
       request.signal.addEventListener('abort', abandon, { once: true });
       stream.once('close', closed);
+      if (request.acknowledged) stream.on('headers', request.acknowledged);
       stream.once('response', (head) => {
         try {
           const answer = readAnswer(head);

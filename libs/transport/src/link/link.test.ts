@@ -174,6 +174,17 @@ test('an abort that overtakes its dial still ends it', async () => {
   assert.equal(server.open, 0);
 });
 
+test('an acknowledgement arrives before the answer', async () => {
+  const acknowledged = deferred<void>();
+  const { client } = await link(async (dial) => {
+    dial.acknowledged?.();
+    await acknowledged.promise;
+    throw new DialError('connection_refused', 'dial tcp 127.0.0.1:1: connect: connection refused');
+  });
+  const dial = client.dial({ ...request(1), acknowledged: () => acknowledged.resolve() });
+  await assert.rejects(dial, { code: 'connection_refused' });
+});
+
 test('a dial without an answer ends at its deadline', async () => {
   const { client } = await link(() => new Promise(() => {}));
   const soon = { ...request(1), deadline: performance.now() + 50 };
@@ -193,6 +204,21 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   await pending;
   await client.closed;
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
+});
+
+test('a dial that was refused may be tried again on the same link at once', async () => {
+  let tries = 0;
+  const port = await listen(net.createServer((socket) => socket.end('x')));
+  const { client } = await link((dial) => {
+    if (++tries % 2 === 0) return dialTcp(dial);
+    return Promise.reject(new DialError('destination_unavailable', 'no session', { retryable: true }));
+  });
+  for (let round = 0; round < 100; round++) {
+    const again = request(port);
+    await assert.rejects(client.dial(again), { code: 'destination_unavailable' });
+    const { end } = await client.dial(again);
+    end.abort(new Error('done'));
+  }
 });
 
 test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {

@@ -124,12 +124,12 @@ export class LinkServer {
     }
     this.#streams.set(id, { stream, pending });
     stream.once('close', () => {
-      this.#streams.delete(id);
+      this.#forget(id, stream);
       pending.abort();
       if (this.#streams.size === 0 && this.#options.session.closed) this.destroy(new Error('link closed'));
     });
     try {
-      const established = await dial(request);
+      const established = await dial({ ...request, acknowledged: () => this.#acknowledge(stream) });
       if (stream.destroyed || stream.closed) {
         established.end.abort(new Error('the dialling side went away'));
         return;
@@ -137,8 +137,23 @@ export class LinkServer {
       stream.respond(answerHead(established));
       new Tunnel(role, request, tunnelEnd(stream), established, events);
     } catch (error) {
+      // The other side may try again through another session of this hub, as the same dial, before this stream is closed.
+      this.#forget(id, stream);
       refuse(stream, error);
     }
+  }
+
+  #forget(id: string, stream: ServerHttp2Stream): void {
+    if (this.#streams.get(id)?.stream === stream) this.#streams.delete(id);
+  }
+
+  /** 102 (RFC 2518 section 10.1): the dial is in hand, its answer will take a while. */
+  #acknowledge(stream: ServerHttp2Stream): void {
+    if (stream.destroyed || stream.headersSent) return;
+    stream.additionalHeaders({ ':status': 102 });
+    // Deno holds an informational answer back until the session writes next.
+    if ('Deno' in globalThis)
+      setImmediate(() => this.#options.session.destroyed || this.#options.session.ping(() => {}));
   }
 
   #openControl(stream: ServerHttp2Stream): void {

@@ -118,6 +118,8 @@ class PacketClient implements PacketDialer {
       };
       this.#pending.set(random, { succeed, fail });
       this.#mux.post({ type: 'DIAL_REQ', protocol: 'tcp', address: formatDestination(request.destination), random });
+      // ANP's protocol knows no acknowledgement: that the dial is sent has to do.
+      request.acknowledged?.();
     });
   }
 

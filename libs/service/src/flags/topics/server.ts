@@ -29,6 +29,7 @@ export const serverHealth = topic('Listening: health, metrics and administration
 export const routing = topic('Behaviour', {
   'proxy-strategies': string('default', `How an agent is found, in order: a comma list of ${STRATEGIES.join(', ')}.`),
   'backend-dial-timeout': duration(0, 'How long a dial may wait for its answer. 0 for no limit of its own.'),
+  'dial-park-timeout': duration(2000, 'How long a dial waits for an agent while there is none at all.', { own: true }),
 });
 
 /** @param initial 0 is upstream's default */

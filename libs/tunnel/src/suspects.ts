@@ -1,0 +1,32 @@
+/** How long a silent hub or session is avoided before a dial tries it again, in milliseconds. */
+const AVOIDED_FOR = 1000;
+
+/**
+ * Hubs and sessions that did not acknowledge a dial in time. They are passed over while there is something else, until they
+ * answer or a moment has passed: long before PING finds them dead.
+ */
+export class Suspects {
+  readonly #until = new Map<string, number>();
+  readonly #now: () => number;
+
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  accuse(...ids: string[]): void {
+    const until = this.#now() + AVOIDED_FOR;
+    for (const id of ids) this.#until.set(id, until);
+  }
+
+  clear(...ids: string[]): void {
+    if (this.#until.size > 0) for (const id of ids) this.#until.delete(id);
+  }
+
+  has(id: string): boolean {
+    const until = this.#until.get(id);
+    if (until === undefined) return false;
+    if (until > this.#now()) return true;
+    this.#until.delete(id);
+    return false;
+  }
+}
