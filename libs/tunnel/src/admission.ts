@@ -1,14 +1,18 @@
 import type { Dial, DialRequest } from './dial.ts';
 import { DialError } from './errors.ts';
 
-/** Dials that may be pending at once in one process; more than this is a dead plane, not a busy one. */
-const MAX_PENDING = 10_000;
+/**
+ * Dials of one tenant that may be pending at once in one process. Each has a deadline, so more than this is a tenant whose
+ * destinations or agents are gone, and its callers are better told so than kept waiting (upstream was seen with 27,700).
+ */
+const MAX_PENDING = 2000;
 
 /** The one place of a program where a dial is let in: what policy and quotas will decide is decided here. */
 export class Admission {
   readonly dial: Dial = (request) => this.#admit(request);
   readonly #inner: Dial;
   readonly #idle: (() => void)[] = [];
+  readonly #byTenant = new Map<string, number>();
   #pending = 0;
   #closed = false;
 
@@ -33,14 +37,24 @@ export class Admission {
 
   async #admit(request: DialRequest) {
     if (this.#closed) throw new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true });
-    if (this.#pending >= MAX_PENDING) {
-      throw new DialError('connection_limit_reached', `${MAX_PENDING} dials are pending already`);
+    const { tenant } = request;
+    if ((this.#byTenant.get(tenant) ?? 0) >= MAX_PENDING) {
+      const text = `tenant ${tenant} has ${MAX_PENDING} dials without an answer already`;
+      throw new DialError('connection_limit_reached', text);
     }
-    this.#pending++;
+    this.#count(tenant, 1);
     try {
       return await this.#inner(request);
     } finally {
-      if (--this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
+      this.#count(tenant, -1);
+      if (this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
     }
+  }
+
+  #count(tenant: string, by: 1 | -1): void {
+    const count = (this.#byTenant.get(tenant) ?? 0) + by;
+    if (count > 0) this.#byTenant.set(tenant, count);
+    else this.#byTenant.delete(tenant);
+    this.#pending += by;
   }
 }
