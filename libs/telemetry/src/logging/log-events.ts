@@ -90,6 +90,8 @@ function linkLines(logger: Logger): Subscriptions {
       logger.warn({ address, direction, text: error.message }, 'server connection failed'),
     'peer:open': (hub, address) => logger.info({ hub, address }, 'hub connected'),
     'peer:close': (hub, address, reason) => logger.info({ hub, address, reason }, 'hub connection closed'),
+    'peer:failure': (hub, address, error) =>
+      logger.warn({ hub, address, text: error.message }, 'hub cannot be reached'),
     registry: (state, detail) => logger[state === 'up' ? 'info' : 'warn']({ detail }, `registry is ${state}`),
   };
 }

@@ -172,6 +172,7 @@ test('the life of tunnels, sessions, servers, hubs and the registry is told', ()
     events.emit('server:failure', 'x:1', 'to_server', new Error('refused'));
     events.emit('peer:open', 'h1', 'y:1');
     events.emit('peer:close', 'h1', 'y:1', 'ping');
+    events.emit('peer:failure', 'h1', 'y:1', new Error('connect ECONNREFUSED'));
     events.emit('registry', 'down', 'ECONNRESET');
     events.emit('registry', 'up', 'again');
   });
@@ -187,6 +188,7 @@ test('the life of tunnels, sessions, servers, hubs and the registry is told', ()
       'warn server connection failed',
       'info hub connected',
       'info hub connection closed',
+      'warn hub cannot be reached',
       'warn registry is down',
       'info registry is up',
     ],

@@ -101,7 +101,7 @@ class Peer {
       const reason = await link.closed;
       events.emit('peer:close', this.#hubId, this.address, reason.message);
     } catch (error) {
-      events.emit('peer:close', this.#hubId, this.address, (error as Error).message);
+      events.emit('peer:failure', this.#hubId, this.address, error as Error);
     }
     this.link = undefined;
     if (!this.#closed) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());

@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import type { Duplex } from 'node:stream';
+import test from 'node:test';
+import { redisMissing } from '@isthmus/registry/testing';
+import {
+  type Back,
+  type Destination,
+  echo,
+  type Front,
+  type Program,
+  peerFlags,
+  Scope,
+  type Split,
+  split,
+  startAgent,
+  startGateway,
+  startHub,
+  until,
+} from '../harness/index.ts';
+import { adminOf, carries, closed, Dialler, dial } from './dials.ts';
+
+const DEADLINE = 20_000;
+/** The end of a tunnel is noticed by a connection's end, and not only when PING has no answer for 2.5 s. */
+const AT_ONCE = 2000;
+const skip = redisMissing();
+
+function hubIdOf({ program }: Back): string {
+  return String(program.logs.find((line) => line.msg === 'ready for agents')?.hub);
+}
+
+async function sessionsOn(scope: Scope, program: Program): Promise<number> {
+  return (await adminOf(scope, program).listSessions({})).sessions.length;
+}
+
+/** The hub through which the newest tunnel of a gateway runs. */
+async function hubOfNewest(scope: Scope, { program }: Front): Promise<string | undefined> {
+  const { tunnels } = await adminOf(scope, program).listTunnels({});
+  return tunnels.at(-1)?.hubId;
+}
+
+/** A tunnel through each hub. */
+async function tunnelThroughEach(scope: Scope, plane: Split, destination: Destination): Promise<Map<string, Duplex>> {
+  const tunnels = new Map<string, Duplex>();
+  const [gateway] = plane.gateways as [Front];
+  for (let tries = 0; tries < 100 && tunnels.size < plane.hubs.length; tries++) {
+    const tunnel = await dial(scope, gateway, 'connect', destination.authority);
+    await carries(tunnel);
+    const hub = (await hubOfNewest(scope, gateway)) as string;
+    if (tunnels.has(hub)) tunnel.destroy();
+    else tunnels.set(hub, tunnel);
+  }
+  return tunnels;
+}
+
+async function allHave(scope: Scope, programs: readonly Program[], sessions: number): Promise<void> {
+  for (const program of programs) {
+    const enough = async () => (await sessionsOn(scope, program)) === sessions;
+    await until(enough, { deadline: DEADLINE, what: `${sessions} sessions at ${program.name}` });
+  }
+}
+
+/** Callers that dial through every gateway while something happens, and some dials more after it. */
+async function undisturbed(
+  scope: Scope,
+  gateways: readonly Front[],
+  destination: Destination,
+  happens: () => Promise<void>,
+): Promise<void> {
+  const protocols = ['grpc', 'connect'] as const;
+  const diallers = gateways.flatMap((gateway) =>
+    protocols.map((protocol) => new Dialler(scope, gateway, protocol, destination.authority)),
+  );
+  const more = async () => {
+    const before = diallers.map(({ dials }) => dials);
+    const enough = () => diallers.every((dialler, index) => dialler.dials >= (before[index] as number) + 10);
+    await until(enough, { deadline: DEADLINE, what: 'ten more dials of each caller' });
+  };
+  await more();
+  await happens();
+  await more();
+  await Promise.all(diallers.map((dialler) => dialler.stop()));
+  assert.deepEqual(
+    diallers.flatMap(({ failures }) => failures.map(({ message }) => message)),
+    [],
+  );
+}
+
+test('a plane goes on while its parts go and come', { skip }, async (t) => {
+  await using scope = new Scope();
+  const plane = await split(scope, { agents: 2 });
+  const { gateways, redis, trust } = plane;
+  const flags = { 'redis-url': redis.url, plane: 'test' };
+  const fronts = gateways.map(({ program }) => program);
+  const [first, second] = plane.hubs as [Back, Back];
+  const destination = await echo(scope);
+  let third: Back;
+  await allHave(scope, fronts, 4);
+
+  await t.test('a hub that is killed ends its tunnels at once and fails no dial', async () => {
+    const tunnels = await tunnelThroughEach(scope, plane, destination);
+    await undisturbed(scope, gateways, destination, async () => {
+      await first.program.kill();
+      await closed(tunnels.get(hubIdOf(first)) as Duplex, AT_ONCE);
+    });
+    const other = tunnels.get(hubIdOf(second)) as Duplex;
+    await carries(other);
+    other.destroy();
+  });
+
+  await t.test('a hub that joins is used by gateways, and by agents that lack a session', async () => {
+    third = await startHub(scope, trust, flags);
+    await allHave(scope, [third.program], 2);
+    await allHave(scope, fronts, 4);
+    for (const { program } of gateways) {
+      const links = async () => (await program.metric('isthmus_hub_links')).get('{}');
+      await until(async () => (await links()) === 2, { deadline: DEADLINE, what: 'links to the two hubs that live' });
+    }
+  });
+
+  await t.test('a hub that drains fails no dial, lets its tunnels finish, and ends', async () => {
+    const tunnels = await tunnelThroughEach(scope, { ...plane, hubs: [second, third] }, destination);
+    const tunnel = tunnels.get(hubIdOf(second)) as Duplex;
+    await undisturbed(scope, gateways, destination, async () => {
+      second.program.signal('SIGTERM');
+      await second.program.waitForLog((line) => line.msg === 'stopping', { what: 'the signal' });
+      // Agents move: to the hub that is left they have a session, and there is no other.
+      await allHave(scope, fronts, 4);
+    });
+    await carries(tunnel);
+    assert.ok(second.program.running);
+    tunnel.destroy();
+    assert.deepEqual(await second.program.ended(DEADLINE), { code: 0, signal: null });
+    await allHave(scope, fronts, 2);
+  });
+
+  await t.test('an agent that is killed fails no dial', async () => {
+    const gone = await startAgent(scope, trust, third.agentPort, { 'agent-id': 'short-lived' });
+    await allHave(scope, fronts, 3);
+    await undisturbed(scope, gateways, destination, () => gone.kill());
+    await allHave(scope, fronts, 2);
+  });
+
+  await t.test('without Redis dials go on, and when it is back empty the plane converges', async () => {
+    await undisturbed(scope, gateways, destination, async () => {
+      await redis.kill();
+      for (const program of fronts) {
+        await program.waitForLog((line) => line.msg === 'registry is down', { deadline: DEADLINE, what: 'the outage' });
+      }
+    });
+    for (const program of fronts) await program.waitReady();
+    // While it is away, a gateway and a hub start and an agent comes: the gateway learns of all of them afterwards.
+    const late = await startGateway(scope, trust, { ...flags, ...(await peerFlags(trust)) });
+    assert.equal((await late.program.get('/readyz')).status, 500);
+    assert.match((await late.program.get('/readyz')).body, /no copy of the registry yet/);
+    const fourth = await startHub(scope, trust, flags);
+    await startAgent(scope, trust, fourth.agentPort, { 'agent-id': 'late', 'session-count': 1 });
+    await allHave(scope, [fourth.program], 1);
+    await redis.restart();
+    await undisturbed(scope, gateways, destination, () => late.program.waitReady());
+    for (const program of [...fronts, late.program]) {
+      const knows = async () =>
+        (await adminOf(scope, program).listSessions({})).sessions.some(({ agentId }) => agentId === 'late');
+      await until(knows, { deadline: DEADLINE, what: 'the agent that came meanwhile' });
+    }
+    await carries(await dial(scope, late, 'mtls', destination.authority));
+  });
+});
