@@ -40,11 +40,14 @@ across(
     const destination = await echo(scope);
     const tunnel = await tunnelThrough(scope, { via: server.connect, destination: destination.authority });
     agent.signal('SIGTERM');
-    // A second one may only be made once the server knows that the first drains; it says so by nothing but its log.
-    await until(() => /drain/i.test(agent.tail), { what: () => `a word of the drain${agent.tail}` });
+    await agent.waitForLine(/drain|stopping/i);
     for (const _ of Array(3)) {
-      const { status, body } = await connectThrough(scope, { via: server.connect, destination: destination.authority });
+      const { status, body, socket } = await connectThrough(scope, {
+        via: server.connect,
+        destination: destination.authority,
+      });
       assert.equal(status, 200, body);
+      socket.destroy();
     }
     let echoed = '';
     tunnel.on('data', (chunk) => {
@@ -55,8 +58,7 @@ across(
     await until(() => echoed === 'still here', { what: 'the echo' });
     assert.ok(agent.running);
     if (makes.agent === 'Go') return;
-    for (const socket of destination.sockets) socket.end();
-    tunnel.end();
+    tunnel.destroy();
     assert.deepEqual(await agent.ended(), { code: 0, signal: null });
   },
 );

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { echo, peerDial, refused, source, web } from '../harness/index.ts';
+import { connectThrough, Digest, echo, grpcThrough, peerDial, refused, source, web } from '../harness/index.ts';
 import { across, EVERY_PAIR, OUR_SERVER, writeEgressConfigs } from './rig.ts';
 
 const MiB = 1 << 20;
@@ -25,6 +25,22 @@ across(EVERY_PAIR, 'all that a destination sends before it closes arrives', asyn
     assert.equal(results[0]?.error, '');
     assert.deepEqual([results[0]?.bytes, results[0]?.sha256], [3 * MiB + 1, destination.sha256]);
   }
+});
+
+across(OUR_SERVER, 'all that a destination sends at once and unasked arrives as well', async (scope, rig) => {
+  const { server } = await rig();
+  const destination = await source(scope, 3 * MiB + 1);
+  for (const via of [server.connect, server.mtls]) {
+    const { socket, head } = await connectThrough(scope, { via, destination: destination.authority });
+    const digest = new Digest();
+    digest.update(head);
+    for await (const chunk of socket) digest.update(chunk);
+    assert.deepEqual([digest.bytes, digest.sha256], [3 * MiB + 1, destination.sha256]);
+  }
+  const tunnel = await grpcThrough(scope, server.grpc, destination.authority);
+  const digest = new Digest();
+  for await (const chunk of tunnel) digest.update(chunk);
+  assert.deepEqual([digest.bytes, digest.sha256], [3 * MiB + 1, destination.sha256]);
 });
 
 across(EVERY_PAIR, 'the Go client closes without waiting out its 10 s', async (scope, rig) => {

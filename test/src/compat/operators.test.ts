@@ -251,10 +251,12 @@ test(
 test(
   'an unknown flag or a bad value is one line that names it, and exit code 1',
   scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const tls = { 'server-ca-cert': trust.callers.cert, 'server-key': trust.caller.key };
     const wrong = [
       { flags: { 'no-such-flag': 1 }, named: 'no-such-flag' },
       { flags: { 'backend-dial-timeout': '5' }, named: 'backend-dial-timeout' },
-      { flags: { 'server-cert': '/not/there.pem', 'server-key': '/not/there.pem' }, named: 'server-cert' },
+      { flags: { ...tls, 'server-cert': '/not/there.pem' }, named: 'server-cert' },
     ];
     for (const { flags, named } of wrong) {
       const program = startProgram(scope, 'proxy-server', { flags });
