@@ -2,7 +2,19 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
-import { allInOne, echo, type Front, relayTo, resetter, type Scope, scoped, sink, source, type Via } from '../harness/index.ts';
+import {
+  allInOne,
+  echo,
+  type Front,
+  type Program,
+  relayTo,
+  resetter,
+  type Scope,
+  scoped,
+  sink,
+  source,
+  type Via,
+} from '../harness/index.ts';
 import {
   abandoned,
   connectEdgesOf,
@@ -10,10 +22,11 @@ import {
   dial,
   digestOf,
   type Edge,
-  endless,
   echoes,
   edgesOf,
-  event,
+  ended,
+  endless,
+  endpointsAre,
   exchange,
   readAll,
   tunnelsAre,
@@ -60,7 +73,7 @@ test(
 test(
   'gRPC knows no half-close: a caller that closes ends both ways, and is told so',
   scoped(async (scope) => {
-    const { server } = await allInOne(scope);
+    const { server, agents } = await allInOne(scope);
     let heard = '';
     const target = await destination(scope, (socket) => {
       socket.write('hello');
@@ -73,7 +86,8 @@ test(
       assert.equal(await exchange(tunnel, '', 5), 'hello');
       tunnel.end('goodbye');
       assert.equal(await readAll(tunnel), '', edge.name);
-      await abandoned(target);
+      // Node does not tell a server of a reset behind a FIN, so the agent is asked.
+      await endpointsAre(agents[0] as Program, 0);
       assert.equal(heard, 'goodbye', edge.name);
       heard = '';
     }
@@ -106,8 +120,8 @@ test(
     for (const edge of edgesOf(server)) {
       const other = await dial(scope, edge, steady.authority);
       const tunnel = await dial(scope, edge, resetting.authority);
-      tunnel.resume().write('x');
-      await event(tunnel, 'close');
+      tunnel.write('x');
+      await ended(tunnel).catch(() => {});
       assert.ok(await echoes(other, 'still here'), edge.name);
       other.end();
     }
@@ -116,25 +130,24 @@ test(
 );
 
 test(
-  'a caller that vanishes resets its destination, on every edge',
+  'a caller that vanishes takes its destination along, on every edge',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const target = await endless(scope);
-    for (const [index, edge] of edgesOf(server).entries()) {
+    for (const edge of edgesOf(server)) {
       const { via, vanish } = await vanishing(scope, edge);
       const tunnel = await dial(scope, { ...edge, via }, target.authority);
       await once(tunnel, 'readable');
       vanish(tunnel);
       await abandoned(target);
-      assert.equal(target.failed, index + 1, `${edge.name} ended in good order`);
     }
     await tunnelsAre(server.program, 0);
   }),
 );
 
-/** Over TCP a caller vanishes with a reset; over UDS the kernel says so to whoever writes. */
-async function vanishing(scope: Scope, { via }: Edge): Promise<{ via: Via; vanish(tunnel: Duplex): void }> {
-  if ('uds' in via) return { via, vanish: (tunnel) => tunnel.destroy() };
+/** A gRPC caller cancels its stream; CONNECT knows no such word: there, a reset over TCP, and over UDS what the kernel tells a writer. */
+async function vanishing(scope: Scope, { protocol, via }: Edge): Promise<{ via: Via; vanish(tunnel: Duplex): void }> {
+  if (protocol === 'grpc' || 'uds' in via) return { via, vanish: (tunnel) => tunnel.destroy() };
   const relay = await relayTo(scope, via.port);
   return { via: { ...via, port: relay.port }, vanish: () => relay.reset() };
 }

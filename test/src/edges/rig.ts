@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
 import {
   connectThrough,
   Destination,
@@ -10,7 +9,6 @@ import {
   type Program,
   packetsThrough,
   type Scope,
-  tunnelThrough,
   until,
   type Via,
   within,
@@ -18,6 +16,9 @@ import {
 
 /** Machines that run tests are busy: nothing here takes so long, and nothing waits for longer. */
 export const DEADLINE_MS = 20_000;
+
+/** A GiB on a busy machine. */
+const TRANSFER_MS = 120_000;
 
 /** A way in for callers. */
 export interface Edge {
@@ -41,9 +42,13 @@ export function connectEdgesOf(front: Front): readonly Edge[] {
 }
 
 /** A tunnel on any edge, or an error with the text of the refusal. */
-export function dial(scope: Scope, { protocol, via }: Edge, destination: string): Promise<Duplex> {
+export async function dial(scope: Scope, { protocol, via }: Edge, destination: string): Promise<Duplex> {
   if (protocol === 'grpc') return grpcThrough(scope, via, destination);
-  return tunnelThrough(scope, { via, destination, deadline: DEADLINE_MS });
+  const { status, reason, head, socket } = await connectThrough(scope, { via, destination, deadline: DEADLINE_MS });
+  if (status !== 200) throw new Error(reason);
+  // A destination that speaks first may be as fast as the answer.
+  if (head.length > 0) socket.unshift(head);
+  return socket;
 }
 
 /** How a dial was refused on both protocols of a server, over its unix socket. */
@@ -76,12 +81,14 @@ export function assertRefused(refused: Refusals, status: number, name: string, t
   assert.match(refused.proxyStatus, text);
 }
 
-/** Waits for an event of a tunnel's caller. */
-export function event(stream: Duplex, name: 'end' | 'close'): Promise<void> {
-  return within(new Promise<void>((resolve) => void stream.once(name, () => resolve())), {
-    deadline: DEADLINE_MS,
-    what: `'${name}' of a tunnel`,
+/** Waits until nothing more comes from a tunnel, and reads what comes before that. */
+export function ended(tunnel: Duplex): Promise<void> {
+  const end = new Promise<void>((resolve, reject) => {
+    tunnel.once('end', resolve).once('error', reject);
+    tunnel.once('close', () => reject(new Error('closed without an end')));
   });
+  tunnel.resume();
+  return within(end, { deadline: TRANSFER_MS, what: 'the end of a tunnel' });
 }
 
 /** Sends, reads back as much, and says whether it is the same. */
@@ -106,15 +113,19 @@ export async function exchange(tunnel: Duplex, text: string, bytes: number): Pro
   return answer;
 }
 
-/** Reads to the end. */
+/** Reads to the end; the caller's own side stays open. */
 export async function readAll(tunnel: Duplex): Promise<string> {
-  return (await within(buffer(tunnel), { deadline: DEADLINE_MS, what: 'the end of a tunnel' })).toString('latin1');
+  const chunks: Buffer[] = [];
+  tunnel.on('data', (chunk: Buffer) => chunks.push(chunk));
+  await ended(tunnel);
+  return Buffer.concat(chunks).toString('latin1');
 }
 
 /** Counts and hashes what comes, to the end. */
 export async function digestOf(tunnel: Duplex): Promise<Digest> {
   const digest = new Digest();
-  for await (const chunk of tunnel) digest.update(chunk);
+  tunnel.on('data', (chunk: Buffer) => digest.update(chunk));
+  await ended(tunnel);
   return digest;
 }
 
@@ -131,16 +142,35 @@ export function abandoned(target: Destination): Promise<true> {
   });
 }
 
-const TUNNELS = 'konnectivity_network_proxy_server_established_connections';
+/** Speaks at once and without end, as fast as its caller reads. */
+export function endless(scope: Scope): Promise<Destination> {
+  const chunk = Buffer.alloc(64 * 1024, 'endless ');
+  return destination(scope, (socket) => {
+    const write = () => {
+      while (!socket.destroyed && socket.write(chunk));
+    };
+    socket.on('drain', write).resume();
+    write();
+  });
+}
 
 /** Waits until a server counts so many tunnels. */
-export async function tunnelsAre(server: Program, count: number): Promise<void> {
+export function tunnelsAre(server: Program, count: number): Promise<void> {
+  return metricIs(server, 'konnectivity_network_proxy_server_established_connections', count);
+}
+
+/** Waits until an agent counts so many sockets to destinations. */
+export function endpointsAre(agent: Program, count: number): Promise<void> {
+  return metricIs(agent, 'konnectivity_network_proxy_agent_open_endpoint_connections', count);
+}
+
+export async function metricIs(program: Program, name: string, wanted: number): Promise<void> {
   let last: number | undefined;
-  const counted = async () => {
-    last = (await server.metric(TUNNELS)).get('{}');
-    return last === count;
+  const reached = async () => {
+    last = (await program.metric(name)).get('{}');
+    return last === wanted;
   };
-  await until(counted, { deadline: DEADLINE_MS, what: () => `${count} tunnels; there are ${last}` });
+  await until(reached, { deadline: DEADLINE_MS, what: () => `${name} to be ${wanted}; it is ${last}` });
 }
 
 /** Which of several agents gets a dial: the one whose log tells of one more. */

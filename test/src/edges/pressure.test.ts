@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import type { Duplex } from 'node:stream';
+import test from 'node:test';
+import { allInOne, Digest, echo, type Scope, scoped, source, until } from '../harness/index.ts';
+import { DEADLINE_MS, destination, dial, digestOf, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
+
+const MIB = 1 << 20;
+
+/** What a stalled tunnel is offered. */
+const OFFERED = 32 * MIB;
+
+/**
+ * The most of it that may leave the sender while its receiver reads nothing: windows and queues of the plane, about 1 MiB a
+ * hop, and what the kernel's sockets on the way hold. Measured: 3 to 10 MiB.
+ */
+const HELD = 20 * MIB;
+
+/** What passes beside it meanwhile, in round trips. */
+const ROUNDS = 50;
+
+test(
+  'callers that read nothing hold up their destinations and no other tunnel, and get every byte at last',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const target = await source(scope, OFFERED);
+    const tunnels = await stallOnEvery(scope, edgesOf(server), target.authority);
+    const sent = () => [...target.sockets].map(({ bytesWritten, writableLength }) => bytesWritten - writableLength);
+    await until(() => [...target.sockets].every(({ writableNeedDrain }) => writableNeedDrain), {
+      deadline: DEADLINE_MS,
+      what: 'all sources to be held up',
+    });
+    await othersMove(scope, edgesOf(server));
+    assert.ok(Math.max(...sent()) < HELD, `${sent()} bytes were taken for callers that read nothing`);
+    for (const tunnel of tunnels) {
+      assert.equal((await digestOf(tunnel)).sha256, target.sha256);
+      tunnel.end();
+    }
+    await tunnelsAre(server.program, 0);
+  }),
+);
+
+test(
+  'a destination that reads nothing holds up its callers and no other tunnel, and gets every byte at last',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const received: Digest[] = [];
+    const target = await destination(scope, (socket) => {
+      const digest = new Digest();
+      received.push(digest);
+      socket.pause().on('data', (chunk) => {
+        digest.update(chunk);
+        if (digest.bytes === OFFERED) socket.end();
+      });
+      socket.pause();
+    });
+    const tunnels = await stallOnEvery(scope, edgesOf(server), target.authority);
+    const offers = tunnels.map((tunnel) => new Offer(tunnel));
+    await until(() => offers.every(({ heldUp }) => heldUp), {
+      deadline: DEADLINE_MS,
+      what: 'all callers to be held up',
+    });
+    await othersMove(scope, edgesOf(server));
+    const sent = offers.map((offer) => offer.taken);
+    assert.ok(Math.max(...sent) < HELD, `${sent} bytes were taken for a destination that reads nothing`);
+    for (const socket of target.sockets) socket.resume();
+    await until(() => received.every(({ bytes }) => bytes === OFFERED), { deadline: 60_000, what: 'all bytes' });
+    for (const { sha256 } of received) assert.equal(sha256, (offers[0] as Offer).sha256);
+    for (const tunnel of tunnels) tunnel.end();
+    await tunnelsAre(server.program, 0);
+  }),
+);
+
+function stallOnEvery(scope: Scope, edges: readonly Edge[], authority: string): Promise<Duplex[]> {
+  return Promise.all(edges.map((edge) => dial(scope, edge, authority)));
+}
+
+/** Tunnels on all edges go on, in round trips and in new dials. */
+async function othersMove(scope: Scope, edges: readonly Edge[]): Promise<void> {
+  const target = await echo(scope);
+  for (const edge of edges) {
+    const tunnel = await dial(scope, edge, target.authority);
+    for (let round = 0; round < ROUNDS; round++) assert.ok(await echoes(tunnel, 'x'.repeat(1000)), edge.name);
+    tunnel.end();
+  }
+}
+
+/** Bytes that a caller sends as fast as its tunnel takes them. */
+class Offer {
+  /** Bytes that the tunnel took. */
+  taken = 0;
+  heldUp = false;
+  readonly #tunnel: Duplex;
+  readonly #digest = new Digest();
+
+  constructor(tunnel: Duplex) {
+    this.#tunnel = tunnel;
+    tunnel.resume();
+    this.#write();
+  }
+
+  get sha256(): string {
+    return this.#digest.sha256;
+  }
+
+  #write(): void {
+    this.heldUp = false;
+    while (this.#digest.bytes < OFFERED) {
+      const chunk = Buffer.alloc(MIB / 4, `${this.#digest.bytes} `);
+      this.#digest.update(chunk);
+      const more = this.#tunnel.write(chunk, () => {
+        this.taken += chunk.length;
+      });
+      if (more) continue;
+      this.heldUp = true;
+      this.#tunnel.once('drain', () => this.#write());
+      return;
+    }
+  }
+}
