@@ -48,6 +48,8 @@ export interface Established {
   readonly sessionId: string;
   readonly hubId: string;
   readonly timing: DialTiming;
+  /** W3C trace context of the dial's span here, which may have begun the trace. */
+  readonly traceparent?: string;
 }
 
 /** What every part of the plane offers to the part before it. Rejects with a DialError. */

@@ -21,7 +21,7 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       const outcome = { ms: performance.now() - start, agentId, sessionId, hubId, timing };
       span.end(outcome);
       events.emit('dial:end', role, traced, outcome);
-      return established;
+      return traced.traceparent === undefined ? established : { ...established, traceparent: traced.traceparent };
     } catch (thrown) {
       const error = asDialError(thrown);
       const outcome = { ms: performance.now() - start, error, reason: failureReason(error, request) };

@@ -15,7 +15,8 @@ export class Tunnel implements TunnelInfo {
 
   constructor(role: Role, dial: DialRequest, caller: TunnelEnd, established: Established, events: PlaneEvents) {
     this.role = role;
-    this.dial = dial;
+    const { traceparent } = established;
+    this.dial = traceparent === undefined ? dial : { ...dial, traceparent };
     this.agentId = established.agentId;
     this.sessionId = established.sessionId;
     this.hubId = established.hubId;
