@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { pipeline } from 'node:stream';
+import test from 'node:test';
+import { redisMissing, startRedis } from '@isthmus/registry/testing';
+import {
+  type Back,
+  echo,
+  eventually,
+  type Front,
+  goMissing,
+  hubFlags,
+  newTrust,
+  type Program,
+  peer,
+  type Scope,
+  scoped,
+  startAgent,
+  startCommand,
+  startServer,
+  type Trust,
+  until,
+  uplinkFlags,
+} from '../harness/index.ts';
+import { adminOf, carries, dial, PROTOCOLS } from './dials.ts';
+
+const DEADLINE = 20_000;
+const skip = redisMissing();
+
+interface Servers {
+  readonly trust: Trust;
+  readonly servers: readonly [Front & Back, Front & Back];
+  /** One more server of the plane. */
+  join(serverId: string): Promise<Front & Back>;
+}
+
+/** Two all-in-one servers of one plane. */
+async function twoServers(scope: Scope): Promise<Servers> {
+  const trust = await newTrust(scope);
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  const join = async (serverId: string) => {
+    const plane = { 'redis-url': redis.url, plane: 'test', 'server-id': serverId };
+    // Agents learn no address of their own here: what a test starts connects where the test says.
+    const flags = { ...(await hubFlags(trust, 1)), 'advertise-agent-address': undefined, ...plane };
+    return startServer(scope, trust, flags);
+  };
+  return { trust, join, servers: [await join('server-1'), await join('server-2')] };
+}
+
+async function known(agent: Program, family: string): Promise<number | undefined> {
+  return (await agent.metric(`konnectivity_network_proxy_agent_${family}`)).get('{}');
+}
+
+test(
+  'a caller at one server of a plane reaches an agent that is at the other',
+  { skip },
+  scoped(async (scope) => {
+    const { trust, servers } = await twoServers(scope);
+    const [near, far] = servers;
+    const agent = await startAgent(scope, trust, far.agentPort, { 'agent-id': 'only', 'session-count': 1 });
+    await Promise.all([near.program, far.program, agent].map((program) => program.waitReady()));
+    assert.equal(await known(agent, 'open_server_connections'), 1);
+    const destination = await echo(scope);
+    for (const server of servers) {
+      for (const protocol of PROTOCOLS) await carries(await dial(scope, server, protocol, destination.authority));
+    }
+    const tunnels = async ({ program }: Front) => (await adminOf(scope, program).listTunnels({})).tunnels;
+    const hubs = [...(await tunnels(near)), ...(await tunnels(far))].map(({ hubId }) => hubId);
+    assert.deepEqual(new Set(hubs), new Set(['server-2']));
+    const sessions = await Promise.all(
+      servers.map(async ({ program }) => (await adminOf(scope, program).listSessions({})).sessions),
+    );
+    assert.deepEqual(
+      sessions.map((list) => list.map(({ agentId, hubId }) => `${agentId} at ${hubId}`)),
+      [['only at server-2'], ['only at server-2']],
+    );
+    await agent.kill();
+    await until(async () => (await near.program.get('/readyz')).status === 500, {
+      deadline: DEADLINE,
+      what: 'the other server to be without an agent',
+    });
+    await assert.rejects(dial(scope, near, 'connect', destination.authority), /503 .*No agent available/);
+  }),
+);
+
+/** A port that leads to each server in turn, as a load balancer's does. */
+async function balancer(scope: Scope, backs: readonly Back[]): Promise<number> {
+  let next = 0;
+  const relay = createServer({ allowHalfOpen: true }, (near) => {
+    const far = connect({ port: backs[next++ % backs.length]?.agentPort as number, allowHalfOpen: true });
+    pipeline(near, far, near, () => {});
+    scope.defer(() => near.destroy());
+  });
+  scope.defer(() => relay.close());
+  await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
+  return (relay.address() as AddressInfo).port;
+}
+
+test(
+  'a Go agent is told how many servers of the plane live, and finds each behind a balancer',
+  { skip: skip || goMissing() },
+  scoped(async (scope) => {
+    const { trust, servers, join } = await twoServers(scope);
+    const all: (Front & Back)[] = [...servers];
+    for (const count of [2, 3]) {
+      if (count === 3) all.push(await join('server-3'));
+      const { healthPort, ...own } = await uplinkFlags(trust, await balancer(scope, all));
+      const flags = { ...own, 'agent-id': `go-${count}`, v: 4 };
+      const agent = startCommand(scope, [await peer(), 'agent'], { flags, healthPort });
+      await eventually(async () => {
+        assert.equal(await known(agent, 'open_server_connections'), count);
+        assert.equal(await known(agent, 'known_server_count'), count);
+      }, DEADLINE);
+    }
+    const destination = await echo(scope);
+    for (const server of all) await carries(await dial(scope, server, 'grpc', destination.authority));
+  }),
+);
