@@ -1,126 +1,91 @@
-import { type handleUnaryCall, Server, status } from '@grpc/grpc-js';
-import { adminApi } from '@isthmus/proto';
-import { formatDestination, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { adminApi, adminDescriptors } from '@isthmus/proto';
+import { createServer, type Server, ServerError, type ServerMiddleware, Status } from 'nice-grpc';
+import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
+import { ServerReflection, ServerReflectionService } from 'nice-grpc-server-reflection';
+import type { AdminBackend } from './admin-backend.ts';
+import { adminService } from './admin-service.ts';
 
-/** What is left when draining begins. */
-export interface DrainSummary {
-  /** Sessions that are told to move elsewhere. */
-  readonly sessions: number;
-  /** Tunnels that still run. */
-  readonly tunnels: number;
-}
-
-/** A session as a hub holds it, or as a gateway knows it from the registry: without the wire under it. */
-export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> & Partial<SessionInfo>;
-
-/** What a program shows and does on its admin port. */
-export interface AdminBackend {
-  sessions(): Iterable<KnownSession>;
-  tunnels(): Iterable<TunnelInfo>;
-  /** Begins to drain, and resolves without waiting for the end. Called again, it says what is left then. */
-  drain(): Promise<DrainSummary>;
+export interface AdminRpc {
+  /** The unix socket that it listens on. */
+  readonly path: string;
+  /** Ends every connection and removes the socket. */
+  close(): Promise<void>;
 }
 
 /** A client that asks nothing for so long is ended: it may be gone. */
 const IDLE_CONNECTION_MS = 300_000;
+/** How soon those who watch the health learn of a change. */
+const WATCH_MS = 1000;
+/** What sun_path holds on macOS, without the closing zero; Linux has 107. */
+const LONGEST_PATH = 103;
 
-interface Codec<T> {
-  encode(message: T): { finish(): Uint8Array };
-  decode(bytes: Uint8Array): T;
+/**
+ * The admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1), on a unix socket that only this user may
+ * reach. nice-grpc's server takes no connections that someone else accepted, and the admin port also speaks HTTP/1.1.
+ */
+export async function serveRpc(backend: AdminBackend, ready: () => boolean): Promise<AdminRpc> {
+  const health = healthState(ready);
+  const server = createServer({ 'grpc.max_connection_idle_ms': IDLE_CONNECTION_MS }).use(withReasons);
+  server.add(adminApi.AdminDefinition, adminService(backend));
+  server.add(HealthDefinition, HealthServiceImpl(health));
+  // What is listed must also be described, or clients that read all of it fail; the others' descriptors are not at hand.
+  server.add(ServerReflectionService, ServerReflection(adminDescriptors(), [adminApi.AdminDefinition.fullName]));
+
+  const { directory, path } = await listenPrivately(server);
+  const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), WATCH_MS);
+  watch.unref();
+  return {
+    path,
+    async close() {
+      clearInterval(watch);
+      server.forceShutdown();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
 }
 
-interface UnaryMethod<Request, Response> {
-  readonly name: string;
-  readonly requestType: Codec<Request>;
-  readonly responseType: Codec<Response>;
+/** The health of the program, and of the RPC as its part: what `ready` says at the moment when someone asks. */
+function healthState(ready: () => boolean): HealthState {
+  const services = ['', adminApi.AdminDefinition.fullName];
+  const state = HealthState();
+  // One listener for each watching call.
+  state.setMaxListeners(0);
+  return Object.assign(state, {
+    getStatus: (service = '') => (services.includes(service) ? (ready() ? 'healthy' : 'unhealthy') : 'unknown'),
+  } satisfies Pick<HealthState, 'getStatus'>);
 }
 
 /**
- * The admin RPC as a grpc-js server without a listener. It is grpc-js's Server and not nice-grpc's, which keeps the server
- * it wraps to itself: connections of a shared port could only be forwarded to it through a second socket.
+ * Listens in a new directory of mode 0700. Its name is never used again, so what a killed process leaves there (a socket
+ * that takes no space) is in nobody's way.
  */
-export function adminRpc(backend: AdminBackend): Server {
-  const server = new Server({ 'grpc.max_connection_idle_ms': IDLE_CONNECTION_MS });
-  const { listSessions, listTunnels, drain } = adminApi.AdminDefinition.methods;
-  serveUnary(server, listSessions, ({ tenant }) => ({
-    sessions: [...backend.sessions()]
-      .filter((session) => tenant === '' || session.tenant === tenant)
-      .sort(byAge)
-      .map(sessionMessage),
-  }));
-  serveUnary(server, listTunnels, ({ tenant, sessionId }) => {
-    const now = Date.now();
-    return {
-      tunnels: [...backend.tunnels()]
-        .filter((tunnel) => tenant === '' || tunnel.dial.tenant === tenant)
-        .filter((tunnel) => sessionId === '' || tunnel.sessionId === sessionId)
-        .sort(byAge)
-        .map((tunnel) => tunnelMessage(tunnel, now)),
-    };
-  });
-  serveUnary(server, drain, () => backend.drain());
-  return server;
+async function listenPrivately(server: Server): Promise<{ directory: string; path: string }> {
+  const directory = await mkdtemp(join(shortTemporaryDirectory(), 'isthmus-admin-'));
+  const path = join(directory, 'rpc');
+  try {
+    await chmod(directory, 0o700);
+    await server.listen(`unix://${path}`);
+    return { directory, path };
+  } catch (error) {
+    await rm(directory, { recursive: true, force: true });
+    throw error;
+  }
 }
 
-function serveUnary<Request, Response>(
-  server: Server,
-  method: UnaryMethod<Request, Response>,
-  answer: (request: Request) => Response | Promise<Response>,
-): void {
-  const handle: handleUnaryCall<Request, Response> = async (call, callback) => {
-    try {
-      callback(null, await answer(call.request));
-    } catch (error) {
-      callback({ code: status.INTERNAL, details: error instanceof Error ? error.message : String(error) });
-    }
-  };
-  const path = `/${adminApi.AdminDefinition.fullName}/${method.name}`;
-  const serialize = (response: Response) => Buffer.from(method.responseType.encode(response).finish());
-  server.register(path, handle, serialize, (bytes) => method.requestType.decode(bytes), 'unary');
+function shortTemporaryDirectory(): string {
+  const fits = Buffer.byteLength(join(tmpdir(), 'isthmus-admin-123456', 'rpc')) <= LONGEST_PATH;
+  return fits ? tmpdir() : '/tmp';
 }
 
-function byAge(a: { readonly since: number }, b: { readonly since: number }): number {
-  return a.since - b.since;
-}
-
-const PROTOCOLS = {
-  link: adminApi.LinkProtocol.LINK_PROTOCOL_LINK,
-  packets: adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS,
-} as const satisfies Record<SessionInfo['protocol'], adminApi.LinkProtocol>;
-
-const ROLES = {
-  gateway: adminApi.Role.ROLE_GATEWAY,
-  hub: adminApi.Role.ROLE_HUB,
-  agent: adminApi.Role.ROLE_AGENT,
-} as const satisfies Record<Role, adminApi.Role>;
-
-function sessionMessage(session: KnownSession): adminApi.Session {
-  const { ipv4, ipv6, host, cidr, defaultRoute } = session.identifiers;
-  return {
-    sessionId: session.sessionId,
-    tenant: session.tenant,
-    agentId: session.agentId,
-    hubId: session.hubId,
-    protocol: session.protocol ? PROTOCOLS[session.protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
-    remote: session.remote ?? '',
-    sinceMs: BigInt(session.since),
-    identifiers: { ipv4: [...ipv4], ipv6: [...ipv6], host: [...host], cidr: [...cidr], defaultRoute },
-  };
-}
-
-function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
-  return {
-    dialId: tunnel.dial.id,
-    role: ROLES[tunnel.role],
-    tenant: tunnel.dial.tenant,
-    destination: formatDestination(tunnel.dial.destination),
-    agentId: tunnel.agentId,
-    sessionId: tunnel.sessionId,
-    hubId: tunnel.hubId,
-    caller: tunnel.dial.caller?.identity ?? '',
-    sinceMs: BigInt(tunnel.since),
-    ageMs: BigInt(Math.max(0, now - tunnel.since)),
-    bytesUp: BigInt(tunnel.up),
-    bytesDown: BigInt(tunnel.down),
-  };
-}
+/** Tells clients why a call failed: nice-grpc says only that it did. Who may ask here may also read the log. */
+const withReasons: ServerMiddleware = async function* withReasons(call, context) {
+  try {
+    return yield* call.next(call.request, context);
+  } catch (error) {
+    if (!(error instanceof Error) || error instanceof ServerError || error.name === 'AbortError') throw error;
+    throw new ServerError(Status.INTERNAL, error.message);
+  }
+};

@@ -7,8 +7,8 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { adminApi } from '@isthmus/proto';
 import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';
+import type { AdminBackend } from './admin-backend.ts';
 import { adminClient } from './admin-client.ts';
-import type { AdminBackend } from './admin-rpc.ts';
 
 function session(sessionId: string, since: number, tenant = 'default'): SessionInfo {
   return {

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { ServerCredentials } from '@grpc/grpc-js';
-import { type AdminBackend, adminRpc } from './admin-rpc.ts';
+import type { AdminBackend } from './admin-backend.ts';
+import { RpcForward } from './admin-forward.ts';
 import { type Refused, refuseBadRequests, remoteOf } from './bad-requests.ts';
 import { isLoopback } from './loopback.ts';
 
@@ -11,6 +11,8 @@ export interface AdminOptions {
   /** 0 for any free port. */
   readonly port: number;
   readonly backend: AdminBackend;
+  /** What the RPC's health service says. Default: always true, since it answers. */
+  readonly ready?: () => boolean;
   /** Answers what is not gRPC: upstream's admin port serves /metrics and /debug/pprof. */
   readonly http: RequestListener;
   readonly warn: (message: string) => void;
@@ -39,9 +41,9 @@ const HTTP2_PREFACE = Buffer.from('PRI');
  * bytes. It has no authentication, as upstream's has none, so an address other than loopback is worth a warning.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, backend, http, warn, refused = () => {}, headTimeoutMs = HEAD_TIMEOUT_MS } = options;
-  const rpc = adminRpc(backend);
-  const injector = rpc.createConnectionInjector(ServerCredentials.createInsecure());
+  const { host, port, backend, http, warn, ready = () => true, refused = () => {} } = options;
+  const { headTimeoutMs = HEAD_TIMEOUT_MS } = options;
+  const rpc = new RpcForward(backend, { ready, warn });
   const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, http);
   web.timeout = IDLE_TIMEOUT_MS;
   refuseBadRequests(web, refused);
@@ -70,7 +72,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
       if (!speaksHttp2) web.emit('connection', socket);
       else {
         settle(socket);
-        injector.injectConnection(socket);
+        rpc.take(socket);
       }
     });
   });
@@ -83,9 +85,8 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const close = async () => {
     const closed = once(listener, 'close');
     listener.close();
-    rpc.forceShutdown();
     for (const socket of sockets) socket.destroy();
-    await closed;
+    await Promise.all([closed, rpc.close()]);
   };
   let closing: Promise<void> | undefined;
   const closeOnce = () => {

@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { serveAdmin } from './admin.ts';
+import type { AdminBackend } from './admin-backend.ts';
 import { adminHandler } from './admin-handler.ts';
-import type { AdminBackend } from './admin-rpc.ts';
 import { type Check, type MetricsPage, serveHealth, type Unready } from './health.ts';
 import type { ProgramLog } from './program.ts';
 
@@ -30,7 +30,8 @@ export async function operations(options: OperationsOptions): Promise<Operations
   const refused = (where: string) => (remote: string, error: Error) => options.refused(where, remote, error);
   const http = adminHandler({ metrics, profiling });
   const warn = (message: string) => log.warn({}, message);
-  const admin = await serveAdmin({ ...options.admin, backend, http, warn, refused: refused('admin') });
+  const ready = () => checks().every(({ ok }) => ok);
+  const admin = await serveAdmin({ ...options.admin, backend, ready, http, warn, refused: refused('admin') });
   try {
     const health = await serveHealth({ ...options.health, checks, unready, metrics, refused: refused('health') });
     return {

@@ -1,0 +1,72 @@
+import { adminApi } from '@isthmus/proto';
+import { formatDestination, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import type { AdminBackend, KnownSession } from './admin-backend.ts';
+
+/** The admin RPC: what the backend says, in the messages of the API. */
+export function adminService(backend: AdminBackend): adminApi.AdminServiceImplementation {
+  return {
+    async listSessions({ tenant }) {
+      const sessions = [...backend.sessions()]
+        .filter((session) => tenant === '' || session.tenant === tenant)
+        .sort(byAge)
+        .map(sessionMessage);
+      return { sessions };
+    },
+    async listTunnels({ tenant, sessionId }) {
+      const now = Date.now();
+      const tunnels = [...backend.tunnels()]
+        .filter((tunnel) => tenant === '' || tunnel.dial.tenant === tenant)
+        .filter((tunnel) => sessionId === '' || tunnel.sessionId === sessionId)
+        .sort(byAge)
+        .map((tunnel) => tunnelMessage(tunnel, now));
+      return { tunnels };
+    },
+    drain: () => backend.drain(),
+  };
+}
+
+function byAge(a: { readonly since: number }, b: { readonly since: number }): number {
+  return a.since - b.since;
+}
+
+const PROTOCOLS = {
+  link: adminApi.LinkProtocol.LINK_PROTOCOL_LINK,
+  packets: adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS,
+} as const satisfies Record<SessionInfo['protocol'], adminApi.LinkProtocol>;
+
+const ROLES = {
+  gateway: adminApi.Role.ROLE_GATEWAY,
+  hub: adminApi.Role.ROLE_HUB,
+  agent: adminApi.Role.ROLE_AGENT,
+} as const satisfies Record<Role, adminApi.Role>;
+
+function sessionMessage(session: KnownSession): adminApi.Session {
+  const { ipv4, ipv6, host, cidr, defaultRoute } = session.identifiers;
+  return {
+    sessionId: session.sessionId,
+    tenant: session.tenant,
+    agentId: session.agentId,
+    hubId: session.hubId,
+    protocol: session.protocol ? PROTOCOLS[session.protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
+    remote: session.remote ?? '',
+    sinceMs: BigInt(session.since),
+    identifiers: { ipv4: [...ipv4], ipv6: [...ipv6], host: [...host], cidr: [...cidr], defaultRoute },
+  };
+}
+
+function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
+  return {
+    dialId: tunnel.dial.id,
+    role: ROLES[tunnel.role],
+    tenant: tunnel.dial.tenant,
+    destination: formatDestination(tunnel.dial.destination),
+    agentId: tunnel.agentId,
+    sessionId: tunnel.sessionId,
+    hubId: tunnel.hubId,
+    caller: tunnel.dial.caller?.identity ?? '',
+    sinceMs: BigInt(tunnel.since),
+    ageMs: BigInt(Math.max(0, now - tunnel.since)),
+    bytesUp: BigInt(tunnel.up),
+    bytesDown: BigInt(tunnel.down),
+  };
+}
