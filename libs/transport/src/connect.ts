@@ -48,9 +48,9 @@ export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socke
   const server = http.createServer({ keepAlive: false });
   server.on('request', (request, response) => {
     headDone(request.socket);
-    response
-      .writeHead(405, { allow: 'CONNECT', connection: 'close' })
-      .end(`this port takes CONNECT, not ${request.method}\n`);
+    const text = `this port takes CONNECT, not ${request.method}`;
+    events.emit('refused', 'http-connect', remoteOf(request.socket), new Error(text));
+    response.writeHead(405, { allow: 'CONNECT', connection: 'close' }).end(`${text}\n`);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;
@@ -79,9 +79,16 @@ export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socke
 async function serve(request: IncomingMessage, socket: Socket, options: ConnectEdgeOptions): Promise<void> {
   const { dial, events } = options;
   const abandoned = new AbortController();
+  let dialled: DialRequest;
+  try {
+    dialled = readRequest(request, socket, options, abandoned.signal);
+  } catch (error) {
+    events.emit('refused', 'http-connect', remoteOf(socket), error as Error);
+    answerError(socket, asDialError(error));
+    return;
+  }
   const putBack = watchCaller(socket, () => abandoned.abort());
   try {
-    const dialled = readRequest(request, socket, options, abandoned.signal);
     const established = await dial(dialled);
     if (abandoned.signal.aborted) {
       established.end.abort(new Error('the caller went away'));
