@@ -61,7 +61,11 @@ export interface Refusals {
   readonly proxyStatus: string;
 }
 
-export async function refusals(scope: Scope, front: Front, destination: string): Promise<Refusals> {
+export async function refusals(
+  scope: Scope,
+  front: Pick<Front, 'grpc' | 'connect'>,
+  destination: string,
+): Promise<Refusals> {
   const random = 1n;
   const packets = packetsThrough(scope, front.grpc);
   packets.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination, random });

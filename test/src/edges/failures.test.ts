@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test from 'node:test';
+import {
+  allInOne,
+  blackHole,
+  echo,
+  newTrust,
+  open,
+  type Program,
+  packetsThrough,
+  refused,
+  scoped,
+  split,
+  startServer,
+  until,
+} from '../harness/index.ts';
+import { assertRefused, DEADLINE_MS, dial, type Edge, echoes, edgesOf, metricIs, refusals, tunnelsAre } from './rig.ts';
+
+const PENDING = 'konnectivity_network_proxy_server_pending_backend_dials';
+
+/** Of both protocols. */
+const DIALS = 2;
+
+test(
+  'refused, unreachable and unknown destinations are told apart, on both protocols',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const closed = await refused();
+    assertRefused(
+      await refusals(scope, server, closed),
+      502,
+      'connection_refused',
+      new RegExp(`dial tcp ${closed}: connect: connection refused`),
+    );
+    // TCP to a broadcast address: the kernel has no route for it, whatever the machine's network.
+    const unreachable = await refusals(scope, server, '127.255.255.255:80');
+    assertRefused(unreachable, 502, 'destination_ip_unroutable', /connect: network is unreachable/);
+    const unknown = await refusals(scope, server, 'does-not-exist.invalid:80');
+    assertRefused(unknown, 502, 'dns_error', /dial tcp: lookup does-not-exist\.invalid: /);
+  }),
+);
+
+test(
+  'a destination that does not answer is a timeout, on both protocols',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const silent = await blackHole(scope);
+    const timeout = new RegExp(`dial tcp ${silent}: i/o timeout`);
+    assertRefused(await refusals(scope, server, silent), 504, 'connection_timeout', timeout);
+  }),
+);
+
+test(
+  'without an agent there is nothing to dial through, on both protocols',
+  scoped(async (scope) => {
+    const server = await startServer(scope, await newTrust(scope));
+    assertRefused(await refusals(scope, server, '127.0.0.1:1'), 503, 'destination_unavailable', /No agent available/);
+  }),
+);
+
+test(
+  'an agent killed while a dial is pending fails it at once, on both protocols',
+  scoped(async (scope) => {
+    const { server, agents } = await allInOne(scope);
+    const pending = refusals(scope, server, await blackHole(scope));
+    await metricIs(server.program, PENDING, DIALS);
+    await (agents[0] as Program).kill();
+    assertRefused(await pending, 502, 'connection_terminated', /agent agent-0: /);
+  }),
+);
+
+test(
+  'a hub killed while a dial is pending fails it at once, on both protocols',
+  scoped(async (scope) => {
+    const { gateways, hubs } = await split(scope, { gateways: 1, hubs: 1, agents: 1 });
+    const [gateway] = gateways as [(typeof gateways)[number]];
+    const target = await echo(scope);
+    const connect = edgesOf(gateway).find(({ name }) => name === 'CONNECT over UDS') as Edge;
+    await until(async () => echoes(await dial(scope, connect, target.authority), 'x'), {
+      deadline: DEADLINE_MS,
+      what: 'a dial through the plane',
+    });
+    const pending = refusals(scope, gateway, await blackHole(scope));
+    await metricIs(gateway.program, PENDING, DIALS);
+    await (hubs[0] as (typeof hubs)[number]).program.kill();
+    assertRefused(await pending, 502, 'connection_terminated', /hub .*: /);
+  }),
+);
+
+test(
+  'a server that shuts down refuses new dials on both protocols, and lets running tunnels finish',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope, { serverFlags: { 'graceful-shutdown-timeout': '1m' } });
+    const target = await echo(scope);
+    const tunnels = await Promise.all(edgesOf(server).map((edge) => dial(scope, edge, target.authority)));
+    server.program.signal('SIGTERM');
+    await server.program.waitForLog(({ msg }) => msg === 'stopping', { what: 'the server to stop' });
+    const refusedNow = await refusals(scope, server, target.authority);
+    assertRefused(refusedNow, 503, 'destination_unavailable', /proxy is shutting down/);
+    for (const tunnel of tunnels) {
+      assert.ok(await echoes(tunnel, 'still running'));
+      tunnel.end();
+    }
+    assert.deepEqual(await server.program.ended(DEADLINE_MS), { code: 0, signal: null });
+    assert.equal(target.failed, 0);
+  }),
+);
+
+test(
+  'a caller that vanishes while its dial is pending ends the attempt of the agent, on both protocols',
+  scoped(async (scope) => {
+    const { server, agents } = await allInOne(scope);
+    const silent = await blackHole(scope);
+    const before = attempts(silent);
+    const packets = packetsThrough(scope, server.grpc);
+    packets.send({ type: 'DIAL_REQ', protocol: 'tcp', address: silent, random: 1n });
+    const socket = await open(scope, server.connect);
+    socket.write(`CONNECT ${silent} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`);
+    await until(() => attempts(silent) === before + DIALS, { deadline: DEADLINE_MS, what: 'the agent to connect' });
+    packets.stream.cancel();
+    socket.destroy();
+    await until(() => attempts(silent) === before, { deadline: DEADLINE_MS, what: 'the end of its attempts' });
+    const samples = await server.program.metric('konnectivity_network_proxy_server_dial_failure_count');
+    assert.equal(samples.get('{reason="frontend_close"}'), DIALS);
+    // The agent's own deadline of 5 s would end them as well.
+    assert.ok((agents[0] as Program).lines.every((line) => !line.includes('i/o timeout')));
+  }),
+);
+
+/** Connections to `127.0.0.1:port` for which the kernel awaits an answer: state 2 of proc(5)'s tcp table is SYN_SENT. */
+function attempts(authority: string): number {
+  const port = Number(authority.split(':').at(-1)).toString(16).toUpperCase().padStart(4, '0');
+  const rows = readFileSync('/proc/net/tcp', 'latin1').split('\n');
+  return rows.filter((row) => row.includes(` 0100007F:${port} 02 `)).length;
+}
