@@ -7,11 +7,10 @@ import { ensureRedis } from './lib/redis.mjs';
 
 await ensureInstalled();
 const leftOut = await ensureRedis();
-const results = [await gate()];
-if (process.env.CI) {
-  for (const name of RUNTIME_NAMES) results.push(await testOn(name));
-}
-const counts = sum(results);
+const here = await gate();
+// Side by side: the tests mostly wait, and continuous integration does not want to.
+const elsewhere = process.env.CI ? await Promise.all(RUNTIME_NAMES.map((name) => testOn(name))) : [];
+const counts = sum([here, ...elsewhere]);
 if (leftOut) console.log(`\n${leftOut}`);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;
