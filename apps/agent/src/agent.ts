@@ -77,7 +77,7 @@ class RunningAgent implements Agent {
   constructor(options: AgentOptions) {
     this.#options = options;
     this.agentId = options.agentId;
-    this.#admission = new Admission(endpointDial(options));
+    this.#admission = new Admission(endpointDial({ agentId: options.agentId, events: options.observation.events }));
     this.#backoff = new Backoff(options.syncInterval, options.syncIntervalCap);
     void this.#sync();
   }
@@ -207,6 +207,7 @@ class RunningAgent implements Agent {
     events.emit('server:open', { address, serverId, protocol });
     void uplink.closed.then((reason) => {
       this.#uplinks.delete(key);
+      if (reason && !uplink.leaving && !this.#closed) events.emit('server:failure', address, 'from_server', reason);
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
       this.#wake(this.#pause(performance.now() - since));
     });

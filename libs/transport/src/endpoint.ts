@@ -1,6 +1,13 @@
 import { type LookupAddress, lookup as resolve } from 'node:dns';
 import net, { isIP, type LookupFunction, type Socket } from 'node:net';
-import { type Dial, DialError, type DialErrorCode, type DialRequest, formatDestination } from '@isthmus/tunnel';
+import {
+  type Dial,
+  DialError,
+  type DialErrorCode,
+  type DialRequest,
+  formatDestination,
+  type PlaneEvents,
+} from '@isthmus/tunnel';
 
 /** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
 const CONNECT_TIMEOUT = 5000;
@@ -13,19 +20,21 @@ const ACKNOWLEDGE_AFTER = 50;
 
 export interface EndpointOptions {
   readonly agentId: string;
+  /** Told of destinations that could not be reached. */
+  readonly events?: PlaneEvents;
   /** Milliseconds; for tests. */
   readonly connectTimeout?: number;
 }
 
 /** The agent's Dial: opens the destination's socket. Errors keep Go's words (`dial tcp h:p: connect: connection refused`). */
-export function endpointDial({ agentId, connectTimeout = CONNECT_TIMEOUT }: EndpointOptions): Dial {
+export function endpointDial({ agentId, events, connectTimeout = CONNECT_TIMEOUT }: EndpointOptions): Dial {
   return (request) =>
     new Promise((resolve, reject) => {
       const start = performance.now();
       const clock: Clock = { dnsMs: undefined };
       const socket = open(request, clock);
       const timer = setTimeout(
-        () => fail(timeoutError(request, clock)),
+        () => unreached('timeout', timeoutError(request, clock)),
         Math.max(0, Math.min(connectTimeout, request.deadline - start)),
       );
       const acknowledgement = setTimeout(() => request.acknowledged?.(), ACKNOWLEDGE_AFTER);
@@ -41,7 +50,12 @@ export function endpointDial({ agentId, connectTimeout = CONNECT_TIMEOUT }: Endp
         socket.destroy();
         reject(error);
       };
-      const refuse = (error: NodeJS.ErrnoException) => fail(connectError(request, error));
+      const unreached = (reason: 'timeout' | 'unknown', error: DialError) => {
+        events?.emit('endpoint:failure', reason);
+        fail(error);
+      };
+      const refuse = (error: NodeJS.ErrnoException) =>
+        unreached(error.code === 'ETIMEDOUT' ? 'timeout' : 'unknown', connectError(request, error));
       const abandon = () => fail(new DialError('connection_terminated', 'the dial was abandoned'));
       request.signal.addEventListener('abort', abandon, { once: true });
       socket.once('error', refuse);

@@ -40,16 +40,18 @@ export class Splice {
   /** What the timer waits for: silence while half-closed, which data puts off, or the end of a close, which nothing does. */
   #timerMs = 0;
 
-  constructor(caller: TunnelEnd, destination: TunnelEnd) {
+  /** @param written a write to the caller was taken, after so many milliseconds; 0 without a look at the clock for one that did not wait */
+  constructor(caller: TunnelEnd, destination: TunnelEnd, written: (ms: number) => void = () => {}) {
     this.#ends = { caller, destination };
     this.#watch('caller', destination);
     this.#watch('destination', caller);
     this.#copy(caller, destination, (bytes) => {
       this.up += bytes;
     });
-    this.#copy(destination, caller, (bytes) => {
+    const down = (bytes: number) => {
       this.down += bytes;
-    });
+    };
+    this.#copy(destination, caller, down, written);
   }
 
   /** Ends both sides at once; what is queued is lost. */
@@ -59,15 +61,27 @@ export class Splice {
     this.#ends.destination.abort(reason);
   }
 
-  #copy(from: TunnelEnd, to: TunnelEnd, count: (bytes: number) => void): void {
+  #copy(
+    from: TunnelEnd,
+    to: TunnelEnd,
+    count: (bytes: number) => void,
+    written: (ms: number) => void = () => {},
+  ): void {
     const source = from.stream;
     const sink = to.stream;
+    let waitingSince: number | undefined;
     source.on('data', (chunk: Uint8Array) => {
       count(chunk.length);
       if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
-      if (!sink.write(chunk)) source.pause();
+      if (sink.write(chunk)) return written(0);
+      waitingSince ??= performance.now();
+      source.pause();
     });
-    sink.on('drain', () => source.resume());
+    sink.on('drain', () => {
+      if (waitingSince !== undefined) written(performance.now() - waitingSince);
+      waitingSince = undefined;
+      source.resume();
+    });
   }
 
   #watch(side: Side, other: TunnelEnd): void {

@@ -21,7 +21,8 @@ export class Tunnel implements TunnelInfo {
     this.sessionId = established.sessionId;
     this.hubId = established.hubId;
     const start = performance.now();
-    this.#splice = new Splice(caller, established.end);
+    const written = role === 'gateway' ? (ms: number) => void events.emit('caller:write', ms) : undefined;
+    this.#splice = new Splice(caller, established.end, written);
     events.emit('tunnel:open', this);
     this.done = this.#splice.done.then((result) => {
       const outcome: TunnelOutcome = { ms: performance.now() - start, ...result };
