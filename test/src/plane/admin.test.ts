@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { adminApi } from '@isthmus/proto';
+import { redisMissing } from '@isthmus/registry/testing';
+import {
+  allInOne,
+  type Back,
+  echo,
+  eventually,
+  type Front,
+  type Program,
+  type Scope,
+  scoped,
+  split,
+} from '../harness/index.ts';
+import { adminOf, carries, dial } from './dials.ts';
+
+const DEADLINE = 20_000;
+const { ROLE_GATEWAY, ROLE_HUB, ROLE_AGENT } = adminApi.Role;
+
+async function tunnelsOf(scope: Scope, program: Program): Promise<adminApi.Tunnel[]> {
+  return (await adminOf(scope, program).listTunnels({})).tunnels;
+}
+
+test(
+  'an operator follows a tunnel through gateway, hub and agent, and drains each',
+  { skip: redisMissing() },
+  scoped(async (scope) => {
+    const plane = await split(scope, { gateways: 1, hubs: 1, agents: 2 });
+    const [gateway] = plane.gateways as [Front];
+    const [hub] = plane.hubs as [Back];
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, gateway, 'mtls', destination.authority);
+    await carries(tunnel, 'first');
+
+    const [atGateway, ...others] = await tunnelsOf(scope, gateway.program);
+    assert.ok(atGateway);
+    assert.deepEqual(others, []);
+    assert.equal(atGateway.role, ROLE_GATEWAY);
+    assert.equal(atGateway.destination, destination.authority);
+    assert.equal(atGateway.tenant, 'default');
+    assert.match(atGateway.caller, /CN=kube-apiserver/);
+    assert.deepEqual([atGateway.bytesUp, atGateway.bytesDown], [5n, 5n]);
+    const agent = plane.agents[Number(atGateway.agentId.at(-1))] as Program;
+    const along = await Promise.all([hub.program, agent].map((program) => tunnelsOf(scope, program)));
+    assert.deepEqual(
+      along.map((list) => list.map(({ role, dialId }) => ({ role, dialId }))),
+      [ROLE_HUB, ROLE_AGENT].map((role) => [{ role, dialId: atGateway.dialId }]),
+    );
+    await carries(tunnel, 'second');
+    for (const program of [gateway.program, hub.program, agent]) {
+      const [now] = await tunnelsOf(scope, program);
+      assert.deepEqual([now?.bytesUp, now?.bytesDown], [11n, 11n], `bytes move at ${program.name}`);
+    }
+
+    const known = (await adminOf(scope, gateway.program).listSessions({})).sessions;
+    const held = (await adminOf(scope, hub.program).listSessions({})).sessions;
+    assert.deepEqual(held.map(({ agentId }) => agentId).sort(), ['agent-0', 'agent-1']);
+    assert.deepEqual(known.map(({ sessionId }) => sessionId).sort(), held.map(({ sessionId }) => sessionId).sort());
+    assert.ok(held.every(({ protocol }) => protocol === adminApi.LinkProtocol.LINK_PROTOCOL_LINK));
+    const { sessionId } = atGateway;
+    assert.equal((await adminOf(scope, hub.program).listTunnels({ sessionId })).tunnels.length, 1);
+    assert.equal((await adminOf(scope, hub.program).listTunnels({ tenant: 'other' })).tunnels.length, 0);
+    assert.deepEqual((await adminOf(scope, hub.program).listSessions({ tenant: 'other' })).sessions, []);
+
+    // An agent that drains takes dials only while no other is left.
+    assert.deepEqual(await adminOf(scope, agent).drain({}), { sessions: 1, tunnels: 1 });
+    await eventually(async () => {
+      const [line] = hub.program.logs.filter(({ msg }) => msg === 'session drains');
+      assert.equal(line?.agent, atGateway.agentId);
+    }, DEADLINE);
+    assert.equal((await agent.get('/readyz')).status, 503);
+
+    assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1 });
+    assert.equal((await gateway.program.get('/readyz')).status, 500);
+    await assert.rejects(dial(scope, gateway, 'connect', destination.authority), /503 .*shutting down/);
+    assert.deepEqual(await adminOf(scope, hub.program).drain({}), { sessions: 2, tunnels: 1 });
+    assert.equal((await hub.program.get('/readyz')).status, 500);
+
+    // What runs goes on, and no program ends by it.
+    await carries(tunnel, 'third');
+    for (const program of [gateway.program, hub.program, agent]) assert.ok(program.running, program.name);
+    assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1 });
+    tunnel.destroy();
+    await eventually(async () => assert.deepEqual(await tunnelsOf(scope, gateway.program), []), DEADLINE);
+  }),
+);
+
+test(
+  'an operator lists and drains the all-in-one server',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope);
+    const admin = adminOf(scope, server.program);
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, server, 'grpc', destination.authority);
+    await carries(tunnel);
+    const { tunnels } = await admin.listTunnels({});
+    assert.deepEqual(
+      tunnels.map(({ role, agentId, bytesUp, bytesDown }) => ({ role, agentId, bytesUp, bytesDown })),
+      [{ role: ROLE_GATEWAY, agentId: 'agent-0', bytesUp: 4n, bytesDown: 4n }],
+    );
+    const { sessions } = await admin.listSessions({});
+    assert.deepEqual(
+      sessions.map(({ agentId, sessionId }) => ({ agentId, sessionId })),
+      [{ agentId: 'agent-0', sessionId: tunnels[0]?.sessionId }],
+    );
+    assert.deepEqual(await admin.drain({}), { sessions: 1, tunnels: 1 });
+    await assert.rejects(dial(scope, server, 'connect', destination.authority), /503 .*shutting down/);
+    await carries(tunnel, 'still here');
+    assert.ok(server.program.running);
+  }),
+);

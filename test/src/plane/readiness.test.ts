@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { redisMissing } from '@isthmus/registry/testing';
+import {
+  echo,
+  eventually,
+  freePort,
+  newTrust,
+  type Program,
+  peerFlags,
+  type Scope,
+  scoped,
+  split,
+  startAgent,
+  startGateway,
+  startHub,
+  startServer,
+  until,
+} from '../harness/index.ts';
+import { carries, dial } from './dials.ts';
+
+const DEADLINE = 20_000;
+/** What a program says of itself, page by page. */
+async function pages(program: Program) {
+  const [healthz, readyz, ready, verbose] = await Promise.all(
+    ['/healthz', '/readyz', '/ready', '/readyz?verbose'].map((path) => program.get(path)),
+  );
+  assert.deepEqual(readyz, ready, '/ready is the old name of /readyz');
+  assert.deepEqual(healthz, { status: 200, body: 'ok' });
+  const checks = (verbose?.body ?? '').split('\n').filter((line) => line.startsWith('['));
+  return { status: readyz?.status, body: readyz?.body, checks };
+}
+
+function failed(checks: readonly string[]): string[] {
+  return checks.filter((line) => line.startsWith('[-]'));
+}
+
+async function failing(program: Program, status: number, check: string): Promise<void> {
+  await eventually(async () => {
+    const page = await pages(program);
+    assert.deepEqual(failed(page.checks), [check]);
+    assert.equal(page.status, status);
+    assert.match(page.body ?? '', new RegExp(check.slice(check.indexOf(':') + 2)));
+  }, DEADLINE);
+}
+
+async function isReady(program: Program, ...checks: string[]): Promise<void> {
+  await program.waitReady();
+  assert.deepEqual(await pages(program), { status: 200, body: 'ok', checks: checks.map((name) => `[+]${name} ok`) });
+}
+
+/** A program that drains says so for as long as a tunnel holds it, and then ends. */
+async function drains(program: Program, status: number, release: () => void): Promise<void> {
+  program.signal('SIGTERM');
+  await until(async () => (await pages(program)).checks.includes('[-]admission failed: draining'), {
+    deadline: DEADLINE,
+    what: `${program.name} to drain`,
+  });
+  assert.equal((await pages(program)).status, status);
+  release();
+  assert.deepEqual(await program.ended(DEADLINE), { code: 0, signal: null });
+}
+
+test(
+  'the all-in-one server and its agent say when they are ready, and when no more',
+  scoped(async (scope: Scope) => {
+    const trust = await newTrust(scope);
+    // Upstream's server takes no time to drain unless it is told to.
+    const server = await startServer(scope, trust, { 'graceful-shutdown-timeout': '30s' });
+    await failing(server.program, 500, '[-]sessions failed: no agent has a session');
+    const lonely = await startAgent(scope, trust, await freePort());
+    await failing(lonely, 503, '[-]servers failed: not connected to any server');
+    const agent = await startAgent(scope, trust, server.agentPort);
+    await isReady(server.program, 'admission', 'registry', 'sessions');
+    await isReady(agent, 'admission', 'servers');
+
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, server, 'connect', destination.authority);
+    await carries(tunnel);
+    const other = await startAgent(scope, trust, server.agentPort);
+    await other.waitReady();
+    await drains(agent, 503, () => tunnel.destroy());
+    const last = await dial(scope, server, 'grpc', destination.authority);
+    await carries(last);
+    await drains(server.program, 500, () => last.destroy());
+    await failing(other, 503, '[-]servers failed: not connected to any server');
+  }),
+);
+
+test(
+  'a gateway and a hub say when they are ready, and when no more',
+  { skip: redisMissing() },
+  scoped(async (scope: Scope) => {
+    const trust = await newTrust(scope);
+    const nowhere = { 'redis-url': `redis://127.0.0.1:${await freePort()}`, plane: 'test' };
+    const [blindHub, blindGateway] = await Promise.all([
+      startHub(scope, trust, nowhere),
+      peerFlags(trust).then((flags) => startGateway(scope, trust, { ...nowhere, ...flags })),
+    ]);
+    for (const { program } of [blindHub, blindGateway]) {
+      await eventually(async () => {
+        const { status, body, checks } = await pages(program);
+        assert.equal(status, 500);
+        assert.match(body ?? '', /^no copy of the registry yet: .*ECONNREFUSED/);
+        assert.match(failed(checks)[0] ?? '', /^\[-\]registry failed: no copy of the registry yet/);
+      }, DEADLINE);
+    }
+
+    const plane = await split(scope, { gateways: 1, hubs: 1 });
+    const [gateway] = plane.gateways as [(typeof plane.gateways)[number]];
+    const [hub] = plane.hubs as [(typeof plane.hubs)[number]];
+    const [agent] = plane.agents as [Program];
+    await isReady(gateway.program, 'admission', 'registry', 'sessions');
+    await isReady(hub.program, 'admission', 'registry');
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, gateway, 'connect', destination.authority);
+    await carries(tunnel);
+    await drains(gateway.program, 500, () => tunnel.destroy());
+
+    const next = await startGateway(scope, plane.trust, {
+      ...{ 'redis-url': plane.redis.url, plane: 'test' },
+      ...(await peerFlags(plane.trust)),
+    });
+    await next.program.waitReady();
+    const last = await dial(scope, next, 'connect', destination.authority);
+    await drains(hub.program, 500, () => last.destroy());
+    await agent.kill();
+    await failing(next.program, 500, '[-]sessions failed: no agent has a session');
+  }),
+);
