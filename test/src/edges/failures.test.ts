@@ -15,7 +15,7 @@ import {
   startServer,
   until,
 } from '../harness/index.ts';
-import { assertRefused, DEADLINE_MS, dial, type Edge, echoes, edgesOf, metricIs, refusals, tunnelsAre } from './rig.ts';
+import { assertRefused, DEADLINE_MS, dial, type Edge, echoes, edgesOf, metricIs, refusals } from './rig.ts';
 
 const PENDING = 'konnectivity_network_proxy_server_pending_backend_dials';
 

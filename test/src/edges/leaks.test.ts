@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import test from 'node:test';
+import { adminClient } from '@isthmus/service';
+import {
+  allInOne,
+  type Destination,
+  echo,
+  freePort,
+  open,
+  type Program,
+  packetsThrough,
+  refused,
+  Scope,
+  scoped,
+  until,
+} from '../harness/index.ts';
+import { abandoned, DEADLINE_MS, dial, type Edge, echoes, edgesOf, endpointsAre, metricIs, tunnelsAre } from './rig.ts';
+
+const DIALS = 10_000;
+const CONCURRENCY = 20;
+
+/** Before this many, caches and pools of the processes are not what they will be. */
+const WARM_UP = 500;
+
+/** Descriptors that may come or go beside tunnels: a scrape of the metrics, a resolver's socket. */
+const FEW = 5;
+
+/** By how much a process may have grown, in bytes: its heap before the next collection, and no longer than it is. 10,000 lost tunnels would hold more than 500 MB. */
+const GROWTH = 160 * 1024 * 1024;
+
+const DIALLED = 'konnectivity_network_proxy_server_pending_backend_dials';
+
+/** What one dial does; by turns, so that each comes to pass at every edge. */
+const WAYS: readonly ((scope: Scope, edge: Edge, target: string, closed: string) => Promise<unknown>)[] = [
+  closes,
+  closes,
+  closes,
+  fails,
+  abandons,
+  vanishes,
+];
+
+test(
+  `nothing is left of ${DIALS} dials that close, fail, are abandoned and vanish`,
+  scoped(async (scope) => {
+    const adminPort = await freePort();
+    const { server, agents } = await allInOne(scope, { serverFlags: { 'admin-port': adminPort } });
+    const programs = [server.program, ...agents];
+    const target = await echo(scope);
+    const closed = await refused();
+    const dialAll = (dials: number) => spread(dials, (index) => one(index, edgesOf(server), target.authority, closed));
+
+    await dialAll(WARM_UP);
+    await quiet(target, programs);
+    const before = programs.map(holds);
+    await dialAll(DIALS);
+    await quiet(target, programs);
+    using connection = adminClient(`127.0.0.1:${adminPort}`);
+    assert.deepEqual((await connection.admin.listTunnels({})).tunnels, []);
+    for (const [index, program] of programs.entries()) {
+      const { descriptors, memory } = before[index] as Held;
+      const settled = () => holds(program).descriptors <= descriptors + FEW;
+      const what = () =>
+        `${program.name} to hold ${descriptors} descriptors again; it holds ${holds(program).descriptors}`;
+      await until(settled, { deadline: DEADLINE_MS, what });
+      const grown = holds(program).memory - memory;
+      assert.ok(grown < GROWTH, `${program.name} grew by ${grown >> 20} MiB`);
+    }
+    assert.ok(target.accepted > DIALS / 2);
+  }),
+);
+
+/** One dial, in a scope of its own. Of ten, six go over the unix socket's CONNECT, which is cheapest for the test itself. */
+async function one(index: number, edges: readonly Edge[], target: string, closed: string): Promise<void> {
+  await using scope = new Scope();
+  const [grpcUds, grpcTls, connectUds, connectTls] = edges as [Edge, Edge, Edge, Edge];
+  const order = [connectUds, grpcUds, connectUds, connectTls, connectUds, grpcUds, connectUds, grpcTls, connectUds];
+  const edge = order[index % order.length] ?? connectUds;
+  const way = WAYS[Math.floor(index / order.length) % WAYS.length] ?? closes;
+  await way(scope, edge, target, closed);
+}
+
+async function closes(scope: Scope, edge: Edge, target: string): Promise<void> {
+  const tunnel = await dial(scope, edge, target);
+  assert.ok(await echoes(tunnel, edge.name));
+  tunnel.end();
+}
+
+async function fails(scope: Scope, edge: Edge, _target: string, closed: string): Promise<void> {
+  await assert.rejects(dial(scope, edge, closed), /connection refused/);
+}
+
+/** Asks and goes away without waiting for the answer. */
+async function abandons(scope: Scope, { protocol, via }: Edge, target: string): Promise<void> {
+  if (protocol === 'grpc') {
+    const packets = packetsThrough(scope, via);
+    await new Promise((sent) =>
+      packets.stream.write({ type: 'DIAL_REQ', protocol: 'tcp', address: target, random: 1n }, sent),
+    );
+    return;
+  }
+  const socket = await open(scope, via);
+  await new Promise((sent) => socket.write(`CONNECT ${target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`, sent));
+}
+
+/** Goes away in the middle of a tunnel. */
+async function vanishes(scope: Scope, edge: Edge, target: string): Promise<void> {
+  const tunnel = await dial(scope, edge, target);
+  tunnel.write('x'.repeat(100_000));
+  tunnel.destroy();
+}
+
+/** Runs so many, a few at a time. */
+async function spread(count: number, run: (index: number) => Promise<void>): Promise<void> {
+  let next = 0;
+  const worker = async () => {
+    while (next < count) await run(next++);
+  };
+  await Promise.all(Array.from({ length: CONCURRENCY }, worker));
+}
+
+/** Waits until nothing runs any more, anywhere. */
+async function quiet(target: Destination, [server, ...agents]: readonly Program[]): Promise<void> {
+  await metricIs(server as Program, DIALLED, 0);
+  await tunnelsAre(server as Program, 0);
+  for (const agent of agents) await endpointsAre(agent, 0);
+  await abandoned(target);
+}
+
+interface Held {
+  readonly descriptors: number;
+  /** Resident, in bytes. */
+  readonly memory: number;
+}
+
+function holds({ pid }: Program): Held {
+  const memory = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1];
+  return { descriptors: readdirSync(`/proc/${pid}/fd`).length, memory: Number(memory) * 1024 };
+}
