@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { stringify } from 'yaml';
+import { type IdentityTexts, selfSigned } from '../testing/certificates.ts';
 import { inClusterConnection } from './in-cluster.ts';
 import { kubeconfigFile } from './kubeconfig.ts';
-import { type Identity, selfSigned } from './testing/certificates.ts';
 
 let dir: string;
-let identity: Identity;
+let identity: IdentityTexts;
 
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'isthmus-kubeconfig-'));

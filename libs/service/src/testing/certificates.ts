@@ -43,18 +43,10 @@ export class Authority {
   /** @param name becomes part of its subject and of its file names. */
   static async create(dir: string, name: string): Promise<Authority> {
     const keys = await newKeys();
-    const certificate = await x509.X509CertificateGenerator.createSelfSigned({
-      serialNumber: '01',
-      name: `CN=${name} authority`,
-      ...validity(HOUR_MS),
-      signingAlgorithm: ALGORITHM,
-      keys,
-      extensions: [
-        new x509.BasicConstraintsExtension(true, undefined, true),
-        new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
-        await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
-      ],
-    });
+    const certificate = await signItself(`${name} authority`, keys, [
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ]);
     const path = join(dir, `${name}-ca.pem`);
     await writeFile(path, certificate.toString('pem'));
     return new Authority(dir, name, path, keys);
@@ -102,11 +94,38 @@ export class Authority {
     });
     const stem = join(this.#dir, `${this.#name}-${this.#issued++}`);
     const identity = { cert: `${stem}.pem`, key: `${stem}-key.pem` };
-    const pkcs8 = await crypto.subtle.exportKey('pkcs8', keys.privateKey);
     await writeFile(identity.cert, certificate.toString('pem'));
-    await writeFile(identity.key, x509.PemConverter.encode(pkcs8, 'PRIVATE KEY'), { mode: 0o600 });
+    await writeFile(identity.key, await privateKeyPem(keys), { mode: 0o600 });
     return identity;
   }
+}
+
+/** PEM texts. */
+export interface IdentityTexts {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** A certificate without an authority, good for a server on the loopback addresses and for a client. */
+export async function selfSigned(commonName: string): Promise<IdentityTexts> {
+  const keys = await newKeys();
+  const certificate = await signItself(commonName, keys, [new x509.SubjectAlternativeNameExtension(HOSTS)]);
+  return { cert: certificate.toString('pem'), key: await privateKeyPem(keys) };
+}
+
+function signItself(commonName: string, keys: webcrypto.CryptoKeyPair, extensions: readonly x509.Extension[]) {
+  return x509.X509CertificateGenerator.createSelfSigned({
+    serialNumber: '01',
+    name: `CN=${commonName}`,
+    ...validity(HOUR_MS),
+    signingAlgorithm: ALGORITHM,
+    keys,
+    extensions: [new x509.BasicConstraintsExtension(true, undefined, true), ...extensions],
+  });
+}
+
+async function privateKeyPem({ privateKey }: webcrypto.CryptoKeyPair): Promise<string> {
+  return x509.PemConverter.encode(await crypto.subtle.exportKey('pkcs8', privateKey), 'PRIVATE KEY');
 }
 
 function newKeys(): Promise<webcrypto.CryptoKeyPair> {

@@ -3,9 +3,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
+import { type IdentityTexts, selfSigned } from '../../testing/certificates.ts';
 import type { KubeConnection } from '../connection.ts';
 import type { Lease } from '../lease.ts';
-import { type Identity, selfSigned } from './certificates.ts';
 
 const LEASES = /^\/apis\/coordination\.k8s\.io\/v1\/namespaces\/([^/]+)\/leases(?:\/([^/]+))?$/;
 
@@ -19,8 +19,8 @@ interface Seen {
 
 /** The part of an API server that tokens and leases need, over TLS, with real optimistic concurrency and real watches. */
 export class FakeApiServer implements AsyncDisposable {
-  readonly identity: Identity;
-  readonly client: Identity;
+  readonly identity: IdentityTexts;
+  readonly client: IdentityTexts;
   /** The bearer token that may do everything. */
   token = 'secret';
   /** Answers a TokenReview: its status by the token that is reviewed. */
@@ -32,7 +32,7 @@ export class FakeApiServer implements AsyncDisposable {
   readonly #changes = new EventEmitter<{ event: [type: string, lease: Lease] }>();
   #version = 100;
 
-  private constructor(identity: Identity, client: Identity) {
+  private constructor(identity: IdentityTexts, client: IdentityTexts) {
     this.identity = identity;
     this.client = client;
     const tls = { ...identity, ca: client.cert, requestCert: true, rejectUnauthorized: false };
