@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { join, relative } from 'node:path';
 import { bin, command, npm, seconds } from './command.mjs';
 import { filesBelow, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
@@ -8,7 +8,8 @@ const OLDEST_NODE = 20;
 const LOCK = join(ROOT, 'package-lock.json');
 /** What npm wrote last, after all else is in place. */
 const INSTALLED = join(ROOT, 'node_modules', '.package-lock.json');
-const BUILT = join(ROOT, 'node_modules', '.cache', 'isthmus', 'built');
+/** For each set of projects that was built, what it was built from. */
+const BUILT = join(ROOT, 'node_modules', '.cache', 'isthmus-built');
 
 /** Ends the process with one line where it cannot be done. */
 export async function ensureInstalled() {
@@ -23,20 +24,23 @@ export async function ensureInstalled() {
   if (status !== 0) fail(`${output}\nnpm ci failed with status ${status}.`);
 }
 
-/** Installs and builds; ends the process where either fails. */
-export async function ensureReady() {
+/**
+ * Installs and builds; ends the process where either fails.
+ * @param projects directories of what to build with all that they need; none for everything, tests as well
+ */
+export async function ensureReady(projects = []) {
   await ensureInstalled();
-  if (readStamp() === fingerprint()) return;
-  const { status, output } = await timed('Building (tsc -b)', build);
+  if (readStamp(projects) === fingerprint()) return;
+  const { status, output } = await timed('Building (tsc -b)', () => build(projects));
   if (status !== 0) fail(`${output}\ntsc -b failed with status ${status}.`);
 }
 
 /** Resolves with tsc's status and output. */
-export async function build() {
-  const result = await command([process.execPath, bin('tsc'), '-b']);
+export async function build(projects = []) {
+  const result = await command([process.execPath, bin('tsc'), '-b', ...projects]);
   if (result.status === 0) {
-    mkdirSync(dirname(BUILT), { recursive: true });
-    writeFileSync(BUILT, fingerprint());
+    mkdirSync(BUILT, { recursive: true });
+    writeFileSync(stampOf(projects), fingerprint());
   }
   return result;
 }
@@ -85,6 +89,11 @@ function fingerprint() {
   return hash.digest('hex');
 }
 
-function readStamp() {
-  return existsSync(BUILT) ? readFileSync(BUILT, 'utf8') : '';
+function stampOf(projects) {
+  return join(BUILT, projects.length === 0 ? 'all' : projects.join('+').replaceAll('/', '-'));
+}
+
+function readStamp(projects) {
+  const stamp = stampOf(projects);
+  return existsSync(stamp) ? readFileSync(stamp, 'utf8') : '';
 }
