@@ -1,4 +1,4 @@
-import type { ServerHttp2Session } from 'node:http2';
+import { constants, type ServerHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { type PlaneEvents, SessionLost } from '@isthmus/tunnel';
@@ -12,6 +12,13 @@ const KEEPALIVE_TIMEOUT_MS = 20_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 const CONNECTION_WINDOW = 2 ** 31 - 1;
+
+/**
+ * Streams of one connection that may be reset in a window of time. Fewer than nghttp2's own guard takes (1,000 and 33 a
+ * second), for that one stops reading and leaves the connection open without a word.
+ */
+const MAX_RESETS = 300;
+const RESET_WINDOW_MS = 10_000;
 
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];
@@ -56,7 +63,17 @@ export function grpcServer({ services, events, name, keepaliveMs, streamWindow }
       session.setLocalWindowSize(CONNECTION_WINDOW);
     });
     const served = new WeakSet<ServerHttp2Session>();
-    http2Server.on('stream', ({ session }) => session && served.add(session as ServerHttp2Session));
+    const resets = new WeakMap<ServerHttp2Session, ResetWindow>();
+    http2Server.on('stream', (stream) => {
+      const session = stream.session as ServerHttp2Session | undefined;
+      if (!session) return;
+      served.add(session);
+      stream.once('close', () => {
+        if (stream.rstCode === 0 || session.destroyed || !tooManyResets(resets, session)) return;
+        events.emit('refused', name, peerOf(session), new Error(`more than ${MAX_RESETS} streams were reset in a row`));
+        session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      });
+    });
     http2Server.on('sessionError', (error: Error, session: ServerHttp2Session) => {
       // Go's clients close with a GOAWAY that names their own stream, which nghttp2 takes for a protocol error. Where there
       // were streams, their ends say what there is to say.
@@ -77,6 +94,21 @@ export function grpcServer({ services, events, name, keepaliveMs, streamWindow }
       server.forceShutdown();
     },
   };
+}
+
+interface ResetWindow {
+  readonly since: number;
+  count: number;
+}
+
+function tooManyResets(windows: WeakMap<ServerHttp2Session, ResetWindow>, session: ServerHttp2Session): boolean {
+  const now = performance.now();
+  let window = windows.get(session);
+  if (!window || now - window.since > RESET_WINDOW_MS) {
+    window = { since: now, count: 0 };
+    windows.set(session, window);
+  }
+  return ++window.count > MAX_RESETS;
 }
 
 function peerOf({ socket }: ServerHttp2Session): string {
