@@ -72,11 +72,15 @@ function integer(value: number): Buffer {
 export class FrameSocket {
   readonly frames: Frame[] = [];
   ended = false;
+  onFrame: ((frame: Frame) => void) | undefined;
   readonly #socket: Socket;
   #rest: Buffer = NONE;
+  #skip: number;
 
-  constructor(socket: Socket) {
+  /** @param skip bytes that come ahead of the first frame: a server gets a preface */
+  constructor(socket: Socket, skip = 0) {
     this.#socket = socket;
+    this.#skip = skip;
     socket.on('data', (chunk: Buffer) => this.#read(chunk));
     for (const event of ['end', 'close', 'error']) {
       socket.on(event, () => {
@@ -124,7 +128,9 @@ export class FrameSocket {
   }
 
   #read(chunk: Buffer): void {
-    this.#rest = Buffer.concat([this.#rest, chunk]);
+    const skipped = Math.min(this.#skip, chunk.length);
+    this.#skip -= skipped;
+    this.#rest = Buffer.concat([this.#rest, chunk.subarray(skipped)]);
     while (this.#rest.length >= 9) {
       const end = 9 + this.#rest.readUIntBE(0, 3);
       if (this.#rest.length < end) return;
@@ -136,6 +142,7 @@ export class FrameSocket {
       const payload = this.#rest.subarray(9, end);
       this.#rest = this.#rest.subarray(end);
       this.frames.push({ ...head, payload });
+      this.onFrame?.({ ...head, payload });
       if (head.type === TYPE.SETTINGS && !(head.flags & FLAG.ACK))
         this.#socket.write(frame(TYPE.SETTINGS, FLAG.ACK, 0));
     }

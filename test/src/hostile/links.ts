@@ -1,0 +1,89 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect as connectTcp, createServer, type Socket } from 'node:net';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
+import type { Scope, Trust } from '../harness/index.ts';
+import { within } from '../harness/index.ts';
+import { FrameSocket, PREFACE } from './frames.ts';
+import { PATIENCE } from './rig.ts';
+
+/** An agent's handshake up to the 101: from there the caller is an HTTP/2 server that may do anything. */
+export async function rogueAgent(scope: Scope, trust: Trust, port: number, agentId: string): Promise<FrameSocket> {
+  const identity = await trust.agents.client('rogue');
+  const socket = connectTls({
+    ...{ port, host: '127.0.0.1', servername: 'localhost', ALPNProtocols: ['http/1.1'] },
+    ...{ ca: readFileSync(trust.agents.cert), cert: readFileSync(identity.cert), key: readFileSync(identity.key) },
+  });
+  socket.on('error', () => {});
+  scope.defer(() => socket.destroy());
+  await within(once(socket, 'secureConnect'), { deadline: PATIENCE, what: 'a TLS handshake' });
+  socket.write(upgrade({ 'isthmus-agent': agentId, 'isthmus-identifiers': `host%3D${agentId}` }));
+  await head(socket, / 101 /);
+  return new FrameSocket(socket, PREFACE.length);
+}
+
+export function upgrade(fields: Readonly<Record<string, string>>): string {
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}`);
+  const first = ['GET /isthmus/link HTTP/1.1', 'Host: x', 'Connection: upgrade', 'Upgrade: isthmus-link/1'];
+  return [...first, ...lines, '', ''].join('\r\n');
+}
+
+/** Reads a head, and leaves what stands behind it. */
+async function head(socket: Socket, wanted: RegExp): Promise<void> {
+  let seen = Buffer.alloc(0);
+  while (!seen.includes('\r\n\r\n')) {
+    const [chunk] = await within(once(socket, 'data'), { deadline: PATIENCE, what: `the end of a head: ${seen}` });
+    socket.pause();
+    seen = Buffer.concat([seen, chunk]);
+  }
+  const end = seen.indexOf('\r\n\r\n') + 4;
+  const text = seen.toString('latin1', 0, end);
+  if (!wanted.test(text)) throw new Error(`unexpected head ${JSON.stringify(text)}`);
+  if (end < seen.length) socket.unshift(seen.subarray(end));
+}
+
+/** A hub on the port of an agents' server: its agents get `answer`, and then whatever `act` sends. */
+export async function rogueHub(
+  scope: Scope,
+  trust: Trust,
+  answer: string,
+  act: (socket: FrameSocket) => void,
+): Promise<number> {
+  const { cert, key } = await trust.agents.server();
+  const server = createTlsServer(
+    { cert: readFileSync(cert), key: readFileSync(key), ALPNProtocols: ['http/1.1'] },
+    async (socket) => {
+      socket.on('error', () => {});
+      scope.defer(() => socket.destroy());
+      await head(socket, /./).catch(() => {});
+      socket.write(answer);
+      act(new FrameSocket(socket));
+    },
+  );
+  server.on('tlsClientError', (_error, socket) => socket.destroy());
+  return listening(scope, server);
+}
+
+/** A port that leads one connection after another to other ports: to the last one for ever. */
+export async function turnstile(scope: Scope, ports: number[]): Promise<number> {
+  const server = createServer((near) => {
+    const port = ports.length > 1 ? ports.shift() : ports[0];
+    const far = connectTcp(port as number, '127.0.0.1');
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      from.on('error', () => to.destroy()).on('close', () => to.destroy());
+      from.pipe(to);
+      scope.defer(() => from.destroy());
+    }
+  });
+  return listening(scope, server);
+}
+
+async function listening(scope: Scope, server: import('node:net').Server): Promise<number> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  scope.defer(() => server.close());
+  return (server.address() as { port: number }).port;
+}
