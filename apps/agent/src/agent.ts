@@ -1,6 +1,6 @@
 import { lookup } from 'node:dns/promises';
 import { endpointDial, type HubMember, type TlsSettings } from '@isthmus/transport';
-import { Admission, Backoff, type Observation, observed } from '@isthmus/tunnel';
+import { Admission, Backoff, formatDestination, type Observation, observed } from '@isthmus/tunnel';
 import { type Coverage, candidates, wanted } from './coverage.ts';
 import { connectUplink, type ServerAddress, type Uplink } from './uplink.ts';
 
@@ -64,6 +64,7 @@ class RunningAgent implements Agent {
   readonly #options: AgentOptions;
   readonly #admission: Admission;
   readonly #uplinks = new Map<string, Uplink>();
+  readonly #packetServers = new Set<string>();
   readonly #backoff: Backoff;
   #members: readonly HubMember[] = [];
   #attempts = 0;
@@ -179,6 +180,7 @@ class RunningAgent implements Agent {
     return {
       ...this.#options,
       serverName: this.#options.server.host,
+      packetServers: this.#packetServers,
       hello: { agentId, identifiers, tenant, version },
       dial,
       events: observation.events,
@@ -207,6 +209,8 @@ class RunningAgent implements Agent {
     events.emit('server:open', { address, serverId, protocol });
     void uplink.closed.then((reason) => {
       this.#uplinks.delete(key);
+      // Its successor may speak another protocol.
+      this.#packetServers.delete(formatDestination({ host: server.address, port: server.port }));
       if (reason && !uplink.leaving && !this.#closed) events.emit('server:failure', address, 'from_server', reason);
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
       this.#wake(this.#pause(performance.now() - since));

@@ -30,6 +30,8 @@ export interface UplinkOptions {
   readonly tls?: TlsSettings;
   /** Further ALPN names to offer, for balancers that route by them. */
   readonly alpn: readonly string[];
+  /** Addresses whose last answer was gRPC. They are not asked again, see `connectUplink`. */
+  readonly packetServers: Set<string>;
   readonly hello: Omit<AgentHello, 'token'>;
   /** Read anew for each connection, since tokens are renewed in place. */
   readonly token: () => string | undefined;
@@ -63,8 +65,14 @@ export interface Uplink {
 /**
  * Connects to a server and learns which protocol it speaks: with TLS its choice of ALPN says it, else whether it answers our
  * Upgrade request in HTTP/1.1.
+ *
+ * gRPC needs a connection of its own after the one that asked. A balancer that deals connections out in turn between two
+ * servers would give every second one to the same server for ever, so what an address speaks is remembered until a
+ * connection to it fails or is lost.
  */
 export async function connectUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
+  const at = formatDestination({ host: server.address, port: server.port });
+  if (options.packetServers.delete(at)) return packetUplink(server, options);
   const socket = await connect(server, options);
   if (socket instanceof tls.TLSSocket && socket.alpnProtocol === 'h2') {
     socket.destroy();
@@ -152,6 +160,7 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
     ...{ agentId, identifiers, keepaliveMs, timeout: CONNECT_TIMEOUT, signal: new AbortController().signal },
     ...(token !== undefined && { token }),
   });
+  options.packetServers.add(formatDestination({ host: server.address, port: server.port }));
   const served = servePackets(channel, { role: 'agent', dial, tenant, events });
   return {
     ...{

@@ -1,4 +1,5 @@
-import { createSecureContext } from 'node:tls';
+import { isIP } from 'node:net';
+import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
 import {
   type ChannelCredentials,
   Client,
@@ -18,6 +19,12 @@ const WINDOW = 16 * 1024 * 1024;
 
 /** A ping without an answer for this long ends the connection, in milliseconds: Go's default. */
 const KEEPALIVE_TIMEOUT_MS = 20_000;
+
+/**
+ * Stands for an address in the server name indication, which may not be an address (RFC 6066 section 3): grpc-js sends the
+ * address all the same, of which Node warns and which Deno refuses.
+ */
+const NO_NAME = 'server.invalid';
 
 /** A timer's longest time, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -64,6 +71,7 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
       'grpc.service_config_disable_resolution': 1,
       'grpc.enable_retries': 0,
       'grpc.enable_channelz': 0,
+      ...(isIP(hostOf(target)) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
     });
     const call = open(client, options);
     const channel = clientChannel(call, target);
@@ -97,9 +105,20 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
   });
 }
 
-function channelCredentials({ tls }: ConnectPacketsOptions): ChannelCredentials {
+function channelCredentials({ tls, target }: ConnectPacketsOptions): ChannelCredentials {
   if (!tls) return credentials.createInsecure();
-  return credentials.createFromSecureContext(createSecureContext(secureContextOptions(tls)));
+  const host = hostOf(target);
+  const identity = isIP(host) === 0 ? {} : { checkServerIdentity: ipIdentity(host) };
+  return credentials.createFromSecureContext(createSecureContext(secureContextOptions(tls)), identity);
+}
+
+/** Of an address, the certificate must say the address, not the name that stands in for it. */
+function ipIdentity(address: string) {
+  return (_name: string, certificate: PeerCertificate) => checkServerIdentity(address, certificate);
+}
+
+function hostOf(target: string): string {
+  return target.slice(0, target.lastIndexOf(':')).replace(/^\[|\]$/g, '');
 }
 
 function open(client: Client, options: ConnectPacketsOptions): ClientDuplexStream<Packet, Received> {
