@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, stat, utimes } from 'node:fs/promises';
 import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -186,6 +186,23 @@ describe("the admin RPC's socket", () => {
     assert.deepEqual(await client.admin.listTunnels({}), { tunnels: [] });
     await server.close();
     assert.deepEqual(await readdir(directory), left);
+  });
+
+  it('of a killed program goes after a while, when the next one starts', async () => {
+    await using running = await serve();
+    using neighbour = adminClient(at(running));
+    await neighbour.admin.listTunnels({});
+    await using program = await serveElsewhere();
+    using old = adminClient(`127.0.0.1:${program.port}`);
+    await old.admin.listTunnels({});
+    await program.kill();
+    const hourAgo = Date.now() / 1000 - 3600;
+    for (const name of await readdir(directory)) await utimes(join(directory, name), hourAgo, hourAgo);
+    await using server = await serve();
+    using client = adminClient(at(server));
+    await client.admin.listTunnels({});
+    assert.equal((await readdir(directory)).length, 2);
+    assert.deepEqual(await neighbour.admin.listTunnels({}), { tunnels: [] });
   });
 });
 

@@ -1,12 +1,10 @@
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { adminApi, adminDescriptors } from '@isthmus/proto';
 import { createServer, type Server, ServerError, type ServerMiddleware, Status } from 'nice-grpc';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
 import { ServerReflection, ServerReflectionService } from 'nice-grpc-server-reflection';
 import type { AdminBackend } from './admin-backend.ts';
 import { adminService } from './admin-service.ts';
+import { type PrivateSocket, privateSocket } from './private-socket.ts';
 
 export interface AdminRpc {
   /** The unix socket that it listens on. */
@@ -19,8 +17,6 @@ export interface AdminRpc {
 const IDLE_CONNECTION_MS = 300_000;
 /** How soon those who watch the health learn of a change. */
 const WATCH_MS = 1000;
-/** What sun_path holds on macOS, without the closing zero; Linux has 107. */
-const LONGEST_PATH = 103;
 
 /**
  * The admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1), on a unix socket that only this user may
@@ -34,15 +30,15 @@ export async function serveRpc(backend: AdminBackend, ready: () => boolean): Pro
   // What is listed must also be described, or clients that read all of it fail; the others' descriptors are not at hand.
   server.add(ServerReflectionService, ServerReflection(adminDescriptors(), [adminApi.AdminDefinition.fullName]));
 
-  const { directory, path } = await listenPrivately(server);
+  const socket = await listen(server);
   const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), WATCH_MS);
   watch.unref();
   return {
-    path,
+    path: socket.path,
     async close() {
       clearInterval(watch);
       server.forceShutdown();
-      await rm(directory, { recursive: true, force: true });
+      await socket.remove();
     },
   };
 }
@@ -58,26 +54,15 @@ function healthState(ready: () => boolean): HealthState {
   } satisfies Pick<HealthState, 'getStatus'>);
 }
 
-/**
- * Listens in a new directory of mode 0700. Its name is never used again, so what a killed process leaves there (a socket
- * that takes no space) is in nobody's way.
- */
-async function listenPrivately(server: Server): Promise<{ directory: string; path: string }> {
-  const directory = await mkdtemp(join(shortTemporaryDirectory(), 'isthmus-admin-'));
-  const path = join(directory, 'rpc');
+async function listen(server: Server): Promise<PrivateSocket> {
+  const socket = await privateSocket();
   try {
-    await chmod(directory, 0o700);
-    await server.listen(`unix://${path}`);
-    return { directory, path };
+    await server.listen(`unix://${socket.path}`);
+    return socket;
   } catch (error) {
-    await rm(directory, { recursive: true, force: true });
+    await socket.remove();
     throw error;
   }
-}
-
-function shortTemporaryDirectory(): string {
-  const fits = Buffer.byteLength(join(tmpdir(), 'isthmus-admin-123456', 'rpc')) <= LONGEST_PATH;
-  return fits ? tmpdir() : '/tmp';
 }
 
 /** Tells clients why a call failed: nice-grpc says only that it did. Who may ask here may also read the log. */
