@@ -71,7 +71,7 @@ const ANSWERS: readonly [name: string, act: (socket: FrameSocket, stream: number
 
 /** Lines on the control stream, and whether the hub may go on with such an agent. */
 const LINES: readonly [name: string, text: string, kept: boolean][] = [
-  ['types of a later version', '{"type":"hello","x":1}\n{"type":"abort"}\n{"type":"membership"}\n', true],
+  ['types of a later version', '{"type":"hello","x":1}\n{"type":"abort","dial":"x"}\n', true],
   ['what is no JSON', 'nonsense\n', false],
   ['what is no object', '7\n', false],
   ['null', 'null\n', false],

@@ -21,6 +21,9 @@ export type ControlMessage =
 /** A message is one line of JSON, at most this long, in bytes. */
 const MAX_LINE = 256 * 1024;
 
+/** The longest dial id, in characters. */
+const MAX_ID = 64;
+
 /** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
 const MAX_BACKLOG = 4 * 1024 * 1024;
 
@@ -63,11 +66,28 @@ export class Control {
   }
 }
 
+/** One line as a message; undefined when it is none. What a known type carries is checked, for the peer may be of any make. */
 function parse(line: string): ControlMessage | undefined {
+  let value: unknown;
   try {
-    const value: unknown = JSON.parse(line);
-    return typeof value === 'object' && value !== null && 'type' in value ? (value as ControlMessage) : undefined;
+    value = JSON.parse(line);
   } catch {
     return undefined;
   }
+  if (!isRecord(value) || typeof value.type !== 'string') return undefined;
+  const { type, dial, hubs } = value;
+  if (type === 'abort') return typeof dial === 'string' && dial.length <= MAX_ID ? { type, dial } : undefined;
+  if (type === 'membership') return Array.isArray(hubs) && hubs.every(isMember) ? { type, hubs } : undefined;
+  return value as ControlMessage;
+}
+
+function isMember(value: unknown): value is HubMember {
+  if (!isRecord(value)) return false;
+  const { hubId, address, zone, draining } = value;
+  const places = typeof address === 'string' && (address === '' || URL.canParse(`tcp://${address}`));
+  return places && typeof hubId === 'string' && typeof zone === 'string' && typeof draining === 'boolean';
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
 }
