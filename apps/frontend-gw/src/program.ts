@@ -49,7 +49,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     };
     const ops = await operations({
       ...operationsPorts(flags),
-      checks: () => checks(edge, following, directory),
+      checks: () => checks(edge, following, directory, peers),
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
@@ -69,10 +69,11 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
   });
 }
 
-function checks({ draining }: Gateway, { synced, detail }: Following, directory: Directory): Check[] {
+function checks({ draining }: Gateway, { synced, detail }: Following, directory: Directory, peers: PeerLinks): Check[] {
   return [
     { name: 'admission', ok: !draining, detail: 'draining' },
     { name: 'registry', ok: synced, detail: `no copy of the registry yet: ${detail}` },
     { name: 'sessions', ok: directory.size > 0, detail: 'no agent has a session' },
+    { name: 'hubs', ok: peers.ready, detail: 'no link to a hub' },
   ];
 }

@@ -75,10 +75,11 @@ function* known({ hub, directory }: Server): Iterable<KnownSession> {
   for (const session of directory.sessions()) if (session.hubId !== hub.hubId) yield session;
 }
 
-function checks({ gateway, following, directory }: Server): Check[] {
+function checks({ gateway, following, directory, linked }: Server): Check[] {
   return [
     { name: 'admission', ok: !gateway.draining, detail: 'draining' },
     { name: 'registry', ok: following.synced, detail: `no copy of the registry yet: ${following.detail}` },
     { name: 'sessions', ok: directory.size > 0, detail: 'no agent has a session' },
+    { name: 'hubs', ok: linked || directory.size === 0, detail: 'no link to a hub that has a session' },
   ];
 }

@@ -18,8 +18,8 @@ export interface Server {
   readonly hub: Hub;
   readonly directory: Directory;
   readonly following: Following;
-  /** Links to other hubs that are up. */
-  readonly peersUp: number;
+  /** Whether a dial has a way to some hub's session: to the own hub's, or over a link to another hub. */
+  readonly linked: boolean;
   drain(): Promise<void>;
   close(): Promise<void>;
 }
@@ -64,8 +64,8 @@ export async function server(options: ServerOptions): Promise<Server> {
   }
   return {
     ...{ gateway: ownGateway, hub: ownHub, directory, following },
-    get peersUp() {
-      return peers?.up ?? 0;
+    get linked() {
+      return !peers || peers.ready || [...ownHub.sessions()].length > 0;
     },
     async drain() {
       await Promise.all([ownGateway.drain(), ownHub.drain()]);

@@ -25,6 +25,7 @@ export interface PeerLinksOptions {
 export class PeerLinks {
   readonly #options: PeerLinksOptions;
   readonly #peers = new Map<string, Peer>();
+  #met = false;
 
   constructor(options: PeerLinksOptions) {
     this.#options = options;
@@ -35,6 +36,15 @@ export class PeerLinks {
     let count = 0;
     for (const peer of this.#peers.values()) if (peer.link) count++;
     return count;
+  }
+
+  /**
+   * Whether dials may come: a link is up, and to begin with, each hub was tried once. A hub that joins later holds up
+   * nothing.
+   */
+  get ready(): boolean {
+    this.#met ||= this.#peers.size > 0 && [...this.#peers.values()].every(({ tried }) => tried);
+    return this.#met && this.up > 0;
   }
 
   /** To be called with every change of the registry's hubs. */
@@ -66,6 +76,8 @@ export class PeerLinks {
 class Peer {
   readonly address: string;
   link: LinkClient | undefined;
+  /** The first attempt to connect is over. */
+  tried = false;
   readonly #hubId: string;
   readonly #options: PeerLinksOptions;
   readonly #backoff = new Backoff(100, 2000);
@@ -96,6 +108,7 @@ class Peer {
       const session = http2.connect('https://hub', { ...linkOptions, createConnection: () => socket });
       const link = new LinkClient({ session, socket, peer: `hub ${this.#hubId}` });
       this.link = link;
+      this.tried = true;
       this.#backoff.reset();
       events.emit('peer:open', this.#hubId, this.address);
       const reason = await link.closed;
@@ -104,6 +117,7 @@ class Peer {
       events.emit('peer:failure', this.#hubId, this.address, error as Error);
     }
     this.link = undefined;
+    this.tried = true;
     if (!this.#closed) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
   }
 }
