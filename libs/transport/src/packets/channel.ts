@@ -44,12 +44,19 @@ export interface Segments {
   readonly sent: Segment;
 }
 
-/** The same channel, which also says what passes. */
+/** The same channel, which also says what passes, and when it is not read from. */
 export function observedChannel(
   channel: PacketChannel,
   events: PlaneEvents,
   { received, sent }: Segments,
 ): PacketChannel {
+  const method = received === 'from_client' ? 'Proxy' : 'Connect';
+  let full = false;
+  const setFull = (now: boolean) => {
+    if (now === full) return;
+    full = now;
+    events.emit(now ? 'receive:full' : 'receive:free', method);
+  };
   return {
     remote: channel.remote,
     send(packet) {
@@ -65,12 +72,19 @@ export function observedChannel(
         drain: () => sink.drain(),
         close(error) {
           if (error) events.emit('packet:error', received, error.code, 'Unknown');
+          setFull(false);
           sink.close(error);
         },
       });
     },
-    pause: () => channel.pause(),
-    resume: () => channel.resume(),
+    pause() {
+      setFull(true);
+      channel.pause();
+    },
+    resume() {
+      setFull(false);
+      channel.resume();
+    },
     end: () => channel.end(),
     destroy: (reason) => channel.destroy(reason),
   };

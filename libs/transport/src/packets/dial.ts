@@ -15,6 +15,9 @@ import { dialErrorCode } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
+/** So many dials that were given up are remembered, so that their late answers are known for what they are. */
+const MAX_GIVEN_UP = 4_096;
+
 type DialResponsePacket = Extract<Packet, { type: 'DIAL_RSP' }>;
 
 /** What may wait for one slow caller, in bytes; beyond it that tunnel ends. */
@@ -62,6 +65,8 @@ class PacketClient implements PacketDialer {
   readonly #mux: PacketMux;
   /** By the random number of the dial. */
   readonly #pending = new Map<bigint, Pending>();
+  /** Dials that ended without an answer; oldest first. */
+  readonly #givenUp = new Set<bigint>();
   /** Set once no new dial is taken: the reason. */
   #over: Error | undefined;
 
@@ -107,6 +112,7 @@ class PacketClient implements PacketDialer {
       };
       const giveUp = (error: DialError) => {
         this.#mux.post({ type: 'DIAL_CLS', random });
+        this.#rememberGivenUp(random);
         fail(error);
       };
       const abandon = () => giveUp(abandoned());
@@ -141,6 +147,8 @@ class PacketClient implements PacketDialer {
   #answer({ random, connectID, error }: DialResponsePacket): void {
     const pending = this.#pending.get(random);
     if (!pending) {
+      // That a dial was given up has been counted; an answer to what was never asked has not.
+      if (!this.#givenUp.delete(random)) this.#options.events.emit('dial:failure', 'unrecognized_response');
       // Nobody waits for it any more: without a close the agent would keep its socket for good.
       if (connectID !== 0n && !this.#mux.has(connectID)) this.#mux.disown(connectID);
     } else if (error !== '') {
@@ -152,6 +160,11 @@ class PacketClient implements PacketDialer {
     } else {
       pending.succeed(connectID);
     }
+  }
+
+  #rememberGivenUp(random: bigint): void {
+    this.#givenUp.add(random);
+    if (this.#givenUp.size > MAX_GIVEN_UP) this.#givenUp.delete(this.#givenUp.values().next().value as bigint);
   }
 
   #end(streams: Iterable<PacketStream>, error?: ChannelError): void {

@@ -211,6 +211,25 @@ test('a dial without an answer ends at its deadline', async () => {
   await until('given up at the far side', () => requests[0]?.signal.aborted === true);
 });
 
+test('an answer to no dial at all is told as a failure; a late one is not, as its dial has failed already', async () => {
+  const [hub, agent] = channelPair();
+  const events = planeEvents();
+  const failures: string[] = [];
+  events.on('dial:failure', (reason) => failures.push(reason));
+  const dialled = deferred<bigint>();
+  agent.start({
+    packet: (packet) => packet.type === 'DIAL_REQ' && dialled.resolve(packet.random),
+    drain() {},
+    close() {},
+  });
+  const dialer = packetDialer(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
+  await assert.rejects(dialer.dial(request({ deadline: performance.now() + 20 })), { expired: true });
+  agent.send({ type: 'DIAL_RSP', random: await dialled.promise, connectID: 1n, error: '' });
+  agent.send({ type: 'DIAL_RSP', random: 7n, connectID: 2n, error: '' });
+  await until('one failure', () => failures.length > 0);
+  assert.deepEqual(failures, ['unrecognized_response']);
+});
+
 test('an answer that comes after its dial was given up is closed', async () => {
   const [hub, agent] = channelPair();
   const dialer = packetDialer(hub, { agentId: 'a', sessionId: 's', hubId: 'h', events: planeEvents() });
@@ -334,17 +353,23 @@ test('a caller’s stream that breaks while it dials aborts the dial', async () 
 });
 
 test('a slow destination pauses its caller’s stream and nothing is lost', async () => {
-  const { hub, agent, fars, served } = serve({ role: 'gateway' });
+  const events = planeEvents();
+  const told: string[] = [];
+  events.on('receive:full', (method) => told.push(`full ${method}`));
+  events.on('receive:free', (method) => told.push(`free ${method}`));
+  const { hub, agent, fars, served } = serve({ role: 'gateway', events });
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
   await until('tunnel', () => fars.length === 1);
   const data = Buffer.alloc(32 * 1024, 'x');
   for (let i = 0; i < 64; i++) hub.send({ type: 'DATA', connectID: 1n, error: '', data });
   hub.send({ type: 'CLOSE_REQ', connectID: 1n });
   await until('paused', () => agent.paused);
+  assert.deepEqual(told, ['full Proxy']);
   const received = collect(fars[0] as Duplex);
   assert.equal((await received).length, 64 * data.length);
   assert.equal(await served.closed, undefined);
   assert.equal(agent.paused, false);
+  assert.deepEqual([told.length % 2, told.at(-1)], [0, 'free Proxy']);
 });
 
 test('on a stream of many tunnels a reader that stalls ends alone', async () => {

@@ -174,8 +174,10 @@ class PacketServer implements ServedPackets {
       if (!request.signal.aborted) this.#refuse(random, error);
     }
     this.#pending.delete(random);
-    if (established && request.signal.aborted) established.end.abort(request.signal.reason);
-    else if (established) await this.#carry(random, request, established);
+    if (established && request.signal.aborted) {
+      this.#options.events.emit('dial:failure', 'send_rsp');
+      established.end.abort(request.signal.reason);
+    } else if (established) await this.#carry(random, request, established);
     if (this.#options.role === 'gateway') this.#finish();
   }
 
