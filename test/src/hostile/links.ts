@@ -2,22 +2,28 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, createServer, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
-import type { Scope, Trust } from '../harness/index.ts';
-import { within } from '../harness/index.ts';
+import { type Identity, type Scope, type Trust, within } from '../harness/index.ts';
 import { FrameSocket, PREFACE } from './frames.ts';
 import { PATIENCE } from './rig.ts';
 
 /** An agent's handshake up to the 101: from there the caller is an HTTP/2 server that may do anything. */
-export async function rogueAgent(scope: Scope, trust: Trust, port: number, agentId: string): Promise<FrameSocket> {
-  const identity = await trust.agents.client('rogue');
+export async function rogueAgent(
+  scope: Scope,
+  trust: Trust,
+  port: number,
+  agentId: string,
+  { identity, glued = Buffer.alloc(0) }: { readonly identity?: Identity; readonly glued?: Buffer } = {},
+): Promise<FrameSocket> {
+  const { cert, key } = identity ?? (await trust.agents.client('rogue'));
   const socket = connectTls({
     ...{ port, host: '127.0.0.1', servername: 'localhost', ALPNProtocols: ['http/1.1'] },
-    ...{ ca: readFileSync(trust.agents.cert), cert: readFileSync(identity.cert), key: readFileSync(identity.key) },
+    ...{ ca: readFileSync(trust.agents.cert), cert: readFileSync(cert), key: readFileSync(key) },
   });
   socket.on('error', () => {});
   scope.defer(() => socket.destroy());
   await within(once(socket, 'secureConnect'), { deadline: PATIENCE, what: 'a TLS handshake' });
-  socket.write(upgrade({ 'isthmus-agent': agentId, 'isthmus-identifiers': `host%3D${agentId}` }));
+  const hello = upgrade({ 'isthmus-agent': agentId, 'isthmus-identifiers': `host%3D${agentId}` });
+  socket.write(Buffer.concat([Buffer.from(hello), glued]));
   await head(socket, / 101 /);
   return new FrameSocket(socket, PREFACE.length);
 }

@@ -106,9 +106,11 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
     const status = error instanceof LinkRefused ? error.status : 500;
     answerRefusal(socket, status, error.message);
   };
-  server.on('request', (_request, response) => {
-    response.writeHead(404, { connection: 'close' }).end(`this port takes agents: ${LINK_PROTOCOL} or gRPC\n`);
-  });
+  const elsewhere = ({ method, socket }: IncomingMessage) =>
+    refuse(socket, new LinkRefused(404, `this port takes agents: ${LINK_PROTOCOL} or gRPC, not ${method}`));
+  server.on('request', elsewhere);
+  // Without a listener of its own, node:http drops a CONNECT without an answer.
+  server.on('connect', elsewhere);
   server.on('clientError', (error, socket) => refuse(socket as Socket, new LinkRefused(400, error.message)));
   server.on('upgrade', async (request: IncomingMessage, stream: Duplex, head: Buffer) => {
     const socket = stream as Socket;
