@@ -14,6 +14,9 @@ import {
  * the agent measured). Our own fields start with `isthmus-`.
  */
 
+/** No dial takes longer, in milliseconds; and a longer time than 2^31 is none to a timer, which then rings at once. */
+const MAX_LEFT = 3_600_000;
+
 /** The head of a dial. The deadline travels as milliseconds left, since clocks differ. */
 export function requestHead(request: DialRequest): http2.OutgoingHttpHeaders {
   const head: http2.OutgoingHttpHeaders = {
@@ -45,7 +48,7 @@ export function readRequest(head: http2.IncomingHttpHeaders, signal: AbortSignal
     id: id as string,
     tenant,
     destination: parseDestination(head[':authority'] ?? ''),
-    deadline: performance.now() + left,
+    deadline: performance.now() + Math.min(left, MAX_LEFT),
     signal,
     ...(session !== undefined && { session }),
     ...(traceparent !== undefined && { traceparent }),
