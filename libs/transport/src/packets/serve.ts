@@ -90,7 +90,7 @@ class PacketServer implements ServedPackets {
       half: 'serving',
       limit:
         options.role === 'gateway'
-          ? { pause: () => channel.pause(), resume: () => channel.resume() }
+          ? { pause: () => this.#channel.pause(), resume: () => this.#channel.resume() }
           : { maxQueuedBytes: this.#limits.queuedBytes },
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
