@@ -11,7 +11,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { Control, type ControlMessage } from './control.ts';
-import { readAnswer, requestHead } from './head.ts';
+import { attemptOf, readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import { widen } from './settings.ts';
 
@@ -132,7 +132,7 @@ export class LinkClient {
     } catch (error) {
       throw this.#unreachable(error as Error);
     }
-    this.#streams.set(stream, request.id);
+    this.#streams.set(stream, attemptOf(request));
     // The splice has its own listener; this one holds before it comes and after it went.
     stream.on('error', () => {});
     stream.once('close', () => {

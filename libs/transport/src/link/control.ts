@@ -11,7 +11,7 @@ export interface HubMember {
 
 /** What the two ends of a link tell each other beside the tunnels. */
 export type ControlMessage =
-  /** To the side that serves dials: nobody wants this one any more; end its tunnel at once. */
+  /** To the side that serves dials: nobody wants this attempt (`attemptOf`) any more; end its tunnel at once. */
   | { readonly type: 'abort'; readonly dial: string }
   /** From the side that serves dials: send new ones elsewhere while there is an elsewhere. */
   | { readonly type: 'drain' }

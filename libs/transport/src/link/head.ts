@@ -17,6 +17,11 @@ import {
 /** No dial takes longer, in milliseconds; and a longer time than 2^31 is none to a timer, which then rings at once. */
 const MAX_LEFT = 3_600_000;
 
+/** Names a stream of a link: a dial may be tried through several sessions of one hub at once, and each is aborted alone. */
+export function attemptOf({ id, session }: Pick<DialRequest, 'id' | 'session'>): string {
+  return session === undefined ? id : `${id} ${session}`;
+}
+
 /** The head of a dial. The deadline travels as milliseconds left, since clocks differ. */
 export function requestHead(request: DialRequest): http2.OutgoingHttpHeaders {
   const head: http2.OutgoingHttpHeaders = {

@@ -5,6 +5,7 @@ import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, test } from 'node:test';
 import { type Dial, DialError, type DialRequest, deferred, type Established, planeEvents } from '@isthmus/tunnel';
 import { LinkClient } from './client.ts';
+import { attemptOf } from './head.ts';
 import { LinkServer } from './server.ts';
 import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
 
@@ -167,7 +168,7 @@ test('a caller that vanishes while the agent still dials ends the dial at the ag
 test('an abort that overtakes its dial still ends it', async () => {
   const { client, server } = await link(() => new Promise(() => {}));
   const early = request(1);
-  client.send({ type: 'abort', dial: early.id });
+  client.send({ type: 'abort', dial: attemptOf(early) });
   // A second dial on the same stream order proves that the abort was read before the first is sent.
   await assert.rejects(client.dial({ ...request(1), tenant: '' }), { code: 'http_request_error' });
   await assert.rejects(client.dial(early), { code: 'connection_terminated' });
@@ -206,19 +207,27 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
 });
 
-test('a dial that was refused may be tried again on the same link at once', async () => {
-  let tries = 0;
-  const port = await listen(net.createServer((socket) => socket.end('x')));
-  const { client } = await link((dial) => {
-    if (++tries % 2 === 0) return dialTcp(dial);
-    return Promise.reject(new DialError('destination_unavailable', 'no session', { retryable: true }));
+test('attempts of one dial through two sessions share a link, and each is aborted alone', async () => {
+  const port = await listen(net.createServer((socket) => socket.on('error', () => {}).pipe(socket)));
+  let silent = 0;
+  const { client, server } = await link((dial) => {
+    if (dial.session !== 's1') return dialTcp(dial);
+    silent++;
+    return new Promise((_, reject) => dial.signal.addEventListener('abort', () => reject(new Error('aborted'))));
   });
   for (let round = 0; round < 100; round++) {
-    const again = request(port);
-    await assert.rejects(client.dial(again), { code: 'destination_unavailable' });
-    const { end } = await client.dial(again);
+    const slower = new AbortController();
+    const first = request(port, slower.signal);
+    const lost = assert.rejects(client.dial(first), { code: 'connection_terminated' });
+    const { end } = await client.dial({ ...first, session: 's2', signal: new AbortController().signal });
+    slower.abort();
+    await lost;
+    while (server.open > 1) await new Promise(setImmediate);
+    end.stream.write('x');
+    assert.equal(String((await once(end.stream, 'data'))[0]), 'x');
     end.abort(new Error('done'));
   }
+  assert.equal(silent, 100);
 });
 
 test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {

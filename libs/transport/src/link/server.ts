@@ -12,7 +12,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { Control, type ControlMessage, type HubMember } from './control.ts';
-import { answerHead, readRequest, refusalHead } from './head.ts';
+import { answerHead, attemptOf, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import { widen } from './settings.ts';
 
@@ -113,18 +113,18 @@ export class LinkServer {
       refuse(stream, error);
       return;
     }
-    const { id } = request;
-    if (this.#streams.has(id)) {
-      refuse(stream, new Error(`dial ${id} is already open on this link`));
+    const attempt = attemptOf(request);
+    if (this.#streams.has(attempt)) {
+      refuse(stream, new Error(`dial ${request.id} is already open on this link`));
       return;
     }
-    if (this.#earlyAborts.delete(id)) {
+    if (this.#earlyAborts.delete(attempt)) {
       reset(stream);
       return;
     }
-    this.#streams.set(id, { stream, pending });
+    this.#streams.set(attempt, { stream, pending });
     stream.once('close', () => {
-      this.#forget(id, stream);
+      this.#streams.delete(attempt);
       pending.abort();
       if (this.#streams.size === 0 && this.#options.session.closed) this.destroy(new Error('link closed'));
     });
@@ -137,14 +137,8 @@ export class LinkServer {
       stream.respond(answerHead(established));
       new Tunnel(role, request, tunnelEnd(stream), established, events);
     } catch (error) {
-      // The other side may try again through another session of this hub, as the same dial, before this stream is closed.
-      this.#forget(id, stream);
       refuse(stream, error);
     }
-  }
-
-  #forget(id: string, stream: ServerHttp2Stream): void {
-    if (this.#streams.get(id)?.stream === stream) this.#streams.delete(id);
   }
 
   /** 102 (RFC 2518 section 10.1): the dial is in hand, its answer will take a while. */
