@@ -125,7 +125,7 @@ test('bad requests of HTTP CONNECT callers are answered, and disturb nothing', a
   await attack(t, victim, 'a caller that sends for ever after a refusal', async (scope) => {
     const socket = await raw(scope, via);
     socket.write(connect('nowhere'));
-    const flood = setInterval(() => socket.write(Buffer.alloc(65_536)), 1);
+    const flood = setInterval(() => socket.writable && socket.write(Buffer.alloc(65_536)), 1);
     scope.defer(() => clearInterval(flood));
     assert.match(await saidUntilEnd(socket), /^HTTP\/1\.1 400 /);
     await within<unknown>(socket.closed ? Promise.resolve() : once(socket, 'close'), {

@@ -148,6 +148,12 @@ test('an agent that does what it likes with its link harms nobody else', async (
     });
   }
 
+  await attack(t, victim, 'it ends its half of the connection, which is noticed before any PING is', async (scope) => {
+    const { agentId, socket } = await connect(scope);
+    socket.socket.end();
+    assert.doesNotMatch(String((await closed(agentId)).reason), /PING/);
+  });
+
   await attack(t, victim, 'it never answers a PING', async (scope) => {
     const { agentId } = await connect(scope);
     await closed(agentId);

@@ -49,7 +49,7 @@ test('what is no agent is answered on the agents’ port, and disturbs nothing',
   }
 });
 
-test('1,000 links that start over TLS, with bytes glued to both heads, end neither side', async (t) => {
+test('1,000 links that start over TLS, with bytes glued to the heads, do not end the hub', async (t) => {
   await using scope = new Scope();
   const { server, agents, trust } = await allInOne(scope);
   const { program } = server;
