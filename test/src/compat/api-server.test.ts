@@ -1,8 +1,31 @@
 import assert from 'node:assert/strict';
-import { connectThrough, Digest, echo, grpcThrough, peerDial, refused, source, web } from '../harness/index.ts';
+import type { Duplex } from 'node:stream';
+import {
+  connectThrough,
+  Digest,
+  describe,
+  echo,
+  grpcThrough,
+  peerDial,
+  refused,
+  source,
+  until,
+  web,
+} from '../harness/index.ts';
 import { across, EVERY_PAIR, OUR_SERVER, writeEgressConfigs } from './rig.ts';
 
 const MiB = 1 << 20;
+
+async function readAll(stream: Duplex, what: string): Promise<Digest> {
+  const digest = new Digest();
+  stream.on('data', (chunk) => digest.update(chunk)).resume();
+  const told = () => `${what} after ${digest.bytes} bytes`;
+  await until(() => stream.readableEnded, {
+    what: told,
+    hopeless: () => (stream.destroyed ? 'it was destroyed' : undefined),
+  });
+  return digest;
+}
 
 across(EVERY_PAIR, 'an API server reaches a destination over all three of its transports', async (scope, rig) => {
   const { server, trust } = await rig();
@@ -32,15 +55,12 @@ across(OUR_SERVER, 'all that a destination sends at once and unasked arrives as 
   const destination = await source(scope, 3 * MiB + 1);
   for (const via of [server.connect, server.mtls]) {
     const { socket, head } = await connectThrough(scope, { via, destination: destination.authority });
-    const digest = new Digest();
-    digest.update(head);
-    for await (const chunk of socket) digest.update(chunk);
-    assert.deepEqual([digest.bytes, digest.sha256], [3 * MiB + 1, destination.sha256]);
+    socket.unshift(head);
+    const { bytes, sha256 } = await readAll(socket, `${describe(via)} to end`);
+    assert.deepEqual([bytes, sha256], [3 * MiB + 1, destination.sha256], describe(via));
   }
-  const tunnel = await grpcThrough(scope, server.grpc, destination.authority);
-  const digest = new Digest();
-  for await (const chunk of tunnel) digest.update(chunk);
-  assert.deepEqual([digest.bytes, digest.sha256], [3 * MiB + 1, destination.sha256]);
+  const { bytes, sha256 } = await readAll(await grpcThrough(scope, server.grpc, destination.authority), 'gRPC to end');
+  assert.deepEqual([bytes, sha256], [3 * MiB + 1, destination.sha256]);
 });
 
 across(EVERY_PAIR, 'the Go client closes without waiting out its 10 s', async (scope, rig) => {

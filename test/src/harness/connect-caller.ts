@@ -140,6 +140,8 @@ async function rested(socket: Socket): Promise<Buffer> {
   socket.on('data', (chunk) => chunks.push(chunk));
   await new Promise<void>((resolve) => {
     socket.once('end', resolve).once('close', () => resolve());
+    // A listener for data does not undo an explicit pause.
+    socket.resume();
   });
   socket.destroy();
   return Buffer.concat(chunks);
