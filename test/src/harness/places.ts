@@ -10,15 +10,24 @@ const given = new Set<number>();
 const FIRST_PORT = 10_000;
 const LAST_PORT = 32_000;
 
+/**
+ * Test files run side by side, and a program binds its port a while after it was found free: so each process has a stretch
+ * of its own, by its id.
+ */
+const STRETCH = 200;
+const FIRST_OF_PROCESS = FIRST_PORT + (process.pid % Math.floor((LAST_PORT - FIRST_PORT) / STRETCH)) * STRETCH;
+
 /** A TCP port on which nothing listens, and which no other test of this process was given. */
 export async function freePort(): Promise<number> {
-  for (let tries = 0; tries < 100; tries++) {
-    const port = FIRST_PORT + Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
+  for (let tries = 0; tries < 1000; tries++) {
+    // Beyond its stretch, anywhere.
+    const [from, count] = tries < 100 ? [FIRST_OF_PROCESS, STRETCH] : [FIRST_PORT, LAST_PORT - FIRST_PORT];
+    const port = from + Math.floor(Math.random() * count);
     if (given.has(port) || !(await canListen(port))) continue;
     given.add(port);
     return port;
   }
-  throw new Error('no free TCP port after 100 tries');
+  throw new Error('no free TCP port after 1,000 tries');
 }
 
 function canListen(port: number): Promise<boolean> {
