@@ -24,6 +24,12 @@ const CALLER_WINDOW = 1024 * 1024;
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
 const CALLER_GRACE = 300;
 
+/**
+ * A caller that was silent for so long is pinged, in milliseconds, however long the flag allows. Node does not always notice
+ * that a TLS connection was reset while it wrote to it, and the caller's tunnel would stay open for the flag's hour.
+ */
+const LONGEST_KEEPALIVE = 60_000;
+
 /** One address where callers connect. */
 export interface CallerPort {
   readonly address: ListenAddress;
@@ -69,7 +75,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const connect = connectEdge(edge);
   const grpc = grpcServer({
     ...{ services: [proxyService(edge)], name: 'callers', events },
-    ...{ keepaliveMs: options.keepaliveTime, streamWindow: CALLER_WINDOW },
+    ...{ keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE), streamWindow: CALLER_WINDOW },
   });
   const listeners: Listener[] = [];
   const close = async () => {

@@ -20,7 +20,7 @@ export const callerListening = topic('Listening: callers (API servers)', {
   'server-bind-address': string('', 'Address of --server-port. Empty for all.'),
   'frontend-keepalive-time': duration(
     3_600_000,
-    'How long a caller may be silent before it is sent a gRPC keepalive ping.',
+    'How long a caller may be silent before it is sent a gRPC keepalive ping; a minute at most.',
   ),
 });
 
