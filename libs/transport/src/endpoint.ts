@@ -31,11 +31,12 @@ export function endpointDial({ agentId, events, connectTimeout = CONNECT_TIMEOUT
   return (request) =>
     new Promise((resolve, reject) => {
       const start = performance.now();
+      const left = request.deadline - start;
       const clock: Clock = { dnsMs: undefined };
       const socket = open(request, clock);
       const timer = setTimeout(
-        () => unreached('timeout', timeoutError(request, clock)),
-        Math.max(0, Math.min(connectTimeout, request.deadline - start)),
+        () => unreached('timeout', timeoutError(request, clock, left < connectTimeout)),
+        Math.max(0, Math.min(connectTimeout, left)),
       );
       const acknowledgement = setTimeout(() => request.acknowledged?.(), ACKNOWLEDGE_AFTER);
       const settle = () => {
@@ -140,8 +141,9 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
   return new DialError(name, `dial tcp ${target}: ${words}`, { cause: thrown });
 }
 
-function timeoutError(request: DialRequest, clock: Clock): DialError {
-  const resolving = isIP(request.destination.host) === 0 && clock.dnsMs === undefined;
-  if (resolving) return new DialError('dns_timeout', `dial tcp: lookup ${request.destination.host}: i/o timeout`);
-  return new DialError('connection_timeout', `dial tcp ${formatDestination(request.destination)}: i/o timeout`);
+/** @param expired the dial's deadline passed before the agent's own: whichever part of the plane says so first, it is the same */
+function timeoutError({ destination }: DialRequest, clock: Clock, expired: boolean): DialError {
+  const resolving = isIP(destination.host) === 0 && clock.dnsMs === undefined;
+  if (resolving) return new DialError('dns_timeout', `dial tcp: lookup ${destination.host}: i/o timeout`, { expired });
+  return new DialError('connection_timeout', `dial tcp ${formatDestination(destination)}: i/o timeout`, { expired });
 }
