@@ -1,3 +1,4 @@
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -12,17 +13,57 @@ const LAST_PORT = 32_000;
 
 /**
  * Test files run side by side, and a program binds its port a while after it was found free: so each process has a stretch
- * of its own, by its id.
+ * of its own, which a directory in the system's temporary folder holds for it.
  */
 const STRETCH = 200;
-const FIRST_OF_PROCESS = FIRST_PORT + (process.pid % Math.floor((LAST_PORT - FIRST_PORT) / STRETCH)) * STRETCH;
+const STRETCHES = Math.floor((LAST_PORT - FIRST_PORT) / STRETCH);
+
+let stretch: number | undefined;
+
+/** The first port of this process' stretch. One that a process left behind when it was killed is taken over. */
+function firstOfProcess(): number {
+  stretch ??= takeStretch();
+  return FIRST_PORT + stretch * STRETCH;
+}
+
+function takeStretch(): number {
+  const dir = join(tmpdir(), 'isthmus-test-ports');
+  mkdirSync(dir, { recursive: true });
+  const start = Math.floor(Math.random() * STRETCHES);
+  for (let step = 0; step < STRETCHES; step++) {
+    const index = (start + step) % STRETCHES;
+    const path = join(dir, String(index));
+    if (!hold(path)) continue;
+    process.once('exit', () => rmSync(path, { force: true }));
+    return index;
+  }
+  throw new Error(`no stretch of test ports is free: look into ${dir}`);
+}
+
+function hold(path: string): boolean {
+  try {
+    writeFileSync(path, String(process.pid), { flag: 'wx' });
+    return true;
+  } catch {
+    if (existsSync(`/proc/${readOwner(path)}`)) return false;
+    rmSync(path, { force: true });
+    return false;
+  }
+}
+
+function readOwner(path: string): string {
+  try {
+    // Between creation and its first byte the file is empty: then its owner is alive.
+    return readFileSync(path, 'utf8') || 'self';
+  } catch {
+    return 'self';
+  }
+}
 
 /** A TCP port on which nothing listens, and which no other test of this process was given. */
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < 1000; tries++) {
-    // Beyond its stretch, anywhere.
-    const [from, count] = tries < 100 ? [FIRST_OF_PROCESS, STRETCH] : [FIRST_PORT, LAST_PORT - FIRST_PORT];
-    const port = from + Math.floor(Math.random() * count);
+    const port = firstOfProcess() + Math.floor(Math.random() * STRETCH);
     if (given.has(port) || !(await canListen(port))) continue;
     given.add(port);
     return port;

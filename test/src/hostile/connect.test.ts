@@ -98,8 +98,8 @@ test('bad requests of HTTP CONNECT callers are answered, and disturb nothing', a
     }
   });
 
-  await attack(t, victim, 'a header that no one wants, 2,000 times', async (scope) => {
-    const headers = Array.from({ length: 2000 }, () => 'a:b');
+  await attack(t, victim, 'a header that no one wants, 500 times', async (scope) => {
+    const headers = Array.from({ length: 500 }, () => 'a:b');
     const tunnel = await tunnelThrough(scope, { via, destination: destination.authority, headers });
     assert.equal(await echoed(tunnel, 'hello'), 'hello');
   });
