@@ -9,15 +9,17 @@ import {
   type HubMember,
   LinkClient,
   LinkRefused,
+  type ListenAddress,
   type Listener,
   listen,
   type PacketAgent,
   packetDialer,
   parseIdentifiers,
   remoteOf,
+  type TlsSettings,
   upgradeServer,
 } from '@isthmus/transport';
-import type { HubOptions } from './hub.ts';
+import type { Observation } from '@isthmus/tunnel';
 import { newSessionId, type SessionTable } from './sessions.ts';
 
 /** How long a token's check may take, in milliseconds. */
@@ -29,16 +31,31 @@ const GO_AGENT_WINDOW = 16 * 1024 * 1024;
 /** How long Go agents may take to go away, in milliseconds: upstream's server drops them within 0.4 s. */
 const GO_AGENT_GRACE = 300;
 
+export interface AgentPortOptions {
+  readonly hubId: string;
+  /** Where agents connect. Without TLS only where something in front ends it. */
+  readonly agents: { readonly address: ListenAddress; readonly tls?: TlsSettings };
+  /** The plane's name; empty for a hub that shares none. */
+  readonly plane: string;
+  /** What agents are told instead of the number of live hubs. */
+  readonly serverCount?: number;
+  /** Keepalive of Go agents' connections, in milliseconds. */
+  readonly keepaliveTime: number;
+  /** Rejects for a service account token that does not hold; unset where certificates alone decide. */
+  readonly authenticate?: (token: string, signal: AbortSignal) => Promise<void>;
+  readonly observation: Observation;
+}
+
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
-  readonly #options: HubOptions;
+  readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
   readonly #links = new Set<LinkClient>();
   #members: readonly HubMember[] = [];
   #listener: Listener | undefined;
   #grpc: GrpcServer | undefined;
 
-  constructor(options: HubOptions, sessions: SessionTable) {
+  constructor(options: AgentPortOptions, sessions: SessionTable) {
     this.#options = options;
     this.#sessions = sessions;
   }

@@ -1,32 +1,20 @@
 import type { HubRegistration, Registry } from '@isthmus/registry';
-import { type HubMember, type ListenAddress, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
-import { type Change, type Dial, type HubRecord, type Observation, observed, type SessionInfo } from '@isthmus/tunnel';
-import { AgentPort } from './agent-port.ts';
+import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
+import { type Change, type Dial, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
+import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { SessionTable } from './sessions.ts';
 
-export interface HubOptions {
-  readonly hubId: string;
+export interface HubOptions extends AgentPortOptions {
   readonly zone: string;
-  /** Where agents connect. Without TLS only where something in front ends it. */
-  readonly agents: { readonly address: ListenAddress; readonly tls?: TlsSettings };
   /** Where gateways connect; unset for a hub that serves only the gateway in its own process. */
   readonly peers?: { readonly host: string; readonly port: number; readonly tls: TlsSettings };
   /** `host:port` where gateways reach the peer port. */
   readonly advertiseAddress: string;
   /** `host:port` where agents reach this hub; empty when only a load balancer leads to it. */
   readonly advertiseAgentAddress: string;
-  /** The plane's name; empty for a hub that shares none. */
-  readonly plane: string;
-  /** What agents are told instead of the number of live hubs. */
-  readonly serverCount?: number;
-  /** Keepalive of Go agents' connections, in milliseconds. */
-  readonly keepaliveTime: number;
-  /** Rejects for a service account token that does not hold; unset where certificates alone decide. */
-  readonly authenticate?: (token: string, signal: AbortSignal) => Promise<void>;
   readonly registry: Registry;
   /** Told of every change of this hub and its sessions at once, before the registry knows. */
   readonly changed: (change: Change) => void;
-  readonly observation: Observation;
 }
 
 export interface Hub {
