@@ -5,8 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Scope } from './scope.ts';
 
-const given = new Set<number>();
-
 /** Below the kernel's ephemeral range (32768 and up), so that no outgoing connection takes a port before its program does. */
 const FIRST_PORT = 10_000;
 const LAST_PORT = 32_000;
@@ -18,15 +16,12 @@ const LAST_PORT = 32_000;
 const STRETCH = 200;
 const STRETCHES = Math.floor((LAST_PORT - FIRST_PORT) / STRETCH);
 
-let stretch: number | undefined;
+/** The next port to give, and the end of the stretch it is in. */
+let next = 0;
+let end = 0;
 
-/** The first port of this process' stretch. One that a process left behind when it was killed is taken over. */
-function firstOfProcess(): number {
-  stretch ??= takeStretch();
-  return FIRST_PORT + stretch * STRETCH;
-}
-
-function takeStretch(): number {
+/** Takes a stretch that no living process holds. */
+function takeStretch(): void {
   const dir = join(tmpdir(), 'isthmus-test-ports');
   mkdirSync(dir, { recursive: true });
   const start = Math.floor(Math.random() * STRETCHES);
@@ -35,7 +30,9 @@ function takeStretch(): number {
     const path = join(dir, String(index));
     if (!hold(path)) continue;
     process.once('exit', () => rmSync(path, { force: true }));
-    return index;
+    next = FIRST_PORT + index * STRETCH;
+    end = next + STRETCH;
+    return;
   }
   throw new Error(`no stretch of test ports is free: look into ${dir}`);
 }
@@ -60,15 +57,13 @@ function readOwner(path: string): string {
   }
 }
 
-/** A TCP port on which nothing listens, and which no other test of this process was given. */
+/** A TCP port on which nothing listens, and which no other test was given. */
 export async function freePort(): Promise<number> {
-  for (let tries = 0; tries < 1000; tries++) {
-    const port = firstOfProcess() + Math.floor(Math.random() * STRETCH);
-    if (given.has(port) || !(await canListen(port))) continue;
-    given.add(port);
-    return port;
+  for (;;) {
+    if (next === end) takeStretch();
+    const port = next++;
+    if (await canListen(port)) return port;
   }
-  throw new Error('no free TCP port after 1,000 tries');
 }
 
 function canListen(port: number): Promise<boolean> {
