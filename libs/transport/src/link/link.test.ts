@@ -251,3 +251,16 @@ test('what is not a dial is refused and disturbs nothing', async () => {
   });
   while (client.open > 0) await new Promise(setImmediate);
 });
+
+test('a connection that breaks during the Upgrade is a failure to its caller alone', async () => {
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown) => unhandled.push(reason);
+  process.on('unhandledRejection', note);
+  cleanups.push(() => process.off('unhandledRejection', note));
+  const socket = net.connect(await listen(net.createServer()), '127.0.0.1');
+  await once(socket, 'connect');
+  const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
+  await assert.rejects(requestLink(socket.destroy(), 'hub', hello));
+  await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.deepEqual(unhandled, []);
+});

@@ -66,9 +66,9 @@ export async function requestLink(
     `isthmus-version: ${encodeURIComponent(hello.version)}`,
   ];
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
-  const written = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
-  const head = await readHead(socket, HANDSHAKE_TIMEOUT);
-  await written;
+  // Both at once: a connection that breaks fails both, and neither failure may go unhandled.
+  const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
+  const [head] = await Promise.all([readHead(socket, HANDSHAKE_TIMEOUT), request]);
   if (head.status !== 101) throw await refusal(socket, head);
   const answer: HubHello = {
     hubId: decodeURIComponent(head.fields.get('isthmus-hub') ?? ''),
