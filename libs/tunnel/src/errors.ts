@@ -1,6 +1,6 @@
 /**
  * Why a dial failed, by the error names of RFC 9209 section 2.3, which go into `Proxy-Status`, spans, audit and logs.
- * Each has the HTTP status that RFC 9209 recommends, or ANP's where an API server relies on it (design.md, compatibility).
+ * Each has the HTTP status that RFC 9209 recommends, or ANP's where an API server relies on it.
  */
 export const DIAL_ERRORS = {
   /** The destination answered with a reset. */
