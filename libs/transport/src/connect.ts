@@ -21,6 +21,9 @@ import { peerSubject } from './tls.ts';
 /** How long a caller may take to send its request's head, in milliseconds. */
 const HEAD_TIMEOUT = 10_000;
 
+/** How long a refused caller may take to read why and go, in milliseconds. */
+const REFUSED_FOR = 1000;
+
 export interface ConnectEdgeOptions {
   readonly dial: Dial;
   readonly tenant: string;
@@ -153,5 +156,6 @@ function answerError(socket: Socket, error: DialError, status = error.status): v
   socket.end(`${head.join('\r\n')}\r\n\r\n${error.message}\n`);
   // Drain what the caller still sends, or the close would be a reset that overtakes the answer.
   socket.resume();
-  socket.setTimeout(1000, () => socket.destroy());
+  const timer = setTimeout(() => socket.destroy(), REFUSED_FOR);
+  socket.once('close', () => clearTimeout(timer));
 }
