@@ -57,6 +57,7 @@ export class SessionTable {
   /** A Go agent's streams on this hub, oldest first, by tenant and agent id: only the oldest takes dials, as upstream has it. */
   readonly #streams = new Map<string, Entry[]>();
   #version = 0;
+  #closing = false;
 
   constructor(options: SessionTableOptions) {
     this.#options = options;
@@ -100,6 +101,8 @@ export class SessionTable {
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
     void wire.closed.then((reason) => this.#remove(entry, reason));
+    // It was let in before the table closed, and came through after.
+    if (this.#closing) wire.close();
   }
 
   /** The agent wants dials to go elsewhere while there is an elsewhere. */
@@ -113,6 +116,7 @@ export class SessionTable {
 
   /** Takes no new dial; each session ends when its running tunnels have. */
   close(): void {
+    this.#closing = true;
     for (const { wire } of this.#entries.values()) wire.close();
   }
 

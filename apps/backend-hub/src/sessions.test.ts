@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { deferred, planeEvents } from '@isthmus/tunnel';
+import { type AgentWire, SessionTable } from './sessions.ts';
+
+const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+
+function idleWire(): AgentWire {
+  const closed = deferred<Error>();
+  return {
+    dial: () => Promise.reject(new Error('no dial was expected')),
+    open: 0,
+    closed: closed.promise,
+    close: () => closed.resolve(new Error('closed')),
+    destroy: (reason) => closed.resolve(reason),
+  };
+}
+
+test('an agent that was being let in while the hub began to drain does not keep it from going', {
+  timeout: 5000,
+}, async () => {
+  const sessions = new SessionTable({
+    hubId: 'h1',
+    incarnation: 1,
+    events: planeEvents(),
+    registration: { announce() {}, withdraw() {} },
+    changed() {},
+  });
+  sessions.close();
+  const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
+  sessions.add('s1', agent, idleWire());
+  await sessions.idle();
+  assert.equal(sessions.size, 0);
+});
