@@ -63,7 +63,7 @@ class RunningAgent implements Agent {
   readonly agentId: string;
   readonly #options: AgentOptions;
   readonly #admission: Admission;
-  readonly #uplinks = new Map<string, Uplink>();
+  readonly #uplinks = new Set<Uplink>();
   readonly #packetServers = new Set<string>();
   readonly #backoff: Backoff;
   #members: readonly HubMember[] = [];
@@ -84,7 +84,7 @@ class RunningAgent implements Agent {
   }
 
   get uplinks(): readonly Uplink[] {
-    return [...this.#uplinks.values()];
+    return [...this.#uplinks];
   }
 
   get wanted(): number {
@@ -97,7 +97,7 @@ class RunningAgent implements Agent {
 
   async drain(): Promise<void> {
     this.#draining = true;
-    for (const uplink of this.#uplinks.values()) uplink.drain();
+    for (const uplink of this.#uplinks) uplink.drain();
     await new Promise((resolve) => setTimeout(resolve, DRAIN_SETTLE));
     while (this.open > 0 && !this.#closed) await new Promise((resolve) => setTimeout(resolve, 50));
   }
@@ -105,7 +105,7 @@ class RunningAgent implements Agent {
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
-    for (const uplink of this.#uplinks.values()) uplink.destroy(new Error('agent stops'));
+    for (const uplink of this.#uplinks) uplink.destroy(new Error('agent stops'));
     await Promise.all(this.uplinks.map(({ closed }) => closed));
   }
 
@@ -196,19 +196,18 @@ class RunningAgent implements Agent {
   #adopt(uplink: Uplink): boolean {
     const { serverId, protocol, server } = uplink;
     const { events } = this.#options.observation;
-    const known = this.#uplinks.get(serverId);
-    if (this.#closed || (known && !known.leaving)) {
-      uplink.destroy(new Error('server is connected already'));
+    // A server that leaves may come back under its id while its last tunnels still run.
+    const known = this.uplinks.some((other) => other.serverId === serverId && !other.leaving);
+    if (this.#closed || this.#draining || known) {
+      uplink.destroy(new Error(known ? 'server is connected already' : 'agent stops'));
       return false;
     }
-    // A server that leaves may come back under its id while its last tunnels still run.
-    const key = known ? `${serverId} ${this.#attempts}` : serverId;
     const since = performance.now();
-    this.#uplinks.set(key, uplink);
+    this.#uplinks.add(uplink);
     const address = `${server.address}:${server.port}`;
     events.emit('server:open', { address, serverId, protocol });
     void uplink.closed.then((reason) => {
-      this.#uplinks.delete(key);
+      this.#uplinks.delete(uplink);
       // Its successor may speak another protocol.
       this.#packetServers.delete(formatDestination({ host: server.address, port: server.port }));
       if (reason && !uplink.leaving && !this.#closed) events.emit('server:failure', address, 'from_server', reason);
