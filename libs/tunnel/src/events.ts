@@ -7,10 +7,10 @@ import type { AgentIdentifiers } from './records.ts';
 /** Which part of the plane speaks: a process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';
 
-/** ANP's names for the four directions of its packet streams (compat: the `segment` label). */
+/** ANP's names for the four directions of its packet streams (the `segment` label of its metrics). */
 export type Segment = 'from_client' | 'to_client' | 'from_agent' | 'to_agent';
 
-/** ANP's two packet streams (compat: the `service_method` label). */
+/** ANP's two packet streams (the `service_method` label of its metrics). */
 export type GrpcMethod = 'Proxy' | 'Connect';
 
 /** Why a dial failed, in the words of ANP's `dial_failure_count` metric. */
