@@ -12,22 +12,17 @@ import { encodePacket, type Packet } from '@isthmus/proto';
 import type { PacketChannel } from '../packets/channel.ts';
 import { secureContextOptions, type TlsSettings } from '../tls.ts';
 import { callError, clientChannel } from './channel.ts';
+import { keepalive } from './keepalive.ts';
 import { CONNECT_METHOD, MAX_MESSAGE, type Received, receivePacket } from './service.ts';
 
 /** What a server may send ahead on the stream that carries all tunnels, in bytes. */
 const WINDOW = 16 * 1024 * 1024;
-
-/** A ping without an answer for this long ends the connection, in milliseconds: Go's default. */
-const KEEPALIVE_TIMEOUT_MS = 20_000;
 
 /**
  * Stands for an address in the server name indication, which may not be an address (RFC 6066 section 3): grpc-js sends the
  * address all the same, of which Node warns and which Deno refuses.
  */
 const NO_NAME = 'server.invalid';
-
-/** A timer's longest time, in milliseconds. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface ConnectPacketsOptions {
   /** `host:port` of the server. */
@@ -63,8 +58,7 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
     const client = new Client(target, channelCredentials(options), {
       'grpc.max_receive_message_length': MAX_MESSAGE,
       'grpc.max_send_message_length': -1,
-      'grpc.keepalive_time_ms': Math.min(options.keepaliveMs, MAX_TIMER_MS),
-      'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
+      ...keepalive(options.keepaliveMs),
       'grpc.keepalive_permit_without_calls': 1,
       'grpc-node.flow_control_window': WINDOW,
       'grpc.use_local_subchannel_pool': 1,

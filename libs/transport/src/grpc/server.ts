@@ -3,13 +3,8 @@ import type { Socket } from 'node:net';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { type PlaneEvents, SessionLost } from '@isthmus/tunnel';
 import { http2Servers, setSettings } from './internals.ts';
+import { keepalive } from './keepalive.ts';
 import { type GrpcService, MAX_MESSAGE } from './service.ts';
-
-/** A ping without an answer for this long ends the connection, in milliseconds: Go's default. */
-const KEEPALIVE_TIMEOUT_MS = 20_000;
-
-/** A timer's longest time, in milliseconds; a longer keepalive is none. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 const CONNECTION_WINDOW = 2 ** 31 - 1;
 
@@ -47,8 +42,7 @@ export function grpcServer({ services, events, name, keepaliveMs, streamWindow }
   const server = new Server({
     'grpc.max_receive_message_length': MAX_MESSAGE,
     'grpc.max_send_message_length': -1,
-    'grpc.keepalive_time_ms': Math.min(keepaliveMs, MAX_TIMER_MS),
-    'grpc.keepalive_timeout_ms': KEEPALIVE_TIMEOUT_MS,
+    ...keepalive(keepaliveMs),
     'grpc.enable_channelz': 0,
   });
   for (const { definition, implementation } of services) server.addService(definition, implementation);

@@ -6,10 +6,10 @@ import {
   type DialRequest,
   deferred,
   type Established,
-  formatDestination,
   SessionLost,
   type TunnelEnd,
 } from '@isthmus/tunnel';
+import { abandoned, expired } from '../given-up.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { attemptOf, readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
@@ -101,9 +101,9 @@ export class LinkClient {
       };
       const giveUp = (error: DialError) => {
         settle(error);
-        this.#abort(stream, error);
+        this.#abort(stream);
       };
-      const abandon = () => giveUp(new DialError('connection_terminated', 'the caller went away'));
+      const abandon = () => giveUp(abandoned());
       const expire = () => giveUp(expired(request));
       const closed = () => settle(this.#lost(stream));
       const timer = setTimeout(expire, Math.max(0, request.deadline - performance.now()));
@@ -143,11 +143,11 @@ export class LinkClient {
   }
 
   #tunnelEnd(stream: ClientHttp2Stream): TunnelEnd {
-    return { stream, halfOpen: true, abort: (reason) => this.#abort(stream, reason) };
+    return { stream, halfOpen: true, abort: () => this.#abort(stream) };
   }
 
   /** Asks the other side to reset the stream, which may do so as often as it likes; see `Control`. */
-  #abort(stream: ClientHttp2Stream, _reason: Error): void {
+  #abort(stream: ClientHttp2Stream): void {
     if (stream.destroyed) return;
     const dial = this.#streams.get(stream);
     if (dial !== undefined) this.#control.send({ type: 'abort', dial });
@@ -164,9 +164,4 @@ export class LinkClient {
     if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
     return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
   }
-}
-
-function expired({ destination }: DialRequest): DialError {
-  const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
-  return new DialError('connection_timeout', text, { expired: true });
 }

@@ -10,6 +10,7 @@ import {
   type PlaneEvents,
   SessionLost,
 } from '@isthmus/tunnel';
+import { abandoned, expired } from '../given-up.ts';
 import { type ChannelError, observedChannel, type PacketChannel } from './channel.ts';
 import { dialErrorCode } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
@@ -193,13 +194,4 @@ class PacketClient implements PacketDialer {
       if (random !== 0n && !this.#pending.has(random)) return random;
     }
   }
-}
-
-function abandoned(): DialError {
-  return new DialError('connection_terminated', 'the caller went away');
-}
-
-function expired({ destination }: DialRequest): DialError {
-  const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
-  return new DialError('connection_timeout', text, { expired: true });
 }
