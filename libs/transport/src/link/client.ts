@@ -54,7 +54,7 @@ export class LinkClient {
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
     socket.once('end', () => this.destroy(new Error('connection closed')));
     if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.destroy(new Error('connection closed')));
-    watchLiveness(session, (error) => this.destroy(error));
+    watchLiveness(session, socket, (error) => this.destroy(error));
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     this.#control = new Control(stream, receive, (error) => this.destroy(error));
   }

@@ -59,7 +59,7 @@ export class LinkServer {
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
     socket.once('end', () => this.destroy(new Error('connection closed')));
     if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.destroy(new Error('connection closed')));
-    watchLiveness(session, (error) => this.destroy(error));
+    watchLiveness(session, socket, (error) => this.destroy(error));
     session.on('stream', (stream, head) => this.#accept(stream, head));
   }
 

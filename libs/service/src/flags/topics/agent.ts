@@ -39,7 +39,7 @@ export const synchronisation = topic('Sessions', {
   'sync-interval': duration(1000, 'How often to look for servers that are not connected yet.'),
   'sync-interval-cap': duration(10_000, 'Longest pause between attempts while a server cannot be reached.'),
   'probe-interval': duration(1000, 'How often to check that connections are alive.', {
-    inert: 'a connection says itself when it ends, and one that falls silent is found by PING within 3.5 s',
+    inert: 'a connection says itself when it ends, and one that falls silent is found by PING within 3 s',
   }),
   'sync-forever': bool(false, 'Go on looking for servers after all are connected.'),
   'server-count-source': oneOf(['', 'default', 'max'])(
