@@ -34,6 +34,7 @@ export async function server(options: ServerOptions): Promise<Server> {
   const directory = new Directory();
   const stop = new AbortController();
   const peers = tls && new PeerLinks({ tls, events });
+  events.on('peer:open', (hubId) => directory.reachable(hubId));
   const ownHub = await hub({
     ...options.hub,
     registry,

@@ -13,11 +13,19 @@ const MAX_ATTEMPTS = 5;
 /** An attempt that is not acknowledged within so long gets another beside it, in milliseconds. */
 const HEDGE_AFTER = 300;
 
-export interface AttemptsOptions {
+export interface RoutingOptions {
   readonly directory: Directory;
   readonly strategies: readonly Strategy[];
+  /** The gateway's own zone. */
   readonly zone: string;
+  /** The way to a hub: its own Dial in this process, or a link to it. Undefined while there is none. */
   readonly hub: (hubId: string) => Dial | undefined;
+  /** How long a dial waits in all, in milliseconds, for a session to come while there is none to try. */
+  readonly parkTimeout: number;
+}
+
+/** What all dials of a gateway share. */
+export interface Routing extends RoutingOptions {
   readonly budget: RetryBudget;
   readonly suspects: Suspects;
 }
@@ -31,29 +39,35 @@ interface Attempt {
 
 /**
  * One dial's attempts. The first answer that came from a destination counts, whether yes or no; what still runs then is
- * aborted before a byte was sent on it.
+ * aborted before a byte was sent on it. With no session to try, the dial is parked until one comes.
  */
 export class Attempts {
   readonly #request: DialRequest;
-  readonly #options: AttemptsOptions;
+  readonly #routing: Routing;
   readonly #outcome = deferred<Established>();
   readonly #running = new Set<Attempt>();
   readonly #tried = new Set<string>();
+  #count = 0;
   #settled = false;
   #last: DialError | undefined;
+  /** When parking ends; set once the dial was parked. */
+  #parkedUntil: number | undefined;
+  #unpark = () => {};
 
-  constructor(request: DialRequest, options: AttemptsOptions) {
+  constructor(request: DialRequest, routing: Routing) {
     this.#request = request;
-    this.#options = options;
+    this.#routing = routing;
   }
 
   async run(): Promise<Established> {
     const { signal } = this.#request;
     const abandon = () => {
       for (const { abort } of this.#running) abort.abort();
+      if (this.#running.size === 0) this.#fail(this.#refusal());
     };
     signal.addEventListener('abort', abandon, { once: true });
-    if (signal.aborted || !this.#start()) this.#fail(this.#refusal());
+    if (signal.aborted) abandon();
+    else this.#proceed();
     try {
       return await this.#outcome.promise;
     } finally {
@@ -61,29 +75,84 @@ export class Attempts {
     }
   }
 
-  /** @returns whether there was a session to try */
+  /** Tries one more session. With none to try the dial is parked if one may come, and fails if not. */
+  #proceed(): void {
+    if (this.#settled || this.#start() || this.#running.size > 0) return;
+    if (this.#count < MAX_ATTEMPTS && this.#hopeful()) this.#park();
+    else this.#fail(this.#refusal());
+  }
+
+  /** @returns whether there was a session to try, and a retry left for it */
   #start(): boolean {
-    if (this.#tried.size >= MAX_ATTEMPTS) return false;
+    if (this.#count === MAX_ATTEMPTS) return false;
+    const { hub, budget } = this.#routing;
     const route = this.#choose();
-    const dial = route && this.#options.hub(route.record.hubId);
-    if (!route || !dial) return false;
+    const dial = route && hub(route.record.hubId);
+    if (!route || !dial || (this.#count > 0 && !budget.spend())) return false;
     void this.#attempt(route, dial);
     return true;
   }
 
+  /**
+   * Whether a session may come in a moment: the tenant has none at all, or what there was for this destination was lost or
+   * cannot be reached. A destination that none of the tenant's agents serves is no such case.
+   */
+  #hopeful(): boolean {
+    const { directory } = this.#routing;
+    const { tenant } = this.#request;
+    return this.#parkedUntil !== undefined || this.#last !== undefined || !directory.serves(tenant) || this.#exists();
+  }
+
+  #park(): void {
+    const { directory, parkTimeout } = this.#routing;
+    const { tenant, deadline } = this.#request;
+    const now = performance.now();
+    this.#parkedUntil ??= Math.min(now + parkTimeout, deadline);
+    const expire = () => this.#fail(this.#refusal());
+    if (this.#parkedUntil <= now) {
+      expire();
+      return;
+    }
+    const timer = setTimeout(expire, this.#parkedUntil - now);
+    const giveUp = directory.onArrival(tenant, () => {
+      // Once for all the sessions that come together, and with another chance for those whose link was lost.
+      clearTimeout(timer);
+      const next = setImmediate(() => {
+        this.#tried.clear();
+        this.#proceed();
+      });
+      this.#unpark = () => clearImmediate(next);
+    });
+    this.#unpark = () => {
+      clearTimeout(timer);
+      giveUp();
+    };
+  }
+
   /** A session that is neither tried nor silent, if there is one; of those that are silent, if there is no other. */
   #choose(): Route | undefined {
-    const { directory, strategies, zone, hub, suspects } = this.#options;
-    const { tenant, destination } = this.#request;
-    const choice = { ...{ tenant, host: destination.host, strategies, zone }, excluded: this.#tried };
+    const { directory, hub, suspects } = this.#routing;
+    const choice = { ...this.#choice(), excluded: this.#tried };
     const reachable = ({ hubId }: SessionRecord) => hub(hubId) !== undefined;
     const answers = (session: SessionRecord) =>
       reachable(session) && !suspects.has(session.hubId) && !suspects.has(session.sessionId);
     return directory.choose({ ...choice, usable: answers }) ?? directory.choose({ ...choice, usable: reachable });
   }
 
+  /** Whether there is any session for the destination, tried or not, in reach or not. */
+  #exists(): boolean {
+    return this.#routing.directory.choose({ ...this.#choice(), excluded: new Set() }) !== undefined;
+  }
+
+  #choice() {
+    const { strategies, zone } = this.#routing;
+    const { tenant, destination } = this.#request;
+    return { tenant, host: destination.host, strategies, zone };
+  }
+
   async #attempt(route: Route, dial: Dial): Promise<void> {
     const { record } = route;
+    this.#count++;
     const attempt: Attempt = { record, abort: new AbortController(), hedge: undefined };
     this.#tried.add(record.sessionId);
     this.#running.add(attempt);
@@ -113,15 +182,14 @@ export class Attempts {
 
   #lives({ hedge, record }: Attempt): void {
     clearTimeout(hedge);
-    this.#options.suspects.clear(record.hubId, record.sessionId);
+    this.#routing.suspects.clear(record.hubId, record.sessionId);
     if (!this.#settled) this.#request.acknowledged?.();
   }
 
   /** The session is silent: it, or its hub, may hang. */
   #hedge({ record }: Attempt): void {
-    const { suspects, budget } = this.#options;
-    suspects.accuse(record.hubId, record.sessionId);
-    if (!this.#settled && budget.spend()) this.#start();
+    this.#routing.suspects.accuse(record.hubId, record.sessionId);
+    if (!this.#settled) this.#start();
   }
 
   #succeed(established: Established): void {
@@ -137,10 +205,9 @@ export class Attempts {
     if (this.#settled) return;
     this.#last = error;
     // The hub's own word outranks the copy of the registry.
-    if (error.retryable && error.code === 'destination_unavailable') this.#options.directory.forget(record.sessionId);
-    const again = error.retryable && !this.#request.signal.aborted && this.#options.budget.spend() && this.#start();
-    if (again) return;
-    if (!error.retryable || this.#running.size === 0) this.#fail(this.#refusal());
+    if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
+    if (error.retryable && !this.#request.signal.aborted) this.#proceed();
+    else if (!error.retryable || this.#running.size === 0) this.#fail(this.#refusal());
   }
 
   #fail(error: DialError): void {
@@ -151,6 +218,7 @@ export class Attempts {
 
   #settle(): void {
     this.#settled = true;
+    this.#unpark();
     for (const { abort, hedge } of this.#running) {
       clearTimeout(hedge);
       abort.abort();
@@ -161,9 +229,7 @@ export class Attempts {
   #refusal(): DialError {
     const last = this.#last;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
-    const { directory, strategies, zone } = this.#options;
-    const { tenant, destination } = this.#request;
-    const lost = directory.choose({ tenant, host: destination.host, strategies, zone, excluded: this.#tried });
+    const lost = this.#routing.directory.choose({ ...this.#choice(), excluded: this.#tried });
     if (lost) {
       const text = `hub ${lost.record.hubId} cannot be reached`;
       return new DialError('connection_terminated', text, { retryable: true, cause: last });

@@ -54,7 +54,7 @@ export class Directory {
   readonly #placements = new Map<string, Placement>();
   readonly #byHub = new Map<string, Set<string>>();
   readonly #tenants = new Map<string, Tenant>();
-  /** Who waits for a tenant's first session. */
+  /** Who waits for a session of a tenant. */
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #random: () => number;
 
@@ -116,7 +116,17 @@ export class Directory {
     return this.#tenants.has(tenant);
   }
 
-  /** Calls back once when a tenant gets a session. @returns gives up waiting */
+  /** A hub can be reached that could not be before: to those who wait its sessions are as good as new. */
+  reachable(hubId: string): void {
+    const tenants = new Set<string>();
+    for (const sessionId of this.#byHub.get(hubId) ?? []) {
+      const placement = this.#placements.get(sessionId);
+      if (placement) tenants.add(placement.route.record.tenant);
+    }
+    for (const tenant of tenants) this.#arrived(tenant);
+  }
+
+  /** Calls back once when a tenant gets a session, or a hub of one is in reach again. @returns gives up waiting */
   onArrival(tenant: string, arrived: () => void): () => void {
     const waiting = getOrPut(this.#waiting, tenant, () => new Set<() => void>());
     waiting.add(arrived);

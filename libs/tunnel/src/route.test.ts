@@ -256,3 +256,86 @@ test('a parked dial fails as without an agent when its time is over, and ends wi
   await abandoned;
   t.mock.timers.reset();
 });
+
+test('a dial whose only session was lost goes on through the next that comes', async () => {
+  const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
+  const directory = plane('h1');
+  const answer = established();
+  const hubs: Record<string, Dial> = {
+    h1: () => {
+      // What the agent's next session brings, once the dial waits for it.
+      setImmediate(() => {
+        hubs.h2 = async () => answer;
+        for (const session of plane('h2').sessions()) directory.apply({ kind: 'session', session });
+      });
+      return Promise.reject(lost);
+    },
+  };
+  assert.equal(await routing(directory, hubs, 2000)(request), answer);
+});
+
+test('a dial whose only hub lost its link goes on when the hub can be reached again', async () => {
+  const tried: string[] = [];
+  const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
+  const directory = plane('h1');
+  const answer = established();
+  const hubs: Record<string, Dial | undefined> = {
+    h1: (dial) => {
+      hubs.h1 = undefined;
+      return failing(tried, 'h1', lost)(dial);
+    },
+  };
+  const dialled = routing(directory, hubs, 2000)(request);
+  const other = routing(directory, hubs, 2000)(request);
+  await new Promise(setImmediate);
+  hubs.h1 = async () => answer;
+  directory.reachable('h1');
+  assert.deepEqual(await Promise.all([dialled, other]), [answer, answer]);
+  assert.deepEqual(tried, ['h1']);
+});
+
+test('a parked dial waits for an agent that serves its destination, not for just any', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane();
+  const dial = routed({
+    ...{ directory, strategies: ['destHost'], zone: '', parkTimeout: 2000 },
+    hub: () => async () => established(),
+  });
+  const rejected = assert.rejects(dial(request), { message: 'No agent available' });
+  let settled = false;
+  void rejected.then(() => {
+    settled = true;
+  });
+  for (const session of plane('h1').sessions()) directory.apply({ kind: 'session', session });
+  await new Promise(setImmediate);
+  await new Promise(setImmediate);
+  assert.equal(settled, false);
+  t.mock.timers.tick(2000);
+  await rejected;
+  t.mock.timers.reset();
+});
+
+test('a destination that none of the agents serves fails at once', async () => {
+  const directory = plane('h1');
+  const dial = routed({
+    ...{ directory, strategies: ['destHost'], zone: '', parkTimeout: 60_000 },
+    hub: () => async () => established(),
+  });
+  await assert.rejects(dial(request), { message: 'No agent available' });
+});
+
+test('a hedge that finds no other session costs no retry', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane('h1', 'h2');
+  const hubs: Record<string, Dial | undefined> = { h1: silent([]), h2: undefined };
+  const dial = routing(directory, hubs);
+  for (let round = 0; round < 200; round++) void dial(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  const answer = established();
+  const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
+  hubs.h1 = failing([], 'h1', lost);
+  hubs.h2 = async () => answer;
+  t.mock.timers.reset();
+  for (let round = 0; round < 20; round++) assert.equal(await dial(request), answer);
+});
