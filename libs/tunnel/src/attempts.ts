@@ -1,7 +1,7 @@
 import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import type { Directory, Route } from './directory.ts';
-import { asDialError, DialError } from './errors.ts';
+import { asDialError, DialError, type DialErrorCode } from './errors.ts';
 import type { SessionRecord } from './records.ts';
 import type { RetryBudget } from './retry-budget.ts';
 import type { Strategy } from './strategies.ts';
@@ -12,6 +12,9 @@ const MAX_ATTEMPTS = 5;
 
 /** An attempt that is not acknowledged within so long gets another beside it, in milliseconds. */
 const HEDGE_AFTER = 300;
+
+/** Answers that say that the session is gone, and nothing of the destination. */
+const LOST: ReadonlySet<DialErrorCode> = new Set(['connection_terminated', 'destination_unavailable']);
 
 export interface RoutingOptions {
   readonly directory: Directory;
@@ -95,12 +98,12 @@ export class Attempts {
 
   /**
    * Whether a session may come in a moment: the tenant has none at all, or what there was for this destination was lost or
-   * cannot be reached. A destination that none of the tenant's agents serves is no such case.
+   * cannot be reached. Where none of the tenant's agents serves the destination, or each refused, waiting does not help.
    */
   #hopeful(): boolean {
-    const { directory } = this.#routing;
-    const { tenant } = this.#request;
-    return this.#parkedUntil !== undefined || this.#last !== undefined || !directory.serves(tenant) || this.#exists();
+    if (this.#parkedUntil !== undefined) return true;
+    if (this.#last) return LOST.has(this.#last.code);
+    return !this.#routing.directory.serves(this.#request.tenant) || this.#exists();
   }
 
   #park(): void {
