@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import {
   AGENT_UNREADY,
   type AgentValues,
+  admissionCheck,
   type Check,
   Closing,
   type Context,
@@ -101,9 +102,8 @@ async function countLeases(
   return counter;
 }
 
-function checks({ uplinks }: Agent, draining: boolean): Check[] {
-  return [
-    { name: 'admission', ok: !draining, detail: 'draining' },
-    { name: 'servers', ok: uplinks.length > 0, detail: 'not connected to any server' },
-  ];
+function checks({ uplinks, wanted }: Agent, draining: boolean): Check[] {
+  const connected = uplinks.filter(({ leaving }) => !leaving).length;
+  const servers = connected === 0 ? 'not connected to any server' : `connected to ${connected} of ${wanted}`;
+  return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: uplinks.length > 0, detail: servers }];
 }

@@ -1,4 +1,5 @@
 import type { HubRegistration, Registry } from '@isthmus/registry';
+import type { Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
 import { type Change, type Dial, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
@@ -27,6 +28,8 @@ export interface Hub {
   /** Dials and tunnels. */
   readonly open: number;
   readonly draining: boolean;
+  /** Whether gateways can find this hub: not any more when another process has taken its id. */
+  readonly registration: Check;
   /** The plane's hubs, this one included: passed on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
   /** Takes no new agent, asks gateways and agents to go elsewhere, and resolves when no tunnel runs any more. */
@@ -52,6 +55,7 @@ class RunningHub implements Hub {
   readonly #agents: AgentPort;
   #peers: PeerServer | undefined;
   #draining = false;
+  #registered = { superseded: false, detail: 'not yet registered' };
 
   constructor(options: HubOptions) {
     const { hubId, zone, registry, changed, observation } = options;
@@ -65,7 +69,11 @@ class RunningHub implements Hub {
       agentAddress: options.advertiseAgentAddress,
     };
     this.#registration = registry.register(this.#record, (up, detail) => {
+      this.#registered.detail = detail;
       events.emit('registry', up ? 'up' : 'down', detail);
+    });
+    void this.#registration.superseded.then(() => {
+      this.#registered.superseded = true;
     });
     this.#sessions = new SessionTable({ hubId, incarnation, events, changed, registration: this.#registration });
     this.#agents = new AgentPort(options, this.#sessions);
@@ -86,6 +94,11 @@ class RunningHub implements Hub {
 
   get draining(): boolean {
     return this.#draining;
+  }
+
+  get registration(): Check {
+    const { superseded, detail } = this.#registered;
+    return { name: 'registration', ok: !superseded, detail };
   }
 
   sessions(): Iterable<SessionInfo> {

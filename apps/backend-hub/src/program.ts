@@ -1,12 +1,15 @@
 import { type Following, follow, redisRegistry } from '@isthmus/registry';
 import {
+  admissionCheck,
   type Check,
   Closing,
   type Context,
+  countSessions,
   type HubValues,
   operations,
   operationsPorts,
   type Running,
+  registryCheck,
   SERVER_UNREADY,
 } from '@isthmus/service';
 import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
@@ -63,9 +66,11 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
 }
 
 /** Not whether agents are there: they come through a balancer that asks first whether the hub is ready. */
-function checks({ draining }: Hub, { synced, detail }: Following): Check[] {
+function checks(running: Hub, following: Following): Check[] {
   return [
-    { name: 'admission', ok: !draining, detail: 'draining' },
-    { name: 'registry', ok: synced, detail: `no copy of the registry yet: ${detail}` },
+    admissionCheck(running.draining ? 'draining' : 'open'),
+    registryCheck(following),
+    running.registration,
+    { name: 'sessions', ok: true, detail: countSessions(running.sessions()) },
   ];
 }

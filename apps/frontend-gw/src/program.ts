@@ -1,5 +1,6 @@
 import { type Following, follow, redisRegistry } from '@isthmus/registry';
 import {
+  admissionCheck,
   type Check,
   Closing,
   type Context,
@@ -8,12 +9,15 @@ import {
   operationsPorts,
   peerTls,
   type Running,
+  registryCheck,
   SERVER_UNREADY,
+  sessionsCheck,
 } from '@isthmus/service';
 import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
 import { PeerLinks } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Gateway, gateway } from './gateway.ts';
+import { hubLinks } from './hub-links.ts';
 import { gatewayOptions } from './options.ts';
 
 /** Runs frontend-gw from its flags. */
@@ -33,6 +37,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     const registry = redisRegistry({ url: flags['redis-url'], plane: flags.plane });
     closing.defer(() => registry.close());
     const peers = new PeerLinks({ tls: peerTls(flags), events });
+    events.on('peer:open', (hubId) => directory.reachable(hubId));
     closing.defer(() => peers.close());
     const stop = new AbortController();
     closing.defer(() => stop.abort());
@@ -49,7 +54,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     };
     const ops = await operations({
       ...operationsPorts(flags),
-      checks: () => checks(edge, following, directory, peers),
+      checks: () => checks(edge, following, directory, peers, options.tenant),
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
@@ -69,11 +74,17 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
   });
 }
 
-function checks({ draining }: Gateway, { synced, detail }: Following, directory: Directory, peers: PeerLinks): Check[] {
+function checks(
+  { draining }: Gateway,
+  following: Following,
+  directory: Directory,
+  peers: PeerLinks,
+  tenant: string,
+): Check[] {
   return [
-    { name: 'admission', ok: !draining, detail: 'draining' },
-    { name: 'registry', ok: synced, detail: `no copy of the registry yet: ${detail}` },
-    { name: 'sessions', ok: directory.size > 0, detail: 'no agent has a session' },
-    { name: 'hubs', ok: peers.ready, detail: 'no link to a hub' },
+    admissionCheck(draining ? 'draining' : 'open'),
+    registryCheck(following),
+    sessionsCheck(directory.sessions(), tenant),
+    { name: 'hubs', ok: peers.ready, detail: peers.up > 0 ? hubLinks(directory, peers) : 'no link to a hub' },
   ];
 }

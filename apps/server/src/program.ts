@@ -1,7 +1,8 @@
 import { hubOptions, kubernetes } from '@isthmus/backend-hub';
-import { gatewayOptions } from '@isthmus/frontend-gw';
+import { gatewayOptions, hubLinks } from '@isthmus/frontend-gw';
 import { memoryRegistry, redisRegistry } from '@isthmus/registry';
 import {
+  admissionCheck,
   type Check,
   Closing,
   type Context,
@@ -10,8 +11,10 @@ import {
   operationsPorts,
   peerTls,
   type Running,
+  registryCheck,
   SERVER_UNREADY,
   type ServerValues,
+  sessionsCheck,
 } from '@isthmus/service';
 import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
 import { type Server, server } from './server.ts';
@@ -41,7 +44,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
     cluster.holdLease(metrics.leases);
     const ops = await operations({
       ...operationsPorts(flags),
-      checks: () => checks(running),
+      checks: () => checks(running, gateway.tenant),
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
@@ -75,11 +78,19 @@ function* known({ hub, directory }: Server): Iterable<KnownSession> {
   for (const session of directory.sessions()) if (session.hubId !== hub.hubId) yield session;
 }
 
-function checks({ gateway, following, directory, linked }: Server): Check[] {
+function checks(running: Server, tenant: string): Check[] {
+  const { gateway, hub, following, directory } = running;
   return [
-    { name: 'admission', ok: !gateway.draining, detail: 'draining' },
-    { name: 'registry', ok: following.synced, detail: `no copy of the registry yet: ${following.detail}` },
-    { name: 'sessions', ok: directory.size > 0, detail: 'no agent has a session' },
-    { name: 'hubs', ok: linked || directory.size === 0, detail: 'no link to a hub that has a session' },
+    admissionCheck(gateway.draining ? 'draining' : 'open'),
+    registryCheck(following),
+    hub.registration,
+    sessionsCheck(directory.sessions(), tenant),
+    hubsCheck(running),
   ];
+}
+
+function hubsCheck({ linked, directory, peers, hub }: Server): Check {
+  const name = 'hubs';
+  if (!linked && directory.size > 0) return { name, ok: false, detail: 'no link to a hub that has a session' };
+  return { name, ok: true, detail: peers ? hubLinks(directory, peers, hub.hubId) : 'alone' };
 }

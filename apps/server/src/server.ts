@@ -20,6 +20,8 @@ export interface Server {
   readonly following: Following;
   /** Whether a dial has a way to some hub's session: to the own hub's, or over a link to another hub. */
   readonly linked: boolean;
+  /** The links to other hubs; unset for a server that stands alone. */
+  readonly peers: PeerLinks | undefined;
   drain(): Promise<void>;
   close(): Promise<void>;
 }
@@ -64,7 +66,7 @@ export async function server(options: ServerOptions): Promise<Server> {
     throw error;
   }
   return {
-    ...{ gateway: ownGateway, hub: ownHub, directory, following },
+    ...{ gateway: ownGateway, hub: ownHub, directory, following, peers },
     get linked() {
       return !peers || peers.ready || [...ownHub.sessions()].length > 0;
     },

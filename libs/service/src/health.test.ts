@@ -7,6 +7,7 @@ import { adminHandler } from './admin-handler.ts';
 import { AGENT_UNREADY, type Check, type HealthOptions, SERVER_UNREADY, serveHealth } from './health.ts';
 
 const good: Check = { name: 'ping', ok: true, detail: '' };
+const known: Check = { name: 'registry', ok: true, detail: 'answered 0.4 s ago' };
 const bad: Check = { name: 'server-connected', ok: false, detail: 'no servers connected' };
 const metrics = async () => ({ contentType: 'text/plain; version=0.0.4', body: 'up 1\n' });
 
@@ -62,6 +63,8 @@ test('pages answer as upstream does', async () => {
       500,
       '[+]ping ok\n[-]server-connected failed: no servers connected\n',
     ],
+    ['/readyz?verbose', [known], SERVER_UNREADY, 200, '[+]registry ok: answered 0.4 s ago\ncheck passed\n'],
+    ['/readyz', [known, bad], AGENT_UNREADY, 503, '[+]registry ok\n[-]server-connected failed: no servers connected\n'],
     ['/metrics', [good], AGENT_UNREADY, 200, 'up 1\n'],
     ['/', [good], AGENT_UNREADY, 404, '404 page not found\n'],
     ['/healthz/', [good], AGENT_UNREADY, 404, '404 page not found\n'],

@@ -10,7 +10,7 @@ export type { MetricsPage };
 export interface Check {
   readonly name: string;
   readonly ok: boolean;
-  /** Why not; shown while it does not hold. */
+  /** Why not while it does not hold; else what there is to know, which only the verbose page shows. May be empty. */
   readonly detail: string;
 }
 
@@ -90,9 +90,15 @@ async function pageFor(request: IncomingMessage, { checks, unready, metrics }: H
 
 /** The checks one by one have the form of Kubernetes' own health pages. */
 function readiness(checks: readonly Check[], unready: Unready, verbose: boolean): Page {
-  const lines = checks.map(({ name, ok, detail }) => (ok ? `[+]${name} ok\n` : `[-]${name} failed: ${detail}\n`));
+  const lines = checks.map((check) => line(check, verbose));
   const failed = checks.filter(({ ok }) => !ok);
   if (failed.length === 0) return { status: 200, body: verbose ? `${lines.join('')}check passed\n` : 'ok' };
   if (verbose || unready.body === 'checks') return { status: unready.status, body: lines.join('') };
   return { status: unready.status, body: failed.map(({ detail }) => detail).join('\n') };
+}
+
+/** Upstream's list, and so that of the page without `verbose`, says of a check that holds no more than that. */
+function line({ name, ok, detail }: Check, verbose: boolean): string {
+  if (!ok) return `[-]${name} failed: ${detail}\n`;
+  return verbose && detail !== '' ? `[+]${name} ok: ${detail}\n` : `[+]${name} ok\n`;
 }

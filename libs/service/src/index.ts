@@ -2,6 +2,7 @@ export * from './admin.ts';
 export * from './admin-backend.ts';
 export * from './admin-client.ts';
 export { type AdminHandlerOptions, adminHandler } from './admin-handler.ts';
+export * from './checks.ts';
 export * from './closing.ts';
 export * from './flag-options.ts';
 export * from './flags/index.ts';

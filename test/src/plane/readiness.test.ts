@@ -44,9 +44,20 @@ async function failing(program: Program, status: number, ...checks: string[]): P
   }, DEADLINE);
 }
 
-async function isReady(program: Program, ...checks: string[]): Promise<void> {
+/** Ready, for every check there is, and each says what it found. */
+async function isReady(program: Program, checks: Readonly<Record<string, RegExp>>): Promise<void> {
   await program.waitReady();
-  assert.deepEqual(await pages(program), { status: 200, body: 'ok', checks: checks.map((name) => `[+]${name} ok`) });
+  await eventually(async () => {
+    const page = await pages(program);
+    assert.deepEqual([page.status, page.body], [200, 'ok']);
+    assert.deepEqual(
+      page.checks.map((line) => /^\[\+\]([\w-]+) ok/.exec(line)?.[1]),
+      Object.keys(checks),
+    );
+    for (const [index, [name, detail]] of Object.entries(checks).entries()) {
+      assert.match((page.checks[index] ?? '').slice(`[+]${name} ok: `.length), detail, name);
+    }
+  }, DEADLINE);
 }
 
 /** A program that drains says so for as long as a tunnel holds it, and then ends. */
@@ -71,8 +82,10 @@ test(
     const lonely = await startAgent(scope, trust, await freePort());
     await failing(lonely, 503, '[-]servers failed: not connected to any server');
     const agent = await startAgent(scope, trust, server.agentPort);
-    await isReady(server.program, 'admission', 'registry', 'sessions', 'hubs');
-    await isReady(agent, 'admission', 'servers');
+    const registry = /^in memory|^answered \d+\.\d s ago$/;
+    const sessions = /^sessions: 1, agents: 1$/;
+    await isReady(server.program, { admission: /^$/, registry, registration: /memory/, sessions, hubs: /^alone$/ });
+    await isReady(agent, { admission: /^$/, servers: /^connected to 1 of 1$/ });
 
     const destination = await echo(scope);
     const tunnel = await dial(scope, server, 'connect', destination.authority);
@@ -110,8 +123,10 @@ test(
     const [gateway] = plane.gateways as [(typeof plane.gateways)[number]];
     const [hub] = plane.hubs as [(typeof plane.hubs)[number]];
     const [agent] = plane.agents as [Program];
-    await isReady(gateway.program, 'admission', 'registry', 'sessions', 'hubs');
-    await isReady(hub.program, 'admission', 'registry');
+    const registry = /^following the directory$|^answered \d+\.\d s ago$/;
+    const sessions = /^sessions: 1, agents: 1$/;
+    await isReady(gateway.program, { admission: /^$/, registry, sessions, hubs: /^links: 1, hubs: 1$/ });
+    await isReady(hub.program, { admission: /^$/, registry, registration: /^hub .* is registered$/, sessions });
     const destination = await echo(scope);
     const tunnel = await dial(scope, gateway, 'connect', destination.authority);
     await carries(tunnel);
