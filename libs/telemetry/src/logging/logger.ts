@@ -1,4 +1,6 @@
+import process from 'node:process';
 import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino';
+import { LogSink, stderrWriter } from './log-sink.ts';
 import { redactLine } from './redact.ts';
 import { textLine } from './text.ts';
 
@@ -10,7 +12,7 @@ export interface LoggerOptions {
   readonly format: 'text' | 'json';
   /** klog's `-v`. */
   readonly verbosity: number;
-  /** Default: the process's stderr, as klog's. */
+  /** Default: the process's standard error, as klog's. */
   readonly destination?: DestinationStream;
 }
 
@@ -25,14 +27,15 @@ export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' 
 }
 
 /** A pino logger whose lines hold no secrets. Text is made in this thread: a pino transport would need a file of its own to load. */
-export function createLogger({ name, format, verbosity, destination = process.stderr }: LoggerOptions): Logger {
+export function createLogger({ name, format, verbosity, destination }: LoggerOptions): Logger {
+  const target = destination ?? standardError((lines, reason) => logger.warn({ lines, reason }, 'log lines were lost'));
   const sink: DestinationStream = {
     write(line) {
       const clean = redactLine(line);
-      destination.write(format === 'text' ? textLine(clean) : clean);
+      target.write(format === 'text' ? textLine(clean) : clean);
     },
   };
-  return pino(
+  const logger = pino(
     {
       name,
       base: { name },
@@ -42,4 +45,11 @@ export function createLogger({ name, format, verbosity, destination = process.st
     },
     sink,
   );
+  return logger;
+}
+
+function standardError(lost: (lines: number, reason: string) => void): LogSink {
+  const sink = new LogSink(stderrWriter(), lost);
+  process.on('exit', () => sink.flush());
+  return sink;
 }

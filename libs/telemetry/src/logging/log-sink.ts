@@ -1,0 +1,88 @@
+import { constants, fstatSync, openSync, writeSync } from 'node:fs';
+import process from 'node:process';
+
+/** What may wait for a log that takes nothing just now, in bytes; what comes on top is lost, and counted. */
+const MAX_WAITING = 1024 * 1024;
+
+/** When what waits is tried again although no line comes, in milliseconds. */
+const RETRY_MS = 100;
+
+const STDERR = 2;
+
+/** Writes some of the bytes and says how many, or throws as fs.writeSync does. */
+export type WriteBytes = (bytes: Uint8Array) => number;
+
+/**
+ * Lines on their way to a log that may fail: its disk is full, its reader stands still or is gone. No program ends or waits
+ * for that: so many lines wait, the rest is lost, and when the log takes lines again it is told how many those were.
+ */
+export class LogSink {
+  readonly #write: WriteBytes;
+  readonly #told: (lines: number, reason: string) => void;
+  readonly #waiting: Uint8Array[] = [];
+  #size = 0;
+  #lost = 0;
+  #reason = '';
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param told the log works again after so many lines were lost for this reason, the code of an error */
+  constructor(write: WriteBytes, told: (lines: number, reason: string) => void) {
+    this.#write = write;
+    this.#told = told;
+  }
+
+  write(line: string): void {
+    const bytes = Buffer.from(line);
+    if (this.#size + bytes.length > MAX_WAITING) {
+      this.#lost++;
+    } else {
+      this.#waiting.push(bytes);
+      this.#size += bytes.length;
+    }
+    this.flush();
+  }
+
+  /** Writes what waits, as far as the log takes it. Never throws. */
+  flush(): void {
+    try {
+      for (let next = this.#waiting[0]; next; next = this.#waiting[0]) this.#advance(next, this.#write(next));
+    } catch (error) {
+      this.#reason = (error as NodeJS.ErrnoException).code ?? String(error);
+      this.#timer ??= setTimeout(() => {
+        this.#timer = undefined;
+        this.flush();
+      }, RETRY_MS).unref();
+      return;
+    }
+    const lines = this.#lost;
+    this.#lost = 0;
+    if (lines > 0) this.#told(lines, this.#reason);
+  }
+
+  /** A line may be cut in two where a disk ended: what is left of it comes first when there is room again. */
+  #advance(first: Uint8Array, written: number): void {
+    this.#size -= written;
+    if (written === first.length) this.#waiting.shift();
+    else this.#waiting[0] = first.subarray(written);
+  }
+}
+
+/** Writes to the process's standard error, not by its stream: that ends at its first error, and buffers without a bound. */
+export function stderrWriter(): WriteBytes {
+  const fd = withoutWaiting();
+  return (bytes) => writeSync(fd, bytes);
+}
+
+/** Standard error, such that a reader that stands still stops nobody. */
+function withoutWaiting(): number {
+  if (fstatSync(STDERR).isFIFO()) {
+    try {
+      return openSync('/proc/self/fd/2', constants.O_WRONLY | constants.O_NONBLOCK);
+    } catch {
+      // Another user's pipe. Then its stream has to do.
+    }
+  }
+  // Node sets a pipe or socket to non-blocking when it makes its stream of it. Deno does not, and waits for such a reader.
+  void process.stderr;
+  return STDERR;
+}

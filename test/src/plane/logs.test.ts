@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict';
+import { execFile, spawnSync } from 'node:child_process';
+import { closeSync, constants, openSync, readFileSync, readSync } from 'node:fs';
+import { rm, statfs, writeFile } from 'node:fs/promises';
+import test from 'node:test';
+import { promisify } from 'node:util';
+import {
+  agentPortFlags,
+  commandOf,
+  echo,
+  type Front,
+  freePort,
+  healthFlags,
+  isUp,
+  newTrust,
+  onDeno,
+  type Scope,
+  scoped,
+  startAgent,
+  startCommand,
+  tempDir,
+  until,
+} from '../harness/index.ts';
+import { carries, dial } from './dials.ts';
+
+const run = promisify(execFile);
+const DEADLINE = 20_000;
+
+interface Logging {
+  /** Opens tunnels, each of which is logged. */
+  dials(count: number): Promise<void>;
+  readonly program: Front['program'];
+}
+
+/** A proxy-server and an agent, all ready; the server's log goes to a file. */
+async function loggingTo(scope: Scope, log: string): Promise<Logging> {
+  const trust = await newTrust(scope);
+  const [agentPort, health] = [await freePort(), await healthFlags()];
+  const uds = `${trust.dir}/callers.sock`;
+  const own = { 'uds-name': uds, 'server-port': 0, 'log-format': 'json' };
+  const program = startCommand(scope, ['sh', '-c', 'exec "$@" 2>"$LOG"', 'sh', ...commandOf('proxy-server')], {
+    flags: { ...health, ...own, ...(await agentPortFlags(trust, agentPort)) },
+    env: { LOG: log },
+    healthPort: health['health-port'],
+  });
+  await isUp(program);
+  await startAgent(scope, trust, agentPort);
+  await program.waitReady();
+  const { authority } = await echo(scope);
+  return {
+    program,
+    async dials(count) {
+      for (let i = 0; i < count; i++) {
+        const tunnel = await dial(scope, { connect: { uds } } as Front, 'connect', authority);
+        await carries(tunnel);
+        tunnel.destroy();
+      }
+    },
+  };
+}
+
+/** A file system of so many KiB; undefined where none may be mounted. */
+async function tinyDisk(scope: Scope, kib: number): Promise<string> {
+  const dir = await tempDir(scope);
+  await run('mount', ['-t', 'tmpfs', '-o', `size=${kib}k`, 'tmpfs', dir]);
+  scope.defer(() => run('umount', ['-l', dir]));
+  return dir;
+}
+
+/** The time of a line; undefined for one that is not whole. */
+function timeOf(line: string): string | undefined {
+  try {
+    return JSON.parse(line).time;
+  } catch {
+    return undefined;
+  }
+}
+
+const unmountable = process.getuid?.() === 0 ? false : 'only root may mount a small file system';
+const unfull = spawnSync('test', ['-c', '/dev/full']).status === 0 ? false : 'there is no /dev/full';
+const noFifo = spawnSync('mkfifo', ['--version']).status === 0 ? false : 'there is no mkfifo';
+
+test(
+  'a program whose log is a full device serves on',
+  { skip: unfull },
+  scoped(async (scope) => {
+    const { program, dials } = await loggingTo(scope, '/dev/full');
+    await dials(20);
+    assert.ok(program.running);
+  }),
+);
+
+test(
+  'a log whose disk was full goes on when there is room again',
+  { skip: unmountable },
+  scoped(async (scope) => {
+    const disk = await tinyDisk(scope, 64);
+    const filler = `${disk}/filler`;
+    await writeFile(filler, Buffer.alloc(48 * 1024));
+    const log = `${disk}/log`;
+    const { program, dials } = await loggingTo(scope, log);
+    const full = async () => (await statfs(disk)).bfree === 0;
+    await until(async () => (await full()) || (await dials(10)), { deadline: DEADLINE, what: 'the disk to be full' });
+    await dials(20);
+    assert.ok(program.running);
+    await rm(filler);
+    await dials(1);
+    const lines = readFileSync(log, 'utf8').trimEnd().split('\n');
+    const times = lines.map(timeOf).filter((time) => time !== undefined);
+    assert.deepEqual(times, [...times].sort());
+    // Deno does not say how much of a write went onto the disk before it was full: there the line stands twice, once cut off.
+    assert.ok(lines.length - times.length <= (onDeno ? 1 : 0), lines.join('\n'));
+  }),
+);
+
+/** A named pipe, read only when asked. */
+class Pipe {
+  readonly path: string;
+  text = '';
+  #fd: number | undefined;
+
+  constructor(path: string) {
+    this.path = path;
+    this.open();
+  }
+
+  open(): void {
+    this.#fd = openSync(this.path, constants.O_RDWR | constants.O_NONBLOCK);
+  }
+
+  /** Takes what is there. */
+  read(): void {
+    const chunk = Buffer.alloc(65_536);
+    try {
+      for (;;) this.text += chunk.subarray(0, readSync(this.#fd as number, chunk)).toString();
+    } catch (error) {
+      assert.equal((error as NodeJS.ErrnoException).code, 'EAGAIN');
+    }
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+
+  /** How many lines say that a dial was established; each line is whole. */
+  get established(): number {
+    const lines = this.text.split('\n').slice(0, -1);
+    return lines.filter((line) => JSON.parse(line).msg === 'dial established').length;
+  }
+}
+
+async function pipeOf(scope: Scope): Promise<Pipe> {
+  const path = `${await tempDir(scope)}/log`;
+  await run('mkfifo', [path]);
+  const pipe = new Pipe(path);
+  scope.defer(() => pipe.close());
+  return pipe;
+}
+
+test(
+  'a log whose reader stands still holds up nothing, and loses nothing that fits into a mebibyte',
+  { skip: noFifo },
+  scoped(async (scope) => {
+    const pipe = await pipeOf(scope);
+    const { program, dials } = await loggingTo(scope, pipe.path);
+    await dials(200);
+    assert.ok(program.running);
+    const all = () => {
+      pipe.read();
+      return pipe.established === 200;
+    };
+    await until(all, { deadline: DEADLINE, what: () => `200 dials in the log, not ${pipe.established}` });
+  }),
+);
+
+test(
+  'a program outlives the reader of its log, and goes on when there is another',
+  { skip: noFifo },
+  scoped(async (scope) => {
+    const pipe = await pipeOf(scope);
+    const { program, dials } = await loggingTo(scope, pipe.path);
+    pipe.close();
+    await dials(20);
+    assert.ok(program.running);
+    pipe.open();
+    const all = () => {
+      pipe.read();
+      return pipe.established === 20;
+    };
+    await until(all, { deadline: DEADLINE, what: () => `20 dials in the log, not ${pipe.established}` });
+  }),
+);
