@@ -196,6 +196,7 @@ test('two sessions of an agent are one backend, a draining one is still one, and
   assert.equal(page.get(`${SERVER}ready_backend_connections`), 2);
   assert.equal(page.get(`${SERVER}grpc_connections{service_method="Connect"}`), 1);
   assert.equal(page.get('isthmus_sessions{protocol="link"}'), 2);
+  assert.equal(page.get('isthmus_known_sessions'), 3);
   for (const id of ['s1', 's2', 's3']) events.emit('session:close', session(id, 'a1'), 'gone');
   page = await samples(metrics);
   assert.equal(page.get(`${SERVER}ready_backends{proxy_strategy="default"}`), 0);

@@ -51,7 +51,11 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
     tunnelMetrics(own, options.role),
     planeMetrics(own, () => sessions.values()),
   ];
-  backendMetrics(families, options.strategies, options.backends ?? (() => sessions.values()));
+  const backends = options.backends ?? (() => sessions.values());
+  backendMetrics(families, options.strategies, backends);
+  const known =
+    'Current number of sessions that dials may go through: at a gateway those of all hubs, by its copy of the registry.';
+  own.measured('known_sessions', known, () => count(backends()));
   const leases = leaseCollection(families);
   if (options.process) families.addProcess();
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
@@ -163,4 +167,10 @@ function backendMetrics(families: Families, strategies: readonly Strategy[], bac
     ['proxy_strategy'],
     () => strategies.map((strategy) => [{ proxy_strategy: strategy }, countBackends(strategy, backends())] as const),
   );
+}
+
+function count(items: Iterable<unknown>): number {
+  let number = 0;
+  for (const _ of items) number++;
+  return number;
 }
