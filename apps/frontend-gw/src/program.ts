@@ -43,9 +43,11 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     closing.defer(() => stop.abort());
     const following = follow(registry, {
       ...{ directory, signal: stop.signal },
+      linked: (hubId) => peers.linked(hubId),
       hubs: (hubs) => peers.sync(hubs),
       state: (up, detail) => events.emit('registry', up ? 'up' : 'down', detail),
     });
+    events.on('peer:close', (hubId) => following.unlinked(hubId));
     const edge = await gateway({ ...options, directory, hub: (hubId) => peers.dial(hubId), observation });
     closing.defer(edge.close);
     const drain = async () => {

@@ -46,12 +46,14 @@ export async function server(options: ServerOptions): Promise<Server> {
   const own = ownHub.hubId;
   const following = follow(registry, {
     ...{ directory, own, signal: stop.signal },
+    linked: (hubId) => peers?.linked(hubId) ?? false,
     hubs(hubs) {
       peers?.sync(hubs.filter(({ hubId }) => hubId !== own));
       ownHub.membership(hubs);
     },
     state: (up, detail) => events.emit('registry', up ? 'up' : 'down', detail),
   });
+  events.on('peer:close', (hubId) => following.unlinked(hubId));
   const close = async () => {
     stop.abort();
     peers?.close();

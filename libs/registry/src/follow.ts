@@ -1,10 +1,12 @@
-import type { Change, Directory, HubRecord } from '@isthmus/tunnel';
+import type { Change, Directory, HubRecord, Snapshot } from '@isthmus/tunnel';
 import type { Registry } from './registry.ts';
 
 export interface FollowOptions {
   readonly directory: Directory;
   /** A hub in this very process: its own word is newer than the registry's, which is passed over. */
   readonly own?: string;
+  /** Whether this process has a live link to a hub, which outranks that its heartbeat is missing. Default: none. */
+  readonly linked?: (hubId: string) => boolean;
   /** Called when hubs came, went or changed. */
   readonly hubs: (hubs: readonly HubRecord[]) => void;
   readonly state: (up: boolean, detail: string) => void;
@@ -17,38 +19,92 @@ export interface Following {
   readonly up: boolean;
   /** The last word about the registry's health. */
   readonly detail: string;
+  /** When the registry last answered, in milliseconds of `performance.now()`: how old the copy is. */
+  readonly lastAnswerAt: number | undefined;
+  /** To be called when a link to a hub has closed: a hub that was kept for its sake goes now. */
+  unlinked(hubId: string): void;
 }
 
 /** Keeps a directory in step with the registry, for as long as the registry answers; after that with its last word. */
-export function follow(registry: Registry, { directory, own, hubs, state, signal }: FollowOptions): Following {
-  const following = { synced: false, up: false, detail: 'no answer yet' };
-  const isOwn = (hubId: string) => hubId === own;
-  registry.watch(
-    {
-      snapshot(snapshot) {
-        following.synced = true;
-        directory.reset(
-          {
-            hubs: snapshot.hubs.filter(({ hubId }) => !isOwn(hubId)),
-            sessions: snapshot.sessions.filter(({ hubId }) => !isOwn(hubId)),
-          },
-          isOwn,
-        );
-        hubs([...directory.hubs()]);
-      },
-      change(change) {
-        if (isOwn(hubOf(change))) return;
-        directory.apply(change);
-        if (change.kind === 'hub' || change.kind === 'hub-gone') hubs([...directory.hubs()]);
-      },
-      state(up, detail) {
-        Object.assign(following, { up, detail });
-        state(up, detail);
-      },
-    },
-    signal,
-  );
-  return following;
+export function follow(registry: Registry, options: FollowOptions): Following {
+  const follower = new Follower(options);
+  registry.watch(follower, options.signal);
+  return follower;
+}
+
+class Follower implements Following {
+  synced = false;
+  up = false;
+  detail = 'no answer yet';
+  lastAnswerAt: number | undefined;
+  readonly #options: FollowOptions;
+  /** Hubs that the registry misses and a link proves alive. */
+  readonly #kept = new Set<string>();
+
+  constructor(options: FollowOptions) {
+    this.#options = options;
+  }
+
+  snapshot({ hubs, sessions }: Snapshot): void {
+    this.synced = true;
+    const { directory } = this.#options;
+    const present = new Set(hubs.map(({ hubId }) => hubId));
+    this.#kept.clear();
+    for (const { hubId } of directory.hubs()) if (!present.has(hubId) && this.#linked(hubId)) this.#kept.add(hubId);
+    const others = (record: { readonly hubId: string }) => !this.#isOwn(record.hubId);
+    const known = { hubs: hubs.filter(others), sessions: sessions.filter(others) };
+    directory.reset(known, (hubId) => this.#isOwn(hubId) || this.#kept.has(hubId));
+    this.#tell();
+  }
+
+  change(change: Change): void {
+    const hubId = hubOf(change);
+    if (this.#isOwn(hubId)) return;
+    if (change.kind === 'hub-gone' && change.expired && this.#linked(hubId)) {
+      this.#kept.add(hubId);
+      return;
+    }
+    // A hub that was kept says anew what it has.
+    if (change.kind === 'hub') this.#drop(hubId);
+    if (change.kind === 'hub-gone') this.#kept.delete(hubId);
+    this.#options.directory.apply(change);
+    if (change.kind === 'hub' || change.kind === 'hub-gone') this.#tell();
+  }
+
+  answered(): void {
+    this.lastAnswerAt = performance.now();
+  }
+
+  state(up: boolean, detail: string): void {
+    this.up = up;
+    this.detail = detail;
+    this.#options.state(up, detail);
+  }
+
+  unlinked(hubId: string): void {
+    if (this.#drop(hubId)) this.#tell();
+  }
+
+  /** Takes a kept hub out of the directory, with its sessions. */
+  #drop(hubId: string): boolean {
+    if (!this.#kept.delete(hubId)) return false;
+    const { directory } = this.#options;
+    const hub = directory.hub(hubId);
+    if (hub) directory.apply({ kind: 'hub-gone', hubId, incarnation: hub.incarnation });
+    return true;
+  }
+
+  #isOwn(hubId: string): boolean {
+    return hubId === this.#options.own;
+  }
+
+  #linked(hubId: string): boolean {
+    return this.#options.linked?.(hubId) ?? false;
+  }
+
+  #tell(): void {
+    this.#options.hubs([...this.#options.directory.hubs()]);
+  }
 }
 
 function hubOf(change: Change): string {

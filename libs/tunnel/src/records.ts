@@ -44,7 +44,13 @@ export interface SessionRecord {
 /** A change of the directory. Applying one twice, or an old one late, changes nothing. */
 export type Change =
   | { readonly kind: 'hub'; readonly hub: HubRecord }
-  | { readonly kind: 'hub-gone'; readonly hubId: string; readonly incarnation: Incarnation }
+  | {
+      readonly kind: 'hub-gone';
+      readonly hubId: string;
+      readonly incarnation: Incarnation;
+      /** Nothing was heard of it for too long. Unset: it left in order. */
+      readonly expired?: true;
+    }
   | { readonly kind: 'session'; readonly session: SessionRecord }
   | {
       readonly kind: 'session-gone';

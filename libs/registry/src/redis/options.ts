@@ -6,6 +6,8 @@ export interface RedisTimings {
   readonly beatMs: number;
   /** How long a hub's record lives without being renewed. */
   readonly ttlMs: number;
+  /** How long a watcher must have missed a record before it believes that the hub is gone: a living one writes within it. */
+  readonly graceMs: number;
   /** How often a watcher looks for hubs that expired and for a store that was emptied. */
   readonly lookMs: number;
   /** How long a withdrawal waits for its session to come back. */
@@ -20,12 +22,13 @@ export interface RedisTimings {
 
 export const REDIS_TIMINGS: RedisTimings = {
   beatMs: 3_000,
-  ttlMs: 10_000,
+  ttlMs: 8_000,
+  graceMs: 5_000,
   lookMs: 1_000,
   flapMs: 2_000,
   coalesceMs: 20,
   commandMs: 2_000,
-  backoffCapMs: 2_000,
+  backoffCapMs: 1_000,
 };
 
 export interface RedisRegistryOptions {

@@ -26,8 +26,9 @@ class Gap extends Error {}
  * Follows the directory over a connection of its own: one loop that by turns reads the stream, waiting there for news, and
  * looks after hubs that expired without a word.
  *
- * After the store was away, a hub's missing record says nothing for one time to live: it may have expired meanwhile, or the
- * store may have come back empty, and its hub is about to write again. Until then the hub stays in the copy.
+ * A hub's missing record says nothing for a while: the store may have been away, have come back empty, or its clock may have
+ * jumped, and the hub is about to write again. So a hub goes when its record was missed for as long, in a store that
+ * answered all the time. Until then it stays in the copy.
  */
 export class RedisWatcher {
   readonly #connection: RedisConnection;
@@ -42,7 +43,8 @@ export class RedisWatcher {
   #generation = 0;
   #serverRun = '';
   #lookAt = 0;
-  #believeAbsenceAt = 0;
+  /** Hubs without a record, and since when. */
+  #missing = new Map<string, number>();
   /** Where this watcher was at the last look, if the store was further then. */
   #behindAt: Position | undefined;
 
@@ -83,6 +85,7 @@ export class RedisWatcher {
       await this.#follow();
       if (performance.now() >= this.#lookAt) await this.#look();
       this.#health.up('following the directory');
+      if (!this.#signal.aborted) this.#listener.answered();
       return 0;
     } catch (error) {
       if (error instanceof Gap) {
@@ -108,7 +111,7 @@ export class RedisWatcher {
   async #start(): Promise<void> {
     const { position, ...snapshot } = await this.#connection.run((client) => readSnapshot(client, this.#store.keys));
     const copy = new Copy(snapshot);
-    if (performance.now() < this.#believeAbsenceAt) copy.adopt(this.#copy);
+    copy.adopt(this.#copy);
     this.#copy = copy;
     this.#position = position;
     this.#behindAt = undefined;
@@ -142,7 +145,7 @@ export class RedisWatcher {
   }
 
   #distrustAbsence(): void {
-    this.#believeAbsenceAt = performance.now() + this.#timings.ttlMs;
+    this.#missing.clear();
   }
 
   async #take(entry: Entry): Promise<void> {
@@ -168,7 +171,7 @@ export class RedisWatcher {
   async #look(): Promise<void> {
     const { hubs, position } = await this.#connection.run((client) => readCharge(client, this.#store.keys));
     this.#compare(position);
-    if (performance.now() >= this.#believeAbsenceAt) await this.#dropAbsent(hubs);
+    await this.#dropAbsent(hubs);
     this.#lookAt = performance.now() + this.#timings.lookMs;
   }
 
@@ -181,18 +184,25 @@ export class RedisWatcher {
     this.#behindAt = store.seq > here.seq ? here : undefined;
   }
 
-  /** Hubs whose record expired: one that is still in charge is taken out for everyone, who learn it from the stream. */
+  /** Hubs whose record is missed: one that is still in charge is taken out for everyone, who learn it from the stream. */
   async #dropAbsent(inCharge: ReadonlyMap<string, number>): Promise<void> {
     const known = [...new Set([...inCharge.keys(), ...this.#copy.hubIds()])];
     if (known.length === 0) return;
     const records = await this.#connection.run((client) => client.mget(known.map(this.#store.keys.hub)));
+    const now = performance.now();
+    const before = this.#missing;
+    this.#missing = new Map();
     for (const [index, hubId] of known.entries()) {
       if (records[index] != null) continue;
+      const since = before.get(hubId) ?? now;
+      this.#missing.set(hubId, since);
+      if (now - since < this.#timings.graceMs) continue;
       const incarnation = inCharge.get(hubId);
       if (incarnation !== undefined) {
         await this.#connection.run((client) => removeExpired(client, this.#store, { hubId, incarnation }));
       } else {
-        this.#tell({ kind: 'hub-gone', hubId, incarnation: this.#copy.hub(hubId)?.incarnation ?? 0 });
+        const { incarnation = 0 } = this.#copy.hub(hubId) ?? {};
+        this.#tell({ kind: 'hub-gone', hubId, incarnation, expired: true });
       }
     }
   }

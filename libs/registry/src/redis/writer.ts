@@ -92,7 +92,7 @@ export function removeExpired(client: Client, store: Store, name: HubName): Prom
 
 async function remove(client: Client, store: Store, name: HubName, onlyExpired: boolean): Promise<void> {
   const { hubId, incarnation } = name;
-  const change: Change = { kind: 'hub-gone', hubId, incarnation };
+  const change: Change = { kind: 'hub-gone', hubId, incarnation, ...(onlyExpired && { expired: true }) };
   const shared = [...keysOf(store, hubId), ...argumentsOf(store, name)];
   await client.isthmusRemove(...shared, JSON.stringify(change), onlyExpired ? '1' : '0');
 }

@@ -9,6 +9,7 @@ export class Observer implements WatchListener {
   readonly changes: Change[] = [];
   readonly states: { readonly up: boolean; readonly detail: string }[] = [];
   snapshots = 0;
+  answers = 0;
   #copy = new Copy();
   readonly #stop = new AbortController();
   #waiting: (() => void)[] = [];
@@ -26,6 +27,11 @@ export class Observer implements WatchListener {
   change(change: Change): void {
     this.changes.push(change);
     this.#copy.apply(change);
+    this.#moved();
+  }
+
+  answered(): void {
+    this.answers++;
     this.#moved();
   }
 

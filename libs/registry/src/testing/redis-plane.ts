@@ -8,6 +8,7 @@ import type { RedisServer } from './redis-server.ts';
 export const FAST: RedisTimings = {
   beatMs: 200,
   ttlMs: 1_000,
+  graceMs: 700,
   lookMs: 100,
   flapMs: 300,
   coalesceMs: 5,

@@ -52,7 +52,10 @@ export class PeerLinks {
     const wanted = new Map([...hubs].filter((hub) => hub.peerAddress !== '').map((hub) => [hub.hubId, hub]));
     for (const [hubId, peer] of this.#peers) {
       const hub = wanted.get(hubId);
-      if (hub && hub.peerAddress === peer.address) continue;
+      if (hub && hub.peerAddress === peer.address) {
+        peer.update(hub);
+        continue;
+      }
       peer.close();
       this.#peers.delete(hubId);
     }
@@ -65,6 +68,11 @@ export class PeerLinks {
   dial(hubId: string): Dial | undefined {
     const link = this.#peers.get(hubId)?.link;
     return link?.usable ? link.dial : undefined;
+  }
+
+  /** Whether a hub is known to live: its link is up, and it has not said that it goes. */
+  linked(hubId: string): boolean {
+    return this.#peers.get(hubId)?.link?.usable ?? false;
   }
 
   close(): void {
@@ -83,11 +91,21 @@ class Peer {
   readonly #backoff = new Backoff(100, 2000);
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
+  /** The hub drains: when it has ended the link, there is no use in another. */
+  #draining = false;
+  #resting = false;
 
   constructor(hubId: string, address: string, options: PeerLinksOptions) {
     this.#hubId = hubId;
     this.address = address;
     this.#options = options;
+    void this.#connect();
+  }
+
+  update({ draining }: HubRecord): void {
+    this.#draining = draining;
+    if (draining || !this.#resting) return;
+    this.#resting = false;
     void this.#connect();
   }
 
@@ -112,13 +130,15 @@ class Peer {
       this.#backoff.reset();
       events.emit('peer:open', this.#hubId, this.address);
       const reason = await link.closed;
+      this.link = undefined;
       events.emit('peer:close', this.#hubId, this.address, reason.message);
     } catch (error) {
       events.emit('peer:failure', this.#hubId, this.address, error as Error);
     }
     this.link = undefined;
     this.tried = true;
-    if (!this.#closed) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
+    this.#resting = this.#draining;
+    if (!this.#closed && !this.#resting) this.#timer = setTimeout(() => void this.#connect(), this.#backoff.next());
   }
 }
 

@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict';
+import { beforeEach, describe, it } from 'node:test';
+import { Directory } from '@isthmus/tunnel';
+import { type Following, follow } from './follow.ts';
+import type { Registry, WatchListener } from './registry.ts';
+import { hubRecord, sessionRecord } from './testing/records.ts';
+
+const h1 = hubRecord('h1');
+const h2 = hubRecord('h2');
+const snapshot = { hubs: [h1, h2], sessions: [sessionRecord(h1, 's1'), sessionRecord(h2, 's2')] };
+const expired = { kind: 'hub-gone', hubId: 'h1', incarnation: 1, expired: true } as const;
+
+/** A registry that says what a test says. */
+function toldBy(test: (listener: WatchListener) => void): Registry {
+  return {
+    register: () => assert.fail('a follower registers nothing'),
+    snapshot: () => assert.fail('a follower watches'),
+    watch: test,
+    close: async () => {},
+  };
+}
+
+describe('following the registry', () => {
+  let registry: WatchListener;
+  let following: Following;
+  let directory: Directory;
+  let links: Set<string>;
+  let told: string[][];
+
+  beforeEach(() => {
+    directory = new Directory();
+    links = new Set();
+    told = [];
+    const plane = toldBy((listener) => {
+      registry = listener;
+    });
+    following = follow(plane, {
+      directory,
+      own: 'own',
+      linked: (hubId) => links.has(hubId),
+      hubs: (hubs) => told.push(hubs.map(({ hubId }) => hubId)),
+      state() {},
+      signal: new AbortController().signal,
+    });
+    registry.snapshot(snapshot);
+  });
+
+  const sessions = () => [...directory.sessions()].map(({ sessionId }) => sessionId).sort();
+  const unlink = (hubId: string) => {
+    links.delete(hubId);
+    following.unlinked(hubId);
+  };
+
+  it('drops a hub whose heartbeat is missing when there is no link to it', () => {
+    registry.change(expired);
+    assert.deepEqual(sessions(), ['s2']);
+    assert.deepEqual(told.at(-1), ['h2']);
+  });
+
+  it('keeps a hub whose heartbeat is missing for as long as its link is up', () => {
+    links.add('h1');
+    registry.change(expired);
+    assert.deepEqual(sessions(), ['s1', 's2']);
+    unlink('h1');
+    assert.deepEqual(sessions(), ['s2']);
+    assert.deepEqual(told, [['h1', 'h2'], ['h2']]);
+  });
+
+  it('keeps a linked hub that a fresh snapshot lacks, and no other', () => {
+    links.add('h1');
+    registry.snapshot({ hubs: [], sessions: [] });
+    assert.deepEqual(sessions(), ['s1']);
+    registry.snapshot({ hubs: [], sessions: [] });
+    assert.deepEqual(sessions(), ['s1']);
+    unlink('h1');
+    assert.deepEqual(sessions(), []);
+  });
+
+  it('drops a hub that left in order, whatever its link', () => {
+    links.add('h1');
+    registry.change({ kind: 'hub-gone', hubId: 'h1', incarnation: 1 });
+    assert.deepEqual(sessions(), ['s2']);
+  });
+
+  it('takes the word of a hub that is back for all that it has', () => {
+    links.add('h1');
+    registry.change(expired);
+    registry.change({ kind: 'hub', hub: h1 });
+    registry.change({ kind: 'session', session: sessionRecord(h1, 's3') });
+    assert.deepEqual(sessions(), ['s2', 's3']);
+    unlink('h1');
+    assert.deepEqual(sessions(), ['s2', 's3'], 'the registry has it again, so its link alone decides nothing');
+  });
+
+  it('passes over what the registry says of the own hub', () => {
+    directory.apply({ kind: 'hub', hub: hubRecord('own') });
+    registry.snapshot({ hubs: [], sessions: [] });
+    registry.change({ kind: 'hub-gone', hubId: 'own', incarnation: 1 });
+    assert.deepEqual([...directory.hubs()], [hubRecord('own')]);
+  });
+
+  it('knows when the registry last answered', () => {
+    const age = () => performance.now() - (following.lastAnswerAt ?? Number.NEGATIVE_INFINITY);
+    assert.equal(age(), Number.POSITIVE_INFINITY);
+    registry.answered();
+    assert.ok(age() < 1_000, `${age()} ms`);
+  });
+});
