@@ -1,0 +1,147 @@
+import type { Cut, DialRecord } from './load/messages.ts';
+import type { TargetEnd } from './load/targets.ts';
+import type { Bounds, Measure, Strike } from './row.ts';
+
+/** A dial answered before a strike was known here, or a moment after it, may have gone through what was struck. */
+const SLACK = 100;
+
+/** What a row saw, from the fault's begin on. */
+export interface Seen {
+  readonly dials: readonly DialRecord[];
+  readonly cuts: readonly Cut[];
+  readonly ends: readonly TargetEnd[];
+  readonly strikes: readonly Strike[];
+}
+
+/** What a row comes to, as the table shows it; times in milliseconds. */
+export interface Figures {
+  readonly tried: number;
+  readonly failed: number;
+  /** Of those that failed, the ones that were under way through a gateway that died. */
+  readonly inFlight: number;
+  /** Dials that the first gateway refused or turned away, and another took. */
+  readonly byOther: number;
+  readonly worst: number;
+  readonly cut: number;
+  /** Cut, and carried by what was struck. */
+  readonly carried: number;
+  /** Short dials that were answered, and whose tunnel the strike ended. */
+  readonly shortCut: number;
+  readonly callersEnd: number | undefined;
+  readonly destinationsEnd: number | undefined;
+}
+
+export interface Judged {
+  readonly figures: Figures;
+  readonly problems: readonly string[];
+}
+
+/** Counts, and compares with what must hold. */
+export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]): Judged {
+  const { dials, strikes } = seen;
+  const failed = dials.filter(({ outcome }) => outcome === 'failed' || outcome === 'wrong');
+  const excused = failed.filter((dial) => strikes.some((strike) => inFlight(dial, strike)));
+  const shortCut = dials.filter(({ outcome }) => outcome === 'cut');
+  const strayShort = shortCut.filter((dial) => !strikes.some((strike) => throughStruck(dial, strike)));
+  const { taken, stray, missing } = assign(seen);
+  const counted = dials.filter((dial) => !excused.includes(dial));
+  const figures: Figures = {
+    tried: dials.length,
+    failed: failed.length,
+    inFlight: excused.length,
+    byOther: dials.filter(({ by, first }) => by !== first).length,
+    worst: Math.max(0, ...counted.map(({ ms }) => ms)),
+    cut: seen.cuts.length,
+    carried: taken.length,
+    shortCut: shortCut.length,
+    callersEnd: greatest(taken.map(({ strike, cut }) => cut.at - strike.at)),
+    destinationsEnd: greatest(destinationDelays(seen)),
+  };
+  const broken = failed.filter((dial) => !excused.includes(dial));
+  const problems = [
+    ...texts(
+      'dials failed',
+      broken.map(({ error, protocol }) => `${protocol}: ${error}`),
+    ),
+    ...texts(
+      'short tunnels were cut that nothing struck',
+      strayShort.map(({ error }) => `${error}`),
+    ),
+    ...texts(
+      'tunnels were cut that nothing struck',
+      stray.map(({ tunnel, how }) => `tunnel ${tunnel}: ${how}`),
+    ),
+    ...texts(
+      'struck tunnels did not end',
+      missing.map((tunnel) => `tunnel ${tunnel}`),
+    ),
+    ...late('the slowest dial took', figures.worst, bounds.dialMs),
+    ...late("callers' ends came after", figures.callersEnd, bounds.callersEndMs),
+    ...late('destination sockets ended after', figures.destinationsEnd, bounds.destinationsEndMs),
+    ...measures.flatMap(({ name, value, most }) => late(`${name}:`, value, most)),
+  ];
+  return { figures, problems };
+}
+
+/** A dial that was under way through a gateway when that died. */
+function inFlight({ first, by, at, ms }: DialRecord, strike: Strike): boolean {
+  return (first === strike.gateway || by === strike.gateway) && at <= strike.at + SLACK && at + ms >= strike.at;
+}
+
+/** The few bytes of a short dial were on their way through what was struck. */
+function throughStruck({ at, ms, endedAt = 0 }: DialRecord, strike: Strike): boolean {
+  return strike.fatal && at + ms <= strike.at + SLACK && endedAt >= strike.at;
+}
+
+/** Each cut belongs to the latest strike before it that took its tunnel, and each strike cuts a tunnel once. */
+function assign({ cuts, strikes }: Seen) {
+  const taken: { strike: Strike; cut: Cut }[] = [];
+  const stray: Cut[] = [];
+  for (const cut of cuts) {
+    const strike = strikes
+      .filter(({ at, tunnels }) => at <= cut.at && tunnels.has(cut.tunnel))
+      .findLast((strike) => !taken.some((other) => other.strike === strike && other.cut.tunnel === cut.tunnel));
+    if (strike) taken.push({ strike, cut });
+    else stray.push(cut);
+  }
+  const missing = strikes
+    .filter(({ fatal }) => fatal)
+    .flatMap((strike) =>
+      [...strike.tunnels].filter((tunnel) => !taken.some((t) => t.strike === strike && t.cut.tunnel === tunnel)),
+    );
+  return { taken, stray, missing };
+}
+
+function destinationDelays({ ends, strikes }: Seen): number[] {
+  return strikes
+    .filter(({ fatal }) => fatal)
+    .flatMap(({ at, tunnels }) =>
+      [...tunnels].map((tunnel) => {
+        const end = ends.find((end) => end.tunnel === tunnel && end.at >= at);
+        return end ? end.at - at : Number.POSITIVE_INFINITY;
+      }),
+    );
+}
+
+function greatest(values: readonly number[]): number | undefined {
+  return values.length > 0 ? Math.max(...values) : undefined;
+}
+
+/** `3 dials failed: grpc: ... (2), mtls: ... (1)` */
+function texts(what: string, reasons: readonly string[]): string[] {
+  if (reasons.length === 0) return [];
+  const counts = new Map<string, number>();
+  for (const reason of reasons) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  const shown = [...counts].slice(0, 6).map(([reason, count]) => `${reason} (${count})`);
+  return [`${reasons.length} ${what}: ${shown.join(', ')}${counts.size > 6 ? ', ...' : ''}`];
+}
+
+function late(what: string, value: number | undefined, most: number | undefined): string[] {
+  if (value === undefined || most === undefined || value <= most) return [];
+  return [`${what} ${Math.round(value)}, and ${most} is the most`];
+}
+
+export function quantile(values: readonly number[], q: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0;
+}

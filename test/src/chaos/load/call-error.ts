@@ -1,0 +1,22 @@
+/**
+ * Why a call came to nothing. `refused`: nobody listens there. `draining`: the gateway asks to be left, with its retry hint.
+ * Those two a caller takes to another gateway; `failed` is everything else.
+ */
+export type CallFailure = 'refused' | 'draining' | 'failed';
+
+export class CallError extends Error {
+  readonly kind: CallFailure;
+
+  constructor(kind: CallFailure, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+const NOBODY = new Set(['ECONNREFUSED', 'ENOENT']);
+
+/** What an error of a socket means to a caller that has no answer yet. */
+export function brokenOff(error: NodeJS.ErrnoException | undefined): CallError {
+  if (error?.code && NOBODY.has(error.code)) return new CallError('refused', error.message);
+  return new CallError('failed', `broke before the answer${error ? `: ${error.message}` : ''}`);
+}

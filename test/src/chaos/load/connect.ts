@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs';
+import { connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTls, createSecureContext, type SecureContext } from 'node:tls';
+import { brokenOff, CallError } from './call-error.ts';
+import type { Door } from './door.ts';
+
+const MOST_HEAD = 16_384;
+const contexts = new Map<string, SecureContext>();
+
+/** Connects as an API server does: a connection for each dial, a full handshake where it is TLS. */
+export function connectTo(door: Door, protocol: 'connect' | 'mtls'): { socket: Socket; ready: string } {
+  if (protocol === 'connect') {
+    return { socket: connectTcp({ path: door.connect, allowHalfOpen: true }), ready: 'connect' };
+  }
+  const { port } = door.mtls;
+  const tcp = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true });
+  const socket = connectTls({ socket: tcp, servername: 'localhost', secureContext: contextOf(door) });
+  tcp.once('error', (error) => socket.destroy(error));
+  return { socket, ready: 'secureConnect' };
+}
+
+function contextOf({ mtls: { ca, cert, key } }: Door): SecureContext {
+  let context = contexts.get(cert);
+  if (!context) {
+    context = createSecureContext({ ca: readFileSync(ca), cert: readFileSync(cert), key: readFileSync(key) });
+    contexts.set(cert, context);
+  }
+  return context;
+}
+
+/** HTTP CONNECT: resolves with the tunnel once the 200 is there, rejects with a CallError. */
+export function connectCall(door: Door, protocol: 'connect' | 'mtls', destination: string): Call {
+  const { socket, ready } = connectTo(door, protocol);
+  const answer = new Promise<Socket>((resolve, reject) => {
+    let head = '';
+    const over = () => reject(brokenOff(socket.errored as NodeJS.ErrnoException | undefined));
+    socket.on('error', () => {});
+    socket.once('close', over).once('end', over);
+    socket.once(ready, () => socket.write(`CONNECT ${destination} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`));
+    const read = (chunk: Buffer) => {
+      head += chunk.toString('latin1');
+      const end = head.indexOf('\r\n\r\n');
+      if (end < 0 && head.length < MOST_HEAD) return;
+      socket.off('data', read).off('close', over).off('end', over).pause();
+      const refusal = refusalOf(head.slice(0, end));
+      if (refusal) return reject(refusal);
+      const rest = Buffer.from(head.slice(end + 4), 'latin1');
+      if (rest.length > 0) socket.unshift(rest);
+      resolve(socket);
+    };
+    socket.on('data', read);
+  });
+  return { answer, end: () => socket.destroy() };
+}
+
+/** A dial under way: its answer, and how to give it up. */
+export interface Call {
+  readonly answer: Promise<import('node:stream').Duplex>;
+  end(): void;
+}
+
+function refusalOf(head: string): CallError | undefined {
+  const [status = ''] = head.split('\r\n', 1);
+  if (status.startsWith('HTTP/1.1 200 ')) return undefined;
+  // "No agent available" is a 503 with the same header, and no matter of this gateway alone.
+  const leaves =
+    status.startsWith('HTTP/1.1 503 ') && /^retry-after:/im.test(head) && /shutting down|drain/.test(status);
+  return new CallError(leaves ? 'draining' : 'failed', status.slice('HTTP/1.1 '.length));
+}

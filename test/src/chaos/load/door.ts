@@ -1,0 +1,17 @@
+import type { Front } from '../../harness/index.ts';
+
+export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
+/** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
+export type Protocol = (typeof PROTOCOLS)[number];
+
+/** Where one gateway takes callers, and what a caller shows there. It crosses to the load's process as JSON. */
+export interface Door {
+  readonly grpc: string;
+  readonly connect: string;
+  readonly mtls: { readonly port: number; readonly ca: string; readonly cert: string; readonly key: string };
+}
+
+export function doorOf({ grpc, connect, mtls }: Omit<Front, 'program'>): Door {
+  const { port, ca, identity } = mtls;
+  return { grpc: grpc.uds, connect: connect.uds, mtls: { port, ca, cert: identity.cert, key: identity.key } };
+}

@@ -1,0 +1,71 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { type Scope, until, within } from '../../harness/index.ts';
+import type { Cut, DialRecord, LoadSettings, Report } from './messages.ts';
+
+/** Dials that are under way have their own deadline before. */
+const END_WITHIN = 30_000;
+
+/** The load's process, and all that it told so far. */
+export class Load implements AsyncDisposable {
+  readonly settings: LoadSettings;
+  readonly dials: DialRecord[] = [];
+  readonly cuts: Cut[] = [];
+  readonly wrong: string[] = [];
+  moving = 0;
+  finished = 0;
+  cpuMs = 0;
+  readonly #child: ChildProcess;
+
+  constructor(settings: LoadSettings) {
+    this.settings = settings;
+    this.#child = fork(fileURLToPath(new URL('./process.js', import.meta.url)));
+    this.#child.on('message', (report) => this.#take(report as Report));
+    this.#child.send(settings);
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Waits until every long tunnel carries. */
+  async flows(deadline = 30_000): Promise<void> {
+    const { tunnels } = this.settings;
+    await until(() => this.moving === tunnels && this.cpuMs > 0, {
+      deadline,
+      what: () => `${tunnels} tunnels that carry: ${this.moving} do; ${this.dials.at(-1)?.error ?? 'no dial failed'}`,
+    });
+  }
+
+  /** As an API server that is killed. */
+  async kill(): Promise<void> {
+    await this.#end(() => process.kill(this.pid, 'SIGKILL'));
+  }
+
+  async stop(): Promise<void> {
+    await this.#end(() => this.#child.send('stop'));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+
+  async #end(act: () => void): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const gone = once(this.#child, 'exit');
+    act();
+    await within(gone, { deadline: END_WITHIN, what: 'the end of the load' });
+  }
+
+  #take({ dials, cuts, wrong, moving, finished, cpuMs }: Report): void {
+    this.dials.push(...dials);
+    this.cuts.push(...cuts);
+    this.wrong.push(...wrong);
+    Object.assign(this, { moving, finished, cpuMs });
+  }
+}
+
+export function startLoad(scope: Scope, settings: LoadSettings): Load {
+  return scope.use(new Load(settings));
+}

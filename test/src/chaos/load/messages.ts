@@ -1,0 +1,54 @@
+import type { Door, Protocol } from './door.ts';
+
+export interface LoadSettings {
+  readonly doors: readonly Door[];
+  /** Where short dials go: it sends back what it gets. */
+  readonly echo: string;
+  /** Where long tunnels go: tunnel n to 127.0.1.(n + 1), so that the plane's own lists tell them apart. */
+  readonly framesPort: number;
+  readonly dialsPerSecond: number;
+  readonly tunnels: number;
+  /** Of tunnels that finish and are opened anew, between these milliseconds; without it they stay. */
+  readonly tunnelLife?: readonly [least: number, most: number];
+  /** Default: all, mixed. */
+  readonly protocols?: readonly Protocol[];
+}
+
+/**
+ * One dial and what became of it. `failed`: no tunnel. `cut`: there was one, and it ended before its few bytes were back.
+ * `wrong`: other bytes came back.
+ */
+export interface DialRecord {
+  readonly kind: 'short' | 'long';
+  readonly protocol: Protocol;
+  /** The gateway that was dialled first, and the one that answered. */
+  readonly first: number;
+  readonly by: number;
+  /** Of the shared clock. */
+  readonly at: number;
+  /** Until the answer, whatever it was. */
+  readonly ms: number;
+  readonly outcome: 'ok' | 'failed' | 'cut' | 'wrong';
+  readonly error?: string;
+  /** When the tunnel of a dial that is `cut` ended. */
+  readonly endedAt?: number;
+}
+
+/** A long tunnel that ended and had not finished. */
+export interface Cut {
+  readonly tunnel: number;
+  readonly at: number;
+  readonly how: string;
+}
+
+/** What the load's process tells, several times a second. */
+export interface Report {
+  readonly dials: readonly DialRecord[];
+  readonly cuts: readonly Cut[];
+  readonly wrong: readonly string[];
+  /** Tunnels that received a frame within the last second. */
+  readonly moving: number;
+  readonly finished: number;
+  /** Milliseconds of processor time so far. */
+  readonly cpuMs: number;
+}

@@ -1,0 +1,65 @@
+// npm run chaos: one fault at a time into real processes under load. `--list` names the rows.
+import { parseArgs } from 'node:util';
+import { table, writePage } from './report.ts';
+import type { Row } from './row.ts';
+import { ROWS } from './rows/index.ts';
+import { type Outcome, runRow } from './run-row.ts';
+
+const { values } = parseArgs({
+  options: {
+    short: { type: 'boolean', default: false },
+    row: { type: 'string', multiple: true, default: [] },
+    list: { type: 'boolean', default: false },
+  },
+});
+
+const ended = new AbortController();
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function chosen(names: readonly string[]): readonly Row[] {
+  const unknown = names.filter((name) => !ROWS.some((row) => row.name === name));
+  if (unknown.length > 0) throw new Error(`no row is called ${unknown.join(', ')}; --list names them all`);
+  return names.length === 0 ? ROWS : ROWS.filter(({ name }) => names.includes(name));
+}
+
+function tell({ row, skipped, problems, before, loadCpu, seconds }: Outcome): void {
+  if (skipped) {
+    say(`skipped ${row.name}: ${skipped}`);
+    return;
+  }
+  const load = `p99 before ${before.toFixed(1)} ms, the load took ${Math.round(loadCpu * 100)} % of a core`;
+  say(`${problems.length === 0 ? 'ok     ' : 'FAILED '} ${row.name} (${seconds.toFixed(1)} s; ${load})`);
+  for (const problem of problems) say(`        ${problem}`);
+}
+
+async function main(): Promise<void> {
+  if (values.list) {
+    for (const { name, fault } of ROWS) say(`${name.padEnd(24)}${fault}`);
+    return;
+  }
+  const outcomes: Outcome[] = [];
+  for (const row of chosen(values.row)) {
+    const outcome = await runRow(row, values.short, ended.signal);
+    if (ended.signal.aborted) return;
+    tell(outcome);
+    outcomes.push(outcome);
+  }
+  say(`\n${table(outcomes)}\n`);
+  if (!values.short && values.row.length === 0) writePage(outcomes);
+  const ran = outcomes.filter(({ skipped }) => !skipped);
+  const failed = ran.filter(({ problems }) => problems.length > 0).length;
+  const skipped = outcomes.length - ran.length;
+  say(`${ran.length - failed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
+  process.exitCode = failed > 0 ? 1 : 0;
+}
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => {
+    process.exitCode = 130;
+    ended.abort();
+  });
+}
+await main();

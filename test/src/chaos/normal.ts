@@ -1,0 +1,44 @@
+import { clock } from './clock.ts';
+import { quantile } from './figures.ts';
+import type { Load } from './load/load.ts';
+import type { Topology } from './row.ts';
+
+const LOOK_EVERY = 200;
+/** What counts is the last second. */
+const WINDOW = 1000;
+const GIVE_UP = 60_000;
+/** Below this a slower dial is the machine's noise, in milliseconds. */
+const LEAST_SLOW = 50;
+
+export interface Normal {
+  /** From the end of the fault to the first second in which all was normal; undefined when it never was. */
+  readonly ms?: number;
+  /** What was last seen not to be. */
+  readonly lacking: string;
+}
+
+/** Waits until dials are as fast as before, every tunnel carries, and the plane is whole. */
+export async function normalAgain(load: Load, plane: Topology, before: number, over: number): Promise<Normal> {
+  const slow = Math.max(2 * before, LEAST_SLOW);
+  for (let lacking = ''; ; ) {
+    const now = clock();
+    const found = lackingIn(load, now, slow) ?? (await plane.missing().catch((error: Error) => error.message));
+    if (!found) return { ms: Math.max(0, now - WINDOW - over), lacking };
+    lacking = found;
+    if (now - over > GIVE_UP) return { lacking };
+    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));
+  }
+}
+
+function lackingIn({ dials, moving, settings }: Load, now: number, slow: number): string | undefined {
+  const recent = dials.filter(({ at, ms }) => at + ms > now - WINDOW);
+  if (recent.length < settings.dialsPerSecond / 2) return `${recent.length} dials were answered in the last second`;
+  const failed = recent.filter(({ outcome }) => outcome !== 'ok');
+  if (failed.length > 0) return `${failed.length} dials came to nothing: ${failed[0]?.error}`;
+  const p99 = quantile(
+    recent.map(({ ms }) => ms),
+    0.99,
+  );
+  if (p99 > slow) return `dials take ${Math.round(p99)} ms (p99)`;
+  return moving < settings.tunnels ? `${moving} of ${settings.tunnels} tunnels carry` : undefined;
+}

@@ -1,0 +1,80 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { ROOT } from '../harness/index.ts';
+import type { Measure } from './row.ts';
+import { DIALS_PER_SECOND, LONG_TUNNELS, type Outcome } from './run-row.ts';
+
+const PAGE = `${ROOT}docs/RELIABILITY.md`;
+const BEGIN = '<!-- chaos: begin -->';
+const END = '<!-- chaos: end -->';
+
+const HEAD = [
+  'fault',
+  'must hold',
+  'dials',
+  'failed',
+  'by the other gateway',
+  'worst dial',
+  'tunnels cut',
+  'normal again',
+  'besides',
+  'holds',
+];
+
+/** The table in Markdown, a line for each row. */
+export function table(outcomes: readonly Outcome[]): string {
+  const lines = [HEAD, HEAD.map(() => '---'), ...outcomes.map(cells)];
+  return lines.map((line) => `| ${line.join(' | ')} |`).join('\n');
+}
+
+function cells({ row, skipped, figures, measures, normalMs, problems }: Outcome): string[] {
+  const holds = skipped ? `not run: ${skipped}` : problems.length === 0 ? 'yes' : `**no**: ${problems.join('; ')}`;
+  const begin = [row.fault, row.holds];
+  if (!figures) return [...begin, ...Array(HEAD.length - 3).fill(''), inCell(holds)];
+  const { tried, failed, inFlight, byOther, worst, cut, carried, shortCut, callersEnd, destinationsEnd } = figures;
+  const besides = [
+    ...(callersEnd === undefined ? [] : [`callers see the end within ${time(callersEnd)}`]),
+    ...(destinationsEnd === undefined ? [] : [`destinations within ${time(destinationsEnd)}`]),
+    ...(shortCut > 0 ? [`${shortCut} short tunnels cut after the answer`] : []),
+    ...measures.map(shown),
+  ];
+  return [
+    ...begin,
+    String(tried),
+    inFlight > 0 ? `${failed} (${inFlight} under way through the dead gateway)` : String(failed),
+    String(byOther),
+    time(worst),
+    carried === cut ? String(cut) : `${cut} (${carried} carried by what was struck)`,
+    normalMs === undefined ? 'never' : time(normalMs),
+    besides.join('; '),
+    inCell(holds),
+  ];
+}
+
+function shown({ name, value, unit }: Measure): string {
+  if (unit === 'ms') return `${name} ${time(value)}`;
+  return `${name} ${Math.round(value * 10) / 10}${unit && ` ${unit}`}`;
+}
+
+function time(ms: number): string {
+  if (!Number.isFinite(ms)) return 'never';
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+function inCell(text: string): string {
+  return text.replaceAll('|', '/').replaceAll('\n', ' ').slice(0, 600);
+}
+
+/** Puts the table of a full run into the page, with what made it. */
+export function writePage(outcomes: readonly Outcome[]): void {
+  const page = readFileSync(PAGE, 'utf8');
+  const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (from < 0 || to < from) throw new Error(`${PAGE} lacks the lines ${BEGIN} and ${END}`);
+  const date = new Date().toISOString().slice(0, 10);
+  const made = `\`npm run chaos\`, ${date}, ${machine()}, ${DIALS_PER_SECOND} dials/s and ${LONG_TUNNELS} long tunnels.`;
+  writeFileSync(PAGE, `${page.slice(0, from)}${BEGIN}\n${made}\n\n${table(outcomes)}\n${page.slice(to)}`);
+}
+
+function machine(): string {
+  return `${availableParallelism()} cores, Node ${process.versions.node}`;
+}

@@ -1,0 +1,5 @@
+import type { Row } from '../row.ts';
+import { hubRows } from './hubs.ts';
+
+/** Every fault, in the order of the table. */
+export const ROWS: readonly Row[] = [...hubRows];

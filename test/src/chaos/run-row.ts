@@ -1,0 +1,127 @@
+import { Scope, until } from '../harness/index.ts';
+import { clock } from './clock.ts';
+import { type Figures, judge, quantile } from './figures.ts';
+import { type Load, startLoad } from './load/load.ts';
+import { Targets } from './load/targets.ts';
+import { normalAgain } from './normal.ts';
+import type { Context, Measure, Row, Strike, Topology } from './row.ts';
+
+export const DIALS_PER_SECOND = 200;
+export const LONG_TUNNELS = 50;
+
+export interface Outcome {
+  readonly row: Row;
+  /** Why it did not run. */
+  readonly skipped?: string;
+  readonly figures?: Figures;
+  readonly measures: readonly Measure[];
+  /** The slowest of a hundred dials before the fault, in milliseconds. */
+  readonly before: number;
+  /** From the end of the fault until all was as before it, in milliseconds. */
+  readonly normalMs?: number;
+  /** Of one processor. */
+  readonly loadCpu: number;
+  readonly seconds: number;
+  /** What does not hold; empty for a row that holds. */
+  readonly problems: readonly string[];
+}
+
+/** Starts what a row runs against, loads it, injects the fault, and sees what came of it. */
+export async function runRow(row: Row, short: boolean, signal: AbortSignal): Promise<Outcome> {
+  const begin = clock();
+  const skipped = row.skip?.();
+  const nothing = { row, measures: [], before: 0, loadCpu: 0, problems: [] };
+  if (skipped) return { ...nothing, skipped, seconds: 0 };
+  try {
+    await using scope = new Scope();
+    const outcome = await Promise.race([observe(scope, row, short), rejected(signal)]);
+    return { ...outcome, row, seconds: (clock() - begin) / 1000 };
+  } catch (error) {
+    return { ...nothing, seconds: (clock() - begin) / 1000, problems: [(error as Error).message] };
+  }
+}
+
+async function observe(scope: Scope, row: Row, short: boolean): Promise<Omit<Outcome, 'row' | 'seconds'>> {
+  const targets = await Targets.listen(scope);
+  const plane = await row.topology(scope);
+  await until(async () => !(await plane.missing()), { deadline: 30_000, what: () => 'a whole plane' });
+  const load = startLoad(scope, {
+    doors: plane.doors,
+    echo: targets.echo.authority,
+    framesPort: targets.framesPort,
+    dialsPerSecond: DIALS_PER_SECOND,
+    tunnels: LONG_TUNNELS,
+    ...(row.tunnelLife && { tunnelLife: row.tunnelLife }),
+  });
+  const before = await baseline(load, short ? 2000 : 5000);
+
+  const [from, cpuFrom] = [clock(), load.cpuMs];
+  const [strikes, measures]: [Strike[], Measure[]] = [[], []];
+  const context = { ...{ scope, plane, load, targets, short }, ...doing(plane, short, strikes, measures) };
+  const failure = await row.inject(context).then(
+    () => undefined,
+    (error: Error) => error.message,
+  );
+  const normal = await normalAgain(load, plane, before, clock());
+  const loadCpu = (load.cpuMs - cpuFrom) / (clock() - from);
+  await load.stop();
+
+  const dials = load.dials.filter(({ at, ms }) => at + ms >= from);
+  // The load ends what still runs, when it stops.
+  const seen = { dials, cuts: load.cuts.filter(({ at }) => at >= from), ends: targets.ends, strikes };
+  const { figures, problems } = judge(seen, row.bounds, measures);
+  const all = [
+    ...(failure ? [failure] : []),
+    ...[...load.wrong, ...targets.wrong].slice(0, 5),
+    ...problems,
+    ...(normal.ms === undefined ? [`not as before within 60 s: ${normal.lacking}`] : []),
+  ];
+  const normalMs = normal.ms === undefined ? {} : { normalMs: normal.ms };
+  return { figures, measures, before, ...normalMs, loadCpu, problems: all };
+}
+
+/** What is usual on this machine today, once all tunnels carry. */
+async function baseline(load: Load, ms: number): Promise<number> {
+  await load.flows();
+  const from = clock();
+  await sleep(ms);
+  const dials = load.dials.filter(({ at }) => at >= from);
+  const failed = dials.find(({ outcome }) => outcome !== 'ok');
+  if (failed) throw new Error(`a dial failed before the fault: ${failed.error}`);
+  return quantile(
+    dials.map(({ ms }) => ms),
+    0.99,
+  );
+}
+
+function doing(
+  plane: Topology,
+  short: boolean,
+  strikes: Strike[],
+  measures: Measure[],
+): Pick<Context, 'strike' | 'hold' | 'measure'> {
+  return {
+    async strike({ takes, gateway, fatal = true }, commit) {
+      const tunnels = new Set((await plane.carried()).filter(takes).map(({ tunnel }) => tunnel));
+      const strike = { at: clock(), tunnels, fatal, ...(gateway !== undefined && { gateway }) };
+      strikes.push(strike);
+      await commit();
+      return strike;
+    },
+    hold: (ms, shortMs = ms / 4) => sleep(short ? shortMs : ms),
+    measure: (measure) => void measures.push(measure),
+  };
+}
+
+/** An end from outside must still end all that the scope holds. */
+function rejected(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const end = () => reject(new Error('ended from outside'));
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end, { once: true });
+  });
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

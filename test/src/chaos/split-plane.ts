@@ -1,0 +1,167 @@
+import { type RedisServer, type RedisServerOptions, startRedis } from '@isthmus/registry/testing';
+import {
+  agentPortFlags,
+  type Flags,
+  freePort,
+  healthFlags,
+  newTrust,
+  peerFlags,
+  type Relay,
+  relayTo,
+  type Scope,
+  type Trust,
+  uplinkFlags,
+} from '../harness/index.ts';
+import { type Door, doorOf } from './load/door.ts';
+import { tunnelNumber } from './load/targets.ts';
+import { Member } from './members.ts';
+import type { Carried, Topology } from './row.ts';
+
+/** Warnings alone: a line for each of 200 dials a second at three programs would measure the reader of the logs. */
+const QUIET = { v: 1 };
+
+export interface SplitPlaneOptions {
+  readonly hubs?: number;
+  readonly gateways?: number;
+  readonly agents?: number;
+  /** Links that run through a relay, for faults of the network between. */
+  readonly relays?: readonly ('peer' | 'agent' | 'redis')[];
+  /** Added to the flags of hubs and gateways alike. */
+  readonly planeFlags?: Flags;
+  readonly hubFlags?: Flags;
+  readonly gatewayFlags?: Flags;
+  readonly agentFlags?: Flags;
+  readonly redis?: RedisServerOptions;
+}
+
+export interface HubRelays {
+  readonly peer?: Relay;
+  readonly agent?: Relay;
+}
+
+/** Gateways, hubs and agents around a Redis of their own, mTLS on every link. */
+export interface SplitPlane extends Topology {
+  readonly trust: Trust;
+  readonly redis: RedisServer;
+  readonly redisRelay: Relay | undefined;
+  readonly gateways: readonly Member[];
+  readonly hubs: readonly Member[];
+  readonly agents: readonly Member[];
+  /** Of each hub, by its place. */
+  readonly relays: readonly HubRelays[];
+}
+
+/** Three hubs, two gateways and four agents with two sessions each, all ready. */
+export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}): Promise<SplitPlane> {
+  const trust = await newTrust(scope);
+  const redis = await startRedis(options.redis);
+  scope.defer(() => redis.stop());
+  const relayed = new Set(options.relays);
+  const redisRelay = relayed.has('redis') ? await relayTo(scope, redis.port) : undefined;
+  const url = redisRelay ? `redis://${redisRelay.authority}` : redis.url;
+  const common = { ...QUIET, 'redis-url': url, plane: 'chaos', ...options.planeFlags };
+
+  const built = await times(options.hubs ?? 3, (index) =>
+    hubOf(scope, trust, index, relayed, { ...common, ...options.hubFlags }),
+  );
+  const hubs = built.map(({ hub }) => hub);
+  const fronts = await times(options.gateways ?? 2, (index) =>
+    gatewayOf(scope, trust, index, { ...common, ...options.gatewayFlags }),
+  );
+  const gateways = fronts.map(({ gateway }) => gateway);
+  const agents = await times(options.agents ?? 4, (index) => {
+    const { agentPort } = built[index % built.length] as { agentPort: number };
+    return agentOf(scope, trust, index, agentPort, { ...QUIET, ...options.agentFlags });
+  });
+  await Promise.all([...hubs, ...gateways, ...agents].map(({ program }) => program.waitReady()));
+  const plane = {
+    ...{ trust, redis, redisRelay, gateways, hubs, agents },
+    relays: built.map(({ relays }) => relays),
+    doors: fronts.map(({ door }) => door),
+    carried: () => carriedBy(gateways),
+    missing: () => missingIn(plane, Number(options.agentFlags?.['session-count'] ?? 2)),
+  };
+  return plane;
+}
+
+async function hubOf(scope: Scope, trust: Trust, index: number, relayed: ReadonlySet<string>, flags: Flags) {
+  const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
+  const relays: HubRelays = {
+    ...(relayed.has('peer') && { peer: await relayTo(scope, peerPort) }),
+    ...(relayed.has('agent') && { agent: await relayTo(scope, agentPort) }),
+  };
+  const id = `hub-${index}`;
+  const all = {
+    ...health,
+    ...(await peerFlags(trust)),
+    ...(await agentPortFlags(trust, agentPort)),
+    'server-id': id,
+    'peer-port': peerPort,
+    'peer-bind-address': '127.0.0.1',
+    'advertise-address': relays.peer?.authority ?? `127.0.0.1:${peerPort}`,
+    'advertise-agent-address': relays.agent?.authority ?? `127.0.0.1:${agentPort}`,
+    ...flags,
+  };
+  const hub = new Member(scope, 'backend-hub', id, all, health['health-port']);
+  return { hub, relays, agentPort: relays.agent?.port ?? agentPort };
+}
+
+export async function gatewayOf(scope: Scope, trust: Trust, index: number, flags: Flags) {
+  const [health, port, server] = [await healthFlags(), await freePort(), await trust.callers.server()];
+  const id = `gateway-${index}`;
+  const uds = `${trust.dir}/${id}.sock`;
+  const all = {
+    ...health,
+    ...(await peerFlags(trust)),
+    'server-id': id,
+    'uds-name': uds,
+    'server-port': port,
+    'server-bind-address': '127.0.0.1',
+    'server-cert': server.cert,
+    'server-key': server.key,
+    'server-ca-cert': trust.callers.cert,
+    ...flags,
+  };
+  const gateway = new Member(scope, 'frontend-gw', id, all, health['health-port']);
+  const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
+  const door: Door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
+  return { gateway, door };
+}
+
+export async function agentOf(scope: Scope, trust: Trust, index: number, port: number, flags: Flags): Promise<Member> {
+  const { healthPort, ...uplink } = await uplinkFlags(trust, port);
+  const id = `agent-${index}`;
+  const all = { ...uplink, 'admin-server-port': await freePort(), 'agent-id': id, ...flags };
+  return new Member(scope, 'proxy-agent', id, all, healthPort);
+}
+
+async function carriedBy(gateways: readonly Member[]): Promise<Carried[]> {
+  const lists = await Promise.all(
+    gateways.map(async (member, gateway) => {
+      const tunnels = member.running ? await member.tunnels() : [];
+      return tunnels.map(({ destination, hubId, agentId }) => ({
+        ...{ gateway, hubId, agentId },
+        tunnel: tunnelNumber(destination) ?? -1,
+      }));
+    }),
+  );
+  return lists.flat().filter(({ tunnel }) => tunnel >= 0);
+}
+
+async function missingIn(plane: SplitPlane, perAgent: number): Promise<string | undefined> {
+  const { gateways, hubs, agents } = plane;
+  for (const { id, running } of [...gateways, ...hubs, ...agents]) if (!running) return `${id} does not run`;
+  const wanted = agents.length * Math.min(perAgent, hubs.length);
+  for (const gateway of gateways) {
+    const known = (await gateway.sessions()).length;
+    if (known !== wanted) return `${gateway.id} knows ${known} of ${wanted} sessions`;
+    const links = await gateway.value('isthmus_hub_links');
+    if (links !== hubs.length) return `${gateway.id} has ${links} of ${hubs.length} links`;
+  }
+  const held = (await Promise.all(hubs.map((hub) => hub.sessions()))).flat().length;
+  return held === wanted ? undefined : `hubs hold ${held} of ${wanted} sessions`;
+}
+
+export function times<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: count }, (_, index) => make(index)));
+}
