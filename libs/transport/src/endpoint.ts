@@ -107,6 +107,8 @@ function timed(clock: Clock): LookupFunction {
   };
 }
 
+const LIMIT = 'connection_limit_reached';
+
 /** What connect(2) and getaddrinfo say: our name for it, and Go's words. */
 const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
   ECONNREFUSED: ['connection_refused', 'connect: connection refused'],
@@ -120,8 +122,8 @@ const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
   // A prohibiting route or a firewall's verdict.
   EACCES: ['destination_ip_prohibited', 'connect: permission denied'],
   EPERM: ['destination_ip_prohibited', 'connect: operation not permitted'],
-  EMFILE: ['connection_limit_reached', 'socket: too many open files'],
-  ENFILE: ['connection_limit_reached', 'socket: too many open files in system'],
+  EMFILE: [LIMIT, 'socket: too many open files'],
+  ENFILE: [LIMIT, 'socket: too many open files in system'],
 };
 
 function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): DialError {
@@ -138,7 +140,8 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
     return new DialError(name, `dial tcp: lookup ${host}: ${words}`, { cause: thrown });
   }
   const [name, words] = FAILURES[code] ?? (['proxy_internal_error', error.message] as const);
-  return new DialError(name, `dial tcp ${target}: ${words}`, { cause: thrown });
+  // Without a socket of its own the agent has asked nothing of the destination: another agent may have one.
+  return new DialError(name, `dial tcp ${target}: ${words}`, { retryable: name === LIMIT, cause: thrown });
 }
 
 /** @param expired the dial's deadline passed before the agent's own: whichever part of the plane says so first, it is the same */

@@ -207,6 +207,8 @@ export class Attempts {
   #failed({ record }: Attempt, error: DialError): void {
     if (this.#settled) return;
     this.#last = error;
+    // An agent without a socket left refuses faster than another serves, and seems to be the least busy.
+    if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
     // The hub's own word outranks the copy of the registry.
     if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
     if (error.retryable && !this.#request.signal.aborted) this.#proceed();

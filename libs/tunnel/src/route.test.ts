@@ -173,6 +173,15 @@ test('a silent hub is passed over by the next dial', async (t) => {
   t.mock.timers.reset();
 });
 
+test('an agent without a socket left is passed over by the next dial, and its own refusal is given where there is no other', async () => {
+  const tried: string[] = [];
+  const full = new DialError('connection_limit_reached', 'socket: too many open files', { retryable: true });
+  const dial = routing(plane('h1', 'h2'), { h1: failing(tried, 'h1', full), h2: async () => established() });
+  for (let round = 0; round < 20; round++) await dial(request);
+  assert.deepEqual(tried, ['h1']);
+  await assert.rejects(routing(plane('h1'), { h1: failing(tried, 'h1', full) })(request), full);
+});
+
 test('an acknowledged dial is left alone, however long its destination takes', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const others: DialRequest[] = [];

@@ -12,7 +12,7 @@ import {
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
 import { type ChannelError, observedChannel, type PacketChannel } from './channel.ts';
-import { dialErrorCode } from './go-errors.ts';
+import { refusal } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -153,7 +153,7 @@ class PacketClient implements PacketDialer {
       // Nobody waits for it any more: without a close the agent would keep its socket for good.
       if (connectID !== 0n && !this.#mux.has(connectID)) this.#mux.disown(connectID);
     } else if (error !== '') {
-      pending.fail(new DialError(dialErrorCode(error), error));
+      pending.fail(refusal(error));
     } else if (connectID === 0n || this.#mux.has(connectID)) {
       pending.fail(
         new DialError('proxy_internal_error', `agent answered with connection id ${connectID}, which is no new one`),

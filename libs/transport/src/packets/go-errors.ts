@@ -1,4 +1,4 @@
-import type { DialErrorCode } from '@isthmus/tunnel';
+import { DialError, type DialErrorCode } from '@isthmus/tunnel';
 
 /**
  * The words of Go's net package by which a Go agent says why a dial failed, and what they mean. The first that the text
@@ -14,7 +14,8 @@ const GO_ERRORS: readonly (readonly [words: RegExp, code: DialErrorCode])[] = [
   [/missing address|missing port|too many colons|unknown network|unknown port|invalid port/, 'http_request_error'],
 ];
 
-/** What a Go agent's error text means. */
-export function dialErrorCode(text: string): DialErrorCode {
-  return GO_ERRORS.find(([words]) => words.test(text))?.[1] ?? 'proxy_internal_error';
+/** What a Go agent's error text means. An agent that has no socket left has asked nothing of the destination. */
+export function refusal(text: string): DialError {
+  const code = GO_ERRORS.find(([words]) => words.test(text))?.[1] ?? 'proxy_internal_error';
+  return new DialError(code, text, { retryable: code === 'connection_limit_reached' });
 }

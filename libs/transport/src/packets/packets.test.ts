@@ -183,7 +183,8 @@ for (const [text, code] of GO_TEXTS) {
         throw new Error(text);
       },
     });
-    await assert.rejects(dialer.dial(request()), { name: 'DialError', code, message: text, retryable: false });
+    const retryable = code === 'connection_limit_reached';
+    await assert.rejects(dialer.dial(request()), { name: 'DialError', code, message: text, retryable });
     await until('nothing open', () => served.open === 0 && dialer.open === 0);
   });
 }
