@@ -1,6 +1,10 @@
 import { formatDestination } from '@isthmus/tunnel';
 import { Redis, type RedisOptions } from 'ioredis';
 import { RegistryUnavailable } from '../registry.ts';
+import { type Credentials, type HostPort, parseAddress } from './address.ts';
+import { connectionOptions, type TlsSource } from './connector.ts';
+import { planeKeys } from './keys.ts';
+import { locator } from './locate.ts';
 import type { RedisRegistryOptions, RedisTimings } from './options.ts';
 import { SCRIPTS, type Scripted } from './scripts.ts';
 
@@ -11,47 +15,56 @@ type ClientOptions = Omit<RedisOptions, 'replyMapping'>;
 
 export interface Endpoint {
   readonly options: ClientOptions;
+  /** For people. */
+  readonly name: string;
   /** What must not appear in any text. */
   readonly secrets: readonly string[];
 }
 
-/** @throws RangeError for a URL that is none of Redis; its text does not repeat the URL, which may hold a password. */
-export function parseEndpoint({ url, tls }: Pick<RedisRegistryOptions, 'url' | 'tls'>): Endpoint {
-  const parsed = URL.canParse(url) ? new URL(url) : undefined;
-  const db = /^\/?(\d{0,4})$/.exec(parsed?.pathname ?? '')?.[1];
-  const username = decoded(parsed?.username);
-  const password = decoded(parsed?.password);
-  const complete = parsed?.hostname && db !== undefined && username !== undefined && password !== undefined;
-  if (!complete || !/^rediss?:$/.test(parsed.protocol)) {
-    throw new RangeError('bad Redis URL: want redis://[user[:password]@]host[:port][/db], or rediss:// for TLS');
-  }
-  const host = parsed.hostname.replace(/^\[|\]$/g, '');
-  const options: ClientOptions = {
-    host,
-    port: Number(parsed.port || 6379),
-    db: Number(db),
-    ...(username && { username }),
-    ...(password && { password }),
-    ...(parsed.protocol === 'rediss:' && { tls: { servername: host, ...tls } }),
+/** @throws RangeError for a URL or a plane's name that is none; its text does not repeat the URL, which may hold a password. */
+export function endpointOf({ url, plane, tls }: RedisRegistryOptions, timings: RedisTimings): Endpoint {
+  const address = parseAddress(url);
+  const source = address.tls ? (tls ?? (() => ({}))) : undefined;
+  const locate = locator(address, planeKeys(plane).meta, (server, user) => {
+    return new Redis(askingOptions(server, user, source, timings));
+  });
+  const passwords = [address.user.password, address.sentinelUser.password];
+  return {
+    options: { ...connectionOptions(locate, source, address.user), db: address.db },
+    name: address.seeds.map(formatDestination).join(','),
+    secrets: passwords
+      .flatMap((password) => [password, encodeURIComponent(password)])
+      .filter((secret) => secret !== ''),
   };
-  return { options, secrets: [password, parsed.password].filter((secret) => secret !== '') };
 }
 
-function decoded(component = ''): string | undefined {
-  try {
-    return decodeURIComponent(component);
-  } catch {
-    return undefined;
-  }
+/** Of a client that asks one question and goes. */
+function askingOptions(
+  server: HostPort,
+  user: Credentials,
+  tls: TlsSource | undefined,
+  { commandMs }: RedisTimings,
+): ClientOptions {
+  return {
+    ...connectionOptions(async () => server, tls, user),
+    lazyConnect: true,
+    connectTimeout: commandMs,
+    commandTimeout: commandMs,
+    disableClientInfo: true,
+    enableReadyCheck: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  };
 }
+
+/** The server is not, or no longer, the one that is in charge of the plane's keys: another has to be looked up. */
+const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN|EXECABORT)\b/;
 
 /**
  * One connection to Redis that comes back by itself. Nothing waits in it: a command either goes out now and has its answer
  * within the deadline, or fails. A connection that leaves a command without answer is dropped, since TCP may never tell.
  */
 export class RedisConnection {
-  /** Counts connections made, so that a user notices a new one. */
-  generation = 0;
   readonly #client: Client;
   readonly #endpoint: Endpoint;
   readonly #deadlineMs: number;
@@ -68,6 +81,8 @@ export class RedisConnection {
       disableClientInfo: true,
       scripts: SCRIPTS,
       connectTimeout: timings.commandMs,
+      // Its users ask what they need to know of the server, without the permissions that the client's own check takes.
+      enableReadyCheck: false,
       commandTimeout: this.#deadlineMs,
       // Commands fail at once while there is no connection, and when it breaks; repeating them is up to the caller.
       enableOfflineQueue: false,
@@ -75,9 +90,6 @@ export class RedisConnection {
       maxRetriesPerRequest: 0,
       retryStrategy: (attempt) => jittered(Math.min(timings.backoffCapMs, 50 * 2 ** Math.min(attempt, 16))),
     }) as unknown as Client;
-    this.#client.on('ready', () => {
-      this.generation++;
-    });
     this.#client.on('error', (error) => {
       this.#lastError = this.#describe(error);
     });
@@ -89,21 +101,17 @@ export class RedisConnection {
       await this.#ready();
       return await commands(this.#client);
     } catch (error) {
-      const unanswered = error instanceof Error && error.message === 'Command timed out';
-      if (unanswered && this.#client.status === 'ready') this.#client.disconnect(true);
+      const text = error instanceof Error ? error.message : '';
+      const unanswered = text === 'Command timed out';
+      if ((unanswered || NOT_IN_CHARGE.test(text)) && this.#client.status === 'ready') this.#client.disconnect(true);
       const detail = unanswered ? `no answer within ${this.#deadlineMs} ms` : this.#describe(error);
-      throw new RegistryUnavailable(`redis ${this.#address}: ${detail}`);
+      throw new RegistryUnavailable(`redis ${this.#endpoint.name}: ${detail}`);
     }
   }
 
   close(): void {
     this.#closed = true;
     this.#client.disconnect();
-  }
-
-  get #address(): string {
-    const { host = '', port = 0 } = this.#endpoint.options;
-    return formatDestination({ host, port });
   }
 
   #describe(error: unknown): string {

@@ -1,4 +1,4 @@
-import type { ConnectionOptions } from 'node:tls';
+import type { TlsSource } from './connector.ts';
 
 /** All in milliseconds. */
 export interface RedisTimings {
@@ -27,17 +27,21 @@ export const REDIS_TIMINGS: RedisTimings = {
   lookMs: 1_000,
   flapMs: 2_000,
   coalesceMs: 20,
-  commandMs: 2_000,
+  commandMs: 1_500,
   backoffCapMs: 1_000,
 };
 
 export interface RedisRegistryOptions {
-  /** `redis://[user[:password]@]host[:port][/db]`, or `rediss://` for TLS. */
+  /**
+   * `redis://[user[:password]@]host[:port][/db]`; `redis+sentinel://[user[:password]@]host[:port],.../primary[/db]`, with
+   * `?sentinel-username=...&sentinel-password=...` for Sentinels that ask for them; `redis+cluster://[user[:password]@]host[:port],...`.
+   * `rediss` in place of `redis` for TLS, with Sentinels and nodes of a Cluster too.
+   */
   readonly url: string;
   /** Names the plane; the prefix and hash tag of all its keys. Letters, digits, `.`, `_` and `-`. */
   readonly plane: string;
-  /** Certificates and verification for `rediss://`. */
-  readonly tls?: ConnectionOptions;
+  /** Certificates for TLS. Default: none shown, and the authorities of the system. */
+  readonly tls?: TlsSource;
   /** About how many changes the stream keeps for watchers that were cut off; one that missed more takes a snapshot. */
   readonly keptChanges?: number;
   readonly timings?: Partial<RedisTimings>;

@@ -6,7 +6,7 @@ import {
   type StateListener,
   type WatchListener,
 } from '../registry.ts';
-import { type Endpoint, parseEndpoint, RedisConnection } from './connection.ts';
+import { type Endpoint, endpointOf, RedisConnection } from './connection.ts';
 import { planeKeys } from './keys.ts';
 import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
 import { RedisRegistration } from './registration.ts';
@@ -32,9 +32,9 @@ class RedisRegistry implements Registry {
   #shared: RedisConnection | undefined;
 
   constructor(options: RedisRegistryOptions) {
-    this.#endpoint = parseEndpoint(options);
-    this.#store = { keys: planeKeys(options.plane), keptChanges: options.keptChanges ?? KEPT_CHANGES };
     this.#timings = { ...REDIS_TIMINGS, ...options.timings };
+    this.#endpoint = endpointOf(options, this.#timings);
+    this.#store = { keys: planeKeys(options.plane), keptChanges: options.keptChanges ?? KEPT_CHANGES };
   }
 
   register(hub: HubRecord, state?: StateListener): HubRegistration {

@@ -35,7 +35,9 @@ local charge = tonumber(redis.call('HGET', hubs, hubId) or '')
 `;
 
 /**
- * Renews the hub's record and writes changes of its sessions.
+ * Renews the hub's record and writes changes of its sessions. PEXPIRE comes first because a server that is out of memory takes
+ * it, and whatever the script writes after it: a living hub does not expire, and what changes of it is small.
+ *
  * ARGV: acknowledged mark, mark, ttl in ms, hub record, '1' if that changed, then for each session: id, version, record
  * (empty when gone), change.
  */
@@ -45,6 +47,7 @@ if charge and charge > incarnation then return 'superseded' end
 local held = leading_number(redis.call('GET', hub))
 if charge ~= incarnation or not held or held < acknowledged then return 'lost' end
 if held >= mark then return 'late' end
+redis.call('PEXPIRE', hub, ttl)
 redis.call('SET', hub, ARGV[5] .. ' ' .. record, 'PX', ttl)
 if ARGV[8] == '1' then publish('{"kind":"hub","hub":' .. record .. '}') end
 for i = 9, #ARGV, 4 do
@@ -94,13 +97,32 @@ publish(ARGV[4])
 return 'ok'
 `;
 
+/**
+ * Reads what a watcher looks after. KEYS: hubs, meta.
+ * Gives: hub ids and incarnations by turns; epoch and count of changes; the server's run and role.
+ */
+const LOOK = `
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local role = string.match(redis.call('INFO', 'replication'), 'role:(%w+)')
+return {redis.call('HGETALL', KEYS[1]), redis.call('HMGET', KEYS[2], 'epoch', 'seq'), {run, role}}
+`;
+
 export const SCRIPTS = {
   isthmusWrite: { lua: WRITE, numberOfKeys: 5 },
   isthmusOpen: { lua: OPEN, numberOfKeys: 6 },
   isthmusRemove: { lua: REMOVE, numberOfKeys: 5 },
+  isthmusLook: { lua: LOOK, numberOfKeys: 2 },
 } as const;
 
-type Script = (...keysThenArguments: (string | number)[]) => Promise<string>;
+type Write = (...keysThenArguments: (string | number)[]) => Promise<string>;
 
 /** The scripts as commands of a client. */
-export type Scripted = Readonly<Record<keyof typeof SCRIPTS, Script>>;
+export interface Scripted {
+  readonly isthmusWrite: Write;
+  readonly isthmusOpen: Write;
+  readonly isthmusRemove: Write;
+  isthmusLook(
+    hubs: string,
+    meta: string,
+  ): Promise<[charge: string[], position: (string | null)[], server: [run: string, role: string]]>;
+}

@@ -36,17 +36,23 @@ export async function readSessions(client: Client, keys: Keys, hubId: string): P
   return Object.values(await client.hgetall(keys.sessions(hubId))).map(afterMark<SessionRecord>);
 }
 
-/** The hubs in charge with their incarnations, and how far history is. */
-export async function readCharge(
-  client: Client,
-  keys: Keys,
-): Promise<{ hubs: Map<string, number>; position: Position }> {
-  const pipeline = client.pipeline().hgetall(keys.hubs).hmget(keys.meta, 'epoch', 'seq');
-  const [hubs, position] = await results(pipeline.exec());
-  const incarnations = Object.entries(hubs as Record<string, string>).map(
-    ([id, value]) => [id, Number(value)] as const,
-  );
-  return { hubs: new Map(incarnations), position: toPosition(position as (string | null)[]) };
+/** What a watcher looks after. */
+export interface Look {
+  /** The hubs in charge, with their incarnations. */
+  readonly hubs: ReadonlyMap<string, number>;
+  /** How far history is. */
+  readonly position: Position;
+  /** Names the run of the server that answered. */
+  readonly run: string;
+}
+
+/** @throws for a server that only copies another: what it holds may be old, and nobody can write to it. */
+export async function look(client: Client, keys: Keys): Promise<Look> {
+  const [charge, position, [run, role]] = await client.isthmusLook(keys.hubs, keys.meta);
+  if (role !== 'master') throw new Error('READONLY this server is a replica');
+  const hubs = new Map<string, number>();
+  for (let i = 0; i < charge.length; i += 2) hubs.set(charge[i] as string, Number(charge[i + 1]));
+  return { hubs, position: toPosition(position), run };
 }
 
 /** What an XREAD entry says; unset for a kind that a newer version of this program wrote. */

@@ -1,16 +1,16 @@
 import type { Change, HubRecord } from '@isthmus/tunnel';
 import { Copy } from '../copy.ts';
 import type { WatchListener } from '../registry.ts';
-import type { Client, RedisConnection } from './connection.ts';
+import type { RedisConnection } from './connection.ts';
 import { Alarm, Health } from './loop.ts';
 import type { RedisTimings } from './options.ts';
 import {
   type Entry,
   formatPosition,
+  look,
   type Position,
   parseEntry,
   parsePosition,
-  readCharge,
   readSessions,
   readSnapshot,
 } from './store.ts';
@@ -40,8 +40,8 @@ export class RedisWatcher {
   readonly #alarm = new Alarm();
   #copy = new Copy();
   #position: Position | undefined;
-  #generation = 0;
-  #serverRun = '';
+  /** The run of the server that gave the snapshot. */
+  #run = '';
   #lookAt = 0;
   /** Hubs without a record, and since when. */
   #missing = new Map<string, number>();
@@ -80,12 +80,10 @@ export class RedisWatcher {
   /** One read; returns how long to pause, in milliseconds. */
   async #round(): Promise<number> {
     try {
-      await this.#connection.run((client) => this.#arrive(client));
       if (!this.#position) await this.#start();
-      await this.#follow();
       if (performance.now() >= this.#lookAt) await this.#look();
+      await this.#follow();
       this.#health.up('following the directory');
-      if (!this.#signal.aborted) this.#listener.answered();
       return 0;
     } catch (error) {
       if (error instanceof Gap) {
@@ -94,25 +92,19 @@ export class RedisWatcher {
         return 0;
       }
       this.#distrustAbsence();
+      this.#lookAt = 0;
       return this.#health.down(error);
     }
   }
 
-  /** On a new connection: another run of the server may lack changes that were read from the last one, or hold others. */
-  async #arrive(client: Client): Promise<void> {
-    if (this.#generation === this.#connection.generation) return;
-    this.#distrustAbsence();
-    const run = /^run_id:(\w+)/m.exec(await client.info('server'))?.[1] ?? '';
-    if (run === '' || run !== this.#serverRun) this.#position = undefined;
-    this.#serverRun = run;
-    this.#generation = this.#connection.generation;
-  }
-
   async #start(): Promise<void> {
-    const { position, ...snapshot } = await this.#connection.run((client) => readSnapshot(client, this.#store.keys));
+    const { keys } = this.#store;
+    const { run } = await this.#connection.run((client) => look(client, keys));
+    const { position, ...snapshot } = await this.#connection.run((client) => readSnapshot(client, keys));
     const copy = new Copy(snapshot);
     copy.adopt(this.#copy);
     this.#copy = copy;
+    this.#run = run;
     this.#position = position;
     this.#behindAt = undefined;
     if (!this.#signal.aborted) this.#listener.snapshot(copy.snapshot());
@@ -169,10 +161,19 @@ export class RedisWatcher {
   }
 
   async #look(): Promise<void> {
-    const { hubs, position } = await this.#connection.run((client) => readCharge(client, this.#store.keys));
+    const { hubs, position, run } = await this.#connection.run((client) => look(client, this.#store.keys));
+    this.#expectRun(run);
     this.#compare(position);
     await this.#dropAbsent(hubs);
     this.#lookAt = performance.now() + this.#timings.lookMs;
+    if (!this.#signal.aborted) this.#listener.answered();
+  }
+
+  /** Another server, or another run of it, may lack changes that were read from the last one, or hold others. */
+  #expectRun(run: string): void {
+    if (run === this.#run) return;
+    this.#distrustAbsence();
+    throw new Gap('another server answers');
   }
 
   #compare(store: Position): void {

@@ -1,0 +1,44 @@
+import { connect as connectTcp, isIP } from 'node:net';
+import { connect as connectTls, type SecureContextOptions } from 'node:tls';
+import { AbstractConnector, type RedisOptions } from 'ioredis';
+import type { Credentials, HostPort } from './address.ts';
+import type { Locate } from './locate.ts';
+
+/** How long a connection may take to close in good order, in milliseconds. */
+const DISCONNECT_MS = 1_000;
+
+/** Certificates for TLS, read anew for every connection, so that a renewed file is used. */
+export type TlsSource = () => SecureContextOptions;
+
+type NetStream = ReturnType<AbstractConnector['connect']> extends Promise<infer Stream> ? Stream : never;
+
+/** Options of a client that asks for each of its connections where to go. */
+export function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Credentials): RedisOptions {
+  return {
+    ...(user.username && { username: user.username }),
+    ...(user.password && { password: user.password }),
+    // That it is set tells the client to wait for the handshake.
+    ...(tls && { tls: {} }),
+    Connector: class extends AbstractConnector {
+      constructor() {
+        super(DISCONNECT_MS);
+      }
+
+      async connect(): Promise<NetStream> {
+        this.connecting = true;
+        const server = await locate();
+        if (!this.connecting) throw new Error('disconnected while looking for the server');
+        this.stream = open(server, tls);
+        this.stream.once('error', (error: Error) => {
+          this.firstError = error;
+        });
+        return this.stream;
+      }
+    },
+  };
+}
+
+function open({ host, port }: HostPort, tls: TlsSource | undefined): NetStream {
+  if (!tls) return connectTcp({ host, port });
+  return connectTls({ host, port, ...(isIP(host) === 0 && { servername: host }), ...tls() });
+}

@@ -1,0 +1,99 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import type { Credentials, HostPort, RedisAddress } from './address.ts';
+
+/** Finds the server that is in charge now. Rejects when nobody says where it is. */
+export type Locate = () => Promise<HostPort>;
+
+/** A client of one server that neither connects by itself nor tries twice. */
+export type Connect = (server: HostPort, user: Credentials) => Redis;
+
+/** Asks one server a few commands over a connection of their own. */
+type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly string[])[]) => Promise<unknown[]>;
+
+/** The next server is asked when the one before has failed, or has said nothing for so long, in milliseconds. */
+const STAGGER_MS = 200;
+
+/**
+ * The way to a plane's server. All keys of a plane are in one slot, so in a Cluster too there is one server to talk to; it is
+ * looked up anew for every connection, and a connection is dropped when its server says that it is not, or no longer, the one.
+ */
+export function locator(address: RedisAddress, keyOfPlane: string, connect: Connect): Locate {
+  const ask = asker(connect);
+  switch (address.kind) {
+    case 'standalone':
+      return async () => address.seeds[0] as HostPort;
+    case 'sentinel':
+      return () => firstOf(shuffled(address.seeds), (sentinel) => primaryOf(address, sentinel, ask));
+    case 'cluster':
+      return ownerLocator(address, keyOfPlane, ask);
+  }
+}
+
+async function primaryOf({ primary, sentinelUser }: RedisAddress, sentinel: HostPort, ask: Ask): Promise<HostPort> {
+  const [answer] = await ask(sentinel, sentinelUser, ['SENTINEL', 'get-master-addr-by-name', primary]);
+  if (!Array.isArray(answer)) throw new Error(`Sentinel ${sentinel.host}:${sentinel.port} knows no primary ${primary}`);
+  const [host, port] = answer as [string, string];
+  return { host, port: Number(port) };
+}
+
+/** From slot, to slot, then its servers, the one in charge first: each host, port and more. */
+type SlotRange = [number, number, ...[string | null, number, ...unknown[]][]];
+
+function ownerLocator({ seeds, user }: RedisAddress, key: string, ask: Ask): Locate {
+  // Seeds may be gone one day; what the Cluster last said of itself is asked first.
+  let learnt: readonly HostPort[] = [];
+  const ownerOf = async (node: HostPort) => {
+    const [slot, ranges] = (await ask(node, user, ['CLUSTER', 'KEYSLOT', key], ['CLUSTER', 'SLOTS'])) as [
+      number,
+      SlotRange[],
+    ];
+    const toNode = ([host, port]: readonly [string | null, number, ...unknown[]]) => ({
+      host: host || node.host,
+      port,
+    });
+    const servers = ranges.flatMap(([, , ...members]) => members.map(toNode));
+    const owner = ranges.find(([from, to]) => from <= slot && slot <= to)?.[2];
+    if (!owner) throw new Error(`no node of the Cluster serves slot ${slot}`);
+    learnt = servers.filter(
+      ({ host, port }, index) => index === servers.findIndex((s) => s.host === host && s.port === port),
+    );
+    return toNode(owner);
+  };
+  return () => firstOf([...shuffled(learnt), ...shuffled(seeds)], ownerOf);
+}
+
+/** The first good answer; a server that hangs holds up the others for a moment only. */
+async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => Promise<HostPort>): Promise<HostPort> {
+  const answers: Promise<HostPort>[] = [];
+  const good = () => Promise.any(answers);
+  for (const server of servers) {
+    answers.push(ask(server));
+    const first = await Promise.race([good().catch(() => undefined), pause(STAGGER_MS, undefined, { ref: false })]);
+    if (first) return first;
+  }
+  return good().catch((error: AggregateError) => {
+    throw error.errors[0];
+  });
+}
+
+/** Each client begins elsewhere, so that a server with an outdated view misleads none of them for ever. */
+function shuffled<T>(list: readonly T[]): T[] {
+  return list
+    .map((item) => ({ item, rank: Math.random() }))
+    .sort((a, b) => a.rank - b.rank)
+    .map(({ item }) => item);
+}
+
+function asker(connect: Connect): Ask {
+  return async (server, user, ...commands) => {
+    const client = connect(server, user);
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      return await Promise.all(commands.map(([name, ...rest]) => client.call(name as string, ...rest)));
+    } finally {
+      client.disconnect();
+    }
+  };
+}
