@@ -9,10 +9,12 @@ import {
   operations,
   operationsPorts,
   type Running,
+  redisTls,
   registryCheck,
   SERVER_UNREADY,
 } from '@isthmus/service';
 import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { secureContextOptions } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Hub, hub } from './hub.ts';
 import { hubOptions, kubernetes } from './options.ts';
@@ -27,7 +29,11 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
     const metrics = serverMetrics(events, { role: 'hub', strategies: ['default'], process: true });
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
-    const registry = redisRegistry({ url: flags['redis-url'], plane: flags.plane });
+    const registry = redisRegistry({
+      url: flags['redis-url'],
+      plane: flags.plane,
+      tls: () => secureContextOptions(redisTls(flags)),
+    });
     closing.defer(() => registry.close());
     const running = await hub({ ...hubOptions(flags, cluster.authenticate), registry, observation, changed() {} });
     closing.defer(() => running.close());

@@ -9,12 +9,13 @@ import {
   operationsPorts,
   peerTls,
   type Running,
+  redisTls,
   registryCheck,
   SERVER_UNREADY,
   sessionsCheck,
 } from '@isthmus/service';
 import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
-import { PeerLinks } from '@isthmus/transport';
+import { PeerLinks, secureContextOptions } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Gateway, gateway } from './gateway.ts';
 import { hubLinks } from './hub-links.ts';
@@ -34,7 +35,11 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
       backends: () => directory.sessions(),
     });
     closing.defer(metrics.close);
-    const registry = redisRegistry({ url: flags['redis-url'], plane: flags.plane });
+    const registry = redisRegistry({
+      url: flags['redis-url'],
+      plane: flags.plane,
+      tls: () => secureContextOptions(redisTls(flags)),
+    });
     closing.defer(() => registry.close());
     const peers = new PeerLinks({ tls: peerTls(flags), events });
     events.on('peer:open', (hubId) => directory.reachable(hubId));

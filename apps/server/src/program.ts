@@ -11,12 +11,14 @@ import {
   operationsPorts,
   peerTls,
   type Running,
+  redisTls,
   registryCheck,
   SERVER_UNREADY,
   type ServerValues,
   sessionsCheck,
 } from '@isthmus/service';
 import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { secureContextOptions } from '@isthmus/transport';
 import { type Server, server } from './server.ts';
 
 /** Runs proxy-server from its flags: alone with a registry in memory, or as one of a plane with --redis-url. */
@@ -31,7 +33,9 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
     const joins = flags['redis-url'] !== '';
-    const registry = joins ? redisRegistry({ url: flags['redis-url'], plane: flags.plane }) : memoryRegistry();
+    const registry = joins
+      ? redisRegistry({ url: flags['redis-url'], plane: flags.plane, tls: () => secureContextOptions(redisTls(flags)) })
+      : memoryRegistry();
     closing.defer(() => registry.close());
     const hub = hubOptions(flags, cluster.authenticate);
     const running = await server({

@@ -23,6 +23,15 @@ export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'p
   return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
 }
 
+/** This process towards Redis and its Sentinels. */
+export function redisTls(flags: Pick<GatewayValues, 'redis-cert' | 'redis-key' | 'redis-ca-cert'>): {
+  cert: string;
+  key: string;
+  ca: string;
+} {
+  return { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
+}
+
 type OperationsFlags = Pick<
   GatewayValues,
   'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'

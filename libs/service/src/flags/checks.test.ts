@@ -181,9 +181,18 @@ test('members of a plane need a registry and each other', () => {
     [`${redis()} ${peers().join(' ')}`, /^--advertise-address: must be set/],
     [
       '--redis-url=http://user:hunter2@h',
-      '--redis-url: want redis://[user[:password]@]host[:port][/db], or rediss:// for TLS',
+      '--redis-url: want redis://[user[:password]@]host[:port][/db], with rediss for TLS',
     ],
     ['--redis-url=redis://', /^--redis-url: want/],
+    ['--redis-url=redis://a,b', /^--redis-url: want redis:/],
+    ['--redis-url=redis+sentinel://u:hunter2@a,b', /^--redis-url: want redis\+sentinel:[^2]+$/],
+    ['--redis-url=rediss+cluster://a:1,b:2/1', /^--redis-url: want redis\+cluster:/],
+    [
+      `--redis-url=redis://h --redis-ca-cert=${ca}`,
+      '--redis-ca-cert: is of no use while --redis-url does not begin with rediss',
+    ],
+    ['--redis-url=rediss://h --redis-cert=x', '--redis-key: must be set when --redis-cert is'],
+    ['--redis-url=rediss://h --redis-ca-cert=/none', '--redis-ca-cert: cannot read /none: there is no such file'],
     ['--plane=a{b}', /^--plane: bad name "a\{b\}"/],
     ['--advertise-address=nowhere', /^--advertise-address: bad address "nowhere": want host:port/],
     ['--advertise-agent-address=[::1]', /^--advertise-agent-address: bad address/],
@@ -191,6 +200,11 @@ test('members of a plane need a registry and each other', () => {
     [`--peer-ca-cert=${ca}`, '--peer-cert: must be set when --peer-ca-cert is'],
   ]);
   assert.deepEqual(hub('--redis-url=rediss://u:p@h:1/2', '--advertise-agent-address=[::1]:8091', '--zone=z'), []);
+  for (const url of ['redis+sentinel://a,b:26380,[::1]/main/1?sentinel-password=p', 'rediss+cluster://u:p@a:1,b:2']) {
+    assert.deepEqual(hub(`--redis-url=${url}`), [], url);
+  }
+  const tls = [`--redis-ca-cert=${ca}`, `--redis-cert=${one.cert}`, `--redis-key=${one.key}`];
+  assert.deepEqual(gateway('--redis-url=rediss+sentinel://a/b', ...tls), []);
 });
 
 test('values mean something', () => {

@@ -32,9 +32,11 @@ import {
   checkMembership,
   checkPeerListener,
   checkPeerTls,
+  checkRedisTls,
   membership,
   peerListening,
   peerTls,
+  redisTls,
   requirePeerTls,
   requireRegistry,
 } from './topics/plane.ts';
@@ -75,6 +77,7 @@ export const serverFlags = {
   ...callerTls,
   ...clusterTls,
   ...peerTls,
+  ...redisTls,
   ...tlsPolicy,
   ...serverIdentity,
   ...serverCount,
@@ -97,6 +100,7 @@ export const gatewayFlags = {
   ...serverHealth,
   ...callerTls,
   ...peerTls,
+  ...redisTls,
   ...tlsPolicy,
   ...serverIdentity,
   ...routing,
@@ -113,6 +117,7 @@ export const hubFlags = {
   ...serverHealth,
   ...clusterTls,
   ...peerTls,
+  ...redisTls,
   ...tlsPolicy,
   ...serverIdentity,
   ...serverCount,
@@ -222,6 +227,7 @@ function checkServerSide(values: Common, warn: (message: string) => void): void 
   checkTlsPolicy(values, warn);
   checkMembership(values);
   checkPeerTls(values);
+  checkRedisTls(values);
   checkDebug(values);
   checkLogging(values, warn);
 }

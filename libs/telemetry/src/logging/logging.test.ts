@@ -95,6 +95,10 @@ test('a URL loses its password alone', () => {
     ['redis://user:p%40ss@host:6379/1', 'redis://user:[redacted]@host:6379/1'],
     ['redis://:a@b@host', 'redis://:[redacted]@host'],
     ['redis://host:6379', 'redis://host:6379'],
+    [
+      'redis+sentinel://u:p@a,b/main?sentinel-username=s&sentinel-password=w',
+      'redis+sentinel://u:[redacted]@a,b/main?sentinel-username=s&sentinel-password=[redacted]',
+    ],
     ['redis://user@host', 'redis://user@host'],
     ['redis://:a@x,redis://:b@y', 'redis://:[redacted]@y'],
     ['no url', 'no url'],

@@ -2,6 +2,8 @@ const REDACTED = '[redacted]';
 
 const URL_PASSWORD = /(:\/\/[^\s/@:"']*):[^\s"']*@/g;
 
+const QUERY_PASSWORD = /([?&][\w-]*password=)[^&\s"']*/gi;
+
 // A field of a line of JSON whose name says that its value is a secret; `tokenPath` or `keyFile` say no such thing.
 const SECRET_FIELD =
   /("(?:key|[^"]*(?:token|authorization|password|secret|cookie|private[_-]?key|api[_-]?key))":)"(?:[^"\\]|\\.)*"/gi;
@@ -10,6 +12,7 @@ const SECRET_FIELD =
 // quote, and what begins a line may follow a backslash and an n.
 const SECRETS: readonly [RegExp, string][] = [
   [URL_PASSWORD, `$1:${REDACTED}@`],
+  [QUERY_PASSWORD, `$1${REDACTED}`],
   [/(Bearer|Basic)\s+[\w.~+/=-]+/gi, `$1 ${REDACTED}`],
   // A JSON web token, such as a service account's, without the word Bearer before it.
   [/eyJ[\w-]+\.[\w-]+\.[\w-]*/g, REDACTED],
@@ -18,7 +21,7 @@ const SECRETS: readonly [RegExp, string][] = [
 
 /** A URL without its password: `redis://user:[redacted]@host`. Takes lists of URLs, and what is no URL at all, as well. */
 export function redactUrl(url: string): string {
-  return url.replace(URL_PASSWORD, `$1:${REDACTED}@`);
+  return url.replace(URL_PASSWORD, `$1:${REDACTED}@`).replace(QUERY_PASSWORD, `$1${REDACTED}`);
 }
 
 /** A line of JSON without secrets: those of fields named as such, and those that can be told by their looks wherever they stand. */

@@ -5,13 +5,23 @@ import { int, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
 export const membership = topic('Plane', {
-  'redis-url': string('', 'The registry: redis://[user[:password]@]host[:port][/db], or rediss:// for TLS.', {
-    own: true,
-  }),
+  'redis-url': string(
+    '',
+    'The registry: redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],.../primary[/db] ' +
+      '(?sentinel-username=name&sentinel-password=word where Sentinels ask for them), or ' +
+      'redis+cluster://[user[:password]@]host[:port],... and rediss in place of redis for TLS.',
+    { own: true },
+  ),
   plane: string('isthmus', 'Name of the plane: gateways and hubs of one name and registry belong together.', {
     own: true,
   }),
   zone: string('', 'Where this process runs. Dials prefer sessions of their own zone.', { own: true }),
+});
+
+export const redisTls = topic('TLS: to Redis', {
+  'redis-ca-cert': string('', "Authorities of Redis' certificates (PEM). Empty for the system's.", { own: true }),
+  'redis-cert': string('', 'Certificate shown to Redis, and to its Sentinels (PEM, with its chain).', { own: true }),
+  'redis-key': string('', 'Private key of --redis-cert (PEM).', { own: true }),
 });
 
 export const advertising = topic('Plane', {
@@ -38,12 +48,22 @@ export const peerTls = topic('TLS: between gateways and hubs', {
 });
 
 type Membership = Values<typeof membership>;
+type RedisTls = Values<typeof redisTls>;
 type PeerTls = Values<typeof peerTls>;
 type Advertising = Values<typeof advertising>;
 
 /** As the registry names its keys. */
 const PLANE = /^[\w.-]{1,64}$/;
-const REDIS_URL = /^rediss?:\/\/[^\s/]+(\/\d{0,4})?$/;
+
+/** By the kind that the URL names: what a URL of it looks like, in words and as a pattern. */
+const REDIS_URLS = {
+  '': ['redis://[user[:password]@]host[:port][/db]', /^[^\s/,?#]+(\/\d{0,4})?$/],
+  '+sentinel': [
+    'redis+sentinel://[user[:password]@]host[:port],.../primary[/db]',
+    /^[^\s/?#]+\/[\w.-]+(\/\d{0,4})?(\?\S+)?$/,
+  ],
+  '+cluster': ['redis+cluster://[user[:password]@]host[:port],...', /^[^\s/?#]+\/?$/],
+} as const;
 
 export function checkMembership(flags: Membership): void {
   if (!PLANE.test(flags.plane)) {
@@ -52,10 +72,24 @@ export function checkMembership(flags: Membership): void {
       `bad name ${JSON.stringify(flags.plane)}: want 1 to 64 letters, digits, dots, dashes, underscores`,
     );
   }
-  const url = flags['redis-url'];
-  // The URL may hold a password, so the message does not repeat it.
-  if (url !== '' && !(REDIS_URL.test(url) && URL.canParse(url))) {
-    throw new FlagError('redis-url', 'want redis://[user[:password]@]host[:port][/db], or rediss:// for TLS');
+  if (flags['redis-url'] !== '') checkRedisUrl(flags['redis-url']);
+}
+
+/** The URL may hold a password, so no message repeats it. */
+function checkRedisUrl(url: string): void {
+  const [, kind, rest] = /^rediss?(\+sentinel|\+cluster|):\/\/(.*)$/.exec(url) ?? [];
+  const [shape, pattern] = REDIS_URLS[(kind ?? '') as keyof typeof REDIS_URLS];
+  if (kind === undefined || !pattern.test(rest ?? '')) {
+    throw new FlagError('redis-url', `want ${shape}, with rediss for TLS`);
+  }
+}
+
+export function checkRedisTls(flags: Membership & RedisTls): void {
+  checkKeyPair('redis-cert', flags['redis-cert'], 'redis-key', flags['redis-key']);
+  checkAuthorities('redis-ca-cert', flags['redis-ca-cert']);
+  const named = (['redis-ca-cert', 'redis-cert'] as const).find((name) => flags[name] !== '');
+  if (named && !flags['redis-url'].startsWith('rediss')) {
+    throw new FlagError(named, 'is of no use while --redis-url does not begin with rediss');
   }
 }
 
