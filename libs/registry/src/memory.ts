@@ -13,15 +13,12 @@ class MemoryRegistry implements Registry {
   readonly #watchers = new Set<(change: Change) => void>();
 
   register(hub: HubRecord, state?: StateListener): HubRegistration {
-    const registration = new MemoryRegistration(hub, (change) => this.#publish(change), state);
-    const held = this.#copy.hub(hub.hubId);
-    if (held && held.incarnation > hub.incarnation) {
-      registration.supersede();
-      return registration;
-    }
+    const held = this.#copy.hub(hub.hubId)?.incarnation ?? 0;
+    const later = held > hub.incarnation ? { ...hub, incarnation: held + 1 } : hub;
+    const registration = new MemoryRegistration(later, (change) => this.#publish(change), state);
     this.#registrations.get(hub.hubId)?.supersede();
     this.#registrations.set(hub.hubId, registration);
-    this.#publish({ kind: 'hub', hub });
+    this.#publish({ kind: 'hub', hub: later });
     if (state) queueMicrotask(() => state(true, 'registered in memory'));
     return registration;
   }
@@ -71,7 +68,7 @@ class MemoryRegistration implements HubRegistration {
   }
 
   announce(session: SessionRecord): void {
-    this.#write({ kind: 'session', session });
+    this.#write({ kind: 'session', session: { ...session, incarnation: this.#hub.incarnation } });
   }
 
   withdraw(sessionId: string, version: number): void {

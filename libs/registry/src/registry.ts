@@ -10,7 +10,8 @@ import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel
 export interface Registry {
   /**
    * Puts a hub in the directory and keeps it there until `close()`. Returns at once, also while the store is away.
-   * An incarnation older than the one in the directory is refused: see `superseded`.
+   * It takes over from an earlier process of the hub (see `superseded`). Where that one's incarnation is later, since the clock
+   * went back between their starts, all records are written under the incarnation after that.
    */
   register(hub: HubRecord, state?: StateListener): HubRegistration;
   /** What the store holds now. Rejects with RegistryUnavailable when it does not answer in time. */
@@ -23,10 +24,10 @@ export interface Registry {
 
 /** What a hub holds; all its writes go through it, in order. */
 export interface HubRegistration {
-  /** Resolves when a later incarnation of this hub took over; from then on nothing is written. Never rejects. */
+  /** Resolves when a later process of this hub took over; from then on nothing is written. Never rejects. */
   readonly superseded: Promise<void>;
   /**
-   * A session that is new or changed. Its `hubId` and `incarnation` are the registered hub's, and its `version` is higher
+   * A session that is new or changed. Its `hubId` is the registered hub's, and its `version` is higher
    * than in any call before about it. What differs from the last written record in nothing but `version` is not written.
    */
   announce(session: SessionRecord): void;

@@ -23,6 +23,8 @@ export class RedisRegistration implements HubRegistration {
   #hubChanged = false;
   /** The store holds what this hub wrote, as far as is known. Else all is written anew. */
   #opened = false;
+  /** Whether it ever held what this hub wrote. */
+  #inCharge = false;
   #state: 'running' | 'superseded' | 'closing' = 'running';
   #writtenAt = performance.now();
   #resolveSuperseded!: () => void;
@@ -89,9 +91,11 @@ export class RedisRegistration implements HubRegistration {
   async #round(): Promise<number> {
     try {
       const outcome = await (this.#opened ? this.#write() : this.#open());
+      if (outcome === 'superseded' && !this.#inCharge) return this.#takeOver();
       if (outcome === 'superseded' || outcome === 'late') return this.#supersede(outcome);
       if (outcome === 'lost') return this.#reopen();
       this.#opened = true;
+      this.#inCharge = true;
       this.#writtenAt = performance.now();
       this.#health.up(`hub ${this.#hub.hubId} is registered`);
       return this.#untilNext();
@@ -149,9 +153,15 @@ export class RedisRegistration implements HubRegistration {
     return 0;
   }
 
+  /** The store holds a later incarnation than this process, which started after that one all the same: the clock went back. */
+  async #takeOver(): Promise<number> {
+    await this.#connection.run((client) => this.#writer.takeOver(client));
+    return 0;
+  }
+
   #supersede(outcome: 'superseded' | 'late'): number {
     this.#state = 'superseded';
-    const { hubId, incarnation } = this.#hub;
+    const { hubId, incarnation } = this.#writer;
     const other = outcome === 'late' ? 'another process with this incarnation' : 'a later incarnation';
     this.#health.final(`hub ${hubId}, incarnation ${incarnation}: ${other} is registered, so this one writes no more`);
     this.#resolveSuperseded();

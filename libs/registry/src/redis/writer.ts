@@ -1,4 +1,4 @@
-import type { Change, HubRecord } from '@isthmus/tunnel';
+import type { Change, HubRecord, SessionRecord } from '@isthmus/tunnel';
 import type { SessionWrite } from '../outbox.ts';
 import type { Client } from './connection.ts';
 import type { Keys } from './keys.ts';
@@ -20,18 +20,31 @@ type HubName = Pick<HubRecord, 'hubId' | 'incarnation'>;
 /** How long staged sessions live when their hub does not finish, in seconds. */
 const STAGED_SECONDS = 60;
 
-/** Speaks the scripts for one incarnation of a hub, and counts its writes. */
+/** Speaks the scripts for one process of a hub, and counts its writes. */
 export class HubWriter {
+  readonly hubId: string;
   readonly #store: Store;
-  readonly #name: HubName;
   readonly #ttlMs: number;
+  #incarnation: number;
   #mark = 0;
   #acknowledged = 0;
 
   constructor(store: Store, name: HubName, ttlMs: number) {
+    this.hubId = name.hubId;
+    this.#incarnation = name.incarnation;
     this.#store = store;
-    this.#name = name;
     this.#ttlMs = ttlMs;
+  }
+
+  /** What all records are written under, whatever they say themselves. */
+  get incarnation(): number {
+    return this.#incarnation;
+  }
+
+  /** Goes on as the incarnation after the one in charge. */
+  async takeOver(client: Client): Promise<void> {
+    const inCharge = Number(await client.hget(this.#store.keys.hubs, this.hubId));
+    this.#incarnation = Math.max(this.#incarnation, inCharge + 1);
   }
 
   /** Renews the hub's record and writes what changed. */
@@ -42,14 +55,14 @@ export class HubWriter {
     writes: readonly SessionWrite[],
   ): Promise<WriteOutcome> {
     const mark = ++this.#mark;
-    const changes = writes.flatMap((write) => {
-      const record = write.session ? JSON.stringify(write.session) : '';
-      return [write.sessionId, write.version, record, JSON.stringify(toChange(this.#name, write))];
+    const changes = writes.flatMap(({ session, ...write }) => {
+      const record = session ? this.#stamped(session) : '';
+      return [write.sessionId, write.version, record, changeOf(this, write, record)];
     });
     const outcome = await client.isthmusWrite(
-      ...keysOf(this.#store, this.#name.hubId),
-      ...argumentsOf(this.#store, this.#name),
-      ...[this.#acknowledged, mark, this.#ttlMs, JSON.stringify(hub), hubChanged ? '1' : '0'],
+      ...keysOf(this.#store, this.hubId),
+      ...argumentsOf(this.#store, this),
+      ...[this.#acknowledged, mark, this.#ttlMs, this.#stamped(hub), hubChanged ? '1' : '0'],
       ...changes,
     );
     return this.#acknowledge(mark, outcome as WriteOutcome);
@@ -58,25 +71,32 @@ export class HubWriter {
   /** Writes the hub and all its sessions in place of whatever the store holds of it; others see it in one step. */
   async open(client: Client, hub: HubRecord, writes: readonly SessionWrite[], batch: number): Promise<WriteOutcome> {
     const mark = ++this.#mark;
-    const staged = this.#store.keys.staged(this.#name.hubId, this.#name.incarnation, mark);
+    const staged = this.#store.keys.staged(this.hubId, this.#incarnation, mark);
     for (let start = 0; start < writes.length; start += batch) {
       const part = writes.slice(start, start + batch);
-      const fields = part.flatMap((write) => [write.sessionId, `${write.version} ${JSON.stringify(write.session)}`]);
+      const fields = part.flatMap(({ sessionId, version, session }) => [
+        sessionId,
+        `${version} ${session && this.#stamped(session)}`,
+      ]);
       await client.hset(staged, ...fields);
       await client.expire(staged, STAGED_SECONDS);
     }
     const outcome = await client.isthmusOpen(
-      ...keysOf(this.#store, this.#name.hubId),
+      ...keysOf(this.#store, this.hubId),
       staged,
-      ...argumentsOf(this.#store, this.#name),
-      ...[mark, this.#ttlMs, JSON.stringify(hub), writes.length],
+      ...argumentsOf(this.#store, this),
+      ...[mark, this.#ttlMs, this.#stamped(hub), writes.length],
     );
     return this.#acknowledge(mark, outcome as WriteOutcome);
   }
 
   /** Takes the hub out; does nothing when another incarnation is in charge. */
   remove(client: Client): Promise<void> {
-    return remove(client, this.#store, this.#name, false);
+    return remove(client, this.#store, this, false);
+  }
+
+  #stamped(record: HubRecord | SessionRecord): string {
+    return JSON.stringify({ ...record, incarnation: this.#incarnation });
   }
 
   #acknowledge(mark: number, outcome: WriteOutcome): WriteOutcome {
@@ -105,7 +125,9 @@ function argumentsOf({ keptChanges }: Store, { hubId, incarnation }: HubName): (
   return [hubId, incarnation, keptChanges];
 }
 
-function toChange({ hubId, incarnation }: HubName, { sessionId, version, session }: SessionWrite): Change {
-  if (session) return { kind: 'session', session };
-  return { kind: 'session-gone', sessionId, hubId, incarnation, version };
+/** @param record the session's, as JSON; empty for one that is gone */
+function changeOf(name: HubName, { sessionId, version }: Omit<SessionWrite, 'session'>, record: string): string {
+  if (record !== '') return `{"kind":"session","session":${record}}`;
+  const { hubId, incarnation } = name;
+  return JSON.stringify({ kind: 'session-gone', sessionId, hubId, incarnation, version } satisfies Change);
 }
