@@ -1,9 +1,17 @@
 import type { adminApi } from '@isthmus/proto';
 import { adminClient } from '@isthmus/service';
-import { type Flags, type Program, type ProgramName, type Scope, startProgram } from '../harness/index.ts';
+import { commandOf, type Flags, Program, type ProgramName, type Scope } from '../harness/index.ts';
 
 /** What a listing may take. */
 const ASK_MS = 2000;
+
+/** Where a process runs when that is not beside this one. */
+export interface Place {
+  /** A command that runs another there: `ip netns exec ...`. */
+  readonly command: readonly string[];
+  /** Its address for its health and admin ports. */
+  readonly host: string;
+}
 
 /** A process of the plane with fixed flags, so that it can be started again as the same one. */
 export class Member {
@@ -12,14 +20,23 @@ export class Member {
   readonly #name: ProgramName;
   readonly #flags: Flags;
   readonly #healthPort: number;
+  readonly #place: Place;
   program: Program;
 
-  constructor(scope: Scope, name: ProgramName, id: string, flags: Flags, healthPort: number) {
+  constructor(
+    scope: Scope,
+    name: ProgramName,
+    id: string,
+    flags: Flags,
+    healthPort: number,
+    place: Place = { command: [], host: '127.0.0.1' },
+  ) {
     this.id = id;
     this.#scope = scope;
     this.#name = name;
     this.#flags = flags;
     this.#healthPort = healthPort;
+    this.#place = place;
     this.program = this.#start();
   }
 
@@ -61,11 +78,14 @@ export class Member {
 
   /** On a channel of its own: one that was open when the process died would wait before it connects again. */
   async #ask<T>(question: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Promise<T> {
-    using connection = adminClient(`127.0.0.1:${this.program.adminPort}`);
+    using connection = adminClient(`${this.#place.host}:${this.program.adminPort}`);
     return await question(connection.admin, AbortSignal.timeout(ASK_MS));
   }
 
   #start(): Program {
-    return startProgram(this.#scope, this.#name, { flags: this.#flags, healthPort: this.#healthPort });
+    const { command, host } = this.#place;
+    const all = [...command, ...commandOf(this.#name)] as [string, ...string[]];
+    const flags = { 'log-format': 'json', ...this.#flags };
+    return this.#scope.use(new Program(this.#name, all, { flags, healthPort: this.#healthPort, healthHost: host }));
   }
 }

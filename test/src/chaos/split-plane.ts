@@ -14,7 +14,7 @@ import {
 } from '../harness/index.ts';
 import { type Door, doorOf } from './load/door.ts';
 import { tunnelNumber } from './load/targets.ts';
-import { Member } from './members.ts';
+import { Member, type Place } from './members.ts';
 import type { Carried, Topology } from './row.ts';
 
 /** Warnings alone: a line for each of 200 dials a second at three programs would measure the reader of the logs. */
@@ -30,8 +30,20 @@ export interface SplitPlaneOptions {
   readonly planeFlags?: Flags;
   readonly hubFlags?: Flags;
   readonly gatewayFlags?: Flags;
-  readonly agentFlags?: Flags;
+  readonly agentFlags?: (index: number) => Flags;
+  /** Of each agent; default 2, as the agent's. */
+  readonly sessionCount?: number;
   readonly redis?: RedisServerOptions;
+  /** Where the first hub runs when that is not beside the others. Then agents come to know it from those. */
+  readonly firstHub?: HubPlace;
+}
+
+/** A place with an address of its own for each kind of link. */
+export interface HubPlace extends Place {
+  readonly peer: string;
+  readonly agent: string;
+  /** Of Redis, as it is seen from there. */
+  readonly redis: string;
 }
 
 export interface HubRelays {
@@ -53,6 +65,7 @@ export interface SplitPlane extends Topology {
 
 /** Three hubs, two gateways and four agents with two sessions each, all ready. */
 export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}): Promise<SplitPlane> {
+  const { sessionCount = 2 } = options;
   const trust = await newTrust(scope);
   const redis = await startRedis(options.redis);
   scope.defer(() => redis.stop());
@@ -61,17 +74,23 @@ export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}):
   const url = redisRelay ? `redis://${redisRelay.authority}` : redis.url;
   const common = { ...QUIET, 'redis-url': url, plane: 'chaos', ...options.planeFlags };
 
-  const built = await times(options.hubs ?? 3, (index) =>
-    hubOf(scope, trust, index, relayed, { ...common, ...options.hubFlags }),
-  );
+  const { firstHub } = options;
+  const built = await times(options.hubs ?? 3, (index) => {
+    if (index > 0 || !firstHub) return hubOf(scope, trust, index, relayed, { ...common, ...options.hubFlags });
+    return hubAt(firstHub, scope, trust, { ...common, 'redis-url': `redis://${firstHub.redis}:${redis.port}` });
+  });
   const hubs = built.map(({ hub }) => hub);
   const fronts = await times(options.gateways ?? 2, (index) =>
     gatewayOf(scope, trust, index, { ...common, ...options.gatewayFlags }),
   );
   const gateways = fronts.map(({ gateway }) => gateway);
   const agents = await times(options.agents ?? 4, (index) => {
-    const { agentPort } = built[index % built.length] as { agentPort: number };
-    return agentOf(scope, trust, index, agentPort, { ...QUIET, ...options.agentFlags });
+    const near = firstHub ? built.slice(1) : built;
+    const { agentPort } = near[index % near.length] as { agentPort: number };
+    return agentOf(scope, trust, index, agentPort, {
+      ...{ ...QUIET, 'session-count': sessionCount },
+      ...options.agentFlags?.(index),
+    });
   });
   await Promise.all([...hubs, ...gateways, ...agents].map(({ program }) => program.waitReady()));
   const plane = {
@@ -79,7 +98,7 @@ export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}):
     relays: built.map(({ relays }) => relays),
     doors: fronts.map(({ door }) => door),
     carried: () => carriedBy(gateways),
-    missing: () => missingIn(plane, Number(options.agentFlags?.['session-count'] ?? 2)),
+    missing: () => missingIn(plane, sessionCount),
   };
   return plane;
 }
@@ -104,6 +123,28 @@ async function hubOf(scope: Scope, trust: Trust, index: number, relayed: Readonl
   };
   const hub = new Member(scope, 'backend-hub', id, all, health['health-port']);
   return { hub, relays, agentPort: relays.agent?.port ?? agentPort };
+}
+
+/** The first hub, on another machine as it were. */
+async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) {
+  const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
+  const { cert, key } = await trust.peers.server({ hosts: [{ type: 'dns', value: 'isthmus-hub' }] });
+  const all = {
+    ...health,
+    ...(await agentPortFlags(trust, agentPort)),
+    ...{ 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert },
+    'server-id': 'hub-0',
+    'health-bind-address': place.host,
+    'admin-bind-address': place.host,
+    'agent-bind-address': place.agent,
+    'peer-port': peerPort,
+    'peer-bind-address': place.peer,
+    'advertise-address': `${place.peer}:${peerPort}`,
+    'advertise-agent-address': `${place.agent}:${agentPort}`,
+    ...flags,
+  };
+  const hub = new Member(scope, 'backend-hub', 'hub-0', all, health['health-port'], place);
+  return { hub, relays: {}, agentPort };
 }
 
 export async function gatewayOf(scope: Scope, trust: Trust, index: number, flags: Flags) {

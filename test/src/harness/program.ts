@@ -21,8 +21,10 @@ export interface ProgramOptions {
   /** Given as they are, before the flags. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** Where /readyz and /metrics are: a port of 127.0.0.1. */
+  /** Where /readyz and /metrics are. */
   readonly healthPort?: number;
+  /** The address of that port; default 127.0.0.1. */
+  readonly healthHost?: string;
 }
 
 export type Flags = Readonly<Record<string, string | number | boolean | undefined>>;
@@ -31,6 +33,7 @@ export type Flags = Readonly<Record<string, string | number | boolean | undefine
 export class Program implements AsyncDisposable {
   readonly name: string;
   readonly healthPort: number;
+  readonly healthHost: string;
   /** Where the admin RPC is, as its flags say; 0 for a program without one. */
   readonly adminPort: number;
   /** Every line of stdout and stderr, in order of arrival, the oldest dropped beyond 20,000. */
@@ -44,6 +47,7 @@ export class Program implements AsyncDisposable {
   constructor(name: string, [command, ...args]: readonly [string, ...string[]], options: ProgramOptions = {}) {
     this.name = name;
     this.healthPort = options.healthPort ?? 0;
+    this.healthHost = options.healthHost ?? '127.0.0.1';
     this.adminPort = Number(options.flags?.['admin-port'] ?? options.flags?.['admin-server-port'] ?? 0);
     const all = [...args, ...(options.args ?? []), ...flagList(options.flags ?? {})];
     const env = { ...process.env, ...options.env };
@@ -127,7 +131,7 @@ export class Program implements AsyncDisposable {
   async get(path: string): Promise<{ readonly status: number; readonly body: string }> {
     const signal = AbortSignal.timeout(2000);
     const headers = { connection: 'close' };
-    const response = await fetch(`http://127.0.0.1:${this.healthPort}${path}`, { signal, headers });
+    const response = await fetch(`http://${this.healthHost}:${this.healthPort}${path}`, { signal, headers });
     return { status: response.status, body: await response.text() };
   }
 

@@ -1,12 +1,15 @@
+import { until } from '../../harness/index.ts';
+import { clock } from '../clock.ts';
+import type { Member } from '../members.ts';
 import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 /** How long a supervisor takes to start a process again, in milliseconds. */
 const RESTART_AFTER = 2000;
+const DETECTED_WITHIN = 3000;
 const DIALS = { dialMs: 1000 };
 
-async function killHub({ plane, strike }: Context<SplitPlane>, index: number): Promise<void> {
-  const hub = plane.hubs[index] as SplitPlane['hubs'][number];
+async function killHub({ strike }: Context<SplitPlane>, hub: Member): Promise<void> {
   await strike({ takes: ({ hubId }) => hubId === hub.id }, () => hub.kill());
 }
 
@@ -17,9 +20,10 @@ const killed: Row<SplitPlane> = {
   bounds: { ...DIALS, callersEndMs: 1000, destinationsEndMs: 1000 },
   topology: splitPlane,
   async inject(context) {
-    await killHub(context, 0);
+    const [hub] = context.plane.hubs as [Member];
+    await killHub(context, hub);
     await context.hold(20_000, 3000);
-    await context.plane.hubs[0]?.restart();
+    await hub.restart();
   },
 };
 
@@ -30,17 +34,73 @@ const killedInTurn: Row<SplitPlane> = {
   bounds: { ...DIALS, callersEndMs: 1000, destinationsEndMs: 1000 },
   topology: splitPlane,
   async inject(context) {
+    const { hubs } = context.plane;
     const kills = context.short ? 3 : 12;
     for (let kill = 0; kill < kills; kill++) {
-      const index = kill % context.plane.hubs.length;
-      await killHub(context, index);
+      const hub = hubs[kill % hubs.length] as Member;
+      await killHub(context, hub);
       await context.hold(RESTART_AFTER, RESTART_AFTER);
       // It comes up beside the load: what the next kill meets is no rested plane.
-      const restarted = context.plane.hubs[index]?.restart();
+      const restarted = hub.restart();
       await context.hold(5000 - RESTART_AFTER, 5000 - RESTART_AFTER);
       await restarted;
     }
   },
 };
 
-export const hubRows: readonly Row<SplitPlane>[] = [killed, killedInTurn];
+const stopped: Row<SplitPlane> = {
+  name: 'hub-stop',
+  fault: 'hub SIGSTOP for 30 s, then SIGCONT',
+  holds: '0 failed dials; dials within 1 s; detected within 3 s; what returns is fenced',
+  bounds: { ...DIALS, callersEndMs: DETECTED_WITHIN, destinationsEndMs: DETECTED_WITHIN },
+  topology: splitPlane,
+  async inject(context) {
+    const { plane, strike, measure, hold } = context;
+    const [hub] = plane.hubs as [Member];
+    const before = new Set((await hub.sessions()).map(({ sessionId }) => sessionId));
+    const { at } = await strike({ takes: ({ hubId }) => hubId === hub.id }, () => hub.program.signal('SIGSTOP'));
+    const detected = await allLose(plane, hub, before.size);
+    measure({ name: 'detected after', value: detected - at, unit: 'ms', most: DETECTED_WITHIN });
+    await hold(30_000 - (clock() - at), 4000);
+    hub.program.signal('SIGCONT');
+    await fenced(context, hub, before);
+  },
+};
+
+/** Waits until the gateways have no link to a hub and the agents no session with it. @returns when that was so */
+async function allLose({ gateways, hubs, agents }: SplitPlane, hub: Member, sessions: number): Promise<number> {
+  const open = 'konnectivity_network_proxy_agent_open_server_connections';
+  const others = hubs.filter((other) => other !== hub);
+  const lost = async () => {
+    const links = await Promise.all(gateways.map((gateway) => gateway.value('isthmus_hub_links')));
+    const held = await Promise.all(others.map((other) => other.sessions()));
+    const uplinks = await Promise.all(agents.map((agent) => agent.value(open)));
+    // An agent that has lost a session may hold another already, at a hub that lives.
+    const dead = uplinks.reduce((sum, count) => sum + count, 0) - held.flat().length;
+    return links.every((count) => count === others.length) && dead <= 0 && clock();
+  };
+  return await until(lost, { what: `the loss of ${hub.id} with its ${sessions} sessions to be noticed` });
+}
+
+/** Nothing that the hub held before may be dialled again: its agents come back in new sessions. */
+async function fenced({ plane }: Context<SplitPlane>, hub: Member, before: ReadonlySet<string>): Promise<void> {
+  const back = async () => {
+    for (const gateway of plane.gateways) {
+      const used = (await gateway.tunnels()).find(({ sessionId }) => before.has(sessionId));
+      if (used) throw new Fence(`${gateway.id} dialled ${used.destination} through ${used.sessionId}, which was lost`);
+    }
+    const held = (await hub.sessions()).map(({ sessionId }) => sessionId);
+    return held.length > 0 && held.every((sessionId) => !before.has(sessionId));
+  };
+  let breach: Fence | undefined;
+  const watched = () =>
+    back().catch((error: Error) => {
+      if (error instanceof Fence) breach = error;
+      return false;
+    });
+  await until(watched, { deadline: 20_000, what: `new sessions at ${hub.id}`, hopeless: () => breach?.message });
+}
+
+class Fence extends Error {}
+
+export const hubRows: readonly Row<SplitPlane>[] = [killed, killedInTurn, stopped];

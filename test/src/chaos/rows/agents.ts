@@ -1,0 +1,81 @@
+import { until } from '../../harness/index.ts';
+import { clock } from '../clock.ts';
+import { LateListener } from '../late-listener.ts';
+import { dial } from '../load/dial.ts';
+import { PROTOCOLS, type Protocol } from '../load/door.ts';
+import type { Member } from '../members.ts';
+import type { Context, Row } from '../row.ts';
+import { type SplitPlane, splitPlane } from '../split-plane.ts';
+
+const PENDING = 100;
+/** Only the first agent says that it reaches this address; without it any other does. */
+const HOST = '127.0.2.1';
+/** That the plane could not carry it: not that the destination said no. */
+const RIGHT_ERROR = /No agent available|^503 /;
+
+interface Answer {
+  readonly at: number;
+  readonly error?: string;
+}
+
+/**
+ * Dials that wait at one agent for a destination that does not answer. It answers from the kill on: so each dial can
+ * succeed through another agent, if it is dialled there, and would wait for its whole deadline if it is not.
+ */
+const killed: Row<SplitPlane> = {
+  name: 'agent-kill',
+  fault: `agent SIGKILL with ${PENDING} pending dials`,
+  holds: 'every dial answered within 1 s: success through another agent, or the right error',
+  bounds: { callersEndMs: 1000, destinationsEndMs: 1000 },
+  topology: (scope) =>
+    splitPlane(scope, {
+      gatewayFlags: { 'proxy-strategies': 'destHost,default' },
+      agentFlags: (index) => (index === 0 ? { 'agent-identifiers': `ipv4=${HOST}` } : {}),
+    }),
+  async inject(context) {
+    const { plane, scope, strike, measure, hold } = context;
+    const [agent] = plane.agents as [Member];
+    const late = await LateListener.start(scope, HOST);
+    const answers = pending(context, late.authority);
+    await until(async () => (await pendingDials(plane)) >= PENDING, { what: `${PENDING} dials that wait` });
+    const { at } = await strike({ takes: ({ agentId }) => agentId === agent.id }, async () => {
+      const gone = agent.kill();
+      late.release();
+      await gone;
+    });
+    const all = await Promise.all(answers);
+    const failed = all.flatMap(({ error }) => (error === undefined ? [] : [error]));
+    measure({
+      name: 'slowest of the pending dials',
+      value: Math.max(...all.map((answer) => answer.at)) - at,
+      unit: 'ms',
+      most: 1000,
+    });
+    measure({ name: 'of them failed', value: failed.length, unit: '' });
+    const wrong = failed.filter((error) => !RIGHT_ERROR.test(error));
+    if (wrong.length > 0) throw new Error(`${wrong.length} pending dials had another error, such as: ${wrong[0]}`);
+    await hold(10_000, 2000);
+    await agent.restart();
+  },
+};
+
+function pending({ plane }: Context<SplitPlane>, destination: string): Promise<Answer>[] {
+  return Array.from({ length: PENDING }, async (_, index) => {
+    const protocol = PROTOCOLS[index % PROTOCOLS.length] as Protocol;
+    try {
+      const { stream } = await dial(plane.doors, index % plane.doors.length, protocol, destination);
+      stream.on('error', () => {}).destroy();
+      return { at: clock() };
+    } catch (error) {
+      return { at: clock(), error: (error as Error).message };
+    }
+  });
+}
+
+async function pendingDials({ gateways }: SplitPlane): Promise<number> {
+  const name = 'konnectivity_network_proxy_server_pending_backend_dials';
+  const counts = await Promise.all(gateways.map((gateway) => gateway.value(name)));
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+export const agentRows: readonly Row<SplitPlane>[] = [killed];

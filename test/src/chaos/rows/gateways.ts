@@ -1,0 +1,19 @@
+import type { Member } from '../members.ts';
+import type { Row } from '../row.ts';
+import { type SplitPlane, splitPlane } from '../split-plane.ts';
+
+const killed: Row<SplitPlane> = {
+  name: 'gateway-kill',
+  fault: 'gateway SIGKILL',
+  holds: 'dials through the other gateway unaffected; its destination sockets end within 3 s',
+  bounds: { callersEndMs: 1000, destinationsEndMs: 3000 },
+  topology: splitPlane,
+  async inject({ plane, strike, hold }) {
+    const [gateway] = plane.gateways as [Member];
+    await strike({ takes: (carried) => carried.gateway === 0, gateway: 0 }, () => gateway.kill());
+    await hold(20_000, 3000);
+    await gateway.restart();
+  },
+};
+
+export const gatewayRows: readonly Row<SplitPlane>[] = [killed];

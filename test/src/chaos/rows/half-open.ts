@@ -1,0 +1,41 @@
+import type { Scope } from '../../harness/index.ts';
+import { namespace, networksMissing, type Wire } from '../network.ts';
+import type { Context, Row } from '../row.ts';
+import { type SplitPlane, splitPlane } from '../split-plane.ts';
+
+type Link = 'peer' | 'agent';
+const NAMES: Readonly<Record<Link, string>> = { peer: 'hub–gateway', agent: 'hub–agent' };
+
+interface WiredPlane extends SplitPlane {
+  /** Of the first hub. */
+  wire(link: Link): Wire;
+}
+
+/** The first hub has a network of its own, with one wire to gateways, one to agents and one to Redis. */
+async function topology(scope: Scope): Promise<WiredPlane> {
+  const { command, wire } = await namespace(scope, ['peer', 'agent', 'registry']);
+  const { inside: host, outside: redis } = wire('registry');
+  const firstHub = { command, host, redis, peer: wire('peer').inside, agent: wire('agent').inside };
+  // Redis refuses other machines without a password unless it is told not to.
+  const args = ['--bind', '127.0.0.1', redis, '--protected-mode', 'no'];
+  return { ...(await splitPlane(scope, { firstHub, redis: { args } })), wire };
+}
+
+function halfOpen(link: Link): Row<WiredPlane> {
+  return {
+    name: `${link}-link-half-open`,
+    fault: `${NAMES[link]} link half open (packets dropped)`,
+    holds: '0 failed dials; dials within 1 s',
+    bounds: { dialMs: 1000, callersEndMs: 3000, destinationsEndMs: 3000 },
+    skip: networksMissing,
+    topology,
+    async inject({ plane, strike, hold }: Context<WiredPlane>) {
+      const [hub] = plane.hubs;
+      await strike({ takes: ({ hubId }) => hubId === hub?.id }, () => plane.wire(link).cut());
+      await hold(20_000, 5000);
+      await plane.wire(link).mend();
+    },
+  };
+}
+
+export const halfOpenRows: readonly Row<WiredPlane>[] = [halfOpen('peer'), halfOpen('agent')];

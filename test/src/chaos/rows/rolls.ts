@@ -1,0 +1,44 @@
+import type { Scope } from '../../harness/index.ts';
+import { clock } from '../clock.ts';
+import type { Member } from '../members.ts';
+import type { Context, Row } from '../row.ts';
+import { type SplitPlane, splitPlane } from '../split-plane.ts';
+
+/** What each process has to let its tunnels finish, and how far apart the processes of a tier go. */
+const EACH_MS = 10_000;
+/** Of a process that has let everything finish, to end. */
+const SLACK_MS = 5000;
+
+/** Every tunnel could have finished in the time that each process has. */
+const TUNNEL_LIFE = [1000, 6000] as const;
+
+function topology(scope: Scope): Promise<SplitPlane> {
+  const flags = { 'graceful-shutdown-timeout': `${EACH_MS}ms` };
+  return splitPlane(scope, { planeFlags: flags });
+}
+
+async function roll({ hold }: Context<SplitPlane>, members: readonly Member[]): Promise<void> {
+  for (const member of members) {
+    const begin = clock();
+    await member.roll(EACH_MS + SLACK_MS);
+    await hold(Math.max(0, EACH_MS - (clock() - begin)), 0);
+  }
+}
+
+function rolling(name: string, tier: 'hubs' | 'gateways' | 'agents'): Row<SplitPlane> {
+  return {
+    name,
+    fault: `rolling restart of all ${tier} (SIGTERM, ${EACH_MS / 1000} s each)`,
+    holds: '0 failed dials; 0 cut tunnels that could have finished',
+    bounds: {},
+    tunnelLife: TUNNEL_LIFE,
+    topology,
+    inject: (context) => roll(context, context.plane[tier]),
+  };
+}
+
+export const rollRows: readonly Row<SplitPlane>[] = [
+  rolling('roll-hubs', 'hubs'),
+  rolling('roll-gateways', 'gateways'),
+  rolling('roll-agents', 'agents'),
+];
