@@ -1,8 +1,9 @@
 import type { HubRegistration, Registry } from '@isthmus/registry';
 import type { Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
-import { type Change, type Dial, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
+import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
+import { giveUpSessions } from './departure.ts';
 import { SessionTable } from './sessions.ts';
 
 export interface HubOptions extends AgentPortOptions {
@@ -14,6 +15,8 @@ export interface HubOptions extends AgentPortOptions {
   /** `host:port` where agents reach this hub; empty when only a load balancer leads to it. */
   readonly advertiseAgentAddress: string;
   readonly registry: Registry;
+  /** The registry's copy: where agents have other sessions. */
+  readonly directory: Directory;
   /** Told of every change of this hub and its sessions at once, before the registry knows. */
   readonly changed: (change: Change) => void;
 }
@@ -32,7 +35,10 @@ export interface Hub {
   readonly registration: Check;
   /** The plane's hubs, this one included: passed on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
-  /** Takes no new agent, asks gateways and agents to go elsewhere, and resolves when no tunnel runs any more. */
+  /**
+   * Takes no new agent, asks gateways and agents to go elsewhere, takes dials for an agent until it has, and resolves when
+   * no tunnel runs any more.
+   */
   drain(): Promise<void>;
   /** Ends everything at once. */
   close(): Promise<void>;
@@ -54,7 +60,7 @@ class RunningHub implements Hub {
   readonly #sessions: SessionTable;
   readonly #agents: AgentPort;
   #peers: PeerServer | undefined;
-  #draining = false;
+  #drained: Promise<void> | undefined;
   #registered = { superseded: false, detail: 'not yet registered' };
 
   constructor(options: HubOptions) {
@@ -93,7 +99,7 @@ class RunningHub implements Hub {
   }
 
   get draining(): boolean {
-    return this.#draining;
+    return this.#drained !== undefined;
   }
 
   get registration(): Check {
@@ -124,14 +130,21 @@ class RunningHub implements Hub {
     this.#agents.membership(members);
   }
 
-  async drain(): Promise<void> {
-    this.#draining = true;
+  drain(): Promise<void> {
+    this.#drained ??= this.#drain();
+    return this.#drained;
+  }
+
+  async #drain(): Promise<void> {
     this.#options.changed({ kind: 'hub', hub: { ...this.#record, draining: true } });
     this.#registration.update({ draining: true });
     await this.#agents.stop();
+    this.#sessions.leave();
+    await giveUpSessions(this.#sessions, this.#options.directory, this.hubId);
     this.#peers?.drain();
-    this.#sessions.close();
     await this.#sessions.idle();
+    // Before the links end: gateways then know why, and do not try to open them again.
+    await this.#registration.close();
   }
 
   async close(): Promise<void> {

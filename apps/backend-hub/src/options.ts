@@ -20,7 +20,7 @@ type Authenticate = (token: string, signal: AbortSignal) => Promise<void>;
 export function hubOptions(
   flags: HubValues,
   authenticate: Authenticate | undefined,
-): Omit<HubOptions, 'registry' | 'changed' | 'observation'> {
+): Omit<HubOptions, 'registry' | 'directory' | 'changed' | 'observation'> {
   const joins = flags['redis-url'] !== '';
   const tls = { ...tlsPolicy(flags) };
   const agentTls = { cert: flags['cluster-cert'], key: flags['cluster-key'], ca: flags['cluster-ca-cert'], ...tls };

@@ -35,11 +35,14 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
       tls: () => secureContextOptions(redisTls(flags)),
     });
     closing.defer(() => registry.close());
-    const running = await hub({ ...hubOptions(flags, cluster.authenticate), registry, observation, changed() {} });
+    const directory = new Directory();
+    const running = await hub({
+      ...hubOptions(flags, cluster.authenticate),
+      ...{ registry, directory, observation, changed() {} },
+    });
     closing.defer(() => running.close());
     const stop = new AbortController();
     closing.defer(() => stop.abort());
-    const directory = new Directory();
     const following = follow(registry, {
       ...{ directory, signal: stop.signal },
       hubs: (hubs) => running.membership(hubs),

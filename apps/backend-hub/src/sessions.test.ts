@@ -11,6 +11,7 @@ function idleWire(): AgentWire {
     dial: () => Promise.reject(new Error('no dial was expected')),
     open: 0,
     closed: closed.promise,
+    leave() {},
     close: () => closed.resolve(new Error('closed')),
     destroy: (reason) => closed.resolve(reason),
   };
@@ -26,7 +27,7 @@ test('an agent that was being let in while the hub began to drain does not keep 
     registration: { announce() {}, withdraw() {} },
     changed() {},
   });
-  sessions.close();
+  sessions.leave();
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
   sessions.add('s1', agent, idleWire());
   await sessions.idle();

@@ -9,6 +9,7 @@ import {
   type SessionInfo,
   type SessionRecord,
 } from '@isthmus/tunnel';
+import { agentKey } from './elsewhere.ts';
 
 /** The wire under a session: a link of our agent, or the packet stream of a Go agent. */
 export interface AgentWire {
@@ -17,6 +18,8 @@ export interface AgentWire {
   readonly open: number;
   /** Resolves with the reason when the wire has ended and all its tunnels with it. */
   readonly closed: Promise<Error>;
+  /** Tells the agent that this hub goes away, so that it gets another session first. Dials are still taken. */
+  leave(): void;
   /** Takes no new dial and ends when the running tunnels have. */
   close(): void;
   destroy(reason: Error): void;
@@ -43,7 +46,10 @@ export interface SessionTableOptions {
 interface Entry {
   readonly info: SessionInfo;
   readonly wire: AgentWire;
+  /** The agent wants dials to go elsewhere. */
   draining: boolean;
+  /** It takes no new dial and is not in the registry any more; its tunnels still run. */
+  givenUp: boolean;
 }
 
 export function newSessionId(): string {
@@ -57,7 +63,7 @@ export class SessionTable {
   /** A Go agent's streams on this hub, oldest first, by tenant and agent id: only the oldest takes dials, as upstream has it. */
   readonly #streams = new Map<string, Entry[]>();
   #version = 0;
-  #closing = false;
+  #leaving = false;
 
   constructor(options: SessionTableOptions) {
     this.#options = options;
@@ -65,6 +71,13 @@ export class SessionTable {
 
   get size(): number {
     return this.#entries.size;
+  }
+
+  /** Sessions that take dials. */
+  get held(): number {
+    let held = 0;
+    for (const { givenUp } of this.#entries.values()) if (!givenUp) held++;
+    return held;
   }
 
   /** Dials and tunnels of all sessions. */
@@ -82,7 +95,7 @@ export class SessionTable {
   readonly dial: Dial = (request) => {
     const entry = this.#entries.get(request.session ?? '');
     // Of another tenant is as good as none: whoever asks must not learn that it exists.
-    if (!entry || entry.info.tenant !== request.tenant) {
+    if (!entry || entry.givenUp || entry.info.tenant !== request.tenant) {
       const text = `no session ${request.session} on hub ${this.#options.hubId}`;
       return Promise.reject(new DialError('destination_unavailable', text, { retryable: true }));
     }
@@ -95,14 +108,14 @@ export class SessionTable {
   add(sessionId: string, identity: AgentIdentity, wire: AgentWire): void {
     const { hubId, events } = this.#options;
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
-    const entry: Entry = { info, wire, draining: false };
+    const entry: Entry = { info, wire, draining: false, givenUp: false };
     this.#entries.set(sessionId, entry);
     events.emit('session:open', info);
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
     void wire.closed.then((reason) => this.#remove(entry, reason));
-    // It was let in before the table closed, and came through after.
-    if (this.#closing) wire.close();
+    // It was let in before the hub began to leave, and came through after.
+    if (this.#leaving) this.#giveUp(entry);
   }
 
   /** The agent wants dials to go elsewhere while there is an elsewhere. */
@@ -111,13 +124,18 @@ export class SessionTable {
     if (!entry || entry.draining) return;
     entry.draining = true;
     this.#options.events.emit('session:drain', entry.info);
-    if (this.#isActive(entry)) this.#announce(entry);
+    if (this.#isActive(entry) && !entry.givenUp) this.#announce(entry);
   }
 
-  /** Takes no new dial; each session ends when its running tunnels have. */
-  close(): void {
-    this.#closing = true;
-    for (const { wire } of this.#entries.values()) wire.close();
+  /** Tells every agent to get another session. */
+  leave(): void {
+    this.#leaving = true;
+    for (const { wire } of this.#entries.values()) wire.leave();
+  }
+
+  /** Takes no new dial through these sessions; each ends when its running tunnels have. */
+  giveUp(which: (session: SessionInfo) => boolean): void {
+    for (const entry of [...this.#entries.values()]) if (!entry.givenUp && which(entry.info)) this.#giveUp(entry);
   }
 
   /** Resolves when no session is left. */
@@ -129,8 +147,15 @@ export class SessionTable {
     for (const { wire } of this.#entries.values()) wire.destroy(reason);
   }
 
+  #giveUp(entry: Entry): void {
+    const wasActive = this.#isActive(entry);
+    entry.givenUp = true;
+    if (wasActive) this.#withdraw(entry.info.sessionId);
+    entry.wire.close();
+  }
+
   #enqueue(entry: Entry): void {
-    const key = streamKey(entry.info);
+    const key = agentKey(entry.info);
     const streams = this.#streams.get(key);
     if (streams) streams.push(entry);
     else this.#streams.set(key, [entry]);
@@ -138,12 +163,12 @@ export class SessionTable {
   }
 
   #isActive(entry: Entry): boolean {
-    return entry.info.protocol === 'link' || this.#streams.get(streamKey(entry.info))?.[0] === entry;
+    return entry.info.protocol === 'link' || this.#streams.get(agentKey(entry.info))?.[0] === entry;
   }
 
   #remove(entry: Entry, reason: Error): void {
     const { info } = entry;
-    const wasActive = this.#isActive(entry);
+    const wasActive = this.#isActive(entry) && !entry.givenUp;
     this.#entries.delete(info.sessionId);
     if (wasActive) this.#withdraw(info.sessionId);
     if (info.protocol === 'packets') this.#dequeue(entry);
@@ -152,12 +177,12 @@ export class SessionTable {
 
   /** The next oldest stream of the same agent takes over. */
   #dequeue(entry: Entry): void {
-    const key = streamKey(entry.info);
+    const key = agentKey(entry.info);
     const before = this.#streams.get(key) ?? [];
     const streams = before.filter((other) => other !== entry);
     if (streams.length === 0) this.#streams.delete(key);
     else this.#streams.set(key, streams);
-    if (streams[0] && streams[0] !== before[0]) this.#announce(streams[0]);
+    if (streams[0] && streams[0] !== before[0] && !streams[0].givenUp) this.#announce(streams[0]);
   }
 
   #announce({ info, draining }: Entry): void {
@@ -178,8 +203,4 @@ export class SessionTable {
     changed({ kind: 'session-gone', sessionId, hubId, incarnation, version });
     registration.withdraw(sessionId, version);
   }
-}
-
-function streamKey({ tenant, agentId }: SessionInfo): string {
-  return JSON.stringify([tenant, agentId]);
 }

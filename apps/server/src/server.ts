@@ -6,7 +6,7 @@ import { Directory, type Observation } from '@isthmus/tunnel';
 
 export interface ServerOptions {
   readonly gateway: Omit<GatewayOptions, 'directory' | 'hub' | 'observation'>;
-  readonly hub: Omit<HubOptions, 'changed' | 'registry' | 'observation'>;
+  readonly hub: Omit<HubOptions, 'changed' | 'registry' | 'directory' | 'observation'>;
   /** How to reach the plane's other hubs; unset for a server that stands alone. */
   readonly peers?: TlsSettings;
   readonly registry: Registry;
@@ -39,8 +39,7 @@ export async function server(options: ServerOptions): Promise<Server> {
   events.on('peer:open', (hubId) => directory.reachable(hubId));
   const ownHub = await hub({
     ...options.hub,
-    registry,
-    observation,
+    ...{ registry, directory, observation },
     changed: (change) => directory.apply(change),
   });
   const own = ownHub.hubId;

@@ -123,8 +123,8 @@ test('a plane goes on while its parts go and come', { skip }, async (t) => {
     await undisturbed(scope, gateways, destination, async () => {
       second.program.signal('SIGTERM');
       await second.program.waitForLog((line) => line.msg === 'stopping', { what: 'the signal' });
-      // Agents move: to the hub that is left they have a session, and there is no other.
-      await allHave(scope, fronts, 4);
+      // To the hub that is left each agent has a session already, so the other's take no more dials.
+      await allHave(scope, fronts, 2);
     });
     await carries(tunnel);
     assert.ok(second.program.running);

@@ -54,7 +54,8 @@ export class LinkClient {
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
     socket.once('end', () => this.destroy(new Error('connection closed')));
     if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.destroy(new Error('connection closed')));
-    watchLiveness(session, socket, (error) => this.destroy(error));
+    const say = () => this.#control.send({ type: 'alive' });
+    watchLiveness(session, socket, (error) => this.destroy(error), say);
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     this.#control = new Control(stream, receive, (error) => this.destroy(error));
   }
@@ -71,6 +72,11 @@ export class LinkClient {
   /** Whether it takes new dials. */
   get usable(): boolean {
     return this.#over === undefined;
+  }
+
+  /** Tells the other side that this one goes away, so that it gets another link first. Dials are still sent. */
+  leave(): void {
+    this.#control.send({ type: 'drain' });
   }
 
   /** Takes no new dial, lets running tunnels finish, then closes. Bounded by whoever calls `destroy` later. */

@@ -13,8 +13,13 @@ export interface HubMember {
 export type ControlMessage =
   /** To the side that serves dials: nobody wants this attempt (`attemptOf`) any more; end its tunnel at once. */
   | { readonly type: 'abort'; readonly dial: string }
-  /** From the side that serves dials: send new ones elsewhere while there is an elsewhere. */
+  /**
+   * From the side that serves dials: send new ones elsewhere while there is an elsewhere. From the side that dials: it goes
+   * away; get another link first.
+   */
   | { readonly type: 'drain' }
+  /** Nothing but a sign of life. */
+  | { readonly type: 'alive' }
   /** To an agent: the hubs of the plane, at the link's start and whenever they change. */
   | { readonly type: 'membership'; readonly hubs: readonly HubMember[] };
 

@@ -207,6 +207,20 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
 });
 
+test('a link that closes keeps a silent tunnel for longer than a dead one would be kept', async () => {
+  const port = await listen(net.createServer((socket) => socket.on('error', () => {}).pipe(socket)));
+  for (const half of ['client', 'server'] as const) {
+    const both = await link(dialTcp);
+    const { end } = await both.client.dial(request(port));
+    both[half].close();
+    await new Promise((resolve) => setTimeout(resolve, 4000));
+    end.stream.write('x');
+    assert.equal(String((await once(end.stream, 'data'))[0]), 'x');
+    end.abort(new Error('done'));
+    await both.client.closed;
+  }
+});
+
 test('attempts of one dial through two sessions share a link, and each is aborted alone', async () => {
   const port = await listen(net.createServer((socket) => socket.on('error', () => {}).pipe(socket)));
   let silent = 0;

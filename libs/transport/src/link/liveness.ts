@@ -16,8 +16,16 @@ const DEAD_AFTER = 10;
  *
  * Silence is counted in looks, not in time: a process that was itself stopped, or too busy to look, does not blame its peers
  * for the time it slept.
+ *
+ * A session that is closing sends no PING any more, on either side of the GOAWAY, while its tunnels may be silent for
+ * minutes. There `say` sends some other byte, and each side hears the other's.
  */
-export function watchLiveness(session: Http2Session, socket: Socket, dead: (error: Error) => void): void {
+export function watchLiveness(
+  session: Http2Session,
+  socket: Socket,
+  dead: (error: Error) => void,
+  say: () => void = () => {},
+): void {
   let seen = socket.bytesRead;
   let silent = 0;
   const timer = setInterval(() => {
@@ -26,7 +34,8 @@ export function watchLiveness(session: Http2Session, socket: Socket, dead: (erro
     silent = bytesRead === seen ? silent + 1 : 0;
     seen = bytesRead;
     // Node wants a callback, and refuses a PING that is one too many, which this one never is.
-    if (silent === ASK_AFTER) session.ping(() => {});
+    if (silent === ASK_AFTER && !session.closed) session.ping(() => {});
+    if (silent === ASK_AFTER && session.closed) say();
     if (silent === DEAD_AFTER) dead(new Error(`silent for ${(DEAD_AFTER * LOOK_EVERY) / 1000} s, and to PING`));
   }, LOOK_EVERY);
   timer.unref();

@@ -27,7 +27,7 @@ export interface LinkServerOptions {
   readonly role: Role;
   readonly dial: Dial;
   readonly events: PlaneEvents;
-  /** The dialling side takes no new dials here and closes when its tunnels are done. */
+  /** The dialling side goes away, or will in a moment: it sends no new dials then, and closes when its tunnels are done. */
   readonly goaway?: () => void;
   readonly membership?: (hubs: readonly HubMember[]) => void;
 }
@@ -59,7 +59,8 @@ export class LinkServer {
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
     socket.once('end', () => this.destroy(new Error('connection closed')));
     if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.destroy(new Error('connection closed')));
-    watchLiveness(session, socket, (error) => this.destroy(error));
+    const say = () => this.#control?.send({ type: 'alive' });
+    watchLiveness(session, socket, (error) => this.destroy(error), say);
     session.on('stream', (stream, head) => this.#accept(stream, head));
   }
 
@@ -168,6 +169,7 @@ export class LinkServer {
   #receive(message: ControlMessage): void {
     if (message.type === 'membership') this.#options.membership?.(message.hubs);
     else if (message.type === 'abort') this.#abort(message.dial);
+    else if (message.type === 'drain') this.#options.goaway?.();
   }
 
   #abort(dial: string): void {

@@ -40,6 +40,8 @@ export interface PacketDialer {
   readonly open: number;
   /** Resolves with the reason when the channel has ended and all its tunnels with it. */
   readonly closed: Promise<Error>;
+  /** Does nothing: ANP's servers have no word for it. Their agents look for servers all the time. */
+  leave(): void;
   /** Takes no new dial, lets running tunnels finish, then ends the channel. Bounded by whoever calls `destroy` later. */
   close(): void;
   /** Ends the channel and every tunnel on it. */
@@ -85,6 +87,8 @@ class PacketClient implements PacketDialer {
   get open(): number {
     return this.#pending.size + this.#mux.size;
   }
+
+  leave(): void {}
 
   close(): void {
     this.#over ??= new Error('session is closing');

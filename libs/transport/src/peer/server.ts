@@ -18,7 +18,7 @@ export interface PeerServerOptions {
 }
 
 export interface PeerServer extends Listener {
-  /** Asks gateways to dial elsewhere and lets running tunnels finish. */
+  /** Takes no new gateway, asks those that are there to dial elsewhere and lets running tunnels finish. */
   drain(): void;
 }
 
@@ -44,6 +44,8 @@ export async function servePeers({ host, port, tls, dial, events }: PeerServerOp
     const link = new LinkServer({ session, socket, peer, role: 'hub', dial, events });
     links.add(link);
     void link.closed.then(() => links.delete(link));
+    // Its handshake was under way when the hub began to drain.
+    if (!server.listening) link.close();
   });
   server.on('tlsClientError', (error, socket) => events.emit('refused', 'peers', remoteOf(socket), error));
   server.on('unknownProtocol', (socket) => {
@@ -58,6 +60,7 @@ export async function servePeers({ host, port, tls, dial, events }: PeerServerOp
     address: `${host || '0.0.0.0'}:${bound}`,
     connections,
     drain() {
+      server.close();
       for (const link of links) link.close();
     },
     async stop() {

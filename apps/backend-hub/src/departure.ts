@@ -1,0 +1,32 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Directory } from '@isthmus/tunnel';
+import { agentKey, isAlone, sessionsElsewhere } from './elsewhere.ts';
+import type { SessionTable } from './sessions.ts';
+
+/**
+ * How long agents may take to get a session with another hub before this one takes no more dials for them, in milliseconds.
+ * They connect at once when they are told; thousands of them take a few seconds.
+ */
+const MOVE_TIMEOUT = 5000;
+
+/**
+ * How often the directory is looked at, in milliseconds. A session is given up when another is seen twice, so that
+ * gateways, whose copies may be a little behind, know of it too.
+ */
+const LOOK_EVERY = 150;
+
+/**
+ * Gives up a hub's sessions one by one, each when its agent has one elsewhere, and what is left when the time is over or
+ * there is nowhere to go. Until then dials are served, for a gateway may know no other way to the agent.
+ */
+export async function giveUpSessions(sessions: SessionTable, directory: Directory, hubId: string): Promise<void> {
+  const deadline = performance.now() + MOVE_TIMEOUT;
+  let seen: ReadonlyMap<string, number> = new Map();
+  while (sessions.held > 0 && performance.now() < deadline && !isAlone(directory, hubId)) {
+    const now = sessionsElsewhere(directory, hubId);
+    sessions.giveUp((session) => now.has(agentKey(session)) && seen.has(agentKey(session)));
+    seen = now;
+    await sleep(LOOK_EVERY);
+  }
+  sessions.giveUp(() => true);
+}

@@ -1,0 +1,23 @@
+import type { Directory } from '@isthmus/tunnel';
+
+/** An agent within a plane; ids may hold any character. */
+export function agentKey({ tenant, agentId }: { readonly tenant: string; readonly agentId: string }): string {
+  return JSON.stringify([tenant, agentId]);
+}
+
+/** How many sessions each agent has with other hubs that stay, by `agentKey`, as far as the registry's copy knows. */
+export function sessionsElsewhere(directory: Directory, own: string): ReadonlyMap<string, number> {
+  const sessions = new Map<string, number>();
+  for (const session of directory.sessions()) {
+    if (session.hubId === own || session.draining || directory.hub(session.hubId)?.draining) continue;
+    const key = agentKey(session);
+    sessions.set(key, (sessions.get(key) ?? 0) + 1);
+  }
+  return sessions;
+}
+
+/** Whether agents have another hub to go to. */
+export function isAlone(directory: Directory, own: string): boolean {
+  for (const { hubId, draining } of directory.hubs()) if (hubId !== own && !draining) return false;
+  return true;
+}
