@@ -1,49 +1,79 @@
 import { createHash } from 'node:crypto';
 import type { HubMember } from '@isthmus/transport';
-import type { ServerAddress, Uplink } from './uplink.ts';
+import type { Uplink } from './uplink.ts';
+
+/** A connection, as far as these questions go. */
+export type Held = Pick<Uplink, 'serverId' | 'plane' | 'open'>;
 
 /** What an agent knows when it decides whether, and where, to connect next. */
-export interface Coverage {
+export interface Coverage<U extends Held = Held> {
   readonly agentId: string;
   readonly zone: string;
   /** How many hubs of a plane to hold sessions to; upstream's way is `all`. */
   readonly sessionCount: number | 'all';
-  /** Hubs of the plane, as one of them told; empty before that, and without a plane. */
-  readonly members: readonly HubMember[];
+  /** Hubs of the plane, as they told; empty before that, and without a plane. */
+  readonly hubs: readonly HubMember[];
   /** Servers that share no plane: how many there are, by the last one's word or by leases. */
   readonly serverCount: number;
   /** Connections that are up and stay. */
-  readonly uplinks: readonly Pick<Uplink, 'serverId' | 'plane'>[];
+  readonly uplinks: readonly U[];
+}
+
+export interface Assessment<U extends Held = Held> {
+  /** How many distinct servers to be connected to. */
+  readonly wanted: number;
+  /** Hubs of the plane that take agents and are not connected to, best first. */
+  readonly candidates: readonly HubMember[];
+  /** Those of them that belong among the connected ones, in place of `displaced`. */
+  readonly better: readonly HubMember[];
+  /** Connections to hubs of the plane that do not belong there: first those that carry nothing, then the worst. */
+  readonly displaced: readonly U[];
 }
 
 /**
- * How many distinct servers to be connected to. Within a plane any hub reaches all gateways, so a few do; servers that share
- * nothing must each be reached.
+ * Compares what an agent is connected to with what it should be. Within a plane any hub reaches all gateways, so a few do:
+ * the first by `ranking`. Servers that share nothing must each be reached.
  */
-export function wanted({ sessionCount, members, serverCount, uplinks }: Coverage): number {
-  if (!uplinks.some(({ plane }) => plane !== '')) return Math.max(1, serverCount);
-  const live = Math.max(1, members.filter(({ draining }) => !draining).length);
-  return sessionCount === 'all' ? live : Math.min(sessionCount, live);
-}
-
-/**
- * The plane's hubs that are worth connecting to, best first: the own zone, then by rendezvous hashing, so that agents spread
- * evenly and a hub that comes or goes moves only its own share.
- */
-export function candidates({ agentId, zone, members, uplinks }: Coverage): ServerAddress[] {
+export function assess<U extends Held>(coverage: Coverage<U>): Assessment<U> {
+  const { sessionCount, serverCount, uplinks } = coverage;
+  const ranked = ranking(coverage, coverage.hubs);
   const connected = new Set(uplinks.map(({ serverId }) => serverId));
-  return members
-    .filter((hub) => hub.address !== '' && !hub.draining && !connected.has(hub.hubId))
+  const candidates = ranked.filter(({ hubId }) => !connected.has(hubId));
+  if (!isInPlane(uplinks)) return { wanted: Math.max(1, serverCount), candidates, better: [], displaced: [] };
+  const live = Math.max(1, ranked.length);
+  const wanted = sessionCount === 'all' ? live : Math.min(sessionCount, live);
+  const rank = new Map(ranked.map(({ hubId }, index) => [hubId, index]));
+  const rankOf = ({ serverId }: Held) => rank.get(serverId) ?? 0;
+  return {
+    wanted,
+    candidates,
+    better: ranked.slice(0, wanted).filter(({ hubId }) => !connected.has(hubId)),
+    // A hub that nobody lists has rank 0: its link lives, and outranks a registry that does not know it.
+    displaced: uplinks
+      .filter((uplink) => uplink.plane !== '' && rankOf(uplink) >= wanted)
+      .sort((a, b) => Number(a.open > 0) - Number(b.open > 0) || rankOf(b) - rankOf(a)),
+  };
+}
+
+export function isInPlane(uplinks: readonly Held[]): boolean {
+  return uplinks.some(({ plane }) => plane !== '');
+}
+
+/**
+ * The hubs that take agents, best first for this one: its own zone, then by rendezvous hashing, so that agents spread evenly
+ * and a hub that comes or goes moves only its own share.
+ */
+export function ranking(
+  { agentId, zone }: { readonly agentId: string; readonly zone: string },
+  hubs: readonly HubMember[],
+): HubMember[] {
+  return hubs
+    .filter(({ draining }) => !draining)
     .map((hub) => ({ hub, near: Number(hub.zone === zone), weight: weight(agentId, hub.hubId) }))
     .sort((a, b) => b.near - a.near || b.weight - a.weight)
-    .map(({ hub }) => parseAddress(hub.address));
+    .map(({ hub }) => hub);
 }
 
 function weight(agentId: string, hubId: string): number {
   return createHash('sha256').update(agentId).update('\0').update(hubId).digest().readUIntBE(0, 6);
-}
-
-function parseAddress(text: string): ServerAddress {
-  const { hostname, port } = new URL(`tcp://${text}`);
-  return { address: hostname.replace(/^\[|\]$/g, ''), port: Number(port) };
 }

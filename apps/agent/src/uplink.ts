@@ -4,9 +4,9 @@ import tls from 'node:tls';
 import {
   type AgentHello,
   connectPackets,
-  type HubMember,
   LinkRefused,
   LinkServer,
+  type MembershipMessage,
   requestLink,
   secureContextOptions,
   servePackets,
@@ -16,6 +16,9 @@ import { type Dial, formatDestination, type PlaneEvents } from '@isthmus/tunnel'
 
 /** How long a server may take to accept a connection and finish its TLS handshake, in milliseconds. */
 const CONNECT_TIMEOUT = 10_000;
+
+/** After a drain, how long dials that were already on their way may still come, in milliseconds. */
+export const DRAIN_SETTLE = 1000;
 
 /** A server to connect to, by name or address. */
 export interface ServerAddress {
@@ -39,8 +42,9 @@ export interface UplinkOptions {
   readonly keepaliveTime: number;
   readonly dial: Dial;
   readonly events: PlaneEvents;
-  readonly membership: (hubs: readonly HubMember[]) => void;
-  /** A server goes away: another is wanted in its place. */
+  /** What the hub says of its plane. */
+  readonly membership: (message: MembershipMessage) => void;
+  /** The server goes away: another is wanted in its place. */
   readonly leave: () => void;
 }
 
@@ -54,11 +58,13 @@ export interface Uplink {
   readonly serverCount: number;
   /** Dials and tunnels. */
   readonly open: number;
-  /** The server goes away: it takes no new dial, and its tunnels still run. */
+  /** The server goes away, or the agent from it: another is there in its place or should be, and its tunnels still run. */
   readonly leaving: boolean;
   readonly closed: Promise<Error | undefined>;
   /** Asks the server to dial elsewhere while it can. */
   drain(): void;
+  /** Goes away from a hub to which there is another by now: drains, and ends when its tunnels have. */
+  retire(): void;
   destroy(reason: Error): void;
 }
 
@@ -145,6 +151,12 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
       return leaving;
     },
     drain: () => link.drain(),
+    retire() {
+      leaving = true;
+      link.drain();
+      const timer = setTimeout(() => link.close(), DRAIN_SETTLE);
+      void link.closed.then(() => clearTimeout(timer));
+    },
     destroy: (reason) => link.destroy(reason),
   };
 }
@@ -176,6 +188,8 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
       return served.open;
     },
     drain: () => served.drain(),
+    // Servers of ANP share no plane, so that each is needed.
+    retire() {},
     destroy: (reason) => served.destroy(reason),
   };
 }

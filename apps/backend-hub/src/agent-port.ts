@@ -6,7 +6,6 @@ import {
   type GrpcServer,
   grpcServer,
   type HubHello,
-  type HubMember,
   LinkClient,
   LinkRefused,
   type ListenAddress,
@@ -20,6 +19,7 @@ import {
   upgradeServer,
 } from '@isthmus/transport';
 import type { Observation } from '@isthmus/tunnel';
+import { Membership } from './membership.ts';
 import { newSessionId, type SessionTable } from './sessions.ts';
 
 /** How long a token's check may take, in milliseconds. */
@@ -48,10 +48,10 @@ export interface AgentPortOptions {
 
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
+  /** What agents are told of the plane's hubs. */
+  readonly membership = new Membership();
   readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
-  readonly #links = new Set<LinkClient>();
-  #members: readonly HubMember[] = [];
   #listener: Listener | undefined;
   #grpc: GrpcServer | undefined;
 
@@ -83,17 +83,13 @@ export class AgentPort {
     });
   }
 
-  membership(members: readonly HubMember[]): void {
-    this.#members = members;
-    for (const link of this.#links) link.send({ type: 'membership', hubs: members });
-  }
-
   /** Takes no new agent. */
   async stop(): Promise<void> {
     await this.#listener?.stop();
   }
 
   async close(): Promise<void> {
+    this.membership.close();
     await this.#grpc?.close(GO_AGENT_GRACE);
     await this.#listener?.close();
   }
@@ -121,7 +117,7 @@ export class AgentPort {
 
   /** How many servers an agent should look for: the override, or the plane's live hubs. */
   #serverCount(): number {
-    return this.#options.serverCount ?? Math.max(1, this.#members.filter(({ draining }) => !draining).length);
+    return this.#options.serverCount ?? Math.max(1, this.membership.live);
   }
 
   async #admit(hello: AgentHello): Promise<HubHello> {
@@ -156,9 +152,8 @@ export class AgentPort {
         if (type === 'drain') this.#sessions.drain(sessionId);
       },
     });
-    this.#links.add(link);
-    void link.closed.then(() => this.#links.delete(link));
-    link.send({ type: 'membership', hubs: this.#members });
+    const quit = this.membership.add(link);
+    void link.closed.then(quit);
     const identifiers = parseIdentifiers(hello.identifiers);
     const identity = { tenant, agentId, identifiers, protocol: 'link' as const, remote: remoteOf(socket) };
     this.#sessions.add(sessionId, identity, link);

@@ -76,6 +76,7 @@ class RunningHub implements Hub {
     };
     this.#registration = registry.register(this.#record, (up, detail) => {
       this.#registered.detail = detail;
+      this.#agents.membership.registry(up);
       events.emit('registry', up ? 'up' : 'down', detail);
     });
     void this.#registration.superseded.then(() => {
@@ -124,10 +125,10 @@ class RunningHub implements Hub {
   }
 
   membership(hubs: Iterable<HubRecord>): void {
-    const members: HubMember[] = [];
-    for (const { hubId, agentAddress: address, zone, draining } of hubs)
-      members.push({ hubId, address, zone, draining });
-    this.#agents.membership(members);
+    const members = [...hubs].map(asMember);
+    // This one lives, also when a registry that lost everything does not know it yet.
+    if (!members.some(({ hubId }) => hubId === this.hubId)) members.push(asMember(this.#record));
+    this.#agents.membership.update(members);
   }
 
   drain(): Promise<void> {
@@ -151,4 +152,8 @@ class RunningHub implements Hub {
     this.#sessions.destroy(new Error('hub stops'));
     await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration.close()]);
   }
+}
+
+function asMember({ hubId, agentAddress: address, zone, draining, incarnation: generation }: HubRecord): HubMember {
+  return { hubId, address, zone, draining, generation };
 }

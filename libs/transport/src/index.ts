@@ -9,7 +9,14 @@ export * from './grpc/server.ts';
 export type { GrpcService } from './grpc/service.ts';
 export * from './identifiers.ts';
 export * from './link/client.ts';
-export type { ControlMessage, HubMember } from './link/control.ts';
+export type { ControlMessage } from './link/control.ts';
+export {
+  type HubMember,
+  MAX_HUBS_IN_MESSAGE,
+  MEMBERSHIP_BEAT,
+  MEMBERSHIP_TTL,
+  type MembershipMessage,
+} from './link/membership.ts';
 export * from './link/server.ts';
 export * from './link/upgrade.ts';
 export * from './listen.ts';

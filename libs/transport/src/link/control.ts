@@ -1,13 +1,6 @@
 import type { Duplex } from 'node:stream';
-
-/** A hub as agents see it. */
-export interface HubMember {
-  readonly hubId: string;
-  /** `host:port` for agents; empty when only a load balancer leads to it. */
-  readonly address: string;
-  readonly zone: string;
-  readonly draining: boolean;
-}
+import { isRecord } from './json.ts';
+import { type MembershipMessage, readMembership } from './membership.ts';
 
 /** What the two ends of a link tell each other beside the tunnels. */
 export type ControlMessage =
@@ -21,7 +14,7 @@ export type ControlMessage =
   /** Nothing but a sign of life. */
   | { readonly type: 'alive' }
   /** To an agent: the hubs of the plane, at the link's start and whenever they change. */
-  | { readonly type: 'membership'; readonly hubs: readonly HubMember[] };
+  | MembershipMessage;
 
 /** A message is one line of JSON, at most this long, in bytes. */
 const MAX_LINE = 256 * 1024;
@@ -80,19 +73,8 @@ function parse(line: string): ControlMessage | undefined {
     return undefined;
   }
   if (!isRecord(value) || typeof value.type !== 'string') return undefined;
-  const { type, dial, hubs } = value;
+  const { type, dial } = value;
   if (type === 'abort') return typeof dial === 'string' && dial.length <= MAX_ID ? { type, dial } : undefined;
-  if (type === 'membership') return Array.isArray(hubs) && hubs.every(isMember) ? { type, hubs } : undefined;
+  if (type === 'membership' || type === 'membership-change') return readMembership(value);
   return value as ControlMessage;
-}
-
-function isMember(value: unknown): value is HubMember {
-  if (!isRecord(value)) return false;
-  const { hubId, address, zone, draining } = value;
-  const places = typeof address === 'string' && (address === '' || URL.canParse(`tcp://${address}`));
-  return places && typeof hubId === 'string' && typeof zone === 'string' && typeof draining === 'boolean';
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null;
 }

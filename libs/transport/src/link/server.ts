@@ -11,9 +11,10 @@ import {
   Tunnel,
   type TunnelEnd,
 } from '@isthmus/tunnel';
-import { Control, type ControlMessage, type HubMember } from './control.ts';
+import { Control, type ControlMessage } from './control.ts';
 import { answerHead, attemptOf, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
+import type { MembershipMessage } from './membership.ts';
 import { widen } from './settings.ts';
 
 /** Aborts that came before their dial are remembered for this many dials. */
@@ -29,7 +30,8 @@ export interface LinkServerOptions {
   readonly events: PlaneEvents;
   /** The dialling side goes away, or will in a moment: it sends no new dials then, and closes when its tunnels are done. */
   readonly goaway?: () => void;
-  readonly membership?: (hubs: readonly HubMember[]) => void;
+  /** What the hub on the other side says of its plane's hubs. */
+  readonly membership?: (message: MembershipMessage) => void;
 }
 
 /**
@@ -167,8 +169,8 @@ export class LinkServer {
   }
 
   #receive(message: ControlMessage): void {
-    if (message.type === 'membership') this.#options.membership?.(message.hubs);
-    else if (message.type === 'abort') this.#abort(message.dial);
+    if (message.type === 'abort') this.#abort(message.dial);
+    else if (message.type === 'membership' || message.type === 'membership-change') this.#options.membership?.(message);
     else if (message.type === 'drain') this.#options.goaway?.();
   }
 

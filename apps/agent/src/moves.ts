@@ -1,0 +1,86 @@
+import type { HubMember } from '@isthmus/transport';
+import { Backoff } from '@isthmus/tunnel';
+import type { Clock } from './clock.ts';
+
+/** How much longer a session that carries tunnels stays, as part of the time that idle ones take. */
+const BUSY_PART = 2 / 3;
+
+/** Tries to reach a hub before it is left alone for a while: behind a balancer most lead to another. */
+const MAX_TRIES = 8;
+
+/** That while, in spreads, and a spread is at least so long here, in milliseconds. */
+const REST = 10;
+const MIN_REST = 1000;
+
+/** Between tries, in milliseconds: at first, and at most. */
+const RETRY_FIRST = 250;
+const RETRY_CAP = 4000;
+
+interface Move {
+  readonly generation: number;
+  readonly address: string;
+  /** From when on it is made while the session that it displaces carries nothing. */
+  due: number;
+  tries: number;
+  backoff: Backoff;
+}
+
+/**
+ * When an agent moves its sessions to better hubs (docs/LIMITS.md, "Rebalancing"). Each agent draws its time for each hub
+ * evenly from the same interval, so that of all agents that move a constant part does so each second. What changes
+ * meanwhile leaves the other times as they were drawn.
+ */
+export class Moves {
+  readonly #spread: number;
+  readonly #clock: Clock;
+  readonly #moves = new Map<string, Move>();
+
+  /** @param spread the interval, in milliseconds */
+  constructor(spread: number, clock: Clock) {
+    this.#spread = spread;
+    this.#clock = clock;
+  }
+
+  /** @param better all hubs to move to; what was planned for others is dropped */
+  plan(better: readonly HubMember[]): void {
+    const hubIds = new Set(better.map(({ hubId }) => hubId));
+    for (const hubId of this.#moves.keys()) if (!hubIds.has(hubId)) this.#moves.delete(hubId);
+    for (const { hubId, generation, address } of better) {
+      const known = this.#moves.get(hubId);
+      if (known?.generation !== generation || known.address !== address) this.#draw(hubId, generation, address);
+    }
+  }
+
+  /** @param busy whether the session that goes carries tunnels. @returns hubs whose time has come */
+  due(busy: boolean): string[] {
+    return [...this.#moves.keys()].filter((hubId) => this.#left(hubId, busy) <= 0);
+  }
+
+  /** Milliseconds until there is something to do, infinite when nothing is planned. */
+  wait(busy: boolean): number {
+    return Math.min(...[...this.#moves.keys()].map((hubId) => this.#left(hubId, busy)));
+  }
+
+  /** The hub was not reached. */
+  failed(hubId: string): void {
+    const move = this.#moves.get(hubId);
+    if (!move) return;
+    if (++move.tries % MAX_TRIES === 0) {
+      move.backoff.reset();
+      move.due = this.#clock.now() + Math.max(this.#spread, MIN_REST) * REST * (0.5 + this.#clock.random());
+    } else {
+      move.due = this.#clock.now() + move.backoff.next();
+    }
+  }
+
+  #draw(hubId: string, generation: number, address: string): void {
+    const { random, now } = this.#clock;
+    const backoff = new Backoff(RETRY_FIRST, RETRY_CAP, random);
+    this.#moves.set(hubId, { generation, address, due: now() + random() * this.#spread, tries: 0, backoff });
+  }
+
+  #left(hubId: string, busy: boolean): number {
+    const { due, tries } = this.#moves.get(hubId) as Move;
+    return due + (busy && tries === 0 ? this.#spread * BUSY_PART : 0) - this.#clock.now();
+  }
+}

@@ -1,0 +1,200 @@
+import type { HubMember, MembershipMessage } from '@isthmus/transport';
+import { deferred, planeEvents } from '@isthmus/tunnel';
+import type { Clock } from './clock.ts';
+import { Origin } from './origin.ts';
+import { Upkeep, type UpkeepOptions } from './upkeep.ts';
+import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
+
+/** A clock that stands until it is told to run. Numbers at random come from a seed. */
+export class FakeClock implements Clock {
+  #now = 0;
+  #seed: number;
+  readonly #timers = new Map<number, { readonly at: number; readonly run: () => void }>();
+  #ids = 0;
+
+  constructor(seed = 1) {
+    this.#seed = seed;
+  }
+
+  readonly now = () => this.#now;
+
+  /** Lehmer's generator with the multiplier of Park and Miller. */
+  readonly random = () => {
+    this.#seed = (this.#seed * 48_271) % 2_147_483_647;
+    return this.#seed / 2_147_483_647;
+  };
+
+  after(ms: number, run: () => void): () => void {
+    const id = ++this.#ids;
+    this.#timers.set(id, { at: this.#now + ms, run });
+    return () => this.#timers.delete(id);
+  }
+
+  /** Runs everything that falls due, in order, and lets what it began settle each time. */
+  async run(ms: number): Promise<void> {
+    const end = this.#now + ms;
+    await settle();
+    for (;;) {
+      const [id, next] = [...this.#timers].reduce((a, b) => (b[1].at < a[1].at ? b : a), [0, { at: end, run() {} }]);
+      if (id === 0) break;
+      this.#timers.delete(id);
+      this.#now = Math.max(this.#now, next.at);
+      next.run();
+      await settle();
+    }
+    this.#now = end;
+  }
+}
+
+/** Lets promises that are ready run their course. */
+function settle(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A hub without a wire: agents of this process connect to it by a function call. */
+export class FakeHub {
+  readonly id: string;
+  readonly uplinks = new Set<FakeUplink>();
+  up = true;
+  /** When each connection came. */
+  readonly accepted: number[] = [];
+
+  constructor(id: string) {
+    this.id = id;
+  }
+}
+
+export class FakeUplink implements Uplink {
+  readonly server: ServerAddress;
+  readonly serverId: string;
+  readonly protocol = 'link';
+  readonly plane: string;
+  readonly serverCount: number;
+  readonly hear: Pick<UplinkOptions, 'membership' | 'leave'>;
+  open = 0;
+  leaving = false;
+  retired = false;
+  readonly #hub: FakeHub;
+  readonly #closed = deferred<Error | undefined>();
+  readonly closed = this.#closed.promise;
+
+  constructor(
+    hub: FakeHub,
+    server: ServerAddress,
+    hear: FakeUplink['hear'],
+    { plane, serverCount }: { readonly plane: string; readonly serverCount: number },
+  ) {
+    this.#hub = hub;
+    this.serverId = hub.id;
+    this.server = server;
+    this.hear = hear;
+    this.plane = plane;
+    this.serverCount = serverCount;
+    hub.uplinks.add(this);
+  }
+
+  drain(): void {}
+
+  /** The hub says that it goes away. */
+  leave(): void {
+    this.leaving = true;
+    this.hear.leave();
+  }
+
+  retire(): void {
+    this.leaving = true;
+    this.retired = true;
+    if (this.open === 0) this.destroy(new Error('retired'));
+  }
+
+  destroy(reason: Error): void {
+    this.#hub.uplinks.delete(this);
+    this.#closed.resolve(reason);
+  }
+}
+
+/** Hubs of one plane, each at an address of its own, or all behind one. */
+export class FakePlane {
+  readonly clock: FakeClock;
+  readonly hubs = new Map<string, FakeHub>();
+  readonly #members = new Map<string, HubMember>();
+  readonly #behindOne: boolean;
+  current = true;
+  /** Addresses that were asked for, in order. */
+  readonly asked: string[] = [];
+  #turn = 0;
+
+  /** @param behindOne whether agents know a balancer's address alone, which leads to each hub in turn */
+  constructor(clock: FakeClock, behindOne = false) {
+    this.clock = clock;
+    this.#behindOne = behindOne;
+  }
+
+  /** A hub starts, for the first time or again. */
+  start(hubId: string, more: Partial<HubMember> = {}): FakeHub {
+    const hub = this.hubs.get(hubId) ?? new FakeHub(hubId);
+    hub.up = true;
+    this.hubs.set(hubId, hub);
+    const generation = (this.#members.get(hubId)?.generation ?? 0) + 1;
+    const address = this.#behindOne ? '' : `${hubId}:1`;
+    this.tell({ hubId, address, zone: '', draining: false, generation, ...more });
+    return hub;
+  }
+
+  /** A hub dies; the registry does not know yet. */
+  kill(hubId: string): void {
+    const hub = this.hubs.get(hubId) as FakeHub;
+    hub.up = false;
+    for (const uplink of [...hub.uplinks]) uplink.destroy(new Error('connection closed'));
+  }
+
+  tell(member: HubMember): void {
+    this.#members.set(member.hubId, member);
+    this.say({ type: 'membership-change', current: this.current, changed: [member], gone: [] });
+  }
+
+  say(message: MembershipMessage): void {
+    for (const hub of this.hubs.values()) for (const uplink of [...hub.uplinks]) uplink.hear.membership(message);
+  }
+
+  /** Hubs renew what they told for as long as the clock runs. */
+  beat(ms: number): void {
+    this.clock.after(ms, () => {
+      this.say({ type: 'membership-change', current: this.current, changed: [], gone: [] });
+      this.beat(ms);
+    });
+  }
+
+  readonly connect: UpkeepOptions['connect'] = async (server, hear) => {
+    this.asked.push(server.address);
+    const up = [...this.hubs.values()].filter((hub) => hub.up);
+    const hub = this.#behindOne ? up[this.#turn++ % up.length] : this.hubs.get(server.address);
+    if (!hub?.up) throw new Error('connection refused');
+    hub.accepted.push(this.clock.now());
+    const uplink = new FakeUplink(hub, server, hear, { plane: 'p', serverCount: 1 });
+    // As on a link: what the hub says comes after the connection is there.
+    queueMicrotask(() =>
+      hear.membership({ type: 'membership', current: this.current, hubs: [...this.#members.values()] }),
+    );
+    return uplink;
+  };
+
+  /** An agent's upkeep in this plane, whose configured server is `origin`. */
+  agent(agentId: string, origin: string, more: Partial<UpkeepOptions> = {}): Upkeep {
+    return new Upkeep({
+      ...{ agentId, zone: '', sessionCount: 2, serverCount: () => 1 },
+      ...{ syncInterval: 1000, syncIntervalCap: 10_000, syncForever: false, rebalanceTime: 30_000 },
+      origin: new Origin({ host: origin, port: 1 }, async () => [origin]),
+      ...{ clock: this.clock, events: planeEvents(), connect: this.connect, closed() {} },
+      ...more,
+    });
+  }
+}
+
+/** Ids of the hubs that an agent is connected to and stays with. */
+export function hubsOf(agent: Upkeep): string[] {
+  return agent.uplinks
+    .filter(({ leaving }) => !leaving)
+    .map(({ serverId }) => serverId)
+    .sort();
+}

@@ -1,0 +1,289 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { MEMBERSHIP_TTL } from '@isthmus/transport';
+import { ranking } from './coverage.ts';
+import { FakeClock, FakePlane, type FakeUplink, hubsOf } from './testing.ts';
+import type { Upkeep } from './upkeep.ts';
+
+const MINUTE = 60_000;
+
+/** A plane of these hubs that renews what it tells. */
+function planeOf(...hubIds: string[]) {
+  const clock = new FakeClock();
+  const plane = new FakePlane(clock);
+  for (const hubId of hubIds) plane.start(hubId);
+  plane.beat(10_000);
+  return { clock, plane };
+}
+
+function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Upkeep[] {
+  const [origin] = plane.hubs.keys();
+  return Array.from({ length: count }, (_, index) => plane.agent(`agent-${index}`, origin as string, more));
+}
+
+/** Hubs that an agent should be connected to. */
+function best(agentId: string, plane: FakePlane, count: number): string[] {
+  const hubs = [...plane.hubs.keys()].map((hubId) => ({
+    hubId,
+    address: '',
+    zone: '',
+    draining: false,
+    generation: 1,
+  }));
+  return ranking({ agentId, zone: '' }, hubs)
+    .slice(0, count)
+    .map(({ hubId }) => hubId)
+    .sort();
+}
+
+function uplinkTo(agent: Upkeep, hubId: string): FakeUplink {
+  return agent.uplinks.find(({ serverId }) => serverId === hubId) as FakeUplink;
+}
+
+test('an agent that knows one address connects to it at once, and to a second hub a little later', async () => {
+  const { clock, plane } = planeOf('a', 'b', 'c');
+  const agent = plane.agent('agent-1', 'a');
+  await clock.run(0);
+  assert.deepEqual(hubsOf(agent), ['a']);
+  await clock.run(2000);
+  assert.equal(hubsOf(agent).length, 2);
+  await clock.run(MINUTE);
+  assert.deepEqual(hubsOf(agent), best('agent-1', plane, 2));
+});
+
+for (const sessionCount of [1, 2]) {
+  test(`a third hub gets its share of sessions within the time, ${sessionCount} of each agent`, async () => {
+    const { clock, plane } = planeOf('hub-a', 'hub-b');
+    const fleet = agents(plane, 600, { sessionCount });
+    await clock.run(MINUTE);
+    const before = fleet.map((agent) => agent.uplinks.map((uplink) => uplink as FakeUplink));
+    plane.start('hub-c');
+    const begun = clock.now();
+    let fewest = sessionCount;
+    for (let second = 0; second < 31; second++) {
+      await clock.run(1000);
+      fewest = Math.min(fewest, ...fleet.map((agent) => hubsOf(agent).length));
+    }
+    assert.equal(fewest, sessionCount, 'each connects to the new hub before it leaves another');
+    const share = sessionCount / 3;
+    const even = fleet.length * share;
+    // Three standard deviations: 8.7 % for two sessions each, 17.3 % for one.
+    const bound = 3 * Math.sqrt((1 - share) / even);
+    for (const { id, uplinks } of plane.hubs.values()) {
+      assert.ok(Math.abs(uplinks.size / even - 1) < bound, `${id} has ${uplinks.size} of ${even}`);
+    }
+    fleet.forEach((agent, index) => {
+      assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, sessionCount));
+      const stayed = before[index]?.filter((uplink) => agent.uplinks.includes(uplink)) ?? [];
+      assert.ok(stayed.length >= sessionCount - 1, 'no more than one session of an agent moves');
+    });
+    const moved = plane.hubs.get('hub-c')?.accepted ?? [];
+    const perSecond = Array.from(
+      { length: 30 },
+      (_, second) => moved.filter((at) => Math.floor((at - begun) / 1000) === second).length,
+    );
+    const rate = Math.max(...perSecond) / (fleet.length * sessionCount);
+    assert.ok(rate < 0.03, `${rate * 100} % of the sessions in one second`);
+  });
+}
+
+test('a session that carries tunnels moves last, and lets them finish', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const fleet = agents(plane, 60, { sessionCount: 1 });
+  await clock.run(MINUTE);
+  for (const agent of fleet) (agent.uplinks[0] as FakeUplink).open = 1;
+  plane.start('hub-c');
+  await clock.run(20_000);
+  assert.equal(plane.hubs.get('hub-c')?.uplinks.size, 0);
+  await clock.run(31_000);
+  fleet.forEach((agent, index) => {
+    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 1));
+  });
+  const [mover] = fleet.filter((agent) => agent.uplinks.length === 2) as [Upkeep];
+  const [old] = mover.uplinks as [FakeUplink];
+  assert.ok(old.retired);
+  old.destroy(new Error('its tunnels are done'));
+  await clock.run(1000);
+  assert.deepEqual(
+    mover.uplinks.map(({ serverId }) => serverId),
+    ['hub-c'],
+  );
+});
+
+test('a hub that comes back after a roll gets its sessions back, and then nothing moves any more', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b', 'hub-c');
+  const fleet = agents(plane, 200);
+  await clock.run(2 * MINUTE);
+  plane.kill('hub-b');
+  await clock.run(5000);
+  for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-c']);
+  plane.start('hub-b');
+  await clock.run(MINUTE);
+  fleet.forEach((agent, index) => {
+    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 2));
+  });
+  const asked = plane.asked.length;
+  await clock.run(10 * MINUTE);
+  assert.equal(plane.asked.length, asked);
+});
+
+test('a better hub that cannot be connected to displaces nothing', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const fleet = agents(plane, 20, { sessionCount: 1 });
+  await clock.run(MINUTE);
+  const uplinks = fleet.flatMap((agent) => agent.uplinks);
+  plane.start('hub-c');
+  plane.kill('hub-c');
+  const before = plane.asked.length;
+  await clock.run(5 * MINUTE);
+  assert.deepEqual(
+    fleet.flatMap((agent) => agent.uplinks),
+    uplinks,
+  );
+  const movers = fleet.filter((_, index) => best(`agent-${index}`, plane, 1)[0] === 'hub-c').length;
+  assert.ok(plane.asked.length - before <= movers * 16, 'tries are bounded');
+  plane.start('hub-c');
+  await clock.run(MINUTE);
+  assert.equal(plane.hubs.get('hub-c')?.uplinks.size, movers);
+});
+
+test('while the registry is away nothing moves, for gateways would not learn of a new session', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const fleet = agents(plane, 20);
+  await clock.run(MINUTE);
+  plane.current = false;
+  plane.start('hub-c');
+  await clock.run(MINUTE);
+  assert.equal(plane.hubs.get('hub-c')?.uplinks.size, 0);
+  plane.current = true;
+  await clock.run(MINUTE);
+  fleet.forEach((agent, index) => {
+    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 2));
+  });
+});
+
+test('the only hub of an agent says that it goes: another is connected at once', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const agent = plane.agent('agent-1', 'hub-a', { sessionCount: 1 });
+  await clock.run(MINUTE);
+  const [only] = agent.uplinks as [FakeUplink];
+  only.leave();
+  await clock.run(0);
+  assert.equal(hubsOf(agent).length, 1);
+  assert.notEqual(hubsOf(agent)[0], only.serverId);
+});
+
+test('an agent that loses its last session tries another address first, at once', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const agent = plane.agent('agent-1', 'hub-a', { sessionCount: 1 });
+  await clock.run(MINUTE);
+  const [hub] = hubsOf(agent) as [string];
+  plane.kill(hub);
+  await clock.run(0);
+  assert.deepEqual(hubsOf(agent), [hub === 'hub-a' ? 'hub-b' : 'hub-a']);
+});
+
+test('hubs that are killed in turn every 5 s leave no agent without a session', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const fleet = agents(plane, 100);
+  await clock.run(MINUTE);
+  for (let kill = 0; kill < 12; kill++) {
+    const hubId = kill % 2 === 0 ? 'hub-a' : 'hub-b';
+    plane.kill(hubId);
+    await clock.run(1500);
+    assert.ok(fleet.every((agent) => hubsOf(agent).length > 0));
+    plane.start(hubId);
+    await clock.run(3500);
+    for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+  }
+});
+
+test('agents that lost one of two hubs come to the third spread over two seconds', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b', 'hub-c');
+  const fleet = agents(plane, 400);
+  await clock.run(2 * MINUTE);
+  const lost = plane.hubs.get('hub-c')?.uplinks.size as number;
+  const accepted = () => [...plane.hubs.values()].reduce((sum, hub) => sum + hub.accepted.length, 0);
+  plane.kill('hub-c');
+  const counts: number[] = [];
+  for (let tenth = 0; tenth < 20; tenth++) {
+    const before = accepted();
+    await clock.run(100);
+    counts.push(accepted() - before);
+  }
+  assert.ok(Math.max(...counts) < lost / 8, `${counts}`);
+  assert.equal(
+    counts.reduce((sum, count) => sum + count, 0),
+    lost,
+  );
+  for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+});
+
+test('behind one address an agent collects as many hubs as it should have, and a new one', async () => {
+  const clock = new FakeClock();
+  const plane = new FakePlane(clock, true);
+  for (const hubId of ['hub-a', 'hub-b']) plane.start(hubId);
+  plane.beat(10_000);
+  const fleet = Array.from({ length: 50 }, (_, index) => plane.agent(`agent-${index}`, 'balancer'));
+  await clock.run(MINUTE);
+  for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+  const asked = plane.asked.length;
+  plane.start('hub-c');
+  await clock.run(5 * MINUTE);
+  fleet.forEach((agent, index) => {
+    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 2));
+  });
+  const moved = fleet.filter((_, index) => best(`agent-${index}`, plane, 2).includes('hub-c')).length;
+  assert.ok(plane.asked.length - asked < moved * 8, `${(plane.asked.length - asked) / moved} tries a move`);
+});
+
+test('behind an address that leads to one hub alone the other is sought ever more slowly', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  // Its address is not known, and the configured one leads to hub-a.
+  plane.start('hub-b', { address: '' });
+  const agent = plane.agent('agent-1', 'hub-a');
+  await clock.run(2 * MINUTE);
+  const asked = plane.asked.length;
+  await clock.run(10 * MINUTE);
+  assert.deepEqual(hubsOf(agent), ['hub-a']);
+  const tries = plane.asked.length - asked;
+  assert.ok(tries >= 6 && tries <= 21, `${tries} tries in ten minutes`);
+});
+
+test('an agent whose membership nobody renews goes back to the configured server, and keeps its sessions', async () => {
+  const clock = new FakeClock();
+  const plane = new FakePlane(clock);
+  for (const hubId of ['hub-a', 'hub-b']) plane.start(hubId);
+  const agent = plane.agent('agent-1', 'hub-a');
+  await clock.run(2500);
+  assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+  await clock.run(MEMBERSHIP_TTL);
+  assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-b']);
+  plane.asked.length = 0;
+  for (const hubId of ['hub-a', 'hub-b']) plane.kill(hubId);
+  await clock.run(MINUTE);
+  assert.deepEqual(new Set(plane.asked), new Set(['hub-a']));
+});
+
+test('an attempt that hangs does not hold up another address', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b', 'hub-c');
+  const hanging = new Set<string>();
+  const agent = plane.agent('agent-1', 'hub-a', {
+    sessionCount: 1,
+    connect: (server, hear) => (hanging.has(server.address) ? new Promise(() => {}) : plane.connect(server, hear)),
+  });
+  await clock.run(MINUTE);
+  const [hub] = hubsOf(agent) as [string];
+  const others = [...plane.hubs.keys()].filter((hubId) => hubId !== hub);
+  const [first, second] = ranking(
+    { agentId: 'agent-1', zone: '' },
+    others.map((hubId) => ({ hubId, address: '', zone: '', draining: false, generation: 1 })),
+  );
+  hanging.add(first?.hubId as string);
+  plane.kill(hub);
+  await clock.run(900);
+  assert.deepEqual(hubsOf(agent), []);
+  await clock.run(200);
+  assert.deepEqual(hubsOf(agent), [second?.hubId]);
+  assert.equal(uplinkTo(agent, second?.hubId as string).leaving, false);
+});

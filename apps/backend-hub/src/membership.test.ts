@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, mock, test } from 'node:test';
+import { type ControlMessage, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
+import { Membership } from './membership.ts';
+
+beforeEach(() => mock.timers.enable({ apis: ['setInterval'] }));
+afterEach(() => mock.timers.reset());
+
+function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
+  return { hubId, address: `${hubId}:8091`, zone: '', draining: false, generation: 1, ...more };
+}
+
+function listen(membership: Membership) {
+  const heard: ControlMessage[] = [];
+  const stop = membership.add({ send: (message) => heard.push(message) });
+  return { stop, heard: () => heard.splice(0) };
+}
+
+test('a link hears of all hubs at its start, then of what changed', () => {
+  const membership = new Membership();
+  membership.registry(true);
+  membership.update([hub('a'), hub('b')]);
+  const { heard } = listen(membership);
+  assert.deepEqual(heard(), [{ type: 'membership', current: true, hubs: [hub('a'), hub('b')] }]);
+  membership.update([hub('a'), hub('b')]);
+  assert.deepEqual(heard(), []);
+  membership.update([hub('a', { generation: 2 }), hub('c')]);
+  const change = { changed: [hub('a', { generation: 2 }), hub('c')], gone: ['b'] };
+  assert.deepEqual(heard(), [{ type: 'membership-change', current: true, ...change }]);
+  membership.close();
+});
+
+test('a beat without a change renews what was told, until the link is gone', () => {
+  const membership = new Membership();
+  const { heard, stop } = listen(membership);
+  assert.deepEqual(heard(), [{ type: 'membership', current: false, hubs: [] }]);
+  mock.timers.tick(MEMBERSHIP_BEAT);
+  assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: [] }]);
+  membership.registry(true);
+  assert.deepEqual(heard(), [{ type: 'membership-change', current: true, changed: [], gone: [] }]);
+  stop();
+  mock.timers.tick(MEMBERSHIP_BEAT);
+  assert.deepEqual(heard(), []);
+  membership.close();
+});
+
+test('a plane of many hubs is told in portions', () => {
+  const membership = new Membership();
+  const hubs = Array.from({ length: 2 * MAX_HUBS_IN_MESSAGE + 1 }, (_, index) => hub(`h${index}`));
+  const early = listen(membership);
+  early.heard();
+  membership.update(hubs);
+  const told = (messages: ControlMessage[]) =>
+    messages.map((message) => (message.type === 'membership' ? message.hubs : 'changed' in message && message.changed));
+  const portions = [
+    hubs.slice(0, MAX_HUBS_IN_MESSAGE),
+    hubs.slice(MAX_HUBS_IN_MESSAGE, 2 * MAX_HUBS_IN_MESSAGE),
+    hubs.slice(2 * MAX_HUBS_IN_MESSAGE),
+  ];
+  assert.deepEqual(told(early.heard()), portions);
+  assert.deepEqual(told(listen(membership).heard()), portions);
+  membership.close();
+});
+
+test('hubs that drain are not counted as live', () => {
+  const membership = new Membership();
+  membership.update([hub('a'), hub('b', { draining: true })]);
+  assert.equal(membership.live, 1);
+  membership.close();
+});

@@ -1,0 +1,92 @@
+import { parseDestination } from '@isthmus/tunnel';
+import { isRecord } from './json.ts';
+
+/** A hub as agents see it. */
+export interface HubMember {
+  readonly hubId: string;
+  /** `host:port` for agents; empty when only a load balancer leads to it. */
+  readonly address: string;
+  readonly zone: string;
+  readonly draining: boolean;
+  /** Which process of the hub this is: the greater one is the later. */
+  readonly generation: number;
+}
+
+/**
+ * What a hub tells its agents of the plane's hubs: all at the link's start, then what changed. Each message renews what the
+ * ones before it said, so an empty change is how a hub says that nothing changed.
+ *
+ * `current` says that the registry answers the hub: the list is up to date, and a new session becomes known to gateways.
+ */
+export type MembershipMessage =
+  | { readonly type: 'membership'; readonly current: boolean; readonly hubs: readonly HubMember[] }
+  | {
+      readonly type: 'membership-change';
+      readonly current: boolean;
+      readonly changed: readonly HubMember[];
+      /** Ids of hubs. */
+      readonly gone: readonly string[];
+    };
+
+/** How often a hub renews what it told, in milliseconds. */
+export const MEMBERSHIP_BEAT = 10_000;
+
+/** How long an agent believes what was not renewed, in milliseconds: two beats may be late. */
+export const MEMBERSHIP_TTL = 3 * MEMBERSHIP_BEAT;
+
+/** Hubs in one message. A longer list goes on in changes, so that no line outgrows what the other side reads. */
+export const MAX_HUBS_IN_MESSAGE = 128;
+
+/** The longest hub id, zone or address, in characters: a DNS name, brackets and a port. */
+const MAX_NAME = 264;
+
+/** What came as a membership message, with nothing in it that was not asked for; undefined when it is none. */
+export function readMembership(value: Readonly<Record<string, unknown>>): MembershipMessage | undefined {
+  const { type, current, hubs, changed, gone } = value;
+  if (typeof current !== 'boolean') return undefined;
+  if (type === 'membership') {
+    const all = listOf(hubs, readMember);
+    return all && { type, current, hubs: all };
+  }
+  if (type !== 'membership-change') return undefined;
+  const members = listOf(changed, readMember);
+  const ids = listOf(gone, readId);
+  return members && ids && { type, current, changed: members, gone: ids };
+}
+
+function listOf<T>(value: unknown, read: (item: unknown) => T | undefined): T[] | undefined {
+  if (!Array.isArray(value) || value.length > MAX_HUBS_IN_MESSAGE) return undefined;
+  const items: T[] = [];
+  for (const item of value) {
+    const known = read(item);
+    if (known === undefined) return undefined;
+    items.push(known);
+  }
+  return items;
+}
+
+function readMember(value: unknown): HubMember | undefined {
+  if (!isRecord(value)) return undefined;
+  const { hubId, address, zone, draining, generation } = value;
+  if (readId(hubId) === undefined || !isName(address) || !isName(zone)) return undefined;
+  if (typeof draining !== 'boolean' || !Number.isSafeInteger(generation)) return undefined;
+  if (address !== '' && !isPlace(address)) return undefined;
+  return { hubId: hubId as string, address, zone, draining, generation: generation as number };
+}
+
+function readId(value: unknown): string | undefined {
+  return isName(value) && value !== '' ? value : undefined;
+}
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MAX_NAME;
+}
+
+function isPlace(text: string): boolean {
+  try {
+    parseDestination(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
