@@ -2,7 +2,6 @@ import type { ContractPlane } from '../contract.ts';
 import type { RedisRegistryOptions, RedisTimings } from '../redis/options.ts';
 import { redisRegistry } from '../redis/registry.ts';
 import type { Registry } from '../registry.ts';
-import type { RedisServer } from './redis-server.ts';
 
 /** Everything ten times as fast as in service, so that a test sees expiry and flaps within a second. */
 export const FAST: RedisTimings = {
@@ -23,7 +22,7 @@ export class RedisPlane implements ContractPlane {
   readonly #options: RedisRegistryOptions;
   readonly #registries: Registry[] = [];
 
-  constructor(server: RedisServer, options: Partial<RedisRegistryOptions> = {}) {
+  constructor(server: { readonly url: string }, options: Partial<RedisRegistryOptions> = {}) {
     this.#options = { url: server.url, plane: `test-${++planes}`, timings: FAST, ...options };
   }
 

@@ -1,9 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createConnection, createServer } from 'node:net';
+import { connect as connectTcp, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 
 /** A Redis server of a test's own, on the loopback, without persistence unless it is asked to save. */
 export interface RedisServer {
@@ -20,8 +22,17 @@ export interface RedisServer {
   resume(): void;
   /** Kills what runs and starts again on the same port, from what was last saved. */
   restart(): Promise<void>;
-  /** Runs one inline command (`FLUSHALL`) and returns the first line of its answer. */
+  /** Whether it runs and is not paused. */
+  readonly answers: boolean;
+  /** Runs one inline command (`FLUSHALL`) and returns its answer: the text of a bulk string, else the first line. */
   command(line: string): Promise<string>;
+}
+
+/** Files (PEM) of a server that takes TLS alone, from clients whose certificate comes from the same authority. */
+export interface RedisTls {
+  readonly cert: string;
+  readonly key: string;
+  readonly ca: string;
 }
 
 export interface RedisServerOptions {
@@ -29,7 +40,29 @@ export interface RedisServerOptions {
   readonly port?: number;
   /** More arguments of redis-server. */
   readonly args?: readonly string[];
+  readonly tls?: RedisTls;
+  /** What the default user must tell. */
+  readonly password?: string;
+  /** A file that comes before all arguments, for what has no other place. Called with the port and an empty directory. */
+  readonly config?: (port: number, directory: string) => Promise<string>;
+  /** Set before the program, such as `faketime` and its arguments. */
+  readonly wrapper?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
 }
+
+/** A user of the server's access list that may do what a plane takes, and nothing else. */
+export const PLANE_USER = {
+  name: 'plane',
+  password: 'hunter2',
+  rules:
+    '~{*}:* -@all +@connection +@read +@write +@transaction +eval +evalsha +time +info +cluster|slots +cluster|keyslot -@dangerous +info',
+} as const;
+
+/** Arguments of a server that knows this user. */
+export const planeUserArgs: readonly string[] = [
+  ...['--user', PLANE_USER.name, 'on', `>${PLANE_USER.password}`],
+  ...PLANE_USER.rules.split(' '),
+];
 
 const READY_MS = 10_000;
 const STOP_MS = 5_000;
@@ -45,7 +78,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
   const directory = await mkdtemp(join(tmpdir(), 'isthmus-redis-'));
   for (let tries = 1; ; tries++) {
     const port = options.port ?? (await freePort());
-    const server = new LocalRedis(port, directory, options.args ?? []);
+    const server = new LocalRedis(port, directory, options);
     try {
       await server.start();
       return server;
@@ -63,15 +96,16 @@ class LocalRedis implements RedisServer {
   readonly port: number;
   readonly url: string;
   readonly #directory: string;
-  readonly #args: readonly string[];
+  readonly #options: RedisServerOptions;
   #child: ChildProcess | undefined;
   #output = '';
+  #paused = false;
 
-  constructor(port: number, directory: string, args: readonly string[]) {
+  constructor(port: number, directory: string, options: RedisServerOptions) {
     this.port = port;
-    this.url = `redis://127.0.0.1:${port}`;
+    this.url = `${options.tls ? 'rediss' : 'redis'}://127.0.0.1:${port}`;
     this.#directory = directory;
-    this.#args = args;
+    this.#options = options;
   }
 
   get pid(): number {
@@ -79,10 +113,14 @@ class LocalRedis implements RedisServer {
   }
 
   async start(): Promise<void> {
-    const settings = ['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.#directory, '--save', ''];
-    const child = spawn('redis-server', [...settings, ...this.#args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const { args = [], config, wrapper = [], env } = this.#options;
+    const file = config ? [await config(this.port, this.#directory)] : [];
+    const settings = ['--bind', '127.0.0.1', '--dir', this.#directory, ...this.#portArgs(), '--save', ''];
+    const [program, ...all] = [...wrapper, 'redis-server', ...file, ...(config ? [] : settings), ...args];
+    const child = spawn(program as string, all, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
     this.#child = child;
     this.#output = '';
+    this.#paused = false;
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk: Buffer) => {
         this.#output = (this.#output + chunk.toString()).slice(-4_096);
@@ -100,11 +138,18 @@ class LocalRedis implements RedisServer {
     await this.#end('SIGKILL');
   }
 
+  get answers(): boolean {
+    const child = this.#child;
+    return child !== undefined && child.exitCode === null && child.signalCode === null && !this.#paused;
+  }
+
   pause(): void {
+    this.#paused = true;
     this.#signal('SIGSTOP');
   }
 
   resume(): void {
+    this.#paused = false;
     this.#signal('SIGCONT');
   }
 
@@ -114,15 +159,34 @@ class LocalRedis implements RedisServer {
   }
 
   async command(line: string): Promise<string> {
-    const socket = createConnection({ host: '127.0.0.1', port: this.port });
+    const socket = this.#connect();
+    const signal = AbortSignal.timeout(READY_MS);
     try {
-      await once(socket, 'connect', { signal: AbortSignal.timeout(READY_MS) });
-      socket.write(`${line}\r\n`);
-      const [answer] = (await once(socket, 'data', { signal: AbortSignal.timeout(READY_MS) })) as [Buffer];
-      return answer.toString().split('\r\n', 1)[0] as string;
+      await once(socket, this.#options.tls ? 'secureConnect' : 'connect', { signal });
+      const { password } = this.#options;
+      if (password) await ask(socket, `AUTH ${password}`, signal);
+      return await ask(socket, line, signal);
     } finally {
       socket.destroy();
     }
+  }
+
+  #connect(): Socket {
+    const { tls } = this.#options;
+    const server = { host: '127.0.0.1', port: this.port };
+    if (!tls) return connectTcp(server);
+    const [cert, key, ca] = [tls.cert, tls.key, tls.ca].map((file) => readFileSync(file, 'utf8')) as [
+      string,
+      string,
+      string,
+    ];
+    return connectTls({ ...server, cert, key, ca });
+  }
+
+  #portArgs(): string[] {
+    const { tls } = this.#options;
+    if (!tls) return ['--port', String(this.port)];
+    return ['--port', '0', '--tls-port', String(this.port), ...tlsArgs(tls)];
   }
 
   async #untilReady(child: ChildProcess): Promise<void> {
@@ -131,7 +195,7 @@ class LocalRedis implements RedisServer {
       if (child.exitCode !== null || child.signalCode !== null) break;
       const answer = await this.command('PING').catch(() => '');
       // Its own word too: when it could not bind, the PONG is another server's.
-      if (answer === '+PONG' && this.#output.includes('Ready to accept connections')) return;
+      if (answer === '+PONG' && /Ready to accept connections|Sentinel ID is/.test(this.#output)) return;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     await this.kill();
@@ -161,7 +225,27 @@ class LocalRedis implements RedisServer {
   }
 }
 
-async function freePort(): Promise<number> {
+/** Towards clients, and between servers. */
+export function tlsArgs({ cert, key, ca }: RedisTls): string[] {
+  const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca];
+  return [...files, '--tls-replication', 'yes'];
+}
+
+async function ask(socket: Socket, line: string, signal: AbortSignal): Promise<string> {
+  socket.write(`${line}\r\n`);
+  let text = '';
+  for (;;) {
+    const [chunk] = (await once(socket, 'data', { signal })) as [Buffer];
+    text += chunk;
+    const [head = '', ...lines] = text.split('\r\n');
+    const body = lines.join('\r\n');
+    if (lines.length === 0) continue;
+    if (!head.startsWith('$')) return head;
+    if (body.length >= Number(head.slice(1)) + 2) return body.slice(0, -2);
+  }
+}
+
+export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
   const address = probe.address();

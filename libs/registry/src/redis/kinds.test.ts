@@ -1,0 +1,23 @@
+import { after, before } from 'node:test';
+import { registryContract } from '../contract.ts';
+import { startCluster } from '../testing/redis-cluster.ts';
+import type { RedisGroup } from '../testing/redis-group.ts';
+import { RedisPlane } from '../testing/redis-plane.ts';
+import { startSentinels } from '../testing/redis-sentinel.ts';
+import { redisMissing } from '../testing/redis-server.ts';
+
+const skip = redisMissing();
+let groups: { readonly sentinels: RedisGroup; readonly cluster: RedisGroup };
+
+before(async () => {
+  if (skip) return;
+  const [sentinels, cluster] = await Promise.all([startSentinels({ password: 'word' }), startCluster()]);
+  groups = { sentinels, cluster };
+});
+
+after(async () => {
+  await Promise.all([groups?.sentinels.stop(), groups?.cluster.stop()]);
+});
+
+registryContract('Redis behind Sentinels', async () => new RedisPlane(groups.sentinels), { skip });
+registryContract('Redis Cluster', async () => new RedisPlane(groups.cluster), { skip });

@@ -1,0 +1,68 @@
+import { type RedisGroup, starting, until, urlOf } from './redis-group.ts';
+import { freePort, planeUserArgs, type RedisServer, type RedisTls } from './redis-server.ts';
+
+const SLOTS = 16_384;
+const PRIMARIES = 3;
+/** When nodes take a silent one for dead, in milliseconds. */
+const NODE_TIMEOUT_MS = 500;
+
+/** A Cluster of three primaries with a replica each. */
+export function startCluster({ tls }: { readonly tls?: RedisTls } = {}): Promise<RedisGroup> {
+  return starting(async (start) => {
+    const node = async () => {
+      const bus = await freePort();
+      const cluster = [
+        '--cluster-enabled',
+        'yes',
+        '--cluster-port',
+        `${bus}`,
+        '--cluster-node-timeout',
+        `${NODE_TIMEOUT_MS}`,
+      ];
+      // A replica may stand in for its primary however long their link was down.
+      const always = ['--cluster-replica-validity-factor', '0'];
+      const args = [...cluster, ...always, ...(tls ? ['--tls-cluster', 'yes'] : []), ...planeUserArgs];
+      return { bus, server: await start({ ...(tls && { tls }), args }) };
+    };
+    const nodes = await Promise.all(Array.from({ length: 2 * PRIMARIES }, node));
+    const servers = nodes.map(({ server }) => server);
+    const [primaries, replicas] = [servers.slice(0, PRIMARIES), servers.slice(PRIMARIES)];
+    for (const [index, server] of servers.entries()) await does(server, `CLUSTER SET-CONFIG-EPOCH ${index + 1}`);
+    for (const { bus, server } of nodes.slice(1))
+      await does(servers[0], `CLUSTER MEET 127.0.0.1 ${server.port} ${bus}`);
+    const share = Math.ceil(SLOTS / PRIMARIES);
+    for (const [index, primary] of primaries.entries()) {
+      await does(primary, `CLUSTER ADDSLOTSRANGE ${index * share} ${Math.min(SLOTS, (index + 1) * share) - 1}`);
+    }
+    await until(() => everyone(servers, `cluster_known_nodes:${nodes.length}`), 'nodes that know each other');
+    for (const [index, replica] of replicas.entries()) {
+      await does(replica, `CLUSTER REPLICATE ${await primaries[index]?.command('CLUSTER MYID')}`);
+    }
+    await until(() => everyone(servers, 'cluster_state:ok'), 'a Cluster that serves');
+    const inStep = async () => (await Promise.all(replicas.map(linked))).every(Boolean);
+    await until(inStep, 'replicas in step with their primaries');
+    return { url: urlOf('cluster', servers, tls), servers, inCharge: (key) => ownerAmong(servers, key) };
+  });
+}
+
+async function does(server: RedisServer | undefined, line: string): Promise<void> {
+  const answer = await server?.command(line);
+  if (answer !== '+OK') throw new Error(`${line}: ${answer}`);
+}
+
+async function everyone(servers: readonly RedisServer[], fact: string): Promise<boolean> {
+  const infos = await Promise.all(servers.map((server) => server.command('CLUSTER INFO')));
+  return infos.every((info) => info.includes(fact));
+}
+
+async function linked(replica: RedisServer): Promise<boolean> {
+  return (await replica.command('INFO replication')).includes('master_link_status:up');
+}
+
+/** Nodes that are not in charge send one elsewhere, or say that the Cluster is down. */
+async function ownerAmong(servers: readonly RedisServer[], key: string): Promise<RedisServer | undefined> {
+  for (const server of servers) {
+    if (server.answers && (await server.command(`EXISTS ${key}`)).startsWith(':')) return server;
+  }
+  return undefined;
+}

@@ -1,0 +1,49 @@
+import { PLANE_USER, type RedisServer, type RedisServerOptions, type RedisTls, startRedis } from './redis-server.ts';
+
+/** Several servers that hold the same data, with one in charge of a key. */
+export interface RedisGroup {
+  /** With the name and password of PLANE_USER. */
+  readonly url: string;
+  readonly servers: readonly RedisServer[];
+  /** The server that takes writes of a key now, if one does. */
+  inCharge(key: string): Promise<RedisServer | undefined>;
+  stop(): Promise<void>;
+}
+
+type Start = (options: RedisServerOptions) => Promise<RedisServer>;
+
+const READY_MS = 20_000;
+
+/** Builds a group of servers, all of which end with it, or at once when it cannot be built. */
+export async function starting(build: (start: Start) => Promise<Omit<RedisGroup, 'stop'>>): Promise<RedisGroup> {
+  const started: Promise<RedisServer>[] = [];
+  const stop = async () => {
+    const servers = await Promise.allSettled(started);
+    await Promise.all(servers.map((server) => server.status === 'fulfilled' && server.value.stop()));
+  };
+  try {
+    const group = await build((options) => {
+      const server = startRedis(options);
+      started.push(server);
+      return server;
+    });
+    return { ...group, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+export function urlOf(kind: 'sentinel' | 'cluster', seeds: readonly RedisServer[], tls: RedisTls | undefined): string {
+  const { name, password } = PLANE_USER;
+  const nodes = seeds.map(({ port }) => `127.0.0.1:${port}`).join(',');
+  return `${tls ? 'rediss' : 'redis'}+${kind}://${name}:${password}@${nodes}`;
+}
+
+export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
+  const deadline = performance.now() + READY_MS;
+  while (!(await holds())) {
+    if (performance.now() > deadline) throw new Error(`not within ${READY_MS} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}

@@ -1,0 +1,50 @@
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before } from 'node:test';
+import { registryContract } from '@isthmus/registry/contract';
+import {
+  PLANE_USER,
+  planeUserArgs,
+  RedisPlane,
+  type RedisTls,
+  redisMissing,
+  startCluster,
+  startRedis,
+  startSentinels,
+} from '@isthmus/registry/testing';
+import { Authority } from '@isthmus/service/testing';
+
+const skip = redisMissing();
+const stops: (() => Promise<void>)[] = [];
+const urls = { standalone: '', sentinel: '', cluster: '' };
+let clientTls: () => { cert: Buffer; key: Buffer; ca: Buffer };
+
+before(async () => {
+  if (skip) return;
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-redis-tls-'));
+  stops.push(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'redis');
+  const tls: RedisTls = { ...(await authority.server()), ca: authority.cert };
+  const { cert, key } = await authority.client('isthmus');
+  clientTls = () => ({ cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(authority.cert) });
+  const [server, sentinels, cluster] = await Promise.all([
+    startRedis({ tls, args: planeUserArgs }),
+    startSentinels({ tls, password: 'word' }),
+    startCluster({ tls }),
+  ]);
+  for (const group of [server, sentinels, cluster]) stops.unshift(() => group.stop());
+  urls.standalone = server.url.replace('//', `//${PLANE_USER.name}:${PLANE_USER.password}@`);
+  urls.sentinel = sentinels.url;
+  urls.cluster = cluster.url;
+});
+
+after(async () => {
+  for (const stop of stops) await stop();
+});
+
+for (const kind of ['standalone', 'sentinel', 'cluster'] as const) {
+  const plane = async () => new RedisPlane({ url: urls[kind] }, { tls: clientTls });
+  registryContract(`${kind}, TLS and a user of few rights`, plane, { skip });
+}
