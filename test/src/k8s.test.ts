@@ -164,7 +164,8 @@ test('probes ask the health port', { skip }, () => {
 
 test('a pod is given a little longer than its drain takes', { skip }, () => {
   for (const { name, pod, flags } of ours.filter(({ flags }) => flags.has('graceful-shutdown-timeout'))) {
-    const spare = pod.terminationGracePeriodSeconds - seconds(flags.get('graceful-shutdown-timeout'));
+    const delay = flags.has('shutdown-delay-duration') ? seconds(flags.get('shutdown-delay-duration')) : 0;
+    const spare = pod.terminationGracePeriodSeconds - delay - seconds(flags.get('graceful-shutdown-timeout'));
     assert.ok(spare > 0 && spare <= 30, `${name}: ${spare} s beside the drain`);
   }
 });

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { AdmissionState } from '@isthmus/service';
 import {
   connectEdge,
   grpcServer,
@@ -58,8 +59,10 @@ export interface GatewayOptions {
 
 export interface Gateway {
   readonly addresses: readonly string[];
-  readonly draining: boolean;
-  /** Refuses new dials; resolves when those that are pending have their answer. */
+  readonly admission: AdmissionState;
+  /** Says of itself that callers should go elsewhere, and goes on serving them. */
+  leave(): void;
+  /** Sends callers elsewhere and refuses new dials; resolves when those that are pending have their answer. */
   drain(): Promise<void>;
   /** Ends everything at once. */
   close(): Promise<void>;
@@ -78,6 +81,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     ...{ keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE), streamWindow: CALLER_WINDOW },
   });
   const listeners: Listener[] = [];
+  let leaving = false;
   const close = async () => {
     await grpc.close(CALLER_GRACE);
     await Promise.all(listeners.map((listener) => listener.close()));
@@ -94,10 +98,17 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   }
   return {
     addresses: listeners.map(({ address }) => address),
-    get draining() {
-      return admission.closed;
+    get admission() {
+      if (admission.closed) return 'draining';
+      return leaving ? 'leaving' : 'open';
     },
-    drain: () => admission.close(),
+    leave() {
+      leaving = true;
+    },
+    drain() {
+      grpc.drain();
+      return admission.close();
+    },
     close,
   };
 }

@@ -77,19 +77,19 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     });
     closing.defer(ops.close);
     log.info({ callers: edge.addresses, plane: flags.plane, version }, 'ready for callers');
-    return { drain, close: () => closing.close() };
+    return { leave: edge.leave, drain, close: () => closing.close() };
   });
 }
 
 function checks(
-  { draining }: Gateway,
+  { admission }: Gateway,
   following: Following,
   directory: Directory,
   peers: PeerLinks,
   tenant: string,
 ): Check[] {
   return [
-    admissionCheck(draining ? 'draining' : 'open'),
+    admissionCheck(admission),
     registryCheck(following),
     sessionsCheck(directory.sessions(), tenant),
     { name: 'hubs', ok: peers.ready, detail: peers.up > 0 ? hubLinks(directory, peers) : 'no link to a hub' },

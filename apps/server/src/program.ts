@@ -37,11 +37,9 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
       ? redisRegistry({ url: flags['redis-url'], plane: flags.plane, tls: () => secureContextOptions(redisTls(flags)) })
       : memoryRegistry();
     closing.defer(() => registry.close());
-    const hub = hubOptions(flags, cluster.authenticate);
     const running = await server({
       ...{ gateway, registry, observation },
-      // Alone, the number of servers cannot be learnt; in a plane it is the number of live hubs.
-      hub: joins ? hub : { ...hub, serverCount: flags['server-count'] },
+      hub: hubOptions(flags, cluster.authenticate),
       ...(joins && { peers: peerTls(flags) }),
     });
     closing.defer(() => running.close());
@@ -67,6 +65,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
     const { hubId, agentAddress: agents, peerAddress: gateways } = running.hub;
     log.info({ hub: hubId, callers: running.gateway.addresses, agents, gateways, version }, 'ready');
     return {
+      leave: running.gateway.leave,
       async drain() {
         await running.drain();
         await tunnels.idle();
@@ -85,7 +84,7 @@ function* known({ hub, directory }: Server): Iterable<KnownSession> {
 function checks(running: Server, tenant: string): Check[] {
   const { gateway, hub, following, directory } = running;
   return [
-    admissionCheck(gateway.draining ? 'draining' : 'open'),
+    admissionCheck(gateway.admission),
     registryCheck(following),
     hub.registration,
     sessionsCheck(directory.sessions(), tenant),

@@ -14,9 +14,9 @@ export interface RegistryHealth {
   readonly lastAnswerAt?: number | undefined;
 }
 
-export type Admission = 'open' | 'leaving' | 'draining';
+export type AdmissionState = 'open' | 'leaving' | 'draining';
 
-export function admissionCheck(admission: Admission): Check {
+export function admissionCheck(admission: AdmissionState): Check {
   const details = { open: '', leaving: 'leaving: it still takes dials', draining: 'draining' };
   return { name: 'admission', ok: admission === 'open', detail: details[admission] };
 }

@@ -154,6 +154,22 @@ test('a graceful shutdown of 0 closes without draining, as upstream', async () =
   assert.doesNotMatch(program.out, /drain/);
 });
 
+test('it goes on for the shutdown delay, not ready any more, and drains after that', async () => {
+  const program = run(
+    `${UP} return {
+      leave() { process.stdout.write('leave\\n'); setTimeout(() => process.stdout.write('still up\\n'), 20); },
+      async drain() { process.stdout.write('drain\\n'); },
+      close,
+    };`,
+    ['--shutdown-delay-duration=100ms', '--graceful-shutdown-timeout=1s'],
+    `${timeout('0')} 'shutdown-delay-duration': flag.duration(0, 'Delay.'),`,
+  );
+  await program.saw(/^up/);
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 0);
+  assert.match(program.out, /leave\nstill up\ndrain\n/);
+});
+
 test('a drain that fails is logged, and the program closes', async () => {
   const program = run(`${UP} return { async drain() { throw new Error('no drain'); }, close };`);
   await program.saw(/^up/);

@@ -19,6 +19,8 @@ export interface ProgramLog {
 
 /** A started program. */
 export interface Running {
+  /** Says that it is not ready any more, and goes on: for balancers, which notice a moment later. */
+  leave?(): void;
   /** Takes nothing new, tells its peers to move, and resolves when what runs has finished. */
   drain(): Promise<void>;
   /** Ends what is left and gives back every listener. */
@@ -74,7 +76,16 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   if ('signal' in running) return host.exit(128 + running.number);
   const { signal } = await stopped;
   log.info({ signal }, 'stopping');
+  await lameDuck(running, values);
   host.exit(await stop(running, drainLimit(values), log));
+}
+
+/** Serves on for as long as balancers may take to see that it is not ready. */
+async function lameDuck(running: Running, values: Readonly<Record<string, unknown>>): Promise<void> {
+  const delayMs = (values['shutdown-delay-duration'] as number | undefined) ?? 0;
+  if (delayMs === 0 || !running.leave) return;
+  running.leave();
+  await new Promise((resolve) => setTimeout(resolve, delayMs));
 }
 
 /** Reads and checks the command line. Undefined when that was all there is to do. */

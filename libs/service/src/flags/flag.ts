@@ -74,6 +74,12 @@ const asIs = (text: string): string => text;
 export const string = flagOf<string>({ name: 'string', read: asIs, write: asIs });
 export const bool = flagOf<boolean>({ name: 'bool', read: syntax.readBool, write: String, bare: 'true' });
 export const int = flagOf<number>({ name: 'int', read: syntax.readInteger, write: String });
+/** Undefined when it is not set: then its default, which is shown, is not all that there is to it. See `unset`. */
+export const optionalInt = flagOf<number | undefined>({
+  name: 'int',
+  read: syntax.readInteger,
+  write: (value) => (value === undefined ? '' : String(value)),
+});
 export const uint = flagOf<number>({ name: 'uint', read: syntax.readUnsigned, write: String });
 export const float32 = flagOf<number>({ name: 'float32', read: syntax.readFloat32, write: String });
 /** In milliseconds. */

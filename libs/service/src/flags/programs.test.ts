@@ -48,7 +48,7 @@ function rowsOf(text: string): Map<string, string> {
 function shownBy(table: FlagTable): Map<string, string> {
   const rows = Object.entries(table).map(([name, { kind, initial, unset }]): [string, string] => {
     const text = kind.write(initial);
-    return [name, `${kind.name} ${unset ? 'id' : ZERO.has(text) && kind.name !== 'severity' ? '-' : text}`];
+    return [name, `${kind.name} ${unset && initial === '' ? 'id' : ZERO.has(text) && kind.name !== 'severity' ? '-' : text}`];
   });
   return new Map(rows);
 }

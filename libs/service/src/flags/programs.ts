@@ -52,6 +52,7 @@ import {
   serverIdentity,
   serverLeases,
   shutdown,
+  shutdownDelay,
 } from './topics/server.ts';
 import { checkTlsPolicy, tlsPolicy } from './topics/tls.ts';
 
@@ -84,6 +85,7 @@ export const serverFlags = {
   ...agentAuthentication,
   ...routing,
   ...shutdown(0),
+  ...shutdownDelay,
   ...queues,
   ...membership,
   ...advertising,
@@ -105,6 +107,7 @@ export const gatewayFlags = {
   ...serverIdentity,
   ...routing,
   ...shutdown(DRAIN_MS),
+  ...shutdownDelay,
   ...membership,
   ...debug,
   ...logging,

@@ -15,6 +15,13 @@ const CONNECTION_WINDOW = 2 ** 31 - 1;
 const MAX_RESETS = 300;
 const RESET_WINDOW_MS = 10_000;
 
+/**
+ * How long a connection that comes while the server drains waits for its GOAWAY, in milliseconds. Go's clients take it for a
+ * reason to connect anew, at once and as often as it takes: behind a balancer they soon find another server, and before a
+ * socket that has only this one they would otherwise spin.
+ */
+const TURNED_AWAY_AFTER = 100;
+
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];
   readonly events: PlaneEvents;
@@ -30,6 +37,11 @@ export interface GrpcServer {
   readonly connections: number;
   /** Takes over an accepted connection whose first bytes are HTTP/2's. */
   accept(socket: Socket): void;
+  /**
+   * Asks every peer to go elsewhere (GOAWAY) and lets its streams finish. Whoever comes later is sent on before it opens a
+   * stream, so that its own library tries again.
+   */
+  drain(): void;
   /**
    * Tells every peer to go away for good (GOAWAY), waits up to `graceMs` for their streams and then ends what is left.
    * A Go agent that sees a GOAWAY comes back at once, so this is for the way out only.
@@ -49,12 +61,14 @@ export function grpcServer({ services, events, name, keepaliveMs, streamWindow }
   setSettings(server, { initialWindowSize: streamWindow });
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   const sessions = new Set<ServerHttp2Session>();
+  let draining = false;
   for (const http2Server of http2Servers(server)) {
     http2Server.on('session', (session) => {
       sessions.add(session);
       session.once('close', () => sessions.delete(session));
       // The window of the whole connection has to exceed the sum of its streams', or one that stalls stops the rest.
       session.setLocalWindowSize(CONNECTION_WINDOW);
+      if (draining) session.close();
     });
     const served = new WeakSet<ServerHttp2Session>();
     const resets = new WeakMap<ServerHttp2Session, ResetWindow>();
@@ -81,7 +95,12 @@ export function grpcServer({ services, events, name, keepaliveMs, streamWindow }
     accept(socket) {
       // HTTP/2 knows no half-open connection; Node's session would outlive a peer that sent FIN without GOAWAY, as Go's do.
       socket.allowHalfOpen = false;
-      injector.injectConnection(socket);
+      if (!draining) injector.injectConnection(socket);
+      else setTimeout(() => socket.destroyed || injector.injectConnection(socket), TURNED_AWAY_AFTER).unref();
+    },
+    drain() {
+      draining = true;
+      for (const session of sessions) session.close();
     },
     async close(graceMs) {
       await closeSessions(sessions, graceMs);

@@ -42,6 +42,11 @@ export const synchronisation = topic('Sessions', {
     inert: 'a connection says itself when it ends, and one that falls silent is found by PING within 3 s',
   }),
   'sync-forever': bool(false, 'Go on looking for servers after all are connected.'),
+  'rebalance-time': duration(
+    30_000,
+    'Within what time sessions move to hubs that are better for them, such as one that joined: at a random moment of it.',
+    { own: true },
+  ),
   'server-count-source': oneOf(['', 'default', 'max'])(
     'default',
     'Which count of servers holds: default for that of Leases if there are any, else of the answers; max for the greater.',

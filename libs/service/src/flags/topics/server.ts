@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { STRATEGIES, type Strategy } from '@isthmus/tunnel';
 import { parseLabels } from '../../kube/lease.ts';
 import { FlagError } from '../error.ts';
-import { bool, duration, int, string, topic, type Values } from '../flag.ts';
+import { bool, duration, int, optionalInt, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
 export const serverIdentity = topic('Identity', {
@@ -12,7 +12,9 @@ export const serverIdentity = topic('Identity', {
 });
 
 export const serverCount = topic('Identity', {
-  'server-count': int(1, 'How many servers there are that share no plane: agents connect to so many.'),
+  'server-count': optionalInt(1, 'What agents are told of how many servers there are, to connect to each.', {
+    unset: { from: () => undefined, text: '1, in a plane the number of its hubs that take agents' },
+  }),
 });
 
 export const serverHealth = topic('Listening: health, metrics and administration', {
@@ -41,6 +43,14 @@ export function shutdown(initial: number) {
     ),
   });
 }
+
+export const shutdownDelay = topic('Behaviour', {
+  'shutdown-delay-duration': duration(
+    0,
+    'How long callers are still served after SIGTERM, while /readyz fails already, so that balancers stop sending them. --graceful-shutdown-timeout begins after it.',
+    { own: true },
+  ),
+});
 
 export const queues = topic('Behaviour', {
   'xfr-channel-size': int(10, 'Packets queued for each connection.', {
@@ -81,8 +91,8 @@ export function checkId(flag: string, id: string): void {
 }
 
 export function checkServerCount(flags: Values<typeof serverCount>): void {
-  if (flags['server-count'] < 1)
-    throw new FlagError('server-count', `bad number ${flags['server-count']}: want 1 or more`);
+  const count = flags['server-count'];
+  if (count !== undefined && count < 1) throw new FlagError('server-count', `bad number ${count}: want 1 or more`);
 }
 
 export function checkLeases(flags: Values<typeof serverLeases>): void {
