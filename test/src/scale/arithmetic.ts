@@ -1,0 +1,5 @@
+import type { Facts } from './findings.ts';
+
+export function growth(_facts: Facts): string {
+  return '';
+}

@@ -1,0 +1,94 @@
+import { connect } from 'node:net';
+import type { Target } from './target.ts';
+
+/** How long a dial may take, in milliseconds; the gateway's own limit is lower. */
+const DIAL_DEADLINE = 35_000;
+
+/** What dials came to. */
+export class DialResults {
+  readonly latencies: number[] = [];
+  readonly failures: string[] = [];
+
+  get tried(): number {
+    return this.latencies.length + this.failures.length;
+  }
+
+  /** In milliseconds, of the dials that succeeded. */
+  quantile(q: number): number {
+    const sorted = this.latencies.toSorted((a, b) => a - b);
+    return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
+  }
+}
+
+export interface Callers {
+  /** Unix sockets of gateways, taken in turn. */
+  readonly gateways: readonly string[];
+  readonly target: Target;
+}
+
+/** Dials with `count` callers, each as soon as its last dial is over, for `ms` milliseconds. */
+export async function dialAsFast(callers: Callers, count: number, ms: number): Promise<DialResults> {
+  const results = new DialResults();
+  const end = performance.now() + ms;
+  const caller = async (index: number) => {
+    for (let n = index; performance.now() < end; n++) await dialOnce(callers, n, results);
+  };
+  await Promise.all(Array.from({ length: count }, (_, index) => caller(index)));
+  return results;
+}
+
+/** Dials so many times a second, whether the last dial is over or not. */
+export class SteadyDials {
+  readonly results = new DialResults();
+  readonly #running = new Set<Promise<void>>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(callers: Callers, perSecond: number) {
+    const start = performance.now();
+    let dials = 0;
+    this.#timer = setInterval(() => {
+      for (const due = ((performance.now() - start) / 1000) * perSecond; dials < due; ) {
+        const dial = dialOnce(callers, dials++, this.results).finally(() => this.#running.delete(dial));
+        this.#running.add(dial);
+      }
+    }, 5);
+  }
+
+  /** Dials no more; resolves when the last one has its answer. */
+  async stop(): Promise<DialResults> {
+    clearInterval(this.#timer);
+    await Promise.all(this.#running);
+    return this.results;
+  }
+}
+
+/** A dial by HTTP CONNECT, from the connection to the answer; the tunnel is closed at once. */
+function dialOnce({ gateways, target }: Callers, n: number, results: DialResults): Promise<void> {
+  return new Promise((resolve) => {
+    const start = performance.now();
+    const destination = target.next();
+    const socket = connect({ path: gateways[n % gateways.length] as string });
+    let over = false;
+    const done = (failure?: string) => {
+      if (over) return;
+      over = true;
+      clearTimeout(timer);
+      if (failure === undefined) results.latencies.push(performance.now() - start);
+      else results.failures.push(failure);
+      socket.end();
+      resolve();
+    };
+    const timer = setTimeout(() => {
+      done('no answer in time');
+      socket.destroy();
+    }, DIAL_DEADLINE);
+    socket.once('connect', () => socket.write(`CONNECT ${destination} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`));
+    socket.once('data', (answer) => {
+      const line = answer.toString('latin1').split('\r\n', 1)[0] ?? '';
+      done(line.startsWith('HTTP/1.1 200 ') ? undefined : line);
+      socket.resume();
+    });
+    socket.once('error', (error) => done(error.message));
+    socket.once('close', () => done('closed without an answer'));
+  });
+}

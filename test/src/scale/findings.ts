@@ -1,0 +1,80 @@
+/** Figures of a phase, one table of the report; rows of tables with one title are put together. */
+export interface Table {
+  readonly title: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** Something that must hold. */
+export interface Check {
+  readonly what: string;
+  readonly holds: boolean;
+  /** What was found instead. */
+  readonly found: string;
+}
+
+/** Figures that others are worked out from. Bytes, milliseconds, and counts. */
+export interface Facts {
+  /** Memory of a session at its hub, and at each gateway. */
+  readonly hubBytes?: number;
+  readonly gatewayBytes?: number;
+  /** Memory of a hub and a gateway without agents. */
+  readonly hubBase?: number;
+  readonly gatewayBase?: number;
+  /** Processor time of all hubs for one session to come up. */
+  readonly acceptCpu?: number;
+  /** Processor time of a gateway to learn of one session. */
+  readonly learnCpu?: number;
+  /** Processor time of gateways and hubs a dial, by the number of agents. */
+  readonly dialCpu?: ReadonlyMap<number, number>;
+  /** Processor time a second and 1,000 sessions at rest, in milliseconds. */
+  readonly hubIdleCpu?: number;
+  readonly agentIdleCpu?: number;
+  /** Redis: memory a session, and commands and bytes a second with all at rest. */
+  readonly redisBytes?: number;
+  readonly redisCommands?: number;
+  readonly redisTraffic?: number;
+}
+
+export interface Findings {
+  readonly tables: readonly Table[];
+  readonly checks: readonly Check[];
+  readonly facts?: Facts;
+}
+
+export function check(what: string, holds: boolean, found: string | number): Check {
+  return { what, holds, found: String(found) };
+}
+
+/** Puts the findings of phases together, in their order. */
+export function merged(all: readonly Findings[]): Required<Findings> {
+  const tables = new Map<string, Table>();
+  for (const table of all.flatMap((each) => each.tables)) {
+    const rows = [...(tables.get(table.title)?.rows ?? []), ...table.rows];
+    tables.set(table.title, { ...table, rows });
+  }
+  const dialCpu = new Map(all.flatMap(({ facts }) => [...(facts?.dialCpu ?? [])]));
+  const facts = Object.assign({}, ...all.map((each) => each.facts ?? {}), { dialCpu }) as Facts;
+  return { tables: [...tables.values()], checks: all.flatMap(({ checks }) => checks), facts };
+}
+
+/** Words for figures. */
+export function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+export function millis(ms: number): string {
+  return `${ms.toFixed(ms < 10 ? 2 : ms < 100 ? 1 : 0)} ms`;
+}
+
+export function kib(bytes: number): string {
+  return `${(bytes / 1024).toFixed(bytes < 100 * 1024 ? 1 : 0)} KiB`;
+}
+
+export function mib(bytes: number): string {
+  return `${(bytes / 1024 / 1024).toFixed(0)} MiB`;
+}
+
+export function whole(number: number): string {
+  return Math.round(number).toLocaleString('en-US');
+}

@@ -1,0 +1,132 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { until } from '../harness/until.ts';
+import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
+
+/** Two, so that a worker's event loop and descriptors are no limit before the plane's are. */
+const WORKERS = 2;
+
+/** How often workers are asked while something is waited for, in milliseconds. */
+const LOOK_EVERY = 100;
+
+const WORKER = fileURLToPath(new URL('./worker.js', import.meta.url));
+
+/** The whole fleet as it is now. */
+export interface Coverage {
+  readonly agents: number;
+  /** Agents that hold all sessions that they should. */
+  readonly covered: number;
+  readonly sessions: ReadonlyMap<string, number>;
+}
+
+/** Simulated agents in processes of their own. */
+export class Fleet implements AsyncDisposable {
+  /** Every session that came up: when, in milliseconds since the epoch, and at which hub. In no order. */
+  readonly opened: (readonly [at: number, hubId: string])[] = [];
+  /** Attempts to connect that failed, by the error's text. */
+  readonly failures = new Map<string, number>();
+  readonly #settings: FleetSettings;
+  readonly #workers: ChildProcess[];
+  #size = 0;
+
+  constructor(settings: FleetSettings) {
+    this.#settings = settings;
+    this.#workers = Array.from({ length: WORKERS }, () =>
+      fork(WORKER, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] }),
+    );
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get pids(): number[] {
+    return this.#workers.map(({ pid }) => pid ?? 0);
+  }
+
+  /** Starts agents, as fast as the machine can, until there are `size`. */
+  grow(size: number): void {
+    for (const [index, worker] of this.#workers.entries()) {
+      send(worker, { type: 'start', from: this.#size + index, to: size, step: WORKERS, settings: this.#settings });
+    }
+    this.#size = Math.max(size, this.#size);
+  }
+
+  async coverage(): Promise<Coverage> {
+    const reports = await Promise.all(this.#workers.map((worker) => this.#report(worker)));
+    const sessions = new Map<string, number>();
+    for (const report of reports) {
+      for (const [hubId, count] of Object.entries(report.sessions)) {
+        sessions.set(hubId, (sessions.get(hubId) ?? 0) + count);
+      }
+    }
+    return {
+      agents: sum(reports.map(({ agents }) => agents)),
+      covered: sum(reports.map(({ covered }) => covered)),
+      sessions,
+    };
+  }
+
+  /** Waits until every agent holds all sessions that it should. @returns when that was seen, by `performance.now()` */
+  async complete(deadline: number): Promise<number> {
+    let last: Coverage | undefined;
+    const complete = async () => {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));
+      last = await this.coverage();
+      return last.agents === this.#size && last.covered === this.#size;
+    };
+    const what = () => `all sessions of ${this.#size} agents (${last?.covered} have theirs; ${this.#failed()})`;
+    await until(complete, { deadline, what, hopeless: () => this.#lost() });
+    return performance.now();
+  }
+
+  /** Waits until so many sessions have come up since the fleet began. */
+  async hasOpened(count: number, deadline: number): Promise<void> {
+    const enough = async () => {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));
+      await this.coverage();
+      return this.opened.length >= count;
+    };
+    await until(enough, {
+      deadline,
+      hopeless: () => this.#lost(),
+      what: () => `${count} sessions (${this.opened.length} came up; ${this.#failed()})`,
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const worker of this.#workers) {
+      if (worker.exitCode !== null || worker.signalCode !== null) continue;
+      const gone = once(worker, 'exit');
+      worker.kill('SIGKILL');
+      await gone;
+    }
+  }
+
+  async #report(worker: ChildProcess): Promise<WorkerReport> {
+    send(worker, { type: 'report' });
+    const [report] = (await once(worker, 'message')) as [WorkerReport];
+    this.opened.push(...report.opened);
+    for (const [text, count] of Object.entries(report.failures)) {
+      this.failures.set(text, (this.failures.get(text) ?? 0) + count);
+    }
+    return report;
+  }
+
+  #lost(): string | undefined {
+    return this.#workers.every(({ connected }) => connected) ? undefined : 'a process of the fleet has ended';
+  }
+
+  #failed(): string {
+    return [...this.failures].map(([text, count]) => `${count} times ${text}`).join(', ') || 'no attempt failed';
+  }
+}
+
+function send(worker: ChildProcess, message: ToWorker): void {
+  worker.send(message);
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

@@ -1,0 +1,75 @@
+import { check, kib, mib, millis, seconds, whole } from '../findings.ts';
+import { cpuMs, settledBytes } from '../usage.ts';
+import type { Phase } from './phase.ts';
+
+const TITLE = 'Sessions';
+const COLUMNS = ['figure', 'value'];
+const DEADLINE = 180_000;
+
+/** The whole fleet comes to a plane without agents, as fast as one machine can do both ends of the handshakes. */
+export const known: Phase = {
+  name: 'known',
+  what: 'the whole fleet connects; time until all gateways know all sessions',
+  agents: () => 0,
+  async run(stage, { all }) {
+    const { fleet, hubs, gateways } = stage;
+    const wanted = all * stage.sessionsPerAgent;
+    const pids = (programs: typeof hubs | typeof gateways) => programs.map(({ program }) => program.pid);
+    const before = [cpuMs(pids(hubs)), cpuMs(pids(gateways))] as const;
+    const start = performance.now();
+    fleet.grow(all);
+    const connected = (await fleet.complete(DEADLINE)) - start;
+    const learnt = (await stage.learnt(all)) - start;
+    const acceptCpu = (cpuMs(pids(hubs)) - before[0]) / wanted;
+    const learnCpu = (cpuMs(pids(gateways)) - before[1]) / wanted / gateways.length;
+    const counts = await stage.known();
+    const failed = [...fleet.failures.values()].reduce((sum, count) => sum + count, 0);
+    const rows = [
+      ['agents, sessions', `${whole(all)}, ${whole(wanted)}`],
+      ['every agent has its sessions after', seconds(connected)],
+      ['all gateways know all sessions after', seconds(learnt)],
+      ['sessions a second, average', whole(wanted / (connected / 1000))],
+      ['attempts to connect that failed', whole(failed)],
+      ['CPU of a hub for a session to come up', millis(acceptCpu)],
+      ['CPU of a gateway to learn of a session', millis(learnCpu)],
+    ];
+    return {
+      tables: [{ title: TITLE, columns: COLUMNS, rows }],
+      checks: [
+        check(
+          `every gateway knows ${wanted} sessions`,
+          counts.every((count) => count === wanted),
+          counts.join(', '),
+        ),
+      ],
+      facts: { acceptCpu, learnCpu },
+    };
+  },
+};
+
+export const memory: Phase = {
+  name: 'memory',
+  what: 'memory of a session at hub and gateway',
+  agents: ({ all }) => all,
+  async run({ hubs, gateways, fleet, base, sessionsPerAgent }) {
+    const sessions = fleet.size * sessionsPerAgent;
+    const all = [...hubs, ...gateways].map(({ program }) => program.pid);
+    const now = await settledBytes(all);
+    const grown = now.map((bytes, index) => bytes - (base[index] as number));
+    const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
+    const hubBytes = sum(grown.slice(0, hubs.length)) / sessions;
+    const gatewayBytes = sum(grown.slice(hubs.length)) / sessions / gateways.length;
+    const hubBase = sum(base.slice(0, hubs.length)) / hubs.length;
+    const gatewayBase = sum(base.slice(hubs.length)) / gateways.length;
+    const rows = [
+      ['memory of a session at its hub', kib(hubBytes)],
+      ['memory of a session at each gateway', kib(gatewayBytes)],
+      ['hub, gateway without agents', `${mib(hubBase)}, ${mib(gatewayBase)}`],
+    ];
+    return {
+      tables: [{ title: TITLE, columns: COLUMNS, rows }],
+      checks: [],
+      facts: { hubBytes, gatewayBytes, hubBase, gatewayBase },
+    };
+  },
+};

@@ -1,0 +1,93 @@
+import { SteadyDials } from '../dials.ts';
+import { check, type Findings, millis, seconds, whole } from '../findings.ts';
+import type { Stage, StageHub } from '../stage.ts';
+import type { Phase } from './phase.ts';
+
+/** Dials a second that go on meanwhile. */
+const LOAD = 50;
+
+/** All agents of a hub that restarts have their sessions again within this, in milliseconds. */
+const BACK_WITHIN = 15_000;
+
+/** How long a run waits for that before it gives up, in milliseconds. */
+const DEADLINE = 120_000;
+
+/** An agent that lost one of its sessions takes a moment of this long at random before it connects again, in milliseconds. */
+const STAGGER = 2000;
+
+const COLUMNS = [
+  'fault',
+  'sessions lost',
+  'all back after',
+  'most sessions in a second at another hub',
+  'dials',
+  'failed',
+  'slowest',
+];
+
+/** The hub does not come back: its agents go to the others. */
+export const death: Phase = {
+  name: 'death',
+  what: 'a hub is killed (SIGKILL) and stays away',
+  agents: ({ all }) => all,
+  spoils: true,
+  run: (stage) => lose(stage, 'hub killed', async () => {}),
+};
+
+/** The hub comes back at once, on the same ports and without its sessions. */
+export const herd: Phase = {
+  name: 'herd',
+  what: 'a hub is killed (SIGKILL) and started again',
+  agents: ({ herd: agents }) => agents,
+  spoils: true,
+  run: (stage) => lose(stage, 'hub restarted', async (hub) => hub.restart()),
+};
+
+async function lose(stage: Stage, fault: string, after: (hub: StageHub) => Promise<void>): Promise<Findings> {
+  const { fleet, hubs, gateways, target } = stage;
+  const hub = hubs[0] as StageHub;
+  const lost = (await fleet.coverage()).sessions.get(hub.hubId) ?? 0;
+  const load = new SteadyDials({ gateways: gateways.map(({ uds }) => uds), target }, LOAD);
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  const openedBefore = fleet.opened.length;
+  const start = Date.now();
+  await hub.program.kill();
+  await after(hub);
+  await fleet.hasOpened(openedBefore + lost, DEADLINE);
+  await fleet.complete(DEADLINE);
+  const opened = fleet.opened.slice(openedBefore);
+  const back = Math.max(...opened.map(([at]) => at)) - start;
+  const { tried, failures, latencies } = await load.stop();
+  const others = hubs.slice(1).map(({ hubId }) => peak(opened.filter((each) => each[1] === hubId).map(([at]) => at)));
+  const most = Math.max(...others);
+  const bound = Math.ceil(lost / (STAGGER / 1000));
+  const row = [
+    fault,
+    whole(lost),
+    seconds(back),
+    others.map(whole).join(', '),
+    whole(tried),
+    whole(failures.length),
+    millis(Math.max(...latencies)),
+  ];
+  return {
+    tables: [{ title: 'Losing a hub', columns: COLUMNS, rows: [row] }],
+    checks: [
+      check(`${fault}: no dial fails`, failures.length === 0, failures.slice(0, 3).join('; ')),
+      check(`${fault}: all sessions are back within ${BACK_WITHIN / 1000} s`, back <= BACK_WITHIN, seconds(back)),
+      check(`${fault}: another hub takes no more than ${whole(bound)} sessions in any second`, most <= bound, most),
+    ],
+  };
+}
+
+/** The most moments within any one second. */
+function peak(moments: readonly number[]): number {
+  const sorted = moments.toSorted((a, b) => a - b);
+  let first = 0;
+  let most = 0;
+  for (const [last, at] of sorted.entries()) {
+    while (at - (sorted[first] as number) >= 1000) first++;
+    most = Math.max(most, last - first + 1);
+  }
+  return most;
+}

@@ -1,0 +1,57 @@
+import { check, kib, millis, whole } from '../findings.ts';
+import { redisUse } from '../redis-info.ts';
+import { cpuMs } from '../usage.ts';
+import type { Phase } from './phase.ts';
+
+/** What the plane does while nobody dials. */
+export const rest: Phase = {
+  name: 'rest',
+  what: 'processor time and registry traffic while nobody dials',
+  agents: ({ all }) => all,
+  async run({ hubs, gateways, fleet, redis, sessionsPerAgent, redisBase }, { restMs }) {
+    const sessions = fleet.size * sessionsPerAgent;
+    const groups = {
+      hubs: hubs.map(({ program }) => program.pid),
+      gateways: gateways.map(({ program }) => program.pid),
+      agents: fleet.pids,
+      redis: [redis.pid],
+    };
+    const cpu = () => Object.values(groups).map(cpuMs);
+    // The sessions' own first seconds are over: their timers and their last garbage.
+    await new Promise((resolve) => setTimeout(resolve, restMs / 3));
+    const openings = fleet.opened.length;
+    const [cpuBefore, useBefore, start] = [cpu(), await redisUse(redis.port), performance.now()];
+    await new Promise((resolve) => setTimeout(resolve, restMs));
+    const [cpuAfter, use, end] = [cpu(), await redisUse(redis.port), performance.now()];
+    const elapsed = (end - start) / 1000;
+    const [hubMs, gatewayMs, agentMs, redisMs] = cpuAfter.map(
+      (ms, index) => (ms - (cpuBefore[index] as number)) / elapsed,
+    ) as [number, number, number, number];
+    await fleet.coverage();
+    const again = fleet.opened.length - openings;
+    const thousands = sessions / 1000;
+    const redisCommands = (use.commands - useBefore.commands) / elapsed;
+    const redisTraffic = (use.bytes - useBefore.bytes) / elapsed;
+    const redisBytes = (use.memory - redisBase.memory) / sessions;
+    const rows = [
+      ['CPU of the hub a second, 1,000 sessions', millis(hubMs / thousands)],
+      ['CPU of the agents a second, 1,000 sessions', millis(agentMs / thousands)],
+      [`CPU of a gateway a second, ${whole(sessions)} sessions`, millis(gatewayMs / gateways.length)],
+      [`CPU of Redis a second, ${whole(sessions)} sessions`, millis(redisMs)],
+      [`Redis commands a second, ${whole(sessions)} sessions`, redisCommands.toFixed(1)],
+      [`Redis traffic a second, ${whole(sessions)} sessions`, kib(redisTraffic)],
+      ['Redis memory of a session, its share of the stream included', kib(redisBytes)],
+    ];
+    return {
+      tables: [{ title: 'At rest', columns: ['figure', 'value'], rows }],
+      checks: [check('no session is lost at rest', again === 0, again)],
+      facts: {
+        hubIdleCpu: hubMs / thousands,
+        agentIdleCpu: agentMs / thousands,
+        redisBytes,
+        redisCommands,
+        redisTraffic,
+      },
+    };
+  },
+};

@@ -1,0 +1,52 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { cpus, totalmem } from 'node:os';
+import { ROOT } from '../harness/runtime.ts';
+import { growth } from './arithmetic.ts';
+import { type Check, type Facts, type Findings, merged, mib, type Table } from './findings.ts';
+
+const LIMITS = `${ROOT}docs/LIMITS.md`;
+const BEGIN = '<!-- npm run scale writes from here -->';
+const END = '<!-- to here -->';
+
+/** Tables as text, checks that do not hold, and the closing line. @returns whether all held */
+export function print(all: readonly Findings[], out: (text: string) => void): boolean {
+  const { tables, checks } = merged(all);
+  for (const table of tables) out(`\n${table.title}\n${aligned(table)}\n`);
+  const failed = checks.filter(({ holds }) => !holds);
+  for (const { what, found } of failed) out(`\nFAILED ${what}: ${found}`);
+  out(`\n${checks.length - failed.length} passed, ${failed.length} failed\n`);
+  return failed.length === 0 && checks.length > 0;
+}
+
+/** Puts the figures of a whole run into docs/LIMITS.md. */
+export function write(all: readonly Findings[]): void {
+  const { tables, checks, facts } = merged(all);
+  const text = readFileSync(LIMITS, 'utf8');
+  const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
+  if (begin < 0 || end < begin) throw new Error(`${LIMITS} has no lines ${BEGIN} and ${END}`);
+  const parts = [measuredOn(), ...tables.map(section), bounds(checks), growth(facts as Facts)];
+  writeFileSync(LIMITS, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
+}
+
+function measuredOn(): string {
+  const { length, 0: first } = cpus();
+  const machine = `${length} processors (${first?.model.trim()}), ${mib(totalmem())}`;
+  return `Measured with \`npm run scale\` on Node ${process.versions.node}, ${machine}; all processes, the simulated agents too, share them.`;
+}
+
+function section({ title, columns, rows }: Table): string {
+  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  return [`### ${title}`, '', line(columns), line(columns.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+function bounds(checks: readonly Check[]): string {
+  const lines = checks.map(({ what, holds, found }) => `- ${what}${holds ? '' : `: **does not hold**, ${found}`}`);
+  return ['### What the run checks', '', ...lines].join('\n');
+}
+
+function aligned({ columns, rows }: Table): string {
+  const widths = columns.map((_, index) => Math.max(...[columns, ...rows].map((cells) => cells[index]?.length ?? 0)));
+  const line = (cells: readonly string[]) =>
+    `  ${cells.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ')}`.trimEnd();
+  return [columns, ...rows].map(line).join('\n');
+}

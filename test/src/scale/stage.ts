@@ -1,0 +1,133 @@
+import { type RedisServer, startRedis } from '@isthmus/registry/testing';
+import { freePort } from '../harness/places.ts';
+import { agentPortFlags, healthFlags, hubFlags, isUp, newTrust, peerFlags, startGateway } from '../harness/plane.ts';
+import { type Flags, type Program, startProgram } from '../harness/program.ts';
+import { Scope } from '../harness/scope.ts';
+import { until } from '../harness/until.ts';
+import { Fleet } from './fleet.ts';
+import { type RedisUse, redisUse } from './redis-info.ts';
+import { type Target, target } from './target.ts';
+import { settledBytes } from './usage.ts';
+
+const HUBS = 3;
+const GATEWAYS = 2;
+const SESSIONS_PER_AGENT = 2;
+
+/** Lets `collect.ts` be loaded, and with it a garbage collection be asked for. */
+const COLLECTABLE = { NODE_OPTIONS: `--expose-gc --import ${new URL('./collect.js', import.meta.url)}` };
+
+/** A hub that can be killed and started again as what it was. */
+export class StageHub {
+  readonly hubId: string;
+  readonly agentPort: number;
+  program: Program;
+  readonly #start: () => Program;
+
+  constructor(hubId: string, agentPort: number, start: () => Program) {
+    this.hubId = hubId;
+    this.agentPort = agentPort;
+    this.#start = start;
+    this.program = start();
+  }
+
+  restart(): void {
+    this.program = this.#start();
+  }
+}
+
+/** A whole plane with Redis and mTLS, a fleet of simulated agents, and something to dial. */
+export interface Stage extends AsyncDisposable {
+  readonly redis: RedisServer;
+  readonly hubs: readonly StageHub[];
+  readonly gateways: readonly { readonly program: Program; readonly uds: string }[];
+  readonly fleet: Fleet;
+  readonly target: Target;
+  readonly sessionsPerAgent: number;
+  /** Process ids of gateways and hubs that run. */
+  readonly pids: number[];
+  /** Memory of each hub, then of each gateway, before the first agent came, in bytes; and what Redis had done and held. */
+  readonly base: readonly number[];
+  readonly redisBase: RedisUse;
+  /** Sessions that each gateway knows. */
+  known(): Promise<number[]>;
+  /** Waits until every gateway knows all sessions of so many agents. @returns when that was seen, by `performance.now()` */
+  learnt(agents: number): Promise<number>;
+  /** Grows the fleet, and waits until all gateways know all its sessions. */
+  populate(agents: number): Promise<void>;
+}
+
+/** How long the whole fleet may take to connect, in milliseconds: a handshake costs both ends, here on the same processors. */
+const POPULATE_DEADLINE = 120_000;
+
+/** And then the gateways may take so long to learn of it, in milliseconds. */
+const LEARN_DEADLINE = 30_000;
+
+export async function stage(): Promise<Stage> {
+  const scope = new Scope();
+  try {
+    return await build(scope);
+  } catch (error) {
+    await scope[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+async function build(scope: Scope): Promise<Stage> {
+  const trust = await newTrust(scope);
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  const plane: Flags = { 'redis-url': redis.url, plane: 'scale', v: 0 };
+  const hubs = await Promise.all(
+    Array.from({ length: HUBS }, async (_, index) => {
+      const agentPort = await freePort();
+      const health = await healthFlags();
+      const own = { ...(await hubFlags(trust, agentPort)), ...(await agentPortFlags(trust, agentPort)) };
+      const flags = { ...plane, ...health, ...own, 'server-id': `hub-${index}` };
+      const options = { flags, env: COLLECTABLE, healthPort: health['health-port'] };
+      return new StageHub(`hub-${index}`, agentPort, () => startProgram(scope, 'backend-hub', options));
+    }),
+  );
+  const gateways = await Promise.all(
+    Array.from({ length: GATEWAYS }, async () => {
+      const flags = { ...plane, ...(await peerFlags(trust)) };
+      const { program, connect } = await startGateway(scope, trust, flags, COLLECTABLE);
+      return { program, uds: connect.uds };
+    }),
+  );
+  for (const { program } of hubs) await isUp(program);
+  const { cert, key } = await trust.agents.client('agent');
+  const tls = { ca: trust.agents.cert, cert, key };
+  const hubPorts = hubs.map(({ agentPort }) => agentPort);
+  const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: SESSIONS_PER_AGENT }));
+  const known = () => Promise.all(gateways.map(({ program }) => knownSessions(program)));
+  const learnt = async (agents: number) => {
+    const all = async () => {
+      // A page of metrics goes through all sessions: not more often than a few times a second.
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      return (await known()).every((count) => count === agents * SESSIONS_PER_AGENT);
+    };
+    await until(all, { deadline: LEARN_DEADLINE, what: `all sessions of ${agents} agents at every gateway` });
+    return performance.now();
+  };
+  const programs = [...hubs, ...gateways].map(({ program }) => program);
+  return {
+    ...{ redis, hubs, gateways, fleet, known, learnt },
+    sessionsPerAgent: SESSIONS_PER_AGENT,
+    target: await target(scope),
+    base: await settledBytes(programs.map(({ pid }) => pid)),
+    redisBase: await redisUse(redis.port),
+    get pids() {
+      return [...hubs, ...gateways].filter(({ program }) => program.running).map(({ program }) => program.pid);
+    },
+    async populate(agents) {
+      if (fleet.size < agents) fleet.grow(agents);
+      await fleet.complete(POPULATE_DEADLINE);
+      await learnt(agents);
+    },
+    [Symbol.asyncDispose]: () => scope[Symbol.asyncDispose](),
+  };
+}
+
+async function knownSessions(program: Program): Promise<number> {
+  return (await program.metric('isthmus_known_sessions')).get('{}') ?? 0;
+}

@@ -1,0 +1,91 @@
+// One process of the simulated fleet: many agents, each the real one with an id and sessions of its own.
+import { type Agent, agent } from '@isthmus/agent';
+import { noTracer, planeEvents } from '@isthmus/tunnel';
+import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
+
+/** The defaults of the agent's flags. */
+const SYNC_INTERVAL = 1000;
+const SYNC_INTERVAL_CAP = 10_000;
+
+/**
+ * Agents that are on their way to their first sessions at a time. Each real one has a processor of its own for its handshakes; these
+ * share one, and with all of them at once the last would time out before its turn came.
+ */
+const STARTING = 100;
+
+const agents: Agent[] = [];
+/** Numbers of those that are yet to start. */
+const waiting: number[] = [];
+let starting = 0;
+let wanted = 0;
+let opened: [at: number, hubId: string][] = [];
+let failures: Record<string, number> = {};
+
+function startWaiting(settings: FleetSettings): void {
+  for (; starting < STARTING; starting++) {
+    const number = waiting.shift();
+    if (number === undefined) return;
+    let missing = settings.sessionCount;
+    const connected = () => {
+      if (--missing !== 0) return;
+      starting--;
+      startWaiting(settings);
+    };
+    agents.push(start(number, settings, connected));
+  }
+}
+
+function start(number: number, { hubPorts, tls, sessionCount }: FleetSettings, connected: () => void): Agent {
+  const events = planeEvents();
+  events.on('server:open', ({ serverId }) => {
+    opened.push([Date.now(), serverId]);
+    connected();
+  });
+  events.on('server:failure', (_address, direction, error) => {
+    if (direction === 'to_server') failures[error.message] = (failures[error.message] ?? 0) + 1;
+  });
+  return agent({
+    agentId: `agent-${number}`,
+    identifiers: '',
+    tenant: 'default',
+    zone: '',
+    version: 'simulated',
+    server: { host: '127.0.0.1', port: hubPorts[number % hubPorts.length] as number },
+    tls,
+    alpn: [],
+    token: () => undefined,
+    sessionCount,
+    serverCountSource: 'default',
+    syncInterval: SYNC_INTERVAL,
+    syncIntervalCap: SYNC_INTERVAL_CAP,
+    syncForever: false,
+    keepaliveTime: 3_600_000,
+    observation: { events, tracer: noTracer },
+  });
+}
+
+function report(): WorkerReport {
+  const sessions: Record<string, number> = {};
+  let covered = 0;
+  for (const { uplinks } of agents) {
+    if (uplinks.length >= wanted) covered++;
+    for (const { serverId } of uplinks) sessions[serverId] = (sessions[serverId] ?? 0) + 1;
+  }
+  const told = { agents: agents.length, covered, sessions, opened, failures };
+  opened = [];
+  failures = {};
+  return told;
+}
+
+process.on('message', (message: ToWorker) => {
+  if (message.type === 'report') {
+    process.send?.(report());
+    return;
+  }
+  const { from, to, step, settings } = message;
+  wanted = settings.sessionCount;
+  for (let number = from; number < to; number += step) waiting.push(number);
+  startWaiting(settings);
+});
+// Whoever started the fleet is gone.
+process.on('disconnect', () => process.exit(1));
