@@ -1,1 +1,2 @@
 export * from './agent.ts';
+export { ranking } from './coverage.ts';

@@ -80,6 +80,7 @@ function agentOptions(flags: AgentValues, version: string, observation: Observat
     syncInterval: flags['sync-interval'],
     syncIntervalCap: flags['sync-interval-cap'],
     syncForever: flags['sync-forever'],
+    rebalanceTime: flags['rebalance-time'],
     keepaliveTime: flags['keepalive-time'],
     observation,
   };

@@ -23,6 +23,7 @@ export function hubOptions(
 ): Omit<HubOptions, 'registry' | 'directory' | 'changed' | 'observation'> {
   const joins = flags['redis-url'] !== '';
   const tls = { ...tlsPolicy(flags) };
+  const count = flags['server-count'];
   const agentTls = { cert: flags['cluster-cert'], key: flags['cluster-key'], ca: flags['cluster-ca-cert'], ...tls };
   return {
     hubId: flags['server-id'],
@@ -37,6 +38,7 @@ export function hubOptions(
     advertiseAddress: joins ? flags['advertise-address'] : '',
     advertiseAgentAddress: flags['advertise-agent-address'],
     plane: joins ? flags.plane : '',
+    ...(count !== undefined && { serverCount: count }),
     keepaliveTime: flags['keepalive-time'],
     ...(authenticate && { authenticate }),
   };

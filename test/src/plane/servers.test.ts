@@ -7,6 +7,7 @@ import {
   type Back,
   echo,
   eventually,
+  type Flags,
   type Front,
   goMissing,
   hubFlags,
@@ -31,7 +32,7 @@ interface Servers {
   readonly trust: Trust;
   readonly servers: readonly [Front & Back, Front & Back];
   /** One more server of the plane. */
-  join(serverId: string): Promise<Front & Back>;
+  join(serverId: string, flags?: Flags): Promise<Front & Back>;
 }
 
 /** Two all-in-one servers of one plane. */
@@ -39,11 +40,11 @@ async function twoServers(scope: Scope): Promise<Servers> {
   const trust = await newTrust(scope);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
-  const join = async (serverId: string) => {
+  const join = async (serverId: string, more: Flags = {}) => {
     const plane = { 'redis-url': redis.url, plane: 'test', 'server-id': serverId };
     // Agents learn no address of their own here: what a test starts connects where the test says.
     const flags = { ...(await hubFlags(trust, 1)), 'advertise-agent-address': undefined, ...plane };
-    return startServer(scope, trust, flags);
+    return startServer(scope, trust, { ...flags, ...more });
   };
   return { trust, join, servers: [await join('server-1'), await join('server-2')] };
 }
@@ -113,6 +114,12 @@ test(
         assert.equal(await known(agent, 'known_server_count'), count);
       }, DEADLINE);
     }
+    // A server that is told a count passes that on instead.
+    const told = await join('server-4', { 'server-count': 9 });
+    const { healthPort, ...own } = await uplinkFlags(trust, told.agentPort);
+    const flags = { ...own, 'agent-id': 'go-9', v: 4 };
+    const agent = startCommand(scope, [await peer(), 'agent'], { flags, healthPort });
+    await eventually(async () => assert.equal(await known(agent, 'known_server_count'), 9), DEADLINE);
     const destination = await echo(scope);
     for (const server of all) await carries(await dial(scope, server, 'grpc', destination.authority));
   }),

@@ -228,6 +228,7 @@ test('values mean something', () => {
   ]);
   refuses(agent, [
     ['--sync-interval=20s', '--sync-interval: must not be longer than --sync-interval-cap'],
+    ['--rebalance-time=-1s', '--rebalance-time: bad duration -1s: it must not be negative'],
     ['--server-count-source=min', /^--server-count-source: bad value "min": want default or max/],
     ['--agent-identifiers=foo=1', /^--agent-identifiers: unknown identifier "foo"/],
     ['--agent-identifiers=host=%zz', '--agent-identifiers: "%zz" is no part of a URL query'],

@@ -48,7 +48,10 @@ function rowsOf(text: string): Map<string, string> {
 function shownBy(table: FlagTable): Map<string, string> {
   const rows = Object.entries(table).map(([name, { kind, initial, unset }]): [string, string] => {
     const text = kind.write(initial);
-    return [name, `${kind.name} ${unset && initial === '' ? 'id' : ZERO.has(text) && kind.name !== 'severity' ? '-' : text}`];
+    return [
+      name,
+      `${kind.name} ${unset && initial === '' ? 'id' : ZERO.has(text) && kind.name !== 'severity' ? '-' : text}`,
+    ];
   });
   return new Map(rows);
 }
@@ -122,3 +125,8 @@ for (const program of PROGRAMS) {
     }
   });
 }
+
+test('a server count that is set can be told from one that is not', () => {
+  const count = (...args: string[]) => parseFlags(serverFlags, args, {}).values['server-count'];
+  assert.deepEqual([count(), count('--server-count=1')], [undefined, 1]);
+});
