@@ -36,7 +36,7 @@ local charge = tonumber(redis.call('HGET', hubs, hubId) or '')
 
 /**
  * Renews the hub's record and writes changes of its sessions. PEXPIRE comes first because a server that is out of memory takes
- * it, and whatever the script writes after it: a living hub does not expire, and what changes of it is small.
+ * it, and whatever a script writes after its first write: a directory is small, and without it no dial finds its way.
  *
  * ARGV: acknowledged mark, mark, ttl in ms, hub record, '1' if that changed, then for each session: id, version, record
  * (empty when gone), change.
@@ -64,6 +64,16 @@ for i = 9, #ARGV, 4 do
   end
 end
 return 'ok'
+`;
+
+/**
+ * Stages sessions of a hub that writes all of them. EXPIRE comes first for the same reason as in WRITE.
+ * KEYS: staged. ARGV: time to live in s, then for each session: id, version and record.
+ */
+const STAGE = `
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+return redis.call('EXPIRE', KEYS[1], ARGV[1])
 `;
 
 /**
@@ -109,6 +119,7 @@ return {redis.call('HGETALL', KEYS[1]), redis.call('HMGET', KEYS[2], 'epoch', 's
 
 export const SCRIPTS = {
   isthmusWrite: { lua: WRITE, numberOfKeys: 5 },
+  isthmusStage: { lua: STAGE, numberOfKeys: 1 },
   isthmusOpen: { lua: OPEN, numberOfKeys: 6 },
   isthmusRemove: { lua: REMOVE, numberOfKeys: 5 },
   isthmusLook: { lua: LOOK, numberOfKeys: 2 },
@@ -119,6 +130,7 @@ type Write = (...keysThenArguments: (string | number)[]) => Promise<string>;
 /** The scripts as commands of a client. */
 export interface Scripted {
   readonly isthmusWrite: Write;
+  readonly isthmusStage: Write;
   readonly isthmusOpen: Write;
   readonly isthmusRemove: Write;
   isthmusLook(

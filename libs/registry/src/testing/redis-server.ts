@@ -45,8 +45,7 @@ export interface RedisServerOptions {
   readonly password?: string;
   /** A file that comes before all arguments, for what has no other place. Called with the port and an empty directory. */
   readonly config?: (port: number, directory: string) => Promise<string>;
-  /** Set before the program, such as `faketime` and its arguments. */
-  readonly wrapper?: readonly string[];
+  /** Added to its environment. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -113,11 +112,11 @@ class LocalRedis implements RedisServer {
   }
 
   async start(): Promise<void> {
-    const { args = [], config, wrapper = [], env } = this.#options;
+    const { args = [], config, env } = this.#options;
     const file = config ? [await config(this.port, this.#directory)] : [];
     const settings = ['--bind', '127.0.0.1', '--dir', this.#directory, ...this.#portArgs(), '--save', ''];
-    const [program, ...all] = [...wrapper, 'redis-server', ...file, ...(config ? [] : settings), ...args];
-    const child = spawn(program as string, all, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+    const all = [...file, ...(config ? [] : settings), ...args];
+    const child = spawn('redis-server', all, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
     this.#child = child;
     this.#output = '';
     this.#paused = false;

@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { HubRecord } from '@isthmus/tunnel';
+import type { HubRegistration } from '../registry.ts';
+import { Observer } from '../testing/observer.ts';
+import { hubRecord, sessionRecord } from '../testing/records.ts';
+import { startCluster } from '../testing/redis-cluster.ts';
+import type { RedisGroup } from '../testing/redis-group.ts';
+import { RedisPlane } from '../testing/redis-plane.ts';
+import { startSentinels } from '../testing/redis-sentinel.ts';
+import { PLANE_USER, planeUserArgs, type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
+import { relayTo } from '../testing/tcp-relay.ts';
+
+/** What changed while the store was away is known everywhere so long after its return, in milliseconds. */
+const CONVERGED_MS = 3_000;
+/** Longer than a withdrawal waits for its session to come back, in milliseconds. */
+const OUTAGE_MS = 2_500;
+
+interface Outage {
+  readonly url: string;
+  begin(plane: string): unknown;
+  /** Resolves when the store is there again. */
+  end(plane: string): unknown;
+  /** What comes back behind the outage must disturb nothing. */
+  after?(): void;
+  stop(): Promise<void>;
+  /** Whether it need not be noticed while it lasts. Default: all notice it. */
+  readonly unnoticed?: true;
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** One hub of a plane, its health, and what others should know of it. */
+class Member {
+  readonly states: boolean[] = [];
+  readonly registration: HubRegistration;
+  readonly hub: HubRecord;
+
+  constructor(plane: RedisPlane, hubId: string) {
+    this.hub = hubRecord(hubId);
+    this.registration = plane.connect().register(this.hub, (up) => this.states.push(up));
+  }
+
+  announce(session: string): void {
+    this.registration.announce(sessionRecord(this.hub, session));
+  }
+}
+
+/** With the timings of service: two hubs, a watcher from before, and a hub and a watcher that start meanwhile. */
+async function survives(outage: Outage): Promise<void> {
+  const plane = new RedisPlane(outage, { timings: {} });
+  const watchers: Observer[] = [];
+  const watch = () => watchers[watchers.push(new Observer(plane.connect())) - 1] as Observer;
+  const all = async (sessions: string) => {
+    for (const watcher of watchers) await watcher.until(sessions, () => watcher.sessionIds.join() === sessions);
+  };
+  try {
+    const [first, second] = [new Member(plane, 'h1'), new Member(plane, 'h2')];
+    const early = watch();
+    for (const session of ['leaves', 'stays']) first.announce(session);
+    second.announce('other');
+    await all('leaves,other,stays');
+
+    await outage.begin(plane.name);
+    first.announce('comes');
+    first.registration.withdraw('leaves', 2);
+    const third = new Member(plane, 'h3');
+    third.announce('third');
+    const late = watch();
+    await pause(OUTAGE_MS);
+    if (!outage.unnoticed) {
+      await early.until('the outage', () => early.states.at(-1)?.up === false);
+      assert.equal(late.snapshots, 0, 'who starts meanwhile knows nothing, and says so');
+      assert.equal(third.states.at(-1), false, 'who cannot write says so');
+      assert.deepEqual(early.sessionIds, ['leaves', 'other', 'stays']);
+    }
+
+    await outage.end(plane.name);
+    const back = performance.now();
+    await all('comes,other,stays,third');
+    const took = Math.round(performance.now() - back);
+    assert.ok(took < CONVERGED_MS, `${took} ms`);
+    outage.after?.();
+    first.announce('afterwards');
+    await all('afterwards,comes,other,stays,third');
+    const gone = early.changes.filter(({ kind }) => kind.endsWith('gone'));
+    assert.deepEqual(
+      gone.filter((change) => !('sessionId' in change) || change.sessionId !== 'leaves'),
+      [],
+    );
+  } finally {
+    for (const watcher of watchers) watcher.stop();
+    await plane.close();
+    await outage.stop();
+  }
+}
+
+async function standalone(
+  fault: (server: RedisServer) => Pick<Outage, 'begin' | 'end' | 'unnoticed'>,
+): Promise<Outage> {
+  const server = await startRedis({ args: planeUserArgs });
+  const url = server.url.replace('//', `//${PLANE_USER.name}:${PLANE_USER.password}@`);
+  return { url, stop: () => server.stop(), ...fault(server) };
+}
+
+/** The server in charge of the plane's keys dies or hangs; the outage ends when another is in charge. */
+async function failover(group: Promise<RedisGroup>, how: 'dies' | 'hangs'): Promise<Outage> {
+  const { url, inCharge, stop } = await group;
+  let failed: RedisServer | undefined;
+  return {
+    ...{ url, stop },
+    // Another may have taken over before anyone needed the one that failed.
+    unnoticed: true,
+    async begin(plane) {
+      failed = await inCharge(`{${plane}}:meta`);
+      assert.ok(failed);
+      if (how === 'dies') await failed.kill();
+      else failed.pause();
+    },
+    async end(plane) {
+      const deadline = performance.now() + 20_000;
+      while (performance.now() < deadline) {
+        const now = await inCharge(`{${plane}}:meta`);
+        if (now && now !== failed) return;
+        await pause(20);
+      }
+      assert.fail('nobody took over');
+    },
+    after: () => how === 'hangs' && failed?.resume(),
+  };
+}
+
+describe('registry through an outage', { skip: redisMissing(), concurrency: true }, () => {
+  const outageOf = (name: string, fault: Parameters<typeof standalone>[0]) =>
+    it(name, async () => survives(await standalone(fault)));
+
+  outageOf('Redis is killed and comes back empty', (server) => ({
+    begin: () => server.kill(),
+    end: () => server.restart(),
+  }));
+
+  outageOf('Redis hangs', (server) => ({ begin: () => server.pause(), end: () => server.resume() }));
+
+  outageOf('the user of the plane loses all rights', (server) => ({
+    begin: () => server.command(`ACL SETUSER ${PLANE_USER.name} -@all`),
+    end: () => server.command(`ACL SETUSER ${PLANE_USER.name} ${PLANE_USER.rules}`),
+  }));
+
+  outageOf("the user's password is another", (server) => ({
+    async begin() {
+      await server.command(`ACL SETUSER ${PLANE_USER.name} resetpass >other`);
+      await server.command(`CLIENT KILL USER ${PLANE_USER.name}`);
+    },
+    end: () => server.command(`ACL SETUSER ${PLANE_USER.name} resetpass >${PLANE_USER.password}`),
+  }));
+
+  outageOf('Redis is out of memory', (server) => ({
+    unnoticed: true,
+    begin: () => server.command('CONFIG SET maxmemory 1'),
+    end: () => server.command('CONFIG SET maxmemory 0'),
+  }));
+
+  it('each answer takes half a second longer', async () => {
+    const server = await startRedis();
+    const relay = await relayTo(server.port);
+    const delay = (ms: number) => {
+      relay.delayMs = ms / 2;
+    };
+    const stop = async () => {
+      await relay.close();
+      await server.stop();
+    };
+    await survives({ url: relay.url, unnoticed: true, begin: () => delay(500), end: () => delay(0), stop });
+  });
+
+  // libfaketime cannot be loaded beside the jemalloc of Debian's Redis; this is all that a plane sees of such a jump.
+  outageOf('every record expires at once, as when the clock of the host jumps ahead', (server) => ({
+    unnoticed: true,
+    begin: (plane) => server.command(`DEL {${plane}}:hub:h1 {${plane}}:hub:h2`),
+    end() {},
+  }));
+
+  for (const how of ['dies', 'hangs'] as const) {
+    it(`the primary behind Sentinels ${how}`, async () => survives(await failover(startSentinels(), how)));
+    it(`the primary of a Cluster's slot ${how}`, async () => survives(await failover(startCluster(), how)));
+  }
+});
