@@ -1,7 +1,6 @@
 import { endpointDial, type TlsSettings } from '@isthmus/transport';
 import { Admission, formatDestination, type Observation, observed } from '@isthmus/tunnel';
 import { systemClock } from './clock.ts';
-import { Origin } from './origin.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
 
@@ -72,7 +71,7 @@ class RunningAgent implements Agent {
     this.#admission = new Admission(endpointDial({ agentId, events: observation.events }));
     this.#upkeep = new Upkeep({
       ...{ ...options, rebalanceTime: options.rebalanceTime ?? REBALANCE_TIME, clock: systemClock },
-      ...{ events: observation.events, origin: new Origin(options.server) },
+      events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.
       closed: ({ address, port }) => this.#packetServers.delete(formatDestination({ host: address, port })),
@@ -109,7 +108,8 @@ class RunningAgent implements Agent {
   #serverCount(uplinks: readonly Uplink[]): number {
     const { leases, serverCountSource } = this.#options;
     if (leases) return leases();
-    const counts = uplinks.map(({ serverCount }) => serverCount);
+    // A server may say anything.
+    const counts = uplinks.map(({ serverCount }) => (Number.isSafeInteger(serverCount) ? serverCount : 1));
     return serverCountSource === 'max' ? Math.max(1, ...counts) : (counts.at(-1) ?? 1);
   }
 

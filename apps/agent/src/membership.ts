@@ -11,9 +11,11 @@ interface View {
   until: number;
 }
 
-/** Told by one link; `end` when the link has ended. */
+/** One link, as far as it tells of hubs. */
 export interface Informant {
-  hear(message: MembershipMessage): void;
+  /** @returns hubs that started, again or for the first time, since they were last heard of */
+  hear(message: MembershipMessage): readonly HubMember[];
+  /** The link has ended. */
   end(): void;
 }
 
@@ -24,6 +26,8 @@ export interface Informant {
 export class Membership {
   readonly #now: () => number;
   readonly #views = new Set<View>();
+  /** The latest of each hub. */
+  #generations = new Map<string, number>();
   /** What the link that ended last had said. */
   #last: View | undefined;
 
@@ -38,9 +42,10 @@ export class Membership {
     let ended = false;
     return {
       hear: (message) => {
-        if (ended) return;
+        if (ended) return [];
         this.#views.add(view);
         this.#hear(view, message);
+        return this.#fresh();
       },
       end: () => {
         ended = true;
@@ -75,6 +80,14 @@ export class Membership {
     for (const hub of message.type === 'membership' ? message.hubs : message.changed) {
       if (view.hubs.size < MAX_HUBS || view.hubs.has(hub.hubId)) view.hubs.set(hub.hubId, hub);
     }
+  }
+
+  #fresh(): HubMember[] {
+    const { hubs } = this;
+    const fresh = hubs.filter(({ hubId, generation }) => generation > (this.#generations.get(hubId) ?? -1));
+    // Only of hubs that are listed: those that went are forgotten.
+    this.#generations = new Map(hubs.map(({ hubId, generation }) => [hubId, generation]));
+    return fresh;
   }
 
   #believed(): View[] {

@@ -6,7 +6,7 @@ import type { Clock } from './clock.ts';
 const BUSY_PART = 2 / 3;
 
 /** Tries to reach a hub before it is left alone for a while: behind a balancer most lead to another. */
-const MAX_TRIES = 8;
+const MAX_TRIES = 16;
 
 /** That while, in spreads, and a spread is at least so long here, in milliseconds. */
 const REST = 10;
@@ -14,7 +14,7 @@ const MIN_REST = 1000;
 
 /** Between tries, in milliseconds: at first, and at most. */
 const RETRY_FIRST = 250;
-const RETRY_CAP = 4000;
+const RETRY_CAP = 2000;
 
 interface Move {
   readonly generation: number;

@@ -1,62 +1,93 @@
 import { lookup } from 'node:dns/promises';
-import { deferred, formatDestination } from '@isthmus/tunnel';
+import { Backoff, deferred, formatDestination } from '@isthmus/tunnel';
+import type { Clock } from './clock.ts';
 import type { Redial } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
 /** How long a name may take to resolve, in milliseconds. The resolver itself may take minutes when its servers are silent. */
 const LOOKUP_TIMEOUT = 5000;
 
-export type Resolve = (host: string) => Promise<readonly string[]>;
+/** So often in a row it may lead to a server that is connected already before it is asked at a slow pace, in milliseconds. */
+const MAX_MISSES = 16;
+const SLOW_PACE = 60_000;
 
-const system: Resolve = async (host) => (await lookup(host, { all: true })).map(({ address }) => address);
-
-/** The configured server: one, a balancer before several, or a name that resolves to all of them. */
-export class Origin {
+export interface OriginOptions {
   readonly host: string;
   readonly port: number;
-  readonly #resolve: Resolve;
+  /** Between misses, in milliseconds: at first, and at most while the pace is not slow. */
+  readonly first: number;
+  readonly cap: number;
+  readonly clock: Clock;
+  readonly resolve?: (host: string) => Promise<readonly string[]>;
+}
+
+/**
+ * The configured server: one, a balancer before several, or a name that resolves to all of them. Where agents know no other
+ * address it is asked again and again until it has led to as many servers as an agent should have.
+ */
+export class Origin {
+  readonly name: string;
+  readonly #options: OriginOptions;
+  readonly #misses: Backoff;
+  #missed = 0;
+  #missedUntil = 0;
   #addresses: readonly string[] = [];
   #turn = 0;
 
-  constructor({ host, port }: { readonly host: string; readonly port: number }, resolve: Resolve = system) {
-    this.host = host;
-    this.port = port;
-    this.#resolve = resolve;
+  constructor(options: OriginOptions) {
+    const { first, cap, clock } = options;
+    this.#options = options;
+    this.name = formatDestination(options);
+    this.#misses = new Backoff(first, cap, clock.random);
   }
 
-  get name(): string {
-    return formatDestination(this);
-  }
-
-  /** Milliseconds until one of its addresses may be connected to. */
-  wait(redial: Redial): number {
+  /** Milliseconds until it may be asked. Whatever it leads to is new to an agent that is connected to nothing. */
+  wait(redial: Redial, connected: boolean): number {
     const waits = this.#addresses.map((address) => redial.wait(this.#place(address)));
-    return Math.max(redial.wait(this.name), waits.length === 0 ? 0 : Math.min(...waits));
+    const failed = Math.max(redial.wait(this.name), waits.length === 0 ? 0 : Math.min(...waits));
+    return connected ? Math.max(failed, this.#missedUntil - this.#options.clock.now()) : failed;
   }
 
   /** Its addresses take turns; one that has to wait, only when all do. */
   async next(redial: Redial): Promise<ServerAddress> {
+    const { host, port } = this.#options;
     this.#addresses = await this.#lookup();
     const free = this.#addresses.filter((address) => redial.wait(this.#place(address)) === 0);
     const choice = free.length > 0 ? free : this.#addresses;
     const address = choice[this.#turn++ % choice.length];
-    if (address === undefined) throw new Error(`${this.host} resolves to no address`);
-    return { address, port: this.port };
+    if (address === undefined) throw new Error(`${host} resolves to no address`);
+    return { address, port };
+  }
+
+  /**
+   * It led to a server that is connected already.
+   * @param mayBeSlow whether the agent would also be told of a new server
+   */
+  missed(mayBeSlow: boolean): void {
+    const { now, random } = this.#options.clock;
+    const slow = ++this.#missed > MAX_MISSES && mayBeSlow;
+    this.#missedUntil = now() + (slow ? SLOW_PACE * (0.5 + random()) : this.#misses.next());
+  }
+
+  /** It led to another server, or there is another that it may lead to. */
+  afresh(): void {
+    this.#missed = 0;
+    this.#missedUntil = 0;
+    this.#misses.reset();
   }
 
   #place(address: string): string {
-    return formatDestination({ host: address, port: this.port });
+    return formatDestination({ host: address, port: this.#options.port });
   }
 
   /** What the name resolved to before serves while it does not resolve. */
   async #lookup(): Promise<readonly string[]> {
-    const { promise: late, reject } = deferred<never>();
-    const timer = setTimeout(
-      () => reject(new Error(`${this.host} did not resolve within ${LOOKUP_TIMEOUT / 1000} s`)),
-      LOOKUP_TIMEOUT,
-    );
+    const { host, resolve = system } = this.#options;
+    const late = deferred<never>();
+    const fail = () => late.reject(new Error(`${host} did not resolve within ${LOOKUP_TIMEOUT / 1000} s`));
+    const timer = setTimeout(fail, LOOKUP_TIMEOUT);
     try {
-      return await Promise.race([this.#resolve(this.host), late]);
+      return await Promise.race([resolve(host), late.promise]);
     } catch (error) {
       if (this.#addresses.length > 0) return this.#addresses;
       throw error;
@@ -64,4 +95,8 @@ export class Origin {
       clearTimeout(timer);
     }
   }
+}
+
+async function system(host: string): Promise<readonly string[]> {
+  return (await lookup(host, { all: true })).map(({ address }) => address);
 }

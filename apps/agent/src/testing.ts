@@ -1,7 +1,6 @@
 import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { deferred, planeEvents } from '@isthmus/tunnel';
 import type { Clock } from './clock.ts';
-import { Origin } from './origin.ts';
 import { Upkeep, type UpkeepOptions } from './upkeep.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
@@ -184,7 +183,7 @@ export class FakePlane {
     return new Upkeep({
       ...{ agentId, zone: '', sessionCount: 2, serverCount: () => 1 },
       ...{ syncInterval: 1000, syncIntervalCap: 10_000, syncForever: false, rebalanceTime: 30_000 },
-      origin: new Origin({ host: origin, port: 1 }, async () => [origin]),
+      ...{ server: { host: origin, port: 1 }, resolve: async () => [origin] },
       ...{ clock: this.clock, events: planeEvents(), connect: this.connect, closed() {} },
       ...more,
     });

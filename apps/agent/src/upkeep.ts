@@ -1,10 +1,10 @@
-import type { HubMember, MembershipMessage } from '@isthmus/transport';
-import { Backoff, formatDestination, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
+import type { HubMember } from '@isthmus/transport';
+import { formatDestination, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 import type { Clock } from './clock.ts';
 import { type Assessment, assess, isInPlane } from './coverage.ts';
-import { Membership } from './membership.ts';
+import { type Informant, Membership } from './membership.ts';
 import { Moves } from './moves.ts';
-import type { Origin } from './origin.ts';
+import { Origin, type OriginOptions } from './origin.ts';
 import { Redial } from './redial.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
@@ -14,7 +14,9 @@ export interface UpkeepOptions {
   readonly sessionCount: number | 'all';
   /** How many servers there are that share no plane. */
   readonly serverCount: (uplinks: readonly Uplink[]) => number;
-  readonly origin: Origin;
+  /** The configured server. */
+  readonly server: { readonly host: string; readonly port: number };
+  readonly resolve?: OriginOptions['resolve'];
   readonly syncInterval: number;
   readonly syncIntervalCap: number;
   readonly syncForever: boolean;
@@ -30,27 +32,32 @@ export interface UpkeepOptions {
 /** Agents that lost the same server, or hear of the same new one, connect at random times within this, in milliseconds. */
 const STAGGER = 2000;
 
-/** An attempt that takes longer does not hold up another address, in milliseconds. */
+/** An attempt that takes longer does not hold up the next, in milliseconds. */
 const YOUNG = 1000;
+
+/** Attempts at a time. */
+const MAX_PENDING = 8;
+
+/** Failures in a row after which the next address has to wait as well, and how long, in milliseconds: a list may be long. */
+const FREE_FAILURES = 8;
+const GAP = 250;
 
 /** A server that ends connections sooner than this is not hastened back to, in milliseconds. */
 const BRIEF = 1000;
 
-/** Connections in a row to servers that were connected already, after which the configured server is asked at a slow pace. */
-const MAX_MISSES = 8;
-const SLOW_PACE = 60_000;
-
-/** While there is something to wait for that nothing tells, such as the end of a tunnel, it is looked at so often. */
+/** What nothing tells, such as the end of the last tunnel of a session that should move, is looked at so often. */
 const LOOK_EVERY = 1000;
-
-/** The configured server among the addresses that are being connected to. */
-const ORIGIN = 'origin';
 
 interface Target {
   /** Unset for the configured server, which leads to any hub. */
   readonly server?: ServerAddress;
   /** The only hub that is wanted. */
   readonly only?: string;
+}
+
+/** An attempt to connect, and when it began. */
+interface Attempt extends Target {
+  readonly since: number;
 }
 
 /**
@@ -61,31 +68,27 @@ interface Target {
  */
 export class Upkeep {
   readonly #options: UpkeepOptions;
-  readonly #clock: Clock;
   readonly #uplinks = new Set<Uplink>();
+  readonly #pending = new Set<Attempt>();
   readonly #membership: Membership;
-  readonly #generations = new Map<string, number>();
+  readonly #origin: Origin;
   readonly #redial: Redial;
   readonly #moves: Moves;
-  /** Attempts under way, by address, and when they began. */
-  readonly #pending = new Map<string, number>();
-  readonly #seek: Backoff;
-  #misses = 0;
-  #seekAt = 0;
-  /** When the next missing session may be sought. */
+  /** When a missing session may be sought. */
   #fillAt: number | undefined;
-  /** Where the last session was lost. */
+  /** Attempts that failed since the last that did not. */
+  #failures = 0;
+  /** Where the last session was lost, or will be. */
   #lost = '';
   #cancel = () => {};
   #stopped = false;
 
   constructor(options: UpkeepOptions) {
-    const { syncInterval, syncIntervalCap, rebalanceTime, clock } = options;
+    const { server, syncInterval: first, syncIntervalCap: cap, rebalanceTime, resolve, clock } = options;
     this.#options = options;
-    this.#clock = clock;
     this.#membership = new Membership(clock.now);
-    this.#redial = new Redial(syncInterval, syncIntervalCap, clock);
-    this.#seek = new Backoff(syncInterval, syncIntervalCap, clock.random);
+    this.#origin = new Origin({ ...server, first, cap, clock, ...(resolve && { resolve }) });
+    this.#redial = new Redial(first, cap, clock);
     this.#moves = new Moves(rebalanceTime, clock);
     this.reconcile();
   }
@@ -95,6 +98,7 @@ export class Upkeep {
     return [...this.#uplinks];
   }
 
+  /** How many servers it wants to be connected to. */
   get wanted(): number {
     return this.#assess().wanted;
   }
@@ -107,196 +111,198 @@ export class Upkeep {
 
   reconcile(): void {
     if (this.#stopped) return;
+    const { syncIntervalCap, events, clock } = this.#options;
     const assessment = this.#assess();
-    const { wanted, displaced } = assessment;
-    this.#options.events.emit('server:known', wanted);
-    const staying = this.#staying().length;
-    if (this.#membership.current) for (const uplink of displaced.slice(0, staying - wanted)) uplink.retire();
-    const waits = [this.#options.syncIntervalCap, this.#fill(assessment, staying), this.#move(assessment, staying)];
+    events.emit('server:known', assessment.wanted);
+    this.#retire(assessment);
+    const wait = Math.min(syncIntervalCap, this.#fill(assessment), this.#move(assessment));
     this.#cancel();
-    this.#cancel = this.#clock.after(Math.max(1, Math.min(...waits)), () => this.reconcile());
+    this.#cancel = clock.after(Math.max(1, wait), () => this.reconcile());
   }
 
   #assess(): Assessment<Uplink> {
     const { agentId, zone, sessionCount, serverCount } = this.#options;
-    const uplinks = this.#staying();
+    const uplinks = this.#staying;
     const { hubs } = this.#membership;
     return assess({ agentId, zone, sessionCount, hubs, uplinks, serverCount: serverCount(uplinks) });
   }
 
-  #staying(): Uplink[] {
+  get #staying(): Uplink[] {
     return this.uplinks.filter(({ leaving }) => !leaving);
   }
 
+  /** Goes away from hubs that better ones have taken the place of, once gateways can know of that. */
+  #retire({ wanted, displaced }: Assessment<Uplink>): void {
+    if (!this.#membership.current) return;
+    const surplus = Math.max(0, this.#staying.length - wanted);
+    for (const uplink of displaced.slice(0, surplus)) uplink.retire();
+  }
+
   /** Begins to connect where a session is missing. @returns when to ask again, in milliseconds */
-  #fill({ wanted, candidates }: Assessment, staying: number): number {
-    const seeks = this.#options.syncForever && !isInPlane(this.#staying());
-    const missing = Math.max(wanted - staying, Number(seeks));
-    if (missing <= 0) {
+  #fill({ wanted, candidates }: Assessment): number {
+    const { syncForever, clock } = this.#options;
+    const staying = this.#staying;
+    const missing = wanted - staying.length;
+    // Within a plane an agent is told of every hub.
+    const seeks = missing <= 0 && syncForever && !isInPlane(staying);
+    if (missing <= 0 && !seeks) {
       this.#fillAt = undefined;
       return Number.POSITIVE_INFINITY;
     }
-    const now = this.#clock.now();
-    this.#fillAt ??= now + this.#clock.random() * STAGGER;
-    const young = [...this.#pending.values()].filter((since) => now - since < YOUNG);
-    if (young.length >= missing) return YOUNG - (now - Math.min(...young));
-    if (staying > 0 && now < this.#fillAt) return this.#fillAt - now;
-    const targets = this.#targets(seeks && staying >= wanted ? [] : candidates, staying);
-    const next = targets.find(({ wait }) => wait === 0);
+    const now = clock.now();
+    this.#fillAt ??= staying.length === 0 ? now : now + clock.random() * STAGGER;
+    const young = this.#young;
+    if (young.length >= Math.max(1, missing)) return YOUNG;
+    if (now < this.#fillAt && (staying.length > 0 || this.#failures > FREE_FAILURES)) return this.#fillAt - now;
+    const targets = this.#targets(seeks ? [] : candidates, staying.length > 0);
+    const next = targets.find(({ wait }) => wait <= 0);
     if (!next) return Math.min(...targets.map(({ wait }) => wait));
     void this.#attempt(next);
     return YOUNG;
   }
 
-  /** Where to connect, best first: where a session was just lost it is least likely to work. */
-  #targets(candidates: readonly HubMember[], staying: number): (Target & { readonly wait: number })[] {
-    const hubs = candidates
-      .filter(({ address }) => address !== '' && !this.#pending.has(address))
-      .map(({ address }) => ({ server: parseAddress(address), wait: this.#redial.wait(address), address }))
-      .sort((a, b) => Number(a.address === this.#lost) - Number(b.address === this.#lost));
-    return this.#pending.has(ORIGIN) ? hubs : [...hubs, { wait: this.#originWait(staying) }];
+  get #young(): Attempt[] {
+    const now = this.#options.clock.now();
+    return [...this.#pending].filter(({ since }) => now - since < YOUNG);
   }
 
-  #originWait(staying: number): number {
-    const { origin } = this.#options;
-    const wait = origin.wait(this.#redial);
-    // Whatever it leads to is new to an agent that has nothing.
-    return staying === 0 ? wait : Math.max(wait, this.#seekAt - this.#clock.now());
+  /** Where to connect, best first: where a session was just lost it is least likely to work. */
+  #targets(candidates: readonly HubMember[], connected: boolean): (Target & { readonly wait: number })[] {
+    if (this.#pending.size >= MAX_PENDING) return [];
+    const asked = new Set([...this.#pending].map(({ server }) => server && placeOf(server)));
+    const hubs = candidates
+      .flatMap((hub) => serverOf(hub) ?? [])
+      .map((server) => ({ server, place: placeOf(server) }))
+      .filter(({ place }) => !asked.has(place))
+      .map(({ server, place }) => ({ server, wait: this.#redial.wait(place), last: Number(place === this.#lost) }))
+      .sort((a, b) => a.last - b.last);
+    // A balancer that led to a hub that hangs may lead to another the next time.
+    if (this.#young.some(({ server }) => !server)) return hubs;
+    return [...hubs, { wait: this.#origin.wait(this.#redial, connected) }];
   }
 
   /** Begins to connect to a better hub whose time has come. @returns when to ask again, in milliseconds */
-  #move({ wanted, better, displaced }: Assessment, staying: number): number {
+  #move({ wanted, better, displaced }: Assessment): number {
+    const staying = this.#staying.length;
     const apt = staying >= wanted && displaced.length > 0;
     this.#moves.plan(apt ? better : []);
     if (!apt || !this.#membership.current) return Number.POSITIVE_INFINITY;
     const busy = displaced.every(({ open }) => open > 0);
     const [hubId] = this.#moves.due(busy);
     const hub = better.find((one) => one.hubId === hubId);
-    // One at a time: it is over before the next has a session to displace.
-    const idle = this.#pending.size === 0 && staying === wanted;
-    if (hub && idle)
-      void this.#attempt({ only: hub.hubId, ...(hub.address !== '' && { server: parseAddress(hub.address) }) });
-    return hub || busy ? LOOK_EVERY : this.#moves.wait(busy);
+    if (!hub) return busy ? LOOK_EVERY : this.#moves.wait(busy);
+    // One after the other: the last is over when what it displaced is on its way out.
+    if (this.#pending.size > 0 || staying > wanted) return LOOK_EVERY;
+    const server = serverOf(hub);
+    void this.#attempt({ only: hub.hubId, ...(server && { server }) });
+    return YOUNG;
   }
 
-  async #attempt({ server, only }: Target): Promise<void> {
-    const { origin, connect, events } = this.#options;
-    const key = server ? placeOf(server) : ORIGIN;
-    this.#pending.set(key, this.#clock.now());
+  async #attempt(target: Target): Promise<void> {
+    const { connect, clock } = this.#options;
+    const attempt = { ...target, since: clock.now() };
+    const { only } = target;
+    this.#pending.add(attempt);
     const informant = this.#membership.informant();
-    let place = server ? placeOf(server) : origin.name;
+    let place = this.#origin.name;
     try {
-      const address = server ?? (await origin.next(this.#redial));
-      place = placeOf(address);
-      const uplink = await connect(address, {
-        membership: (message) => {
-          informant.hear(message);
-          this.#news(message);
-        },
-        leave: () => {
-          this.#lost = place;
-          this.reconcile();
-        },
+      const server = target.server ?? (await this.#origin.next(this.#redial));
+      place = placeOf(server);
+      const uplink = await connect(server, {
+        membership: (message) => this.#news(informant.hear(message)),
+        leave: () => this.#warned(place),
       });
-      if (this.#adopt(uplink, only, informant.end)) this.#found();
-      else this.#missed(only, informant.end);
+      if (!this.#adopt(uplink, only, informant)) this.#missed(only);
     } catch (error) {
-      this.#redial.failed(place);
-      if (only !== undefined) this.#moves.failed(only);
-      events.emit('server:failure', place, 'to_server', error as Error);
+      this.#failed(place, only, error as Error);
     }
-    this.#pending.delete(key);
+    this.#pending.delete(attempt);
     this.reconcile();
   }
 
   /** Keeps a connection, unless its server is connected already: then the older one stays, as servers expect it. */
-  #adopt(uplink: Uplink, only: string | undefined, forget: () => void): boolean {
+  #adopt(uplink: Uplink, only: string | undefined, informant: Informant): boolean {
     const { serverId, protocol, server } = uplink;
-    const { events } = this.#options;
+    const { events, clock } = this.#options;
     const refusal = this.#refusal(uplink, only);
     if (refusal !== undefined) {
+      informant.end();
       uplink.destroy(new Error(refusal));
       return false;
     }
-    const since = this.#clock.now();
-    this.#uplinks.add(uplink);
+    const since = clock.now();
     const address = placeOf(server);
+    this.#uplinks.add(uplink);
+    this.#failures = 0;
+    this.#fillAt = undefined;
+    this.#origin.afresh();
     events.emit('server:open', { address, serverId, protocol });
     void uplink.closed.then((reason) => {
+      informant.end();
       this.#uplinks.delete(uplink);
-      forget();
-      this.#options.closed(server);
-      if (!uplink.leaving) this.#noteLoss(address, this.#clock.now() - since);
+      if (!uplink.leaving) this.#lose(address, clock.now() - since);
       if (reason && !uplink.leaving && !this.#stopped) events.emit('server:failure', address, 'from_server', reason);
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
+      this.#options.closed(server);
       this.reconcile();
     });
     return true;
   }
 
-  #noteLoss(address: string, lived: number): void {
-    this.#lost = address;
-    this.#redial.lost(address, lived);
-    if (this.#staying().length === 0 && lived >= BRIEF) this.#redial.hasten();
-  }
-
   #refusal({ serverId }: Uplink, only: string | undefined): string | undefined {
     if (this.#stopped) return 'agent stops';
     // A server that leaves may come back under its id while its last tunnels still run.
-    if (this.#staying().some((other) => other.serverId === serverId)) return 'server is connected already';
+    if (this.#staying.some((other) => other.serverId === serverId)) return 'server is connected already';
     if (only !== undefined && serverId !== only) return `hub ${only} was wanted`;
     return undefined;
   }
 
-  #found(): void {
-    this.#fillAt = undefined;
-    this.#seekAfresh();
+  #missed(only: string | undefined): void {
+    if (only !== undefined) this.#moves.failed(only);
+    else this.#origin.missed(isInPlane(this.#staying));
   }
 
-  #missed(only: string | undefined, forget: () => void): void {
-    forget();
-    if (only !== undefined) {
-      this.#moves.failed(only);
-      return;
-    }
-    const slow = ++this.#misses > MAX_MISSES && isInPlane(this.#staying());
-    const pause = slow ? SLOW_PACE * (0.5 + this.#clock.random()) : this.#seek.next();
-    this.#seekAt = this.#clock.now() + pause;
+  #failed(place: string, only: string | undefined, error: Error): void {
+    const { events, clock } = this.#options;
+    this.#redial.failed(place);
+    if (only !== undefined) this.#moves.failed(only);
+    else if (++this.#failures > FREE_FAILURES) this.#fillAt = clock.now() + GAP;
+    events.emit('server:failure', place, 'to_server', error);
   }
 
-  #seekAfresh(): void {
-    this.#misses = 0;
-    this.#seekAt = 0;
-    this.#seek.reset();
+  #lose(place: string, lived: number): void {
+    this.#lost = place;
+    this.#redial.lost(place, lived);
+    if (this.#staying.length === 0 && lived >= BRIEF) this.#redial.hasten();
   }
 
-  /** What a hub told. A hub that started, again or for the first time, is worth a try at once, but not by all agents. */
-  #news(message: MembershipMessage): void {
-    const hubs = message.type === 'membership' ? message.hubs : message.changed;
-    const fresh = hubs.filter(({ hubId, generation }) => generation > (this.#generations.get(hubId) ?? -1));
-    for (const { hubId, generation, address } of fresh) {
-      this.#generations.set(hubId, generation);
-      this.#redial.forgive(address);
-    }
-    if (fresh.length > 0) {
-      this.#seekAfresh();
-      this.#fillAt = undefined;
-      this.#forgetGone();
-    }
+  /** A server says that it goes away. */
+  #warned(place: string): void {
+    this.#lost = place;
     this.reconcile();
   }
 
-  #forgetGone(): void {
-    const hubIds = new Set(this.#membership.hubs.map(({ hubId }) => hubId));
-    for (const hubId of this.#generations.keys()) if (!hubIds.has(hubId)) this.#generations.delete(hubId);
+  /** What a hub told. One that started is worth a try at once, but not by all agents at the same moment. */
+  #news(fresh: readonly HubMember[]): void {
+    for (const hub of fresh) {
+      const server = serverOf(hub);
+      if (server) this.#redial.forgive(placeOf(server));
+    }
+    if (fresh.length > 0) {
+      this.#origin.afresh();
+      this.#fillAt = undefined;
+    }
+    this.reconcile();
   }
+}
+
+/** Undefined for a hub to which only the configured server leads. */
+function serverOf({ address }: HubMember): ServerAddress | undefined {
+  if (address === '') return undefined;
+  const { host, port } = parseDestination(address);
+  return { address: host, port };
 }
 
 function placeOf({ address, port }: ServerAddress): string {
   return formatDestination({ host: address, port });
-}
-
-function parseAddress(text: string): ServerAddress {
-  const { host, port } = parseDestination(text);
-  return { address: host, port };
 }
