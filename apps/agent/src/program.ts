@@ -103,8 +103,9 @@ async function countLeases(
   return counter;
 }
 
+/** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many it is short of. */
 function checks({ uplinks, wanted }: Agent, draining: boolean): Check[] {
   const connected = uplinks.filter(({ leaving }) => !leaving).length;
   const servers = connected === 0 ? 'not connected to any server' : `connected to ${connected} of ${wanted}`;
-  return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: uplinks.length > 0, detail: servers }];
+  return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: connected > 0, detail: servers }];
 }

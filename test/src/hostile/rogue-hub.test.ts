@@ -27,6 +27,10 @@ const HEADS: readonly [name: string, head: string][] = [
   ['a head of 64 KiB', `HTTP/1.1 101 x\r\nx: ${'x'.repeat(65_536)}\r\n\r\n`],
 ];
 
+function member(address: string, hubId = 'x'): string {
+  return JSON.stringify({ hubId, address, zone: '', draining: false, generation: 1 });
+}
+
 /** What a hub may write on its control stream. */
 const LINES: readonly string[] = [
   'nonsense',
@@ -37,9 +41,14 @@ const LINES: readonly string[] = [
   '{"type":"membership"}',
   '{"type":"membership","hubs":null}',
   '{"type":"membership","hubs":"all"}',
-  '{"type":"membership","hubs":[null]}',
-  '{"type":"membership","hubs":[{"hubId":1,"address":2,"zone":3,"draining":4}]}',
-  '{"type":"membership","hubs":[{"hubId":"x","address":"no address","zone":"","draining":false}]}',
+  '{"type":"membership","current":true,"hubs":[null]}',
+  '{"type":"membership","current":true,"hubs":[{"hubId":1,"address":2,"zone":3,"draining":4,"generation":5}]}',
+  `{"type":"membership","current":true,"hubs":[${member('no address')}]}`,
+  `{"type":"membership","current":true,"hubs":[${Array(129).fill(member('127.0.0.1:1')).join()}]}`,
+  `{"type":"membership","current":true,"hubs":[${Array.from({ length: 128 }, (_, i) => member('127.0.0.1:1', `h${i}`)).join()}]}`,
+  '{"type":"membership-change","current":true,"changed":[],"gone":[null]}',
+  '{"type":"membership-change","current":true,"changed":[],"gone":["rogue"]}',
+  '{"type":"drain"}',
   'x'.repeat(1 << 20),
 ];
 

@@ -33,9 +33,11 @@ export const agentIdentity = topic('Identity', {
 });
 
 export const synchronisation = topic('Sessions', {
-  'session-count': countOrAll(2, 'Sessions to hold, each to another hub of the plane, or all for one to every hub.', {
-    own: true,
-  }),
+  'session-count': countOrAll(
+    2,
+    'Sessions to hold, each to another hub of the plane, or all for one to every hub. One makes the agent ready; /readyz?verbose says how many there are.',
+    { own: true },
+  ),
   'sync-interval': duration(1000, 'How often to look for servers that are not connected yet.'),
   'sync-interval-cap': duration(10_000, 'Longest pause between attempts while a server cannot be reached.'),
   'probe-interval': duration(1000, 'How often to check that connections are alive.', {
