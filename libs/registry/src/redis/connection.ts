@@ -58,7 +58,7 @@ function askingOptions(
 }
 
 /** The server is not, or no longer, the one that is in charge of the plane's keys: another has to be looked up. */
-const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN|EXECABORT)\b/;
+const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN)\b/;
 
 /**
  * One connection to Redis that comes back by itself. Nothing waits in it: a command either goes out now and has its answer

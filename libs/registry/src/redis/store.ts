@@ -11,29 +11,39 @@ export interface Position {
 /** A change as it stands in the stream. `opened`: a hub wrote all its sessions anew, to be read from its hash. */
 export type Entry = Change | { readonly kind: 'opened'; readonly hub: HubRecord };
 
-/** A snapshot, and the last change that is in it. */
-export interface PlacedSnapshot extends Snapshot {
-  readonly position: Position;
-}
+/** A snapshot, and a change of before it was read: what came after that change may be in it already, which its versions tell. */
+export interface PlacedSnapshot extends Snapshot, Pick<Look, 'position' | 'run'> {}
 
-/** A hub that appears between the two steps of a read makes it start over. */
-const SNAPSHOT_TRIES = 5;
+/** Sessions in one reply, so that none takes long however many there are: about 350 bytes each. */
+const PAGE = 1_000;
 
-/** Reads everything in one transaction, so that position and content agree. */
+/** Hubs that are read at once. */
+const HUBS_TOGETHER = 8;
+
+/** Reads everything in pages. It takes as long as it takes; the place in history is that of its beginning. */
 export async function readSnapshot(client: Client, keys: Keys): Promise<PlacedSnapshot> {
-  for (let tries = 0; tries < SNAPSHOT_TRIES; tries++) {
-    const expected = await client.hkeys(keys.hubs);
-    const transaction = client.multi().hmget(keys.meta, 'epoch', 'seq').hkeys(keys.hubs);
-    for (const hubId of expected) transaction.get(keys.hub(hubId)).hgetall(keys.sessions(hubId));
-    const [position, present, ...contents] = await results(transaction.exec());
-    if (!(present as string[]).every((hubId) => expected.includes(hubId))) continue;
-    return { position: toPosition(position as (string | null)[]), ...toSnapshot(contents) };
+  const { hubs: inCharge, position, run } = await look(client, keys);
+  const hubIds = [...inCharge.keys()];
+  const records = hubIds.length === 0 ? [] : await client.mget(hubIds.map(keys.hub));
+  const hubs = records.filter((record) => record !== null).map(afterMark<HubRecord>);
+  const sessions: SessionRecord[][] = [];
+  for (let start = 0; start < hubs.length; start += HUBS_TOGETHER) {
+    const group = hubs.slice(start, start + HUBS_TOGETHER);
+    sessions.push(...(await Promise.all(group.map(({ hubId }) => readSessions(client, keys, hubId)))));
   }
-  throw new Error('hubs come and go too fast for a snapshot');
+  return { hubs, sessions: sessions.flat(), position, run };
 }
 
+/** A session that comes or goes meanwhile may be in it or not; the stream tells of it. */
 export async function readSessions(client: Client, keys: Keys, hubId: string): Promise<SessionRecord[]> {
-  return Object.values(await client.hgetall(keys.sessions(hubId))).map(afterMark<SessionRecord>);
+  const found = new Map<string, string>();
+  let cursor = '0';
+  do {
+    const [next, fields] = await client.hscan(keys.sessions(hubId), cursor, 'COUNT', PAGE);
+    for (let i = 0; i < fields.length; i += 2) found.set(fields[i] as string, fields[i + 1] as string);
+    cursor = next;
+  } while (cursor !== '0');
+  return [...found.values()].map(afterMark<SessionRecord>);
 }
 
 /** What a watcher looks after. */
@@ -74,26 +84,6 @@ function toPosition([epoch, seq]: readonly (string | null)[]): Position {
   return { epoch: epoch ?? '', seq: Number(seq ?? 0) };
 }
 
-/** `contents`: by turns a hub's record, null where it expired, and its sessions. */
-function toSnapshot(contents: readonly unknown[]): Snapshot {
-  const hubs: HubRecord[] = [];
-  const sessions: SessionRecord[] = [];
-  for (let i = 0; i < contents.length; i += 2) {
-    const record = contents[i] as string | null;
-    if (record === null) continue;
-    hubs.push(afterMark<HubRecord>(record));
-    sessions.push(...Object.values(contents[i + 1] as Record<string, string>).map(afterMark<SessionRecord>));
-  }
-  return { hubs, sessions };
-}
-
 function afterMark<T>(value: string): T {
   return JSON.parse(value.slice(value.indexOf(' ') + 1)) as T;
-}
-
-async function results(replies: Promise<[Error | null, unknown][] | null>): Promise<unknown[]> {
-  return ((await replies) ?? []).map(([error, result]) => {
-    if (error) throw error;
-    return result;
-  });
 }

@@ -98,9 +98,9 @@ export class RedisWatcher {
   }
 
   async #start(): Promise<void> {
-    const { keys } = this.#store;
-    const { run } = await this.#connection.run((client) => look(client, keys));
-    const { position, ...snapshot } = await this.#connection.run((client) => readSnapshot(client, keys));
+    const { position, run, ...snapshot } = await this.#connection.run((client) =>
+      readSnapshot(client, this.#store.keys),
+    );
     const copy = new Copy(snapshot);
     copy.adopt(this.#copy);
     this.#copy = copy;

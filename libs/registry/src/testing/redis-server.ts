@@ -54,7 +54,7 @@ export const PLANE_USER = {
   name: 'plane',
   password: 'hunter2',
   rules:
-    '~{*}:* -@all +@connection +@read +@write +@transaction +eval +evalsha +time +info +cluster|slots +cluster|keyslot -@dangerous +info',
+    '~{*}:* -@all +@connection +@read +@write +eval +evalsha +time +info +cluster|slots +cluster|keyslot -@dangerous +info',
 } as const;
 
 /** Arguments of a server that knows this user. */

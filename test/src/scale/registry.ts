@@ -1,0 +1,127 @@
+import { randomUUID } from 'node:crypto';
+import { type Following, follow, type Registry, redisRegistry } from '@isthmus/registry';
+import { type RedisServer, startRedis } from '@isthmus/registry/testing';
+import { Directory, type HubRecord, type SessionRecord } from '@isthmus/tunnel';
+import { until } from '../harness/until.ts';
+import { type RedisUse, redisUse } from './redis-info.ts';
+import { cpuMs } from './usage.ts';
+
+const HUBS = 3;
+const GATEWAYS = 2;
+const SESSIONS = 10_000;
+const PLANE = 'scale';
+/** How long traffic is counted, in milliseconds. */
+const AT_REST_MS = 10_000;
+const DEADLINE = 30_000;
+
+/** What a plane of 3 hubs, 2 gateways and 10,000 sessions takes of Redis; no sockets but the registry's. */
+export interface RegistryAtRest {
+  readonly sessions: number;
+  /** Of Redis' memory, without the stream of changes. */
+  readonly bytesPerSession: number;
+  /** The stream of changes, which is bounded, when it is full. */
+  readonly streamBytes: number;
+  /** From the first announcement until all hubs and gateways know every session. */
+  readonly learntMs: number;
+  /** For a gateway that starts then, until it knows every session. */
+  readonly snapshotMs: number;
+  /** While nothing changes, by Redis' own counts; a command inside a script is one. */
+  readonly commandsPerSecond: number;
+  readonly bytesPerSecond: number;
+  /** Milliseconds of a processor that Redis takes in a second. */
+  readonly cpuMsPerSecond: number;
+}
+
+export async function registryAtRest(): Promise<RegistryAtRest> {
+  const redis = await startRedis();
+  const registries: Registry[] = [];
+  const connect = () => {
+    const registry = redisRegistry({ url: redis.url, plane: PLANE });
+    registries.push(registry);
+    return registry;
+  };
+  const stop = new AbortController();
+  try {
+    const empty = await redisUse(redis.port);
+    // Hubs have a copy too: they tell agents of each other.
+    const copies = Array.from({ length: HUBS + GATEWAYS }, () => new Copy(connect(), stop.signal));
+    const learntMs = await timed(async () => {
+      for (let n = 0; n < HUBS; n++) announce(connect(), hubRecord(n), share(n));
+      await Promise.all(copies.map((copy) => copy.holds(SESSIONS)));
+    });
+    const late = new AbortController();
+    const snapshotMs = await timed(() => new Copy(connect(), late.signal).holds(SESSIONS));
+    late.abort();
+    const full = await redisUse(redis.port);
+    const streamBytes = Number((await redis.command(`MEMORY USAGE {${PLANE}}:changes SAMPLES 0`)).slice(1));
+    const rest = await atRest(redis);
+    return {
+      ...{ sessions: SESSIONS, learntMs, snapshotMs, streamBytes, ...rest },
+      bytesPerSession: (full.memory - empty.memory - streamBytes) / SESSIONS,
+    };
+  } finally {
+    stop.abort();
+    await Promise.all(registries.map((registry) => registry.close()));
+    await redis.stop();
+  }
+}
+
+/** What a gateway or hub knows of the plane. */
+class Copy {
+  readonly #directory = new Directory();
+  readonly #following: Following;
+
+  constructor(registry: Registry, signal: AbortSignal) {
+    this.#following = follow(registry, { directory: this.#directory, hubs() {}, state() {}, signal });
+  }
+
+  async holds(sessions: number): Promise<void> {
+    const all = async () => this.#directory.size === sessions;
+    const what = () => `${this.#directory.size} of ${sessions} sessions: ${this.#following.detail}`;
+    await until(all, { deadline: DEADLINE, what });
+  }
+}
+
+async function timed(act: () => Promise<void>): Promise<number> {
+  const start = performance.now();
+  await act();
+  return performance.now() - start;
+}
+
+async function atRest(redis: RedisServer) {
+  const per = (use: (use: RedisUse) => number, before: RedisUse, after: RedisUse) =>
+    (use(after) - use(before)) / (AT_REST_MS / 1000);
+  const [before, cpuBefore] = [await redisUse(redis.port), cpuMs([redis.pid])];
+  await new Promise((resolve) => setTimeout(resolve, AT_REST_MS));
+  const [after, cpuAfter] = [await redisUse(redis.port), cpuMs([redis.pid])];
+  return {
+    commandsPerSecond: per(({ commands }) => commands, before, after),
+    bytesPerSecond: per(({ bytes }) => bytes, before, after),
+    cpuMsPerSecond: (cpuAfter - cpuBefore) / (AT_REST_MS / 1000),
+  };
+}
+
+function share(hub: number): number {
+  return Math.floor(SESSIONS / HUBS) + (hub < SESSIONS % HUBS ? 1 : 0);
+}
+
+function hubRecord(n: number): HubRecord {
+  const host = `10.0.0.${n}`;
+  const addresses = { peerAddress: `${host}:8097`, agentAddress: `${host}:8091` };
+  return { hubId: randomUUID(), incarnation: 1_800_000_000_000, ...addresses, zone: 'zone-a', draining: false };
+}
+
+function announce(registry: Registry, hub: HubRecord, sessions: number): void {
+  const registration = registry.register(hub);
+  for (let n = 0; n < sessions; n++) registration.announce(sessionRecord(hub, n));
+}
+
+/** As an agent with one node's addresses has it. */
+function sessionRecord({ hubId, incarnation }: HubRecord, n: number): SessionRecord {
+  const address = `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`;
+  const identifiers = { ipv4: [address], ipv6: [], host: [`node-${n}.internal`], cidr: [], defaultRoute: false };
+  return {
+    ...{ sessionId: randomUUID(), tenant: 'default', agentId: randomUUID(), identifiers, hubId, incarnation },
+    ...{ version: 1, draining: false, since: 1_800_000_000_000 + n },
+  };
+}
