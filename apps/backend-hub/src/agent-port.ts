@@ -148,6 +148,7 @@ export class AgentPort {
       session,
       socket,
       peer: `agent ${agentId}`,
+      orphaned: () => this.#options.observation.events.emit('tunnel:orphaned', 'hub'),
       receive: ({ type }) => {
         if (type === 'drain') this.#sessions.drain(sessionId);
       },

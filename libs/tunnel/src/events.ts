@@ -82,6 +82,8 @@ export interface PlaneEventMap {
   'dial:failure': [reason: DialFailureReason];
   'tunnel:open': [tunnel: TunnelInfo];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
+  /** A tunnel or dial of a link of which only one side knew, ended there. */
+  'tunnel:orphaned': [role: Role];
   /** At the hub: an agent's session. */
   'session:open': [session: SessionInfo];
   'session:drain': [session: SessionInfo];

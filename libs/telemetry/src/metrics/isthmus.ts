@@ -35,6 +35,12 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     'Connections and requests that were refused because they could not be understood or were not allowed, by where.',
     ['where'],
   );
+  const orphaned = families.counter(
+    'orphaned_tunnels_total',
+    'Tunnels of which only one side of a link knew, ended when the two compared. Should stay 0.',
+    ['role'],
+  );
+  orphaned.inc({ role }, 0);
   return {
     'dial:end'(by, _dial, { error }) {
       if (by === role && error) errors.inc({ error: error.code });
@@ -46,6 +52,9 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
       if (!open.delete(tunnel)) return;
       up += tunnel.up;
       down += tunnel.down;
+    },
+    'tunnel:orphaned'(by) {
+      orphaned.inc({ role: by });
     },
     refused(where) {
       refused.inc({ where });

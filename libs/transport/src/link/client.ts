@@ -13,6 +13,7 @@ import { abandoned, expired } from '../given-up.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { attemptOf, readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
+import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { widen } from './settings.ts';
 
 export interface LinkClientOptions {
@@ -22,6 +23,10 @@ export interface LinkClientOptions {
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
   readonly receive?: (message: ControlMessage) => void;
+  /** Told of a tunnel or dial that the other side did not end, or did not know, and that was ended here. */
+  readonly orphaned?: () => void;
+  /** How often both sides compare what they hold, in milliseconds; for tests. */
+  readonly reconcileEvery?: number;
 }
 
 /**
@@ -37,10 +42,13 @@ export class LinkClient {
   readonly #peer: string;
   readonly #control: Control;
   readonly #streams = new Map<ClientHttp2Stream, string>();
+  /** The other side was asked to end them. */
+  readonly #aborted = new WeakSet<ClientHttp2Stream>();
   /** Set once no new dial is taken: the reason. */
   #over: Error | undefined;
 
-  constructor({ session, socket, peer, receive = () => {} }: LinkClientOptions) {
+  constructor(options: LinkClientOptions) {
+    const { session, socket, peer, receive = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
     this.#session = session;
     this.#peer = peer;
     this.dial = (request) => this.#dial(request);
@@ -57,7 +65,29 @@ export class LinkClient {
     const say = () => this.#control.send({ type: 'alive' });
     watchLiveness(session, socket, (error) => this.destroy(error), say);
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
-    this.#control = new Control(stream, receive, (error) => this.destroy(error));
+    const reconciler = this.#reconciler(options);
+    this.#control = new Control(
+      stream,
+      (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
+      (error) => this.destroy(error),
+    );
+    const timer = setInterval(() => reconciler.round(), reconcileEvery);
+    timer.unref();
+    void this.closed.then(() => clearInterval(timer));
+  }
+
+  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<ClientHttp2Stream> {
+    return new DiallingReconciler({
+      streams: () => this.#streams.keys(),
+      aborted: (stream) => this.#aborted.has(stream),
+      send: (message) => this.#control.send(message),
+      arrived: (callback) => this.#session.destroyed || this.#session.ping(callback),
+      end(stream) {
+        orphaned();
+        stream.close(constants.NGHTTP2_CANCEL);
+        stream.destroy(new SessionLost(`${peer} has lost the tunnel`));
+      },
+    });
   }
 
   /** Tunnels and pending dials. */
@@ -155,6 +185,7 @@ export class LinkClient {
   /** Asks the other side to reset the stream, which may do so as often as it likes; see `Control`. */
   #abort(stream: ClientHttp2Stream): void {
     if (stream.destroyed) return;
+    this.#aborted.add(stream);
     const dial = this.#streams.get(stream);
     if (dial !== undefined) this.#control.send({ type: 'abort', dial });
     stream.removeAllListeners('data');

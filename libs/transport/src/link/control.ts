@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
+import { type ReconcileMessage, readReconcile } from './reconcile.ts';
 
 /** What the two ends of a link tell each other beside the tunnels. */
 export type ControlMessage =
@@ -13,6 +14,7 @@ export type ControlMessage =
   | { readonly type: 'drain' }
   /** Nothing but a sign of life. */
   | { readonly type: 'alive' }
+  | ReconcileMessage
   /** To an agent: the hubs of the plane, at the link's start and whenever they change. */
   | MembershipMessage;
 
@@ -76,5 +78,6 @@ function parse(line: string): ControlMessage | undefined {
   const { type, dial } = value;
   if (type === 'abort') return typeof dial === 'string' && dial.length <= MAX_ID ? { type, dial } : undefined;
   if (type === 'membership' || type === 'membership-change') return readMembership(value);
+  if (type === 'held' || type === 'lacking') return readReconcile(value);
   return value as ControlMessage;
 }

@@ -1,11 +1,20 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, test } from 'node:test';
-import { type Dial, DialError, type DialRequest, deferred, type Established, planeEvents } from '@isthmus/tunnel';
-import { LinkClient } from './client.ts';
-import { attemptOf } from './head.ts';
+import {
+  type Dial,
+  DialError,
+  type DialRequest,
+  deferred,
+  type Established,
+  type PlaneEvents,
+  planeEvents,
+} from '@isthmus/tunnel';
+import { LinkClient, type LinkClientOptions } from './client.ts';
+import { attemptOf, requestHead } from './head.ts';
 import { LinkServer } from './server.ts';
 import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
 
@@ -46,12 +55,13 @@ const dialTcp: Dial = (request) =>
 interface Link {
   client: LinkClient;
   server: LinkServer;
+  events: PlaneEvents;
   hubSocket: Socket;
   agentSocket: Socket;
 }
 
 /** A hub that takes one agent over a real connection, and that agent. */
-async function link(dial: Dial): Promise<Link> {
+async function link(dial: Dial, options: Partial<LinkClientOptions> = {}): Promise<Link> {
   const events = planeEvents();
   const opened = deferred<{ client: LinkClient; hubSocket: Socket }>();
   const upgrades = upgradeServer({
@@ -60,7 +70,10 @@ async function link(dial: Dial): Promise<Link> {
       return { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 };
     },
     open: (session, hubSocket) => {
-      opened.resolve({ client: new LinkClient({ session, socket: hubSocket, peer: 'agent a1' }), hubSocket });
+      opened.resolve({
+        client: new LinkClient({ session, socket: hubSocket, peer: 'agent a1', ...options }),
+        hubSocket,
+      });
     },
     refused: () => {},
   });
@@ -77,7 +90,7 @@ async function link(dial: Dial): Promise<Link> {
   const server = new LinkServer({ session, socket, peer: 'hub h1', role: 'agent', dial, events });
   const { client, hubSocket } = await opened.promise;
   cleanups.push(() => client.destroy(new Error('test over')));
-  return { client, server, hubSocket, agentSocket: socket };
+  return { client, server, events, hubSocket, agentSocket: socket };
 }
 
 let ids = 0;
@@ -277,4 +290,110 @@ test('a connection that breaks during the Upgrade is a failure to its caller alo
   await assert.rejects(requestLink(socket.destroy(), 'hub', hello));
   await new Promise((resolve) => setTimeout(resolve, 10));
   assert.deepEqual(unhandled, []);
+});
+
+/** A link to a peer of another make, which answers PING and every dial, and does as it likes with all else. */
+async function linkToStranger(
+  control: (stream: http2.ServerHttp2Stream) => void,
+): Promise<{ client: LinkClient; reset: Promise<number>; orphans: () => number }> {
+  const reset = deferred<number>();
+  const stranger = http2.createServer();
+  stranger.on('stream', (stream, head) => {
+    stream.on('error', () => {});
+    stream.respond({ ':status': 200 });
+    if (head[':method'] === 'CONNECT') stream.once('close', () => reset.resolve(stream.rstCode ?? 0));
+    else control(stream);
+  });
+  const port = await listen(stranger as unknown as net.Server);
+  const socket = net.connect({ port, host: '127.0.0.1' });
+  await once(socket, 'connect');
+  const session = http2.connect('http://stranger', { createConnection: () => socket });
+  let orphans = 0;
+  const orphaned = () => void orphans++;
+  const client = new LinkClient({ session, socket, peer: 'hub h1', orphaned, reconcileEvery: 20 });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  return { client, reset: reset.promise, orphans: () => orphans };
+}
+
+test('a tunnel whose abort the other side ignores is reset, and the link goes on', async () => {
+  const { client, reset, orphans } = await linkToStranger(() => {});
+  const { end } = await client.dial(request(1));
+  end.abort(new Error('nobody wants it'));
+  assert.equal(await reset, http2.constants.NGHTTP2_CANCEL);
+  assert.deepEqual([orphans(), client.open, client.usable], [1, 0, true]);
+});
+
+test('a tunnel that the other side says it lacks is ended as lost', async () => {
+  const { client, orphans } = await linkToStranger((stream) => {
+    let text = '';
+    stream.setEncoding('utf8').on('data', (chunk: string) => {
+      const lines = (text + chunk).split('\n');
+      text = lines.pop() as string;
+      for (const line of lines) {
+        const { type, streams } = JSON.parse(line);
+        if (type === 'held') stream.write(`${JSON.stringify({ type: 'lacking', streams })}\n`);
+      }
+    });
+  });
+  const { end } = await client.dial(request(1));
+  const [error] = await once(end.stream, 'error');
+  assert.equal((error as Error).name, 'SessionLost');
+  assert.equal(orphans(), 1);
+});
+
+test('a tunnel that the dialling side has forgotten is ended, and its destination with it', async () => {
+  const gone = deferred<void>();
+  const port = await listen(
+    net.createServer((socket) => socket.on('error', () => {}).once('close', () => gone.resolve())),
+  );
+  const events = planeEvents();
+  const orphans: string[] = [];
+  events.on('tunnel:orphaned', (role) => orphans.push(role));
+  const server = http2.createServer();
+  server.on('session', (session) => {
+    new LinkServer({ session, socket: session.socket as Socket, peer: 'gateway', role: 'hub', dial: dialTcp, events });
+  });
+  const stranger = http2.connect(`http://127.0.0.1:${await listen(server as unknown as net.Server)}`);
+  cleanups.push(() => stranger.destroy());
+  const head = requestHead(request(port));
+  const tunnels = [stranger.request(head), stranger.request(requestHead(request(port)))];
+  for (const tunnel of tunnels) {
+    await once(
+      tunnel.on('error', () => {}),
+      'response',
+    );
+    tunnel.resume();
+  }
+  const [forgotten, kept] = tunnels as [http2.ClientHttp2Stream, http2.ClientHttp2Stream];
+  const control = stranger.request({ ':method': 'POST', ':path': '/control' });
+  const held = { type: 'held', from: 1, to: control.id, streams: [kept.id] };
+  control.write(`${JSON.stringify(held)}\n`);
+  control.write(`${JSON.stringify(held)}\n`);
+  await once(forgotten, 'close');
+  await gone.promise;
+  assert.deepEqual([orphans, kept.destroyed], [['hub'], false]);
+});
+
+test('thousands of tunnels that open and close during reconciliation are no orphans', async () => {
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => {}).pipe(socket)),
+  );
+  let orphans = 0;
+  const { client, server, events } = await link(dialTcp, { reconcileEvery: 5, orphaned: () => void orphans++ });
+  events.on('tunnel:orphaned', () => void orphans++);
+  const bytes = randomBytes(64 * 1024);
+  const one = async (index: number) => {
+    const established = await client.dial(request(port));
+    const { stream } = established.end;
+    // In turn: closed in good order, with a reader that comes late, and aborted.
+    if (index % 3 === 2) return established.end.abort(new Error('done'));
+    stream.end(bytes);
+    if (index % 3 === 1) await new Promise((resolve) => setTimeout(resolve, 30));
+    assert.equal((await readAll(established)).length, bytes.length);
+  };
+  for (let round = 0; round < 30; round++) {
+    await Promise.all(Array.from({ length: 100 }, (_, index) => one(index)));
+  }
+  while (client.open > 0 || server.open > 0) await new Promise(setImmediate);
+  assert.equal(orphans, 0);
 });

@@ -15,6 +15,7 @@ import { Control, type ControlMessage } from './control.ts';
 import { answerHead, attemptOf, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
+import { ServingReconciler } from './reconcile.ts';
 import { widen } from './settings.ts';
 
 /** Aborts that came before their dial are remembered for this many dials. */
@@ -47,6 +48,11 @@ export class LinkServer {
   readonly #unsent: ControlMessage[] = [];
   /** An abort can overtake its dial: HTTP/2 orders frames within a stream only (seen on Deno). */
   readonly #earlyAborts = new Set<string>();
+  readonly #reconciler = new ServingReconciler<ServerHttp2Stream>({
+    streams: () => this.#held(),
+    send: (message) => this.#send(message),
+    end: (stream) => this.#endOrphan(stream),
+  });
   #control: Control | undefined;
   #draining = false;
 
@@ -172,12 +178,23 @@ export class LinkServer {
     if (message.type === 'abort') this.#abort(message.dial);
     else if (message.type === 'membership' || message.type === 'membership-change') this.#options.membership?.(message);
     else if (message.type === 'drain') this.#options.goaway?.();
+    else if (message.type === 'held') this.#reconciler.held(message);
   }
 
   #abort(dial: string): void {
     const open = this.#streams.get(dial);
     if (open) reset(open.stream);
     else this.#rememberAbort(dial);
+  }
+
+  *#held(): Iterable<ServerHttp2Stream> {
+    for (const { stream } of this.#streams.values()) yield stream;
+  }
+
+  #endOrphan(stream: ServerHttp2Stream): void {
+    const { role, events } = this.#options;
+    events.emit('tunnel:orphaned', role);
+    reset(stream);
   }
 
   #rememberAbort(dial: string): void {

@@ -124,7 +124,10 @@ class Peer {
         return;
       }
       const session = http2.connect('https://hub', { ...linkOptions, createConnection: () => socket });
-      const link = new LinkClient({ session, socket, peer: `hub ${this.#hubId}` });
+      const link = new LinkClient({
+        ...{ session, socket, peer: `hub ${this.#hubId}` },
+        orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
+      });
       this.link = link;
       this.tried = true;
       this.#backoff.reset();

@@ -1,0 +1,167 @@
+import type { Http2Stream } from 'node:http2';
+import { isRecord } from './json.ts';
+
+/**
+ * Both halves of a link compare their tunnels now and then, and end what the other half does not know. There should be none:
+ * what is ended here is counted, and points to a fault in one of the two.
+ *
+ * The halves name a tunnel by its HTTP/2 stream. Streams open and close while a message travels, so only those count that
+ * were there a round earlier, and an orphan is ended when two rounds in a row found it. A stream that is closed on the wire
+ * is none, however long its last bytes wait for a slow reader.
+ */
+export type ReconcileMessage =
+  /** To the side that serves dials: of the streams with these ids, both ends included, the dialling side holds these. */
+  | { readonly type: 'held'; readonly from: number; readonly to: number; readonly streams: readonly number[] }
+  /** The answer: those of them that the serving side does not hold. */
+  | { readonly type: 'lacking'; readonly streams: readonly number[] };
+
+/** How often the halves compare, in milliseconds. */
+export const RECONCILE_EVERY = 60_000;
+
+/** Streams in one message: at most 11 bytes each, which is well within a control message. */
+export const MAX_STREAMS_IN_MESSAGE = 10_000;
+
+/** Orphans that the dialling side resets in one round: HTTP/2 servers take about 1,000 resets at once for an attack. */
+const MAX_RESETS = 300;
+
+type Stream = Pick<Http2Stream, 'id' | 'closed'>;
+
+export interface DiallingOptions<S extends Stream> {
+  /** All that is held. */
+  readonly streams: () => Iterable<S>;
+  /** The other side was asked to end it. */
+  readonly aborted: (stream: S) => boolean;
+  readonly send: (message: ReconcileMessage) => void;
+  /** Calls back when all that was sent before has reached the other side. */
+  readonly arrived: (callback: () => void) => void;
+  /** Ends an orphan. */
+  readonly end: (stream: S) => void;
+}
+
+/** The half that dials: says in each round what it holds. */
+export class DiallingReconciler<S extends Stream> {
+  readonly #options: DiallingOptions<S>;
+  /** The highest id at the last round. */
+  #seen = 0;
+  /** Aborted, and in how many rounds the other side was seen to have heard of it. */
+  #aborted = new Map<S, number>();
+  /** What the other side lacked in the last round, and lacks in this one. */
+  #lackedBefore = new Set<number>();
+  #lacked = new Set<number>();
+  #resets = 0;
+
+  constructor(options: DiallingOptions<S>) {
+    this.#options = options;
+  }
+
+  round(): void {
+    const { streams, aborted, arrived } = this.#options;
+    const held: number[] = [];
+    const abortedNow = new Map<S, number>();
+    let highest = this.#seen;
+    for (const stream of streams()) {
+      const { id, closed } = stream;
+      if (id === undefined || closed) continue;
+      highest = Math.max(highest, id);
+      if (aborted(stream)) abortedNow.set(stream, this.#aborted.get(stream) ?? 0);
+      else if (id <= this.#seen) held.push(id);
+    }
+    this.#aborted = abortedNow;
+    this.#lackedBefore = this.#lacked;
+    this.#lacked = new Set();
+    this.#resets = 0;
+    this.#endIgnored();
+    if (abortedNow.size > 0) arrived(() => this.#heard([...abortedNow.keys()]));
+    this.#tell(held.sort((a, b) => a - b));
+    this.#seen = highest;
+  }
+
+  #heard(streams: readonly S[]): void {
+    for (const stream of streams) {
+      const rounds = this.#aborted.get(stream);
+      if (rounds !== undefined) this.#aborted.set(stream, rounds + 1);
+    }
+  }
+
+  #endIgnored(): void {
+    for (const [stream, rounds] of this.#aborted) if (rounds >= 2) this.#end(stream);
+  }
+
+  lacking(streams: readonly number[]): void {
+    const lacked = new Set(streams);
+    if (lacked.size === 0) return;
+    for (const id of lacked) this.#lacked.add(id);
+    for (const stream of [...this.#options.streams()]) {
+      const { id, closed } = stream;
+      if (id === undefined || closed || !lacked.has(id) || !this.#lackedBefore.has(id)) continue;
+      this.#end(stream);
+    }
+  }
+
+  #end(stream: S): void {
+    if (this.#resets++ < MAX_RESETS) this.#options.end(stream);
+  }
+
+  /** In messages that together cover every id up to the last round's highest. */
+  #tell(held: readonly number[]): void {
+    const { send } = this.#options;
+    let from = 1;
+    for (let start = 0; from <= this.#seen; start += MAX_STREAMS_IN_MESSAGE) {
+      const streams = held.slice(start, start + MAX_STREAMS_IN_MESSAGE);
+      const isLast = start + MAX_STREAMS_IN_MESSAGE >= held.length;
+      const to = isLast ? this.#seen : (streams.at(-1) as number);
+      send({ type: 'held', from, to, streams });
+      from = to + 1;
+    }
+  }
+}
+
+export interface ServingOptions<S extends Stream> {
+  readonly streams: () => Iterable<S>;
+  readonly send: (message: ReconcileMessage) => void;
+  readonly end: (stream: S) => void;
+}
+
+/** The half that serves dials: answers each round. */
+export class ServingReconciler<S extends Stream> {
+  readonly #options: ServingOptions<S>;
+  /** Held here and not there, in the last round. */
+  readonly #suspects = new Set<number>();
+
+  constructor(options: ServingOptions<S>) {
+    this.#options = options;
+  }
+
+  held({ from, to, streams }: Extract<ReconcileMessage, { type: 'held' }>): void {
+    const listed = new Set(streams);
+    const here = new Set<number>();
+    const orphans: S[] = [];
+    const suspects: number[] = [];
+    for (const stream of this.#options.streams()) {
+      const { id, closed } = stream;
+      if (id === undefined || id < from || id > to) continue;
+      here.add(id);
+      if (closed || listed.has(id)) continue;
+      if (this.#suspects.has(id)) orphans.push(stream);
+      else suspects.push(id);
+    }
+    for (const id of this.#suspects) if (id >= from && id <= to) this.#suspects.delete(id);
+    for (const id of suspects) this.#suspects.add(id);
+    for (const stream of orphans) this.#options.end(stream);
+    const lacking = streams.filter((id) => !here.has(id));
+    if (lacking.length > 0) this.#options.send({ type: 'lacking', streams: lacking });
+  }
+}
+
+/** What came as one of these messages; undefined when it is none. */
+export function readReconcile(value: unknown): ReconcileMessage | undefined {
+  if (!isRecord(value)) return undefined;
+  const { type, from, to, streams } = value;
+  if (!Array.isArray(streams) || streams.length > MAX_STREAMS_IN_MESSAGE || !streams.every(isId)) return undefined;
+  if (type === 'lacking') return { type, streams };
+  return type === 'held' && isId(from) && isId(to) ? { type, from, to, streams } : undefined;
+}
+
+function isId(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0;
+}
