@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { PLANE_USER, type RedisServer, redisMissing, startRedis, startSentinels } from '@isthmus/registry/testing';
+import { Authority } from '@isthmus/service/testing';
+import {
+  type Back,
+  echo,
+  type Front,
+  type Program,
+  Scope,
+  split,
+  startAgent,
+  tempDir,
+  until,
+} from '../harness/index.ts';
+import { adminOf, Dialler } from './dials.ts';
+
+const DEADLINE = 20_000;
+const skip = redisMissing();
+
+async function agentsKnownTo(scope: Scope, program: Program): Promise<Set<string>> {
+  const { sessions } = await adminOf(scope, program).listSessions({});
+  return new Set(sessions.map(({ agentId }) => agentId));
+}
+
+/** Dials through each gateway while something happens, and some times after it. None may fail. */
+async function undisturbed(scope: Scope, gateways: readonly Front[], happens: () => Promise<void>): Promise<void> {
+  const { authority } = await echo(scope);
+  const diallers = gateways.map((gateway) => new Dialler(scope, gateway, 'connect', authority));
+  await happens();
+  const before = diallers.map(({ dials }) => dials);
+  const enough = () => diallers.every(({ dials }, index) => dials >= (before[index] as number) + 10);
+  await until(enough, { deadline: DEADLINE, what: 'ten more dials of each caller' });
+  await Promise.all(diallers.map((dialler) => dialler.stop()));
+  const failures = diallers.flatMap((dialler) => dialler.failures.map(({ message }) => message));
+  assert.deepEqual(failures, []);
+}
+
+test('Sentinels with TLS and a user of few rights make a replica the primary while dials go on', { skip }, async () => {
+  await using scope = new Scope();
+  const authority = await Authority.create(await tempDir(scope), 'redis');
+  const tls = { ...(await authority.server()), ca: authority.cert };
+  const sentinels = await startSentinels({ tls, password: 'word' });
+  scope.defer(() => sentinels.stop());
+  const { cert, key } = await authority.client('isthmus');
+  const files = { 'redis-ca-cert': authority.cert, 'redis-cert': cert, 'redis-key': key };
+  const flags = { 'redis-url': sentinels.url, ...files };
+  const { gateways, hubs, trust } = await split(scope, { gatewayFlags: flags, hubFlags: flags });
+  await undisturbed(scope, gateways, async () => {
+    const failed = await sentinels.inCharge('any');
+    await failed?.kill();
+    const other = async () => ![undefined, failed].includes(await sentinels.inCharge('any'));
+    await until(other, { deadline: DEADLINE, what: 'a replica that became the primary' });
+  });
+  await startAgent(scope, trust, (hubs[0] as Back).agentPort, { 'agent-id': 'late' });
+  for (const { program } of gateways) {
+    const knows = async () => (await agentsKnownTo(scope, program)).has('late');
+    await until(knows, { deadline: DEADLINE, what: 'the agent that came after the failover' });
+  }
+  for (const { lines } of [...gateways, ...hubs].map(({ program }) => program)) {
+    assert.ok(!lines.some((line) => line.includes(PLANE_USER.password) || line.includes('word@')));
+  }
+});
+
+test('a hub that the registry has lost serves on over its link, and goes with it', { skip }, async () => {
+  await using scope = new Scope();
+  const redis: RedisServer = await startRedis({ args: ['--user', 'hub', 'on', '>secret', '~*', '+@all'] });
+  scope.defer(() => redis.stop());
+  const hubFlags = { 'redis-url': redis.url.replace('//', '//hub:secret@') };
+  const plane = await split(scope, { hubs: 1, gatewayFlags: { 'redis-url': redis.url }, hubFlags });
+  const [{ program: gateway }] = plane.gateways as [Front];
+  const [{ program: hub }] = plane.hubs as [Back];
+  await undisturbed(scope, plane.gateways, async () => {
+    await redis.command('ACL SETUSER hub -@all');
+    const removed = async () => (await redis.command('HLEN {test}:hubs')) === ':0';
+    await until(removed, { deadline: 2 * DEADLINE, what: 'the end of the hub in the registry' });
+  });
+  assert.deepEqual([...(await agentsKnownTo(scope, gateway))], ['agent-0']);
+  assert.equal((await gateway.get('/readyz')).status, 200);
+  await hub.kill();
+  const forgotten = async () => (await agentsKnownTo(scope, gateway)).size === 0;
+  await until(forgotten, { deadline: DEADLINE, what: 'the end of the session of the hub that was killed' });
+});
