@@ -1,11 +1,11 @@
 import type { HubMember } from '@isthmus/transport';
-import { formatDestination, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
+import type { PlaneEvents } from '@isthmus/tunnel';
+import { Addresses, placeOf, serverOf, type Target } from './addresses.ts';
 import type { Clock } from './clock.ts';
 import { type Assessment, assess, isInPlane } from './coverage.ts';
 import { type Informant, Membership } from './membership.ts';
 import { Moves } from './moves.ts';
-import { Origin, type OriginOptions } from './origin.ts';
-import { Redial } from './redial.ts';
+import type { OriginOptions } from './origin.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
 export interface UpkeepOptions {
@@ -42,18 +42,8 @@ const MAX_PENDING = 8;
 const FREE_FAILURES = 8;
 const GAP = 250;
 
-/** A server that ends connections sooner than this is not hastened back to, in milliseconds. */
-const BRIEF = 1000;
-
 /** What nothing tells, such as the end of the last tunnel of a session that should move, is looked at so often. */
 const LOOK_EVERY = 1000;
-
-interface Target {
-  /** Unset for the configured server, which leads to any hub. */
-  readonly server?: ServerAddress;
-  /** The only hub that is wanted. */
-  readonly only?: string;
-}
 
 /** An attempt to connect, and when it began. */
 interface Attempt extends Target {
@@ -71,15 +61,12 @@ export class Upkeep {
   readonly #uplinks = new Set<Uplink>();
   readonly #pending = new Set<Attempt>();
   readonly #membership: Membership;
-  readonly #origin: Origin;
-  readonly #redial: Redial;
+  readonly #addresses: Addresses;
   readonly #moves: Moves;
   /** When a missing session may be sought. */
   #fillAt: number | undefined;
   /** Attempts that failed since the last that did not. */
   #failures = 0;
-  /** Where the last session was lost, or will be. */
-  #lost = '';
   #cancel = () => {};
   #stopped = false;
 
@@ -87,8 +74,7 @@ export class Upkeep {
     const { server, syncInterval: first, syncIntervalCap: cap, rebalanceTime, resolve, clock } = options;
     this.#options = options;
     this.#membership = new Membership(clock.now);
-    this.#origin = new Origin({ ...server, first, cap, clock, ...(resolve && { resolve }) });
-    this.#redial = new Redial(first, cap, clock);
+    this.#addresses = new Addresses({ ...server, first, cap, clock, ...(resolve && { resolve }) });
     this.#moves = new Moves(rebalanceTime, clock);
     this.reconcile();
   }
@@ -151,34 +137,16 @@ export class Upkeep {
     }
     const now = clock.now();
     this.#fillAt ??= staying.length === 0 ? now : now + clock.random() * STAGGER;
-    const young = this.#young;
-    if (young.length >= Math.max(1, missing)) return YOUNG;
+    const young = [...this.#pending].filter(({ since }) => now - since < YOUNG);
+    if (young.length >= Math.max(1, missing) || this.#pending.size >= MAX_PENDING) return YOUNG;
     if (now < this.#fillAt && (staying.length > 0 || this.#failures > FREE_FAILURES)) return this.#fillAt - now;
-    const targets = this.#targets(seeks ? [] : candidates, staying.length > 0);
+    // A hub that hangs is not asked twice. A balancer that led to it may lead to another the next time.
+    const without = [...this.#pending].filter((attempt) => attempt.server || young.includes(attempt));
+    const targets = this.#addresses.rank(seeks ? [] : candidates, staying.length > 0, without);
     const next = targets.find(({ wait }) => wait <= 0);
     if (!next) return Math.min(...targets.map(({ wait }) => wait));
     void this.#attempt(next);
     return YOUNG;
-  }
-
-  get #young(): Attempt[] {
-    const now = this.#options.clock.now();
-    return [...this.#pending].filter(({ since }) => now - since < YOUNG);
-  }
-
-  /** Where to connect, best first: where a session was just lost it is least likely to work. */
-  #targets(candidates: readonly HubMember[], connected: boolean): (Target & { readonly wait: number })[] {
-    if (this.#pending.size >= MAX_PENDING) return [];
-    const asked = new Set([...this.#pending].map(({ server }) => server && placeOf(server)));
-    const hubs = candidates
-      .flatMap((hub) => serverOf(hub) ?? [])
-      .map((server) => ({ server, place: placeOf(server) }))
-      .filter(({ place }) => !asked.has(place))
-      .map(({ server, place }) => ({ server, wait: this.#redial.wait(place), last: Number(place === this.#lost) }))
-      .sort((a, b) => a.last - b.last);
-    // A balancer that led to a hub that hangs may lead to another the next time.
-    if (this.#young.some(({ server }) => !server)) return hubs;
-    return [...hubs, { wait: this.#origin.wait(this.#redial, connected) }];
   }
 
   /** Begins to connect to a better hub whose time has come. @returns when to ask again, in milliseconds */
@@ -204,9 +172,9 @@ export class Upkeep {
     const { only } = target;
     this.#pending.add(attempt);
     const informant = this.#membership.informant();
-    let place = this.#origin.name;
+    let place = this.#addresses.nameOf(target);
     try {
-      const server = target.server ?? (await this.#origin.next(this.#redial));
+      const server = await this.#addresses.resolve(target);
       place = placeOf(server);
       const uplink = await connect(server, {
         membership: (message) => this.#news(informant.hear(message)),
@@ -235,7 +203,7 @@ export class Upkeep {
     this.#uplinks.add(uplink);
     this.#failures = 0;
     this.#fillAt = undefined;
-    this.#origin.afresh();
+    this.#addresses.reached();
     events.emit('server:open', { address, serverId, protocol });
     void uplink.closed.then((reason) => {
       informant.end();
@@ -259,50 +227,36 @@ export class Upkeep {
 
   #missed(only: string | undefined): void {
     if (only !== undefined) this.#moves.failed(only);
-    else this.#origin.missed(isInPlane(this.#staying));
+    // Within a plane an agent is told of every new hub.
+    else this.#addresses.missed(isInPlane(this.#staying));
   }
 
   #failed(place: string, only: string | undefined, error: Error): void {
     const { events, clock } = this.#options;
-    this.#redial.failed(place);
+    this.#addresses.failed(place);
     if (only !== undefined) this.#moves.failed(only);
     else if (++this.#failures > FREE_FAILURES) this.#fillAt = clock.now() + GAP;
     events.emit('server:failure', place, 'to_server', error);
   }
 
   #lose(place: string, lived: number): void {
-    this.#lost = place;
-    this.#redial.lost(place, lived);
-    if (this.#staying.length === 0 && lived >= BRIEF) this.#redial.hasten();
+    if (!this.#addresses.lost(place, lived, this.#staying.length > 0)) return;
+    this.#failures = 0;
+    this.#fillAt = undefined;
   }
 
   /** A server says that it goes away. */
   #warned(place: string): void {
-    this.#lost = place;
+    this.#addresses.warned(place);
     this.reconcile();
   }
 
   /** What a hub told. One that started is worth a try at once, but not by all agents at the same moment. */
-  #news(fresh: readonly HubMember[]): void {
-    for (const hub of fresh) {
-      const server = serverOf(hub);
-      if (server) this.#redial.forgive(placeOf(server));
-    }
-    if (fresh.length > 0) {
-      this.#origin.afresh();
+  #news(started: readonly HubMember[]): void {
+    if (started.length > 0) {
+      this.#addresses.started(started);
       this.#fillAt = undefined;
     }
     this.reconcile();
   }
-}
-
-/** Undefined for a hub to which only the configured server leads. */
-function serverOf({ address }: HubMember): ServerAddress | undefined {
-  if (address === '') return undefined;
-  const { host, port } = parseDestination(address);
-  return { address: host, port };
-}
-
-function placeOf({ address, port }: ServerAddress): string {
-  return formatDestination({ host: address, port });
 }

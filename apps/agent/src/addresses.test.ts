@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { mock, test } from 'node:test';
+import type { HubMember } from '@isthmus/transport';
+import { Addresses } from './addresses.ts';
+import type { OriginOptions } from './origin.ts';
+import { FakeClock } from './testing.ts';
+
+const SECOND = 1000;
+
+function hub(hubId: string, address = `${hubId}:1`): HubMember {
+  return { hubId, address, zone: '', draining: false, generation: 1 };
+}
+
+function known(more: Partial<OriginOptions> = {}) {
+  const clock = new FakeClock();
+  const resolve = async (host: string) => [host];
+  const server = { host: 'origin', port: 1 };
+  return { clock, addresses: new Addresses({ ...server, first: SECOND, cap: 8 * SECOND, clock, resolve, ...more }) };
+}
+
+/** Addresses in order; those that have to wait in brackets. */
+function order(addresses: Addresses, hubs: readonly HubMember[], connected = true): string {
+  const targets = addresses.rank(hubs, connected, []);
+  return targets
+    .map(({ server, wait }) => (wait > 0 ? `(${server?.address})` : (server?.address ?? 'origin')))
+    .join(' ');
+}
+
+test('hubs come in the order they are given, and the configured server last', () => {
+  const { addresses } = known();
+  assert.equal(order(addresses, [hub('a'), hub('b', ''), hub('c')]), 'a c origin');
+  const without = [{ server: { address: 'a', port: 1 } }, {}];
+  assert.equal(addresses.rank([hub('a')], true, without).length, 0);
+});
+
+test('an address that fails waits ever longer, alone, until it lasts or its hub starts anew', async () => {
+  const { clock, addresses } = known();
+  const hubs = [hub('a'), hub('b')];
+  const waits: number[] = [];
+  for (let failure = 0; failure < 6; failure++) {
+    addresses.failed('a:1');
+    assert.equal(order(addresses, hubs), '(a) b origin');
+    const [{ wait }] = addresses.rank(hubs, true, []) as [{ wait: number }];
+    waits.push(wait);
+    await clock.run(wait);
+    assert.equal(order(addresses, hubs), 'a b origin');
+  }
+  waits.forEach((wait, index) => {
+    const ceiling = Math.min(8, 2 ** index) * SECOND;
+    assert.ok(wait >= ceiling / 2 && wait <= ceiling, `${wait} after ${index + 1} failures`);
+  });
+  addresses.failed('a:1');
+  addresses.started([hub('a')]);
+  assert.equal(order(addresses, hubs), 'a b origin');
+  addresses.failed('a:1');
+  assert.ok((addresses.rank(hubs, true, [])[0]?.wait as number) <= SECOND);
+});
+
+test('where a session was lost is tried last, and waits when the session did not last', () => {
+  const { addresses } = known();
+  const hubs = [hub('a'), hub('b')];
+  addresses.lost('a:1', 60 * SECOND, true);
+  assert.equal(order(addresses, hubs), 'b a origin');
+  addresses.lost('b:1', 100, true);
+  assert.equal(order(addresses, hubs), 'a (b) origin');
+});
+
+test('with the last session gone no address waits, but for one that ended it at once', () => {
+  const { addresses } = known();
+  const hubs = [hub('a'), hub('b')];
+  addresses.failed('a:1');
+  assert.equal(addresses.lost('b:1', 100, false), false);
+  assert.equal(order(addresses, hubs, false), '(a) (b) origin');
+  assert.equal(addresses.lost('b:1', 5 * SECOND, false), true);
+  assert.equal(order(addresses, hubs, false), 'a b origin');
+});
+
+test('a configured server that leads to nothing new waits, but not for an agent without a session', async () => {
+  const { clock, addresses } = known();
+  const wait = (connected: boolean) => addresses.rank([], connected, [])[0]?.wait as number;
+  for (let miss = 0; miss < 16; miss++) addresses.missed(true);
+  assert.ok(wait(true) <= 8 * SECOND);
+  addresses.missed(true);
+  assert.ok(wait(true) >= 30 * SECOND && wait(true) <= 90 * SECOND);
+  assert.equal(wait(false), 0);
+  addresses.missed(false);
+  assert.ok(wait(true) <= 8 * SECOND, 'an agent that nobody tells of new servers goes on');
+  addresses.reached();
+  assert.equal(wait(true), 0);
+  await clock.run(0);
+});
+
+test('the addresses of a name take turns, and one that failed waits', async () => {
+  const { addresses } = known({ resolve: async () => ['10.0.0.1', '10.0.0.2', '10.0.0.3'] });
+  const seen: string[] = [];
+  for (let turn = 0; turn < 3; turn++) seen.push((await addresses.resolve({})).address);
+  assert.deepEqual(seen.sort(), ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
+  addresses.failed('10.0.0.2:1');
+  for (let turn = 0; turn < 6; turn++) assert.notEqual((await addresses.resolve({})).address, '10.0.0.2');
+});
+
+test('a name that does not resolve in time fails, or leads where it did before', async (context) => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  context.after(() => mock.timers.reset());
+  let answers = false;
+  const { addresses } = known({ resolve: () => (answers ? Promise.resolve(['10.0.0.1']) : new Promise(() => {})) });
+  const late = assert.rejects(addresses.resolve({}), /origin did not resolve within 5 s/);
+  mock.timers.tick(5 * SECOND);
+  await late;
+  answers = true;
+  assert.equal((await addresses.resolve({})).address, '10.0.0.1');
+  answers = false;
+  const again = addresses.resolve({});
+  mock.timers.tick(5 * SECOND);
+  assert.equal((await again).address, '10.0.0.1');
+});
