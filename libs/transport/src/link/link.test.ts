@@ -353,20 +353,16 @@ test('a tunnel that the dialling side has forgotten is ended, and its destinatio
   server.on('session', (session) => {
     new LinkServer({ session, socket: session.socket as Socket, peer: 'gateway', role: 'hub', dial: dialTcp, events });
   });
-  const stranger = http2.connect(`http://127.0.0.1:${await listen(server as unknown as net.Server)}`);
+  const socket = net.connect({ port: await listen(server as unknown as net.Server), host: '127.0.0.1' });
+  await once(socket, 'connect');
+  const stranger = http2.connect('http://hub', { createConnection: () => socket });
   cleanups.push(() => stranger.destroy());
   const head = requestHead(request(port));
   const tunnels = [stranger.request(head), stranger.request(requestHead(request(port)))];
-  for (const tunnel of tunnels) {
-    await once(
-      tunnel.on('error', () => {}),
-      'response',
-    );
-    tunnel.resume();
-  }
+  await Promise.all(tunnels.map((tunnel) => once(tunnel.on('error', () => {}).resume(), 'response')));
   const [forgotten, kept] = tunnels as [http2.ClientHttp2Stream, http2.ClientHttp2Stream];
   const control = stranger.request({ ':method': 'POST', ':path': '/control' });
-  const held = { type: 'held', from: 1, to: control.id, streams: [kept.id] };
+  const held = { type: 'held', from: 1, to: 1000, streams: [kept.id] };
   control.write(`${JSON.stringify(held)}\n`);
   control.write(`${JSON.stringify(held)}\n`);
   await once(forgotten, 'close');

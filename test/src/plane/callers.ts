@@ -1,0 +1,106 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { grpcThrough, type Scope, tunnelThrough } from '../harness/index.ts';
+import { carries } from './dials.ts';
+
+/** Between the start of one dial and the next, in milliseconds. */
+const DIAL_EVERY = 20;
+
+/** Callers behind a balancer: dials at a constant rate, by gRPC and HTTP CONNECT in turn, and long tunnels that are never idle. */
+export class Callers {
+  dials = 0;
+  tunnels = 0;
+  readonly failures: string[] = [];
+  readonly cut: string[] = [];
+  readonly #scope: Scope;
+  readonly #uds: string;
+  readonly #destination: string;
+  readonly #running = new Set<Promise<void>>();
+  #stopped = false;
+
+  constructor(scope: Scope, uds: string, destination: string) {
+    this.#scope = scope;
+    this.#uds = uds;
+    this.#destination = destination;
+  }
+
+  start(longTunnels: number, lifeMs: number): void {
+    this.#keep(this.#dialSteadily());
+    for (let index = 0; index < longTunnels; index++) this.#keep(this.#carrySteadily(index, lifeMs));
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    while (this.#running.size > 0) await Promise.all(this.#running);
+  }
+
+  #keep(work: Promise<void>): void {
+    const kept: Promise<void> = work.finally(() => this.#running.delete(kept));
+    this.#running.add(kept);
+  }
+
+  async #dialSteadily(): Promise<void> {
+    while (!this.#stopped && !this.#scope.signal.aborted) {
+      this.#keep(this.#dialOnce(this.dials++));
+      await sleep(DIAL_EVERY);
+    }
+  }
+
+  async #dialOnce(index: number): Promise<void> {
+    try {
+      const tunnel = await this.#dial(index);
+      // A short tunnel may be cut by the end of its agent or hub: that is counted for long ones.
+      await carries(tunnel).catch(() => {});
+      tunnel.destroy();
+    } catch (error) {
+      this.failures.push(`dial ${index}: ${(error as Error).message}`);
+    }
+  }
+
+  #dial(index: number): Promise<Duplex> {
+    const via = { uds: this.#uds };
+    if (index % 2 === 0) return grpcThrough(this.#scope, via, this.#destination);
+    return tunnelThrough(this.#scope, { via, destination: this.#destination });
+  }
+
+  async #carrySteadily(index: number, lifeMs: number): Promise<void> {
+    while (!this.#stopped && !this.#scope.signal.aborted) {
+      try {
+        const tunnel = await this.#dial(index);
+        this.tunnels++;
+        await this.#carry(tunnel, lifeMs).catch((error) => this.cut.push(`tunnel ${index}: ${error.message}`));
+        tunnel.destroy();
+      } catch (error) {
+        this.failures.push(`tunnel ${index}: ${(error as Error).message}`);
+      }
+    }
+  }
+
+  /** Random bytes both ways for a while, then the end, and what came back must be what was sent. */
+  async #carry(tunnel: Duplex, lifeMs: number): Promise<void> {
+    const sent = createHash('sha256');
+    const received = createHash('sha256');
+    let left = 0;
+    tunnel.on('data', (chunk: Buffer) => {
+      received.update(chunk);
+      left -= chunk.length;
+    });
+    tunnel.resume();
+    const failed = once(tunnel, 'close').then(() => {
+      throw new Error(`ended with ${left} bytes to come`);
+    });
+    failed.catch(() => {});
+    const until = performance.now() + lifeMs;
+    while (performance.now() < until) {
+      const chunk = randomBytes(2048);
+      sent.update(chunk);
+      left += chunk.length;
+      tunnel.write(chunk);
+      await Promise.race([sleep(100), failed]);
+    }
+    while (left > 0) await Promise.race([sleep(5), failed]);
+    if (sent.digest('hex') !== received.digest('hex')) throw new Error('other bytes came back');
+  }
+}
