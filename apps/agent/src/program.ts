@@ -53,6 +53,7 @@ export function startAgent(flags: AgentValues, { log, version }: Context<Logger>
           void drain();
           return { sessions: running.uplinks.length, tunnels: tunnels.size };
         },
+        plan: () => ({ sessions: running.uplinks.length, moves: [] }),
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),

@@ -1,9 +1,10 @@
 import type { HubRegistration, Registry } from '@isthmus/registry';
-import type { Check } from '@isthmus/service';
+import type { Check, SessionMove } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
 import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
+import { agentKey, sessionsElsewhere } from './elsewhere.ts';
 import { SessionTable } from './sessions.ts';
 
 export interface HubOptions extends AgentPortOptions {
@@ -28,6 +29,8 @@ export interface Hub {
   /** Empty without a peer port. */
   readonly peerAddress: string;
   sessions(): Iterable<SessionInfo>;
+  /** Where its agents could go if it drained. */
+  moves(): Iterable<SessionMove>;
   /** Dials and tunnels. */
   readonly open: number;
   readonly draining: boolean;
@@ -110,6 +113,14 @@ class RunningHub implements Hub {
 
   sessions(): Iterable<SessionInfo> {
     return this.#sessions.list();
+  }
+
+  *moves(): Iterable<SessionMove> {
+    const elsewhere = sessionsElsewhere(this.#options.directory, this.hubId);
+    for (const session of this.#sessions.list()) {
+      const { sessionId, tenant, agentId } = session;
+      yield { sessionId, tenant, agentId, elsewhere: elsewhere.get(agentKey(session)) ?? 0 };
+    }
   }
 
   async start(): Promise<void> {

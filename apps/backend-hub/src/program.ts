@@ -63,6 +63,10 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
           void running.drain();
           return summary;
         },
+        plan() {
+          const moves = [...running.moves()];
+          return { sessions: moves.length, moves, gracefulMs: flags['graceful-shutdown-timeout'] };
+        },
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),

@@ -71,6 +71,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
           void drain();
           return { sessions: 0, tunnels: tunnels.size };
         },
+        plan: () => ({ sessions: 0, moves: [], gracefulMs: flags['graceful-shutdown-timeout'] }),
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),

@@ -57,6 +57,10 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
           void running.drain();
           return summary;
         },
+        plan() {
+          const moves = [...running.hub.moves()];
+          return { sessions: moves.length, moves, gracefulMs: flags['graceful-shutdown-timeout'] };
+        },
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),

@@ -8,6 +8,25 @@ export interface DrainSummary {
   readonly tunnels: number;
 }
 
+/** A session that a drain would move. */
+export interface SessionMove {
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly agentId: string;
+  /** The agent's sessions with other hubs that stay, as far as this process knows. */
+  readonly elsewhere: number;
+}
+
+/** What a drain would do. */
+export interface DrainPlan {
+  /** Sessions that would be told to move elsewhere. */
+  readonly sessions: number;
+  /** A hub's sessions, one by one. */
+  readonly moves: Iterable<SessionMove>;
+  /** How long running tunnels may finish, in milliseconds; unset without a limit. */
+  readonly gracefulMs?: number;
+}
+
 /** A session as a hub holds it, or as a gateway knows it from the registry: without the wire under it. */
 export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> & Partial<SessionInfo>;
 
@@ -17,4 +36,6 @@ export interface AdminBackend {
   tunnels(): Iterable<TunnelInfo>;
   /** Begins to drain, and resolves without waiting for the end. Called again, it says what is left then. */
   drain(): Promise<DrainSummary>;
+  /** Says what `drain` would do, and changes nothing. */
+  plan(): DrainPlan;
 }

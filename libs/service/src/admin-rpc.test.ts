@@ -18,6 +18,7 @@ const backend = {
   sessions: () => [],
   tunnels: () => [],
   drain: async () => ({ sessions: 0, tunnels: 0 }),
+  plan: () => ({ sessions: 0, moves: [] }),
 };
 
 function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
@@ -214,7 +215,11 @@ async function serveElsewhere() {
   const module = new URL(`./admin.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url);
   const code = `
     import { serveAdmin } from '${module}';
-    const backend = { sessions: () => [], tunnels: () => [], drain: async () => ({ sessions: 0, tunnels: 0 }) };
+    const backend = {
+      ...{ sessions: () => [], tunnels: () => [] },
+      drain: async () => ({ sessions: 0, tunnels: 0 }),
+      plan: () => ({ sessions: 0, moves: [] }),
+    };
     const { address } = await serveAdmin({ host: '127.0.0.1', port: 0, backend, http() {}, warn() {} });
     console.log(address.port);
   `;

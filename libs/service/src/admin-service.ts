@@ -21,7 +21,29 @@ export function adminService(backend: AdminBackend): adminApi.AdminServiceImplem
         .map((tunnel) => tunnelMessage(tunnel, now));
       return { tunnels };
     },
-    drain: () => backend.drain(),
+    drain: async ({ dryRun }) => (dryRun ? dryRunOf(backend) : { ...(await backend.drain()), plan: undefined }),
+  };
+}
+
+/** Sessions or tunnels in the answer to a dry run: what an operator reads, and far below the limit of a message. */
+const MAX_LISTED = 1000;
+
+function dryRunOf(backend: AdminBackend): adminApi.DeepPartial<adminApi.DrainResponse> {
+  const { sessions, moves, gracefulMs } = backend.plan();
+  const now = Date.now();
+  const tunnels = [...backend.tunnels()].sort(byAge);
+  const through = new Map<string, number>();
+  for (const { sessionId } of tunnels) through.set(sessionId, (through.get(sessionId) ?? 0) + 1);
+  const all = [...moves].sort((a, b) => a.elsewhere - b.elsewhere);
+  return {
+    sessions,
+    tunnels: tunnels.length,
+    plan: {
+      moves: all.slice(0, MAX_LISTED).map((move) => ({ ...move, tunnels: through.get(move.sessionId) ?? 0 })),
+      stranded: all.filter(({ elsewhere }) => elsewhere === 0).length,
+      running: tunnels.slice(0, MAX_LISTED).map((tunnel) => tunnelMessage(tunnel, now)),
+      ...(gracefulMs !== undefined && { gracefulMs: BigInt(gracefulMs) }),
+    },
   };
 }
 

@@ -47,6 +47,7 @@ const backend: AdminBackend = {
   sessions: () => [session('younger', 2000), session('elder', 1000), session('other', 1, 'acme')],
   tunnels: () => [tunnel('a', 2000), tunnel('b', 1000)],
   drain: async () => ({ sessions: 2, tunnels: 3 }),
+  plan: () => ({ sessions: 2, moves: [], gracefulMs: 25_000 }),
 };
 
 const http: RequestListener = (request, response) => response.end(`${request.method} ${request.url}`);
@@ -124,7 +125,37 @@ describe('the admin port', () => {
   it('begins a drain and says what is left', async () => {
     await using server = await serve();
     using client = adminClient(at(server));
-    assert.deepEqual(await client.admin.drain({}), { sessions: 2, tunnels: 3 });
+    assert.deepEqual(await client.admin.drain({}), { sessions: 2, tunnels: 3, plan: undefined });
+  });
+
+  it('says what a drain would do, changes nothing, and lists no more than a bound', async () => {
+    const move = (index: number) => ({
+      sessionId: `s${index}`,
+      tenant: 'default',
+      agentId: `a${index}`,
+      elsewhere: index % 2,
+    });
+    const planned: AdminBackend = {
+      ...backend,
+      tunnels: () => Array.from({ length: 1500 }, (_, index) => tunnel(`s${index % 3}`, 1500 - index)),
+      drain: () => assert.fail('a dry run drains nothing'),
+      plan: () => ({
+        sessions: 2000,
+        moves: Array.from({ length: 2000 }, (_, index) => move(index)),
+        gracefulMs: 25_000,
+      }),
+    };
+    await using server = await serve({ backend: planned });
+    using client = adminClient(at(server));
+    const { sessions, tunnels, plan } = await client.admin.drain({ dryRun: true });
+    assert.deepEqual([sessions, tunnels, plan?.stranded, plan?.gracefulMs], [2000, 1500, 1000, 25_000n]);
+    assert.equal(plan?.moves.length, 1000);
+    assert.deepEqual(plan?.moves[0], { ...move(0), tunnels: 500 });
+    assert.ok(
+      plan?.moves.every(({ elsewhere }) => elsewhere === 0),
+      'those with nowhere to go come first',
+    );
+    assert.deepEqual([plan?.running.length, plan?.running[0]?.sinceMs], [1000, 1n]);
   });
 
   it('answers with the reason when the program cannot', async () => {

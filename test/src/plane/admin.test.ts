@@ -12,11 +12,16 @@ import {
   type Scope,
   scoped,
   split,
+  startAgent,
 } from '../harness/index.ts';
 import { adminOf, carries, dial } from './dials.ts';
 
 const DEADLINE = 20_000;
 const { ROLE_GATEWAY, ROLE_HUB, ROLE_AGENT } = adminApi.Role;
+
+function hubIdOf({ logs }: Program): string {
+  return String(logs.find(({ msg }) => msg === 'ready for agents')?.hub);
+}
 
 async function tunnelsOf(scope: Scope, program: Program): Promise<adminApi.Tunnel[]> {
   return (await adminOf(scope, program).listTunnels({})).tunnels;
@@ -64,23 +69,23 @@ test(
     assert.deepEqual((await adminOf(scope, hub.program).listSessions({ tenant: 'other' })).sessions, []);
 
     // An agent that drains takes dials only while no other is left.
-    assert.deepEqual(await adminOf(scope, agent).drain({}), { sessions: 1, tunnels: 1 });
+    assert.deepEqual(await adminOf(scope, agent).drain({}), { sessions: 1, tunnels: 1, plan: undefined });
     await eventually(async () => {
       const [line] = hub.program.logs.filter(({ msg }) => msg === 'session drains');
       assert.equal(line?.agent, atGateway.agentId);
     }, DEADLINE);
     assert.equal((await agent.get('/readyz')).status, 503);
 
-    assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1 });
+    assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1, plan: undefined });
     assert.equal((await gateway.program.get('/readyz')).status, 500);
     await assert.rejects(dial(scope, gateway, 'connect', destination.authority), /503 .*shutting down/);
-    assert.deepEqual(await adminOf(scope, hub.program).drain({}), { sessions: 2, tunnels: 1 });
+    assert.deepEqual(await adminOf(scope, hub.program).drain({}), { sessions: 2, tunnels: 1, plan: undefined });
     assert.equal((await hub.program.get('/readyz')).status, 500);
 
     // What runs goes on, and no program ends by it.
     await carries(tunnel, 'third');
     for (const program of [gateway.program, hub.program, agent]) assert.ok(program.running, program.name);
-    assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1 });
+    assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1, plan: undefined });
     tunnel.destroy();
     await eventually(async () => assert.deepEqual(await tunnelsOf(scope, gateway.program), []), DEADLINE);
   }),
@@ -104,9 +109,47 @@ test(
       sessions.map(({ agentId, sessionId }) => ({ agentId, sessionId })),
       [{ agentId: 'agent-0', sessionId: tunnels[0]?.sessionId }],
     );
-    assert.deepEqual(await admin.drain({}), { sessions: 1, tunnels: 1 });
+    assert.deepEqual(await admin.drain({}), { sessions: 1, tunnels: 1, plan: undefined });
     await assert.rejects(dial(scope, server, 'connect', destination.authority), /503 .*shutting down/);
     await carries(tunnel, 'still here');
     assert.ok(server.program.running);
+  }),
+);
+
+test(
+  'a dry run of a drain says where agents could go and which tunnels run, and changes nothing',
+  { skip: redisMissing() },
+  scoped(async (scope) => {
+    const plane = await split(scope, {
+      gateways: 1,
+      hubs: 2,
+      agents: 1,
+      hubFlags: { 'graceful-shutdown-timeout': '7s' },
+    });
+    const [gateway] = plane.gateways as [Front];
+    const [hub] = plane.hubs as [Back];
+    const single = { 'agent-id': 'single', 'session-count': 1, 'proxy-server-port': hub.agentPort };
+    await startAgent(scope, plane.trust, hub.agentPort, single);
+    const known = async () => (await adminOf(scope, gateway.program).listSessions({})).sessions;
+    await eventually(async () => assert.equal((await known()).length, 3), DEADLINE);
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, gateway, 'mtls', destination.authority);
+    await carries(tunnel);
+
+    for (const { program } of plane.hubs) {
+      await eventually(async () => {
+        const { sessions, tunnels, plan } = await adminOf(scope, program).drain({ dryRun: true });
+        const held = (await known()).filter(({ hubId }) => hubId === hubIdOf(program));
+        const lonely = held.filter(({ agentId }) => agentId === 'single').length;
+        assert.deepEqual([sessions, plan?.stranded, plan?.gracefulMs], [held.length, lonely, 7000n]);
+        for (const move of plan?.moves ?? []) assert.equal(move.elsewhere, move.agentId === 'single' ? 0 : 1);
+        assert.equal(plan?.running.length, tunnels);
+      }, DEADLINE);
+      assert.equal((await program.get('/readyz')).status, 200);
+    }
+    const { tunnels, plan } = await adminOf(scope, gateway.program).drain({ dryRun: true });
+    assert.deepEqual([tunnels, plan?.moves, plan?.running[0]?.destination], [1, [], destination.authority]);
+    await carries(tunnel, 'undisturbed');
+    await carries(await dial(scope, gateway, 'connect', destination.authority));
   }),
 );

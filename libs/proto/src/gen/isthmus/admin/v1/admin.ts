@@ -107,12 +107,39 @@ export interface Tunnel {
 }
 
 export interface DrainRequest {
+  /** Only say what a drain would do. */
+  dryRun: boolean;
 }
 
 export interface DrainResponse {
   /** Sessions that are told to move elsewhere. */
   sessions: number;
   /** Tunnels that still run. */
+  tunnels: number;
+  /** For a dry run: what would happen to them. */
+  plan: DrainPlan | undefined;
+}
+
+/** What a drain would move, and what it might cut. */
+export interface DrainPlan {
+  /** The hub's sessions, those with nowhere else to go first, at most 1,000. */
+  moves: SessionMove[];
+  /** Sessions whose agent has no other one, as far as this process knows: until it has, a dial to it waits or fails. */
+  stranded: number;
+  /** The tunnels that run now, oldest first, at most 1,000: those that still run when the graceful time is over are cut. */
+  running: Tunnel[];
+  /** --graceful-shutdown-timeout, in milliseconds. Unset for a program that waits for its tunnels without a limit. */
+  gracefulMs?: bigint | undefined;
+}
+
+/** A session that a drain would move. */
+export interface SessionMove {
+  sessionId: string;
+  tenant: string;
+  agentId: string;
+  /** The agent's sessions with other hubs that stay, as far as this process knows. */
+  elsewhere: number;
+  /** Tunnels that run through it. */
   tunnels: number;
 }
 
@@ -817,11 +844,14 @@ export const Tunnel: MessageFns<Tunnel> = {
 };
 
 function createBaseDrainRequest(): DrainRequest {
-  return {};
+  return { dryRun: false };
 }
 
 export const DrainRequest: MessageFns<DrainRequest> = {
-  encode(_: DrainRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: DrainRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.dryRun !== false) {
+      writer.uint32(8).bool(message.dryRun);
+    }
     return writer;
   },
 
@@ -838,6 +868,14 @@ export const DrainRequest: MessageFns<DrainRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.dryRun = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -853,14 +891,15 @@ export const DrainRequest: MessageFns<DrainRequest> = {
   create(base?: DeepPartial<DrainRequest>): DrainRequest {
     return DrainRequest.fromPartial(base ?? {});
   },
-  fromPartial(_: DeepPartial<DrainRequest>): DrainRequest {
+  fromPartial(object: DeepPartial<DrainRequest>): DrainRequest {
     const message = createBaseDrainRequest();
+    message.dryRun = object.dryRun ?? false;
     return message;
   },
 };
 
 function createBaseDrainResponse(): DrainResponse {
-  return { sessions: 0, tunnels: 0 };
+  return { sessions: 0, tunnels: 0, plan: undefined };
 }
 
 export const DrainResponse: MessageFns<DrainResponse> = {
@@ -870,6 +909,9 @@ export const DrainResponse: MessageFns<DrainResponse> = {
     }
     if (message.tunnels !== 0) {
       writer.uint32(16).uint32(message.tunnels);
+    }
+    if (message.plan !== undefined) {
+      DrainPlan.encode(message.plan, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -903,6 +945,14 @@ export const DrainResponse: MessageFns<DrainResponse> = {
             message.tunnels = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.plan = DrainPlan.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -921,6 +971,206 @@ export const DrainResponse: MessageFns<DrainResponse> = {
   fromPartial(object: DeepPartial<DrainResponse>): DrainResponse {
     const message = createBaseDrainResponse();
     message.sessions = object.sessions ?? 0;
+    message.tunnels = object.tunnels ?? 0;
+    message.plan = (object.plan !== undefined && object.plan !== null) ? DrainPlan.fromPartial(object.plan) : undefined;
+    return message;
+  },
+};
+
+function createBaseDrainPlan(): DrainPlan {
+  return { moves: [], stranded: 0, running: [], gracefulMs: undefined };
+}
+
+export const DrainPlan: MessageFns<DrainPlan> = {
+  encode(message: DrainPlan, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.moves) {
+      SessionMove.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.stranded !== 0) {
+      writer.uint32(16).uint32(message.stranded);
+    }
+    for (const v of message.running) {
+      Tunnel.encode(v!, writer.uint32(26).fork()).join();
+    }
+    if (message.gracefulMs !== undefined) {
+      if (BigInt.asIntN(64, message.gracefulMs) !== message.gracefulMs) {
+        throw new globalThis.Error("value provided for field message.gracefulMs of type int64 too large");
+      }
+      writer.uint32(32).int64(message.gracefulMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DrainPlan {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDrainPlan();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.moves.push(SessionMove.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stranded = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.running.push(Tunnel.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.gracefulMs = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DrainPlan>): DrainPlan {
+    return DrainPlan.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DrainPlan>): DrainPlan {
+    const message = createBaseDrainPlan();
+    message.moves = object.moves?.map((e) => SessionMove.fromPartial(e)) || [];
+    message.stranded = object.stranded ?? 0;
+    message.running = object.running?.map((e) => Tunnel.fromPartial(e)) || [];
+    message.gracefulMs = (object.gracefulMs !== undefined && object.gracefulMs !== null)
+      ? BigInt(object.gracefulMs)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseSessionMove(): SessionMove {
+  return { sessionId: "", tenant: "", agentId: "", elsewhere: 0, tunnels: 0 };
+}
+
+export const SessionMove: MessageFns<SessionMove> = {
+  encode(message: SessionMove, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(18).string(message.tenant);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(26).string(message.agentId);
+    }
+    if (message.elsewhere !== 0) {
+      writer.uint32(32).uint32(message.elsewhere);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(40).uint32(message.tunnels);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SessionMove {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSessionMove();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.elsewhere = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SessionMove>): SessionMove {
+    return SessionMove.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SessionMove>): SessionMove {
+    const message = createBaseSessionMove();
+    message.sessionId = object.sessionId ?? "";
+    message.tenant = object.tenant ?? "";
+    message.agentId = object.agentId ?? "";
+    message.elsewhere = object.elsewhere ?? 0;
     message.tunnels = object.tunnels ?? 0;
     return message;
   },
@@ -959,7 +1209,7 @@ export const AdminDefinition = {
     },
     /**
      * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
-     * and returns what is left then.
+     * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
      */
     drain: {
       name: "Drain",
@@ -988,7 +1238,7 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
   ): Promise<DeepPartial<ListTunnelsResponse>>;
   /**
    * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
-   * and returns what is left then.
+   * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
    */
   drain(request: DrainRequest, context: CallContext & CallContextExt): Promise<DeepPartial<DrainResponse>>;
 }
@@ -1009,7 +1259,7 @@ export interface AdminClient<CallOptionsExt = {}> {
   ): Promise<ListTunnelsResponse>;
   /**
    * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
-   * and returns what is left then.
+   * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
    */
   drain(request: DeepPartial<DrainRequest>, options?: CallOptions & CallOptionsExt): Promise<DrainResponse>;
 }
