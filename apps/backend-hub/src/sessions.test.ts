@@ -1,21 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deferred, planeEvents } from '@isthmus/tunnel';
-import { type AgentWire, SessionTable } from './sessions.ts';
+import { planeEvents } from '@isthmus/tunnel';
+import { SessionTable } from './sessions.ts';
+import { idleWire } from './testing.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
-
-function idleWire(): AgentWire {
-  const closed = deferred<Error>();
-  return {
-    dial: () => Promise.reject(new Error('no dial was expected')),
-    open: 0,
-    closed: closed.promise,
-    leave() {},
-    close: () => closed.resolve(new Error('closed')),
-    destroy: (reason) => closed.resolve(reason),
-  };
-}
 
 test('an agent that was being let in while the hub began to drain does not keep it from going', {
   timeout: 5000,

@@ -1,0 +1,17 @@
+import { deferred } from '@isthmus/tunnel';
+import type { AgentWire } from './sessions.ts';
+
+/** A wire that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
+export function idleWire({ busy = false } = {}): AgentWire {
+  const closed = deferred<Error>();
+  return {
+    dial: () => Promise.reject(new Error('no dial was expected')),
+    open: busy ? 1 : 0,
+    closed: closed.promise,
+    leave() {},
+    close() {
+      if (!busy) closed.resolve(new Error('closed'));
+    },
+    destroy: (reason) => closed.resolve(reason),
+  };
+}
