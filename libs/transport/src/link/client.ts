@@ -11,6 +11,7 @@ import {
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
 import { Control, type ControlMessage } from './control.ts';
+import { endSession } from './ending.ts';
 import { attemptOf, readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
@@ -116,13 +117,11 @@ export class LinkClient {
     if (this.#streams.size === 0) this.destroy(this.#over);
   }
 
-  /** Ends the link and every tunnel on it. */
+  /** Ends the link and every tunnel on it, but for what of ended ones is still to be read. */
   destroy(reason: Error): void {
     const lost = new SessionLost(`${this.#peer}: ${reason.message}`, { cause: reason });
     this.#over ??= lost;
-    for (const stream of this.#streams.keys()) stream.destroy(lost);
-    // Not from within a callback of the session: that ends Deno now and then.
-    if (!this.#session.destroyed) setImmediate(() => this.#session.destroy());
+    endSession(this.#session, [...this.#streams.keys()], lost);
     this.#closed.resolve(lost);
   }
 

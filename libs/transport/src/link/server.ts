@@ -12,6 +12,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { Control, type ControlMessage } from './control.ts';
+import { endSession } from './ending.ts';
 import { answerHead, attemptOf, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
@@ -90,16 +91,17 @@ export class LinkServer {
     if (this.#streams.size === 0) this.destroy(new Error('link closed'));
   }
 
-  /** Ends the link and every tunnel on it. */
+  /** Ends the link and every tunnel on it, but for what of ended ones is still to be read. */
   destroy(reason: Error): void {
     const { session, peer } = this.#options;
     const lost = new SessionLost(`${peer}: ${reason.message}`, { cause: reason });
-    for (const { stream, pending } of this.#streams.values()) {
-      pending.abort(lost);
-      stream.destroy(lost);
-    }
-    // Not from within a callback of the session: that ends Deno now and then.
-    if (!session.destroyed) setImmediate(() => session.destroy());
+    const open = [...this.#streams.values()];
+    for (const { pending } of open) pending.abort(lost);
+    endSession(
+      session,
+      open.map(({ stream }) => stream),
+      lost,
+    );
     this.#closed.resolve(lost);
   }
 
