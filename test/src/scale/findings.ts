@@ -30,6 +30,10 @@ export interface Facts {
   /** Processor time a second and 1,000 sessions at rest, in milliseconds. */
   readonly hubIdleCpu?: number;
   readonly agentIdleCpu?: number;
+  /** Memory of Redis for the stream of changes, at most. */
+  readonly redisStreamBytes?: number;
+  /** Time for a gateway that starts to learn of one session. */
+  readonly snapshotMs?: number;
   /** Redis: memory a session, and commands and bytes a second with all at rest. */
   readonly redisBytes?: number;
   readonly redisCommands?: number;

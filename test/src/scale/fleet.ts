@@ -4,11 +4,17 @@ import { fileURLToPath } from 'node:url';
 import { until } from '../harness/until.ts';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
 
-/** Two, so that a worker's event loop and descriptors are no limit before the plane's are. */
-const WORKERS = 2;
+/** So many that none has more agents than its event loop can answer for, and no more descriptors than it may. */
+const WORKERS = 4;
 
 /** How often workers are asked while something is waited for, in milliseconds. */
 const LOOK_EVERY = 100;
+
+/** A fleet without a new session for so long is at rest, in milliseconds. */
+const CALM = 3000;
+
+/** Agents move to the hubs that they prefer in half a minute, and as many may wait for others' handshakes. Milliseconds. */
+const SETTLE_DEADLINE = 120_000;
 
 const WORKER = fileURLToPath(new URL('./worker.js', import.meta.url));
 
@@ -26,6 +32,8 @@ export class Fleet implements AsyncDisposable {
   readonly opened: (readonly [at: number, hubId: string])[] = [];
   /** Attempts to connect that failed, by the error's text. */
   readonly failures = new Map<string, number>();
+  /** Sessions that ended, by the reason's text. */
+  readonly losses = new Map<string, number>();
   readonly #settings: FleetSettings;
   readonly #workers: ChildProcess[];
   #size = 0;
@@ -81,6 +89,24 @@ export class Fleet implements AsyncDisposable {
     return performance.now();
   }
 
+  /** Waits until no session has come up for a while. */
+  async settled(): Promise<void> {
+    let opened = -1;
+    const calm = async () => {
+      const before = opened;
+      await this.coverage();
+      opened = this.opened.length;
+      if (opened === before) return true;
+      await new Promise((resolve) => setTimeout(resolve, CALM));
+      return false;
+    };
+    await until(calm, {
+      deadline: SETTLE_DEADLINE,
+      what: 'a fleet whose agents move no more',
+      hopeless: () => this.#lost(),
+    });
+  }
+
   /** Waits until so many sessions have come up since the fleet began. */
   async hasOpened(count: number, deadline: number): Promise<void> {
     const enough = async () => {
@@ -108,9 +134,8 @@ export class Fleet implements AsyncDisposable {
     send(worker, { type: 'report' });
     const [report] = (await once(worker, 'message')) as [WorkerReport];
     this.opened.push(...report.opened);
-    for (const [text, count] of Object.entries(report.failures)) {
-      this.failures.set(text, (this.failures.get(text) ?? 0) + count);
-    }
+    add(this.failures, report.failures);
+    add(this.losses, report.losses);
     return report;
   }
 
@@ -119,8 +144,16 @@ export class Fleet implements AsyncDisposable {
   }
 
   #failed(): string {
-    return [...this.failures].map(([text, count]) => `${count} times ${text}`).join(', ') || 'no attempt failed';
+    return `${told(this.failures, 'no attempt failed')}; ${told(this.losses, 'no session was lost')}`;
   }
+}
+
+function add(total: Map<string, number>, counts: Readonly<Record<string, number>>): void {
+  for (const [text, count] of Object.entries(counts)) total.set(text, (total.get(text) ?? 0) + count);
+}
+
+function told(counts: ReadonlyMap<string, number>, none: string): string {
+  return [...counts].map(([text, count]) => `${count} times ${text}`).join(', ') || none;
 }
 
 function send(worker: ChildProcess, message: ToWorker): void {

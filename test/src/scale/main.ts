@@ -9,6 +9,10 @@ import { type Stage, stage } from './stage.ts';
 const AGENTS = 5000;
 const SHORT_AGENTS = 300;
 
+/** The last is the default of the agents' flag, and shorter where there is no time for it. */
+const LONG = { dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
+const SHORT = { dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
+
 const USAGE = `npm run scale [-- OPTIONS]
   --agents N     agents of the whole fleet (default ${AGENTS})
   --short        ${SHORT_AGENTS} agents and short measurements, in less than a minute
@@ -47,31 +51,48 @@ function readRun(): Run | undefined {
 /** Of the herd two thirds lose a session: 2,000 of 3,000 in a whole run. */
 function sizesOf(all: number, short: boolean): Sizes {
   const sizes = { few: 10, some: Math.ceil(all / 5), herd: Math.ceil(all * 0.6), all };
-  return { ...sizes, ...(short ? { dialMs: 2000, restMs: 3000 } : { dialMs: 10_000, restMs: 30_000 }) };
+  return { ...sizes, ...(short ? SHORT : LONG) };
 }
 
 async function run({ sizes, phases }: Run): Promise<Findings[]> {
   const findings: Findings[] = [];
-  let current: { readonly stage: Stage; spoilt: boolean } | undefined;
+  const plane = new CurrentPlane();
   try {
     for (const phase of phases) {
-      const agents = phase.agents(sizes);
-      if (current && (current.spoilt || current.stage.fleet.size > agents)) {
-        await current.stage[Symbol.asyncDispose]();
-        current = undefined;
-      }
-      current ??= { stage: await stage(), spoilt: false };
-      if (agents > 0) await current.stage.populate(agents);
-      process.stderr.write(`${phase.name}: ${phase.what} ... `);
       const start = performance.now();
-      findings.push(await phase.run(current.stage, sizes));
+      process.stderr.write(`${phase.name}: ${phase.what} ... `);
+      findings.push(await plane.run(phase, sizes));
       process.stderr.write(`${((performance.now() - start) / 1000).toFixed(1)} s\n`);
-      current.spoilt = phase.spoils ?? false;
     }
   } finally {
-    await current?.stage[Symbol.asyncDispose]();
+    await plane.end();
   }
   return findings;
+}
+
+/** The plane that phases share, for as long as it is what the next one needs. */
+class CurrentPlane {
+  #stage: Stage | undefined;
+  #spoilt = false;
+
+  async run(phase: Phase, sizes: Sizes): Promise<Findings> {
+    if ('alone' in phase) {
+      await this.end();
+      return phase.alone();
+    }
+    const agents = phase.agents(sizes);
+    if (this.#spoilt || (this.#stage && this.#stage.fleet.size > agents)) await this.end();
+    this.#stage ??= await stage(sizes.rebalanceMs);
+    if (agents > 0) await this.#stage.populate(agents);
+    this.#spoilt = phase.spoils ?? false;
+    return phase.run(this.#stage, sizes);
+  }
+
+  async end(): Promise<void> {
+    await this.#stage?.[Symbol.asyncDispose]();
+    this.#stage = undefined;
+    this.#spoilt = false;
+  }
 }
 
 const wanted = readRun();

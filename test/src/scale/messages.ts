@@ -6,6 +6,8 @@ export interface FleetSettings {
   readonly hubPorts: readonly number[];
   readonly tls: { readonly ca: string; readonly cert: string; readonly key: string };
   readonly sessionCount: number;
+  /** How long all agents take to move to the hubs that they prefer, in milliseconds. */
+  readonly rebalanceTime: number;
 }
 
 export type ToWorker =
@@ -30,4 +32,6 @@ export interface WorkerReport {
   readonly opened: readonly (readonly [at: number, hubId: string])[];
   /** Attempts to connect that failed, by the error's text. */
   readonly failures: Readonly<Record<string, number>>;
+  /** Sessions that ended, by the reason's text. */
+  readonly losses: Readonly<Record<string, number>>;
 }

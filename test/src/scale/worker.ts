@@ -1,4 +1,6 @@
 // One process of the simulated fleet: many agents, each the real one with an id and sessions of its own.
+import { readFileSync } from 'node:fs';
+import tls from 'node:tls';
 import { type Agent, agent } from '@isthmus/agent';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
@@ -20,6 +22,15 @@ let starting = 0;
 let wanted = 0;
 let opened: [at: number, hubId: string][] = [];
 let failures: Record<string, number> = {};
+let losses: Record<string, number> = {};
+
+/** Every real agent reads its certificate and makes a context of it on its own processor; here one context serves all. */
+function shareContext(files: FleetSettings['tls']): void {
+  const { connect } = tls;
+  const [ca, cert, key] = [files.ca, files.cert, files.key].map((path) => readFileSync(path));
+  const secureContext = tls.createSecureContext({ ca, cert, key, minVersion: 'TLSv1.2' });
+  Object.assign(tls, { connect: (options: tls.ConnectionOptions) => connect({ ...options, secureContext }) });
+}
 
 function startWaiting(settings: FleetSettings): void {
   for (; starting < STARTING; starting++) {
@@ -35,14 +46,19 @@ function startWaiting(settings: FleetSettings): void {
   }
 }
 
-function start(number: number, { hubPorts, tls, sessionCount }: FleetSettings, connected: () => void): Agent {
+function start(
+  number: number,
+  { hubPorts, tls, sessionCount, rebalanceTime }: FleetSettings,
+  connected: () => void,
+): Agent {
   const events = planeEvents();
   events.on('server:open', ({ serverId }) => {
     opened.push([Date.now(), serverId]);
     connected();
   });
+  events.on('server:close', (_server, reason) => count(losses, reason));
   events.on('server:failure', (_address, direction, error) => {
-    if (direction === 'to_server') failures[error.message] = (failures[error.message] ?? 0) + 1;
+    if (direction === 'to_server') count(failures, error.message);
   });
   return agent({
     agentId: `agent-${number}`,
@@ -55,6 +71,7 @@ function start(number: number, { hubPorts, tls, sessionCount }: FleetSettings, c
     alpn: [],
     token: () => undefined,
     sessionCount,
+    rebalanceTime,
     serverCountSource: 'default',
     syncInterval: SYNC_INTERVAL,
     syncIntervalCap: SYNC_INTERVAL_CAP,
@@ -64,6 +81,10 @@ function start(number: number, { hubPorts, tls, sessionCount }: FleetSettings, c
   });
 }
 
+function count(counts: Record<string, number>, text: string): void {
+  counts[text] = (counts[text] ?? 0) + 1;
+}
+
 function report(): WorkerReport {
   const sessions: Record<string, number> = {};
   let covered = 0;
@@ -71,9 +92,10 @@ function report(): WorkerReport {
     if (uplinks.length >= wanted) covered++;
     for (const { serverId } of uplinks) sessions[serverId] = (sessions[serverId] ?? 0) + 1;
   }
-  const told = { agents: agents.length, covered, sessions, opened, failures };
+  const told = { agents: agents.length, covered, sessions, opened, failures, losses };
   opened = [];
   failures = {};
+  losses = {};
   return told;
 }
 
@@ -83,6 +105,7 @@ process.on('message', (message: ToWorker) => {
     return;
   }
   const { from, to, step, settings } = message;
+  if (wanted === 0) shareContext(settings.tls);
   wanted = settings.sessionCount;
   for (let number = from; number < to; number += step) waiting.push(number);
   startWaiting(settings);

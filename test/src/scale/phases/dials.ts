@@ -2,7 +2,7 @@ import { type Callers, dialAsFast, SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, whole } from '../findings.ts';
 import type { Stage } from '../stage.ts';
 import { cpuMs } from '../usage.ts';
-import type { Phase, Sizes } from './phase.ts';
+import type { PlanePhase, Sizes } from './phase.ts';
 
 /** Enough to keep two processors busy. */
 const CALLERS = 16;
@@ -14,7 +14,7 @@ const TITLE = 'Dials';
 const COLUMNS = ['agents', 'dials/s', 'CPU of the plane a dial', `p50 at ${STEADY}/s`, `p99 at ${STEADY}/s`, 'failed'];
 
 /** The same load with more and more agents. */
-export const dials: readonly Phase[] = (['few', 'some', 'all'] as const).map((size) => ({
+export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).map((size) => ({
   name: `dials-${size}`,
   what: `dials a second, and their latency, with ${size === 'all' ? 'all' : size === 'few' ? 'few' : 'a fifth of the'} agents`,
   agents: (sizes) => sizes[size],

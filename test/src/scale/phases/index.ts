@@ -1,12 +1,13 @@
 import { dials } from './dials.ts';
 import { known, memory } from './growth.ts';
 import { death, herd } from './losses.ts';
-import type { Phase } from './phase.ts';
+import type { Phase, PlanePhase } from './phase.ts';
+import { registry } from './registry.ts';
 import { rest } from './rest.ts';
 
 export type { Phase, Sizes } from './phase.ts';
 
-const [few, some, all] = dials as [Phase, Phase, Phase];
+const [few, some, all] = dials as [PlanePhase, PlanePhase, PlanePhase];
 
 /** In an order in which the fleet grows as long as it can. */
-export const PHASES: readonly Phase[] = [few, some, herd, known, memory, rest, all, death];
+export const PHASES: readonly Phase[] = [few, some, herd, known, memory, rest, all, death, registry];

@@ -1,7 +1,7 @@
 import { SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, seconds, whole } from '../findings.ts';
 import type { Stage, StageHub } from '../stage.ts';
-import type { Phase } from './phase.ts';
+import type { PlanePhase } from './phase.ts';
 
 /** Dials a second that go on meanwhile. */
 const LOAD = 50;
@@ -26,7 +26,7 @@ const COLUMNS = [
 ];
 
 /** The hub does not come back: its agents go to the others. */
-export const death: Phase = {
+export const death: PlanePhase = {
   name: 'death',
   what: 'a hub is killed (SIGKILL) and stays away',
   agents: ({ all }) => all,
@@ -35,7 +35,7 @@ export const death: Phase = {
 };
 
 /** The hub comes back at once, on the same ports and without its sessions. */
-export const herd: Phase = {
+export const herd: PlanePhase = {
   name: 'herd',
   what: 'a hub is killed (SIGKILL) and started again',
   agents: ({ herd: agents }) => agents,
@@ -46,6 +46,7 @@ export const herd: Phase = {
 async function lose(stage: Stage, fault: string, after: (hub: StageHub) => Promise<void>): Promise<Findings> {
   const { fleet, hubs, gateways, target } = stage;
   const hub = hubs[0] as StageHub;
+  await fleet.settled();
   const lost = (await fleet.coverage()).sessions.get(hub.hubId) ?? 0;
   const load = new SteadyDials({ gateways: gateways.map(({ uds }) => uds), target }, LOAD);
   await new Promise((resolve) => setTimeout(resolve, 1000));
