@@ -13,11 +13,14 @@ export interface Place {
   readonly host: string;
 }
 
+/** One of our programs, or the command of another's. */
+export type Runs = ProgramName | readonly [string, ...string[]];
+
 /** A process of the plane with fixed flags, so that it can be started again as the same one. */
 export class Member {
   readonly id: string;
   readonly #scope: Scope;
-  readonly #name: ProgramName;
+  readonly #runs: Runs;
   readonly #flags: Flags;
   readonly #healthPort: number;
   readonly #place: Place;
@@ -25,7 +28,7 @@ export class Member {
 
   constructor(
     scope: Scope,
-    name: ProgramName,
+    runs: Runs,
     id: string,
     flags: Flags,
     healthPort: number,
@@ -33,7 +36,7 @@ export class Member {
   ) {
     this.id = id;
     this.#scope = scope;
-    this.#name = name;
+    this.#runs = runs;
     this.#flags = flags;
     this.#healthPort = healthPort;
     this.#place = place;
@@ -42,6 +45,12 @@ export class Member {
 
   get running(): boolean {
     return this.program.running;
+  }
+
+  /** How it ended, and what it said last. */
+  async epitaph(): Promise<string> {
+    const { code, signal } = await this.program.exit;
+    return `${this.id} ended (${signal ?? `status ${code}`})${this.program.tail}`;
   }
 
   kill(): Promise<void> {
@@ -84,8 +93,11 @@ export class Member {
 
   #start(): Program {
     const { command, host } = this.#place;
-    const all = [...command, ...commandOf(this.#name)] as [string, ...string[]];
-    const flags = { 'log-format': 'json', ...this.#flags };
-    return this.#scope.use(new Program(this.#name, all, { flags, healthPort: this.#healthPort, healthHost: host }));
+    const ours = typeof this.#runs === 'string';
+    const own = ours ? commandOf(this.#runs as ProgramName) : (this.#runs as readonly string[]);
+    const all = [...command, ...own] as [string, ...string[]];
+    const flags = { ...(ours && { 'log-format': 'json' }), ...this.#flags };
+    const name = ours ? (this.#runs as ProgramName) : this.id;
+    return this.#scope.use(new Program(name, all, { flags, healthPort: this.#healthPort, healthHost: host }));
   }
 }

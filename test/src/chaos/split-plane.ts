@@ -169,14 +169,21 @@ export async function gatewayOf(scope: Scope, trust: Trust, index: number, flags
   return { gateway, door };
 }
 
-export async function agentOf(scope: Scope, trust: Trust, index: number, port: number, flags: Flags): Promise<Member> {
+export async function agentOf(
+  scope: Scope,
+  trust: Trust,
+  index: number,
+  port: number,
+  flags: Flags,
+  place?: Place,
+): Promise<Member> {
   const { healthPort, ...uplink } = await uplinkFlags(trust, port);
   const id = `agent-${index}`;
   const all = { ...uplink, 'admin-server-port': await freePort(), 'agent-id': id, ...flags };
-  return new Member(scope, 'proxy-agent', id, all, healthPort);
+  return new Member(scope, 'proxy-agent', id, all, healthPort, place);
 }
 
-async function carriedBy(gateways: readonly Member[]): Promise<Carried[]> {
+export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]> {
   const lists = await Promise.all(
     gateways.map(async (member, gateway) => {
       const tunnels = member.running ? await member.tunnels() : [];

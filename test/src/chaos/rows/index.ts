@@ -1,11 +1,15 @@
 import type { Row } from '../row.ts';
 import { agentRows } from './agents.ts';
+import { allInOneRows } from './all-in-one.ts';
+import { callerRows } from './callers.ts';
 import { gatewayRows } from './gateways.ts';
 import { halfOpenRows } from './half-open.ts';
 import { hubRows } from './hubs.ts';
 import { linkRows } from './links.ts';
+import { machineRows } from './machine.ts';
 import { registryRows } from './registry.ts';
 import { rollRows } from './rolls.ts';
+import { stallRows } from './stalls.ts';
 
 /** Every fault, in the order of the table. */
 export const ROWS: readonly Row[] = [
@@ -16,4 +20,8 @@ export const ROWS: readonly Row[] = [
   ...rollRows,
   ...agentRows,
   ...registryRows,
+  ...callerRows,
+  ...stallRows,
+  ...machineRows,
+  ...allInOneRows,
 ];

@@ -1,0 +1,63 @@
+import { goMissing } from '../../harness/index.ts';
+import type { Member } from '../members.ts';
+import type { Context, Row } from '../row.ts';
+import { type ServerPlane, serverPlane } from '../server-plane.ts';
+
+const FAULT = '3 all-in-one servers beside 3 API-server callers, 6 agents (2 of them Go agents)';
+const HOLDS = '0 failed dials for any caller';
+/** How long a supervisor takes to start a process again, in milliseconds. */
+const RESTART_AFTER = 2000;
+/** What each process has to let its tunnels finish. */
+const EACH_MS = 10_000;
+const SLACK_MS = 5000;
+const SHAPE = { servers: 3, agents: 4, goAgents: 2 };
+
+function skip(): string | undefined {
+  return goMissing() || undefined;
+}
+
+async function kill({ plane, strike, hold }: Context<ServerPlane>, member: Member): Promise<void> {
+  const gateway = plane.servers.indexOf(member);
+  const carries = (carried: { gateway: number; hubId: string; agentId: string }) =>
+    carried.gateway === gateway || carried.hubId === member.id || carried.agentId === member.id;
+  await strike({ takes: carries, ...(gateway >= 0 && { gateway }) }, () => member.kill());
+  await hold(RESTART_AFTER, RESTART_AFTER);
+  await member.restart();
+  await hold(5000, 1000);
+}
+
+/** In a short run one of each kind stands for its like. */
+function victims({ plane: { servers, agents }, short }: Context<ServerPlane>): readonly Member[] {
+  if (!short) return [...servers, ...agents];
+  return [servers[0], agents[0], agents.at(-1)].filter((member) => member !== undefined);
+}
+
+const killed: Row<ServerPlane> = {
+  name: 'servers-kill',
+  fault: `${FAULT}: SIGKILL of each in turn`,
+  holds: HOLDS,
+  bounds: { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 3000 },
+  skip,
+  topology: (scope) => serverPlane(scope, SHAPE),
+  async inject(context) {
+    for (const member of victims(context)) await kill(context, member);
+  },
+};
+
+const rolled: Row<ServerPlane> = {
+  name: 'servers-roll',
+  fault: `${FAULT}: SIGTERM of each in turn`,
+  holds: `${HOLDS}; 0 cut tunnels that could have finished`,
+  bounds: {},
+  tunnelLife: [1000, 6000],
+  skip,
+  topology: (scope) => serverPlane(scope, { ...SHAPE, flags: { 'graceful-shutdown-timeout': `${EACH_MS}ms` } }),
+  async inject(context) {
+    for (const member of victims(context)) {
+      await member.roll(EACH_MS + SLACK_MS);
+      await context.hold(3000, 500);
+    }
+  },
+};
+
+export const allInOneRows: readonly Row<ServerPlane>[] = [killed, rolled];

@@ -1,0 +1,188 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { type Scope, until } from '../../harness/index.ts';
+import { clock } from '../clock.ts';
+import { dial } from '../load/dial.ts';
+import { type Door, PROTOCOLS } from '../load/door.ts';
+import type { Member, Place } from '../members.ts';
+import type { Context, Row } from '../row.ts';
+import { type ServerPlane, serverPlane } from '../server-plane.ts';
+
+const SHAPE = { servers: 2, agents: 4 };
+const LOCAL = '127.0.0.1';
+
+interface Disk extends ServerPlane {
+  readonly disk: string;
+}
+
+/** A small file system that goes with the scope. */
+function smallDisk(scope: Scope): string {
+  const disk = mkdtempSync(`${tmpdir()}/isthmus-disk-`);
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', disk]);
+  scope.defer(() => {
+    execFileSync('umount', ['-l', disk]);
+    rmdirSync(disk);
+  });
+  return disk;
+}
+
+/** Each process logs every dial to a file of its own there. */
+async function loggingToDisk(scope: Scope): Promise<Disk> {
+  const disk = smallDisk(scope);
+  const place = (id: string): Place => ({
+    command: ['sh', '-c', 'exec "$@" 2>>"$0"', `${disk}/${id}.log`],
+    host: LOCAL,
+  });
+  return { ...(await serverPlane(scope, { ...SHAPE, flags: { v: 4 }, place })), disk };
+}
+
+const fullDisk: Row<Disk> = {
+  name: 'disk-full',
+  fault: 'full disk for the logs of all processes, for half a minute; each logs every dial',
+  holds: 'no crash, 0 failed dials; logs go on by themselves and say how many lines were lost',
+  bounds: { dialMs: 1000 },
+  skip: () => (process.getuid?.() === 0 ? undefined : 'only root may mount a small file system'),
+  topology: loggingToDisk,
+  async inject({ plane: { disk, servers, agents }, hold, measure }) {
+    await hold(30_000, 8000);
+    if ((await statfs(disk)).bfree > 0) throw new Error('the disk is not full');
+    const sizes = servers.map(({ id }) => statSync(`${disk}/${id}.log`).size);
+    execFileSync('mount', ['-o', 'remount,size=256m', disk]);
+    const grown = () => servers.every(({ id }, index) => statSync(`${disk}/${id}.log`).size > (sizes[index] ?? 0));
+    await until(grown, { what: 'logs that go on' });
+    await hold(5000, 2000);
+    const logs = [...servers, ...agents].map(({ id }) => readFileSync(`${disk}/${id}.log`, 'utf8'));
+    const lost = logs.flatMap(lostLines);
+    measure({ name: 'log lines lost and counted', value: lost.reduce((sum, lines) => sum + lines, 0), unit: '' });
+  },
+};
+
+function lostLines(text: string): number[] {
+  return [...text.matchAll(/^\{.*"lines":(\d+),.*"log lines were lost"\}$/gm)].map(([, lines]) => Number(lines));
+}
+
+function limitDescriptors({ program }: Member, most: number): void {
+  execFileSync('prlimit', ['--pid', String(program.pid), `--nofile=${most}:`]);
+}
+
+/** Lower than the lowest free one: what is open stays open, and nothing is opened any more. */
+const NONE = 3;
+const ENOUGH = 1024;
+const prlimitMissing = () => (spawnSync('prlimit', ['--version']).status === 0 ? undefined : 'there is no prlimit');
+
+/** Of one agent: the others are asked in its place. */
+const agentDescriptors: Row<ServerPlane> = {
+  name: 'descriptors-agent',
+  fault: 'file descriptors of one of 4 agents exhausted',
+  holds: 'no crash, 0 failed dials, recovery by itself',
+  bounds: { dialMs: 1000 },
+  skip: prlimitMissing,
+  topology: (scope) => serverPlane(scope, SHAPE),
+  async inject({ plane, hold }) {
+    const [agent] = plane.agents as [Member];
+    limitDescriptors(agent, NONE);
+    await hold(15_000, 3000);
+    limitDescriptors(agent, ENOUGH);
+  },
+};
+
+/** Callers of the other server are the load; what callers of this one see is asked for by itself. */
+async function twoServersOneDoor(scope: Scope): Promise<ServerPlane & { readonly starved: Door }> {
+  const plane = await serverPlane(scope, SHAPE);
+  const [starved, ...doors] = plane.doors as [Door, ...Door[]];
+  return { ...plane, doors, starved };
+}
+
+const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
+  name: 'descriptors-server',
+  fault: 'file descriptors of one of 2 servers exhausted',
+  holds: 'no crash, its new callers are turned away at once, its agents serve the other server; recovery by itself',
+  bounds: { dialMs: 1000 },
+  skip: prlimitMissing,
+  topology: twoServersOneDoor,
+  async inject({ plane, targets, hold, measure, short }) {
+    const [server] = plane.servers as [Member];
+    limitDescriptors(server, NONE);
+    const from = processorMs(server);
+    const waits: number[] = [];
+    for (let round = 0; round < (short ? 3 : 15); round++) {
+      for (const protocol of PROTOCOLS) {
+        const at = clock();
+        const answer = await dial([plane.starved], 0, protocol, targets.echo.authority).catch(() => undefined);
+        if (answer) throw new Error(`${server.id} took a connection without a descriptor for it`);
+        waits.push(clock() - at);
+      }
+      await hold(1000, 1000);
+    }
+    measure({ name: 'turned away within', value: Math.max(...waits), unit: 'ms', most: 1000 });
+    const seconds = short ? 3 : 15;
+    const share = ((processorMs(server) - from) / (seconds * 1000)) * 100;
+    measure({ name: 'processor share of the starved server in %', value: share, unit: '' });
+    limitDescriptors(server, ENOUGH);
+    const { stream } = await dial([plane.starved], 0, 'grpc', targets.echo.authority);
+    stream.destroy();
+  },
+};
+
+function processorMs({ program }: Member): number {
+  const fields = readFileSync(`/proc/${program.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+const LIBRARY = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
+const JUMP = 3600;
+
+interface Clocks extends ServerPlane {
+  /** Sets the wall clock of these processes, in seconds from the machine's. */
+  jump(ids: readonly string[], seconds: number): void;
+}
+
+/** Each process has a wall clock of its own, which a file moves while it runs. */
+async function movableClocks(scope: Scope): Promise<Clocks> {
+  const dir = mkdtempSync(`${tmpdir()}/isthmus-clock-`);
+  scope.defer(() => rmSync(dir, { recursive: true }));
+  const jump = (ids: readonly string[], seconds: number) => {
+    for (const id of ids) writeFileSync(`${dir}/${id}`, `${seconds < 0 ? '' : '+'}${seconds}`);
+  };
+  const place = (id: string): Place => {
+    jump([id], 0);
+    const settings = ['FAKETIME_NO_CACHE=1', 'FAKETIME_DONT_FAKE_MONOTONIC=1', `FAKETIME_TIMESTAMP_FILE=${dir}/${id}`];
+    return { command: ['env', `LD_PRELOAD=${LIBRARY}`, ...settings], host: LOCAL };
+  };
+  return { ...(await serverPlane(scope, { ...SHAPE, place })), jump };
+}
+
+async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Promise<void> {
+  const all = [...plane.servers, ...plane.agents].map(({ id }) => id);
+  const [server, other] = plane.servers as [Member, Member];
+  const [agent] = plane.agents as [Member];
+  for (const seconds of [JUMP, -JUMP]) {
+    plane.jump(all, seconds);
+    await hold(10_000, 1500);
+    plane.jump([server.id, agent.id], -seconds);
+    await hold(10_000, 1500);
+    // Started again before its record has expired, by a clock that is an hour or two behind that record.
+    plane.jump([other.id], -JUMP * 2);
+    if (!short || seconds < 0) {
+      await strike({ takes: (at) => at.gateway === 1 || at.hubId === other.id, gateway: 1 }, () => other.kill());
+      await other.restart();
+      await until(async () => !(await plane.missing()), { deadline: 20_000, what: 'the restarted server to be known' });
+    }
+    plane.jump(all, 0);
+  }
+}
+
+const clockJumps: Row<Clocks> = {
+  name: 'clock-jumps',
+  fault:
+    'wall clock of all processes +1 h, then -1 h; of some of them the other way; a server restarted with an earlier clock',
+  holds: 'no crash, 0 failed dials, no session lost, recovery by itself',
+  bounds: { dialMs: 1000 },
+  skip: () => (existsSync(LIBRARY) ? undefined : 'libfaketime is not installed'),
+  topology: movableClocks,
+  inject: jumpAndKill,
+};
+
+export const machineRows: readonly Row[] = [fullDisk, agentDescriptors, serverDescriptors, clockJumps];

@@ -1,0 +1,64 @@
+import { readFileSync } from 'node:fs';
+import { startSource, startSwarm } from '../load/helpers.ts';
+import type { Member } from '../members.ts';
+import type { Context, Row } from '../row.ts';
+import { type ServerPlane, serverPlane } from '../server-plane.ts';
+
+const MB = 1e6;
+/** What one stalled tunnel may hold in one process: its window, and what its two sockets' streams buffer besides. */
+const HELD = 1.5 * MB;
+/** What a process under this load may grow by, whatever stalls. */
+const NOISE = 150 * MB;
+
+function resident({ program }: Member): number {
+  const [, kib] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${program.pid}/status`, 'utf8')) ?? [];
+  return Number(kib) * 1024;
+}
+
+interface Stall {
+  readonly tunnels: number;
+  readonly who: 'readers' | 'destinations';
+}
+
+async function stall({ scope, plane, hold, measure }: Context<ServerPlane>, { tunnels, who }: Stall): Promise<void> {
+  const [door] = plane.doors;
+  if (!door) throw new Error('there is no server');
+  const members = [...plane.servers, ...plane.agents];
+  const before = members.map(resident);
+  const sessions = await sessionIds(plane);
+  const readers = who === 'readers';
+  const source = await startSource(scope, { rate: 0, deaf: !readers });
+  const swarm = await startSwarm(scope, {
+    ...{ door, tunnels, protocols: ['connect', 'mtls'], does: readers ? 'stall' : 'write' },
+    destination: `127.0.0.1:${source.report?.port}`,
+  });
+  await hold(20_000, 4000);
+  const growth = Math.max(...members.map((member, index) => resident(member) - (before[index] ?? 0)));
+  measure({ name: 'a process grew by', value: growth / MB, unit: 'MB', most: (tunnels * HELD + NOISE) / MB });
+  measure({ name: 'stalled tunnels that were ended', value: swarm.report?.ended ?? 0, unit: '', most: 0 });
+  const left = await sessionIds(plane);
+  measure({ name: 'sessions ended', value: sessions.filter((id) => !left.includes(id)).length, unit: '', most: 0 });
+  await swarm.kill();
+}
+
+async function sessionIds({ servers }: ServerPlane): Promise<string[]> {
+  const lists = await Promise.all(servers.map((server) => server.sessions()));
+  return lists.flat().map(({ sessionId }) => sessionId);
+}
+
+function rowOf(name: string, fault: string, what: Stall): Row<ServerPlane> {
+  return {
+    name,
+    fault,
+    holds: 'others unaffected; memory within the windows; no session ended',
+    bounds: { dialMs: 1000 },
+    topology: (scope) => serverPlane(scope, { servers: 1, agents: 1 }),
+    inject: (context) => stall(context, what),
+  };
+}
+
+export const stallRows: readonly Row<ServerPlane>[] = [
+  rowOf('reader-stall', 'one reader stalled', { tunnels: 1, who: 'readers' }),
+  rowOf('readers-stall', '500 readers stalled', { tunnels: 500, who: 'readers' }),
+  rowOf('destinations-stall', '500 destinations stalled', { tunnels: 500, who: 'destinations' }),
+];

@@ -1,0 +1,124 @@
+import { startRedis } from '@isthmus/registry/testing';
+import {
+  agentPortFlags,
+  type Flags,
+  freePort,
+  healthFlags,
+  hubFlags,
+  newTrust,
+  peer,
+  type Scope,
+  type Trust,
+  uplinkFlags,
+} from '../harness/index.ts';
+import { balancer } from './balancer.ts';
+import { type Door, doorOf } from './load/door.ts';
+import { Member, type Place } from './members.ts';
+import type { Topology } from './row.ts';
+import { agentOf, carriedBy, times } from './split-plane.ts';
+
+const QUIET = { v: 1 };
+
+export interface ServerPlaneOptions {
+  /** More than one share a Redis. */
+  readonly servers: number;
+  /** Agents of ours, with sessions to two servers where there are two. */
+  readonly agents: number;
+  /** Agents that run the published Go modules; each has a session to every server. */
+  readonly goAgents?: number;
+  readonly flags?: Flags;
+  /** Where servers and our agents run, by their ids. */
+  readonly place?: (id: string) => Place;
+}
+
+/** All-in-one servers, each beside an API server: its door. */
+export interface ServerPlane extends Topology {
+  readonly servers: readonly Member[];
+  /** Ours, and behind them the Go ones. */
+  readonly agents: readonly Member[];
+}
+
+export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Promise<ServerPlane> {
+  const { servers: count, goAgents = 0, place } = options;
+  const trust = await newTrust(scope);
+  const shared = count > 1 ? await sharedFlags(scope) : {};
+  const built = await times(count, (index) =>
+    serverOf(scope, trust, index, { ...QUIET, ...shared, ...options.flags }, place),
+  );
+  const servers = built.map(({ server }) => server);
+  const ports = built.map(({ agentPort }) => agentPort);
+  const own = await times(options.agents, (index) => {
+    const port = ports[index % count] as number;
+    return agentOf(scope, trust, index, port, { ...QUIET, ...levelOf(options.flags) }, place?.(`agent-${index}`));
+  });
+  const behind = goAgents > 0 ? await balancer(scope, ports) : 0;
+  const go = await times(goAgents, (index) => goAgentOf(scope, trust, index, behind));
+  const agents = [...own, ...go];
+  await Promise.all([...servers, ...agents].map(({ program }) => program.waitReady()));
+  const wanted = own.length * Math.min(2, count) + goAgents * count;
+  return {
+    ...{ servers, agents },
+    doors: built.map(({ door }) => door),
+    carried: () => carriedBy(servers),
+    missing: () => missingIn(servers, agents, wanted),
+  };
+}
+
+function levelOf(flags: Flags = {}): Flags {
+  return 'v' in flags ? { v: flags.v } : {};
+}
+
+async function sharedFlags(scope: Scope): Promise<Flags> {
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  return { 'redis-url': redis.url, plane: 'chaos' };
+}
+
+async function serverOf(scope: Scope, trust: Trust, index: number, flags: Flags, place?: (id: string) => Place) {
+  const [health, port, agentPort] = [await healthFlags(), await freePort(), await freePort()];
+  const { cert, key } = await trust.callers.server();
+  const id = `server-${index}`;
+  const uds = `${trust.dir}/${id}.sock`;
+  const all = {
+    ...health,
+    ...(await agentPortFlags(trust, agentPort)),
+    ...('redis-url' in flags && (await hubFlags(trust, agentPort))),
+    'server-id': id,
+    'uds-name': uds,
+    'server-port': port,
+    'server-bind-address': '127.0.0.1',
+    'server-cert': cert,
+    'server-key': key,
+    'server-ca-cert': trust.callers.cert,
+    ...flags,
+  };
+  const server = new Member(scope, 'proxy-server', id, all, health['health-port'], place?.(id));
+  const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
+  const door: Door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
+  return { server, door, agentPort };
+}
+
+async function goAgentOf(scope: Scope, trust: Trust, index: number, port: number): Promise<Member> {
+  const { healthPort, ...uplink } = await uplinkFlags(trust, port);
+  const id = `go-agent-${index}`;
+  return new Member(
+    scope,
+    [await peer(), 'agent'],
+    id,
+    { ...uplink, 'agent-id': id, 'sync-forever': true },
+    healthPort,
+  );
+}
+
+async function missingIn(
+  servers: readonly Member[],
+  agents: readonly Member[],
+  wanted: number,
+): Promise<string | undefined> {
+  for (const { id, running } of [...servers, ...agents]) if (!running) return `${id} does not run`;
+  for (const server of servers) {
+    const known = new Set((await server.sessions()).map(({ agentId, hubId }) => `${agentId} ${hubId}`)).size;
+    if (known !== wanted) return `${server.id} knows ${known} of ${wanted} sessions`;
+  }
+  return undefined;
+}
