@@ -1,7 +1,7 @@
 import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import type { Directory, Route } from './directory.ts';
-import { asDialError, DialError, type DialErrorCode } from './errors.ts';
+import { asDialError, DialError } from './errors.ts';
 import type { SessionRecord } from './records.ts';
 import type { RetryBudget } from './retry-budget.ts';
 import type { Strategy } from './strategies.ts';
@@ -12,9 +12,6 @@ const MAX_ATTEMPTS = 5;
 
 /** An attempt that is not acknowledged within so long gets another beside it, in milliseconds. */
 const HEDGE_AFTER = 300;
-
-/** Answers that say that the session is gone, and nothing of the destination. */
-const LOST: ReadonlySet<DialErrorCode> = new Set(['connection_terminated', 'destination_unavailable']);
 
 export interface RoutingOptions {
   readonly directory: Directory;
@@ -53,6 +50,8 @@ export class Attempts {
   #count = 0;
   #settled = false;
   #last: DialError | undefined;
+  /** The last attempt failed for its hub, not for its agent. */
+  #hubLost = false;
   /** When parking ends; set once the dial was parked. */
   #parkedUntil: number | undefined;
   #unpark = () => {};
@@ -97,12 +96,13 @@ export class Attempts {
   }
 
   /**
-   * Whether a session may come in a moment: the tenant has none at all, or what there was for this destination was lost or
-   * cannot be reached. Where none of the tenant's agents serves the destination, or each refused, waiting does not help.
+   * Whether a session may come in a moment: the tenant has none at all, or what there was for this destination has gone or
+   * cannot be reached. Where none of the tenant's agents serves the destination, or each refused, waiting does not help; and
+   * a dial whose agent died over it fails at once.
    */
   #hopeful(): boolean {
     if (this.#parkedUntil !== undefined) return true;
-    if (this.#last) return LOST.has(this.#last.code);
+    if (this.#last) return this.#last.code === 'destination_unavailable' || this.#hubLost;
     return !this.#routing.directory.serves(this.#request.tenant) || this.#exists();
   }
 
@@ -207,6 +207,7 @@ export class Attempts {
   #failed({ record }: Attempt, error: DialError): void {
     if (this.#settled) return;
     this.#last = error;
+    this.#hubLost = this.#routing.hub(record.hubId) === undefined;
     // An agent without a socket left refuses faster than another serves, and seems to be the least busy.
     if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
     // The hub's own word outranks the copy of the registry.

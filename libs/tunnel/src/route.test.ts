@@ -266,8 +266,8 @@ test('a parked dial fails as without an agent when its time is over, and ends wi
   t.mock.timers.reset();
 });
 
-test('a dial whose only session was lost goes on through the next that comes', async () => {
-  const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
+test('a dial whose only session has gone already goes on through the next that comes', async () => {
+  const gone = new DialError('destination_unavailable', 'no session', { retryable: true });
   const directory = plane('h1');
   const answer = established();
   const hubs: Record<string, Dial> = {
@@ -277,10 +277,15 @@ test('a dial whose only session was lost goes on through the next that comes', a
         hubs.h2 = async () => answer;
         for (const session of plane('h2').sessions()) directory.apply({ kind: 'session', session });
       });
-      return Promise.reject(lost);
+      return Promise.reject(gone);
     },
   };
   assert.equal(await routing(directory, hubs, 2000)(request), answer);
+});
+
+test('a dial whose only agent dies over it fails at once', async () => {
+  const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
+  await assert.rejects(routing(plane('h1'), { h1: failing([], 'h1', lost) }, 60_000)(request), lost);
 });
 
 test('a dial whose only hub lost its link goes on when the hub can be reached again', async () => {
