@@ -93,6 +93,7 @@ export class RedisConnection {
     this.#client.on('error', (error) => {
       this.#lastError = this.#describe(error);
     });
+    this.#limitHandshake(timings.commandMs);
   }
 
   /** Does commands on a live connection. Rejects with RegistryUnavailable, whatever the cause. */
@@ -107,6 +108,18 @@ export class RedisConnection {
       const detail = unanswered ? `no answer within ${this.#deadlineMs} ms` : this.#describe(error);
       throw new RegistryUnavailable(`redis ${this.#endpoint.name}: ${detail}`);
     }
+  }
+
+  /** A server that hangs takes connections all the same, and another may be in charge already. */
+  #limitHandshake(ms: number): void {
+    let timer: NodeJS.Timeout | undefined;
+    this.#client.on('connect', () => {
+      timer = setTimeout(() => {
+        this.#lastError = `connected, but no answer within ${ms} ms`;
+        this.#client.disconnect(true);
+      }, ms);
+    });
+    for (const event of ['ready', 'close']) this.#client.on(event, () => clearTimeout(timer));
   }
 
   close(): void {

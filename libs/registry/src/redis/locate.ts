@@ -30,11 +30,15 @@ export function locator(address: RedisAddress, keyOfPlane: string, connect: Conn
   }
 }
 
-async function primaryOf({ primary, sentinelUser }: RedisAddress, sentinel: HostPort, ask: Ask): Promise<HostPort> {
+async function primaryOf(address: RedisAddress, sentinel: HostPort, ask: Ask): Promise<HostPort> {
+  const { primary, sentinelUser, user } = address;
   const [answer] = await ask(sentinel, sentinelUser, ['SENTINEL', 'get-master-addr-by-name', primary]);
   if (!Array.isArray(answer)) throw new Error(`Sentinel ${sentinel.host}:${sentinel.port} knows no primary ${primary}`);
   const [host, port] = answer as [string, string];
-  return { host, port: Number(port) };
+  const server = { host, port: Number(port) };
+  // One that learns late still names a server that hangs; another's word then comes first.
+  await ask(server, user, ['PING']);
+  return server;
 }
 
 /** From slot, to slot, then its servers, the one in charge first: each host, port and more. */
@@ -58,7 +62,9 @@ function ownerLocator({ seeds, user }: RedisAddress, key: string, ask: Ask): Loc
     learnt = servers.filter(
       ({ host, port }, index) => index === servers.findIndex((s) => s.host === host && s.port === port),
     );
-    return toNode(owner);
+    const server = toNode(owner);
+    await ask(server, user, ['PING']);
+    return server;
   };
   return () => firstOf([...shuffled(learnt), ...shuffled(seeds)], ownerOf);
 }

@@ -28,7 +28,7 @@ export const REDIS_TIMINGS: RedisTimings = {
   flapMs: 2_000,
   coalesceMs: 20,
   commandMs: 1_500,
-  backoffCapMs: 1_000,
+  backoffCapMs: 500,
 };
 
 export interface RedisRegistryOptions {

@@ -6,10 +6,17 @@ const PRIMARIES = 3;
 /** When nodes take a silent one for dead, in milliseconds. */
 const NODE_TIMEOUT_MS = 500;
 
+interface Node {
+  readonly bus: number;
+  readonly server: RedisServer;
+}
+
 /** A Cluster of three primaries with a replica each. */
 export function startCluster({ tls }: { readonly tls?: RedisTls } = {}): Promise<RedisGroup> {
   return starting(async (start) => {
-    const node = async () => {
+    // Another process may have taken the port of the bus between finding and binding it.
+    const node = (): Promise<Node> => newNode().catch(newNode);
+    const newNode = async () => {
       const bus = await freePort();
       const cluster = [
         '--cluster-enabled',
