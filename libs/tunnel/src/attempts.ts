@@ -110,13 +110,14 @@ export class Attempts {
     const { directory, parkTimeout } = this.#routing;
     const { tenant, deadline } = this.#request;
     const now = performance.now();
-    this.#parkedUntil ??= Math.min(now + parkTimeout, deadline);
+    const left = this.#parkedUntil === undefined ? Math.min(parkTimeout, deadline - now) : this.#parkedUntil - now;
+    this.#parkedUntil ??= now + left;
     const expire = () => this.#fail(this.#refusal());
-    if (this.#parkedUntil <= now) {
+    if (left <= 0) {
       expire();
       return;
     }
-    const timer = setTimeout(expire, this.#parkedUntil - now);
+    const timer = setTimeout(expire, left);
     const giveUp = directory.onArrival(tenant, () => {
       // Once for all the sessions that come together, and with another chance for those whose link was lost.
       clearTimeout(timer);
