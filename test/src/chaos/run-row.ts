@@ -4,6 +4,7 @@ import { type Figures, judge, quantile } from './figures.ts';
 import { type Load, startLoad } from './load/load.ts';
 import { Targets } from './load/targets.ts';
 import { normalAgain } from './normal.ts';
+import { type ProcessorTime, processorTime } from './processor.ts';
 import type { Context, Measure, Row, Strike, Topology } from './row.ts';
 
 export const DIALS_PER_SECOND = 200;
@@ -19,43 +20,53 @@ export interface Outcome {
   readonly before: number;
   /** From the end of the fault until all was as before it, in milliseconds. */
   readonly normalMs?: number;
-  /** Of one processor. */
+  /** Of one processor, for the callers alone. */
   readonly loadCpu: number;
+  /** Processors at work, on the average: for all of the row's processes, and for the whole machine. */
+  readonly busy?: ProcessorTime;
   readonly seconds: number;
   /** What does not hold; empty for a row that holds. */
   readonly problems: readonly string[];
 }
 
+export interface RunOptions {
+  readonly short: boolean;
+  /** Dials a second. */
+  readonly rate: number;
+  /** Ends the row early, and all that it started. */
+  readonly signal: AbortSignal;
+}
+
 /** Starts what a row runs against, loads it, injects the fault, and sees what came of it. */
-export async function runRow(row: Row, short: boolean, signal: AbortSignal): Promise<Outcome> {
+export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   const begin = clock();
   const skipped = row.skip?.();
   const nothing = { row, measures: [], before: 0, loadCpu: 0, problems: [] };
   if (skipped) return { ...nothing, skipped, seconds: 0 };
   try {
     await using scope = new Scope();
-    const outcome = await Promise.race([observe(scope, row, short), rejected(signal)]);
+    const outcome = await Promise.race([observe(scope, row, options), rejected(options.signal)]);
     return { ...outcome, row, seconds: (clock() - begin) / 1000 };
   } catch (error) {
     return { ...nothing, seconds: (clock() - begin) / 1000, problems: [(error as Error).message] };
   }
 }
 
-async function observe(scope: Scope, row: Row, short: boolean): Promise<Omit<Outcome, 'row' | 'seconds'>> {
+async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Promise<Omit<Outcome, 'row' | 'seconds'>> {
   const targets = await Targets.listen(scope);
   const plane = await row.topology(scope);
-  await until(async () => !(await plane.missing()), { deadline: 30_000, what: () => 'a whole plane' });
+  await whole(plane);
   const load = startLoad(scope, {
     doors: plane.doors,
     echo: targets.echo.authority,
     framesPort: targets.framesPort,
-    dialsPerSecond: DIALS_PER_SECOND,
+    dialsPerSecond: rate,
     tunnels: LONG_TUNNELS,
     ...(row.tunnelLife && { tunnelLife: row.tunnelLife }),
   });
   const before = await baseline(load, short ? 2000 : 5000);
 
-  const [from, cpuFrom] = [clock(), load.cpuMs];
+  const [from, cpuFrom, timeFrom] = [clock(), load.cpuMs, processorTime()];
   const [strikes, measures]: [Strike[], Measure[]] = [[], []];
   const context = { ...{ scope, plane, load, targets, short }, ...doing(plane, short, strikes, measures) };
   const failure = await row.inject(context).then(
@@ -63,6 +74,7 @@ async function observe(scope: Scope, row: Row, short: boolean): Promise<Omit<Out
     (error: Error) => error.message,
   );
   const normal = await normalAgain(load, plane, before, clock());
+  const busy = between(timeFrom, processorTime(), clock() - from);
   const loadCpu = (load.cpuMs - cpuFrom) / (clock() - from);
   await load.stop();
 
@@ -77,7 +89,16 @@ async function observe(scope: Scope, row: Row, short: boolean): Promise<Omit<Out
     ...(normal.ms === undefined ? [`not as before within 60 s: ${normal.lacking}`] : []),
   ];
   const normalMs = normal.ms === undefined ? {} : { normalMs: normal.ms };
-  return { figures, measures, before, ...normalMs, loadCpu, problems: all };
+  return { figures, measures, before, ...normalMs, loadCpu, ...(busy && { busy }), problems: all };
+}
+
+async function whole(plane: Topology): Promise<void> {
+  let missing: string | undefined;
+  const isWhole = async () => {
+    missing = await plane.missing();
+    return !missing;
+  };
+  await until(isWhole, { deadline: 30_000, what: () => `a whole plane: ${missing}` });
 }
 
 /** What is usual on this machine today, once all tunnels carry. */
@@ -120,6 +141,16 @@ function rejected(signal: AbortSignal): Promise<never> {
     if (signal.aborted) end();
     else signal.addEventListener('abort', end, { once: true });
   });
+}
+
+function between(
+  from: ProcessorTime | undefined,
+  to: ProcessorTime | undefined,
+  ms: number,
+): ProcessorTime | undefined {
+  if (!from || !to) return undefined;
+  const share = (a: number, b: number) => ((b - a) * 1000) / ms;
+  return { ours: share(from.ours, to.ours), machine: share(from.machine, to.machine) };
 }
 
 function sleep(ms: number): Promise<void> {

@@ -1,4 +1,4 @@
-import { type RedisServer, type RedisServerOptions, startRedis } from '@isthmus/registry/testing';
+import { startRedis } from '@isthmus/registry/testing';
 import {
   agentPortFlags,
   type Flags,
@@ -25,7 +25,7 @@ export interface SplitPlaneOptions {
   readonly gateways?: number;
   readonly agents?: number;
   /** Links that run through a relay, for faults of the network between. */
-  readonly relays?: readonly ('peer' | 'agent' | 'redis')[];
+  readonly relays?: readonly ('peer' | 'agent')[];
   /** Added to the flags of hubs and gateways alike. */
   readonly planeFlags?: Flags;
   readonly hubFlags?: Flags;
@@ -33,7 +33,8 @@ export interface SplitPlaneOptions {
   readonly agentFlags?: (index: number) => Flags;
   /** Of each agent; default 2, as the agent's. */
   readonly sessionCount?: number;
-  readonly redis?: RedisServerOptions;
+  /** Of a registry that runs already; default: a Redis of the plane's own. */
+  readonly registryUrl?: string;
   /** Where the first hub runs when that is not beside the others. Then agents come to know it from those. */
   readonly firstHub?: HubPlace;
 }
@@ -42,8 +43,8 @@ export interface SplitPlaneOptions {
 export interface HubPlace extends Place {
   readonly peer: string;
   readonly agent: string;
-  /** Of Redis, as it is seen from there. */
-  readonly redis: string;
+  /** Of the registry, as it is seen from there. */
+  readonly registryUrl: string;
 }
 
 export interface HubRelays {
@@ -51,11 +52,9 @@ export interface HubRelays {
   readonly agent?: Relay;
 }
 
-/** Gateways, hubs and agents around a Redis of their own, mTLS on every link. */
+/** Gateways, hubs and agents around a Redis, mTLS on every link. */
 export interface SplitPlane extends Topology {
   readonly trust: Trust;
-  readonly redis: RedisServer;
-  readonly redisRelay: Relay | undefined;
   readonly gateways: readonly Member[];
   readonly hubs: readonly Member[];
   readonly agents: readonly Member[];
@@ -67,17 +66,14 @@ export interface SplitPlane extends Topology {
 export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}): Promise<SplitPlane> {
   const { sessionCount = 2 } = options;
   const trust = await newTrust(scope);
-  const redis = await startRedis(options.redis);
-  scope.defer(() => redis.stop());
   const relayed = new Set(options.relays);
-  const redisRelay = relayed.has('redis') ? await relayTo(scope, redis.port) : undefined;
-  const url = redisRelay ? `redis://${redisRelay.authority}` : redis.url;
+  const url = options.registryUrl ?? (await ownRedis(scope));
   const common = { ...QUIET, 'redis-url': url, plane: 'chaos', ...options.planeFlags };
 
   const { firstHub } = options;
   const built = await times(options.hubs ?? 3, (index) => {
     if (index > 0 || !firstHub) return hubOf(scope, trust, index, relayed, { ...common, ...options.hubFlags });
-    return hubAt(firstHub, scope, trust, { ...common, 'redis-url': `redis://${firstHub.redis}:${redis.port}` });
+    return hubAt(firstHub, scope, trust, { ...common, 'redis-url': firstHub.registryUrl });
   });
   const hubs = built.map(({ hub }) => hub);
   const fronts = await times(options.gateways ?? 2, (index) =>
@@ -94,13 +90,19 @@ export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}):
   });
   await Promise.all([...hubs, ...gateways, ...agents].map(({ program }) => program.waitReady()));
   const plane = {
-    ...{ trust, redis, redisRelay, gateways, hubs, agents },
+    ...{ trust, gateways, hubs, agents },
     relays: built.map(({ relays }) => relays),
     doors: fronts.map(({ door }) => door),
     carried: () => carriedBy(gateways),
     missing: () => missingIn(plane, sessionCount),
   };
   return plane;
+}
+
+async function ownRedis(scope: Scope): Promise<string> {
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  return redis.url;
 }
 
 async function hubOf(scope: Scope, trust: Trust, index: number, relayed: ReadonlySet<string>, flags: Flags) {
@@ -198,7 +200,8 @@ export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]>
 
 async function missingIn(plane: SplitPlane, perAgent: number): Promise<string | undefined> {
   const { gateways, hubs, agents } = plane;
-  for (const { id, running } of [...gateways, ...hubs, ...agents]) if (!running) return `${id} does not run`;
+  const ended = [...gateways, ...hubs, ...agents].find(({ running }) => !running);
+  if (ended) return await ended.epitaph();
   const wanted = agents.length * Math.min(perAgent, hubs.length);
   for (const gateway of gateways) {
     const known = (await gateway.sessions()).length;

@@ -62,8 +62,7 @@ export interface Call {
 function refusalOf(head: string): CallError | undefined {
   const [status = ''] = head.split('\r\n', 1);
   if (status.startsWith('HTTP/1.1 200 ')) return undefined;
-  // "No agent available" is a 503 with the same header, and no matter of this gateway alone.
-  const leaves =
-    status.startsWith('HTTP/1.1 503 ') && /^retry-after:/im.test(head) && /shutting down|drain/.test(status);
+  // A gateway that waits for an agent or for room says 1: that is no matter of this gateway alone.
+  const leaves = status.startsWith('HTTP/1.1 503 ') && /^retry-after: 0$/im.test(head);
   return new CallError(leaves ? 'draining' : 'failed', status.slice('HTTP/1.1 '.length));
 }

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
 
-export const FRAME_BYTES = 2048;
+/** Four frames a second make 20 KB/s. */
+export const FRAME_EVERY = 250;
+export const FRAME_BYTES = 5000;
 const HEAD_BYTES = 8;
 const PATTERN_BYTES = 65_536;
 const GOES_ON = 0x2e;

@@ -2,11 +2,11 @@
 import { clock } from '../clock.ts';
 import { dial } from './dial.ts';
 import { PROTOCOLS, type Protocol } from './door.ts';
+import { FRAME_EVERY } from './frames.ts';
 import type { Cut, DialRecord, LoadSettings, Report } from './messages.ts';
 import { LongTunnel } from './tunnel.ts';
 
 const DIAL_EVERY = 5;
-const FRAME_EVERY = 100;
 const REPORT_EVERY = 200;
 const REOPEN_AFTER = 250;
 const ECHO_WITHIN = 10_000;

@@ -1,9 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { type Destination, echo, type Scope } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
-import { FrameReader, frame } from './frames.ts';
-
-const FRAME_EVERY = 100;
+import { FRAME_EVERY, FrameReader, frame } from './frames.ts';
 
 /** The destination's end of a long tunnel that ended. */
 export interface TargetEnd {

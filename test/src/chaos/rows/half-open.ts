@@ -1,3 +1,4 @@
+import { startRedis } from '@isthmus/registry/testing';
 import type { Scope } from '../../harness/index.ts';
 import { namespace, networksMissing, type Wire } from '../network.ts';
 import type { Context, Row } from '../row.ts';
@@ -14,11 +15,13 @@ interface WiredPlane extends SplitPlane {
 /** The first hub has a network of its own, with one wire to gateways, one to agents and one to Redis. */
 async function topology(scope: Scope): Promise<WiredPlane> {
   const { command, wire } = await namespace(scope, ['peer', 'agent', 'registry']);
-  const { inside: host, outside: redis } = wire('registry');
-  const firstHub = { command, host, redis, peer: wire('peer').inside, agent: wire('agent').inside };
+  const { inside: host, outside } = wire('registry');
   // Redis refuses other machines without a password unless it is told not to.
-  const args = ['--bind', '127.0.0.1', redis, '--protected-mode', 'no'];
-  return { ...(await splitPlane(scope, { firstHub, redis: { args } })), wire };
+  const redis = await startRedis({ args: ['--bind', '127.0.0.1', outside, '--protected-mode', 'no'] });
+  scope.defer(() => redis.stop());
+  const place = { command, host, registryUrl: `redis://${outside}:${redis.port}` };
+  const firstHub = { ...place, peer: wire('peer').inside, agent: wire('agent').inside };
+  return { ...(await splitPlane(scope, { registryUrl: redis.url, firstHub })), wire };
 }
 
 function halfOpen(link: Link): Row<WiredPlane> {

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { judge, quantile, type Seen } from './figures.ts';
+import type { DialRecord } from './load/messages.ts';
+import type { Strike } from './row.ts';
+
+const dial: DialRecord = { kind: 'short', protocol: 'grpc', first: 0, by: 0, at: 1000, ms: 5, outcome: 'ok' };
+const strike: Strike = { at: 2000, tunnels: new Set([1, 2]), fatal: true };
+
+function seen(parts: Partial<Seen>): Seen {
+  return { dials: [dial], cuts: [], ends: [], strikes: [], ...parts };
+}
+
+function problems(parts: Partial<Seen>, bounds = {}): readonly string[] {
+  return judge(seen(parts), bounds, []).problems;
+}
+
+test('a row without faults holds', () => {
+  assert.deepEqual(problems({}, { dialMs: 5 }), []);
+});
+
+test('a failed dial is a problem, and equal reasons are counted', () => {
+  const failed: DialRecord = { ...dial, outcome: 'failed', error: 'no agent' };
+  assert.deepEqual(problems({ dials: [dial, failed, failed] }), ['2 dials failed: grpc: no agent (2)']);
+});
+
+test('a slow dial is a problem only where the row bounds it', () => {
+  const slow = { ...dial, ms: 1001 };
+  assert.deepEqual(problems({ dials: [slow] }), []);
+  assert.deepEqual(problems({ dials: [slow] }, { dialMs: 1000 }), ['the slowest dial took 1001, and 1000 is the most']);
+});
+
+test('a dial that was under way through a killed gateway may fail, and no other', () => {
+  const failed: DialRecord = { ...dial, outcome: 'failed', error: 'broke', at: 1990, ms: 20 };
+  const kill = { ...strike, tunnels: new Set<number>(), gateway: 0 };
+  assert.deepEqual(problems({ dials: [failed], strikes: [kill] }), []);
+  assert.equal(problems({ dials: [{ ...failed, first: 1, by: 1 }], strikes: [kill] }).length, 1);
+  assert.equal(problems({ dials: [{ ...failed, at: 2200 }], strikes: [kill] }).length, 1);
+  assert.equal(problems({ dials: [{ ...failed, at: 1900, ms: 20 }], strikes: [kill] }).length, 1);
+});
+
+test('only tunnels that a strike took may be cut, once a strike, and all of them must end', () => {
+  const cut = (tunnel: number, at: number) => ({ tunnel, at, how: 'ended' });
+  const ends = [1, 2].map((tunnel) => ({ tunnel, at: 2100, finished: false }));
+  const both = [cut(1, 2010), cut(2, 2300)];
+  const held = judge(seen({ cuts: both, ends, strikes: [strike] }), { callersEndMs: 300 }, []);
+  assert.deepEqual(held.problems, []);
+  assert.equal(held.figures.callersEnd, 300);
+  assert.equal(held.figures.destinationsEnd, 100);
+  assert.deepEqual(problems({ cuts: [...both, cut(3, 2010)], ends, strikes: [strike] }), [
+    '1 tunnels were cut that nothing struck: tunnel 3: ended (1)',
+  ]);
+  assert.equal(problems({ cuts: [...both, cut(1, 2400)], ends, strikes: [strike] }).length, 1);
+  assert.equal(problems({ cuts: [cut(1, 1999), cut(2, 2001)], ends, strikes: [strike] }).length, 2);
+  assert.deepEqual(problems({ cuts: [cut(1, 2001)], ends, strikes: [strike] }), [
+    '1 struck tunnels did not end: tunnel 2 (1)',
+  ]);
+});
+
+test('a destination socket that stays is never in time', () => {
+  const cuts = [1, 2].map((tunnel) => ({ tunnel, at: 2001, how: 'ended' }));
+  const ends = [{ tunnel: 1, at: 2050, finished: false }];
+  assert.match(problems({ cuts, ends, strikes: [strike] }, { destinationsEndMs: 3000 }).join(), /Infinity/);
+});
+
+test('a short tunnel may be cut when a strike met it, not when it was dialled later', () => {
+  const short: DialRecord = { ...dial, outcome: 'cut', error: 'ended', at: 1990, ms: 9, endedAt: 2001 };
+  assert.deepEqual(problems({ dials: [short], strikes: [{ ...strike, tunnels: new Set() }] }), []);
+  const later = { ...short, at: 2500, endedAt: 2600 };
+  assert.equal(problems({ dials: [later], strikes: [{ ...strike, tunnels: new Set() }] }).length, 1);
+});
+
+test('a measure beyond its bound is a problem', () => {
+  const measures = [{ name: 'detected after', value: 3100, unit: 'ms', most: 3000 } as const];
+  assert.deepEqual(judge(seen({}), {}, measures).problems, ['detected after: 3100, and 3000 is the most']);
+});
+
+test('quantiles', () => {
+  assert.equal(quantile([], 0.99), 0);
+  assert.equal(quantile([3, 1, 2], 0.5), 2);
+  assert.equal(quantile([3, 1, 2], 0.99), 3);
+});

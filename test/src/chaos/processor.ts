@@ -1,0 +1,60 @@
+import { readdirSync, readFileSync } from 'node:fs';
+
+/** Of /proc: a hundredth of a second each. */
+const TICKS_PER_SECOND = 100;
+
+/** Processor time so far, in seconds: of this process with all below it, and of the whole machine. */
+export interface ProcessorTime {
+  readonly ours: number;
+  readonly machine: number;
+}
+
+/** Says whether a figure is the plane's or the neighbours'; undefined where there is no /proc. */
+export function processorTime(): ProcessorTime | undefined {
+  try {
+    const [line] = readFileSync('/proc/stat', 'utf8').split('\n', 1);
+    const [, user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = numbers(line);
+    return {
+      ours: treeTicks(process.pid) / TICKS_PER_SECOND,
+      machine: (user + nice + system + irq + softirq) / TICKS_PER_SECOND,
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/** With what ended children have used, which their parent is told. */
+function treeTicks(root: number): number {
+  const parents = new Map<number, number>();
+  const ticks = new Map<number, number>();
+  for (const name of readdirSync('/proc')) {
+    const pid = Number(name);
+    if (!Number.isInteger(pid)) continue;
+    const fields = statOf(pid);
+    if (!fields) continue;
+    parents.set(pid, fields[1] ?? 0);
+    ticks.set(pid, (fields[11] ?? 0) + (fields[12] ?? 0) + (fields[13] ?? 0) + (fields[14] ?? 0));
+  }
+  let sum = 0;
+  for (const [pid, own] of ticks) if (isBelow(pid, root, parents)) sum += own;
+  return sum;
+}
+
+function isBelow(pid: number, root: number, parents: ReadonlyMap<number, number>): boolean {
+  for (let at: number | undefined = pid; at; at = parents.get(at)) if (at === root) return true;
+  return false;
+}
+
+/** What stands behind the name of /proc/PID/stat, which may hold blanks: state, parent, ... */
+function statOf(pid: number): number[] | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return numbers(text.slice(text.lastIndexOf(')') + 2));
+  } catch {
+    return undefined;
+  }
+}
+
+function numbers(line = ''): number[] {
+  return line.trim().split(/\s+/).map(Number);
+}
