@@ -1,4 +1,5 @@
-// Runs the README's commands as a newcomer would: the tests, and npm start in both forms, with what it says to paste.
+// Runs the README's commands as a newcomer would: the tests, the faults with short phases, the fleet of simulated agents in
+// small, and npm start in both forms, with what it says to paste.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { command, seconds } from './lib/command.mjs';
@@ -7,7 +8,11 @@ import { smoke } from './lib/smoke.mjs';
 import { ROOT } from './lib/workspace.mjs';
 
 const TESTS_TIMEOUT_MS = 45 * 60_000;
+const CHAOS_TIMEOUT_MS = 15 * 60_000;
+const SCALE_TIMEOUT_MS = 5 * 60_000;
 const TEST = 'npm test';
+const CHAOS = 'npm run chaos -- --short';
+const SCALE = 'npm run scale -- --short';
 const STARTS = [
   { line: 'npm start', gateways: 1 },
   { line: 'npm start -- --split', gateways: 2 },
@@ -28,8 +33,9 @@ function isCommand(line, wanted) {
   return line.replace(/\s+#.*$/, '').trim() === wanted;
 }
 
-async function tests() {
-  const { status, output } = await command(TEST.split(' '), { show: true, timeout: TESTS_TIMEOUT_MS });
+/** A command that ends with a closing line. */
+async function counted(line, timeout) {
+  const { status, output } = await command(line.split(' '), { show: true, timeout });
   const counts = readClosingLine(output) ?? ONE_FAILED;
   return status === 0 || counts.failed > 0 ? counts : ONE_FAILED;
 }
@@ -42,7 +48,12 @@ async function start({ line, gateways }) {
   return failures.length > 0 ? ONE_FAILED : ONE_PASSED;
 }
 
-const results = [readmeCheck(), await tests()];
+const results = [
+  readmeCheck(),
+  await counted(TEST, TESTS_TIMEOUT_MS),
+  await counted(CHAOS, CHAOS_TIMEOUT_MS),
+  await counted(SCALE, SCALE_TIMEOUT_MS),
+];
 for (const each of STARTS) results.push(await start(each));
 const counts = sum(results);
 console.log(`\n${closingLine(counts)}`);

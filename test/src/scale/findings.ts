@@ -59,7 +59,19 @@ export function merged(all: readonly Findings[]): Required<Findings> {
   }
   const dialCpu = new Map(all.flatMap(({ facts }) => [...(facts?.dialCpu ?? [])]));
   const facts = Object.assign({}, ...all.map((each) => each.facts ?? {}), { dialCpu }) as Facts;
-  return { tables: [...tables.values()], checks: all.flatMap(({ checks }) => checks), facts };
+  const checks = [...all.flatMap((each) => each.checks), ...costOfDials(dialCpu)];
+  return { tables: [...tables.values()], checks, facts };
+}
+
+/** A dial may cost so much more with many agents than with few: processors' caches and clocks are part of what is measured. */
+const GROWN = 1.5;
+
+function costOfDials(cpu: ReadonlyMap<number, number>): Check[] {
+  const byAgents = [...cpu].sort(([a], [b]) => a - b);
+  const [least, most] = [byAgents[0], byAgents.at(-1)];
+  if (!least || !most || least === most) return [];
+  const what = `a dial with ${most[0]} agents costs no more than ${GROWN} times one with ${least[0]}`;
+  return [check(what, most[1] <= GROWN * least[1], (most[1] / least[1]).toFixed(2))];
 }
 
 /** Words for figures. */

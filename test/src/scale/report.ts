@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { ROOT } from '../harness/runtime.ts';
 import { growth } from './arithmetic.ts';
-import { type Check, type Facts, type Findings, merged, mib, type Table } from './findings.ts';
+import { type Check, type Findings, merged, mib, type Table } from './findings.ts';
 
 const LIMITS = `${ROOT}docs/LIMITS.md`;
 const BEGIN = '<!-- npm run scale writes from here -->';
@@ -24,7 +24,7 @@ export function write(all: readonly Findings[]): void {
   const text = readFileSync(LIMITS, 'utf8');
   const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
   if (begin < 0 || end < begin) throw new Error(`${LIMITS} has no lines ${BEGIN} and ${END}`);
-  const parts = [measuredOn(), ...tables.map(section), bounds(checks), growth(facts as Facts)];
+  const parts = [measuredOn(), ...tables.map(section), bounds(checks), growth(facts)].filter((part) => part !== '');
   writeFileSync(LIMITS, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
 }
 
