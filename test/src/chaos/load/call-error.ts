@@ -17,6 +17,9 @@ const NOBODY = new Set(['ECONNREFUSED', 'ENOENT']);
 
 /** What an error of a socket means to a caller that has no answer yet. */
 export function brokenOff(error: NodeJS.ErrnoException | undefined): CallError {
-  if (error?.code && NOBODY.has(error.code)) return new CallError('refused', error.message);
+  // Node 20 tells a stream that waits for its connection first that it is cancelled, and why only as the cause.
+  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
+    if (NOBODY.has((cause as NodeJS.ErrnoException).code ?? '')) return new CallError('refused', cause.message);
+  }
   return new CallError('failed', `broke before the answer${error ? `: ${error.message}` : ''}`);
 }
