@@ -19,7 +19,7 @@ export interface Identity {
 }
 
 export interface IdentityOptions {
-  /** When it stops being valid, in milliseconds from now; default in an hour. */
+  /** When it stops being valid, in milliseconds from now; default in a day, which lets tests move clocks. */
   readonly validMs?: number;
   readonly hosts?: x509.JsonGeneralNames;
 }
@@ -74,7 +74,7 @@ export class Authority {
   }
 
   async #issue(commonName: string, options: IdentityOptions, issuer = this.#name): Promise<Identity> {
-    const { validMs = HOUR_MS, hosts } = options;
+    const { validMs = 24 * HOUR_MS, hosts } = options;
     const keys = await newKeys();
     const purposes = [x509.ExtendedKeyUsage.clientAuth, ...(hosts ? [x509.ExtendedKeyUsage.serverAuth] : [])];
     const certificate = await x509.X509CertificateGenerator.create({
@@ -117,7 +117,7 @@ function signItself(commonName: string, keys: webcrypto.CryptoKeyPair, extension
   return x509.X509CertificateGenerator.createSelfSigned({
     serialNumber: '01',
     name: `CN=${commonName}`,
-    ...validity(HOUR_MS),
+    ...validity(24 * HOUR_MS),
     signingAlgorithm: ALGORITHM,
     keys,
     extensions: [new x509.BasicConstraintsExtension(true, undefined, true), ...extensions],
