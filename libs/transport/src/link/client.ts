@@ -16,6 +16,7 @@ import { attemptOf, readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { widen } from './settings.ts';
+import { streamWindows } from './windows.ts';
 
 export interface LinkClientOptions {
   readonly session: ClientHttp2Session;
@@ -168,10 +169,12 @@ export class LinkClient {
       throw this.#unreachable(error as Error);
     }
     this.#streams.set(stream, attemptOf(request));
+    streamWindows.opened(this.#session);
     // The splice has its own listener; this one holds before it comes and after it went.
     stream.on('error', () => {});
     stream.once('close', () => {
       this.#streams.delete(stream);
+      streamWindows.closed(this.#session);
       if (this.#over && this.#streams.size === 0) this.destroy(this.#over);
     });
     return stream;

@@ -3,6 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { afterEach, test } from 'node:test';
 import {
   type Dial,
@@ -414,4 +415,37 @@ test('a tunnel that has ended is read to its end, however slowly, after its link
   await client.closed;
   assert.equal((await readAll(established)).length, 900_000);
   await assert.rejects(async () => client.dial(request(port)), { code: 'connection_terminated' });
+});
+
+test('many tunnels that stall at once hold less each, and the last one still works', async () => {
+  let pulled = 0;
+  /** An endless source that nobody reads at the other side. */
+  const endless: Dial = async () => {
+    const stream = new Duplex({
+      read() {
+        pulled += 16_384;
+        this.push(Buffer.alloc(16_384));
+      },
+      write: (_chunk, _encoding, done) => done(),
+    });
+    const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+    return { end, agentId: 'a', sessionId: 's', hubId: '', timing: {} };
+  };
+  const { client } = await link(endless);
+  const stalled = await Promise.all(Array.from({ length: 200 }, () => client.dial(request(1))));
+  const settled = async () => {
+    for (let before = -1; before !== pulled; ) {
+      before = pulled;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  };
+  await settled();
+  // Both halves of the link are in this process, so 400 ends share the budget of 128 MiB: 256 KiB each, and what streams buffer
+  // beside their windows. With the largest window it would be more than 1 MiB each.
+  assert.ok(pulled < 200 * 768 * 1024, `${pulled} bytes held for 200 stalled tunnels`);
+  const one = await client.dial(request(1));
+  one.end.stream.resume();
+  const before = pulled;
+  while (pulled - before < 10_000_000) await once(one.end.stream, 'data');
+  for (const { end } of [...stalled, one]) end.abort(new Error('test over'));
 });

@@ -18,6 +18,7 @@ import { watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
 import { ServingReconciler } from './reconcile.ts';
 import { widen } from './settings.ts';
+import { streamWindows } from './windows.ts';
 
 /** Aborts that came before their dial are remembered for this many dials. */
 const MAX_EARLY_ABORTS = 1024;
@@ -134,8 +135,10 @@ export class LinkServer {
       return;
     }
     this.#streams.set(attempt, { stream, pending });
+    streamWindows.opened(this.#options.session);
     stream.once('close', () => {
       this.#streams.delete(attempt);
+      streamWindows.closed(this.#options.session);
       pending.abort();
       if (this.#streams.size === 0 && this.#options.session.closed) this.destroy(new Error('link closed'));
     });

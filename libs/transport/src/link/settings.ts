@@ -1,10 +1,5 @@
 import type http2 from 'node:http2';
-
-/**
- * What one stalled tunnel may hold, in bytes: the window that its sender fills. Bulk needs about this much (measured: .49
- * GB/s, and .40 with 64 KiB).
- */
-export const STREAM_WINDOW = 1024 * 1024;
+import { LARGEST_WINDOW } from './windows.ts';
 
 /**
  * The whole link's window. It must exceed the sum of the streams' windows, or stalled tunnels use it up and all others stop
@@ -25,7 +20,7 @@ export const linkOptions = {
   // Our heads are short. What is longer is not ours.
   maxSendHeaderBlockLength: 64 * 1024,
   settings: {
-    initialWindowSize: STREAM_WINDOW,
+    initialWindowSize: LARGEST_WINDOW,
     maxConcurrentStreams: MAX_STREAMS,
     maxHeaderListSize: 64 * 1024,
     enablePush: false,
