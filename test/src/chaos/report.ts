@@ -27,7 +27,7 @@ export function table(outcomes: readonly Outcome[]): string {
   return lines.map((line) => `| ${line.join(' | ')} |`).join('\n');
 }
 
-function cells({ row, skipped, figures, measures, normalMs, problems }: Outcome): string[] {
+function cells({ row, skipped, figures, measures, notes, normalMs, problems }: Outcome): string[] {
   const holds = skipped ? `not run: ${skipped}` : problems.length === 0 ? 'yes' : `**no**: ${problems.join('; ')}`;
   const begin = [row.fault, row.holds];
   if (!figures) return [...begin, ...Array(HEAD.length - 3).fill(''), inCell(holds)];
@@ -37,6 +37,7 @@ function cells({ row, skipped, figures, measures, normalMs, problems }: Outcome)
     ...(destinationsEnd === undefined ? [] : [`destinations within ${time(destinationsEnd)}`]),
     ...(shortCut > 0 ? [`${shortCut} short tunnels cut after the answer`] : []),
     ...measures.map(shown),
+    ...notes,
   ];
   return [
     ...begin,

@@ -67,6 +67,8 @@ export interface Context<T extends Topology = Topology> {
   /** Lets the load run on: so long in a full run, and `short` or a quarter of it in a short one. In milliseconds. */
   hold(ms: number, short?: number): Promise<void>;
   measure(measure: Measure): void;
+  /** Something that the table shall say besides. */
+  note(text: string): void;
 }
 
 /** A fault, what it is injected into, and what must hold. */

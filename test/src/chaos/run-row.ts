@@ -16,6 +16,7 @@ export interface Outcome {
   readonly skipped?: string;
   readonly figures?: Figures;
   readonly measures: readonly Measure[];
+  readonly notes: readonly string[];
   /** The slowest of a hundred dials before the fault, in milliseconds. */
   readonly before: number;
   /** From the end of the fault until all was as before it, in milliseconds. */
@@ -41,7 +42,7 @@ export interface RunOptions {
 export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   const begin = clock();
   const skipped = row.skip?.();
-  const nothing = { row, measures: [], before: 0, loadCpu: 0, problems: [] };
+  const nothing = { row, measures: [], notes: [], before: 0, loadCpu: 0, problems: [] };
   if (skipped) return { ...nothing, skipped, seconds: 0 };
   try {
     await using scope = new Scope();
@@ -67,8 +68,9 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   const before = await baseline(load, short ? 2000 : 5000);
 
   const [from, cpuFrom, timeFrom] = [clock(), load.cpuMs, processorTime()];
-  const [strikes, measures]: [Strike[], Measure[]] = [[], []];
-  const context = { ...{ scope, plane, load, targets, short }, ...doing(plane, short, strikes, measures) };
+  const told: Told = { strikes: [], measures: [], notes: [] };
+  const { strikes, measures, notes } = told;
+  const context = { ...{ scope, plane, load, targets, short }, ...doing(plane, short, told) };
   const failure = await row.inject(context).then(
     () => undefined,
     (error: Error) => error.message,
@@ -89,7 +91,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     ...(normal.ms === undefined ? [`not as before within 60 s: ${normal.lacking}`] : []),
   ];
   const normalMs = normal.ms === undefined ? {} : { normalMs: normal.ms };
-  return { figures, measures, before, ...normalMs, loadCpu, ...(busy && { busy }), problems: all };
+  return { figures, measures, notes, before, ...normalMs, loadCpu, ...(busy && { busy }), problems: all };
 }
 
 async function whole(plane: Topology): Promise<void> {
@@ -115,12 +117,18 @@ async function baseline(load: Load, ms: number): Promise<number> {
   );
 }
 
+/** What a row says of its fault. */
+interface Told {
+  readonly strikes: Strike[];
+  readonly measures: Measure[];
+  readonly notes: string[];
+}
+
 function doing(
   plane: Topology,
   short: boolean,
-  strikes: Strike[],
-  measures: Measure[],
-): Pick<Context, 'strike' | 'hold' | 'measure'> {
+  { strikes, measures, notes }: Told,
+): Pick<Context, 'strike' | 'hold' | 'measure' | 'note'> {
   return {
     async strike({ takes, gateway, fatal = true }, commit) {
       const tunnels = new Set((await plane.carried()).filter(takes).map(({ tunnel }) => tunnel));
@@ -131,6 +139,7 @@ function doing(
     },
     hold: (ms, shortMs = ms / 4) => sleep(short ? shortMs : ms),
     measure: (measure) => void measures.push(measure),
+    note: (text) => void notes.push(text),
   };
 }
 
