@@ -91,7 +91,7 @@ export class RedisRegistration implements HubRegistration {
   async #round(): Promise<number> {
     try {
       const outcome = await (this.#opened ? this.#write() : this.#open());
-      if (outcome === 'superseded' && !this.#inCharge) return this.#takeOver();
+      if (outcome === 'superseded' && !this.#inCharge) return await this.#takeOver();
       if (outcome === 'superseded' || outcome === 'late') return this.#supersede(outcome);
       if (outcome === 'lost') return this.#reopen();
       this.#opened = true;

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { deferred } from '@isthmus/tunnel';
+import { RegistryUnavailable } from '../registry.ts';
+import type { Client, RedisConnection } from './connection.ts';
+import { REDIS_TIMINGS } from './options.ts';
+import { RedisRegistration } from './registration.ts';
+import type { HubWriter, WriteOutcome } from './writer.ts';
+
+const HUB = { hubId: 'h1', incarnation: 5, peerAddress: '', agentAddress: '', zone: '', draining: false };
+
+test('a takeover that fails because the store went away just then is tried again', { timeout: 10_000 }, async () => {
+  const calls: string[] = [];
+  const opened = deferred<void>();
+  let later = true;
+  const writer: Pick<HubWriter, 'hubId' | 'incarnation' | 'open' | 'takeOver' | 'remove'> = {
+    ...{ hubId: HUB.hubId, incarnation: HUB.incarnation },
+    async open(): Promise<WriteOutcome> {
+      calls.push('open');
+      if (later) return 'superseded';
+      opened.resolve();
+      return 'ok';
+    },
+    async takeOver() {
+      calls.push('takeOver');
+      if (calls.length === 2) throw new RegistryUnavailable('redis went away');
+      later = false;
+    },
+    async remove() {},
+  };
+  const connection: Pick<RedisConnection, 'run'> = { run: (task) => task({} as Client) };
+  const told: string[] = [];
+  const registration = new RedisRegistration(
+    HUB,
+    connection as RedisConnection,
+    writer as HubWriter,
+    { ...REDIS_TIMINGS, backoffCapMs: 10 },
+    (_up, detail) => told.push(detail),
+  );
+  await opened.promise;
+  await registration.close();
+  assert.deepEqual(calls, ['open', 'takeOver', 'open', 'takeOver', 'open']);
+  assert.deepEqual(told, ['redis went away']);
+});
