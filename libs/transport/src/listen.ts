@@ -4,13 +4,9 @@ import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import tls from 'node:tls';
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { secureContextOptions, type TlsSettings } from './tls.ts';
-import { Turnstile } from './turnstile.ts';
 
 /** How long a peer may take for its TLS handshake, and again for its first bytes, in milliseconds. */
 const FIRST_BYTES_TIMEOUT = 10_000;
-
-/** Connections that the kernel holds until they are accepted; Linux allows no more by default, and Node asks for 511. */
-const BACKLOG = 4096;
 
 /** HTTP/2's connection preface (RFC 9113 section 3.4) begins so, and no HTTP/1.1 method does. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0');
@@ -53,13 +49,11 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     socket.setNoDelay(true);
     void dispatch(socket, options);
   };
-  const turnstile = new Turnstile();
   const server = options.tls
-    ? tlsServer(options, options.tls, turnstile, accept)
+    ? tlsServer(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
   if ('path' in address) clearPath(address.path, address.deleteExisting);
-  const at = 'path' in address ? { path: address.path } : { host: address.host || undefined, port: address.port };
-  server.listen({ ...at, backlog: BACKLOG });
+  server.listen('path' in address ? { path: address.path } : { host: address.host || undefined, port: address.port });
   await once(server, 'listening');
   if ('path' in address) chmodSync(address.path, 0o600);
   server.on('error', (error) => events.emit('refused', name, '', error));
@@ -73,19 +67,13 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     },
     async close() {
       const stopped = stop();
-      turnstile.close();
       for (const socket of connections) socket.destroy();
       await stopped;
     },
   };
 }
 
-function tlsServer(
-  { events, name }: ListenOptions,
-  settings: TlsSettings,
-  turnstile: Turnstile,
-  accept: (socket: Socket) => void,
-): Server {
+function tlsServer({ events, name }: ListenOptions, settings: TlsSettings, accept: (socket: Socket) => void): Server {
   const asksForCertificate = settings.ca !== undefined;
   const server = tls.createServer({
     ...secureContextOptions(settings),
@@ -94,13 +82,6 @@ function tlsServer(
     handshakeTimeout: FIRST_BYTES_TIMEOUT,
     // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
     ALPNProtocols: ['http/1.1', 'h2'],
-  });
-  const handshakes = server.listeners('connection') as ((socket: Socket) => void)[];
-  server.removeAllListeners('connection');
-  server.on('connection', (socket) => {
-    turnstile.enter(socket, () => {
-      for (const begin of handshakes) begin.call(server, socket);
-    });
   });
   server.on('secureConnection', (socket) => {
     // Only from here on: a peer that ends its half amid the handshake is gone.
