@@ -80,7 +80,8 @@ export class Attempts {
   /** Tries one more session. With none to try the dial is parked if one may come, and fails if not. */
   #proceed(): void {
     if (this.#settled || this.#start() || this.#running.size > 0) return;
-    if (this.#count < MAX_ATTEMPTS && this.#hopeful()) this.#park();
+    const mayRetry = this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent);
+    if (mayRetry && this.#hopeful()) this.#park();
     else this.#fail(this.#refusal());
   }
 
@@ -107,7 +108,7 @@ export class Attempts {
   }
 
   #park(): void {
-    const { directory, parkTimeout } = this.#routing;
+    const { directory, hub, parkTimeout } = this.#routing;
     const { tenant, deadline } = this.#request;
     const now = performance.now();
     const left = this.#parkedUntil === undefined ? Math.min(parkTimeout, deadline - now) : this.#parkedUntil - now;
@@ -118,9 +119,10 @@ export class Attempts {
       return;
     }
     const timer = setTimeout(expire, left);
-    const giveUp = directory.onArrival(tenant, () => {
+    const giveUp = directory.onArrival(tenant, (hubId) => {
+      if (hub(hubId) === undefined) return;
+      this.#unpark();
       // Once for all the sessions that come together, and with another chance for those whose link was lost.
-      clearTimeout(timer);
       const next = setImmediate(() => {
         this.#tried.clear();
         this.#proceed();
@@ -136,11 +138,16 @@ export class Attempts {
   /** A session that is neither tried nor silent, if there is one; of those that are silent, if there is no other. */
   #choose(): Route | undefined {
     const { directory, hub, suspects } = this.#routing;
-    const choice = { ...this.#choice(), excluded: this.#tried };
-    const reachable = ({ hubId }: SessionRecord) => hub(hubId) !== undefined;
-    const answers = (session: SessionRecord) =>
-      reachable(session) && !suspects.has(session.hubId) && !suspects.has(session.sessionId);
-    return directory.choose({ ...choice, usable: answers }) ?? directory.choose({ ...choice, usable: reachable });
+    const choose = (hubs: ReadonlySet<string>, answers: (sessionId: string) => boolean) => {
+      // Without a hub every session would be looked at in vain, and there may be thousands.
+      if (hubs.size === 0) return undefined;
+      const usable = ({ hubId, sessionId }: SessionRecord) => hubs.has(hubId) && answers(sessionId);
+      return directory.choose({ ...this.#choice(), excluded: this.#tried, usable });
+    };
+    const reachable = new Set<string>();
+    for (const { hubId } of directory.hubs()) if (hub(hubId)) reachable.add(hubId);
+    const answering = new Set([...reachable].filter((hubId) => !suspects.has(hubId)));
+    return choose(answering, (sessionId) => !suspects.has(sessionId)) ?? choose(reachable, () => true);
   }
 
   /** Whether there is any session for the destination, tried or not, in reach or not. */

@@ -180,3 +180,24 @@ test('ten thousand sessions come and go without a trace', () => {
   assert.equal(all.size, 0);
   assert.deepEqual(chosen(all, '10.1.1.1', { strategies: ['default', 'destCIDR', 'destHost'] }), []);
 });
+
+test('a snapshot replaces a later incarnation too: a clock, or the registry, was set back', () => {
+  const all = directory([hub('h1', { incarnation: 200 })], [session('old', { incarnation: 200 })]);
+  all.reset({ hubs: [hub('h1', { incarnation: 100 })], sessions: [session('new', { incarnation: 100 })] });
+  assert.equal(all.hub('h1')?.incarnation, 100);
+  assert.deepEqual(
+    [...all.sessions()].map(({ sessionId }) => sessionId),
+    ['new'],
+  );
+});
+
+test('sessions are counted by tenant', () => {
+  const all = directory([hub('h1')], [session('a'), session('b'), session('c', { tenant: 'other' })]);
+  assert.deepEqual([...all.tenants()].sort(), [
+    ['default', 2],
+    ['other', 1],
+  ]);
+  assert.deepEqual([all.sessionsOf('default'), all.sessionsOf('nobody')], [2, 0]);
+  all.forget('c');
+  assert.deepEqual([...all.tenants()], [['default', 2]]);
+});

@@ -1,3 +1,4 @@
+import { Arrivals, type Arrived } from './arrivals.ts';
 import { RandomSet } from './pool.ts';
 import type { Change, HubRecord, SessionRecord, Snapshot } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
@@ -28,6 +29,7 @@ interface Pool {
 }
 
 interface Tenant {
+  sessions: number;
   readonly pools: Map<string, Pool>;
   /** How many sessions use a prefix length, by address family. */
   readonly lengths: Record<4 | 6, Map<number, number>>;
@@ -54,8 +56,7 @@ export class Directory {
   readonly #placements = new Map<string, Placement>();
   readonly #byHub = new Map<string, Set<string>>();
   readonly #tenants = new Map<string, Tenant>();
-  /** Who waits for a session of a tenant. */
-  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #arrivals = new Arrivals();
   readonly #random: () => number;
 
   constructor(random: () => number = Math.random) {
@@ -101,9 +102,12 @@ export class Directory {
 
   /** Takes a snapshot in place of all that is known, but for what `keep` says (a hub in this very process). */
   reset(snapshot: Snapshot, keep: (hubId: string) => boolean = () => false): void {
-    const hubs = new Set(snapshot.hubs.map((hub) => hub.hubId));
+    const hubs = new Map(snapshot.hubs.map((hub) => [hub.hubId, hub]));
     const sessions = new Set(snapshot.sessions.map((session) => session.sessionId));
-    for (const hubId of [...this.#hubs.keys()]) if (!hubs.has(hubId) && !keep(hubId)) this.#dropHub(hubId);
+    for (const { hubId, incarnation } of [...this.#hubs.values()]) {
+      // An earlier incarnation too takes the place of what is known: its clock, or the registry, was set back.
+      if (hubs.get(hubId)?.incarnation !== incarnation && !keep(hubId)) this.#dropHub(hubId);
+    }
     for (const [sessionId, { route }] of [...this.#placements]) {
       if (!sessions.has(sessionId) && !keep(route.record.hubId)) this.#remove(sessionId);
     }
@@ -116,6 +120,16 @@ export class Directory {
     return this.#tenants.has(tenant);
   }
 
+  /** How many sessions a tenant has. */
+  sessionsOf(tenant: string): number {
+    return this.#tenants.get(tenant)?.sessions ?? 0;
+  }
+
+  /** The tenants that have sessions, and how many. */
+  *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
+    for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
+  }
+
   /** A hub can be reached that could not be before: to those who wait its sessions are as good as new. */
   reachable(hubId: string): void {
     const tenants = new Set<string>();
@@ -123,17 +137,12 @@ export class Directory {
       const placement = this.#placements.get(sessionId);
       if (placement) tenants.add(placement.route.record.tenant);
     }
-    for (const tenant of tenants) this.#arrived(tenant);
+    for (const tenant of tenants) this.#arrivals.tell(tenant, hubId);
   }
 
-  /** Calls back once when a tenant gets a session, or a hub of one is in reach again. @returns gives up waiting */
-  onArrival(tenant: string, arrived: () => void): () => void {
-    const waiting = getOrPut(this.#waiting, tenant, () => new Set<() => void>());
-    waiting.add(arrived);
-    return () => {
-      waiting.delete(arrived);
-      if (waiting.size === 0 && this.#waiting.get(tenant) === waiting) this.#waiting.delete(tenant);
-    };
+  /** Calls back when a tenant gets a session, or a hub of one is in reach again. @returns gives up waiting */
+  onArrival(tenant: string, arrived: Arrived): () => void {
+    return this.#arrivals.wait(tenant, arrived);
   }
 
   /** Forgets a session of which its hub says that it does not exist, until the hub announces it anew. */
@@ -237,14 +246,8 @@ export class Directory {
       poolPart(pool, placement).add(route);
       countLength(tenant, key, 1);
     }
-    this.#arrived(record.tenant);
-  }
-
-  #arrived(tenant: string): void {
-    const waiting = this.#waiting.get(tenant);
-    if (!waiting) return;
-    this.#waiting.delete(tenant);
-    for (const arrived of waiting) arrived();
+    tenant.sessions++;
+    this.#arrivals.tell(record.tenant, record.hubId);
   }
 
   #remove(sessionId: string): void {
@@ -264,7 +267,8 @@ export class Directory {
       if (pool.byZone.size === 0 && pool.draining.size === 0) tenant.pools.delete(key);
       countLength(tenant, key, -1);
     }
-    if (tenant.pools.size === 0) this.#tenants.delete(record.tenant);
+    tenant.sessions--;
+    if (tenant.sessions === 0) this.#tenants.delete(record.tenant);
   }
 }
 
@@ -277,7 +281,7 @@ function newer(
 }
 
 function emptyTenant(): Tenant {
-  return { pools: new Map(), lengths: { 4: new Map(), 6: new Map() }, longestFirst: { 4: [], 6: [] } };
+  return { sessions: 0, pools: new Map(), lengths: { 4: new Map(), 6: new Map() }, longestFirst: { 4: [], 6: [] } };
 }
 
 function emptyPool(): Pool {

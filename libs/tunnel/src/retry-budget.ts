@@ -1,5 +1,8 @@
-/** What may be spent at once, when nothing was for a while. */
-const BURST = 100;
+/**
+ * What may be spent at once, when nothing was for a while: when a hub dies, each dial that was pending on it is tried once more,
+ * and of one tenant there may be so many (`Admission`).
+ */
+const BURST = 2000;
 
 /** What each dial adds: so, in the long run, at most one dial in five is tried again. */
 const PER_DIAL = 0.2;
@@ -13,9 +16,14 @@ export class RetryBudget {
     this.#tokens = Math.min(BURST, this.#tokens + PER_DIAL);
   }
 
+  /** Whether there is no retry left. */
+  get spent(): boolean {
+    return this.#tokens < 1;
+  }
+
   /** Takes one retry out of the budget, if there is one. */
   spend(): boolean {
-    if (this.#tokens < 1) return false;
+    if (this.spent) return false;
     this.#tokens--;
     return true;
   }

@@ -32,6 +32,13 @@ function plane(...hubIds: string[]): Directory {
   return directory;
 }
 
+/** What the registry tells of a hub and its session. */
+function join(directory: Directory, hubId: string): void {
+  const joined = plane(hubId);
+  for (const hub of joined.hubs()) directory.apply({ kind: 'hub', hub });
+  for (const session of joined.sessions()) directory.apply({ kind: 'session', session });
+}
+
 function established(): Established {
   const stream = new PassThrough();
   return {
@@ -239,7 +246,71 @@ test('retries have a budget: a plane that refuses everything is not hammered', a
   const hubs = Array.from({ length: 10 }, (_, index) => `h${index}`);
   const dial = routing(plane(...hubs), Object.fromEntries(hubs.map((hub) => [hub, failing(tried, hub, lost)])));
   for (let round = 0; round < 1000; round++) await assert.rejects(dial(request), lost);
-  assert.ok(tried.length <= 1000 * 1.2 + 100, `${tried.length} attempts for 1000 dials`);
+  assert.ok(tried.length <= 1000 * 1.2 + 2000, `${tried.length} attempts for 1000 dials`);
+});
+
+test('when a hub dies with as many dials as may be pending, each goes on through another', async () => {
+  const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
+  const die: (() => void)[] = [];
+  const hubs: Record<string, Dial | undefined> = {
+    h1: (dial) =>
+      new Promise((_, reject) => {
+        dial.acknowledged?.();
+        die.push(() => reject(lost));
+      }),
+    h2: undefined,
+  };
+  const dial = routing(plane('h1', 'h2'), hubs, 2000);
+  const dials = Array.from({ length: 2000 }, () => dial(request));
+  assert.equal(die.length, 2000);
+  hubs.h1 = undefined;
+  hubs.h2 = async () => established();
+  for (const reject of die) reject();
+  assert.equal((await Promise.all(dials)).length, 2000);
+});
+
+test('a dial that has no retry left fails, though its hub may be back', async () => {
+  const tried: string[] = [];
+  const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
+  const hubs: Record<string, Dial | undefined> = { h1: failing(tried, 'h1', lost), h2: failing(tried, 'h2', lost) };
+  const dial = routing(plane('h1', 'h2'), hubs, 60_000);
+  const attempts = async () => {
+    const before = tried.length;
+    await assert.rejects(dial(request), lost);
+    return tried.length - before;
+  };
+  while ((await attempts()) > 1);
+  // Some dials have earned one retry together; when it is spent there is none for the next.
+  while ((await attempts()) === 1);
+  hubs.h2 = undefined;
+  hubs.h1 = () => {
+    hubs.h1 = undefined;
+    return Promise.reject(lost);
+  };
+  await assert.rejects(dial(request), { code: 'connection_terminated' });
+});
+
+test('a parked dial is not woken by a session behind a hub that is out of reach', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane();
+  const asked: string[] = [];
+  const answer = established();
+  const ways: Record<string, Dial> = {};
+  const dial = routed({
+    ...{ directory, strategies: ['default'], zone: '', parkTimeout: 2000 },
+    hub(hubId) {
+      asked.push(hubId);
+      return ways[hubId];
+    },
+  });
+  const dialled = dial(request);
+  join(directory, 'h1');
+  await new Promise(setImmediate);
+  assert.deepEqual(asked, ['h1'], 'it looked for a session to try');
+  ways.h1 = async () => answer;
+  directory.reachable('h1');
+  t.mock.timers.reset();
+  assert.equal(await dialled, answer);
 });
 
 test('a dial of a tenant without a session waits for one', async (t) => {
@@ -248,7 +319,7 @@ test('a dial of a tenant without a session waits for one', async (t) => {
   const answer = established();
   const dialled = routing(directory, { h1: async () => answer }, 2000)(request);
   t.mock.timers.tick(1999);
-  for (const session of plane('h1').sessions()) directory.apply({ kind: 'session', session });
+  join(directory, 'h1');
   assert.equal(await dialled, answer);
   t.mock.timers.reset();
 });
@@ -275,7 +346,7 @@ test('a dial whose only session has gone already goes on through the next that c
       // What the agent's next session brings, once the dial waits for it.
       setImmediate(() => {
         hubs.h2 = async () => answer;
-        for (const session of plane('h2').sessions()) directory.apply({ kind: 'session', session });
+        join(directory, 'h2');
       });
       return Promise.reject(gone);
     },
@@ -320,7 +391,7 @@ test('a parked dial waits for an agent that serves its destination, not for just
   void rejected.then(() => {
     settled = true;
   });
-  for (const session of plane('h1').sessions()) directory.apply({ kind: 'session', session });
+  join(directory, 'h1');
   await new Promise(setImmediate);
   await new Promise(setImmediate);
   assert.equal(settled, false);

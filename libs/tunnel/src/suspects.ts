@@ -1,3 +1,6 @@
+/** Those whose time is over are swept out when there are more than this. */
+const MANY = 1000;
+
 /** How long a silent hub or session is avoided before a dial tries it again, in milliseconds. */
 const AVOIDED_FOR = 1000;
 
@@ -13,9 +16,15 @@ export class Suspects {
     this.#now = now;
   }
 
+  get size(): number {
+    return this.#until.size;
+  }
+
   accuse(...ids: string[]): void {
     const until = this.#now() + AVOIDED_FOR;
     for (const id of ids) this.#until.set(id, until);
+    // An id that never comes again is asked for by nobody.
+    if (this.#until.size > MANY) for (const id of [...this.#until.keys()]) this.has(id);
   }
 
   clear(...ids: string[]): void {
