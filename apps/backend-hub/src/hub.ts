@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { HubRegistration, Registry } from '@isthmus/registry';
 import type { Check, SessionMove } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
@@ -6,6 +7,12 @@ import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
 import { agentKey, sessionsElsewhere } from './elsewhere.ts';
 import { SessionTable } from './sessions.ts';
+
+/**
+ * How long the tunnels of a hub may finish whose id another process has taken, in milliseconds: nobody sends a signal to it
+ * then, and gateways know its successor alone.
+ */
+const SUPERSEDED_GRACE = 30_000;
 
 export interface HubOptions extends AgentPortOptions {
   readonly zone: string;
@@ -58,8 +65,10 @@ class RunningHub implements Hub {
   readonly hubId: string;
   readonly dial: Dial;
   readonly #options: HubOptions;
-  readonly #record: HubRecord;
-  readonly #registration: HubRegistration;
+  /** What this hub says of itself. */
+  #record: HubRecord;
+  /** Unset until its ports listen. */
+  #registration: HubRegistration | undefined;
   readonly #sessions: SessionTable;
   readonly #agents: AgentPort;
   #peers: PeerServer | undefined;
@@ -67,7 +76,7 @@ class RunningHub implements Hub {
   #registered = { superseded: false, detail: 'not yet registered' };
 
   constructor(options: HubOptions) {
-    const { hubId, zone, registry, changed, observation } = options;
+    const { hubId, zone, changed, observation } = options;
     const { events } = observation;
     const incarnation = Date.now();
     this.#options = options;
@@ -77,15 +86,14 @@ class RunningHub implements Hub {
       peerAddress: options.advertiseAddress,
       agentAddress: options.advertiseAgentAddress,
     };
-    this.#registration = registry.register(this.#record, (up, detail) => {
-      this.#registered.detail = detail;
-      this.#agents.membership.registry(up);
-      events.emit('registry', up ? 'up' : 'down', detail);
+    this.#sessions = new SessionTable({
+      ...{ hubId, incarnation, events, changed },
+      // Agents come in later turns of the event loop than the one in which the last port listens and the hub registers.
+      registration: {
+        announce: (session) => this.#registration?.announce(session),
+        withdraw: (sessionId, version) => this.#registration?.withdraw(sessionId, version),
+      },
     });
-    void this.#registration.superseded.then(() => {
-      this.#registered.superseded = true;
-    });
-    this.#sessions = new SessionTable({ hubId, incarnation, events, changed, registration: this.#registration });
     this.#agents = new AgentPort(options, this.#sessions);
     this.dial = observed('hub', this.#sessions.dial, observation);
   }
@@ -124,22 +132,47 @@ class RunningHub implements Hub {
   }
 
   async start(): Promise<void> {
-    const { peers, observation, changed } = this.#options;
-    changed({ kind: 'hub', hub: this.#record });
+    const { peers, observation } = this.#options;
     try {
       if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, events: observation.events });
       await this.#agents.start();
+      this.#register();
     } catch (error) {
       await this.close();
       throw error;
     }
   }
 
+  /** Once its ports listen: whoever is told of this hub may come at once. */
+  #register(): void {
+    const { registry, changed, observation } = this.#options;
+    changed({ kind: 'hub', hub: this.#record });
+    this.#registration = registry.register(this.#record, (up, detail) => {
+      this.#registered.detail = detail;
+      this.#agents.membership.registry(up);
+      observation.events.emit('registry', up ? 'up' : 'down', detail);
+    });
+    void this.#registration.superseded.then(() => this.#giveWay());
+  }
+
+  /** Another process was started under this hub's id. Agents go there, for gateways find no session here any more. */
+  async #giveWay(): Promise<void> {
+    const registered = this.#registered;
+    registered.superseded = true;
+    registered.detail = `its agents are sent away: ${registered.detail}`;
+    this.#options.observation.events.emit('registry', 'down', registered.detail);
+    await Promise.race([this.drain(), sleep(SUPERSEDED_GRACE, undefined, { ref: false })]);
+    this.#sessions.destroy(new Error(`hub ${this.hubId} runs in another process`));
+  }
+
   membership(hubs: Iterable<HubRecord>): void {
-    const members = [...hubs].map(asMember);
-    // This one lives, also when a registry that lost everything does not know it yet.
-    if (!members.some(({ hubId }) => hubId === this.hubId)) members.push(asMember(this.#record));
-    this.#agents.membership.update(members);
+    const { superseded } = this.#registered;
+    const own = (hub: HubRecord) => !superseded && hub.hubId === this.hubId;
+    const known = [...hubs];
+    // Of itself it knows best: that it drains before the registry tells, and that it lives after one lost everything.
+    const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
+    if (!superseded && !known.some(own)) told.push(this.#record);
+    this.#agents.membership.update(told.map(asMember));
   }
 
   drain(): Promise<void> {
@@ -148,20 +181,21 @@ class RunningHub implements Hub {
   }
 
   async #drain(): Promise<void> {
-    this.#options.changed({ kind: 'hub', hub: { ...this.#record, draining: true } });
-    this.#registration.update({ draining: true });
+    this.#record = { ...this.#record, draining: true };
+    this.#options.changed({ kind: 'hub', hub: this.#record });
+    this.#registration?.update({ draining: true });
     await this.#agents.stop();
     this.#sessions.leave();
     await giveUpSessions(this.#sessions, this.#options.directory, this.hubId);
     this.#peers?.drain();
     await this.#sessions.idle();
     // Before the links end: gateways then know why, and do not try to open them again.
-    await this.#registration.close();
+    await this.#registration?.close();
   }
 
   async close(): Promise<void> {
     this.#sessions.destroy(new Error('hub stops'));
-    await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration.close()]);
+    await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration?.close()]);
   }
 }
 

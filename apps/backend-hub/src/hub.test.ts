@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { test } from 'node:test';
+import { memoryRegistry, type Registry } from '@isthmus/registry';
+import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
+import { Directory, deferred, noTracer, planeEvents } from '@isthmus/tunnel';
+import { type HubOptions, hub } from './hub.ts';
+
+function options(registry: Registry): HubOptions {
+  return {
+    ...{ hubId: 'h1', zone: '', plane: 'p', keepaliveTime: 60_000, registry, directory: new Directory(), changed() {} },
+    agents: { address: { host: '127.0.0.1', port: 0 } },
+    ...{ advertiseAddress: '10.0.0.1:8097', advertiseAgentAddress: '10.0.0.1:8091' },
+    observation: { events: planeEvents(), tracer: noTracer },
+  };
+}
+
+/** An agent with a link to a hub, which says what it hears there. */
+async function agentOf(address: string) {
+  const socket = net.connect(Number(address.split(':').at(-1)), '127.0.0.1');
+  await once(socket, 'connect');
+  const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
+  const { session } = await requestLink(socket, 'hub', hello);
+  const asked = deferred<void>();
+  const told: MembershipMessage[] = [];
+  let hears = (_message: MembershipMessage) => {};
+  const link = new LinkServer({
+    ...{ session, socket, peer: 'hub h1', role: 'agent' as const, events: planeEvents() },
+    dial: () => Promise.reject(new Error('no dial was expected')),
+    goaway: () => asked.resolve(),
+    membership(message) {
+      told.push(message);
+      hears(message);
+    },
+  });
+  /** The first message of which this holds. */
+  const heard = (wanted: (message: MembershipMessage) => boolean) =>
+    new Promise<ControlMessage>((resolve) => {
+      hears = (message) => wanted(message) && resolve(message);
+      for (const message of told) hears(message);
+    });
+  return { asked: asked.promise, closed: link.closed, heard };
+}
+
+const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };
+
+test('a hub whose id another process takes sends its agents there, and says why', { timeout: 10_000 }, async (t) => {
+  const registry = memoryRegistry();
+  const running = await hub(options(registry));
+  t.after(() => running.close());
+  const agent = await agentOf(running.agentAddress);
+  assert.equal(running.registration.ok, true);
+  registry.register({ ...RECORD, incarnation: Date.now() + 1000 });
+  await agent.asked;
+  await agent.closed;
+  assert.deepEqual([running.draining, running.registration.ok], [true, false]);
+  assert.match(running.registration.detail, /its agents are sent away: hub h1 has a later incarnation/);
+  await assert.rejects(agentOf(running.agentAddress), { code: 'ECONNREFUSED' });
+  await running.drain();
+});
+
+test('the successor of a hub is what its agents hear of under its id', { timeout: 10_000 }, async (t) => {
+  const registry = memoryRegistry();
+  const running = await hub(options(registry));
+  t.after(() => running.close());
+  const agent = await agentOf(running.agentAddress);
+  const successor = { ...RECORD, incarnation: Date.now() + 1000 };
+  running.membership([successor]);
+  await agent.heard((message) => 'changed' in message && message.changed[0]?.address === successor.agentAddress);
+});
+
+test('a hub that drains says so of itself, whatever the registry knows of it', { timeout: 10_000 }, async (t) => {
+  for (const known of [true, false]) {
+    const running = await hub(options(memoryRegistry()));
+    t.after(() => running.close());
+    const agent = await agentOf(running.agentAddress);
+    const record = { ...RECORD, incarnation: 1 };
+    running.membership(known ? [record] : []);
+    await agent.heard((message) => 'changed' in message && message.changed[0]?.draining === false);
+    const drained = running.drain();
+    running.membership(known ? [record] : []);
+    await agent.heard((message) => 'changed' in message && message.changed[0]?.draining === true);
+    await drained;
+  }
+});
+
+test('a hub that cannot listen is told to nobody', async () => {
+  const taken = net.createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address() as net.AddressInfo;
+  const registry = memoryRegistry();
+  const changes: string[] = [];
+  const failing = hub({
+    ...options(registry),
+    agents: { address: { host: '127.0.0.1', port } },
+    changed: ({ kind }) => void changes.push(kind),
+  });
+  await assert.rejects(failing, { code: 'EADDRINUSE' });
+  assert.deepEqual([changes, (await registry.snapshot()).hubs], [[], []]);
+  taken.close();
+});
+
+test('a hub is in the registry when it runs, and its agents when they come', { timeout: 10_000 }, async (t) => {
+  const registry = memoryRegistry();
+  const running = await hub(options(registry));
+  t.after(() => running.close());
+  assert.deepEqual(
+    (await registry.snapshot()).hubs.map(({ hubId }) => hubId),
+    ['h1'],
+  );
+  const agent = await agentOf(running.agentAddress);
+  await agent.heard(({ type }) => type === 'membership');
+  assert.deepEqual(
+    (await registry.snapshot()).sessions.map(({ agentId }) => agentId),
+    ['a1'],
+  );
+});
