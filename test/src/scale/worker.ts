@@ -13,7 +13,7 @@ const SYNC_INTERVAL_CAP = 10_000;
  * Agents that are on their way to their first sessions at a time. Each real one has a processor of its own for its handshakes; these
  * share one, and with all of them at once the last would time out before its turn came.
  */
-const STARTING = 100;
+const STARTING = 25;
 
 const agents: Agent[] = [];
 /** Numbers of those that are yet to start. */
