@@ -83,6 +83,9 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const listeners: Listener[] = [];
   let leaving = false;
   const close = async () => {
+    // Whoever connects from now on is refused, and whoever was before gets an answer: no caller is reset amid its request.
+    await Promise.all(listeners.map((listener) => listener.stop()));
+    if (admission.closed) await atMost(CALLER_GRACE, Promise.all(listeners.map(({ idle }) => idle)));
     await grpc.close(CALLER_GRACE);
     await Promise.all(listeners.map((listener) => listener.close()));
   };
@@ -111,4 +114,13 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     },
     close,
   };
+}
+
+async function atMost(ms: number, waited: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([waited, late]);
+  clearTimeout(timer);
 }

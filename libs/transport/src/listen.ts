@@ -34,6 +34,8 @@ export interface Listener {
   readonly connections: ReadonlySet<Socket>;
   /** Takes no new connection; those that are open go on. */
   stop(): Promise<void>;
+  /** After `stop`: resolves when the last connection is gone, those amid their TLS handshake too. */
+  readonly idle: Promise<void>;
   /** Ends every connection as well. */
   close(): Promise<void>;
 }
@@ -58,10 +60,14 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   if ('path' in address) chmodSync(address.path, 0o600);
   server.on('error', (error) => events.emit('refused', name, '', error));
   const stop = () => new Promise<void>((resolve) => server.close(() => resolve()));
+  const idle = new Promise<void>((resolve) => server.once('close', resolve));
   return {
+    idle,
     address: listenedOn(server, address),
     connections,
     async stop() {
+      // What the kernel has accepted is reset when the socket closes: right after a poll there is nothing of that.
+      await new Promise((resolve) => setImmediate(resolve));
       // The callback comes only after the last connection; nobody waits for those here.
       server.close();
     },

@@ -17,7 +17,7 @@ export interface PeerServerOptions {
   readonly events: PlaneEvents;
 }
 
-export interface PeerServer extends Listener {
+export interface PeerServer extends Omit<Listener, 'idle'> {
   /** Takes no new gateway, asks those that are there to dial elsewhere and lets running tunnels finish. */
   drain(): void;
 }
