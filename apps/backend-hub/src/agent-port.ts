@@ -144,11 +144,13 @@ export class AgentPort {
 
   #open(session: ClientHttp2Session, socket: Socket, hello: AgentHello, { sessionId }: HubHello): void {
     const { tenant, agentId } = hello;
+    const { events } = this.#options.observation;
     const link = new LinkClient({
       session,
       socket,
       peer: `agent ${agentId}`,
-      orphaned: () => this.#options.observation.events.emit('tunnel:orphaned', 'hub'),
+      orphaned: () => events.emit('tunnel:orphaned', 'hub'),
+      refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),
       receive: ({ type }) => {
         if (type === 'drain') this.#sessions.drain(sessionId);
       },

@@ -25,6 +25,8 @@ export interface LinkClientOptions {
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
   readonly receive?: (message: ControlMessage) => void;
+  /** Told of a control message that could not be read and was passed over. */
+  readonly refused?: (error: Error) => void;
   /** Told of a tunnel or dial that the other side did not end, or did not know, and that was ended here. */
   readonly orphaned?: () => void;
   /** How often both sides compare what they hold, in milliseconds; for tests. */
@@ -50,7 +52,7 @@ export class LinkClient {
   #over: Error | undefined;
 
   constructor(options: LinkClientOptions) {
-    const { session, socket, peer, receive = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
+    const { session, socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
     this.#session = session;
     this.#peer = peer;
     this.dial = (request) => this.#dial(request);
@@ -68,11 +70,11 @@ export class LinkClient {
     watchLiveness(session, socket, (error) => this.destroy(error), say);
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     const reconciler = this.#reconciler(options);
-    this.#control = new Control(
-      stream,
-      (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
-      (error) => this.destroy(error),
-    );
+    this.#control = new Control(stream, {
+      receive: (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
+      refused,
+      fail: (error) => this.destroy(error),
+    });
     const timer = setInterval(() => reconciler.round(), reconcileEvery);
     timer.unref();
     void this.closed.then(() => clearInterval(timer));

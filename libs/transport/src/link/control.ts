@@ -27,6 +27,15 @@ const MAX_ID = 64;
 /** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
 const MAX_BACKLOG = 4 * 1024 * 1024;
 
+export interface ControlOptions {
+  /** One message. */
+  readonly receive: (message: ControlMessage) => void;
+  /** A message of a known type could not be read, perhaps since a later version writes it otherwise: it is passed over. */
+  readonly refused: (error: Error) => void;
+  /** The peer broke the protocol, or does not read: the link should end. */
+  readonly fail: (error: Error) => void;
+}
+
 /**
  * The control stream of a link: newline-delimited JSON both ways on one HTTP/2 stream.
  *
@@ -35,13 +44,9 @@ const MAX_BACKLOG = 4 * 1024 * 1024;
  */
 export class Control {
   readonly #stream: Duplex;
-  readonly #fail: (error: Error) => void;
+  readonly #fail: ControlOptions['fail'];
 
-  /**
-   * @param receive one message; unknown types are of a later version and are passed over
-   * @param fail the peer broke the protocol, or does not read: the link should end
-   */
-  constructor(stream: Duplex, receive: (message: ControlMessage) => void, fail: (error: Error) => void) {
+  constructor(stream: Duplex, { receive, refused, fail }: ControlOptions) {
     this.#stream = stream;
     this.#fail = fail;
     let rest = '';
@@ -52,9 +57,12 @@ export class Control {
       rest = lines.pop() as string;
       if (rest.length > MAX_LINE) fail(new Error('control message too long'));
       for (const line of lines) {
-        const message = parse(line);
+        const head = parse(line);
+        const message = head && read(head);
+        const bad = () => new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`);
         if (message) receive(message);
-        else fail(new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`));
+        else if (head) refused(bad());
+        else fail(bad());
       }
     });
   }
@@ -66,15 +74,23 @@ export class Control {
   }
 }
 
-/** One line as a message; undefined when it is none. What a known type carries is checked, for the peer may be of any make. */
-function parse(line: string): ControlMessage | undefined {
-  let value: unknown;
+type Head = Readonly<Record<string, unknown>> & { readonly type: string };
+
+/** One line as an object with a type; undefined when it is none. */
+function parse(line: string): Head | undefined {
   try {
-    value = JSON.parse(line);
+    const value: unknown = JSON.parse(line);
+    return isRecord(value) && typeof value.type === 'string' ? (value as Head) : undefined;
   } catch {
     return undefined;
   }
-  if (!isRecord(value) || typeof value.type !== 'string') return undefined;
+}
+
+/**
+ * What a known type carries is checked, for the peer may be of any make; undefined when it does not hold. Unknown types are
+ * of a later version: whoever receives them passes them over.
+ */
+function read(value: Head): ControlMessage | undefined {
   const { type, dial } = value;
   if (type === 'abort') return typeof dial === 'string' && dial.length <= MAX_ID ? { type, dial } : undefined;
   if (type === 'membership' || type === 'membership-change') return readMembership(value);

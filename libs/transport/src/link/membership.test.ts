@@ -13,6 +13,14 @@ test('a list and a change are read, and what they carry beside is left out', () 
   assert.deepEqual(readMembership(beat), beat);
 });
 
+test('what another version may leave out is no reason to refuse the rest', () => {
+  const { generation: _, ...hub } = HUB;
+  const list = { type: 'membership', current: true, hubs: [{ ...HUB, generation: 0 }] };
+  assert.deepEqual(readMembership({ type: 'membership', hubs: [hub] }), list);
+  const change = { type: 'membership-change', current: true, changed: [], gone: [] };
+  assert.deepEqual(readMembership({ type: 'membership-change', changed: [], gone: [] }), change);
+});
+
 test('addresses are empty, or a host and a port', () => {
   for (const address of ['', 'hub-1.hubs.svc:8091', '[::1]:8091', '10.0.0.1:1']) {
     assert.ok(readMembership({ type: 'membership', current: true, hubs: [{ ...HUB, address }] }), address);
@@ -27,7 +35,7 @@ const MANY = Array.from({ length: MAX_HUBS_IN_MESSAGE + 1 }, (_, index) => ({ ..
 
 const BAD: readonly [name: string, message: Readonly<Record<string, unknown>>][] = [
   ['no list', { type: 'membership', current: true }],
-  ['no word on whether it is current', { type: 'membership', hubs: [] }],
+  ['a list that is a little current', { type: 'membership', current: 1, hubs: [] }],
   ['no list of what is gone', { type: 'membership-change', current: true, changed: [] }],
   ['another type', { type: 'membership-later', current: true, hubs: [] }],
   ['a hub that is none', { type: 'membership', current: true, hubs: [null] }],
@@ -38,7 +46,7 @@ const BAD: readonly [name: string, message: Readonly<Record<string, unknown>>][]
   ['a hub of a long id', { type: 'membership', current: true, hubs: [{ ...HUB, hubId: 'h'.repeat(300) }] }],
   ['a hub of a long zone', { type: 'membership', current: true, hubs: [{ ...HUB, zone: 'z'.repeat(300) }] }],
   ['a hub that drains a little', { type: 'membership', current: true, hubs: [{ ...HUB, draining: 1 }] }],
-  ['a hub without a generation', { type: 'membership', current: true, hubs: [{ ...HUB, generation: undefined }] }],
+  ['a hub of no generation', { type: 'membership', current: true, hubs: [{ ...HUB, generation: null }] }],
   ['a hub of generation 1e300', { type: 'membership', current: true, hubs: [{ ...HUB, generation: 1e300 }] }],
 ];
 

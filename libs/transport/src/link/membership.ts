@@ -40,9 +40,12 @@ export const MAX_HUBS_IN_MESSAGE = 128;
 /** The longest hub id, zone or address, in characters: a DNS name, brackets and a port. */
 const MAX_NAME = 264;
 
-/** What came as a membership message, with nothing in it that was not asked for; undefined when it is none. */
+/**
+ * What came as a membership message, with nothing in it that was not asked for; undefined when it is none. A hub of a version
+ * that does not say whether its list is current, or which process a hub is, is believed without.
+ */
 export function readMembership(value: Readonly<Record<string, unknown>>): MembershipMessage | undefined {
-  const { type, current, hubs, changed, gone } = value;
+  const { type, current = true, hubs, changed, gone } = value;
   if (typeof current !== 'boolean') return undefined;
   if (type === 'membership') {
     const all = listOf(hubs, readMember);
@@ -67,7 +70,7 @@ function listOf<T>(value: unknown, read: (item: unknown) => T | undefined): T[] 
 
 function readMember(value: unknown): HubMember | undefined {
   if (!isRecord(value)) return undefined;
-  const { hubId, address, zone, draining, generation } = value;
+  const { hubId, address, zone, draining, generation = 0 } = value;
   if (readId(hubId) === undefined || !isName(address) || !isName(zone)) return undefined;
   if (typeof draining !== 'boolean' || !Number.isSafeInteger(generation)) return undefined;
   if (address !== '' && !isPlace(address)) return undefined;

@@ -166,11 +166,12 @@ export class LinkServer {
 
   #openControl(stream: ServerHttp2Stream): void {
     stream.respond({ ':status': 200 });
-    this.#control = new Control(
-      stream,
-      (message) => this.#receive(message),
-      (error) => this.destroy(error),
-    );
+    const { role, events, peer } = this.#options;
+    this.#control = new Control(stream, {
+      receive: (message) => this.#receive(message),
+      refused: (error) => events.emit('refused', `${role} link`, peer, error),
+      fail: (error) => this.destroy(error),
+    });
     for (const message of this.#unsent.splice(0)) this.#control.send(message);
   }
 

@@ -127,6 +127,7 @@ class Peer {
       const link = new LinkClient({
         ...{ session, socket, peer: `hub ${this.#hubId}` },
         orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
+        refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
       });
       this.link = link;
       this.tried = true;

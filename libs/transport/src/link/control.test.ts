@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import { Control, type ControlMessage } from './control.ts';
+
+/** What becomes of these lines from the other side. */
+async function hear(...lines: string[]) {
+  const stream = new PassThrough();
+  const heard: ControlMessage[] = [];
+  const refused: string[] = [];
+  const failed: string[] = [];
+  new Control(stream, {
+    receive: (message) => heard.push(message),
+    refused: ({ message }) => refused.push(message),
+    fail: ({ message }) => failed.push(message),
+  });
+  for (const line of lines) stream.write(line);
+  stream.end();
+  await once(stream, 'end');
+  return { heard, refused, failed };
+}
+
+test('messages that another version writes otherwise are passed over, and the link goes on', async () => {
+  const lines = [
+    '{"type":"membership","hubs":"all"}',
+    '{"type":"membership-change","current":true}',
+    '{"type":"abort"}',
+    '{"type":"held","streams":[-1]}',
+    '{"type":"lacking"}',
+  ];
+  const { heard, refused, failed } = await hear(...lines.map((line) => `${line}\n`), '{"type":"drain"}\n');
+  assert.deepEqual(heard, [{ type: 'drain' }]);
+  assert.deepEqual(
+    refused,
+    lines.map((line) => `bad control message ${JSON.stringify(line)}`),
+  );
+  assert.deepEqual(failed, []);
+});
+
+test('what is no message, or outgrows one, ends the link', async () => {
+  for (const line of ['nonsense\n', '7\n', 'null\n', '{"dial":"x"}\n', 'x'.repeat(256 * 1024 + 1)]) {
+    const { heard, refused, failed } = await hear(line);
+    assert.deepEqual([heard, refused, failed.length], [[], [], 1], line.slice(0, 20));
+  }
+});
