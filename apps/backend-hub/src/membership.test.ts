@@ -12,7 +12,7 @@ function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
 
 function listen(membership: Membership) {
   const heard: ControlMessage[] = [];
-  const stop = membership.add({ send: (message) => heard.push(message) });
+  const stop = membership.add({ sendLine: (line) => heard.push(JSON.parse(line)) });
   return { stop, heard: () => heard.splice(0) };
 }
 
@@ -41,6 +41,42 @@ test('a beat without a change renews what was told, until the link is gone', () 
   stop();
   mock.timers.tick(MEMBERSHIP_BEAT);
   assert.deepEqual(heard(), []);
+  membership.close();
+});
+
+test('each link has its beat from its own start', () => {
+  const membership = new Membership();
+  const early = listen(membership);
+  mock.timers.tick(MEMBERSHIP_BEAT / 2);
+  const late = listen(membership);
+  mock.timers.tick(MEMBERSHIP_BEAT / 2);
+  assert.deepEqual([early.heard().length, late.heard().length], [2, 1]);
+  mock.timers.tick(MEMBERSHIP_BEAT / 2);
+  assert.deepEqual([early.heard().length, late.heard().length], [0, 1]);
+  membership.close();
+});
+
+test('thousands of links hear of changes in order, and not all in one turn', async () => {
+  const membership = new Membership();
+  membership.registry(true);
+  const links = Array.from({ length: 2000 }, () => listen(membership));
+  for (const { heard } of links) heard();
+  membership.update([hub('a')]);
+  membership.update([hub('a'), hub('b')]);
+  const gone = links.pop();
+  gone?.stop();
+  const last = links.at(-1);
+  const all: ControlMessage[] = [];
+  let turns = 0;
+  for (; all.length < 2; turns++) {
+    await new Promise(setImmediate);
+    all.push(...(last?.heard() ?? []));
+  }
+  assert.ok(turns > 2, `${turns} turns`);
+  const change = { type: 'membership-change', current: true, gone: [] };
+  const wanted = [hub('a'), hub('b')].map((one) => ({ ...change, changed: [one] }));
+  assert.deepEqual(all, wanted);
+  assert.deepEqual([links[0]?.heard(), gone?.heard()], [wanted, []]);
   membership.close();
 });
 

@@ -1,24 +1,25 @@
-import { type ControlMessage, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
+import { encodeControl, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
 
 /** A link to an agent, as far as this is concerned. */
 export interface Listener {
-  send(message: ControlMessage): void;
+  /** @param line a control message as it goes over the wire */
+  sendLine(line: string): void;
 }
+
+/** Links that hear of a change in one turn of the event loop: a few milliseconds, in which no tunnel's bytes move. */
+const LINKS_AT_ONCE = 500;
 
 /**
  * Tells agents of the plane's hubs: all at a link's start, then what changed, and every `MEMBERSHIP_BEAT` at least that
- * nothing did, for agents do not believe for ever what nobody renews.
+ * nothing did, for agents do not believe for ever what nobody renews. Each link has its beat from its own start.
  */
 export class Membership {
-  readonly #listeners = new Set<Listener>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #beats = new Map<Listener, NodeJS.Timeout>();
+  /** Changes, oldest first, and the links that have yet to hear of each. */
+  readonly #untold: { readonly line: string; readonly listeners: Iterator<Listener> }[] = [];
+  #next: NodeJS.Immediate | undefined;
   #hubs = new Map<string, HubMember>();
   #current = false;
-
-  constructor() {
-    this.#timer = setInterval(() => this.#tell([], []), MEMBERSHIP_BEAT);
-    this.#timer.unref();
-  }
 
   /** Hubs that take agents. */
   get live(): number {
@@ -30,12 +31,15 @@ export class Membership {
   /** @returns stops telling it */
   add(listener: Listener): () => void {
     const [first = [], ...rest] = portions([...this.#hubs.values()]);
-    listener.send({ type: 'membership', current: this.#current, hubs: first });
-    for (const changed of rest) {
-      listener.send({ type: 'membership-change', current: this.#current, changed, gone: [] });
-    }
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    listener.sendLine(encodeControl({ type: 'membership', current: this.#current, hubs: first }));
+    for (const changed of rest) listener.sendLine(this.#change(changed, []));
+    const beat = setInterval(() => listener.sendLine(this.#change([], [])), MEMBERSHIP_BEAT);
+    beat.unref();
+    this.#beats.set(listener, beat);
+    return () => {
+      clearInterval(beat);
+      this.#beats.delete(listener);
+    };
   }
 
   /** @param hubs all there are */
@@ -55,19 +59,41 @@ export class Membership {
   }
 
   close(): void {
-    clearInterval(this.#timer);
-    this.#listeners.clear();
+    for (const beat of this.#beats.values()) clearInterval(beat);
+    this.#beats.clear();
+    this.#untold.length = 0;
+    clearImmediate(this.#next);
   }
 
   #tell(changed: readonly HubMember[], gone: readonly string[]): void {
     const changes = portions(changed);
     const ends = portions(gone);
+    const busy = this.#untold.length > 0;
     for (let at = 0; at < Math.max(1, changes.length, ends.length); at++) {
-      const part = { changed: changes[at] ?? [], gone: ends[at] ?? [] };
-      for (const listener of this.#listeners) {
-        listener.send({ type: 'membership-change', current: this.#current, ...part });
+      const line = this.#change(changes[at] ?? [], ends[at] ?? []);
+      this.#untold.push({ line, listeners: this.#beats.keys() });
+    }
+    if (!busy) this.#tellSome();
+  }
+
+  /** A link that comes meanwhile may hear of a change that its list has already, and then of all later ones: no harm. */
+  #tellSome(): void {
+    for (let told = 0; told < LINKS_AT_ONCE; ) {
+      const [oldest] = this.#untold;
+      if (!oldest) return;
+      const { value: listener, done } = oldest.listeners.next();
+      if (done) {
+        this.#untold.shift();
+      } else {
+        listener.sendLine(oldest.line);
+        told++;
       }
     }
+    this.#next = setImmediate(() => this.#tellSome());
+  }
+
+  #change(changed: readonly HubMember[], gone: readonly string[]): string {
+    return encodeControl({ type: 'membership-change', current: this.#current, changed, gone });
   }
 }
 

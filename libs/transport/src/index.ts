@@ -9,7 +9,7 @@ export * from './grpc/server.ts';
 export type { GrpcService } from './grpc/service.ts';
 export * from './identifiers.ts';
 export * from './link/client.ts';
-export type { ControlMessage } from './link/control.ts';
+export { type ControlMessage, encodeControl } from './link/control.ts';
 export {
   type HubMember,
   MAX_HUBS_IN_MESSAGE,

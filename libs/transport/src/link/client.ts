@@ -99,8 +99,9 @@ export class LinkClient {
     return this.#streams.size;
   }
 
-  send(message: ControlMessage): void {
-    this.#control.send(message);
+  /** @param line a control message from `encodeControl` */
+  sendLine(line: string): void {
+    this.#control.sendLine(line);
   }
 
   /** Whether it takes new dials. */

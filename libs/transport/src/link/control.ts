@@ -27,6 +27,11 @@ const MAX_ID = 64;
 /** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
 const MAX_BACKLOG = 4 * 1024 * 1024;
 
+/** A message as it goes over the wire, for one that goes to many links. */
+export function encodeControl(message: ControlMessage): string {
+  return `${JSON.stringify(message)}\n`;
+}
+
 export interface ControlOptions {
   /** One message. */
   readonly receive: (message: ControlMessage) => void;
@@ -68,8 +73,13 @@ export class Control {
   }
 
   send(message: ControlMessage): void {
+    this.sendLine(encodeControl(message));
+  }
+
+  /** @param line from `encodeControl` */
+  sendLine(line: string): void {
     if (this.#stream.destroyed || this.#stream.writableEnded) return;
-    this.#stream.write(`${JSON.stringify(message)}\n`);
+    this.#stream.write(line);
     if (this.#stream.writableLength > MAX_BACKLOG) this.#fail(new Error('peer does not read control messages'));
   }
 }

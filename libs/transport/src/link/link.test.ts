@@ -15,6 +15,7 @@ import {
   planeEvents,
 } from '@isthmus/tunnel';
 import { LinkClient, type LinkClientOptions } from './client.ts';
+import { encodeControl } from './control.ts';
 import { attemptOf, requestHead } from './head.ts';
 import { LinkServer } from './server.ts';
 import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
@@ -182,7 +183,7 @@ test('a caller that vanishes while the agent still dials ends the dial at the ag
 test('an abort that overtakes its dial still ends it', async () => {
   const { client, server } = await link(() => new Promise(() => {}));
   const early = request(1);
-  client.send({ type: 'abort', dial: attemptOf(early) });
+  client.sendLine(encodeControl({ type: 'abort', dial: attemptOf(early) }));
   // A second dial on the same stream order proves that the abort was read before the first is sent.
   await assert.rejects(client.dial({ ...request(1), tenant: '' }), { code: 'http_request_error' });
   await assert.rejects(client.dial(early), { code: 'connection_terminated' });
