@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory, planeEvents } from '@isthmus/tunnel';
 import { giveUpSessions } from './departure.ts';
+import { sessionsElsewhere } from './elsewhere.ts';
 import { SessionTable } from './sessions.ts';
 import { idleWire } from './testing.ts';
 
@@ -46,6 +47,14 @@ test('a session is kept until its agent has another, and takes dials for so long
   await gone;
   assert.ok(performance.now() - start < 2000, 'not by the timeout');
   assert.deepEqual([sessions.held, sessions.size, announced.size], [0, 2, 0], 'tunnels still run');
+});
+
+test('a session with a hub that the registry misses is no other session', async () => {
+  const { directory, moved, other } = hub('a1');
+  moved('a1');
+  assert.equal(sessionsElsewhere(directory, 'own').size, 0);
+  other();
+  assert.equal(sessionsElsewhere(directory, 'own').size, 1);
 });
 
 test('where there is no other hub, or only one that goes too, nothing is waited for', { timeout: 2000 }, async () => {

@@ -5,11 +5,15 @@ export function agentKey({ tenant, agentId }: { readonly tenant: string; readonl
   return JSON.stringify([tenant, agentId]);
 }
 
-/** How many sessions each agent has with other hubs that stay, by `agentKey`, as far as the registry's copy knows. */
+/**
+ * How many sessions each agent has with other hubs that stay, by `agentKey`, as far as the registry's copy knows: those of a hub
+ * that was killed count until its record has expired, up to 13 s.
+ */
 export function sessionsElsewhere(directory: Directory, own: string): ReadonlyMap<string, number> {
   const sessions = new Map<string, number>();
   for (const session of directory.sessions()) {
-    if (session.hubId === own || session.draining || directory.hub(session.hubId)?.draining) continue;
+    const hub = directory.hub(session.hubId);
+    if (session.hubId === own || session.draining || !hub || hub.draining) continue;
     const key = agentKey(session);
     sessions.set(key, (sessions.get(key) ?? 0) + 1);
   }
