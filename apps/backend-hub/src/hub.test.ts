@@ -54,7 +54,7 @@ test('a hub whose id another process takes sends its agents there, and says why'
   registry.register({ ...RECORD, incarnation: Date.now() + 1000 });
   await agent.asked;
   await agent.closed;
-  assert.deepEqual([running.draining, running.registration.ok], [true, false]);
+  assert.deepEqual([running.admission, running.registration.ok], ['draining', false]);
   assert.match(running.registration.detail, /its agents are sent away: hub h1 has a later incarnation/);
   await assert.rejects(agentOf(running.agentAddress), { code: 'ECONNREFUSED' });
   await running.drain();
@@ -115,4 +115,19 @@ test('a hub is in the registry when it runs, and its agents when they come', { t
     (await registry.snapshot()).sessions.map(({ agentId }) => agentId),
     ['a1'],
   );
+});
+
+test('a hub that leaves takes agents until it drains, and then tells them to go too', {
+  timeout: 10_000,
+}, async (t) => {
+  const running = await hub(options(memoryRegistry()));
+  t.after(() => running.close());
+  running.leave();
+  assert.equal(running.admission, 'leaving');
+  const late = await agentOf(running.agentAddress);
+  const drained = running.drain();
+  assert.equal(running.admission, 'draining');
+  await late.asked;
+  await late.closed;
+  await drained;
 });

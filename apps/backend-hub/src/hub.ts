@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { HubRegistration, Registry } from '@isthmus/registry';
-import type { Check, SessionMove } from '@isthmus/service';
+import type { AdmissionState, Check, SessionMove } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
 import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
@@ -36,15 +36,20 @@ export interface Hub {
   /** Empty without a peer port. */
   readonly peerAddress: string;
   sessions(): Iterable<SessionInfo>;
+  readonly sessionCount: number;
+  /** Tenants with sessions here, and how many. */
+  readonly tenants: ReadonlyMap<string, number>;
   /** Where its agents could go if it drained. */
   moves(): Iterable<SessionMove>;
   /** Dials and tunnels. */
   readonly open: number;
-  readonly draining: boolean;
+  readonly admission: AdmissionState;
   /** Whether gateways can find this hub: not any more when another process has taken its id. */
   readonly registration: Check;
   /** The plane's hubs, this one included: passed on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
+  /** Says of itself that agents should go elsewhere, and goes on taking those that a balancer still sends. */
+  leave(): void;
   /**
    * Takes no new agent, asks gateways and agents to go elsewhere, takes dials for an agent until it has, and resolves when
    * no tunnel runs any more.
@@ -72,6 +77,7 @@ class RunningHub implements Hub {
   readonly #sessions: SessionTable;
   readonly #agents: AgentPort;
   #peers: PeerServer | undefined;
+  #leaving = false;
   #drained: Promise<void> | undefined;
   #registered = { superseded: false, detail: 'not yet registered' };
 
@@ -110,8 +116,9 @@ class RunningHub implements Hub {
     return this.#sessions.open;
   }
 
-  get draining(): boolean {
-    return this.#drained !== undefined;
+  get admission(): AdmissionState {
+    if (this.#drained) return 'draining';
+    return this.#leaving ? 'leaving' : 'open';
   }
 
   get registration(): Check {
@@ -121,6 +128,14 @@ class RunningHub implements Hub {
 
   sessions(): Iterable<SessionInfo> {
     return this.#sessions.list();
+  }
+
+  get sessionCount(): number {
+    return this.#sessions.size;
+  }
+
+  get tenants(): ReadonlyMap<string, number> {
+    return this.#sessions.tenants;
   }
 
   *moves(): Iterable<SessionMove> {
@@ -173,6 +188,10 @@ class RunningHub implements Hub {
     const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
     if (!superseded && !known.some(own)) told.push(this.#record);
     this.#agents.membership.update(told.map(asMember));
+  }
+
+  leave(): void {
+    this.#leaving = true;
   }
 
   drain(): Promise<void> {

@@ -5,11 +5,12 @@ import {
   Closing,
   type Context,
   countSessions,
+  drainBackend,
   type HubValues,
   operations,
   operationsPorts,
   type Running,
-  redisTls,
+  redisOptions,
   registryCheck,
   SERVER_UNREADY,
 } from '@isthmus/service';
@@ -29,11 +30,7 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
     const metrics = serverMetrics(events, { role: 'hub', strategies: ['default'], process: true });
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
-    const registry = redisRegistry({
-      url: flags['redis-url'],
-      plane: flags.plane,
-      tls: () => secureContextOptions(redisTls(flags)),
-    });
+    const registry = redisRegistry(redisOptions(flags, secureContextOptions));
     closing.defer(() => registry.close());
     const directory = new Directory();
     const running = await hub({
@@ -58,15 +55,12 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
       backend: {
         sessions: () => running.sessions(),
         tunnels: () => tunnels,
-        async drain() {
-          const summary = { sessions: [...running.sessions()].length, tunnels: tunnels.size };
-          void running.drain();
-          return summary;
-        },
-        plan() {
-          const moves = [...running.moves()];
-          return { sessions: moves.length, moves, gracefulMs: flags['graceful-shutdown-timeout'] };
-        },
+        ...drainBackend({
+          hub: running,
+          tunnels,
+          drain: () => running.drain(),
+          gracefulMs: flags['graceful-shutdown-timeout'],
+        }),
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),
@@ -74,16 +68,16 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
     closing.defer(ops.close);
     const { hubId, agentAddress: agents, peerAddress: gateways } = running;
     log.info({ hub: hubId, agents, gateways, plane: flags.plane, version }, 'ready for agents');
-    return { drain: () => running.drain(), close: () => closing.close() };
+    return { leave: () => running.leave(), drain: () => running.drain(), close: () => closing.close() };
   });
 }
 
 /** Not whether agents are there: they come through a balancer that asks first whether the hub is ready. */
 function checks(running: Hub, following: Following): Check[] {
   return [
-    admissionCheck(running.draining ? 'draining' : 'open'),
+    admissionCheck(running.admission),
     registryCheck(following),
     running.registration,
-    { name: 'sessions', ok: true, detail: countSessions(running.sessions()) },
+    { name: 'sessions', ok: true, detail: countSessions(running.tenants) },
   ];
 }

@@ -22,3 +22,26 @@ test('an agent that was being let in while the hub began to drain does not keep 
   await sessions.idle();
   assert.equal(sessions.size, 0);
 });
+
+test('sessions are counted by tenant, and a tenant without any is forgotten', async () => {
+  const sessions = new SessionTable({
+    ...{ hubId: 'h1', incarnation: 1, events: planeEvents(), changed() {} },
+    registration: { announce() {}, withdraw() {} },
+  });
+  const wires = ['a', 'a', 'b'].map((tenant, n) => {
+    const wire = idleWire();
+    sessions.add(`s${n}`, { tenant, agentId: 'a1', identifiers, protocol: 'link', remote: 'test' }, wire);
+    return wire;
+  });
+  assert.deepEqual(
+    [...sessions.tenants],
+    [
+      ['a', 2],
+      ['b', 1],
+    ],
+  );
+  for (const wire of wires.slice(1)) wire.destroy(new Error('gone'));
+  await Promise.all(wires.slice(1).map(({ closed }) => closed));
+  await new Promise(setImmediate);
+  assert.deepEqual([...sessions.tenants], [['a', 1]]);
+});

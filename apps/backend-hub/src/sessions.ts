@@ -62,6 +62,7 @@ export class SessionTable {
   readonly #entries = new Map<string, Entry>();
   /** A Go agent's streams on this hub, oldest first, by tenant and agent id: only the oldest takes dials, as upstream has it. */
   readonly #streams = new Map<string, Entry[]>();
+  readonly #tenants = new Map<string, number>();
   #version = 0;
   #leaving = false;
 
@@ -87,6 +88,11 @@ export class SessionTable {
     return open;
   }
 
+  /** Tenants with sessions, and how many. */
+  get tenants(): ReadonlyMap<string, number> {
+    return this.#tenants;
+  }
+
   *list(): Iterable<SessionInfo> {
     for (const { info } of this.#entries.values()) yield info;
   }
@@ -110,6 +116,7 @@ export class SessionTable {
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
     const entry: Entry = { info, wire, draining: false, givenUp: false };
     this.#entries.set(sessionId, entry);
+    this.#count(info.tenant, 1);
     events.emit('session:open', info);
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
@@ -147,6 +154,12 @@ export class SessionTable {
     for (const { wire } of this.#entries.values()) wire.destroy(reason);
   }
 
+  #count(tenant: string, by: 1 | -1): void {
+    const sessions = (this.#tenants.get(tenant) ?? 0) + by;
+    if (sessions === 0) this.#tenants.delete(tenant);
+    else this.#tenants.set(tenant, sessions);
+  }
+
   #giveUp(entry: Entry): void {
     const wasActive = this.#isActive(entry);
     entry.givenUp = true;
@@ -170,6 +183,7 @@ export class SessionTable {
     const { info } = entry;
     const wasActive = this.#isActive(entry) && !entry.givenUp;
     this.#entries.delete(info.sessionId);
+    this.#count(info.tenant, -1);
     if (wasActive) this.#withdraw(info.sessionId);
     if (info.protocol === 'packets') this.#dequeue(entry);
     this.#options.events.emit('session:close', info, reason.message);

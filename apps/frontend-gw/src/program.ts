@@ -4,12 +4,13 @@ import {
   type Check,
   Closing,
   type Context,
+  drainBackend,
   type GatewayValues,
   operations,
   operationsPorts,
   peerTls,
   type Running,
-  redisTls,
+  redisOptions,
   registryCheck,
   SERVER_UNREADY,
   sessionsCheck,
@@ -35,11 +36,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
       backends: () => directory.sessions(),
     });
     closing.defer(metrics.close);
-    const registry = redisRegistry({
-      url: flags['redis-url'],
-      plane: flags.plane,
-      tls: () => secureContextOptions(redisTls(flags)),
-    });
+    const registry = redisRegistry(redisOptions(flags, secureContextOptions));
     closing.defer(() => registry.close());
     const peers = new PeerLinks({ tls: peerTls(flags), events });
     events.on('peer:open', (hubId) => directory.reachable(hubId));
@@ -67,11 +64,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
       backend: {
         sessions: () => directory.sessions(),
         tunnels: () => tunnels,
-        async drain() {
-          void drain();
-          return { sessions: 0, tunnels: tunnels.size };
-        },
-        plan: () => ({ sessions: 0, moves: [], gracefulMs: flags['graceful-shutdown-timeout'] }),
+        ...drainBackend({ tunnels, drain, gracefulMs: flags['graceful-shutdown-timeout'] }),
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),
@@ -92,7 +85,7 @@ function checks(
   return [
     admissionCheck(admission),
     registryCheck(following),
-    sessionsCheck(directory.sessions(), tenant),
+    sessionsCheck(directory, tenant),
     { name: 'hubs', ok: peers.ready, detail: peers.up > 0 ? hubLinks(directory, peers) : 'no link to a hub' },
   ];
 }

@@ -6,12 +6,13 @@ import {
   type Check,
   Closing,
   type Context,
+  drainBackend,
   type KnownSession,
   operations,
   operationsPorts,
   peerTls,
   type Running,
-  redisTls,
+  redisOptions,
   registryCheck,
   SERVER_UNREADY,
   type ServerValues,
@@ -33,9 +34,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
     const joins = flags['redis-url'] !== '';
-    const registry = joins
-      ? redisRegistry({ url: flags['redis-url'], plane: flags.plane, tls: () => secureContextOptions(redisTls(flags)) })
-      : memoryRegistry();
+    const registry = joins ? redisRegistry(redisOptions(flags, secureContextOptions)) : memoryRegistry();
     closing.defer(() => registry.close());
     const running = await server({
       ...{ gateway, registry, observation },
@@ -52,15 +51,12 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
       backend: {
         sessions: () => known(running),
         tunnels: () => tunnels,
-        async drain() {
-          const summary = { sessions: [...running.hub.sessions()].length, tunnels: tunnels.size };
-          void running.drain();
-          return summary;
-        },
-        plan() {
-          const moves = [...running.hub.moves()];
-          return { sessions: moves.length, moves, gracefulMs: flags['graceful-shutdown-timeout'] };
-        },
+        ...drainBackend({
+          hub: running.hub,
+          tunnels,
+          drain: () => running.drain(),
+          gracefulMs: flags['graceful-shutdown-timeout'],
+        }),
       },
       log,
       refused: (...refusal) => events.emit('refused', ...refusal),
@@ -91,7 +87,7 @@ function checks(running: Server, tenant: string): Check[] {
     admissionCheck(gateway.admission),
     registryCheck(following),
     hub.registration,
-    sessionsCheck(directory.sessions(), tenant),
+    sessionsCheck(directory, tenant),
     hubsCheck(running),
   ];
 }

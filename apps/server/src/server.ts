@@ -69,7 +69,7 @@ export async function server(options: ServerOptions): Promise<Server> {
   return {
     ...{ gateway: ownGateway, hub: ownHub, directory, following, peers },
     get linked() {
-      return !peers || peers.ready || [...ownHub.sessions()].length > 0;
+      return !peers || peers.ready || ownHub.sessionCount > 0;
     },
     async drain() {
       await Promise.all([ownGateway.drain(), ownHub.drain()]);

@@ -13,7 +13,10 @@ export interface SessionMove {
   readonly sessionId: string;
   readonly tenant: string;
   readonly agentId: string;
-  /** The agent's sessions with other hubs that stay, as far as this process knows. */
+  /**
+   * The agent's sessions with other hubs that stay, as far as this process knows. One that was killed counts until the registry
+   * misses it: up to 13 s.
+   */
   readonly elsewhere: number;
 }
 
@@ -38,4 +41,25 @@ export interface AdminBackend {
   drain(): Promise<DrainSummary>;
   /** Says what `drain` would do, and changes nothing. */
   plan(): DrainPlan;
+}
+
+export interface Drainable {
+  /** Unset for a program that holds no sessions. */
+  readonly hub?: { readonly sessionCount: number; moves(): Iterable<SessionMove> };
+  readonly tunnels: { readonly size: number };
+  readonly drain: () => Promise<void>;
+  readonly gracefulMs: number;
+}
+
+/** How a server-side program drains when it is asked on its admin port. */
+export function drainBackend({ hub, tunnels, drain, gracefulMs }: Drainable): Pick<AdminBackend, 'drain' | 'plan'> {
+  const sessions = () => hub?.sessionCount ?? 0;
+  return {
+    async drain() {
+      const summary = { sessions: sessions(), tunnels: tunnels.size };
+      void drain();
+      return summary;
+    },
+    plan: () => ({ sessions: sessions(), moves: hub?.moves() ?? [], gracefulMs }),
+  };
 }

@@ -20,17 +20,27 @@ test('a registry that has answered once is no reason to be unready, and its age 
 });
 
 test('sessions of another tenant are counted, and are of no use', () => {
-  const session = (tenant: string, agentId: string) => ({ tenant, agentId });
-  const own = [session('default', 'a1'), session('default', 'a1'), session('default', 'a2')];
-  const other = session('other', 'a1');
-  const cases: [readonly ReturnType<typeof session>[], boolean, string][] = [
-    [[], false, 'no agent has a session'],
-    [[other], false, 'no agent has a session (of other tenants: 1)'],
-    [own, true, 'sessions: 3, agents: 2'],
-    [[...own, other], true, 'sessions: 3, agents: 2 (of other tenants: 1)'],
+  const cases: [Record<string, number>, boolean, string][] = [
+    [{}, false, 'no agent has a session'],
+    [{ other: 1 }, false, 'no agent has a session (of other tenants: 1)'],
+    [{ default: 3 }, true, 'sessions: 3 (default: 3)'],
+    [{ default: 3, other: 5 }, true, 'sessions: 8 (other: 5, default: 3)'],
   ];
-  for (const [sessions, ok, detail] of cases) {
-    assert.deepEqual(sessionsCheck(sessions, 'default'), { name: 'sessions', ok, detail });
+  for (const [counts, ok, detail] of cases) {
+    const directory = { sessionsOf: (tenant: string) => counts[tenant] ?? 0, tenants: () => Object.entries(counts) };
+    assert.deepEqual({ ...sessionsCheck(directory, 'default') }, { name: 'sessions', ok, detail });
   }
-  assert.equal(countSessions([...own, other]), 'sessions: 4, agents: 3');
+});
+
+test('of many tenants those with most sessions are listed, and the rest as one', () => {
+  const tenants = Array.from({ length: 25 }, (_, n) => [`t${n}`, n + 1] as const);
+  const listed = tenants.slice(5).reverse();
+  const text = listed.map(([tenant, sessions]) => `${tenant}: ${sessions}`).join(', ');
+  assert.equal(countSessions(tenants), `sessions: 325 (${text}, 5 others: 15)`);
+  assert.equal(countSessions([['a: 1\n[+]', 2]]), 'sessions: 2 ("a: 1\\n[+]": 2)');
+});
+
+test('a probe that asks only whether there are sessions does not count those of each tenant', () => {
+  const tenants = () => assert.fail('counted');
+  assert.equal(sessionsCheck({ sessionsOf: () => 1, tenants }, 'default').ok, true);
 });

@@ -1,4 +1,4 @@
-import type { SessionRecord } from '@isthmus/tunnel';
+import type { Directory } from '@isthmus/tunnel';
 import type { Check } from './health.ts';
 
 /** Checks that several programs have. Their words while they do not hold are what an operator sees first. */
@@ -17,7 +17,7 @@ export interface RegistryHealth {
 export type AdmissionState = 'open' | 'leaving' | 'draining';
 
 export function admissionCheck(admission: AdmissionState): Check {
-  const details = { open: '', leaving: 'leaving: it still takes dials', draining: 'draining' };
+  const details = { open: '', leaving: 'leaving: it still takes what comes', draining: 'draining' };
   return { name: 'admission', ok: admission === 'open', detail: details[admission] };
 }
 
@@ -31,26 +31,41 @@ export function registryCheck(registry: RegistryHealth, now = performance.now())
   return { name, ok: true, detail: `${age === '' ? 'no answer' : age}, dials go by its copy: ${detail}` };
 }
 
-type Session = Pick<SessionRecord, 'tenant' | 'agentId'>;
+/** Tenants with sessions, and how many. */
+type Tenants = Iterable<readonly [tenant: string, sessions: number]>;
 
-/** Whether dials of a gateway's tenant have somewhere to go. */
-export function sessionsCheck(sessions: Iterable<Session>, tenant: string): Check {
-  const own: Session[] = [];
-  let others = 0;
-  for (const session of sessions) {
-    if (session.tenant === tenant) own.push(session);
-    else others++;
-  }
-  const detail = others === 0 ? countSessions(own) : `${countSessions(own)} (of other tenants: ${others})`;
-  return { name: 'sessions', ok: own.length > 0, detail };
+/** Tenants that are listed one by one, those with most sessions. */
+const MAX_TENANTS = 20;
+
+/** Whether dials of a gateway's tenant have somewhere to go. What there is to know is put together only where it is shown. */
+export function sessionsCheck(directory: Pick<Directory, 'sessionsOf' | 'tenants'>, tenant: string): Check {
+  return {
+    name: 'sessions',
+    ok: directory.sessionsOf(tenant) > 0,
+    get detail() {
+      if (this.ok) return countSessions(directory.tenants());
+      const others = sum([...directory.tenants()]);
+      return others === 0 ? NO_SESSION : `${NO_SESSION} (of other tenants: ${others})`;
+    },
+  };
 }
 
-export function countSessions(sessions: Iterable<Session>): string {
-  const agents = new Set<string>();
-  let count = 0;
-  for (const { tenant, agentId } of sessions) {
-    count++;
-    agents.add(JSON.stringify([tenant, agentId]));
-  }
-  return count === 0 ? 'no agent has a session' : `sessions: ${count}, agents: ${agents.size}`;
+const NO_SESSION = 'no agent has a session';
+
+export function countSessions(tenants: Tenants): string {
+  const all = [...tenants].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
+  if (all.length === 0) return NO_SESSION;
+  const listed = all.slice(0, MAX_TENANTS).map(([tenant, sessions]) => `${nameOf(tenant)}: ${sessions}`);
+  const rest = all.slice(MAX_TENANTS);
+  if (rest.length > 0) listed.push(`${rest.length} others: ${sum(rest)}`);
+  return `sessions: ${sum(all)} (${listed.join(', ')})`;
+}
+
+function sum(tenants: (readonly [tenant: string, sessions: number])[]): number {
+  return tenants.reduce((total, [, sessions]) => total + sessions, 0);
+}
+
+/** A tenant's name as it is, or in quotes where it could be taken for anything else on the page. */
+function nameOf(tenant: string): string {
+  return /^[\w.-]{1,64}$/.test(tenant) ? tenant : JSON.stringify(tenant.slice(0, 64));
 }

@@ -23,13 +23,15 @@ export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'p
   return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
 }
 
-/** This process towards Redis and its Sentinels. */
-export function redisTls(flags: Pick<GatewayValues, 'redis-cert' | 'redis-key' | 'redis-ca-cert'>): {
-  cert: string;
-  key: string;
-  ca: string;
-} {
-  return { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
+type RedisFlags = Pick<GatewayValues, 'redis-url' | 'plane' | 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;
+
+/** The plane's registry, and this process towards Redis and its Sentinels. @param read makes a TLS context of files */
+export function redisOptions<T>(
+  flags: RedisFlags,
+  read: (files: { readonly cert: string; readonly key: string; readonly ca: string }) => T,
+): { url: string; plane: string; tls: () => T } {
+  const files = { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
+  return { url: flags['redis-url'], plane: flags.plane, tls: () => read(files) };
 }
 
 type OperationsFlags = Pick<

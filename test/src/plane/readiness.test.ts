@@ -83,7 +83,7 @@ test(
     await failing(lonely, 503, '[-]servers failed: not connected to any server');
     const agent = await startAgent(scope, trust, server.agentPort);
     const registry = /^in memory$/;
-    const sessions = /^sessions: 1, agents: 1$/;
+    const sessions = /^sessions: 1 \(default: 1\)$/;
     await isReady(server.program, { admission: /^$/, registry, registration: /memory/, sessions, hubs: /^alone$/ });
     await isReady(agent, { admission: /^$/, servers: /^connected to 1 of 1$/ });
 
@@ -124,7 +124,7 @@ test(
     const [hub] = plane.hubs as [(typeof plane.hubs)[number]];
     const [agent] = plane.agents as [Program];
     const registry = /^answered \d+\.\d s ago$/;
-    const sessions = /^sessions: 1, agents: 1$/;
+    const sessions = /^sessions: 1 \(default: 1\)$/;
     await isReady(gateway.program, { admission: /^$/, registry, sessions, hubs: /^links: 1, hubs: 1$/ });
     await isReady(hub.program, { admission: /^$/, registry, registration: /^hub .* is registered$/, sessions });
     const destination = await echo(scope);
