@@ -47,7 +47,7 @@ export interface GatewayOptions {
   readonly zone: string;
   /** How long a dial may take, in milliseconds. */
   readonly dialTimeout: number;
-  /** How long a dial waits for an agent while its tenant has none, in milliseconds. */
+  /** How long a dial waits while its tenant has no session, or none whose hub can be reached, in milliseconds. */
   readonly parkTimeout: number;
   /** Keepalive of callers' gRPC connections, in milliseconds. */
   readonly keepaliveTime: number;

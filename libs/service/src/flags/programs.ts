@@ -126,6 +126,7 @@ export const hubFlags = {
   ...serverCount,
   ...agentAuthentication,
   ...shutdown(DRAIN_MS),
+  ...shutdownDelay,
   ...membership,
   ...advertising,
   ...serverLeases,

@@ -31,7 +31,11 @@ export const serverHealth = topic('Listening: health, metrics and administration
 export const routing = topic('Behaviour', {
   'proxy-strategies': string('default', `How an agent is found, in order: a comma list of ${STRATEGIES.join(', ')}.`),
   'backend-dial-timeout': duration(0, 'How long a dial may wait for its answer. 0 for no limit of its own.'),
-  'dial-park-timeout': duration(2000, 'How long a dial waits for an agent while there is none at all.', { own: true }),
+  'dial-park-timeout': duration(
+    2000,
+    'How long a dial waits while it cannot be sent anywhere: no agent has a session, or the hubs of those that have one cannot be reached.',
+    { own: true },
+  ),
 });
 
 /** @param initial 0 is upstream's default */
@@ -47,7 +51,7 @@ export function shutdown(initial: number) {
 export const shutdownDelay = topic('Behaviour', {
   'shutdown-delay-duration': duration(
     0,
-    'How long callers are still served after SIGTERM, while /readyz fails already, so that balancers stop sending them. --graceful-shutdown-timeout begins after it.',
+    'How long callers and agents are still taken after SIGTERM, while /readyz fails already, so that balancers stop sending them. --graceful-shutdown-timeout begins after it.',
     { own: true },
   ),
 });
