@@ -4,6 +4,8 @@ import tls from 'node:tls';
 import {
   type AgentHello,
   connectPackets,
+  HUB_SERVER_NAME,
+  type HubMember,
   LinkRefused,
   LinkServer,
   type MembershipMessage,
@@ -12,7 +14,7 @@ import {
   servePackets,
   type TlsSettings,
 } from '@isthmus/transport';
-import { type Dial, formatDestination, type PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, formatDestination, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 
 /** How long a server may take to accept a connection and finish its TLS handshake, in milliseconds. */
 const CONNECT_TIMEOUT = 10_000;
@@ -27,7 +29,7 @@ export interface ServerAddress {
 }
 
 export interface UplinkOptions {
-  /** The configured server's name: every server's certificate says this or the address that was dialled, which of a pod nobody knows beforehand. */
+  /** The configured server's name or address. Every server's certificate names this, or `HUB_SERVER_NAME`. */
   readonly serverName: string;
   /** Unset: no TLS. */
   readonly tls?: TlsSettings;
@@ -103,8 +105,9 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
         port,
         ...secureContextOptions(settings),
         ...(isIP(serverName) === 0 && { servername: serverName }),
+        // Not the address that is dialled: a hub's registry told it, or DNS did, and its holder may have a certificate too.
         checkServerIdentity: (_host, certificate) =>
-          tls.checkServerIdentity(serverName, certificate) && tls.checkServerIdentity(address, certificate),
+          tls.checkServerIdentity(serverName, certificate) && tls.checkServerIdentity(HUB_SERVER_NAME, certificate),
         // Ours first; ANP's servers know only the second.
         ALPNProtocols: ['http/1.1', 'h2', ...alpn],
       })
@@ -128,6 +131,8 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
   const accepted = await requestLink(socket, options.serverName, hello);
   const { hubId, plane, serverCount } = accepted.hello;
+  // Without TLS nothing proves who is there: a token goes to no host but the configured one.
+  const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
   const link = new LinkServer({
     session: accepted.session,
@@ -136,7 +141,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     role: 'agent',
     dial,
     events,
-    membership,
+    membership: (message) => membership(mayRoam ? message : within(options.serverName, message)),
     goaway: () => {
       leaving = true;
       options.leave();
@@ -159,6 +164,15 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     },
     destroy: (reason) => link.destroy(reason),
   };
+}
+
+/** What a hub told, without the addresses of other hosts: to those hubs only the configured server leads. */
+function within(host: string, message: MembershipMessage): MembershipMessage {
+  const stripped = (hub: HubMember): HubMember =>
+    hub.address !== '' && parseDestination(hub.address).host !== host ? { ...hub, address: '' } : hub;
+  return message.type === 'membership'
+    ? { ...message, hubs: message.hubs.map(stripped) }
+    : { ...message, changed: message.changed.map(stripped) };
 }
 
 /** On a connection of its own, by the server's name: gRPC does its own handshake. */

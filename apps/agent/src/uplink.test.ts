@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import net, { type AddressInfo, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import tls from 'node:tls';
+import { Authority, type IdentityOptions } from '@isthmus/service/testing';
+import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
+import { deferred, planeEvents } from '@isthmus/tunnel';
+import { connectUplink, type UplinkOptions } from './uplink.ts';
+
+const OTHERS = ['127.0.0.1:1', '10.0.0.1:2', ''].map((address, index) => {
+  return { hubId: `h${index}`, address, zone: '', draining: false, generation: 1 };
+});
+
+/** A hub that takes every agent, and what tokens it saw. */
+function hub() {
+  const tokens: (string | undefined)[] = [];
+  const upgrades = upgradeServer({
+    async admit({ token }) {
+      tokens.push(token);
+      return { hubId: 'h0', sessionId: 's1', plane: 'p', serverCount: 1 };
+    },
+    open(session, socket) {
+      const link = new LinkClient({ session, socket, peer: 'agent a1' });
+      link.sendLine(encodeControl({ type: 'membership', current: true, hubs: OTHERS }));
+    },
+    refused() {},
+  });
+  return { tokens, upgrades };
+}
+
+async function portOf(server: Server, context: TestContext): Promise<number> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  context.after(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+function options(more: Partial<UplinkOptions>): UplinkOptions {
+  return {
+    ...{ serverName: 'hubs.example', alpn: [], packetServers: new Set(), keepaliveTime: 60_000 },
+    hello: { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' },
+    token: () => 'secret',
+    dial: () => Promise.reject(new Error('no dials')),
+    ...{ events: planeEvents(), membership() {}, leave() {}, ...more },
+  };
+}
+
+async function addressesTold(context: TestContext, more: Partial<UplinkOptions>): Promise<string[]> {
+  const { upgrades } = hub();
+  const port = await portOf(
+    net.createServer((socket) => upgrades.accept(socket)),
+    context,
+  );
+  const told = deferred<MembershipMessage>();
+  const membership = (message: MembershipMessage) => told.resolve(message);
+  const uplink = await connectUplink(
+    { address: '127.0.0.1', port },
+    options({ serverName: '127.0.0.1', ...more, membership }),
+  );
+  context.after(() => uplink.destroy(new Error('test is over')));
+  const message = await told.promise;
+  return message.type === 'membership' ? message.hubs.map(({ address }) => address) : [];
+}
+
+test('a certificate for the address that is dialled makes no hub: it gets no token', {
+  timeout: 10_000,
+}, async (context) => {
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-uplink-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'agents');
+  const connect = async (hosts: NonNullable<IdentityOptions['hosts']>) => {
+    const identity = await authority.server({ hosts });
+    const { tokens, upgrades } = hub();
+    const files = { cert: await readFile(identity.cert), key: await readFile(identity.key) };
+    const server = tls.createServer({ ...files, ALPNProtocols: ['http/1.1'] }, (socket) => upgrades.accept(socket));
+    const port = await portOf(server, context);
+    const settings = options({ tls: { ca: authority.cert } });
+    try {
+      (await connectUplink({ address: '127.0.0.1', port }, settings)).destroy(new Error('seen'));
+    } catch (error) {
+      return { tokens, code: (error as NodeJS.ErrnoException).code };
+    }
+    return { tokens };
+  };
+  assert.deepEqual(await connect([{ type: 'ip', value: '127.0.0.1' }]), {
+    tokens: [],
+    code: 'ERR_TLS_CERT_ALTNAME_INVALID',
+  });
+  assert.deepEqual(await connect([{ type: 'dns', value: 'hubs.example' }]), { tokens: ['secret'] });
+  assert.deepEqual(await connect([{ type: 'dns', value: 'isthmus-hub' }]), { tokens: ['secret'] });
+});
+
+test('without TLS an agent that shows a token is led to no other host', { timeout: 10_000 }, async (context) => {
+  assert.deepEqual(await addressesTold(context, {}), ['127.0.0.1:1', '', '']);
+  assert.deepEqual(await addressesTold(context, { token: () => undefined }), ['127.0.0.1:1', '10.0.0.1:2', '']);
+});
