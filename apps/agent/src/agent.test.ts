@@ -26,6 +26,7 @@ test('a connection that comes up while the agent drains is let go', { timeout: 1
     ...{ agentId: 'a1', identifiers: '', tenant: 'default', zone: '', version: '1', alpn: [], token: () => undefined },
     ...{ sessionCount: 1, serverCountSource: 'default', syncInterval: 1000, syncIntervalCap: 1000, syncForever: false },
     server: { host: '127.0.0.1', port: (server.address() as AddressInfo).port },
+    rebalanceTime: 0,
     keepaliveTime: 60_000,
     observation: { events: planeEvents(), tracer: noTracer },
   });

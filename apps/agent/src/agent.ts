@@ -28,8 +28,8 @@ export interface AgentOptions {
   readonly syncIntervalCap: number;
   /** Looks for further servers even when as many as there should be are connected. */
   readonly syncForever: boolean;
-  /** Sessions move to better hubs within this, in milliseconds; see docs/LIMITS.md. Default 30 s. */
-  readonly rebalanceTime?: number;
+  /** Sessions move to better hubs within this, in milliseconds; see docs/LIMITS.md. */
+  readonly rebalanceTime: number;
   readonly keepaliveTime: number;
   readonly observation: Observation;
 }
@@ -47,9 +47,6 @@ export interface Agent {
   /** Ends everything at once. */
   close(): Promise<void>;
 }
-
-/** Default of `rebalanceTime`, in milliseconds: then about 3 % of the agents that move do so each second. */
-const REBALANCE_TIME = 30_000;
 
 /** Runs an agent: holds sessions to servers, opens the destinations they dial. */
 export function agent(options: AgentOptions): Agent {
@@ -70,7 +67,7 @@ class RunningAgent implements Agent {
     this.agentId = agentId;
     this.#admission = new Admission(endpointDial({ agentId, events: observation.events }));
     this.#upkeep = new Upkeep({
-      ...{ ...options, rebalanceTime: options.rebalanceTime ?? REBALANCE_TIME, clock: systemClock },
+      ...{ ...options, clock: systemClock },
       events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.
