@@ -38,7 +38,7 @@ test('an address that fails waits ever longer, alone, until it lasts or its hub 
   const hubs = [hub('a'), hub('b')];
   const waits: number[] = [];
   for (let failure = 0; failure < 6; failure++) {
-    addresses.failed('a:1');
+    addresses.failed('a:1', false);
     assert.equal(order(addresses, hubs), '(a) b origin');
     const [{ wait }] = addresses.rank(hubs, true, []) as [{ wait: number }];
     waits.push(wait);
@@ -49,10 +49,10 @@ test('an address that fails waits ever longer, alone, until it lasts or its hub 
     const ceiling = Math.min(8, 2 ** index) * SECOND;
     assert.ok(wait >= ceiling / 2 && wait <= ceiling, `${wait} after ${index + 1} failures`);
   });
-  addresses.failed('a:1');
+  addresses.failed('a:1', false);
   addresses.started([hub('a')]);
   assert.equal(order(addresses, hubs), 'a b origin');
-  addresses.failed('a:1');
+  addresses.failed('a:1', false);
   assert.ok((addresses.rank(hubs, true, [])[0]?.wait as number) <= SECOND);
 });
 
@@ -65,10 +65,44 @@ test('where a session was lost is tried last, and waits when the session did not
   assert.equal(order(addresses, hubs), 'a (b) origin');
 });
 
+test('a server that lets an agent in to say that it goes waits: shortly at first, then like one that fails', async () => {
+  const { clock, addresses } = known();
+  const wait = () => addresses.wait({ server: { address: 'a', port: 1 } });
+  addresses.warned('a:1', 60 * SECOND);
+  assert.equal(wait(), 0, 'a server that is rolled did its work');
+  addresses.warned('a:1', 0);
+  assert.ok(wait() >= 50 && wait() <= 100, `${wait()}`);
+  for (const ceiling of [1, 2, 4]) {
+    await clock.run(wait());
+    addresses.warned('a:1', 100);
+    assert.ok(wait() >= ceiling * 500 - 100 && wait() <= ceiling * SECOND - 100, `${wait()} of ${ceiling} s`);
+  }
+  addresses.warned('a:1', 10 * SECOND);
+  assert.equal(wait(), 0);
+});
+
+test('the first failure of an agent without a session makes it wait shortly, whatever was before', () => {
+  const { addresses } = known();
+  for (let failure = 0; failure < 4; failure++) addresses.failed('a:1', false);
+  addresses.failed('a:1', true);
+  assert.ok(addresses.wait({ server: { address: 'a', port: 1 } }) <= 100);
+  addresses.failed('a:1', false);
+  assert.ok(addresses.wait({ server: { address: 'a', port: 1 } }) >= 4 * SECOND, 'and changes nothing in what follows');
+});
+
+test('while what is known of hubs is old the configured server comes first', () => {
+  const { addresses } = known();
+  const first = addresses.rank([hub('a'), hub('b')], false, [], true);
+  assert.deepEqual(
+    first.map(({ server }) => server?.address),
+    [undefined, 'a', 'b'],
+  );
+});
+
 test('with the last session gone no address waits, but for one that ended it at once', () => {
   const { addresses } = known();
   const hubs = [hub('a'), hub('b')];
-  addresses.failed('a:1');
+  addresses.failed('a:1', false);
   assert.equal(addresses.lost('b:1', 100, false), false);
   assert.equal(order(addresses, hubs, false), '(a) (b) origin');
   assert.equal(addresses.lost('b:1', 5 * SECOND, false), true);
@@ -95,7 +129,7 @@ test('the addresses of a name take turns, and one that failed waits', async () =
   const seen: string[] = [];
   for (let turn = 0; turn < 3; turn++) seen.push((await addresses.resolve({})).address);
   assert.deepEqual(seen.sort(), ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
-  addresses.failed('10.0.0.2:1');
+  addresses.failed('10.0.0.2:1', false);
   for (let turn = 0; turn < 6; turn++) assert.notEqual((await addresses.resolve({})).address, '10.0.0.2');
 });
 

@@ -1,7 +1,7 @@
 import type { HubMember } from '@isthmus/transport';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Origin, type OriginOptions } from './origin.ts';
-import { Redial } from './redial.ts';
+import { Redial, STABLE } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
 /** A server that ends connections sooner than this is not hastened back to, in milliseconds. */
@@ -30,11 +30,13 @@ export class Addresses {
    * Best first, each with the milliseconds until it may be tried. Where a session was just lost it is least likely to work.
    * @param connected whether the agent has any session that stays
    * @param without targets that are out of the question
+   * @param originFirst whether the configured server comes before all hubs, as what is known of them may be true no more
    */
   rank(
     hubs: readonly HubMember[],
     connected: boolean,
     without: readonly Target[],
+    originFirst = false,
   ): (Target & { readonly wait: number })[] {
     const excluded = new Set(without.map(({ server }) => server && placeOf(server)));
     const targets = hubs
@@ -43,7 +45,14 @@ export class Addresses {
       .filter(({ place }) => !excluded.has(place))
       .map(({ server, place }) => ({ server, wait: this.#redial.wait(place), last: Number(place === this.#lost) }))
       .sort((a, b) => a.last - b.last);
-    return excluded.has(undefined) ? targets : [...targets, { wait: this.#origin.wait(this.#redial, connected) }];
+    if (excluded.has(undefined)) return targets;
+    const origin = { wait: this.#origin.wait(this.#redial, connected) };
+    return originFirst ? [origin, ...targets] : [...targets, origin];
+  }
+
+  /** Milliseconds until a target may be tried again that failed. */
+  wait({ server }: Target): number {
+    return server ? this.#redial.wait(placeOf(server)) : this.#origin.wait(this.#redial, false);
   }
 
   /** What to call a target while its address is not known yet. */
@@ -56,8 +65,10 @@ export class Addresses {
     return server ?? this.#origin.next(this.#redial);
   }
 
-  failed(place: string): void {
-    this.#redial.failed(place);
+  /** @param urgent whether an agent without a session has not failed before since it lost it */
+  failed(place: string, urgent: boolean): void {
+    if (urgent) this.#redial.failedOnce(place);
+    else this.#redial.failed(place);
   }
 
   /** A session was lost that lasted `lived` milliseconds. @returns whether to hurry: it was the last one */
@@ -69,9 +80,14 @@ export class Addresses {
     return hurry;
   }
 
-  /** The server of a session says that it goes away. */
-  warned(place: string): void {
+  /**
+   * The server of a session that is `lived` milliseconds old says that it goes away. One that lets agents in only to say
+   * so fails them. Behind a balancer the place is the balancer's, and the next connection may lead elsewhere.
+   */
+  warned(place: string, lived: number): void {
     this.#lost = place;
+    // In between hubs behind one address are rolled fast: that is no failure of the address.
+    if (lived < BRIEF || lived >= STABLE) this.#redial.left(place, lived);
   }
 
   /** The configured server led to one that is connected already; see `Origin`. */

@@ -21,7 +21,7 @@ function held(serverId: string, open = 0, plane = 'p'): Held {
 }
 
 function assessed(uplinks: readonly Held[], more: Partial<Coverage> = {}) {
-  const coverage = { ...AGENT, sessionCount: 2, hubs: HUBS, serverCount: 1, uplinks, ...more };
+  const coverage = { ...AGENT, sessionCount: 2, hubs: HUBS, known: HUBS, serverCount: 1, uplinks, ...more };
   const { wanted, candidates, better, displaced } = assess(coverage);
   return {
     wanted,

@@ -13,6 +13,8 @@ export interface Coverage<U extends Held = Held> {
   readonly sessionCount: number | 'all';
   /** Hubs of the plane, as they told; empty before that, and without a plane. */
   readonly hubs: readonly HubMember[];
+  /** Hubs that may be worth an attempt: `hubs`, or when there are none, those that were told of before. */
+  readonly known: readonly HubMember[];
   /** Servers that share no plane: how many there are, by the last one's word or by leases. */
   readonly serverCount: number;
   /** Connections that are up and stay. */
@@ -38,7 +40,8 @@ export function assess<U extends Held>(coverage: Coverage<U>): Assessment<U> {
   const { sessionCount, serverCount, uplinks } = coverage;
   const ranked = ranking(coverage, coverage.hubs);
   const connected = new Set(uplinks.map(({ serverId }) => serverId));
-  const candidates = ranked.filter(({ hubId }) => !connected.has(hubId));
+  const known = coverage.known === coverage.hubs ? ranked : ranking(coverage, coverage.known);
+  const candidates = known.filter(({ hubId }) => !connected.has(hubId));
   if (!isInPlane(uplinks)) return { wanted: Math.max(1, serverCount), candidates, better: [], displaced: [] };
   const live = Math.max(1, ranked.length);
   const wanted = sessionCount === 'all' ? live : Math.min(sessionCount, live);

@@ -43,25 +43,49 @@ test('what is not renewed in time is not believed any more', () => {
   now = 2 * MEMBERSHIP_TTL - 2;
   assert.deepEqual([membership.hubs, membership.current], [[hub('a')], true]);
   now++;
-  assert.deepEqual([membership.hubs, membership.current], [[], false]);
+  assert.deepEqual([membership.hubs, membership.current, membership.away], [[], false, true]);
+  assert.deepEqual(membership.candidates, [hub('a')], 'an address may still be right');
   link.hear(change([hub('b')]));
   assert.deepEqual(membership.hubs, [hub('a'), hub('b')]);
 });
 
-test('what the last link said holds for the rest of its time, and only while no link says more', () => {
+test('where to connect without a link is what the last one said, and after its time also of hubs that drained', () => {
   let now = 0;
   const membership = new Membership(() => now);
   const [left, right] = [membership.informant(), membership.informant()];
   left.hear(told(hub('a'), hub('b')));
-  right.hear(told(hub('b')));
+  right.hear(told(hub('b'), hub('c', { draining: true })));
   left.end();
-  assert.deepEqual(membership.hubs, [hub('b')]);
+  assert.deepEqual(membership.candidates, [hub('b'), hub('c', { draining: true })]);
   right.end();
-  assert.deepEqual([membership.hubs, membership.current], [[hub('b')], false]);
+  assert.deepEqual([membership.hubs, membership.current, membership.stale], [[], false, false]);
+  const silent = membership.informant();
+  silent.begin();
+  silent.end();
   membership.informant().end();
-  assert.deepEqual(membership.hubs, [hub('b')]);
+  assert.deepEqual(membership.candidates, [hub('b'), hub('c', { draining: true })]);
   now = MEMBERSHIP_TTL;
-  assert.deepEqual(membership.hubs, []);
+  assert.deepEqual([membership.candidates, membership.stale], [[hub('b'), hub('c')], true]);
+});
+
+test('a link that is there and has not told yet counts as one whose registry does not answer', () => {
+  let now = 0;
+  const membership = new Membership(() => now);
+  const [old, fresh] = [membership.informant(), membership.informant()];
+  old.hear(told(hub('a')));
+  fresh.begin();
+  assert.deepEqual([membership.current, membership.away], [false, false]);
+  fresh.hear(told(hub('a')));
+  fresh.begin();
+  assert.deepEqual([membership.current, membership.away], [true, false]);
+  fresh.hear(change([], [], false));
+  assert.deepEqual([membership.current, membership.away], [false, true]);
+  fresh.end();
+  membership.informant().begin();
+  now = MEMBERSHIP_TTL - 1;
+  old.hear(change([]));
+  now = MEMBERSHIP_TTL;
+  assert.deepEqual([membership.current, membership.away], [false, true], 'it never told');
 });
 
 test('it is current when the registry answers every hub that is connected', () => {

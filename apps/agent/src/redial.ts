@@ -2,10 +2,13 @@ import { Backoff } from '@isthmus/tunnel';
 import type { Clock } from './clock.ts';
 
 /** A connection that lasted this long shows that its server is well, in milliseconds. */
-const STABLE = 10_000;
+export const STABLE = 10_000;
 
 /** Addresses that are remembered; a name that resolves to ever new ones makes the oldest forgotten. */
 const MAX_ADDRESSES = 1024;
+
+/** The longest that an agent without a session waits after one refusal: a balancer may lead elsewhere, in milliseconds. */
+const URGENT = 100;
 
 interface Pause {
   readonly backoff: Backoff;
@@ -32,10 +35,13 @@ export class Redial {
   }
 
   failed(address: string): void {
-    const backoff = this.#pauses.get(address)?.backoff ?? new Backoff(this.#first, this.#cap, this.#clock.random);
-    this.#pauses.delete(address);
-    this.#pauses.set(address, { backoff, until: this.#clock.now() + backoff.next() });
-    if (this.#pauses.size > MAX_ADDRESSES) this.#pauses.delete(this.#pauses.keys().next().value as string);
+    const { backoff } = this.#of(address);
+    this.#pause(address, backoff, backoff.next());
+  }
+
+  /** It failed an agent that has no session, for the first time since it had one: that changes nothing in what follows. */
+  failedOnce(address: string): void {
+    this.#pause(address, this.#of(address).backoff, this.#urgent());
   }
 
   /** A connection was lost that lasted `lived` milliseconds. One that was not stable counts as a failure when it began. */
@@ -48,6 +54,16 @@ export class Redial {
     (this.#pauses.get(address) as Pause).until -= lived;
   }
 
+  /** A server said that it goes when a connection to it was `lived` milliseconds old: as if it were lost, but for the first time. */
+  left(address: string, lived: number): void {
+    if (lived >= STABLE || this.#pauses.has(address)) {
+      this.lost(address, lived);
+      return;
+    }
+    this.failedOnce(address);
+    (this.#pauses.get(address) as Pause).until -= lived;
+  }
+
   /** The last connection is lost: every address is worth a try now. What fails again waits as long as it would have. */
   hasten(): void {
     for (const pause of this.#pauses.values()) pause.until = 0;
@@ -56,5 +72,19 @@ export class Redial {
   /** There is reason to think that it works now. */
   forgive(address: string): void {
     this.#pauses.delete(address);
+  }
+
+  #of(address: string): { readonly backoff: Backoff } {
+    return this.#pauses.get(address) ?? { backoff: new Backoff(this.#first, this.#cap, this.#clock.random) };
+  }
+
+  #pause(address: string, backoff: Backoff, ms: number): void {
+    this.#pauses.delete(address);
+    this.#pauses.set(address, { backoff, until: this.#clock.now() + ms });
+    if (this.#pauses.size > MAX_ADDRESSES) this.#pauses.delete(this.#pauses.keys().next().value as string);
+  }
+
+  #urgent(): number {
+    return Math.min(URGENT, this.#first) * (0.5 + this.#clock.random() / 2);
   }
 }

@@ -4,6 +4,9 @@ import type { Clock } from './clock.ts';
 import { Upkeep, type UpkeepOptions } from './upkeep.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
+/** What a hub says first comes so long after the connection, in milliseconds. */
+const TELL_AFTER = 1;
+
 /** A clock that stands until it is told to run. Numbers at random come from a seed. */
 export class FakeClock implements Clock {
   #now = 0;
@@ -55,6 +58,10 @@ export class FakeHub {
   readonly id: string;
   readonly uplinks = new Set<FakeUplink>();
   up = true;
+  /** Whether the registry answers it. */
+  current = true;
+  /** It says that it goes as soon as an agent is there. */
+  leaves = false;
   /** When each connection came. */
   readonly accepted: number[] = [];
 
@@ -153,7 +160,10 @@ export class FakePlane {
   }
 
   say(message: MembershipMessage): void {
-    for (const hub of this.hubs.values()) for (const uplink of [...hub.uplinks]) uplink.hear.membership(message);
+    for (const hub of this.hubs.values()) {
+      const word = { ...message, current: message.current && hub.current };
+      for (const uplink of [...hub.uplinks]) uplink.hear.membership(word);
+    }
   }
 
   /** Hubs renew what they told for as long as the clock runs. */
@@ -171,10 +181,12 @@ export class FakePlane {
     if (!hub?.up) throw new Error('connection refused');
     hub.accepted.push(this.clock.now());
     const uplink = new FakeUplink(hub, server, hear, { plane: 'p', serverCount: 1 });
-    // As on a link: what the hub says comes after the connection is there.
-    queueMicrotask(() =>
-      hear.membership({ type: 'membership', current: this.current, hubs: [...this.#members.values()] }),
-    );
+    // As on a link: what the hub says comes a while after the connection is there.
+    this.clock.after(TELL_AFTER, () => {
+      const current = this.current && hub.current;
+      hear.membership({ type: 'membership', current, hubs: [...this.#members.values()] });
+      if (hub.leaves) uplink.leave();
+    });
     return uplink;
   };
 

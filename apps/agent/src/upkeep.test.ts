@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MEMBERSHIP_TTL } from '@isthmus/transport';
 import { ranking } from './coverage.ts';
-import { FakeClock, FakePlane, type FakeUplink, hubsOf } from './testing.ts';
+import { FakeClock, type FakeHub, FakePlane, type FakeUplink, hubsOf } from './testing.ts';
 import type { Upkeep } from './upkeep.ts';
 
 const MINUTE = 60_000;
@@ -250,7 +250,7 @@ test('behind an address that leads to one hub alone the other is sought ever mor
   assert.ok(tries >= 6 && tries <= 21, `${tries} tries in ten minutes`);
 });
 
-test('an agent whose membership nobody renews goes back to the configured server, and keeps its sessions', async () => {
+test('an agent whose membership nobody renews keeps its sessions, and goes on with the hubs that it knew', async () => {
   const clock = new FakeClock();
   const plane = new FakePlane(clock);
   for (const hubId of ['hub-a', 'hub-b']) plane.start(hubId);
@@ -262,7 +262,118 @@ test('an agent whose membership nobody renews goes back to the configured server
   plane.asked.length = 0;
   for (const hubId of ['hub-a', 'hub-b']) plane.kill(hubId);
   await clock.run(MINUTE);
-  assert.deepEqual(new Set(plane.asked), new Set(['hub-a']));
+  assert.deepEqual(new Set(plane.asked), new Set(['hub-a', 'hub-b']));
+});
+
+for (const outage of ['short', 'long']) {
+  test(`after a ${outage} time without any hub an agent finds those that come back, though its configured server does not`, async () => {
+    const { clock, plane } = planeOf('hub-a', 'hub-b', 'hub-c');
+    const fleet = agents(plane, 20);
+    await clock.run(MINUTE);
+    for (const hubId of ['hub-a', 'hub-b', 'hub-c']) plane.kill(hubId);
+    await clock.run(outage === 'short' ? MEMBERSHIP_TTL / 2 : 20 * MINUTE);
+    for (const hubId of ['hub-b', 'hub-c']) plane.start(hubId);
+    await clock.run(15_000);
+    for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-b', 'hub-c']);
+  });
+}
+
+test('an agent whose known hubs are all gone for good does not ask them alone', async () => {
+  const { clock, plane } = planeOf(...Array.from({ length: 50 }, (_, index) => `old-${index}`));
+  plane.agent('agent-1', 'old-0', { server: { host: 'name', port: 1 }, resolve: async () => ['first'] });
+  plane.start('first');
+  await clock.run(MINUTE);
+  for (const hubId of plane.hubs.keys()) plane.kill(hubId);
+  await clock.run(10 * MINUTE);
+  plane.asked.length = 0;
+  await clock.run(MINUTE);
+  const asked = plane.asked.filter((address) => address === 'first').length;
+  assert.ok(asked >= 6, `${asked} tries of the configured server in a minute`);
+});
+
+test('a hub whose registry is away displaces nothing until it says otherwise', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const fleet = agents(plane, 60, { sessionCount: 1 });
+  await clock.run(MINUTE);
+  plane.start('hub-c').current = false;
+  await clock.run(2 * MINUTE);
+  const movers = fleet.filter((_, index) => best(`agent-${index}`, plane, 1)[0] === 'hub-c');
+  assert.ok(movers.length > 0);
+  for (const agent of movers) assert.equal(hubsOf(agent).length, 2, 'the old session stays beside the new one');
+  (plane.hubs.get('hub-c') as FakeHub).current = true;
+  await clock.run(11_000);
+  for (const agent of movers) assert.deepEqual(hubsOf(agent), ['hub-c']);
+});
+
+test('after the registry was away sessions move at the pace that they would have', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const fleet = agents(plane, 300);
+  await clock.run(MINUTE);
+  plane.current = false;
+  const hub = plane.start('hub-c');
+  await clock.run(5 * MINUTE);
+  assert.equal(hub.uplinks.size, 0);
+  plane.current = true;
+  await clock.run(41_000);
+  const seconds = new Map<number, number>();
+  for (const at of hub.accepted) seconds.set(Math.floor(at / 1000), (seconds.get(Math.floor(at / 1000)) ?? 0) + 1);
+  assert.ok(Math.max(...seconds.values()) < fleet.length / 15, `${[...seconds.values()]}`);
+  fleet.forEach((agent, index) => {
+    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 2));
+  });
+});
+
+test('a server that takes agents only to say that it goes is asked ever more slowly', async () => {
+  const { clock, plane } = planeOf('hub-a');
+  const hub = plane.hubs.get('hub-a') as FakeHub;
+  hub.leaves = true;
+  plane.agent('agent-1', 'hub-a');
+  await clock.run(MINUTE);
+  const [first, second] = hub.accepted as [number, number];
+  assert.ok(second - first <= 110, `first retry after ${second - first} ms`);
+  assert.ok(hub.accepted.length <= 15, `${hub.accepted.length} connections in a minute`);
+});
+
+test('a better hub that takes agents only to say that it goes is not moved to without a pause', async () => {
+  const { clock, plane } = planeOf('hub-a', 'hub-b');
+  const fleet = agents(plane, 20, { sessionCount: 1, rebalanceTime: 0 });
+  await clock.run(MINUTE);
+  const hub = plane.start('hub-c');
+  hub.leaves = true;
+  await clock.run(MINUTE);
+  const movers = fleet.filter((_, index) => best(`agent-${index}`, plane, 1)[0] === 'hub-c').length;
+  assert.ok(movers > 0);
+  assert.ok(
+    hub.accepted.length <= movers * 15,
+    `${hub.accepted.length / movers} connections of each agent in a minute`,
+  );
+  for (const agent of fleet) assert.equal(hubsOf(agent).length, 1);
+});
+
+test('hubs behind one address are rolled one after the other without an agent that waits', async () => {
+  const clock = new FakeClock();
+  const plane = new FakePlane(clock, true);
+  for (const hubId of ['hub-a', 'hub-b', 'hub-c']) plane.start(hubId);
+  plane.beat(10_000);
+  // The balancer leads to a hub that does not listen any more, once.
+  let refusals = 0;
+  const connect: FakePlane['connect'] = async (server, hear) => {
+    if (refusals-- > 0) throw new Error('connection refused');
+    return plane.connect(server, hear);
+  };
+  // Nothing moves meanwhile.
+  const rebalanceTime = 60 * MINUTE;
+  const agent = plane.agent('agent-1', 'balancer', { sessionCount: 1, rebalanceTime, connect });
+  await clock.run(5 * MINUTE);
+  for (let roll = 0; roll < 12; roll++) {
+    const [session] = agent.uplinks.filter(({ leaving }) => !leaving) as [FakeUplink];
+    refusals = 1;
+    session.leave();
+    await clock.run(110);
+    assert.equal(hubsOf(agent).length, 1, `roll ${roll}`);
+    session.destroy(new Error('drained'));
+    await clock.run(5000);
+  }
 });
 
 test('an attempt that hangs does not hold up another address', async () => {

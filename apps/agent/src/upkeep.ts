@@ -109,8 +109,8 @@ export class Upkeep {
   #assess(): Assessment<Uplink> {
     const { agentId, zone, sessionCount, serverCount } = this.#options;
     const uplinks = this.#staying;
-    const { hubs } = this.#membership;
-    return assess({ agentId, zone, sessionCount, hubs, uplinks, serverCount: serverCount(uplinks) });
+    const { hubs, candidates: known } = this.#membership;
+    return assess({ agentId, zone, sessionCount, hubs, known, uplinks, serverCount: serverCount(uplinks) });
   }
 
   get #staying(): Uplink[] {
@@ -142,18 +142,24 @@ export class Upkeep {
     if (now < this.#fillAt && (staying.length > 0 || this.#failures > FREE_FAILURES)) return this.#fillAt - now;
     // A hub that hangs is not asked twice. A balancer that led to it may lead to another the next time.
     const without = [...this.#pending].filter((attempt) => attempt.server || young.includes(attempt));
-    const targets = this.#addresses.rank(seeks ? [] : candidates, staying.length > 0, without);
+    const targets = this.#addresses.rank(seeks ? [] : candidates, staying.length > 0, without, this.#asksOrigin);
     const next = targets.find(({ wait }) => wait <= 0);
     if (!next) return Math.min(...targets.map(({ wait }) => wait));
     void this.#attempt(next);
     return YOUNG;
   }
 
+  /** Whether the configured server is asked before hubs that were told of long ago: of these there may be many, all gone. */
+  get #asksOrigin(): boolean {
+    return this.#membership.stale && [...this.#pending].every(({ server }) => server);
+  }
+
   /** Begins to connect to a better hub whose time has come. @returns when to ask again, in milliseconds */
   #move({ wanted, better, displaced }: Assessment): number {
     const staying = this.#staying.length;
     const apt = staying >= wanted && displaced.length > 0;
-    this.#moves.plan(apt ? better : []);
+    // Times that were drawn while nothing may move would all have passed when something may.
+    this.#moves.plan(apt && !this.#membership.away ? better : []);
     if (!apt || !this.#membership.current) return Number.POSITIVE_INFINITY;
     const busy = displaced.every(({ open }) => open > 0);
     const [hubId] = this.#moves.due(busy);
@@ -162,7 +168,10 @@ export class Upkeep {
     // One after the other: the last is over when what it displaced is on its way out.
     if (this.#pending.size > 0 || staying > wanted) return LOOK_EVERY;
     const server = serverOf(hub);
-    void this.#attempt({ only: hub.hubId, ...(server && { server }) });
+    const target = { only: hub.hubId, ...(server && { server }) };
+    const wait = this.#addresses.wait(target);
+    if (wait > 0) return wait;
+    void this.#attempt(target);
     return YOUNG;
   }
 
@@ -173,13 +182,21 @@ export class Upkeep {
     this.#pending.add(attempt);
     const informant = this.#membership.informant();
     let place = this.#addresses.nameOf(target);
+    let since = Number.POSITIVE_INFINITY;
+    let warned = false;
+    const leave = () => {
+      if (warned) return;
+      warned = true;
+      this.#warned(place, Math.max(0, clock.now() - since));
+    };
     try {
       const server = await this.#addresses.resolve(target);
       place = placeOf(server);
       const uplink = await connect(server, {
         membership: (message) => this.#news(informant.hear(message)),
-        leave: () => this.#warned(place),
+        leave,
       });
+      since = clock.now();
       if (!this.#adopt(uplink, only, informant)) this.#missed(only);
     } catch (error) {
       this.#failed(place, only, error as Error);
@@ -190,7 +207,7 @@ export class Upkeep {
 
   /** Keeps a connection, unless its server is connected already: then the older one stays, as servers expect it. */
   #adopt(uplink: Uplink, only: string | undefined, informant: Informant): boolean {
-    const { serverId, protocol, server } = uplink;
+    const { serverId, protocol, plane, server } = uplink;
     const { events, clock } = this.#options;
     const refusal = this.#refusal(uplink, only);
     if (refusal !== undefined) {
@@ -201,6 +218,7 @@ export class Upkeep {
     const since = clock.now();
     const address = placeOf(server);
     this.#uplinks.add(uplink);
+    if (plane !== '') informant.begin();
     this.#failures = 0;
     this.#fillAt = undefined;
     this.#addresses.reached();
@@ -233,7 +251,7 @@ export class Upkeep {
 
   #failed(place: string, only: string | undefined, error: Error): void {
     const { events, clock } = this.#options;
-    this.#addresses.failed(place);
+    this.#addresses.failed(place, this.#failures === 0 && this.#staying.length === 0);
     if (only !== undefined) this.#moves.failed(only);
     else if (++this.#failures > FREE_FAILURES) this.#fillAt = clock.now() + GAP;
     events.emit('server:failure', place, 'to_server', error);
@@ -246,8 +264,8 @@ export class Upkeep {
   }
 
   /** A server says that it goes away. */
-  #warned(place: string): void {
-    this.#addresses.warned(place);
+  #warned(place: string, lived: number): void {
+    this.#addresses.warned(place, lived);
     this.reconcile();
   }
 
