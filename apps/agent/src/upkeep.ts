@@ -32,11 +32,14 @@ export interface UpkeepOptions {
 /** Agents that lost the same server, or hear of the same new one, connect at random times within this, in milliseconds. */
 const STAGGER = 2000;
 
-/** An attempt that takes longer does not hold up the next, in milliseconds. */
+/**
+ * An attempt that takes longer does not hold up the next, in milliseconds; with each attempt more that is pending, twice as
+ * long. A server that is slow because thousands came at once would be the slower for it, and never recover.
+ */
 const YOUNG = 1000;
 
-/** Attempts at a time. */
-const MAX_PENDING = 8;
+/** Attempts at a time: those that begin after 0, 1, 3 and 7 s, before the first is given up after 10 s. */
+const MAX_PENDING = 4;
 
 /** Failures in a row after which the next address has to wait as well, and how long, in milliseconds: a list may be long. */
 const FREE_FAILURES = 8;
@@ -137,7 +140,8 @@ export class Upkeep {
     }
     const now = clock.now();
     this.#fillAt ??= staying.length === 0 ? now : now + clock.random() * STAGGER;
-    const young = [...this.#pending].filter(({ since }) => now - since < YOUNG);
+    const patience = YOUNG * 2 ** Math.max(0, this.#pending.size - 1);
+    const young = [...this.#pending].filter(({ since }) => now - since < patience);
     if (young.length >= Math.max(1, missing) || this.#pending.size >= MAX_PENDING) return YOUNG;
     if (now < this.#fillAt && (staying.length > 0 || this.#failures > FREE_FAILURES)) return this.#fillAt - now;
     // A hub that hangs is not asked twice. A balancer that led to it may lead to another the next time.
