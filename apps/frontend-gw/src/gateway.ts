@@ -25,6 +25,9 @@ const CALLER_WINDOW = 1024 * 1024;
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
 const CALLER_GRACE = 300;
 
+/** After a drain, how long callers that were accepted last may take for their handshake and their answer, in milliseconds. */
+const ANSWER_GRACE = 1000;
+
 /**
  * A caller that was silent for so long is pinged, in milliseconds, however long the flag allows. Node does not always notice
  * that a TLS connection was reset while it wrote to it, and the caller's tunnel would stay open for the flag's hour.
@@ -85,7 +88,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const close = async () => {
     // Whoever connects from now on is refused, and whoever was before gets an answer: no caller is reset amid its request.
     await Promise.all(listeners.map((listener) => listener.stop()));
-    if (admission.closed) await atMost(CALLER_GRACE, Promise.all(listeners.map(({ idle }) => idle)));
+    if (admission.closed) await atMost(ANSWER_GRACE, Promise.all(listeners.map(({ idle }) => idle)));
     await grpc.close(CALLER_GRACE);
     await Promise.all(listeners.map((listener) => listener.close()));
   };

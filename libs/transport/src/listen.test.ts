@@ -26,3 +26,24 @@ test('a listener that stopped refuses callers, serves those that came before, an
   await listener.idle;
   await listener.close();
 });
+
+test('a listener that stops takes what the kernel has accepted, and resets none', async () => {
+  const address = { host: '127.0.0.1', port: 0 };
+  const answer = (socket: net.Socket) => void socket.once('data', () => socket.end('answered'));
+  const listener = await listen({ address, http1: answer, events: planeEvents(), name: 'callers' });
+  const port = Number(listener.address.split(':').at(-1));
+  const callers = Array.from({ length: 50 }, () => net.connect(port, '127.0.0.1').setEncoding('utf8'));
+  await Promise.all(callers.map((caller) => once(caller, 'connect')));
+  const answers = Promise.all(
+    callers.map(async (caller) => {
+      caller.write('hello');
+      const [text] = await once(caller, 'data');
+      caller.end();
+      return text as string;
+    }),
+  );
+  await listener.stop();
+  assert.deepEqual(new Set(await answers), new Set(['answered']));
+  await listener.idle;
+  await listener.close();
+});

@@ -8,6 +8,9 @@ import { secureContextOptions, type TlsSettings } from './tls.ts';
 /** How long a peer may take for its TLS handshake, and again for its first bytes, in milliseconds. */
 const FIRST_BYTES_TIMEOUT = 10_000;
 
+/** How long a listener that stops goes on while connections come without a gap, in milliseconds. */
+const STOP_TIMEOUT = 500;
+
 /** HTTP/2's connection preface (RFC 9113 section 3.4) begins so, and no HTTP/1.1 method does. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0');
 
@@ -66,8 +69,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     address: listenedOn(server, address),
     connections,
     async stop() {
-      // What the kernel has accepted is reset when the socket closes: right after a poll there is nothing of that.
-      await new Promise((resolve) => setImmediate(resolve));
+      await untilNobodyWaits(server);
       // The callback comes only after the last connection; nobody waits for those here.
       server.close();
     },
@@ -77,6 +79,25 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       await stopped;
     },
   };
+}
+
+/**
+ * Closing a listening socket resets what the kernel has accepted for it, and Node takes one connection a turn of its event loop
+ * (libuv 1.46): so the queue is empty after a turn in which none came.
+ */
+async function untilNobodyWaits(server: Server): Promise<void> {
+  const late = performance.now() + STOP_TIMEOUT;
+  let came = true;
+  const count = () => {
+    came = true;
+  };
+  server.on('connection', count);
+  while (came && performance.now() < late) {
+    came = false;
+    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  server.off('connection', count);
 }
 
 function tlsServer({ events, name }: ListenOptions, settings: TlsSettings, accept: (socket: Socket) => void): Server {
