@@ -198,19 +198,27 @@ export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]>
   return lists.flat().filter(({ tunnel }) => tunnel >= 0);
 }
 
-async function missingIn(plane: SplitPlane, perAgent: number): Promise<string | undefined> {
-  const { gateways, hubs, agents } = plane;
+/**
+ * Every gateway must know the sessions that hubs hold, and each agent must have as many as it wants. It may have more for a
+ * while: one that it moves away from stays until its last tunnel ends.
+ */
+async function missingIn({ gateways, hubs, agents }: SplitPlane, perAgent: number): Promise<string | undefined> {
   const ended = [...gateways, ...hubs, ...agents].find(({ running }) => !running);
   if (ended) return await ended.epitaph();
-  const wanted = agents.length * Math.min(perAgent, hubs.length);
+  const held = (await Promise.all(hubs.map((hub) => hub.sessions()))).flat();
+  for (const { id } of agents) {
+    const reached = new Set(held.filter(({ agentId }) => agentId === id).map(({ hubId }) => hubId)).size;
+    if (reached < Math.min(perAgent, hubs.length)) return `${id} has sessions to ${reached} hubs`;
+  }
   for (const gateway of gateways) {
-    const known = (await gateway.sessions()).length;
-    if (known !== wanted) return `${gateway.id} knows ${known} of ${wanted} sessions`;
+    const known = new Set((await gateway.sessions()).map(({ sessionId }) => sessionId));
+    const unknown = held.filter(({ sessionId }) => !known.delete(sessionId));
+    if (unknown.length > 0) return `${gateway.id} does not know a session of ${unknown[0]?.agentId}`;
+    if (known.size > 0) return `${gateway.id} knows ${known.size} sessions that no hub holds`;
     const links = await gateway.value('isthmus_hub_links');
     if (links !== hubs.length) return `${gateway.id} has ${links} of ${hubs.length} links`;
   }
-  const held = (await Promise.all(hubs.map((hub) => hub.sessions()))).flat().length;
-  return held === wanted ? undefined : `hubs hold ${held} of ${wanted} sessions`;
+  return undefined;
 }
 
 export function times<T>(count: number, make: (index: number) => Promise<T>): Promise<T[]> {

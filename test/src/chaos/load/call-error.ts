@@ -13,13 +13,15 @@ export class CallError extends Error {
   }
 }
 
-const NOBODY = new Set(['ECONNREFUSED', 'ENOENT']);
+/** Of connect(2). A unix socket's gives the last when the listener closes before it has taken the connection. */
+const NOBODY = new Set(['ECONNREFUSED', 'ENOENT', 'ECONNRESET']);
 
 /** What an error of a socket means to a caller that has no answer yet. */
 export function brokenOff(error: NodeJS.ErrnoException | undefined): CallError {
   // Node 20 tells a stream that waits for its connection first that it is cancelled, and why only as the cause.
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-    if (NOBODY.has((cause as NodeJS.ErrnoException).code ?? '')) return new CallError('refused', cause.message);
+    const { syscall, code = '' } = cause as NodeJS.ErrnoException;
+    if (syscall === 'connect' && NOBODY.has(code)) return new CallError('refused', cause.message);
   }
   return new CallError('failed', `broke before the answer${error ? `: ${error.message}` : ''}`);
 }

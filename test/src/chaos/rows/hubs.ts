@@ -73,9 +73,11 @@ async function allLose({ gateways, hubs, agents }: SplitPlane, hub: Member, sess
   const open = 'konnectivity_network_proxy_agent_open_server_connections';
   const others = hubs.filter((other) => other !== hub);
   const lost = async () => {
-    const links = await Promise.all(gateways.map((gateway) => gateway.value('isthmus_hub_links')));
-    const held = await Promise.all(others.map((other) => other.sessions()));
-    const uplinks = await Promise.all(agents.map((agent) => agent.value(open)));
+    const [links, held, uplinks] = await Promise.all([
+      Promise.all(gateways.map((gateway) => gateway.value('isthmus_hub_links'))),
+      Promise.all(others.map((other) => other.sessions())),
+      Promise.all(agents.map((agent) => agent.value(open))),
+    ]);
     // An agent that has lost a session may hold another already, at a hub that lives.
     const dead = uplinks.reduce((sum, count) => sum + count, 0) - held.flat().length;
     return links.every((count) => count === others.length) && dead <= 0 && clock();

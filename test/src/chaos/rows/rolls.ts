@@ -6,6 +6,8 @@ import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 /** What each process has to let its tunnels finish, and how far apart the processes of a tier go. */
 const EACH_MS = 10_000;
+/** How long one has to be ready before the next goes, as a Deployment's minReadySeconds. */
+const READY_FOR_MS = 2000;
 /** Of a process that has let everything finish, to end. */
 const SLACK_MS = 5000;
 
@@ -21,7 +23,7 @@ async function roll({ hold }: Context<SplitPlane>, members: readonly Member[]): 
   for (const member of members) {
     const begin = clock();
     await member.roll(EACH_MS + SLACK_MS);
-    await hold(Math.max(0, EACH_MS - (clock() - begin)), 0);
+    await hold(Math.max(READY_FOR_MS, EACH_MS - (clock() - begin)), READY_FOR_MS);
   }
 }
 
