@@ -8,7 +8,7 @@ const dial: DialRecord = { kind: 'short', protocol: 'grpc', first: 0, by: 0, at:
 const strike: Strike = { at: 2000, tunnels: new Set([1, 2]), fatal: true };
 
 function seen(parts: Partial<Seen>): Seen {
-  return { dials: [dial], cuts: [], ends: [], strikes: [], ...parts };
+  return { dials: [dial], cuts: [], ends: [], strikes: [], before: 5, ...parts };
 }
 
 function problems(parts: Partial<Seen>, bounds = {}): readonly string[] {

@@ -2,8 +2,8 @@ import type { Cut, DialRecord } from './load/messages.ts';
 import type { TargetEnd } from './load/targets.ts';
 import type { Bounds, Measure, Strike } from './row.ts';
 
-/** A dial answered before a strike was known here, or a moment after it, may have gone through what was struck. */
-const SLACK = 100;
+/** An answer that was under way when a strike came may arrive so long after it at least, in milliseconds. */
+const LEAST_SLACK = 100;
 
 /** What a row saw, from the fault's begin on. */
 export interface Seen {
@@ -11,6 +11,8 @@ export interface Seen {
   readonly cuts: readonly Cut[];
   readonly ends: readonly TargetEnd[];
   readonly strikes: readonly Strike[];
+  /** The slowest of a hundred dials before the fault: a busy machine takes longer to hand an answer on. */
+  readonly before: number;
 }
 
 /** What a row comes to, as the table shows it; times in milliseconds. */
@@ -38,11 +40,12 @@ export interface Judged {
 
 /** Counts, and compares with what must hold. */
 export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]): Judged {
-  const { dials, strikes } = seen;
+  const { dials, strikes, before } = seen;
+  const slack = Math.max(LEAST_SLACK, before);
   const failed = dials.filter(({ outcome }) => outcome === 'failed' || outcome === 'wrong');
-  const excused = failed.filter((dial) => strikes.some((strike) => inFlight(dial, strike)));
+  const excused = failed.filter((dial) => strikes.some((strike) => inFlight(dial, strike, slack)));
   const shortCut = dials.filter(({ outcome }) => outcome === 'cut');
-  const strayShort = shortCut.filter((dial) => !strikes.some((strike) => throughStruck(dial, strike)));
+  const strayShort = shortCut.filter((dial) => !strikes.some((strike) => throughStruck(dial, strike, slack)));
   const { taken, stray, missing } = assign(seen);
   const counted = dials.filter((dial) => !excused.includes(dial));
   const figures: Figures = {
@@ -84,13 +87,13 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
 }
 
 /** A dial that was under way through a gateway when that died. */
-function inFlight({ first, by, at, ms }: DialRecord, strike: Strike): boolean {
-  return (first === strike.gateway || by === strike.gateway) && at <= strike.at + SLACK && at + ms >= strike.at;
+function inFlight({ first, by, at, ms }: DialRecord, strike: Strike, slack: number): boolean {
+  return (first === strike.gateway || by === strike.gateway) && at <= strike.at + slack && at + ms >= strike.at;
 }
 
 /** The few bytes of a short dial were on their way through what was struck. */
-function throughStruck({ at, ms, endedAt = 0 }: DialRecord, strike: Strike): boolean {
-  return strike.fatal && at + ms <= strike.at + SLACK && endedAt >= strike.at;
+function throughStruck({ at, ms, endedAt = 0 }: DialRecord, strike: Strike, slack: number): boolean {
+  return strike.fatal && at + ms <= strike.at + slack && endedAt >= strike.at;
 }
 
 /** Each cut belongs to the latest strike before it that took its tunnel, and each strike cuts a tunnel once. */

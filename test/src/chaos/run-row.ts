@@ -82,7 +82,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
 
   const dials = load.dials.filter(({ at, ms }) => at + ms >= from);
   // The load ends what still runs, when it stops.
-  const seen = { dials, cuts: load.cuts.filter(({ at }) => at >= from), ends: targets.ends, strikes };
+  const seen = { dials, cuts: load.cuts.filter(({ at }) => at >= from), ends: targets.ends, strikes, before };
   const { figures, problems } = judge(seen, row.bounds, measures);
   const all = [
     ...(failure ? [failure] : []),
