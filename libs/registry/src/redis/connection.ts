@@ -38,18 +38,22 @@ export function endpointOf({ url, plane, tls }: RedisRegistryOptions, timings: R
   };
 }
 
-/** Of a client that asks one question and goes. */
+/**
+ * Of a client that asks one question and goes. A server that hangs, and is still named by those that learn late, holds up a
+ * connection for half as long as it would a command: the next look finds another.
+ */
 function askingOptions(
   server: HostPort,
   user: Credentials,
   tls: TlsSource | undefined,
   { commandMs }: RedisTimings,
 ): ClientOptions {
+  const deadlineMs = commandMs / 2;
   return {
     ...connectionOptions(async () => server, tls, user),
     lazyConnect: true,
-    connectTimeout: commandMs,
-    commandTimeout: commandMs,
+    connectTimeout: deadlineMs,
+    commandTimeout: deadlineMs,
     disableClientInfo: true,
     enableReadyCheck: false,
     maxRetriesPerRequest: 0,
