@@ -11,7 +11,7 @@ const TESTS_TIMEOUT_MS = 45 * 60_000;
 const CHAOS_TIMEOUT_MS = 15 * 60_000;
 const SCALE_TIMEOUT_MS = 5 * 60_000;
 const TEST = 'npm test';
-const CHAOS = 'npm run chaos -- --short';
+const CHAOS = 'npm run chaos -- --short --rate 50';
 const SCALE = 'npm run scale -- --short';
 const STARTS = [
   { line: 'npm start', gateways: 1 },
