@@ -52,7 +52,7 @@ async function main(): Promise<void> {
     outcomes.push(outcome);
   }
   say(`\n${table(outcomes)}\n`);
-  if (!values.short && rate === DIALS_PER_SECOND && values.row.length === 0) writePage(outcomes);
+  if (!values.short && rate === DIALS_PER_SECOND) writePage(outcomes, ROWS);
   const ran = outcomes.filter(({ skipped }) => !skipped);
   const failed = ran.filter(({ problems }) => problems.length > 0).length;
   const skipped = outcomes.length - ran.length;

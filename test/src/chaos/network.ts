@@ -45,6 +45,8 @@ async function stretch(scope: Scope, name: string, index: number): Promise<Wire>
   await ip('link', 'add', bridge, 'type', 'bridge');
   scope.defer(() => ip('link', 'del', bridge));
   await ip('link', 'add', port, 'type', 'veth', 'peer', 'name', far, 'netns', name);
+  // It would go with its namespace, but some time after: the next row may want the name before.
+  scope.defer(() => ip('link', 'del', port));
   await ip('link', 'set', port, 'master', bridge, 'up');
   await ip('addr', 'add', `${outside}/30`, 'dev', bridge);
   await ip('link', 'set', bridge, 'up');
