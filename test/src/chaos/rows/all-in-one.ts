@@ -26,6 +26,18 @@ async function kill({ plane, strike, hold }: Context<ServerPlane>, member: Membe
   await hold(5000, 1000);
 }
 
+function isGo({ id }: Member): boolean {
+  return id.startsWith('go-');
+}
+
+/** Upstream's agent drains after SIGTERM and does not end by itself: the kubelet ends it when its time is over. */
+async function replace({ hold }: Context<ServerPlane>, agent: Member): Promise<void> {
+  agent.program.signal('SIGTERM');
+  await hold(EACH_MS, EACH_MS);
+  await agent.kill();
+  await agent.restart();
+}
+
 /** In a short run one of each kind stands for its like. */
 function victims({ plane: { servers, agents }, short }: Context<ServerPlane>): readonly Member[] {
   if (!short) return [...servers, ...agents];
@@ -54,7 +66,8 @@ const rolled: Row<ServerPlane> = {
   topology: (scope) => serverPlane(scope, { ...SHAPE, flags: { 'graceful-shutdown-timeout': `${EACH_MS}ms` } }),
   async inject(context) {
     for (const member of victims(context)) {
-      await member.roll(EACH_MS + SLACK_MS);
+      if (isGo(member)) await replace(context, member);
+      else await member.roll(EACH_MS + SLACK_MS);
       await context.hold(3000, 500);
     }
   },
