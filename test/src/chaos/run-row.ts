@@ -41,7 +41,7 @@ export interface RunOptions {
 /** Starts what a row runs against, loads it, injects the fault, and sees what came of it. */
 export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   const begin = clock();
-  const skipped = row.skip?.();
+  const skipped = row.skip?.() ?? (options.short && row.todo ? `known not to hold yet: ${row.todo}` : undefined);
   const nothing = { row, measures: [], notes: [], before: 0, loadCpu: 0, problems: [] };
   if (skipped) return { ...nothing, skipped, seconds: 0 };
   try {
