@@ -152,8 +152,7 @@ function answerError(socket: Socket, error: DialError, status = error.status): v
     'content-type: text/plain; charset=utf-8',
     'connection: close',
   ];
-  // Another gateway takes at once what this one takes no more; for an agent or for room one has to wait.
-  if (status === 503) head.push(`retry-after: ${error.retryable ? 0 : 1}`);
+  if (status === 503) head.push(`retry-after: ${error.retryAfter}`);
   socket.end(`${head.join('\r\n')}\r\n\r\n${error.message}\n`);
   // Drain what the caller still sends, or the close would be a reset that overtakes the answer.
   socket.resume();

@@ -47,6 +47,7 @@ test('closing refuses new dials and waits for those that are pending', async () 
     code: 'destination_unavailable',
     message: 'proxy is shutting down',
     retryable: true,
+    retryAfter: 0,
   });
   assert.equal(closed, false);
   answers[0]?.();

@@ -36,7 +36,7 @@ export class Admission {
   }
 
   async #admit(request: DialRequest) {
-    if (this.#closed) throw new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true });
+    if (this.#closed) throw shuttingDown();
     const { tenant } = request;
     if ((this.#byTenant.get(tenant) ?? 0) >= MAX_PENDING) {
       const text = `tenant ${tenant} has ${MAX_PENDING} dials without an answer already`;
@@ -57,4 +57,9 @@ export class Admission {
     else this.#byTenant.delete(tenant);
     this.#pending += by;
   }
+}
+
+/** What this program takes no more another takes at once. */
+function shuttingDown(): DialError {
+  return new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true, retryAfter: 0 });
 }

@@ -36,6 +36,8 @@ export interface DialErrorOptions {
   readonly retryable?: boolean;
   /** The dial's own deadline passed: no answer came, which says nothing about the destination. Default false. */
   readonly expired?: boolean;
+  /** How long the caller does well to wait before it dials again, in seconds: 0 where another gateway takes it at once. Default 1. */
+  readonly retryAfter?: number;
   readonly cause?: unknown;
 }
 
@@ -45,12 +47,14 @@ export class DialError extends Error {
   readonly code: DialErrorCode;
   readonly retryable: boolean;
   readonly expired: boolean;
+  readonly retryAfter: number;
 
   constructor(code: DialErrorCode, message: string, options: DialErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.retryable = options.retryable ?? false;
     this.expired = options.expired ?? false;
+    this.retryAfter = options.retryAfter ?? 1;
   }
 
   /** HTTP status for CONNECT callers and inner links. */
