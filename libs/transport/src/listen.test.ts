@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
-import test from 'node:test';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import test, { type TestContext } from 'node:test';
 import { planeEvents } from '@isthmus/tunnel';
 import { listen } from './listen.ts';
 
@@ -46,4 +50,58 @@ test('a listener that stops takes what the kernel has accepted, and resets none'
   assert.deepEqual(new Set(await answers), new Set(['answered']));
   await listener.idle;
   await listener.close();
+});
+
+function directory(context: TestContext): string {
+  const dir = mkdtempSync(join(tmpdir(), 'isthmus-listen-'));
+  context.after(() => rmSync(dir, { recursive: true }));
+  return dir;
+}
+
+/** Says `says` to everyone who connects to the unix socket. */
+function speaker(path: string, says: string, deleteExisting = true) {
+  const speak = (socket: net.Socket) => void socket.end(says);
+  const address = { path, deleteExisting };
+  return listen({ address, http1: speak, events: planeEvents(), name: 'callers' });
+}
+
+function ask(path: string): Promise<string> {
+  const socket = net.connect(path);
+  socket.write('GET');
+  return text(socket);
+}
+
+test('a unix socket is for its owner alone, and its file goes with it', async (context) => {
+  const dir = directory(context);
+  const path = join(dir, 'callers.sock');
+  const listener = await speaker(path, 'hello', false);
+  assert.equal(listener.address, path);
+  assert.equal(lstatSync(path).mode & 0o777, 0o600);
+  assert.equal(await ask(path), 'hello');
+  await listener.close();
+  assert.deepEqual(readdirSync(dir), []);
+});
+
+test('a process that took a unix socket over keeps it when the old one ends, by whichever way', async (context) => {
+  const path = join(directory(context), 'callers.sock');
+  for (const way of ['stop', 'close'] as const) {
+    const old = await speaker(path, 'old');
+    const taken = await speaker(path, 'new');
+    assert.equal(await ask(path), 'new');
+    await old[way]();
+    assert.equal(await ask(path), 'new', `after ${way}`);
+    await Promise.all([old.close(), taken.close()]);
+    assert.equal(existsSync(path), false);
+  }
+});
+
+test('what is in the way of a unix socket is left alone if it may not be deleted, or is no socket', async (context) => {
+  const path = join(directory(context), 'callers.sock');
+  const listener = await speaker(path, 'first');
+  await assert.rejects(speaker(path, 'second', false), /exists already/);
+  assert.equal(await ask(path), 'first');
+  await listener.close();
+  writeFileSync(path, 'precious');
+  await assert.rejects(speaker(path, 'third'), /is no unix socket/);
+  assert.ok(existsSync(path));
 });

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { chmodSync, existsSync, lstatSync, unlinkSync } from 'node:fs';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import tls from 'node:tls';
 import type { PlaneEvents } from '@isthmus/tunnel';
+import { SocketFile } from './socket-file.ts';
 import { secureContextOptions, type TlsSettings } from './tls.ts';
 
 /** How long a peer may take for its TLS handshake, and again for its first bytes, in milliseconds. */
@@ -57,12 +57,17 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const server = options.tls
     ? tlsServer(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
-  if ('path' in address) clearPath(address.path, address.deleteExisting);
-  server.listen('path' in address ? { path: address.path } : { host: address.host || undefined, port: address.port });
+  const file = 'path' in address ? new SocketFile(address.path, address.deleteExisting) : undefined;
+  server.listen(
+    'path' in address ? { path: file?.boundPath } : { host: address.host || undefined, port: address.port },
+  );
   await once(server, 'listening');
-  if ('path' in address) chmodSync(address.path, 0o600);
+  file?.place();
   server.on('error', (error) => events.emit('refused', name, '', error));
-  const stop = () => new Promise<void>((resolve) => server.close(() => resolve()));
+  const stop = () => {
+    file?.remove();
+    return new Promise<void>((resolve) => server.close(() => resolve()));
+  };
   const idle = new Promise<void>((resolve) => server.once('close', resolve));
   return {
     idle,
@@ -71,7 +76,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     async stop() {
       await untilNobodyWaits(server);
       // The callback comes only after the last connection; nobody waits for those here.
-      server.close();
+      void stop();
     },
     async close() {
       const stopped = stop();
@@ -164,14 +169,6 @@ function beginsWithPreface(socket: Socket): Promise<boolean> {
     const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
     socket.on('readable', read).once('close', gone).once('end', gone);
   });
-}
-
-/** A socket file of an earlier run would make listening fail. @throws when it is in the way and may not be deleted. */
-function clearPath(path: string, deleteExisting: boolean): void {
-  if (!existsSync(path)) return;
-  if (!deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
-  if (!lstatSync(path).isSocket()) throw new Error(`${path} exists and is no unix socket: it is left alone`);
-  unlinkSync(path);
 }
 
 function listenedOn(server: Server, address: ListenAddress): string {
