@@ -1,7 +1,8 @@
 import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
-import type { Directory, Route } from './directory.ts';
+import type { Directory } from './directory.ts';
 import { asDialError, DialError } from './errors.ts';
+import type { Route } from './placement.ts';
 import type { SessionRecord } from './records.ts';
 import type { RetryBudget } from './retry-budget.ts';
 import type { Strategy } from './strategies.ts';

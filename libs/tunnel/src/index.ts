@@ -7,6 +7,7 @@ export * from './directory.ts';
 export * from './errors.ts';
 export * from './events.ts';
 export * from './observe.ts';
+export type { Choice, Route, Standing } from './placement.ts';
 export * from './records.ts';
 export * from './route.ts';
 export * from './splice.ts';

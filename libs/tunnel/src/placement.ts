@@ -1,0 +1,190 @@
+import { getOrPut } from './get-or-put.ts';
+import { RandomSet } from './pool.ts';
+import type { SessionRecord } from './records.ts';
+import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
+
+/** A session as a gateway sees it. */
+export interface Route {
+  readonly record: SessionRecord;
+  /** Tunnels of this gateway that run through it, dials included. */
+  open: number;
+}
+
+export interface Choice {
+  readonly tenant: string;
+  readonly host: string;
+  readonly strategies: readonly Strategy[];
+  /** Preferred among equals; empty for no preference. */
+  readonly zone: string;
+  /** Sessions that were tried already. */
+  readonly excluded: ReadonlySet<string>;
+  /** Whether a session may be taken now. Default: each. */
+  readonly usable?: (session: SessionRecord) => boolean;
+}
+
+/** How much a session is wanted. */
+export interface Standing {
+  readonly zone: string;
+  /** Dials go elsewhere while there is an elsewhere. */
+  readonly draining: boolean;
+}
+
+/** Sessions under one key, apart by how much they are wanted. */
+interface Pool {
+  readonly byZone: Map<string, RandomSet<Route>>;
+  readonly draining: RandomSet<Route>;
+}
+
+interface Tenant {
+  sessions: number;
+  readonly pools: Map<string, Pool>;
+  /** How many sessions use a prefix length, by address family. */
+  readonly lengths: Record<4 | 6, Map<number, number>>;
+  /** The lengths in use, longest first. */
+  readonly longestFirst: Record<4 | 6, readonly number[]>;
+}
+
+/** Where a route stands in its tenant's pools, kept so that it is taken out of just where it was put. */
+interface Place extends Standing {
+  readonly route: Route;
+  readonly keys: readonly string[];
+}
+
+/**
+ * Sessions, placed so that a dial finds the one to take without a look at the others: by tenant, by what they can reach, by
+ * how much they are wanted.
+ */
+export class Placement {
+  readonly #places = new Map<string, Place>();
+  readonly #tenants = new Map<string, Tenant>();
+  readonly #random: () => number;
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  get size(): number {
+    return this.#places.size;
+  }
+
+  route(sessionId: string): Route | undefined {
+    return this.#places.get(sessionId)?.route;
+  }
+
+  *routes(): Iterable<Route> {
+    for (const { route } of this.#places.values()) yield route;
+  }
+
+  /** How many sessions a tenant has. */
+  sessionsOf(tenant: string): number {
+    return this.#tenants.get(tenant)?.sessions ?? 0;
+  }
+
+  /** The tenants that have sessions, and how many. */
+  *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
+    for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
+  }
+
+  /** Places a session, in place of what stood under its id. */
+  put(route: Route, standing: Standing): void {
+    const { sessionId, tenant: name, identifiers } = route.record;
+    this.remove(sessionId);
+    const place: Place = { route, keys: sessionKeys(identifiers), ...standing };
+    this.#places.set(sessionId, place);
+    const tenant = getOrPut(this.#tenants, name, emptyTenant);
+    for (const key of place.keys) {
+      partOf(getOrPut(tenant.pools, key, emptyPool), place).add(route);
+      countLength(tenant, key, 1);
+    }
+    tenant.sessions++;
+  }
+
+  /** @returns what stood under this id */
+  remove(sessionId: string): Route | undefined {
+    const place = this.#places.get(sessionId);
+    if (!place) return undefined;
+    const { route, keys, zone, draining } = place;
+    this.#places.delete(sessionId);
+    const tenant = this.#tenants.get(route.record.tenant) as Tenant;
+    for (const key of keys) {
+      const pool = tenant.pools.get(key) as Pool;
+      const part = partOf(pool, place);
+      part.delete(route);
+      if (part.size === 0 && !draining) pool.byZone.delete(zone);
+      if (pool.byZone.size === 0 && pool.draining.size === 0) tenant.pools.delete(key);
+      countLength(tenant, key, -1);
+    }
+    tenant.sessions--;
+    if (tenant.sessions === 0) this.#tenants.delete(route.record.tenant);
+    return route;
+  }
+
+  /**
+   * The session to dial through: strategies in order, then the own zone before others, then sessions that drain; among
+   * equals the one with fewer open tunnels of two drawn at random.
+   */
+  choose({ tenant, host, strategies, zone, excluded, usable = () => true }: Choice): Route | undefined {
+    const known = this.#tenants.get(tenant);
+    if (!known) return undefined;
+    const eligible = ({ record }: Route) => !excluded.has(record.sessionId) && usable(record);
+    for (const strategy of strategies) {
+      for (const key of destinationKeys(strategy, host, known.longestFirst)) {
+        const pool = known.pools.get(key);
+        const route = pool && this.#draw(pool, zone, eligible);
+        if (route) return route;
+      }
+    }
+    return undefined;
+  }
+
+  #draw(pool: Pool, zone: string, eligible: (route: Route) => boolean): Route | undefined {
+    const own = pool.byZone.get(zone);
+    const near = own && this.#lessBusy(own, eligible);
+    if (near) return near;
+    // Other zones count by their sessions: one zone is drawn for the two candidates in proportion to its size.
+    const others = [...pool.byZone].filter(([name]) => name !== zone).map(([, set]) => set);
+    for (const set of this.#shuffledBySize(others)) {
+      const route = this.#lessBusy(set, eligible);
+      if (route) return route;
+    }
+    return this.#lessBusy(pool.draining, eligible);
+  }
+
+  #lessBusy(set: RandomSet<Route>, eligible: (route: Route) => boolean): Route | undefined {
+    const first = set.draw(this.#random, eligible);
+    if (!first || set.size === 1) return first;
+    const second = set.draw(this.#random, (route) => route !== first && eligible(route));
+    return second && second.open < first.open ? second : first;
+  }
+
+  #shuffledBySize(sets: RandomSet<Route>[]): RandomSet<Route>[] {
+    if (sets.length < 2) return sets;
+    return sets
+      .map((set) => ({ set, rank: this.#random() ** (1 / set.size) }))
+      .sort((a, b) => b.rank - a.rank)
+      .map(({ set }) => set);
+  }
+}
+
+function emptyTenant(): Tenant {
+  return { sessions: 0, pools: new Map(), lengths: { 4: new Map(), 6: new Map() }, longestFirst: { 4: [], 6: [] } };
+}
+
+function emptyPool(): Pool {
+  return { byZone: new Map(), draining: new RandomSet() };
+}
+
+function partOf(pool: Pool, { draining, zone }: Standing): RandomSet<Route> {
+  return draining ? pool.draining : getOrPut(pool.byZone, zone, () => new RandomSet<Route>());
+}
+
+function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
+  const prefix = prefixLength(key);
+  if (!prefix) return;
+  const { family, bits } = prefix;
+  const lengths = tenant.lengths[family];
+  const count = (lengths.get(bits) ?? 0) + by;
+  if (count > 0) lengths.set(bits, count);
+  else lengths.delete(bits);
+  if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
+}
