@@ -138,17 +138,18 @@ export class Attempts {
 
   /** A session that is neither tried nor silent, if there is one; of those that are silent, if there is no other. */
   #choose(): Route | undefined {
-    const { directory, hub, suspects } = this.#routing;
-    const choose = (hubs: ReadonlySet<string>, answers: (sessionId: string) => boolean) => {
-      // Without a hub every session would be looked at in vain, and there may be thousands.
-      if (hubs.size === 0) return undefined;
-      const usable = ({ hubId, sessionId }: SessionRecord) => hubs.has(hubId) && answers(sessionId);
-      return directory.choose({ ...this.#choice(), excluded: this.#tried, usable });
-    };
-    const reachable = new Set<string>();
-    for (const { hubId } of directory.hubs()) if (hub(hubId)) reachable.add(hubId);
-    const answering = new Set([...reachable].filter((hubId) => !suspects.has(hubId)));
-    return choose(answering, (sessionId) => !suspects.has(sessionId)) ?? choose(reachable, () => true);
+    const { hub, suspects } = this.#routing;
+    const reachable = (hubId: string) => hub(hubId) !== undefined;
+    const answering = (hubId: string) => reachable(hubId) && !suspects.has(hubId);
+    return this.#chooseAt(answering, (sessionId) => !suspects.has(sessionId)) ?? this.#chooseAt(reachable, () => true);
+  }
+
+  #chooseAt(hubs: (hubId: string) => boolean, sessions: (sessionId: string) => boolean): Route | undefined {
+    const { directory } = this.#routing;
+    // Without a hub every session would be looked at in vain, and there may be thousands.
+    if (!some(directory.hubs(), ({ hubId }) => hubs(hubId))) return undefined;
+    const usable = ({ hubId, sessionId }: SessionRecord) => hubs(hubId) && sessions(sessionId);
+    return directory.choose({ ...this.#choice(), excluded: this.#tried, usable });
   }
 
   /** Whether there is any session for the destination, tried or not, in reach or not. */
@@ -257,4 +258,9 @@ export class Attempts {
 function whenClosed({ end: { stream } }: Established, closed: () => void): void {
   if (stream.closed) closed();
   else stream.once('close', closed);
+}
+
+function some<T>(items: Iterable<T>, holds: (item: T) => boolean): boolean {
+  for (const item of items) if (holds(item)) return true;
+  return false;
 }
