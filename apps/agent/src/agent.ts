@@ -1,5 +1,5 @@
 import { endpointDial, type TlsSettings } from '@isthmus/transport';
-import { Admission, formatDestination, type Observation, observed } from '@isthmus/tunnel';
+import { Admission, formatDestination, type Observation, observed, sparing } from '@isthmus/tunnel';
 import { systemClock } from './clock.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
@@ -65,7 +65,7 @@ class RunningAgent implements Agent {
     const { agentId, observation } = options;
     this.#options = options;
     this.agentId = agentId;
-    this.#admission = new Admission(endpointDial({ agentId, events: observation.events }));
+    this.#admission = new Admission(sparing(endpointDial({ agentId, events: observation.events })));
     this.#upkeep = new Upkeep({
       ...{ ...options, clock: systemClock },
       events: observation.events,

@@ -17,6 +17,7 @@ import {
   observed,
   routed,
   type Strategy,
+  sparing,
 } from '@isthmus/tunnel';
 
 /** What a caller may send ahead on its tunnel, in bytes. */
@@ -75,7 +76,7 @@ export interface Gateway {
 export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { callers, mode, observation, tenant, dialTimeout: timeout } = options;
   const { events } = observation;
-  const admission = new Admission(routed(options));
+  const admission = new Admission(sparing(routed(options)));
   const dial = observed('gateway', admission.dial, observation);
   const edge = { dial, tenant, events, timeout };
   const connect = connectEdge(edge);

@@ -4,6 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import type { AdminBackend } from './admin-backend.ts';
 import { RpcForward } from './admin-forward.ts';
 import { type Refused, refuseBadRequests, remoteOf } from './bad-requests.ts';
+import { guardListener } from './guard-listener.ts';
 import { isLoopback } from './loopback.ts';
 
 export interface AdminOptions {
@@ -82,7 +83,9 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   if (!isLoopback(address.address)) {
     warn(`the admin port listens on ${address.address}:${address.port} without authentication: use a loopback address`);
   }
+  const unguard = guardListener(listener, address, refused);
   const close = async () => {
+    unguard();
     const closed = once(listener, 'close');
     listener.close();
     for (const socket of sockets) socket.destroy();

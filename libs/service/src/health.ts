@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Refused, refuseBadRequests } from './bad-requests.ts';
+import { guardListener } from './guard-listener.ts';
 import { BAD_TARGET, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 
 export type { MetricsPage };
@@ -59,16 +60,19 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
   server.maxConnections = MAX_CONNECTIONS;
   server.listen(host === '' ? { port } : { host, port });
   await once(server, 'listening');
+  const address = server.address() as AddressInfo;
+  const unguard = guardListener(server, address, refused);
   let closed: Promise<unknown> | undefined;
   const close = async () => {
     if (closed === undefined) {
+      unguard();
       closed = once(server, 'close');
       server.close();
       server.closeAllConnections();
     }
     await closed;
   };
-  return { address: server.address() as AddressInfo, close, [Symbol.asyncDispose]: close };
+  return { address, close, [Symbol.asyncDispose]: close };
 }
 
 async function pageFor(request: IncomingMessage, { checks, unready, metrics }: HealthOptions): Promise<Page> {

@@ -5,6 +5,7 @@ import {
   DialError,
   type DialErrorCode,
   type DialRequest,
+  descriptors,
   formatDestination,
   type PlaneEvents,
 } from '@isthmus/tunnel';
@@ -81,6 +82,7 @@ interface Clock {
 }
 
 function open({ destination: { host, port } }: DialRequest, clock: Clock): Socket {
+  descriptors.opened();
   // Upstream's agents take the unspecified address for their own loopback, and API servers rely on it.
   const target = host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
   return net.connect({
@@ -132,6 +134,11 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
   // With several addresses, each has failed in its own way; upstream reports the first.
   const error = thrown instanceof AggregateError ? (thrown.errors[0] as NodeJS.ErrnoException) : thrown;
   const code = error.code ?? '';
+  // The resolver reads files and opens sockets too; for want of them it says that there is no such name, or to try again.
+  if (error.syscall === 'getaddrinfo' && descriptors.exhausted) {
+    const text = `dial tcp: lookup ${host}: too many open files`;
+    return new DialError(LIMIT, text, { retryable: true, cause: thrown });
+  }
   if (code === 'ENOTFOUND')
     return new DialError('dns_error', `dial tcp: lookup ${host}: no such host`, { cause: thrown });
   if (error.syscall === 'getaddrinfo') {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import tls from 'node:tls';
-import type { PlaneEvents } from '@isthmus/tunnel';
+import { descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
 import { SocketFile } from './socket-file.ts';
 import { secureContextOptions, type TlsSettings } from './tls.ts';
 
@@ -51,6 +51,12 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
     socket.on('error', () => {});
+    descriptors.opened();
+    if (descriptors.spent) {
+      events.emit('refused', name, remoteOf(socket), new Error('too many open files'));
+      socket.destroy();
+      return;
+    }
     socket.setNoDelay(true);
     void dispatch(socket, options);
   };
@@ -58,22 +64,28 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     ? tlsServer(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
   const file = 'path' in address ? new SocketFile(address.path, address.deleteExisting) : undefined;
-  server.listen(
-    'path' in address ? { path: file?.boundPath } : { host: address.host || undefined, port: address.port },
-  );
+  server.listen(file ? { path: file.boundPath } : boundTo(address));
   await once(server, 'listening');
   file?.place();
   server.on('error', (error) => events.emit('refused', name, '', error));
+  const listenedOn = addressOf(server, address);
+  const unguard = descriptors.guard(reopening(server, options, file));
+  let stopped = false;
   const stop = () => {
+    stopped = true;
+    unguard();
     file?.remove();
     return new Promise<void>((resolve) => server.close(() => resolve()));
   };
-  const idle = new Promise<void>((resolve) => server.once('close', resolve));
+  const idle = new Promise<void>((resolve) => {
+    server.on('close', () => stopped && resolve());
+  });
   return {
     idle,
-    address: listenedOn(server, address),
+    address: listenedOn,
     connections,
     async stop() {
+      unguard();
       await untilNobodyWaits(server);
       // The callback comes only after the last connection; nobody waits for those here.
       void stop();
@@ -171,7 +183,35 @@ function beginsWithPreface(socket: Socket): Promise<boolean> {
   });
 }
 
-function listenedOn(server: Server, address: ListenAddress): string {
+/** For a while without descriptors. Whoever connects meanwhile is refused, also at a socket's file, which stays in its place. */
+function reopening(server: Server, { address, events, name }: ListenOptions, file?: SocketFile): Reopening {
+  const where = file ? { path: file.boundPath } : { ...boundTo(address), port: (server.address() as AddressInfo).port };
+  const tell = (error: Error) => events.emit('refused', name, '', error);
+  const place = () => {
+    try {
+      file?.place();
+    } catch (error) {
+      server.close();
+      tell(error as Error);
+    }
+  };
+  return {
+    get listening() {
+      return server.listening;
+    },
+    close() {
+      tell(new Error('too many open files: nobody is listened to until one can be opened'));
+      server.close();
+    },
+    open: () => void server.listen(where, place),
+  };
+}
+
+function boundTo(address: ListenAddress): { host?: string; port?: number } {
+  return 'path' in address ? {} : { port: address.port, ...(address.host !== '' && { host: address.host }) };
+}
+
+function addressOf(server: Server, address: ListenAddress): string {
   if ('path' in address) return address.path;
   const { port } = server.address() as AddressInfo;
   return address.host.includes(':') ? `[${address.host}]:${port}` : `${address.host || '0.0.0.0'}:${port}`;

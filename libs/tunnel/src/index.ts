@@ -1,6 +1,7 @@
 export * from './admission.ts';
 export * from './backoff.ts';
 export * from './deferred.ts';
+export * from './descriptors.ts';
 export * from './destination.ts';
 export * from './dial.ts';
 export * from './directory.ts';

@@ -21,8 +21,8 @@ export function logEvents(events: PlaneEvents, logger: Logger, refusals: BurstLi
   const bursts = new Bursts(refusals, (where, count) => {
     logger.warn({ where, count }, 'more was refused');
   });
-  const ends = [dialLines(logger), sessionLines(logger), linkLines(logger), refusalLines(logger, bursts)].map((lines) =>
-    subscribe(events, lines),
+  const ends = [dialLines(logger, bursts), sessionLines(logger), linkLines(logger), refusalLines(logger, bursts)].map(
+    (lines) => subscribe(events, lines),
   );
   return () => {
     for (const end of ends) end();
@@ -30,12 +30,14 @@ export function logEvents(events: PlaneEvents, logger: Logger, refusals: BurstLi
   };
 }
 
-function dialLines(logger: Logger): Subscriptions {
+function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
   return {
     'dial:end'(role, dial, outcome) {
       const level = dialLevel(role, outcome);
       if (!logger.isLevelEnabled(level)) return;
       const { ms, error, reason, agentId, sessionId, hubId, timing } = outcome;
+      // A limit that is reached refuses every dial that comes.
+      if (error?.code === 'connection_limit_reached' && !bursts.admit('dials')) return;
       const message = error ? 'dial failed' : 'dial established';
       const failure = error && { error: error.code, reason, text: error.message };
       const fields = {

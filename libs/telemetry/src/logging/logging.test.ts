@@ -217,3 +217,17 @@ test('a flood of refusals becomes a few lines and a count, for each place apart'
   end();
   assert.equal(records().length, 5);
 });
+
+test('dials that a limit refuses are logged a few at a time, all others one by one', () => {
+  const error = (code: 'connection_limit_reached' | 'connection_refused') => new DialError(code, 'too many open files');
+  const records = logged((events) => {
+    for (let i = 0; i < 50; i++) {
+      events.emit('dial:end', 'gateway', dial, { ms: 1, error: error('connection_limit_reached') });
+      events.emit('dial:end', 'gateway', dial, { ms: 1, error: error('connection_refused') });
+    }
+  });
+  const count = (code: string) => records.filter((record) => record.error === code).length;
+  assert.deepEqual([count('connection_limit_reached'), count('connection_refused')], [10, 50]);
+  const { where, count: leftOut } = records.at(-1);
+  assert.deepEqual([where, leftOut], ['dials', 40]);
+});

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import type { Dial, PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, descriptors, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import { linkOptions } from '../link/settings.ts';
 import { type Listener, remoteOf } from '../listen.ts';
@@ -26,6 +26,7 @@ export interface PeerServer extends Omit<Listener, 'idle'> {
 export async function servePeers({ host, port, tls, dial, events }: PeerServerOptions): Promise<PeerServer> {
   const links = new Set<LinkServer>();
   const connections = new Set<TLSSocket>();
+  let draining = false;
   const server = http2.createSecureServer({
     ...secureContextOptions(tls),
     ...linkOptions,
@@ -45,7 +46,7 @@ export async function servePeers({ host, port, tls, dial, events }: PeerServerOp
     links.add(link);
     void link.closed.then(() => links.delete(link));
     // Its handshake was under way when the hub began to drain.
-    if (!server.listening) link.close();
+    if (draining) link.close();
   });
   server.on('tlsClientError', (error, socket) => events.emit('refused', 'peers', remoteOf(socket), error));
   server.on('unknownProtocol', (socket) => {
@@ -56,20 +57,33 @@ export async function servePeers({ host, port, tls, dial, events }: PeerServerOp
   server.listen(port, host || undefined);
   await once(server, 'listening');
   const bound = (server.address() as AddressInfo).port;
+  server.on('error', (error) => events.emit('refused', 'peers', '', error));
+  const unguard = descriptors.guard({
+    get listening() {
+      return server.listening;
+    },
+    close: () => void server.close(),
+    open: () => void server.listen(bound, host || undefined),
+  });
+  const stop = () => {
+    unguard();
+    server.close();
+  };
   return {
     address: `${host || '0.0.0.0'}:${bound}`,
     connections,
     drain() {
-      server.close();
+      draining = true;
+      stop();
       for (const link of links) link.close();
     },
     async stop() {
-      server.close();
+      stop();
     },
     async close() {
       for (const link of links) link.destroy(new Error('hub stops'));
       for (const socket of connections) socket.destroy();
-      server.close();
+      stop();
     },
   };
 }

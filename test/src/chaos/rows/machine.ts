@@ -1,14 +1,12 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { type Scope, until } from '../../harness/index.ts';
-import { clock } from '../clock.ts';
-import { dial } from '../load/dial.ts';
-import { type Door, PROTOCOLS } from '../load/door.ts';
 import type { Member, Place } from '../members.ts';
 import type { Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
+import { descriptorRows } from './descriptors.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
 const LOCAL = '127.0.0.1';
@@ -61,75 +59,6 @@ const fullDisk: Row<Disk> = {
 
 function lostLines(text: string): number[] {
   return [...text.matchAll(/^\{.*"lines":(\d+),.*"log lines were lost"\}$/gm)].map(([, lines]) => Number(lines));
-}
-
-function limitDescriptors({ program }: Member, most: number): void {
-  execFileSync('prlimit', ['--pid', String(program.pid), `--nofile=${most}:`]);
-}
-
-/** Lower than the lowest free one: what is open stays open, and nothing is opened any more. */
-const NONE = 3;
-const ENOUGH = 1024;
-const prlimitMissing = () => (spawnSync('prlimit', ['--version']).status === 0 ? undefined : 'there is no prlimit');
-
-/** Of one agent: the others are asked in its place. */
-const agentDescriptors: Row<ServerPlane> = {
-  name: 'descriptors-agent',
-  fault: 'file descriptors of one of 4 agents exhausted',
-  holds: 'no crash, 0 failed dials, recovery by itself',
-  bounds: { dialMs: 1000 },
-  skip: prlimitMissing,
-  topology: (scope) => serverPlane(scope, SHAPE),
-  async inject({ plane, hold }) {
-    const [agent] = plane.agents as [Member];
-    limitDescriptors(agent, NONE);
-    await hold(15_000, 3000);
-    limitDescriptors(agent, ENOUGH);
-  },
-};
-
-/** Callers of the other server are the load; what callers of this one see is asked for by itself. */
-async function twoServersOneDoor(scope: Scope): Promise<ServerPlane & { readonly starved: Door }> {
-  const plane = await serverPlane(scope, SHAPE);
-  const [starved, ...doors] = plane.doors as [Door, ...Door[]];
-  return { ...plane, doors, starved };
-}
-
-const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
-  name: 'descriptors-server',
-  todo: "dials find the starved server's queue full",
-  fault: 'file descriptors of one of 2 servers exhausted',
-  holds: 'no crash, its new callers are turned away at once, its agents serve the other server; recovery by itself',
-  bounds: { dialMs: 1000 },
-  skip: prlimitMissing,
-  topology: twoServersOneDoor,
-  async inject({ plane, targets, hold, measure, short }) {
-    const [server] = plane.servers as [Member];
-    limitDescriptors(server, NONE);
-    const from = processorMs(server);
-    const waits: number[] = [];
-    for (let round = 0; round < (short ? 3 : 15); round++) {
-      for (const protocol of PROTOCOLS) {
-        const at = clock();
-        const answer = await dial([plane.starved], 0, protocol, targets.echo.authority).catch(() => undefined);
-        if (answer) throw new Error(`${server.id} took a connection without a descriptor for it`);
-        waits.push(clock() - at);
-      }
-      await hold(1000, 1000);
-    }
-    measure({ name: 'turned away within', value: Math.max(...waits), unit: 'ms', most: 1000 });
-    const seconds = short ? 3 : 15;
-    const share = ((processorMs(server) - from) / (seconds * 1000)) * 100;
-    measure({ name: 'processor share of the starved server in %', value: share, unit: '' });
-    limitDescriptors(server, ENOUGH);
-    const { stream } = await dial([plane.starved], 0, 'grpc', targets.echo.authority);
-    stream.destroy();
-  },
-};
-
-function processorMs({ program }: Member): number {
-  const fields = readFileSync(`/proc/${program.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 const LIBRARY = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
@@ -186,4 +115,4 @@ const clockJumps: Row<Clocks> = {
   inject: jumpAndKill,
 };
 
-export const machineRows: readonly Row[] = [fullDisk, agentDescriptors, serverDescriptors, clockJumps];
+export const machineRows: readonly Row[] = [fullDisk, ...descriptorRows, clockJumps];

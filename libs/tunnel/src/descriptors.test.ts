@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type DescriptorSource, Descriptors, sparing } from './descriptors.ts';
+import type { Dial, DialRequest } from './dial.ts';
+
+/** A process of which the test says how many descriptors are open. */
+function process(limit: number): DescriptorSource & { open: number; at: number; counts: number } {
+  return {
+    ...{ open: 0, at: 0, counts: 0 },
+    count() {
+      this.counts++;
+      return { open: this.open, limit };
+    },
+    canOpen() {
+      return this.open < limit;
+    },
+    now() {
+      return this.at;
+    },
+  };
+}
+
+test('descriptors are scarce when the reserve is all that is left, and spent when a quarter of it is', () => {
+  const source = process(1024);
+  const left = new Descriptors(source);
+  const states = [0, 960, 961, 1008, 1009, 1024, 960, 0].map((open) => {
+    source.open = open;
+    source.at += 1000;
+    return [open, left.scarce, left.spent];
+  });
+  assert.deepEqual(states, [
+    [0, false, false],
+    [960, false, false],
+    [961, true, false],
+    [1008, true, false],
+    [1009, true, true],
+    [1024, true, true],
+    [960, false, false],
+    [0, false, false],
+  ]);
+});
+
+test('of a small limit an eighth is kept back', () => {
+  const source = process(80);
+  const left = new Descriptors(source);
+  source.open = 70;
+  assert.equal(left.scarce, false);
+  source.open = 71;
+  source.at += 1000;
+  assert.equal(left.scarce, true);
+});
+
+test('what is opened between two counts is reckoned, and counted anew when that makes descriptors scarce', () => {
+  const source = process(1024);
+  const left = new Descriptors(source);
+  assert.equal(left.scarce, false);
+  for (let opened = 0; opened < 960; opened++) {
+    left.opened();
+    assert.equal(left.scarce, false);
+  }
+  assert.equal(source.counts, 1);
+  left.opened();
+  assert.equal(left.scarce, true);
+  // They are closed again, which nobody told.
+  source.at = 99;
+  assert.equal(left.scarce, true);
+  source.at = 100;
+  assert.equal(left.scarce, false);
+  assert.equal(source.counts, 2);
+});
+
+test('where the system says nothing, descriptors last', () => {
+  const left = new Descriptors({ count: () => undefined, canOpen: () => true, now: () => 0 });
+  for (let opened = 0; opened < 100_000; opened++) left.opened();
+  assert.equal(left.scarce, false);
+  assert.equal(left.spent, false);
+});
+
+test('this process has descriptors, and says so', () => {
+  const left = new Descriptors();
+  assert.equal(left.exhausted, false);
+  assert.equal(left.scarce, false);
+});
+
+test('a listener is closed while nothing can be opened, and opened when something can', async () => {
+  const source = process(100);
+  const left = new Descriptors(source);
+  const changes: string[] = [];
+  let changed = () => {};
+  const set = (listening: boolean) => {
+    listener.listening = listening;
+    changes.push(listening ? 'open' : 'close');
+    changed();
+  };
+  const listener = { listening: true, close: () => set(false), open: () => set(true) };
+  const unguard = left.guard(listener);
+  for (const open of [100, 99]) {
+    const change = new Promise<void>((resolve) => {
+      changed = resolve;
+    });
+    source.open = open;
+    await within(change);
+  }
+  assert.deepEqual(changes, ['close', 'open']);
+  unguard();
+});
+
+/** The guard's own timer holds no process. */
+async function within(promise: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('nothing changed within 10 s')), 10_000);
+  });
+  await Promise.race([promise, late]);
+  clearTimeout(timer);
+}
+
+test('a dial is refused while descriptors are scarce, and may be tried elsewhere', async () => {
+  const source = process(1024);
+  const asked: string[] = [];
+  const inner: Dial = ({ id }) => {
+    asked.push(id);
+    return Promise.reject(new Error('asked'));
+  };
+  const dial = sparing(inner, new Descriptors(source));
+  source.open = 1000;
+  await assert.rejects(dial({ id: 'first' } as DialRequest), {
+    code: 'connection_limit_reached',
+    retryable: true,
+    message: /too many open files/,
+  });
+  source.open = 0;
+  source.at = 1000;
+  await assert.rejects(dial({ id: 'second' } as DialRequest), /asked/);
+  assert.deepEqual(asked, ['second']);
+});

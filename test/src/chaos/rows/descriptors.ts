@@ -1,0 +1,154 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import type { Duplex } from 'node:stream';
+import { type Scope, until } from '../../harness/index.ts';
+import { clock } from '../clock.ts';
+import { dial } from '../load/dial.ts';
+import { type Door, PROTOCOLS } from '../load/door.ts';
+import type { Targets } from '../load/targets.ts';
+import type { Member } from '../members.ts';
+import type { Context, Row } from '../row.ts';
+import { type ServerPlane, serverPlane } from '../server-plane.ts';
+
+const SHAPE = { servers: 2, agents: 4 };
+
+function limitDescriptors({ program }: Member, most: number): void {
+  execFileSync('prlimit', ['--pid', String(program.pid), `--nofile=${most}:`]);
+}
+
+/** Lower than the lowest free one: what is open stays open, and nothing is opened any more. */
+const NONE = 3;
+const ENOUGH = 1024;
+/** More than a server keeps in reserve. */
+const FOR_TUNNELS = 150;
+const prlimitMissing = () => (spawnSync('prlimit', ['--version']).status === 0 ? undefined : 'there is no prlimit');
+
+/** Of one agent: the others are asked in its place. */
+const agentDescriptors: Row<ServerPlane> = {
+  name: 'descriptors-agent',
+  fault: 'file descriptors of one of 4 agents exhausted',
+  holds: 'no crash, 0 failed dials, recovery by itself',
+  bounds: { dialMs: 1000 },
+  skip: prlimitMissing,
+  topology: (scope) => serverPlane(scope, SHAPE),
+  async inject({ plane, hold }) {
+    const [agent] = plane.agents as [Member];
+    limitDescriptors(agent, NONE);
+    await hold(15_000, 3000);
+    limitDescriptors(agent, ENOUGH);
+  },
+};
+
+/** Callers of the other server are the load; what callers of this one see is asked for by itself. */
+async function twoServersOneDoor(scope: Scope): Promise<ServerPlane & { readonly starved: Door }> {
+  const plane = await serverPlane(scope, SHAPE);
+  const [starved, ...doors] = plane.doors as [Door, ...Door[]];
+  return { ...plane, doors, starved };
+}
+
+type Starving = Context<ServerPlane & { readonly starved: Door }>;
+
+/** Dials the starved server by every protocol. @returns how long the slowest took to be turned away, and what each was told */
+async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: number; readonly told: string[] }> {
+  let ms = 0;
+  const told: string[] = [];
+  for (const protocol of PROTOCOLS) {
+    const at = clock();
+    const call = dial([plane.starved], 0, protocol, targets.echo.authority);
+    const error = await call.then(
+      ({ stream }) => {
+        stream.destroy();
+        throw new Error(`a starved server took a dial by ${protocol}`);
+      },
+      (error: Error) => error,
+    );
+    told.push(error.message);
+    ms = Math.max(ms, clock() - at);
+  }
+  return { ms, told };
+}
+
+/** Callers open tunnels until the server has only its reserve left. */
+async function useUp(context: Starving, server: Member): Promise<void> {
+  const { scope, plane, targets, hold, short, measure } = context;
+  limitDescriptors(server, openDescriptors(server) + FOR_TUNNELS);
+  const held: Duplex[] = [];
+  scope.defer(() => held.forEach((stream) => void stream.destroy()));
+  const fill = async () => {
+    for (let tunnel = 0; tunnel < FOR_TUNNELS; tunnel++) {
+      const { stream } = await dial([plane.starved], 0, 'connect', targets.echo.authority);
+      held.push(stream.on('error', () => {}));
+    }
+  };
+  const full = await fill().then(
+    () => 'nothing',
+    (error: Error) => error.message,
+  );
+  if (!full.includes('too many open files')) throw new Error(`the last caller was told ${full}`);
+  let slowest = 0;
+  for (let round = 0; round < (short ? 3 : 10); round++) {
+    const { ms, told } = await turnedAway(context);
+    const vague = told.find((text) => !text.includes('too many open files'));
+    if (vague !== undefined) throw new Error(`a caller was told ${vague}`);
+    slowest = Math.max(slowest, ms);
+    await server.program.get('/readyz');
+    await hold(500, 200);
+  }
+  measure({ name: 'told so within', value: slowest, unit: 'ms', most: 1000 });
+  for (const stream of held) stream.destroy();
+  measure({ name: 'taken again after', value: await takesAgain(plane.starved, targets), unit: 'ms', most: 2000 });
+}
+
+async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
+  const from = clock();
+  const taken = async () => {
+    const { stream } = await dial([door], 0, 'grpc', echo.authority);
+    stream.destroy();
+    return true;
+  };
+  await until(taken, { what: 'a dial through the server that was starved' });
+  return clock() - from;
+}
+
+/** Not one can be opened: nobody can be answered, nor accepted to be turned away. */
+async function useUpAll(context: Starving, server: Member): Promise<void> {
+  const { plane, targets, hold, measure, short } = context;
+  limitDescriptors(server, NONE);
+  const [from, at] = [processorMs(server), clock()];
+  let slowest = 0;
+  for (let round = 0; round < (short ? 3 : 15); round++) {
+    slowest = Math.max(slowest, (await turnedAway(context)).ms);
+    await hold(1000, 1000);
+  }
+  measure({ name: 'turned away within', value: slowest, unit: 'ms', most: 1000 });
+  const share = (processorMs(server) - from) / (clock() - at);
+  measure({ name: 'processor share of the starved server in %', value: share * 100, unit: '', most: 30 });
+  limitDescriptors(server, ENOUGH);
+  measure({ name: 'back after', value: await takesAgain(plane.starved, targets), unit: 'ms', most: 2000 });
+}
+
+const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
+  name: 'descriptors-server',
+  fault: 'file descriptors of one of 2 servers exhausted: by its callers, then so that not one can be opened',
+  holds:
+    'no crash; its callers are told why, or turned away where that takes a descriptor, at once; its agents serve the other server; recovery by itself',
+  bounds: { dialMs: 1000 },
+  skip: prlimitMissing,
+  topology: twoServersOneDoor,
+  async inject(context) {
+    const [server] = context.plane.servers as [Member];
+    await useUp(context, server);
+    await useUpAll(context, server);
+  },
+};
+
+function openDescriptors({ program }: Member): number {
+  return readdirSync(`/proc/${program.pid}/fd`).length;
+}
+
+function processorMs({ program }: Member): number {
+  const fields = readFileSync(`/proc/${program.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+export const descriptorRows: readonly Row[] = [agentDescriptors, serverDescriptors];
