@@ -85,13 +85,18 @@ export class LinkClient {
       streams: () => this.#streams.keys(),
       aborted: (stream) => this.#aborted.has(stream),
       send: (message) => this.#control.send(message),
-      arrived: (callback) => this.#session.destroyed || this.#session.ping(callback),
+      arrived: (callback) => this.#control.send({ type: 'alive' }, () => this.#ping(callback)),
       end(stream) {
         orphaned();
         stream.close(constants.NGHTTP2_CANCEL);
         stream.destroy(new SessionLost(`${peer} has lost the tunnel`));
       },
     });
+  }
+
+  /** @param answered not called for a PING that is never sent: one too many, or on a session that closes */
+  #ping(answered: () => void): void {
+    if (!this.#session.destroyed) this.#session.ping((error) => error || answered());
   }
 
   /** Tunnels and pending dials. */

@@ -72,14 +72,15 @@ export class Control {
     });
   }
 
-  send(message: ControlMessage): void {
-    this.sendLine(encodeControl(message));
+  /** @param written it is on its way, and with it all that was sent before */
+  send(message: ControlMessage, written?: () => void): void {
+    this.sendLine(encodeControl(message), written);
   }
 
   /** @param line from `encodeControl` */
-  sendLine(line: string): void {
+  sendLine(line: string, written: () => void = () => {}): void {
     if (this.#stream.destroyed || this.#stream.writableEnded) return;
-    this.#stream.write(line);
+    this.#stream.write(line, (error) => error || written());
     if (this.#stream.writableLength > MAX_BACKLOG) this.#fail(new Error('peer does not read control messages'));
   }
 }

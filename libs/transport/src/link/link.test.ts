@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { afterEach, test } from 'node:test';
+import { afterEach, mock, test } from 'node:test';
 import {
   type Dial,
   DialError,
@@ -299,6 +299,8 @@ test('a connection that breaks during the Upgrade is a failure to its caller alo
   assert.deepEqual(unhandled, []);
 });
 
+const RECONCILE_EVERY_MS = 20;
+
 /** A link to a peer of another make, which answers PING and every dial, and does as it likes with all else. */
 async function linkToStranger(
   control: (stream: http2.ServerHttp2Stream) => void,
@@ -317,7 +319,7 @@ async function linkToStranger(
   const session = http2.connect('http://stranger', { createConnection: () => socket });
   let orphans = 0;
   const orphaned = () => void orphans++;
-  const client = new LinkClient({ session, socket, peer: 'hub h1', orphaned, reconcileEvery: 20 });
+  const client = new LinkClient({ session, socket, peer: 'hub h1', orphaned, reconcileEvery: RECONCILE_EVERY_MS });
   cleanups.push(() => client.destroy(new Error('test over')));
   return { client, reset: reset.promise, orphans: () => orphans };
 }
@@ -328,6 +330,20 @@ test('a tunnel whose abort the other side ignores is reset, and the link goes on
   end.abort(new Error('nobody wants it'));
   assert.equal(await reset, http2.constants.NGHTTP2_CANCEL);
   assert.deepEqual([orphans(), client.open, client.usable], [1, 0, true]);
+});
+
+test('a link that closes sends no PING, so no abort on it is taken for ignored', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  const { client, orphans } = await linkToStranger(() => {});
+  const [{ end }] = await Promise.all([client.dial(request(1)), client.dial(request(1))]);
+  client.close();
+  end.abort(new Error('nobody wants it'));
+  for (let round = 0; round < 5; round++) {
+    mock.timers.tick(RECONCILE_EVERY_MS);
+    await new Promise(setImmediate);
+  }
+  assert.deepEqual([orphans(), client.open], [0, 2]);
 });
 
 test('a tunnel that the other side says it lacks is ended as lost', async () => {

@@ -130,6 +130,19 @@ test('an abort that the other side ignores is carried out here', () => {
   assert.deepEqual(halves.ended, ['dialling 1']);
 });
 
+test('answers to questions that were on their way at once count as one: the end of the stream may be right behind them', () => {
+  const halves = new Halves();
+  halves.open(1, 'dialling');
+  halves.aborted.add(halves.dialling.get(1) as FakeStream);
+  for (let round = 0; round < 3; round++) halves.ask();
+  halves.deliver();
+  halves.ask();
+  assert.deepEqual(halves.ended, []);
+  halves.deliver();
+  halves.ask();
+  assert.deepEqual(halves.ended, ['dialling 1']);
+});
+
 test('many tunnels go in several messages that leave no gap', () => {
   const halves = new Halves();
   const count = 2 * MAX_STREAMS_IN_MESSAGE + 5;

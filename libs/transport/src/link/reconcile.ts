@@ -32,10 +32,18 @@ export interface DiallingOptions<S extends Stream> {
   /** The other side was asked to end it. */
   readonly aborted: (stream: S) => boolean;
   readonly send: (message: ReconcileMessage) => void;
-  /** Calls back when all that was sent before has reached the other side. */
+  /** Calls back when all that was sent before has reached the other side. What it does about that may be on its way yet. */
   readonly arrived: (callback: () => void) => void;
   /** Ends an orphan. */
   readonly end: (stream: S) => void;
+}
+
+/** A stream whose end the other side was asked for. */
+interface Aborted {
+  /** How often the other side was seen to have heard of it, each time asked after the time before. */
+  heard: number;
+  /** The round in which it was seen to last. */
+  heardIn: number;
 }
 
 /** The half that dials: says in each round what it holds. */
@@ -43,8 +51,8 @@ export class DiallingReconciler<S extends Stream> {
   readonly #options: DiallingOptions<S>;
   /** The highest id at the last round. */
   #seen = 0;
-  /** Aborted, and in how many rounds the other side was seen to have heard of it. */
-  #aborted = new Map<S, number>();
+  #round = 0;
+  #aborted = new Map<S, Aborted>();
   /** What the other side lacked in the last round, and lacks in this one. */
   #lackedBefore = new Set<number>();
   #lacked = new Set<number>();
@@ -57,13 +65,14 @@ export class DiallingReconciler<S extends Stream> {
   round(): void {
     const { streams, aborted, arrived } = this.#options;
     const held: number[] = [];
-    const abortedNow = new Map<S, number>();
+    const abortedNow = new Map<S, Aborted>();
+    const round = ++this.#round;
     let highest = this.#seen;
     for (const stream of streams()) {
       const { id, closed } = stream;
       if (id === undefined || closed) continue;
       highest = Math.max(highest, id);
-      if (aborted(stream)) abortedNow.set(stream, this.#aborted.get(stream) ?? 0);
+      if (aborted(stream)) abortedNow.set(stream, this.#aborted.get(stream) ?? { heard: 0, heardIn: 0 });
       else if (id <= this.#seen) held.push(id);
     }
     this.#aborted = abortedNow;
@@ -71,20 +80,22 @@ export class DiallingReconciler<S extends Stream> {
     this.#lacked = new Set();
     this.#resets = 0;
     this.#endIgnored();
-    if (abortedNow.size > 0) arrived(() => this.#heard([...abortedNow.keys()]));
+    if (abortedNow.size > 0) arrived(() => this.#heard(abortedNow.values(), round));
     this.#tell(held.sort((a, b) => a - b));
     this.#seen = highest;
   }
 
-  #heard(streams: readonly S[]): void {
-    for (const stream of streams) {
-      const rounds = this.#aborted.get(stream);
-      if (rounds !== undefined) this.#aborted.set(stream, rounds + 1);
+  /** Of two questions on their way at once both answers may come before the stream's end does. */
+  #heard(streams: Iterable<Aborted>, askedIn: number): void {
+    for (const aborted of streams) {
+      if (askedIn <= aborted.heardIn) continue;
+      aborted.heard++;
+      aborted.heardIn = this.#round;
     }
   }
 
   #endIgnored(): void {
-    for (const [stream, rounds] of this.#aborted) if (rounds >= 2) this.#end(stream);
+    for (const [stream, { heard }] of this.#aborted) if (heard >= 2) this.#end(stream);
   }
 
   lacking(streams: readonly number[]): void {
