@@ -17,6 +17,7 @@ import {
 import { LinkClient, type LinkClientOptions } from './client.ts';
 import { encodeControl } from './control.ts';
 import { attemptOf, requestHead } from './head.ts';
+import { LOOK_EVERY } from './liveness.ts';
 import { LinkServer } from './server.ts';
 import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
 
@@ -227,13 +228,26 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
 });
 
+/** Lets time pass for what watches a link; what the link sends meanwhile arrives. */
+async function pass(ms: number, { hubSocket, agentSocket }: Link): Promise<void> {
+  const inFlight = () =>
+    hubSocket.bytesWritten !== agentSocket.bytesRead || agentSocket.bytesWritten !== hubSocket.bytesRead;
+  for (let passed = 0; passed < ms; passed += LOOK_EVERY) {
+    mock.timers.tick(LOOK_EVERY);
+    do await new Promise(setImmediate);
+    while (inFlight());
+  }
+}
+
 test('a link that closes keeps a silent tunnel for longer than a dead one would be kept', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
   const port = await listen(net.createServer((socket) => socket.on('error', () => {}).pipe(socket)));
   for (const half of ['client', 'server'] as const) {
     const both = await link(dialTcp);
     const { end } = await both.client.dial(request(port));
     both[half].close();
-    await new Promise((resolve) => setTimeout(resolve, 4000));
+    await pass(10_000, both);
     end.stream.write('x');
     assert.equal(String((await once(end.stream, 'data'))[0]), 'x');
     end.abort(new Error('done'));
