@@ -1,3 +1,3 @@
 export * from './gateway.ts';
-export { hubLinks } from './hub-links.ts';
 export { gatewayOptions } from './options.ts';
+export { PlaneView } from './plane-view.ts';

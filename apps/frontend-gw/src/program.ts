@@ -1,4 +1,4 @@
-import { type Following, follow, redisRegistry } from '@isthmus/registry';
+import { redisRegistry } from '@isthmus/registry';
 import {
   admissionCheck,
   type Check,
@@ -16,11 +16,11 @@ import {
   sessionsCheck,
 } from '@isthmus/service';
 import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
-import { PeerLinks, secureContextOptions } from '@isthmus/transport';
+import { secureContextOptions } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Gateway, gateway } from './gateway.ts';
-import { hubLinks } from './hub-links.ts';
 import { gatewayOptions } from './options.ts';
+import { PlaneView } from './plane-view.ts';
 
 /** Runs frontend-gw from its flags. */
 export function startGateway(flags: GatewayValues, { log, version }: Context<Logger>): Promise<Running> {
@@ -38,19 +38,9 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     closing.defer(metrics.close);
     const registry = redisRegistry(redisOptions(flags, secureContextOptions));
     closing.defer(() => registry.close());
-    const peers = new PeerLinks({ tls: peerTls(flags), events });
-    events.on('peer:open', (hubId) => directory.reachable(hubId));
-    closing.defer(() => peers.close());
-    const stop = new AbortController();
-    closing.defer(() => stop.abort());
-    const following = follow(registry, {
-      ...{ directory, signal: stop.signal },
-      linked: (hubId) => peers.linked(hubId),
-      hubs: (hubs) => peers.sync(hubs),
-      state: (up, detail) => events.emit('registry', up ? 'up' : 'down', detail),
-    });
-    events.on('peer:close', (hubId) => following.unlinked(hubId));
-    const edge = await gateway({ ...options, directory, hub: (hubId) => peers.dial(hubId), observation });
+    const plane = new PlaneView({ registry, directory, events, peers: peerTls(flags) });
+    closing.defer(() => plane.close());
+    const edge = await gateway({ ...options, directory, hub: (hubId) => plane.dial(hubId), observation });
     closing.defer(edge.close);
     const drain = async () => {
       await edge.drain();
@@ -58,7 +48,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     };
     const ops = await operations({
       ...operationsPorts(flags),
-      checks: () => checks(edge, following, directory, peers, options.tenant),
+      checks: () => checks(edge, plane, directory, options.tenant),
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
@@ -75,17 +65,11 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
   });
 }
 
-function checks(
-  { admission }: Gateway,
-  following: Following,
-  directory: Directory,
-  peers: PeerLinks,
-  tenant: string,
-): Check[] {
+function checks({ admission }: Gateway, plane: PlaneView, directory: Directory, tenant: string): Check[] {
   return [
     admissionCheck(admission),
-    registryCheck(following),
+    registryCheck(plane.following),
     sessionsCheck(directory, tenant),
-    { name: 'hubs', ok: peers.ready, detail: peers.up > 0 ? hubLinks(directory, peers) : 'no link to a hub' },
+    { name: 'hubs', ok: plane.linked, detail: plane.links },
   ];
 }

@@ -1,5 +1,5 @@
 import { hubOptions, kubernetes } from '@isthmus/backend-hub';
-import { gatewayOptions, hubLinks } from '@isthmus/frontend-gw';
+import { gatewayOptions } from '@isthmus/frontend-gw';
 import { memoryRegistry, redisRegistry } from '@isthmus/registry';
 import {
   admissionCheck,
@@ -82,18 +82,18 @@ function* known({ hub, directory }: Server): Iterable<KnownSession> {
 }
 
 function checks(running: Server, tenant: string): Check[] {
-  const { gateway, hub, following, directory } = running;
+  const { gateway, hub, plane, directory } = running;
   return [
     admissionCheck(gateway.admission),
-    registryCheck(following),
+    registryCheck(plane.following),
     hub.registration,
     sessionsCheck(directory, tenant),
     hubsCheck(running),
   ];
 }
 
-function hubsCheck({ linked, directory, peers, hub }: Server): Check {
+function hubsCheck({ plane, directory }: Server): Check {
   const name = 'hubs';
-  if (!linked && directory.size > 0) return { name, ok: false, detail: 'no link to a hub that has a session' };
-  return { name, ok: true, detail: peers ? hubLinks(directory, peers, hub.hubId) : 'alone' };
+  if (!plane.linked && directory.size > 0) return { name, ok: false, detail: 'no link to a hub that has a session' };
+  return { name, ok: true, detail: plane.links };
 }

@@ -1,7 +1,7 @@
 import { type Hub, type HubOptions, hub } from '@isthmus/backend-hub';
-import { type Gateway, type GatewayOptions, gateway } from '@isthmus/frontend-gw';
-import { type Following, follow, type Registry } from '@isthmus/registry';
-import { PeerLinks, type TlsSettings } from '@isthmus/transport';
+import { type Gateway, type GatewayOptions, gateway, PlaneView } from '@isthmus/frontend-gw';
+import type { Registry } from '@isthmus/registry';
+import type { TlsSettings } from '@isthmus/transport';
 import { Directory, type Observation } from '@isthmus/tunnel';
 
 export interface ServerOptions {
@@ -17,11 +17,7 @@ export interface Server {
   readonly gateway: Gateway;
   readonly hub: Hub;
   readonly directory: Directory;
-  readonly following: Following;
-  /** Whether a dial has a way to some hub's session: to the own hub's, or over a link to another hub. */
-  readonly linked: boolean;
-  /** The links to other hubs; unset for a server that stands alone. */
-  readonly peers: PeerLinks | undefined;
+  readonly plane: PlaneView;
   drain(): Promise<void>;
   close(): Promise<void>;
 }
@@ -31,46 +27,35 @@ export interface Server {
  * behind the registry, all others go to the hub that holds the session.
  */
 export async function server(options: ServerOptions): Promise<Server> {
-  const { registry, observation, peers: tls } = options;
-  const { events } = observation;
+  const { registry, observation, peers } = options;
   const directory = new Directory();
-  const stop = new AbortController();
-  const peers = tls && new PeerLinks({ tls, events });
-  events.on('peer:open', (hubId) => directory.reachable(hubId));
   const ownHub = await hub({
     ...options.hub,
     ...{ registry, directory, observation },
     changed: (change) => directory.apply(change),
   });
-  const own = ownHub.hubId;
-  const following = follow(registry, {
-    ...{ directory, own, signal: stop.signal },
-    linked: (hubId) => peers?.linked(hubId) ?? false,
-    hubs(hubs) {
-      peers?.sync(hubs.filter(({ hubId }) => hubId !== own));
-      ownHub.membership(hubs);
-    },
-    state: (up, detail) => events.emit('registry', up ? 'up' : 'down', detail),
+  const plane = new PlaneView({
+    ...{ registry, directory, events: observation.events, own: ownHub },
+    ...(peers && { peers }),
+    hubs: (hubs) => ownHub.membership(hubs),
   });
-  events.on('peer:close', (hubId) => following.unlinked(hubId));
   const close = async () => {
-    stop.abort();
-    peers?.close();
+    plane.close();
     await ownHub.close();
   };
   let ownGateway: Gateway;
   try {
-    const way = (hubId: string) => (hubId === own ? ownHub.dial : peers?.dial(hubId));
-    ownGateway = await gateway({ ...options.gateway, directory, hub: way, observation });
+    ownGateway = await gateway({
+      ...options.gateway,
+      ...{ directory, observation },
+      hub: (hubId) => plane.dial(hubId),
+    });
   } catch (error) {
     await close();
     throw error;
   }
   return {
-    ...{ gateway: ownGateway, hub: ownHub, directory, following, peers },
-    get linked() {
-      return !peers || peers.ready || ownHub.sessionCount > 0;
-    },
+    ...{ gateway: ownGateway, hub: ownHub, directory, plane },
     async drain() {
       await Promise.all([ownGateway.drain(), ownHub.drain()]);
     },

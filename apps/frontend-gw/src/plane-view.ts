@@ -1,0 +1,77 @@
+import { type Following, follow, type Registry } from '@isthmus/registry';
+import { PeerLinks, type TlsSettings } from '@isthmus/transport';
+import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';
+
+/** A hub in the gateway's own process: dials to it are function calls. */
+export interface OwnHub {
+  readonly hubId: string;
+  readonly dial: Dial;
+  /** Its sessions. */
+  readonly sessionCount: number;
+}
+
+export interface PlaneViewOptions {
+  readonly registry: Registry;
+  /** Kept in step with the registry. */
+  readonly directory: Directory;
+  readonly events: PlaneEvents;
+  readonly own?: OwnHub;
+  /** How to reach the plane's other hubs; unset where there are none. */
+  readonly peers?: TlsSettings;
+  /** Told when hubs came, went or changed. */
+  readonly hubs?: (hubs: readonly HubRecord[]) => void;
+}
+
+/** What a gateway sees of its plane: its copy of the registry, and a link to each hub that stands in it. */
+export class PlaneView {
+  readonly following: Following;
+  readonly #options: PlaneViewOptions;
+  readonly #peers: PeerLinks | undefined;
+  readonly #stop = new AbortController();
+
+  constructor(options: PlaneViewOptions) {
+    const { registry, directory, events, own, peers: tls, hubs: told = () => {} } = options;
+    this.#options = options;
+    const peers = tls && new PeerLinks({ tls, events });
+    this.#peers = peers;
+    events.on('peer:open', (hubId) => directory.reachable(hubId));
+    events.on('peer:close', (hubId) => this.following.unlinked(hubId));
+    this.following = follow(registry, {
+      ...{ directory, signal: this.#stop.signal },
+      ...(own && { own: own.hubId }),
+      linked: (hubId) => peers?.linked(hubId) ?? false,
+      hubs(hubs) {
+        peers?.sync(hubs.filter(({ hubId }) => hubId !== own?.hubId));
+        told(hubs);
+      },
+      state: (up, detail) => events.emit('registry', up ? 'up' : 'down', detail),
+    });
+  }
+
+  /** The way to a hub, or undefined while there is none. */
+  dial(hubId: string): Dial | undefined {
+    const { own } = this.#options;
+    return hubId === own?.hubId ? own.dial : this.#peers?.dial(hubId);
+  }
+
+  /** Whether a dial has a way to some hub: over a link, or in this process to one that has a session. */
+  get linked(): boolean {
+    return !this.#peers || this.#peers.ready || (this.#options.own?.sessionCount ?? 0) > 0;
+  }
+
+  /** How many of the plane's other hubs dials can be sent to. Those that drain do not count: their links end. */
+  get links(): string {
+    if (!this.#peers) return 'alone';
+    const { directory, own } = this.#options;
+    let hubs = 0;
+    for (const { hubId, peerAddress, draining } of directory.hubs()) {
+      if (peerAddress !== '' && !draining && hubId !== own?.hubId) hubs++;
+    }
+    return `links: ${this.#peers.up}, hubs: ${hubs}`;
+  }
+
+  close(): void {
+    this.#stop.abort();
+    this.#peers?.close();
+  }
+}
