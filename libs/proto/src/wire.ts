@@ -201,10 +201,12 @@ function longSize(value: bigint): number {
 /** Writes fields into one buffer of the size that was computed before. Fields at their default are left out (proto3). */
 export class WireWriter {
   readonly buffer: Buffer;
-  #offset = 0;
+  #offset: number;
 
-  constructor(size: number) {
-    this.buffer = Buffer.allocUnsafe(size);
+  /** @param room bytes in front that are left as they are */
+  constructor(size: number, room = 0) {
+    this.buffer = Buffer.allocUnsafe(room + size);
+    this.#offset = room;
   }
 
   enumeration(field: number, value: number): void {

@@ -11,9 +11,9 @@ import {
 import { encodePacket, type Packet } from '@isthmus/proto';
 import type { PacketChannel } from '../packets/channel.ts';
 import { secureContextOptions, type TlsSettings } from '../tls.ts';
-import { callError, clientChannel } from './channel.ts';
+import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
 import { keepalive } from './keepalive.ts';
-import { CONNECT_METHOD, MAX_MESSAGE, type Received, receivePacket } from './service.ts';
+import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
 
 /** What a server may send ahead on the stream that carries all tunnels, in bytes. */
 const WINDOW = 16 * 1024 * 1024;

@@ -1,11 +1,11 @@
-import { Metadata, type ServerDuplexStream, status } from '@grpc/grpc-js';
-import type { Packet } from '@isthmus/proto';
 import type { AgentIdentifiers, PlaneEvents } from '@isthmus/tunnel';
 import { parseIdentifiers } from '../identifiers.ts';
 import type { PacketChannel } from '../packets/channel.ts';
-import { refuse, serverChannel } from './channel.ts';
-import { type GrpcPeer, peerOf } from './peer.ts';
-import { CONNECT_METHOD, type GrpcService, packetMethod, type Received } from './service.ts';
+import type { ServerCall } from './call.ts';
+import type { Metadata } from './metadata.ts';
+import type { GrpcPeer } from './peer.ts';
+import { CONNECT_METHOD, type GrpcService } from './service.ts';
+import { StatusError } from './status.ts';
 
 /** How long it may take to find out whether a token holds, in milliseconds. */
 const AUTHENTICATE_MS = 10_000;
@@ -31,84 +31,64 @@ export interface AgentServiceOptions {
 
 /** The Go agents' edge: each holds one stream, over which all its tunnels go. */
 export function agentService(options: AgentServiceOptions): GrpcService {
-  return {
-    definition: packetMethod('Connect', CONNECT_METHOD),
-    implementation: { Connect: (call: ServerDuplexStream<Received, Packet>) => void admit(call, options) },
-  };
+  return { path: CONNECT_METHOD, serve: (call) => void admit(call, options) };
 }
 
-/** An agent that may not in, with the status it is told. */
-class Refusal extends Error {
-  readonly code: status;
-
-  constructor(code: status, message: string) {
-    super(message);
-    this.code = code;
-  }
-}
-
-async function admit(call: ServerDuplexStream<Received, Packet>, options: AgentServiceOptions): Promise<void> {
+async function admit(call: ServerCall, options: AgentServiceOptions): Promise<void> {
   const { serverId, serverCount, events, onAgent } = options;
-  const peer = peerOf(call);
-  const channel = serverChannel(call, peer.remote);
+  const { metadata, peer } = call;
   try {
-    const agentId = readAgentId(call.metadata);
-    const identifiers = readIdentifiers(call.metadata);
-    await authenticate(call, options);
-    if (call.cancelled) return;
+    const agentId = readAgentId(metadata);
+    const identifiers = readIdentifiers(metadata);
+    await authenticate(metadata, options);
+    if (call.over) return;
     // Agents wait for these two before anything else.
-    const answer = new Metadata();
-    answer.set('serverid', serverId);
-    answer.set('servercount', String(serverCount()));
-    call.sendMetadata(answer);
-    onAgent({ agentId, identifiers, peer, channel });
+    call.respond([
+      ['serverid', serverId],
+      ['servercount', String(serverCount())],
+    ]);
+    onAgent({ agentId, identifiers, peer, channel: call });
   } catch (error) {
-    const { message } = error as Error;
     events.emit('refused', 'grpc agents', peer.remote, error as Error);
-    refuse(call, error instanceof Refusal ? error.code : status.INTERNAL, message);
+    call.fail(error instanceof StatusError ? error : new StatusError('Internal', (error as Error).message));
   }
 }
 
 function readAgentId(metadata: Metadata): string {
-  const ids = values(metadata, 'agentid');
+  const ids = metadata.get('agentid');
   if (ids.length === 1) return ids[0] as string;
-  throw new Refusal(status.INVALID_ARGUMENT, `expected one agent ID in the context, got [${ids.join(' ')}]`);
+  throw new StatusError('InvalidArgument', `expected one agent ID in the context, got [${ids.join(' ')}]`);
 }
 
 function readIdentifiers(metadata: Metadata): AgentIdentifiers {
-  const queries = values(metadata, 'agentidentifiers');
+  const queries = metadata.get('agentidentifiers');
   if (queries.length > 1) {
     const shown = queries.join(' ');
-    throw new Refusal(
-      status.INVALID_ARGUMENT,
+    throw new StatusError(
+      'InvalidArgument',
       `expected at most one set of agent identifiers in the context, got [${shown}]`,
     );
   }
   try {
     return parseIdentifiers(queries[0] ?? '');
   } catch (error) {
-    throw new Refusal(status.INVALID_ARGUMENT, (error as Error).message);
+    throw new StatusError('InvalidArgument', (error as Error).message);
   }
 }
 
-/** Node joins header fields of the same name by `, ` (RFC 9110 section 5.3), which stands in no id and no query. */
-function values(metadata: Metadata, key: string): string[] {
-  return metadata.get(key).flatMap((value) => String(value).split(', '));
-}
-
-async function authenticate({ metadata }: { metadata: Metadata }, options: AgentServiceOptions): Promise<void> {
+async function authenticate(metadata: Metadata, options: AgentServiceOptions): Promise<void> {
   if (!options.authenticate) return;
-  const [value] = metadata.get('authorization');
-  if (typeof value !== 'string') {
-    throw new Refusal(status.UNAUTHENTICATED, 'Authentication context was not found in metadata');
+  const value = metadata.first('authorization');
+  if (value === undefined) {
+    throw new StatusError('Unauthenticated', 'Authentication context was not found in metadata');
   }
   if (!value.startsWith(SCHEME)) {
-    throw new Refusal(status.UNAUTHENTICATED, `received token does not have "${SCHEME}" prefix`);
+    throw new StatusError('Unauthenticated', `received token does not have "${SCHEME}" prefix`);
   }
   try {
     await options.authenticate(value.slice(SCHEME.length), AbortSignal.timeout(AUTHENTICATE_MS));
   } catch (error) {
     const why = (error as Error).message;
-    throw new Refusal(status.UNAUTHENTICATED, `Failed to validate authentication token, err:${why}`);
+    throw new StatusError('Unauthenticated', `Failed to validate authentication token, err:${why}`);
   }
 }

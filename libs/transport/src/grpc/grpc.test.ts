@@ -23,10 +23,10 @@ import { type PacketDialer, packetDialer } from '../packets/dial.ts';
 import { type ServedPackets, servePackets } from '../packets/serve.ts';
 import { connectPackets } from './agent-client.ts';
 import { type AgentServiceOptions, agentService, type PacketAgent } from './agent-service.ts';
-import { clientChannel } from './channel.ts';
+import { clientChannel, receivePacket } from './channel.ts';
 import { type ProxyServiceOptions, proxyService } from './proxy-service.ts';
 import { type GrpcServer, grpcServer } from './server.ts';
-import { CONNECT_METHOD, type GrpcService, PROXY_METHOD, receivePacket } from './service.ts';
+import { CONNECT_METHOD, type GrpcService, PROXY_METHOD } from './service.ts';
 
 const DEADLINE_MS = 5_000;
 

@@ -1,10 +1,8 @@
-import type { ServerDuplexStream } from '@grpc/grpc-js';
-import type { Packet } from '@isthmus/proto';
 import type { Caller, Dial, PlaneEvents } from '@isthmus/tunnel';
 import { servePackets } from '../packets/serve.ts';
-import { serverChannel } from './channel.ts';
-import { type GrpcPeer, peerOf } from './peer.ts';
-import { type GrpcService, PROXY_METHOD, packetMethod, type Received } from './service.ts';
+import type { ServerCall } from './call.ts';
+import type { GrpcPeer } from './peer.ts';
+import { type GrpcService, PROXY_METHOD } from './service.ts';
 
 export interface ProxyServiceOptions {
   readonly dial: Dial;
@@ -18,26 +16,22 @@ export interface ProxyServiceOptions {
 
 /** The callers' gRPC edge, as API servers use it: one stream a dial. */
 export function proxyService(options: ProxyServiceOptions): GrpcService {
-  return {
-    definition: packetMethod('Proxy', PROXY_METHOD),
-    implementation: { Proxy: (call: ServerDuplexStream<Received, Packet>) => serve(call, options) },
-  };
+  return { path: PROXY_METHOD, serve: (call) => serve(call, options) };
 }
 
-function serve(call: ServerDuplexStream<Received, Packet>, options: ProxyServiceOptions): void {
+function serve(call: ServerCall, options: ProxyServiceOptions): void {
   const { dial, tenant, events, timeout, identify = identity } = options;
-  const peer = peerOf(call);
-  const caller: Caller = { via: 'grpc', identity: identify(peer) };
-  const [traceparent] = call.metadata.get('traceparent');
+  const caller: Caller = { via: 'grpc', identity: identify(call.peer) };
+  const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
-  const served = servePackets(serverChannel(call, peer.remote), {
+  const served = servePackets(call, {
     role: 'gateway',
     dial,
     tenant,
     events,
     caller,
     limits: { dialMs: timeout },
-    ...(typeof traceparent === 'string' && { traceparent }),
+    ...(traceparent !== undefined && { traceparent }),
   });
   void served.closed.then(() => events.emit('caller:close', 'grpc'));
 }

@@ -1,19 +1,16 @@
-import { constants, type ServerHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
-import { Server, ServerCredentials } from '@grpc/grpc-js';
-import { type PlaneEvents, SessionLost } from '@isthmus/tunnel';
-import { http2Servers, setSettings } from './internals.ts';
-import { keepalive } from './keepalive.ts';
-import { type GrpcService, MAX_MESSAGE } from './service.ts';
-
-const CONNECTION_WINDOW = 2 ** 31 - 1;
-
-/**
- * Streams of one connection that may be reset in a window of time. Fewer than nghttp2's own guard takes (1,000 and 33 a
- * second), for that one stops reading and leaves the connection open without a word.
- */
-const MAX_RESETS = 300;
-const RESET_WINDOW_MS = 10_000;
+import type { PlaneEvents } from '@isthmus/tunnel';
+import { ServerConnection } from '../http2/connection.ts';
+import { encodeFields } from '../http2/hpack.ts';
+import type { RequestHead } from '../http2/request.ts';
+import type { ServerStream } from '../http2/stream.ts';
+import { remoteOf } from '../listen.ts';
+import { ServerCall } from './call.ts';
+import { Metadata } from './metadata.ts';
+import { type GrpcPeer, peerOf } from './peer.ts';
+import type { GrpcService } from './service.ts';
+import { StatusError, statusFields } from './status.ts';
+import { readTimeout } from './timeout.ts';
 
 /**
  * How long a connection that comes while the server drains waits for its GOAWAY, in milliseconds. Go's clients take it for a
@@ -27,7 +24,7 @@ export interface GrpcServerOptions {
   readonly events: PlaneEvents;
   /** Names the server in events: `grpc callers`, `grpc agents`. */
   readonly name: string;
-  /** How often a connection is pinged, in milliseconds. */
+  /** How long a connection may be silent before it is pinged, in milliseconds. */
   readonly keepaliveMs: number;
   /** What a peer may send ahead on one stream, in bytes. */
   readonly streamWindow: number;
@@ -50,92 +47,108 @@ export interface GrpcServer {
 }
 
 /** Serves gRPC on connections that someone else accepts. */
-export function grpcServer({ services, events, name, keepaliveMs, streamWindow }: GrpcServerOptions): GrpcServer {
-  const server = new Server({
-    'grpc.max_receive_message_length': MAX_MESSAGE,
-    'grpc.max_send_message_length': -1,
-    ...keepalive(keepaliveMs),
-    'grpc.enable_channelz': 0,
-  });
-  for (const { definition, implementation } of services) server.addService(definition, implementation);
-  setSettings(server, { initialWindowSize: streamWindow });
-  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
-  const sessions = new Set<ServerHttp2Session>();
-  let draining = false;
-  for (const http2Server of http2Servers(server)) {
-    http2Server.on('session', (session) => {
-      sessions.add(session);
-      session.once('close', () => sessions.delete(session));
-      // The window of the whole connection has to exceed the sum of its streams', or one that stalls stops the rest.
-      session.setLocalWindowSize(CONNECTION_WINDOW);
-      if (draining) session.close();
-    });
-    const served = new WeakSet<ServerHttp2Session>();
-    const resets = new WeakMap<ServerHttp2Session, ResetWindow>();
-    http2Server.on('stream', (stream) => {
-      const session = stream.session as ServerHttp2Session | undefined;
-      if (!session) return;
-      served.add(session);
-      stream.once('close', () => {
-        if (stream.rstCode === 0 || session.destroyed || !tooManyResets(resets, session)) return;
-        events.emit('refused', name, peerOf(session), new Error(`more than ${MAX_RESETS} streams were reset in a row`));
-        session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      });
-    });
-    http2Server.on('sessionError', (error: Error, session: ServerHttp2Session) => {
-      // Go's clients close with a GOAWAY that names their own stream, which nghttp2 takes for a protocol error. Where there
-      // were streams, their ends say what there is to say.
-      if (!served.has(session)) events.emit('refused', name, peerOf(session), error);
-    });
+export function grpcServer(options: GrpcServerOptions): GrpcServer {
+  return new Endpoint(options);
+}
+
+class Endpoint implements GrpcServer {
+  readonly #options: GrpcServerOptions;
+  readonly #methods: ReadonlyMap<string, GrpcService>;
+  readonly #connections = new Set<ServerConnection>();
+  #draining = false;
+  /** Set by `close`: called when the last connection is gone. */
+  #idle = () => {};
+
+  constructor(options: GrpcServerOptions) {
+    this.#options = options;
+    this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
-  return {
-    get connections() {
-      return sessions.size;
-    },
-    accept(socket) {
-      // HTTP/2 knows no half-open connection; Node's session would outlive a peer that sent FIN without GOAWAY, as Go's do.
-      socket.allowHalfOpen = false;
-      if (!draining) injector.injectConnection(socket);
-      else setTimeout(() => socket.destroyed || injector.injectConnection(socket), TURNED_AWAY_AFTER).unref();
-    },
-    drain() {
-      draining = true;
-      for (const session of sessions) session.close();
-    },
-    async close(graceMs) {
-      await closeSessions(sessions, graceMs);
-      server.forceShutdown();
-    },
-  };
-}
 
-interface ResetWindow {
-  readonly since: number;
-  count: number;
-}
-
-function tooManyResets(windows: WeakMap<ServerHttp2Session, ResetWindow>, session: ServerHttp2Session): boolean {
-  const now = performance.now();
-  let window = windows.get(session);
-  if (!window || now - window.since > RESET_WINDOW_MS) {
-    window = { since: now, count: 0 };
-    windows.set(session, window);
+  get connections(): number {
+    return this.#connections.size;
   }
-  return ++window.count > MAX_RESETS;
+
+  accept(socket: Socket): void {
+    if (!this.#draining) this.#open(socket);
+    else setTimeout(() => socket.destroyed || this.#open(socket).leave(), TURNED_AWAY_AFTER).unref();
+  }
+
+  drain(): void {
+    this.#draining = true;
+    for (const connection of this.#connections) connection.leave();
+  }
+
+  async close(graceMs: number): Promise<void> {
+    this.drain();
+    if (this.#connections.size === 0) return;
+    const idle = new Promise<void>((resolve) => {
+      this.#idle = resolve;
+    });
+    const timer = setTimeout(() => {
+      for (const connection of this.#connections) connection.destroy();
+    }, graceMs);
+    await idle;
+    clearTimeout(timer);
+  }
+
+  #open(socket: Socket): ServerConnection {
+    const { streamWindow, keepaliveMs, events, name } = this.#options;
+    let peer: GrpcPeer | undefined;
+    const connection = new ServerConnection(socket, {
+      streamWindow,
+      keepaliveMs,
+      accept: (stream, request) => {
+        peer ??= peerOf(socket);
+        this.#serve(stream, request, peer);
+      },
+      failed: (error) => events.emit('refused', name, remoteOf(socket), error),
+      closed: () => {
+        this.#connections.delete(connection);
+        if (this.#connections.size === 0) this.#idle();
+      },
+    });
+    this.#connections.add(connection);
+    return connection;
+  }
+
+  #serve(stream: ServerStream, request: RequestHead, peer: GrpcPeer): void {
+    const metadata = new Metadata(request.fields);
+    const timeout = readTimeout(metadata.first('grpc-timeout'));
+    const service = this.#methods.get(request.path);
+    const refusal = refusalOf(request, metadata, timeout);
+    if (refusal) refuse(stream, ...refusal);
+    else if (!service) refuse(stream, 200, new StatusError('Unimplemented', `unknown method ${request.path}`));
+    else service.serve(new ServerCall(stream, metadata, peer, timeout));
+  }
 }
 
-function peerOf({ socket }: ServerHttp2Session): string {
-  return socket?.remoteAddress ? `${socket.remoteAddress}:${socket.remotePort}` : 'uds';
+/** What of a request is no gRPC as we speak it: the HTTP status and the gRPC status with which Go's servers answer. */
+function refusalOf(
+  { method }: RequestHead,
+  metadata: Metadata,
+  timeout: number | undefined,
+): [http: number, error: StatusError] | undefined {
+  const type = metadata.first('content-type') ?? '';
+  if (!/^application\/grpc(?:[+;]|$)/i.test(type)) {
+    return [415, new StatusError('InvalidArgument', `invalid gRPC request content-type ${JSON.stringify(type)}`)];
+  }
+  if (Number.isNaN(timeout)) return [400, new StatusError('Internal', 'malformed grpc-timeout')];
+  if (method !== 'POST') {
+    const text = `Received a HEADERS frame with :method ${JSON.stringify(method)} which should be POST`;
+    return [405, new StatusError('Internal', text)];
+  }
+  const encoding = metadata.first('grpc-encoding') ?? 'identity';
+  if (encoding !== 'identity') {
+    const text = `grpc: Decompressor is not installed for grpc-encoding ${JSON.stringify(encoding)}`;
+    return [200, new StatusError('Unimplemented', text)];
+  }
+  return undefined;
 }
 
-async function closeSessions(sessions: ReadonlySet<ServerHttp2Session>, graceMs: number): Promise<void> {
-  const open = [...sessions];
-  const closed = open.map((session) => new Promise<void>((resolve) => void session.once('close', resolve)));
-  for (const session of open) session.close();
-  const late = new SessionLost('server is shutting down');
-  const timer = setTimeout(() => {
-    for (const session of open) session.destroy(late);
-  }, graceMs);
-  await Promise.all(closed);
-  clearTimeout(timer);
+/** Trailers and nothing else. */
+function refuse(stream: ServerStream, http: number, error: StatusError): void {
+  stream.head(
+    encodeFields([[':status', String(http)], ['content-type', 'application/grpc'], ...statusFields(error)]),
+    true,
+  );
 }

@@ -185,7 +185,10 @@ class PacketServer implements ServedPackets {
     const { role, events } = this.#options;
     const connectID = ++this.#lastConnectID;
     this.#mux.post({ type: 'DIAL_RSP', random, connectID, error: '' });
-    const tunnel = new Tunnel(role, request, this.#mux.open(connectID), established, events);
+    const caller = this.#mux.open(connectID);
+    // Behind the CLOSE_RSP a caller's stream has nothing to say: its end goes out in the same write, while the caller still reads.
+    if (role === 'gateway') caller.once('end', () => this.#finish());
+    const tunnel = new Tunnel(role, request, caller, established, events);
     this.#tunnels.set(random, tunnel);
     await tunnel.done;
     this.#tunnels.delete(random);

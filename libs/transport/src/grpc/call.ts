@@ -1,0 +1,192 @@
+import type { Packet } from '@isthmus/proto';
+import { decodePacket, encodeDataHead, encodePacket } from '@isthmus/proto';
+import { CODE } from '../http2/frames.ts';
+import { encodeFields, type Field } from '../http2/hpack.ts';
+import type { ServerStream, StreamReceiver } from '../http2/stream.ts';
+import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
+import { MessageReader, PREFIX, writePrefix } from './messages.ts';
+import type { Metadata } from './metadata.ts';
+import type { GrpcPeer } from './peer.ts';
+import { MAX_MESSAGE } from './service.ts';
+import { OK_TRAILERS, StatusError, statusFields } from './status.ts';
+
+/** How long a peer may take to read why its stream ends before it is reset, in milliseconds. */
+const RESET_MS = 1_000;
+
+/** Data of up to so many bytes is cheaper to copy behind its head than to send beside it. */
+const COPIED = 1_024;
+
+const RESPONSE: readonly Field[] = [
+  [':status', '200'],
+  ['content-type', 'application/grpc'],
+];
+const RESPONSE_HEAD = encodeFields(RESPONSE);
+
+/** A call at our server: ANP's packets both ways on one stream. Nothing is read until it is started. */
+export class ServerCall implements PacketChannel, StreamReceiver {
+  readonly metadata: Metadata;
+  readonly peer: GrpcPeer;
+  readonly #stream: ServerStream;
+  readonly #messages = new MessageReader(MAX_MESSAGE);
+  #sink: PacketSink | undefined;
+  #paused = true;
+  /** Bytes that came while it was paused, of which the peer is not told yet. */
+  #unread = 0;
+  /** The caller has sent its last message. */
+  #remoteEnded = false;
+  #responded = false;
+  /** Nothing more is sent but what waits. */
+  #ended = false;
+  /** Set once it is over: with the error that says why, if not in good order. */
+  #closed: { readonly error: ChannelError | undefined } | undefined;
+  #reset: NodeJS.Timeout | undefined;
+  #deadline: NodeJS.Timeout | undefined;
+
+  /** @param timeout how long the caller allows it to take, in milliseconds */
+  constructor(stream: ServerStream, metadata: Metadata, peer: GrpcPeer, timeout?: number) {
+    this.#stream = stream;
+    this.metadata = metadata;
+    this.peer = peer;
+    stream.serve(this);
+    if (timeout === undefined) return;
+    this.#deadline = setTimeout(() => this.fail(new StatusError('DeadlineExceeded', 'deadline exceeded')), timeout);
+    this.#deadline.unref();
+  }
+
+  get remote(): string {
+    return this.peer.remote;
+  }
+
+  get over(): boolean {
+    return this.#closed !== undefined;
+  }
+
+  /** Sends initial metadata ahead of the first packet. */
+  respond(metadata: readonly Field[]): void {
+    if (this.#responded || this.#closed) return;
+    this.#responded = true;
+    this.#stream.head(metadata.length > 0 ? encodeFields([...RESPONSE, ...metadata]) : RESPONSE_HEAD);
+  }
+
+  start(sink: PacketSink): void {
+    this.#sink = sink;
+    if (this.#closed) sink.close(this.#closed.error);
+    else this.resume();
+  }
+
+  send(packet: Packet): boolean {
+    if (this.#ended || this.#closed) return true;
+    this.respond([]);
+    if (packet.type === 'DATA' && packet.data.length > COPIED) {
+      const head = encodeDataHead(packet, PREFIX);
+      writePrefix(head, head.length - PREFIX + packet.data.length);
+      return this.#stream.write(head, packet.data as Buffer);
+    }
+    const message = encodePacket(packet, PREFIX);
+    writePrefix(message, message.length - PREFIX);
+    return this.#stream.write(message);
+  }
+
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    if (!this.#paused || this.#closed || !this.#sink) return;
+    this.#paused = false;
+    const unread = this.#unread;
+    this.#unread = 0;
+    this.#deliver();
+    this.#stream.read(unread);
+  }
+
+  end(): void {
+    if (this.#ended || this.#closed) return;
+    this.#ended = true;
+    if (this.#responded) this.#stream.end(OK_TRAILERS);
+    else this.#stream.head(encodeFields([...RESPONSE, ...statusFields()]), true);
+  }
+
+  destroy(reason: Error): void {
+    this.fail(new StatusError('Aborted', reason.message));
+  }
+
+  /** Ends the call with an error that its caller is told behind what was sent, if it still reads. */
+  fail(error: StatusError): void {
+    if (this.#closed) return;
+    this.#ended = true;
+    const fields = statusFields(error);
+    if (!this.#responded) this.#stream.head(encodeFields([...RESPONSE, ...fields]), true);
+    else {
+      this.#stream.end(encodeFields(fields));
+      if (this.#stream.pending) this.#reset = setTimeout(() => this.#stream.reset(CODE.CANCEL), RESET_MS);
+    }
+    this.#close(new ChannelError(error.status, error.message));
+  }
+
+  // What the stream tells.
+
+  data(piece: Buffer): void {
+    if (this.#closed) {
+      // Read and dropped, or its connection would wait for it.
+      this.#stream.read(piece.length);
+      return;
+    }
+    this.#messages.add(piece);
+    if (this.#paused) this.#unread += piece.length;
+    else {
+      this.#deliver();
+      this.#stream.read(piece.length);
+    }
+  }
+
+  drain(): void {
+    this.#sink?.drain();
+  }
+
+  /** ANP's peers take the end of one way for the end of both. */
+  remoteEnd(): void {
+    this.#remoteEnded = true;
+    if (!this.#paused) this.#deliver();
+  }
+
+  close(code: number | undefined): void {
+    clearTimeout(this.#reset);
+    clearTimeout(this.#deadline);
+    const orderly = code === undefined || this.#ended;
+    this.#close(orderly ? undefined : new ChannelError('Canceled', 'stream was cancelled'));
+  }
+
+  #deliver(): void {
+    try {
+      while (!this.#paused && !this.#closed) {
+        const message = this.#messages.next();
+        if (!message) break;
+        this.#sink?.packet(read(message));
+      }
+    } catch (error) {
+      if (!(error instanceof StatusError)) throw error;
+      this.fail(error);
+      return;
+    }
+    if (!this.#remoteEnded || this.#paused || this.#closed) return;
+    if (!this.#messages.empty) this.fail(new StatusError('Internal', 'stream ends amid a message'));
+    this.end();
+    this.#close();
+  }
+
+  #close(error?: ChannelError): void {
+    if (this.#closed) return;
+    this.#closed = { error };
+    clearTimeout(this.#deadline);
+    this.#sink?.close(error);
+  }
+}
+
+function read(message: Buffer): Packet {
+  try {
+    return decodePacket(message);
+  } catch (error) {
+    throw new StatusError('InvalidArgument', `bad packet: ${(error as Error).message}`);
+  }
+}

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { MessageReader, PREFIX, writePrefix } from './messages.ts';
+import { StatusError, type StatusName } from './status.ts';
+
+const MOST = 100;
+
+function message(text: string, flag = 0, length = text.length): Buffer {
+  const bytes = Buffer.alloc(PREFIX + text.length, text);
+  bytes.write(text, PREFIX);
+  writePrefix(bytes, length);
+  bytes[0] = flag;
+  return bytes;
+}
+
+function read(pieces: Iterable<Buffer>): string[] {
+  const reader = new MessageReader(MOST);
+  const messages: string[] = [];
+  for (const piece of pieces) {
+    reader.add(piece);
+    for (let next = reader.next(); next; next = reader.next()) messages.push(String(next));
+  }
+  assert.ok(reader.empty);
+  return messages;
+}
+
+test('messages are the same wherever they are split and merged', () => {
+  const messages = ['one', '', 'x'.repeat(MOST), 'four'];
+  const bytes = Buffer.concat(messages.map((text) => message(text)));
+  for (let first = 0; first <= bytes.length; first++) {
+    assert.deepEqual(read([bytes.subarray(0, first), bytes.subarray(first)]), messages, `split at ${first}`);
+  }
+  for (const size of [1, 2, 3, 5, 8, 13]) {
+    const pieces = [];
+    for (let at = 0; at < bytes.length; at += size) pieces.push(bytes.subarray(at, at + size));
+    assert.deepEqual(read(pieces), messages, `split every ${size}`);
+  }
+});
+
+test('a message in one piece is a view of it', () => {
+  const reader = new MessageReader(MOST);
+  const piece = message('view');
+  reader.add(piece);
+  assert.equal(reader.next()?.buffer, piece.buffer);
+});
+
+test('a reader that lacks the end of a message is not empty', () => {
+  for (const length of [1, PREFIX, PREFIX + 1]) {
+    const reader = new MessageReader(MOST);
+    reader.add(message('two').subarray(0, length));
+    assert.equal(reader.next(), undefined);
+    assert.equal(reader.empty, false);
+  }
+});
+
+const REFUSED: readonly [what: string, bytes: Buffer, status: StatusName, text: RegExp][] = [
+  ['a compressed message', message('x', 1), 'Internal', /compressed flag set with identity or empty encoding/],
+  ['a flag that is none', message('x', 2), 'Internal', /unexpected payload format 2/],
+  ['a message that is too long', message('x', 0, MOST + 1), 'ResourceExhausted', /larger than max \(101 vs. 100\)/],
+  ['a message of 4 GiB', message('x', 0, 2 ** 32 - 1), 'ResourceExhausted', /larger than max/],
+];
+
+for (const [what, bytes, status, text] of REFUSED) {
+  test(`${what} is refused by its prefix`, () => {
+    const reader = new MessageReader(MOST);
+    reader.add(bytes.subarray(0, PREFIX));
+    assert.throws(
+      () => reader.next(),
+      (error) => error instanceof StatusError && error.status === status && text.test(error.message),
+    );
+  });
+}

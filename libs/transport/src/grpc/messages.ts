@@ -1,0 +1,88 @@
+import { StatusError } from './status.ts';
+
+/** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
+export const PREFIX = 5;
+
+/** Cuts what comes on a stream into messages. One that lies in one piece is a view of it, another is copied once. */
+export class MessageReader {
+  readonly #mostBytes: number;
+  /** What came and was not taken, in order. */
+  readonly #pieces: Buffer[] = [];
+  #length = 0;
+  /** Length of the message whose prefix was taken. */
+  #expected: number | undefined;
+
+  constructor(mostBytes: number) {
+    this.#mostBytes = mostBytes;
+  }
+
+  /** Nothing is left of a message. */
+  get empty(): boolean {
+    return this.#length === 0 && this.#expected === undefined;
+  }
+
+  add(piece: Buffer): void {
+    this.#pieces.push(piece);
+    this.#length += piece.length;
+  }
+
+  /**
+   * @returns the next message, or undefined while it has not come whole
+   * @throws StatusError for what we do not take
+   */
+  next(): Buffer | undefined {
+    if (this.#expected === undefined) {
+      if (this.#length < PREFIX) return undefined;
+      this.#expected = this.#readPrefix(this.#take(PREFIX));
+    }
+    if (this.#length < this.#expected) return undefined;
+    const message = this.#take(this.#expected);
+    this.#expected = undefined;
+    return message;
+  }
+
+  /** As Go's servers answer. */
+  #readPrefix(prefix: Buffer): number {
+    const flag = prefix[0];
+    if (flag === 1) throw new StatusError('Internal', 'grpc: compressed flag set with identity or empty encoding');
+    if (flag !== 0) throw new StatusError('Internal', `grpc: received unexpected payload format ${flag}`);
+    const length = prefix.readUInt32BE(1);
+    if (length > this.#mostBytes) {
+      const text = `grpc: received message larger than max (${length} vs. ${this.#mostBytes})`;
+      throw new StatusError('ResourceExhausted', text);
+    }
+    return length;
+  }
+
+  #take(length: number): Buffer {
+    this.#length -= length;
+    const first = this.#pieces[0];
+    if (first && first.length > length) {
+      this.#pieces[0] = first.subarray(length);
+      return first.subarray(0, length);
+    }
+    if (first && first.length === length) {
+      this.#pieces.shift();
+      return first;
+    }
+    return this.#join(length);
+  }
+
+  #join(length: number): Buffer {
+    const whole = Buffer.allocUnsafe(length);
+    for (let filled = 0; filled < length; ) {
+      const piece = this.#pieces[0] as Buffer;
+      const taken = piece.copy(whole, filled);
+      filled += taken;
+      if (taken === piece.length) this.#pieces.shift();
+      else this.#pieces[0] = piece.subarray(taken);
+    }
+    return whole;
+  }
+}
+
+/** Fills in the prefix of a message, for which room was left at `offset`. */
+export function writePrefix(bytes: Buffer, length: number): void {
+  bytes[0] = 0;
+  bytes.writeUInt32BE(length, 1);
+}

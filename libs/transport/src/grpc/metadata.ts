@@ -1,0 +1,20 @@
+import type { Field } from '../http2/hpack.ts';
+
+/** What a caller sent beside its messages. Values of names that end in `-bin` are base64, as they came. */
+export class Metadata {
+  readonly #fields: readonly Field[];
+
+  constructor(fields: readonly Field[]) {
+    this.#fields = fields;
+  }
+
+  /** All values of a name, in order. */
+  get(name: string): string[] {
+    return this.#fields.filter(([own]) => own === name).map(([, value]) => value);
+  }
+
+  /** The first value of a name. */
+  first(name: string): string | undefined {
+    return this.#fields.find(([own]) => own === name)?.[1];
+  }
+}

@@ -1,0 +1,184 @@
+import { CODE, FLAG, frame, frameHead, numbersFrame, TYPE } from './frames.ts';
+import type { Output } from './output.ts';
+import { LARGEST_WINDOW } from './settings.ts';
+
+/** Whoever serves a stream. */
+export interface StreamReceiver {
+  /** Bytes came. They count as read when `ServerStream.read` is told so. */
+  data(piece: Buffer): void;
+  /** The peer sends nothing more. */
+  remoteEnd(): void;
+  /** What was written has gone to the socket. */
+  drain(): void;
+  /** Last of all. @param code of the reset that ended it, or undefined after both sides' ends */
+  close(code: number | undefined): void;
+}
+
+export interface StreamOptions {
+  readonly output: Output;
+  /** What the peer may send ahead, in bytes. */
+  readonly receiveWindow: number;
+  /** What we may send ahead, in bytes. */
+  readonly sendWindow: number;
+  /** The stream is over, by a reset if `code` is given. */
+  readonly ended: (code?: number) => void;
+}
+
+/** A stream that a peer opened. Its window bounds what comes, and what is written waits here until the peer's allows it. */
+export class ServerStream {
+  readonly id: number;
+  readonly #output: Output;
+  readonly #ended: (code?: number) => void;
+  readonly #receiveWindow: number;
+  #receiver: StreamReceiver | undefined;
+  #closed = false;
+  /** What the peer may still send, in bytes. */
+  #credit: number;
+  /** What was read since the peer was last given more. */
+  #read = 0;
+  /** The peer has sent its end. */
+  #remoteEnded = false;
+  /** What we may still send. */
+  #window: number;
+  readonly #queue: Buffer[] = [];
+  #queued = 0;
+  /** Someone waits for `drain`. */
+  #full = false;
+  #trailers: Buffer | undefined;
+
+  constructor(id: number, { output, receiveWindow, sendWindow, ended }: StreamOptions) {
+    this.id = id;
+    this.#output = output;
+    this.#ended = ended;
+    this.#receiveWindow = receiveWindow;
+    this.#credit = receiveWindow;
+    this.#window = sendWindow;
+  }
+
+  /** To be called as the stream is accepted. */
+  serve(receiver: StreamReceiver): void {
+    this.#receiver = receiver;
+  }
+
+  /** Sends a header section; with `end` it is all there is. */
+  head(fields: Buffer, end = false): void {
+    if (this.#closed) return;
+    const flags = end ? FLAG.END_HEADERS | FLAG.END_STREAM : FLAG.END_HEADERS;
+    this.#output.add(frame(TYPE.HEADERS, flags, this.id, fields));
+    if (end) this.#finished();
+  }
+
+  /** Takes the bytes in any case; false asks to wait for `drain`. */
+  write(...pieces: readonly Buffer[]): boolean {
+    if (this.#closed || this.#trailers) return true;
+    for (const piece of pieces) {
+      this.#queue.push(piece);
+      this.#queued += piece.length;
+    }
+    this.pump();
+    this.#full = this.#queued > 0;
+    return !this.#full;
+  }
+
+  /** What was written has yet to go to the socket. */
+  get pending(): boolean {
+    return this.#queued > 0;
+  }
+
+  /** Ends the stream behind what was written. */
+  end(trailers: Buffer): void {
+    if (this.#closed || this.#trailers) return;
+    this.#trailers = trailers;
+    this.pump();
+  }
+
+  /** Ends both ways at once. */
+  reset(code: number): void {
+    if (this.#closed) return;
+    this.#output.add(numbersFrame(TYPE.RST_STREAM, this.id, code));
+    this.close(code);
+  }
+
+  /** So many bytes were read: the peer may send as many again. */
+  read(bytes: number): void {
+    this.#read += bytes;
+    if (this.#read * 2 < this.#receiveWindow || this.#closed || this.#remoteEnded) return;
+    this.#output.add(numbersFrame(TYPE.WINDOW_UPDATE, this.id, this.#read));
+    this.#credit += this.#read;
+    this.#read = 0;
+  }
+
+  /** Sends what the windows and the socket allow. */
+  pump(): void {
+    while (this.#queued > 0) {
+      if (this.#closed || this.#window <= 0) return;
+      const { room, maxFrame } = this.#output;
+      if (room <= 0) {
+        this.#output.wait(this);
+        return;
+      }
+      this.#sendFrame(Math.min(this.#queued, this.#window, room, maxFrame));
+    }
+    if (this.#trailers) this.head(this.#trailers, true);
+    else if (this.#full) {
+      this.#full = false;
+      this.#receiver?.drain();
+    }
+  }
+
+  #sendFrame(length: number): void {
+    this.#window -= length;
+    this.#queued -= length;
+    this.#output.add(frameHead(TYPE.DATA, 0, this.id, length), length);
+    for (let left = length; left > 0; ) {
+      const piece = this.#queue[0] as Buffer;
+      const sent = piece.length > left ? piece.subarray(0, left) : piece;
+      if (sent === piece) this.#queue.shift();
+      else this.#queue[0] = piece.subarray(left);
+      this.#output.add(sent);
+      left -= sent.length;
+    }
+  }
+
+  /** A DATA frame of so many bytes comes. @returns false when the peer was not allowed as many, or has ended its side */
+  allow(bytes: number): boolean {
+    this.#credit -= bytes;
+    return this.#credit >= 0 && !this.#remoteEnded;
+  }
+
+  /** Bytes of a DATA frame came. */
+  receive(piece: Buffer): void {
+    if (!this.#closed) this.#receiver?.data(piece);
+  }
+
+  receiveEnd(): void {
+    if (this.#closed || this.#remoteEnded) return;
+    this.#remoteEnded = true;
+    this.#receiver?.remoteEnd();
+  }
+
+  /** The peer allows so many bytes more, or fewer (section 6.9.2). @returns false when that is more than there can be */
+  widen(bytes: number): boolean {
+    this.#window += bytes;
+    if (this.#window > LARGEST_WINDOW) return false;
+    if (bytes > 0 && this.#queued > 0) this.pump();
+    return true;
+  }
+
+  /** The stream is over, by a reset or with its connection if `code` is given. */
+  close(code?: number): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#queue.length = 0;
+    this.#queued = 0;
+    this.#output.leave(this);
+    this.#ended(code);
+    this.#receiver?.close(code);
+  }
+
+  /** Our end is sent. What the peer may still send nobody reads: it is told so as Go's servers do (section 8.1). */
+  #finished(): void {
+    if (!this.#remoteEnded) this.#output.add(numbersFrame(TYPE.RST_STREAM, this.id, CODE.NO_ERROR));
+    this.close();
+  }
+}

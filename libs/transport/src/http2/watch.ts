@@ -1,0 +1,69 @@
+/** How long a peer may take to say its first words and be done with its SETTINGS, in milliseconds. */
+const GREETING_MS = 10_000;
+
+/** A PING without an answer for this long ends the connection, in milliseconds: Go's default. */
+const ANSWER_MS = 20_000;
+
+/** A timer's longest time, in milliseconds; a longer keepalive is none. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export interface WatchOptions {
+  /** How long a peer may be silent before it is pinged, in milliseconds; it may be twice that before it is seen. */
+  readonly keepaliveMs: number;
+  readonly ping: () => void;
+  readonly dead: (error: Error) => void;
+}
+
+/** Ends a connection whose peer is gone without a word. One timer, which hearing from the peer does not touch. */
+export class Watch {
+  readonly #options: WatchOptions;
+  readonly #greeting: NodeJS.Timeout;
+  #timer: NodeJS.Timeout | undefined;
+  #heard = true;
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+    this.#greeting = setTimeout(
+      () => options.dead(new Error(`no SETTINGS within ${GREETING_MS / 1000} s`)),
+      GREETING_MS,
+    );
+    this.#greeting.unref();
+  }
+
+  /** The peer has sent its SETTINGS. */
+  greeted(): void {
+    clearTimeout(this.#greeting);
+    this.#arm();
+  }
+
+  /** Bytes came. */
+  heard(): void {
+    this.#heard = true;
+  }
+
+  stop(): void {
+    clearTimeout(this.#greeting);
+    clearTimeout(this.#timer);
+  }
+
+  #arm(): void {
+    const { keepaliveMs, ping, dead } = this.#options;
+    this.#timer = setTimeout(
+      () => {
+        if (this.#heard) {
+          this.#heard = false;
+          this.#arm();
+          return;
+        }
+        ping();
+        this.#timer = setTimeout(() => {
+          if (this.#heard) this.#arm();
+          else dead(new Error(`silent for ${ANSWER_MS / 1000} s, and to PING`));
+        }, ANSWER_MS);
+        this.#timer.unref();
+      },
+      Math.min(keepaliveMs, MAX_TIMER_MS),
+    );
+    this.#timer.unref();
+  }
+}
