@@ -139,6 +139,19 @@ test('among equals the less busy of two is taken', () => {
   assert.deepEqual(chosen(two, 'x'), ['b']);
 });
 
+test('tunnels through a session are counted on when its record changes', () => {
+  const one = directory([hub('h1')], [session('a')]);
+  const route = () =>
+    one.choose({ tenant: 'default', host: 'x', strategies: ['default'], zone: '', excluded: new Set() });
+  const taken = route();
+  assert.ok(taken);
+  taken.open++;
+  one.apply({ kind: 'session', session: session('a', { version: 2, draining: true }) });
+  assert.deepEqual([route()?.open, route()?.record.draining], [1, true]);
+  taken.open--;
+  assert.equal(route()?.open, 0);
+});
+
 test('a change applied twice or late changes nothing', () => {
   const all = directory([hub('h1')], []);
   all.apply({ kind: 'session', session: session('s', { version: 3 }) });

@@ -135,8 +135,11 @@ export class Directory {
     const known = this.#placement.route(record.sessionId);
     if (known && !newer(record, known.record)) return;
     this.#remove(record.sessionId);
+    // The same route: the tunnels that run through it are counted there.
+    const route = known ?? { record, open: 0 };
+    route.record = record;
     getOrPut(this.#byHub, record.hubId, () => new Set<string>()).add(record.sessionId);
-    this.#place({ record, open: known?.open ?? 0 });
+    this.#place(route);
   }
 
   #place(route: Route): void {
@@ -148,11 +151,11 @@ export class Directory {
   }
 
   #remove(sessionId: string): void {
-    const hubId = this.#placement.remove(sessionId)?.record.hubId;
-    if (hubId === undefined) return;
-    const siblings = this.#byHub.get(hubId);
+    const record = this.#placement.remove(sessionId)?.record;
+    if (!record) return;
+    const siblings = this.#byHub.get(record.hubId);
     siblings?.delete(sessionId);
-    if (siblings?.size === 0) this.#byHub.delete(hubId);
+    if (siblings?.size === 0) this.#byHub.delete(record.hubId);
   }
 }
 

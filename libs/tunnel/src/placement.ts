@@ -5,7 +5,8 @@ import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './str
 
 /** A session as a gateway sees it. */
 export interface Route {
-  readonly record: SessionRecord;
+  /** The latest. */
+  record: SessionRecord;
   /** Tunnels of this gateway that run through it, dials included. */
   open: number;
 }
