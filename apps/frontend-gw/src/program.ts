@@ -33,7 +33,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     const options = gatewayOptions(flags);
     const metrics = serverMetrics(events, {
       ...{ role: 'gateway', process: true, strategies: options.strategies },
-      backends: () => directory.sessions(),
+      sessions: (backends) => directory.watch(backends),
     });
     closing.defer(metrics.close);
     const registry = redisRegistry(redisOptions(flags, secureContextOptions));

@@ -152,6 +152,28 @@ test('tunnels through a session are counted on when its record changes', () => {
   assert.equal(route()?.open, 0);
 });
 
+test('a watcher hears of each session that comes, changes or goes, and of no other change', () => {
+  const all = directory([hub('h1')], [session('a')]);
+  const told: string[] = [];
+  const end = all.watch({
+    came: ({ sessionId, version }) => told.push(`${sessionId}${version} came`),
+    went: ({ sessionId, version }) => told.push(`${sessionId}${version} went`),
+  });
+  const said = () => told.splice(0);
+  assert.deepEqual(said(), ['a1 came']);
+  for (let times = 0; times < 2; times++) all.apply({ kind: 'session', session: session('b') });
+  all.apply({ kind: 'session', session: session('b', { version: 2 }) });
+  assert.deepEqual(said(), ['b1 came', 'b1 went', 'b2 came']);
+  all.apply({ kind: 'hub', hub: hub('h1', { draining: true }) });
+  assert.deepEqual(said(), []);
+  all.forget('a');
+  all.apply({ kind: 'hub-gone', hubId: 'h1', incarnation: 1 });
+  assert.deepEqual(said(), ['a1 went', 'b2 went']);
+  end();
+  all.apply({ kind: 'session', session: session('c') });
+  assert.deepEqual(said(), []);
+});
+
 test('a change applied twice or late changes nothing', () => {
   const all = directory([hub('h1')], []);
   all.apply({ kind: 'session', session: session('s', { version: 3 }) });

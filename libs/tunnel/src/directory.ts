@@ -3,6 +3,12 @@ import { getOrPut } from './get-or-put.ts';
 import { type Choice, Placement, type Route } from './placement.ts';
 import type { Change, HubRecord, SessionRecord, Snapshot } from './records.ts';
 
+/** Told of each session that comes or goes; of one whose record changed, that the old one goes and the new one comes. */
+export interface SessionWatcher {
+  came(session: SessionRecord): void;
+  went(session: SessionRecord): void;
+}
+
 /**
  * A gateway's copy of the registry: which sessions there are, and which of them to take for a destination.
  *
@@ -14,6 +20,7 @@ export class Directory {
   readonly #byHub = new Map<string, Set<string>>();
   readonly #placement: Placement;
   readonly #arrivals = new Arrivals();
+  readonly #watchers = new Set<SessionWatcher>();
 
   constructor(random: () => number = Math.random) {
     this.#placement = new Placement(random);
@@ -101,6 +108,13 @@ export class Directory {
     return this.#arrivals.wait(tenant, arrived);
   }
 
+  /** Tells of the sessions that there are, and of all changes. @returns ends it */
+  watch(watcher: SessionWatcher): () => void {
+    for (const session of this.sessions()) watcher.came(session);
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
   /** Forgets a session of which its hub says that it does not exist, until the hub announces it anew. */
   forget(sessionId: string): void {
     this.#remove(sessionId);
@@ -140,6 +154,7 @@ export class Directory {
     route.record = record;
     getOrPut(this.#byHub, record.hubId, () => new Set<string>()).add(record.sessionId);
     this.#place(route);
+    for (const watcher of this.#watchers) watcher.came(record);
   }
 
   #place(route: Route): void {
@@ -156,6 +171,7 @@ export class Directory {
     const siblings = this.#byHub.get(record.hubId);
     siblings?.delete(sessionId);
     if (siblings?.size === 0) this.#byHub.delete(record.hubId);
+    for (const watcher of this.#watchers) watcher.went(record);
   }
 }
 

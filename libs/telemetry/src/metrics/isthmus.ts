@@ -2,6 +2,8 @@ import type { Role, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { Subscriptions } from '../subscribe.ts';
 import type { Families } from './families.ts';
 
+const PROTOCOLS: readonly SessionInfo['protocol'][] = ['link', 'packets'];
+
 /** What upstream has no families for, in gateways, hubs and agents alike. */
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   const open = new Set<TunnelInfo>();
@@ -63,27 +65,24 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
 }
 
 /** What upstream has no families for, in gateways and hubs. */
-export function planeMetrics(families: Families, sessions: () => Iterable<SessionInfo>): Subscriptions {
+export function planeMetrics(families: Families): Subscriptions {
   const hubs = families.gauge('hub_links', 'Current number of links of this gateway to hubs.');
   const registry = families.gauge(
     'registry_up',
     'Whether the registry answers: 1, or 0 while dials rely on what is known.',
   );
   registry.set(1);
-  families.tallied(
-    'gauge',
+  const sessions = families.gauge(
     'sessions',
     'Current number of sessions of agents at this hub, by protocol: link (HTTP/2) or packets (AgentService.Connect).',
     ['protocol'],
-    () => {
-      const count = { link: 0, packets: 0 };
-      for (const { protocol } of sessions()) count[protocol]++;
-      return Object.entries(count).map(([protocol, number]) => [{ protocol }, number] as const);
-    },
   );
+  for (const protocol of PROTOCOLS) sessions.set({ protocol }, 0);
   return {
     'peer:open': () => hubs.inc(),
     'peer:close': () => hubs.dec(),
+    'session:open': ({ protocol }) => sessions.inc({ protocol }),
+    'session:close': ({ protocol }) => sessions.dec({ protocol }),
     registry: (state) => registry.set(state === 'up' ? 1 : 0),
   };
 }

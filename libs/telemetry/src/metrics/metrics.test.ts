@@ -6,9 +6,11 @@ import {
   planeEvents,
   type Role,
   type SessionInfo,
+  type Strategy,
   type TunnelInfo,
 } from '@isthmus/tunnel';
 import { agentMetrics } from './agent.ts';
+import type { Backends } from './backends.ts';
 import type { Metrics } from './families.ts';
 import { type ServerMetricsOptions, serverMetrics } from './server.ts';
 
@@ -186,32 +188,47 @@ test('bytes of a tunnel count while it is open and after it closed', async () =>
 
 test('two sessions of an agent are one backend, a draining one is still one, and tenants are apart', async () => {
   const { events, metrics } = server();
-  const first = session('s1', 'a1');
-  for (const each of [first, session('s2', 'a1', { protocol: 'packets' }), session('s3', 'a1', { tenant: 'other' })]) {
-    events.emit('session:open', each);
-  }
-  events.emit('session:drain', first);
+  const packets = session('s2', 'a1', { protocol: 'packets' });
+  const sessions = [session('s1', 'a1'), packets, session('s3', 'a1', { tenant: 'other' })] as const;
+  for (const each of sessions) events.emit('session:open', each);
+  events.emit('session:drain', sessions[0]);
   let page = await samples(metrics);
   assert.equal(page.get(`${SERVER}ready_backends{proxy_strategy="default"}`), 2);
   assert.equal(page.get(`${SERVER}ready_backend_connections`), 2);
   assert.equal(page.get(`${SERVER}grpc_connections{service_method="Connect"}`), 1);
   assert.equal(page.get('isthmus_sessions{protocol="link"}'), 2);
   assert.equal(page.get('isthmus_known_sessions'), 3);
-  for (const id of ['s1', 's2', 's3']) events.emit('session:close', session(id, 'a1'), 'gone');
-  page = await samples(metrics);
-  assert.equal(page.get(`${SERVER}ready_backends{proxy_strategy="default"}`), 0);
+  const ready = [];
+  for (const each of sessions) {
+    events.emit('session:close', each, 'gone');
+    page = await samples(metrics);
+    ready.push(page.get(`${SERVER}ready_backends{proxy_strategy="default"}`));
+  }
+  assert.deepEqual(ready, [2, 1, 0]);
+  assert.equal(page.get('isthmus_known_sessions'), 0);
+  assert.equal(page.get('isthmus_sessions{protocol="link"}'), 0);
 });
 
 test('each strategy counts what it chooses among', async () => {
   const identifiers = { ipv4: ['10.0.0.1'], ipv6: [], host: ['a', 'b'], cidr: ['10.0.0.0/8'], defaultRoute: true };
-  const backends = [session('s1', 'a1', { identifiers }), session('s2', 'a2', { identifiers }), session('s3', 'a3')];
+  const sessions = [session('s1', 'a1', { identifiers }), session('s2', 'a2', { identifiers }), session('s3', 'a3')];
+  const strategies: Strategy[] = ['default', 'destHost', 'destCIDR', 'defaultRoute'];
+  const told: Backends[] = [];
   const { metrics } = server({
-    strategies: ['default', 'destHost', 'destCIDR', 'defaultRoute'],
-    backends: () => backends,
+    strategies,
+    sessions(backends) {
+      for (const each of sessions) backends.came(each);
+      told.push(backends);
+      return () => {};
+    },
   });
-  const page = await samples(metrics);
-  const ready = (strategy: string) => page.get(`${SERVER}ready_backends{proxy_strategy="${strategy}"}`);
-  assert.deepEqual(['default', 'destHost', 'destCIDR', 'defaultRoute'].map(ready), [3, 3, 1, 2]);
+  const ready = async () => {
+    const page = await samples(metrics);
+    return strategies.map((strategy) => page.get(`${SERVER}ready_backends{proxy_strategy="${strategy}"}`));
+  };
+  assert.deepEqual(await ready(), [3, 3, 1, 2]);
+  told[0]?.went(sessions[0] as SessionInfo);
+  assert.deepEqual(await ready(), [2, 3, 1, 1]);
 });
 
 test('callers, their writes and full channels are counted', async () => {

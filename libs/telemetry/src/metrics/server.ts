@@ -1,6 +1,6 @@
 import type { DialFailureReason, GrpcMethod, PlaneEvents, Strategy } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
-import { type Backend, countBackends, OpenSessions } from './backends.ts';
+import { Backends } from './backends.ts';
 import { Families, type Metrics } from './families.ts';
 import { planeMetrics, tunnelMetrics } from './isthmus.ts';
 import { type LeaseCollectionObserver, leaseCollection } from './leases.ts';
@@ -28,8 +28,11 @@ export interface ServerMetricsOptions {
   /** Whose dials and tunnels count: the gateway's wherever there is one, so that the all-in-one server counts each once. */
   readonly role: 'gateway' | 'hub';
   readonly strategies: readonly Strategy[];
-  /** The sessions dials may go through. Default: those that `session:open` and `session:close` tell of, which a gateway alone does not hear. */
-  readonly backends?: () => Iterable<Backend>;
+  /**
+   * Tells of the sessions that dials may go through, those that there are and those that come and go, until the function it
+   * returns is called. Default: those that `session:open` and `session:close` tell of, which a gateway alone does not hear.
+   */
+  readonly sessions?: (backends: Backends) => () => void;
   /** Adds `process_*` and `nodejs_*`, which can be had once a process. Default false. */
   readonly process?: boolean;
 }
@@ -42,23 +45,22 @@ export interface ServerMetrics extends Metrics {
 export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions): ServerMetrics {
   const families = new Families('konnectivity_network_proxy_server_');
   const own = families.under('isthmus_');
-  const sessions = new OpenSessions();
+  const { role, strategies, sessions } = options;
+  const backends = backendMetrics(families, strategies);
   const all = [
-    sessions.subscriptions,
-    dialMetrics(families, options.role),
+    dialMetrics(families, role),
     connectionMetrics(families),
     packetMetrics(families),
-    tunnelMetrics(own, options.role),
-    planeMetrics(own, () => sessions.values()),
+    tunnelMetrics(own, role),
+    planeMetrics(own),
   ];
-  const backends = options.backends ?? (() => sessions.values());
-  backendMetrics(families, options.strategies, backends);
   const known =
     'Current number of sessions that dials may go through: at a gateway those of all hubs, by its copy of the registry.';
-  own.measured('known_sessions', known, () => count(backends()));
+  own.measured('known_sessions', known, () => backends.sessions);
   const leases = leaseCollection(families);
   if (options.process) families.addProcess();
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
+  ends.push(sessions ? sessions(backends) : subscribe(events, backends.subscriptions));
   return {
     leases,
     render: () => families.render(),
@@ -153,24 +155,20 @@ function connectionMetrics(families: Families): Subscriptions {
   };
 }
 
-function backendMetrics(families: Families, strategies: readonly Strategy[], backends: () => Iterable<Backend>): void {
+function backendMetrics(families: Families, strategies: readonly Strategy[]): Backends {
+  const backends = new Backends(['default', ...strategies]);
   // Upstream sets it from whichever strategy changed last; here it is agents, which is what its help says.
   families.measured(
     'ready_backend_connections',
     'Number of konnectivity agent connected to the proxy server. DEPRECATED, please use ready_backends',
-    () => countBackends('default', backends()),
+    () => backends.ready('default'),
   );
   families.tallied(
     'gauge',
     'ready_backends',
     'Number of konnectivity agent connected to the proxy server',
     ['proxy_strategy'],
-    () => strategies.map((strategy) => [{ proxy_strategy: strategy }, countBackends(strategy, backends())] as const),
+    () => strategies.map((strategy) => [{ proxy_strategy: strategy }, backends.ready(strategy)] as const),
   );
-}
-
-function count(items: Iterable<unknown>): number {
-  let number = 0;
-  for (const _ of items) number++;
-  return number;
+  return backends;
 }
