@@ -1,5 +1,5 @@
 // Runs the README's commands as a newcomer would: the tests, the faults with short phases, the fleet of simulated agents in
-// small, and npm start in both forms, with what it says to paste.
+// small, the benchmark without its times, and npm start in both forms, with what it says to paste.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { command, seconds } from './lib/command.mjs';
@@ -10,9 +10,11 @@ import { ROOT } from './lib/workspace.mjs';
 const TESTS_TIMEOUT_MS = 45 * 60_000;
 const CHAOS_TIMEOUT_MS = 15 * 60_000;
 const SCALE_TIMEOUT_MS = 5 * 60_000;
+const BENCH_TIMEOUT_MS = 10 * 60_000;
 const TEST = 'npm test';
 const CHAOS = 'npm run chaos -- --short --rate 50';
 const SCALE = 'npm run scale -- --short';
+const BENCH = 'npm run bench -- --short';
 const STARTS = [
   { line: 'npm start', gateways: 1 },
   { line: 'npm start -- --split', gateways: 2 },
@@ -53,6 +55,7 @@ const results = [
   await counted(TEST, TESTS_TIMEOUT_MS),
   await counted(CHAOS, CHAOS_TIMEOUT_MS),
   await counted(SCALE, SCALE_TIMEOUT_MS),
+  await counted(BENCH, BENCH_TIMEOUT_MS),
 ];
 for (const each of STARTS) results.push(await start(each));
 const counts = sum(results);

@@ -13,7 +13,7 @@ export function connectTo(door: Door, protocol: 'connect' | 'mtls'): { socket: S
     return { socket: connectTcp({ path: door.connect, allowHalfOpen: true }), ready: 'connect' };
   }
   const { port } = door.mtls;
-  const tcp = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true });
+  const tcp = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
   const socket = connectTls({ socket: tcp, servername: 'localhost', secureContext: contextOf(door) });
   tcp.once('error', (error) => socket.destroy(error));
   return { socket, ready: 'secureConnect' };

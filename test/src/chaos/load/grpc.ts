@@ -15,9 +15,14 @@ const UNAVAILABLE = '14';
 /** A flag and four bytes of length stand before each gRPC message. */
 const PREFIX = 5;
 
-/** ProxyService over a unix socket, a connection for each dial. On bare HTTP/2: a client of grpc-js costs three times the processor. */
-export function grpcCall(uds: string, destination: string): Call {
-  const session = connectHttp2('http://localhost', { createConnection: () => connectSocket(uds) });
+/**
+ * ProxyService over a unix socket, a connection for each dial. On bare HTTP/2: a client of grpc-js costs three times the processor.
+ * @param window what may be sent ahead of this caller, in bytes, if not HTTP/2's default
+ */
+export function grpcCall(uds: string, destination: string, window?: number): Call {
+  const settings = window === undefined ? {} : { settings: { initialWindowSize: window } };
+  const session = connectHttp2('http://localhost', { ...settings, createConnection: () => connectSocket(uds) });
+  if (window !== undefined) session.once('connect', () => session.setLocalWindowSize(window));
   const stream = session.request(HEADERS);
   const tunnel = new GrpcTunnel(session, stream);
   const answer = new Promise<Duplex>((resolve, reject) => {

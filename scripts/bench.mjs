@@ -1,0 +1,8 @@
+// npm run bench: what a plane carries and what it costs, beside relays and no plane at all. `npm run bench -- --help` shows what it takes.
+import { ensureReady } from './lib/ready.mjs';
+import { ensureRedis } from './lib/redis.mjs';
+
+await ensureReady(['test', 'apps/server', 'apps/agent', 'apps/backend-hub', 'apps/frontend-gw']);
+const missing = await ensureRedis();
+if (missing) console.error(missing);
+await import('../test/dist/bench/main.js');

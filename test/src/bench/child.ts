@@ -1,0 +1,36 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { type Scope, within } from '../harness/index.ts';
+
+/** A process of the bench's own that goes with the scope, and the first that it says: where it listens. */
+export async function listening(scope: Scope, file: string, ...args: readonly string[]) {
+  const child = fork(fileURLToPath(new URL(file, import.meta.url)), args);
+  scope.defer(() => kill(child));
+  const [port] = await within(once(child, 'message'), { what: `${file} to listen` });
+  return { port: port as number, pid: child.pid ?? 0 };
+}
+
+export async function kill(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
+  const gone = once(child, 'exit');
+  process.kill(child.pid, 'SIGKILL');
+  await gone;
+}
+
+/** A process of the bench's own that is given one message, answers with one, and ends. */
+export async function ask<Answer>(file: string, message: object, deadline: number): Promise<Answer> {
+  const child = fork(fileURLToPath(new URL(file, import.meta.url)));
+  const lost = once(child, 'exit').then(([status, signal]) => {
+    throw new Error(`${file} ended without an answer (${signal ?? `status ${status}`})`);
+  });
+  const answer = once(child, 'message');
+  child.send(message);
+  try {
+    const [said] = await within(Promise.race([answer, lost]), { deadline, what: `an answer of ${file}` });
+    return said as Answer;
+  } finally {
+    lost.catch(() => {});
+    await kill(child);
+  }
+}

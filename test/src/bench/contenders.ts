@@ -1,0 +1,86 @@
+import { PROTOCOLS, type Protocol } from '../chaos/load/door.ts';
+import { Scope } from '../harness/index.ts';
+import { type AnpBinaries, allInOne, anpPair, type Family, relays, type Started, splitTiers } from './families.ts';
+import type { Kind } from './lines.ts';
+import type { Front } from './load/messages.ts';
+
+/** One way to the destination, as a column of the table. */
+export interface Contender {
+  readonly name: string;
+  readonly kind: Kind;
+  /** Unset: straight to the destination. */
+  readonly family?: Family;
+  readonly protocol?: Protocol;
+  /** The program that loads it, in the place of the bench's own load. */
+  readonly planebench?: string;
+}
+
+const FRONTS: Readonly<Record<Protocol, string>> = {
+  grpc: 'grpc-uds',
+  connect: 'connect-uds',
+  mtls: 'connect-tcp-mtls',
+};
+
+export interface Programs {
+  readonly anp?: AnpBinaries;
+  readonly planebench?: string;
+}
+
+export function contenders({ anp, planebench }: Programs): Contender[] {
+  const own = ownLoad(anp);
+  if (!planebench) return own;
+  // Relays lead to the bench's own destination, which planebench does not know how to talk to.
+  const again = own.filter(({ kind }) => kind !== 'relays').map((each) => ({ ...each, planebench }));
+  return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
+}
+
+function ownLoad(anp?: AnpBinaries): Contender[] {
+  const through = (kind: Kind, prefix: string, family: (protocol: Protocol) => Family) =>
+    PROTOCOLS.map((protocol) => ({ name: prefix + FRONTS[protocol], kind, protocol, family: family(protocol) }));
+  return [
+    { name: 'direct', kind: 'direct' },
+    { name: 'relays-2', kind: 'relays', family: twoRelays },
+    { name: 'relays-3', kind: 'relays', family: threeRelays },
+    ...through('server', '', () => allInOne),
+    ...through('split', 'split-', () => splitTiers),
+    ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
+  ];
+}
+
+const twoRelays = relays(2);
+const threeRelays = relays(3);
+
+/** Planes that carry one work after the other; each is started when it is first wanted. */
+export class Planes implements AsyncDisposable {
+  readonly #scope = new Scope();
+  readonly #destinationPort: number;
+  readonly #running = new Map<Family, Started>();
+
+  constructor(destinationPort: number) {
+    this.#destinationPort = destinationPort;
+  }
+
+  /** @param agents simulated ones, in the place of a real one */
+  async of({ family }: Contender, agents?: number): Promise<Started> {
+    if (!family) return NOTHING;
+    let started = this.#running.get(family);
+    if (!started) {
+      started = await (await family(this.#scope, this.#destinationPort, agents))();
+      await started.ready();
+      this.#running.set(family, started);
+    }
+    return started;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#scope[Symbol.asyncDispose]();
+  }
+}
+
+const NOTHING: Started = { groups: {}, ready: async () => {} };
+
+export function frontOf({ protocol }: Contender, { door, port }: Started): Front {
+  if (port !== undefined) return { kind: 'forward', port };
+  if (door && protocol) return { kind: 'door', door, protocol };
+  return { kind: 'direct' };
+}

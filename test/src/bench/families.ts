@@ -1,0 +1,193 @@
+import { startRedis } from '@isthmus/registry/testing';
+import type { Door } from '../chaos/load/door.ts';
+import {
+  agentPortFlags,
+  commandOf,
+  type Flags,
+  freePort,
+  healthFlags,
+  hubFlags,
+  newTrust,
+  Program,
+  type ProgramName,
+  peerFlags,
+  type Scope,
+  type Trust,
+  uplinkFlags,
+} from '../harness/index.ts';
+import { Fleet } from '../scale/fleet.ts';
+import { listening } from './child.ts';
+import type { Groups } from './load/messages.ts';
+
+/** Processes between callers and the destination, started together; they may not be ready yet. */
+export interface Started {
+  /** Where callers come in: doors of a plane, or the first relay's port. */
+  readonly door?: Door;
+  readonly port?: number;
+  readonly groups: Groups;
+  ready(): Promise<void>;
+}
+
+/** @returns starts the processes, with all that they need at hand, so that only their own time counts */
+export type Family = (scope: Scope, destinationPort: number, agents?: number) => Promise<() => Promise<Started>>;
+
+/** A chain of relays, each a process. */
+export function relays(count: number): Family {
+  return async (scope, destinationPort) => async () => {
+    let to = destinationPort;
+    const groups: Record<string, number[]> = {};
+    for (let index = count; index > 0; index--) {
+      const { port, pid } = await listening(scope, './relay.js', String(to));
+      groups[`relay-${index}`] = [pid];
+      to = port;
+    }
+    return { port: to, groups, ready: async () => {} };
+  };
+}
+
+/** An all-in-one server and an agent with mTLS between them, or simulated agents in its place. */
+export const allInOne: Family = async (scope, _destinationPort, agents) => {
+  const place = await newPlace(scope);
+  const front = await frontFlags(place.trust);
+  const back = await backFlags(place.trust);
+  if (agents !== undefined) {
+    const { cert, key } = await place.trust.agents.client('agent');
+    const tls = { ca: place.trust.agents.cert, cert, key };
+    return async () => {
+      const server = run(place, 'proxy-server', { ...front.flags, ...back.flags });
+      await isReady(server, '/healthz');
+      const hubPorts = [back.agentPort];
+      const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: 1, rebalanceTime: 600_000 }));
+      fleet.grow(agents);
+      await fleet.complete(120_000);
+      return { door: front.door, groups: { server: [server.pid] }, ready: () => isReady(server) };
+    };
+  }
+  const uplink = await agentFlags(place.trust, back.agentPort);
+  return async () => {
+    const server = run(place, 'proxy-server', { ...front.flags, ...back.flags });
+    const agent = run(place, 'proxy-agent', uplink);
+    return { door: front.door, groups: { server: [server.pid], agent: [agent.pid] }, ready: () => isReady(server) };
+  };
+};
+
+/** A gateway, a hub and an agent; the Redis that the first two share has no part in a tunnel. */
+export const splitTiers: Family = async (scope) => {
+  const place = await newPlace(scope);
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  const plane = { 'redis-url': redis.url, plane: 'bench' };
+  const front = { ...(await frontFlags(place.trust)) };
+  const peers = await peerFlags(place.trust);
+  const back = await backFlags(place.trust);
+  const hubs = await hubFlags(place.trust, back.agentPort);
+  const health = await healthFlags();
+  const uplink = await agentFlags(place.trust, back.agentPort);
+  return async () => {
+    const hub = run(place, 'backend-hub', { ...plane, ...health, ...back.flags, ...hubs });
+    const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers });
+    const agent = run(place, 'proxy-agent', uplink);
+    const groups = { gateway: [gateway.pid], hub: [hub.pid], agent: [agent.pid] };
+    return { door: front.door, groups, ready: () => isReady(gateway) };
+  };
+};
+
+export interface AnpBinaries {
+  readonly server: string;
+  readonly agent: string;
+}
+
+/** Upstream's pair. Its server takes callers in one way only: over gRPC or CONNECT, on a unix socket or over TCP. */
+export function anpPair({ server, agent }: AnpBinaries, protocol: 'grpc' | 'connect' | 'mtls'): Family {
+  return async (scope) => {
+    const place = await newPlace(scope);
+    const front = await frontFlags(place.trust);
+    const back = await backFlags(place.trust);
+    const own: Flags = protocol === 'mtls' ? { 'uds-name': undefined } : OVER_UDS;
+    const mode = protocol === 'grpc' ? 'grpc' : 'http-connect';
+    const uplink = await agentFlags(place.trust, back.agentPort);
+    return async () => {
+      const running = run(place, [server], { ...front.flags, ...own, mode, ...back.flags });
+      const other = run(place, [agent], uplink);
+      return {
+        door: front.door,
+        groups: { server: [running.pid], agent: [other.pid] },
+        ready: () => isReady(running),
+      };
+    };
+  };
+}
+
+const OVER_UDS: Flags = {
+  'server-port': 0,
+  'server-bind-address': undefined,
+  'server-cert': undefined,
+  'server-key': undefined,
+  'server-ca-cert': undefined,
+};
+
+/** Where the processes of one plane keep their certificates, sockets and logs. */
+interface Place {
+  readonly scope: Scope;
+  readonly trust: Trust;
+}
+
+async function newPlace(scope: Scope): Promise<Place> {
+  return { scope, trust: await newTrust(scope) };
+}
+
+/** Its log goes to a file: to read it here would take processor time from what is measured. */
+function run({ scope, trust }: Place, runs: ProgramName | readonly [string], flags: Flags): Program {
+  const command = typeof runs === 'string' ? commandOf(runs) : runs;
+  const name = typeof runs === 'string' ? runs : (runs[0].split('/').at(-1) ?? 'program');
+  const healthPort = Number(flags['health-port'] ?? flags['health-server-port']);
+  const logged = ['sh', '-c', 'exec "$@" >>"$0" 2>&1', `${trust.dir}/${name}.log`, ...command] as const;
+  return scope.use(new Program(name, logged as unknown as [string, ...string[]], { flags, healthPort }));
+}
+
+async function isReady(program: Program, path = '/readyz'): Promise<void> {
+  const late = performance.now() + 20_000;
+  for (;;) {
+    const status = await program.get(path).then(
+      (page) => page.status,
+      () => 0,
+    );
+    if (status === 200) return;
+    if (!program.running || performance.now() > late) throw new Error(`${program.name} does not get ready`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+async function frontFlags(trust: Trust): Promise<{ readonly flags: Flags; readonly door: Door }> {
+  const { cert, key } = await trust.callers.server();
+  const [health, port] = [await healthFlags(), await freePort()];
+  const uds = `${trust.dir}/callers.sock`;
+  const flags = {
+    ...health,
+    'uds-name': uds,
+    'server-port': port,
+    'server-bind-address': '127.0.0.1',
+    'server-cert': cert,
+    'server-key': key,
+    'server-ca-cert': trust.callers.cert,
+  };
+  const mtls = { port, ca: trust.callers.cert, cert: trust.caller.cert, key: trust.caller.key };
+  return { flags, door: { grpc: uds, connect: uds, mtls } };
+}
+
+async function backFlags(trust: Trust): Promise<{ readonly flags: Flags; readonly agentPort: number }> {
+  const agentPort = await freePort();
+  return { flags: await agentPortFlags(trust, agentPort), agentPort };
+}
+
+/** With the intervals that an agent has by default. */
+async function agentFlags(trust: Trust, port: number): Promise<Flags> {
+  const { healthPort: _, ...uplink } = await uplinkFlags(trust, port);
+  return {
+    ...uplink,
+    'admin-server-port': await freePort(),
+    'sync-interval': undefined,
+    'sync-interval-cap': undefined,
+    'probe-interval': undefined,
+  };
+}

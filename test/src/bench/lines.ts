@@ -1,0 +1,133 @@
+import type { WorkName } from './load/messages.ts';
+
+/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, or by upstream's pair. */
+export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp';
+
+/** A figure as tables show it. */
+export interface Shown {
+  /** As the load names it. */
+  readonly figure: string;
+  readonly label: string;
+  readonly better: 'more' | 'less';
+}
+
+export interface Line {
+  /** Of the command line: `bulk-x32`. */
+  readonly name: string;
+  readonly title: string;
+  /** `start` is measured by whoever starts the processes, all else by the load. */
+  readonly work: WorkName | 'start';
+  readonly conns: number;
+  /** Limit of all downloads together in MB/s; 0 for none. */
+  readonly rate: number;
+  readonly on: readonly Kind[];
+  /** Wants a plane that has carried nothing yet. */
+  readonly fresh: boolean;
+  /** Simulated agents in the place of the one real one. */
+  readonly agents?: number;
+  /** Of a growth line: which one, and how far along it. */
+  readonly growth?: { readonly of: GrowthName; readonly at: number };
+  readonly shows: readonly Shown[];
+}
+
+const ALL: readonly Kind[] = ['direct', 'relays', 'server', 'split', 'anp'];
+const PLANES: readonly Kind[] = ['server', 'anp'];
+
+const more = (figure: string, label: string): Shown => ({ figure, label, better: 'more' });
+const less = (figure: string, label: string): Shown => ({ figure, label, better: 'less' });
+
+const CPU_PER_GB = less('plane_cpu_s_per_gb', 'plane CPU s/GB');
+const CPU_PER_PING = less('plane_cpu_us_per_ping', 'plane CPU µs a ping');
+const PER_TUNNEL = less('plane_kb_per_tunnel', 'KB a tunnel');
+const RECOVERY = less('recovery_ms', 'next dial after, ms');
+const BULK = [more('gb_per_s', 'GB/s'), CPU_PER_GB];
+const PING = [less('p50_us', 'p50 µs'), less('p99_us', 'p99 µs')];
+const STALL = [
+  more('down_kept', 'download kept'),
+  more('up_kept', 'upload kept'),
+  more('ping_kept', 'pings kept'),
+  more('dials_kept', 'dials kept'),
+  less('dials_failed', 'dials failed'),
+  less('plane_rss_growth_mb', 'growth MB'),
+];
+const CUT = [RECOVERY, less('plane_rss_growth_mb', 'growth after 10 s, MB'), less('dials_failed', 'dials failed then')];
+
+interface Options {
+  readonly rate?: number;
+  readonly on?: readonly Kind[];
+  readonly fresh?: boolean;
+}
+
+function line(work: Line['work'], conns: number, shows: readonly Shown[], options: Options = {}): Line {
+  const { rate = 0, on = ALL, fresh = false } = options;
+  const at = rate > 0 ? `@${rate}` : '';
+  const title = work === 'start' ? 'start to first dial' : `${work} ×${conns}${rate > 0 ? ` at ${rate} MB/s` : ''}`;
+  return { name: `${work}-x${conns}${at}`, title, work, conns, rate, on, fresh, shows };
+}
+
+/** What a plane comes to, one after the other. First what wants a fresh plane, last what may break one. */
+export const STANDARD: readonly Line[] = [
+  line('start', 1, [less('first_dial_ms', 'ms')], { on: PLANES, fresh: true }),
+  line('idle', 500, [PER_TUNNEL, less('plane_rss_before_mb', 'RSS after start, MB')], {
+    on: ['relays', 'server', 'split', 'anp'],
+    fresh: true,
+  }),
+  line('bulk', 1, BULK),
+  line('bulk', 32, BULK),
+  line('upload', 1, BULK),
+  line('ping', 1, [...PING, CPU_PER_PING]),
+  line('ping', 64, [more('pings_per_s', 'pings/s'), less('p99_us', 'p99 µs'), CPU_PER_PING]),
+  line('ping-under-bulk', 8, [...PING, more('gb_per_s', 'GB/s')]),
+  line('ping-under-bulk', 8, PING, { rate: 100 }),
+  line('dials', 8, [
+    more('dials_per_s', 'dials/s'),
+    less('first_byte_p99_us', 'first byte p99 µs'),
+    less('plane_cpu_ms_per_dial', 'plane CPU ms a dial'),
+    less('dials_failed', 'failed'),
+  ]),
+  ...[1, 16, 500].flatMap((conns) => [
+    line('stall', conns, STALL, { on: PLANES, fresh: true }),
+    line('stall-up', conns, STALL, { on: PLANES, fresh: true }),
+  ]),
+  ...[32, 500].map((conns) => line('cut', conns, CUT, { on: PLANES, fresh: true })),
+];
+
+export interface Growth {
+  readonly title: string;
+  /** Along the drawing. */
+  readonly axis: string;
+  /** Drawn; must not bend upwards. */
+  readonly figure: Shown;
+}
+
+export const GROWTH = {
+  bulk: { title: 'Processor time for a GB, by downloads at once', axis: 'downloads', figure: CPU_PER_GB },
+  pings: { title: 'Processor time for a ping, by tunnels that ping', axis: 'tunnels', figure: CPU_PER_PING },
+  idle: { title: 'Memory of an idle tunnel, by tunnels', axis: 'tunnels', figure: PER_TUNNEL },
+  agents: {
+    title: 'Processor time for a dial, by agents at the server',
+    axis: 'agents',
+    figure: less('server_cpu_ms_per_dial', 'server CPU ms a dial'),
+  },
+} as const satisfies Record<string, Growth>;
+
+export type GrowthName = keyof typeof GROWTH;
+
+function along(of: GrowthName, work: WorkName, points: readonly number[], options: Options = {}): Line[] {
+  const shown: Shown = GROWTH[of].figure;
+  const shows = work === 'bulk' ? [more('gb_per_s', 'GB/s'), shown] : [shown];
+  return points.map((at) => {
+    const own = line(work, of === 'agents' ? 8 : at, shows, { on: ['server'], ...options });
+    const growth = { ...own, name: `growth-${of}-${at}`, growth: { of, at } };
+    return of === 'agents' ? { ...growth, title: `${work}, ${at} agents`, agents: at } : growth;
+  });
+}
+
+export const GROWING: readonly Line[] = [
+  ...along('bulk', 'bulk', [1, 4, 16, 64, 256]),
+  ...along('pings', 'ping', [1, 4, 16, 64, 256, 1024]),
+  ...along('idle', 'idle', [10, 100, 1000, 5000, 20_000], { fresh: true }),
+  ...along('agents', 'dials', [1, 10, 100, 1000], { fresh: true }),
+];
+
+export const LINES: readonly Line[] = [...STANDARD, ...GROWING];

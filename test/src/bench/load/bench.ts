@@ -1,0 +1,141 @@
+import { quantile } from '../figures.ts';
+import type { Control, Counted } from './control.ts';
+import { Flow, pause } from './flow.ts';
+import type { Settings } from './messages.ts';
+import { close, oneByte, Tunnels } from './tunnels.ts';
+import { type Usage, usage } from './usage.ts';
+import { type Phase, Pinger } from './workers.ts';
+
+/** How long what is begun runs before it is measured, in milliseconds. */
+const WARM_UP = 400;
+
+/** A plane that has not taken a dial by then is taken for broken, in milliseconds. */
+const RECOVERY_LIMIT = 10_000;
+
+/** One front, one destination, and how hard to drive them. */
+export class Bench {
+  readonly settings: Settings;
+  readonly control: Control;
+  readonly tunnels: Tunnels;
+
+  constructor(settings: Settings, control: Control) {
+    this.settings = settings;
+    this.control = control;
+    this.tunnels = new Tunnels(settings.front, settings.destinationPort);
+  }
+
+  warmUp(): Promise<void> {
+    return pause(WARM_UP * this.settings.pace);
+  }
+
+  /** Lets what was begun run for the time of the measurement. */
+  window(): Promise<void> {
+    return pause(this.settings.windowMs);
+  }
+
+  async startFlows(count: number, up: boolean): Promise<Flow[]> {
+    const { rate } = this.settings;
+    const flows = (await this.tunnels.openMany(count)).map((tunnel) => new Flow(tunnel, this.control.newId()));
+    for (const flow of flows) {
+      if (up) flow.upload('sink');
+      else flow.download(Math.round((rate * 1000) / count));
+    }
+    return flows;
+  }
+
+  async startPings(count: number): Promise<Pinger[]> {
+    return (await this.tunnels.openMany(count)).map((tunnel) => new Pinger(tunnel, this.tunnels));
+  }
+
+  async finishFlows(flows: readonly Flow[]): Promise<void> {
+    await Promise.all(flows.map((flow) => flow.finish(this.control)));
+  }
+
+  /** Flows and processes at one moment. */
+  async look(flows: readonly Flow[], up = false): Promise<Moment> {
+    const used = usage(this.settings.groups);
+    const at = performance.now();
+    const counted = up ? await Promise.all(flows.map(({ id }) => this.control.count(id))) : flows.map(readHere);
+    return { at, used, counted };
+  }
+
+  /** How long it takes until a new dial works, in milliseconds; -1 for none in ten seconds. */
+  async recovery(): Promise<number> {
+    const start = performance.now();
+    const since = () => performance.now() - start;
+    while (since() < RECOVERY_LIMIT) {
+      try {
+        const tunnel = await this.tunnels.open();
+        await oneByte(tunnel, 'pong');
+        const took = since();
+        await close(tunnel);
+        return took;
+      } catch (error) {
+        this.tunnels.failed('recovery', error);
+        await pause(5);
+      }
+    }
+    return -1;
+  }
+}
+
+export interface Moment {
+  readonly at: number;
+  readonly used: Usage;
+  readonly counted: readonly Counted[];
+}
+
+function readHere({ bytes, corrupt }: Flow): Counted {
+  return { bytes, corrupt };
+}
+
+/** GB between two moments, and the figures of the flows. */
+export function flowFigures(
+  before: Moment,
+  after: Moment,
+): { readonly gb: number; readonly figures: Record<string, number> } {
+  const seconds = (after.at - before.at) / 1000;
+  const moved = after.counted.map(({ bytes }, index) => bytes - (before.counted[index]?.bytes ?? 0));
+  const gb = moved.reduce((sum, bytes) => sum + bytes, 0) / 1e9;
+  const rates = moved.map((bytes) => bytes / 1e6 / seconds);
+  return {
+    gb,
+    figures: {
+      gb_per_s: gb / seconds,
+      ...(rates.length > 0 && { conn_min_mb_per_s: Math.min(...rates), conn_max_mb_per_s: Math.max(...rates) }),
+      corrupt: after.counted.filter(({ corrupt }) => corrupt).length,
+    },
+  };
+}
+
+export function pingFigures({ samples, seconds, oldest, stuck, failures }: Phase, prefix = ''): Record<string, number> {
+  const all = samples.ping.sort((a, b) => a - b);
+  const some = all.length > 0 && {
+    [`${prefix}p50_us`]: quantile(all, 0.5),
+    [`${prefix}p90_us`]: quantile(all, 0.9),
+    [`${prefix}p99_us`]: quantile(all, 0.99),
+    [`${prefix}p999_us`]: quantile(all, 0.999),
+  };
+  return {
+    ...some,
+    [`${prefix}pings_per_s`]: all.length / seconds,
+    [`${prefix}max_us`]: Math.max(oldest, all.at(-1) ?? 0),
+    [`${prefix}stuck`]: stuck,
+    [`${prefix}pings_failed`]: failures,
+  };
+}
+
+export function dialFigures({ samples, seconds, failures, stuck }: Phase, prefix = ''): Record<string, number> {
+  const [dial, first, cycle] = [samples.dial, samples['first byte'], samples.cycle].map((all) =>
+    all.sort((a, b) => a - b),
+  ) as [number[], number[], number[]];
+  const some = dial.length > 0 && {
+    [`${prefix}dial_p50_us`]: quantile(dial, 0.5),
+    [`${prefix}dial_p99_us`]: quantile(dial, 0.99),
+    [`${prefix}dial_max_us`]: dial.at(-1) ?? 0,
+    [`${prefix}first_byte_p50_us`]: quantile(first, 0.5),
+    [`${prefix}first_byte_p99_us`]: quantile(first, 0.99),
+    [`${prefix}cycle_p50_us`]: quantile(cycle, 0.5),
+  };
+  return { ...some, [`${prefix}dials_per_s`]: dial.length / seconds, [`${prefix}dials_failed`]: failures + stuck };
+}

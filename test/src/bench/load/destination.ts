@@ -1,0 +1,138 @@
+// The destination of all works, in a process of its own: it echoes, pours, takes in, or stands still, as each connection asks.
+import { createServer, type Socket } from 'node:net';
+import { ANSWER_BYTES, HEADER_BYTES, MODES, QUESTION_BYTES, QUESTIONS } from './modes.ts';
+import { Position } from './pattern.ts';
+
+/** At most one period of the pattern. */
+const CHUNK = 60 * 1024;
+
+interface Tally {
+  bytes: number;
+  corrupt: boolean;
+  stopped: boolean;
+}
+
+const tallies = new Map<number, Tally>();
+const stalled = new Set<Socket>();
+
+function tallyOf(id: number): Tally {
+  let tally = tallies.get(id);
+  if (!tally) {
+    tally = { bytes: 0, corrupt: false, stopped: false };
+    tallies.set(id, tally);
+  }
+  return tally;
+}
+
+function serve(socket: Socket): void {
+  socket.setNoDelay(true);
+  socket.on('error', () => {});
+  let head: Buffer = Buffer.alloc(0);
+  const read = (chunk: Buffer) => {
+    head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
+    const [mode] = head;
+    const length = mode === MODES.source || mode === MODES.sink || mode === MODES.stall ? HEADER_BYTES : 1;
+    if (head.length < length) return;
+    socket.off('data', read);
+    begin(socket, head.subarray(0, length), head.subarray(length));
+  };
+  socket.on('data', read);
+}
+
+function begin(socket: Socket, head: Buffer, rest: Buffer): void {
+  const tally = head.length === HEADER_BYTES ? tallyOf(head.readUInt32BE(1)) : undefined;
+  switch (head[0]) {
+    case MODES.echo:
+      if (rest.length > 0) socket.write(rest);
+      socket.on('data', (chunk: Buffer) => socket.write(chunk));
+      break;
+    case MODES.pong:
+      socket.write(head);
+      socket.resume();
+      break;
+    case MODES.control:
+      control(socket, rest);
+      break;
+    case MODES.source:
+      socket.resume();
+      pour(socket, tally as Tally, head.readUInt32BE(5));
+      break;
+    case MODES.sink:
+      takeIn(socket, tally as Tally, rest);
+      break;
+    case MODES.stall:
+      stand(socket);
+      break;
+    default:
+      socket.destroy();
+  }
+}
+
+/** Sends the pattern until the load says to stop, as fast as it goes or at a steady rate. */
+function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
+  const at = new Position();
+  const from = performance.now();
+  let sent = 0;
+  const ahead = () => (kbPerSecond === 0 ? 0 : sent / kbPerSecond - (performance.now() - from));
+  const write = () => {
+    for (let room = true; room; ) {
+      if (tally.stopped) {
+        socket.end();
+        return;
+      }
+      const wait = ahead();
+      if (wait > 0) {
+        setTimeout(write, wait);
+        return;
+      }
+      if (socket.destroyed) return;
+      room = socket.write(at.next(CHUNK));
+      sent += CHUNK;
+      tally.bytes += CHUNK;
+    }
+    socket.once('drain', write);
+  };
+  write();
+}
+
+function takeIn(socket: Socket, tally: Tally, rest: Buffer): void {
+  const at = new Position();
+  const take = (chunk: Buffer) => {
+    tally.bytes += chunk.length;
+    if (!at.matches(chunk)) tally.corrupt = true;
+  };
+  take(rest);
+  socket.on('data', take);
+}
+
+function stand(socket: Socket): void {
+  socket.pause();
+  stalled.add(socket);
+  socket.once('close', () => stalled.delete(socket));
+}
+
+function control(socket: Socket, rest: Buffer): void {
+  let asked = rest;
+  const answer = () => {
+    for (; asked.length >= QUESTION_BYTES; asked = asked.subarray(QUESTION_BYTES)) {
+      const tally = tallyOf(asked.readUInt32BE(1));
+      if (asked[0] === QUESTIONS.stop) tally.stopped = true;
+      if (asked[0] === QUESTIONS.release) for (const each of stalled) each.resume();
+      const bytes = Buffer.alloc(ANSWER_BYTES);
+      bytes.writeBigUInt64BE(BigInt(tally.bytes), 0);
+      bytes[8] = tally.corrupt ? 1 : 0;
+      socket.write(bytes);
+    }
+  };
+  socket.on('data', (chunk: Buffer) => {
+    asked = Buffer.concat([asked, chunk]);
+    answer();
+  });
+  answer();
+}
+
+const server = createServer({ highWaterMark: 256 * 1024 }, serve);
+server.listen({ host: '127.0.0.1', port: 0, backlog: 4096 }, () => {
+  process.send?.((server.address() as { port: number }).port);
+});
+process.once('disconnect', () => process.exit(0));

@@ -1,0 +1,48 @@
+import type { Door, Protocol } from '../../chaos/load/door.ts';
+
+/** A way to the destination: straight, through a port that forwards to it, or through a plane's door. */
+export type Front =
+  | { readonly kind: 'direct' }
+  | { readonly kind: 'forward'; readonly port: number }
+  | { readonly kind: 'door'; readonly door: Door; readonly protocol: Protocol };
+
+export const WORKS = [
+  'bulk',
+  'upload',
+  'ping',
+  'ping-under-bulk',
+  'dials',
+  'idle',
+  'stall',
+  'stall-up',
+  'cut',
+] as const;
+export type WorkName = (typeof WORKS)[number];
+
+/** Named parts of a plane, each with its processes. */
+export type Groups = Readonly<Record<string, readonly number[]>>;
+
+/** What a process of the load is told to do. */
+export interface Settings {
+  readonly front: Front;
+  readonly destinationPort: number;
+  readonly work: WorkName;
+  /** Tunnels, or dials at a time. */
+  readonly conns: number;
+  /** How long to measure, in milliseconds. */
+  readonly windowMs: number;
+  /** Of the usual times before and between measurements: 1, or less where nothing is measured but that it runs. */
+  readonly pace: number;
+  /** Limit of all downloads together in MB/s; 0 for none. */
+  readonly rate: number;
+  readonly groups: Groups;
+}
+
+/** By name; a figure that there is none of is left out. */
+export type Figures = Readonly<Record<string, number>>;
+
+export interface Result {
+  readonly figures: Figures;
+  /** How often what went wrong. */
+  readonly errors: Readonly<Record<string, number>>;
+}

@@ -1,0 +1,33 @@
+/**
+ * What a connection wants of the destination is its first byte. Behind source, sink and stall stand an id of four bytes, under
+ * which the destination counts, and four that limit a source to so many kB/s, 0 for no limit.
+ */
+export const MODES = {
+  /** Sends back what comes. */
+  echo: 0x65,
+  /** Answers one byte. */
+  pong: 0x70,
+  /** Sends the pattern without end. */
+  source: 0x73,
+  /** Takes the pattern in and compares. */
+  sink: 0x6b,
+  /** Never reads again, until released. */
+  stall: 0x7a,
+  /** The load's own questions, beside any plane. */
+  control: 0x71,
+} as const;
+
+export const HEADER_BYTES = 9;
+
+export function header(mode: 'source' | 'sink' | 'stall', id: number, kbPerSecond = 0): Buffer {
+  const bytes = Buffer.alloc(HEADER_BYTES);
+  bytes[0] = MODES[mode];
+  bytes.writeUInt32BE(id, 1);
+  bytes.writeUInt32BE(kbPerSecond, 5);
+  return bytes;
+}
+
+/** A question is one byte and an id, an answer the bytes counted so far (8) and whether one of them was wrong (1). */
+export const QUESTIONS = { count: 0x63, stop: 0x78, release: 0x72 } as const;
+export const QUESTION_BYTES = 5;
+export const ANSWER_BYTES = 9;

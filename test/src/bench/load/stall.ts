@@ -1,0 +1,104 @@
+import type { Duplex } from 'node:stream';
+import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
+import { Flow, pause } from './flow.ts';
+import type { Figures } from './messages.ts';
+import { header } from './modes.ts';
+import { closeAll } from './tunnels.ts';
+import { memoryGrowth, usage } from './usage.ts';
+import { beginPhase, Dialler, type Pinger } from './workers.ts';
+
+/** How long the healthy load runs before anything stalls, and from the stall to the measurement, in milliseconds. */
+const ALONE = 1000;
+const SETTLE = 2000;
+
+/** How long busy tunnels run before they are cut, in milliseconds. */
+const BEFORE_CUT = 1000;
+
+/** Given to what was held to come back after a cut, in milliseconds. */
+const AFTER_CUT = 10_000;
+
+const HEALTHY_DIALS = 2;
+
+/** What has nothing to do with the stalled tunnels: a download, an upload, a ping, and new dials all the time. */
+interface Healthy {
+  readonly down: readonly Flow[];
+  readonly up: readonly Flow[];
+  readonly pings: readonly Pinger[];
+  readonly dialling: readonly Dialler[];
+}
+
+async function startHealthy(bench: Bench): Promise<Healthy> {
+  return {
+    down: await bench.startFlows(1, false),
+    up: await bench.startFlows(1, true),
+    pings: await bench.startPings(1),
+    dialling: Array.from({ length: HEALTHY_DIALS }, () => new Dialler(bench.tunnels)),
+  };
+}
+
+async function measure(bench: Bench, { down, up, pings, dialling }: Healthy, ms: number, prefix: string) {
+  const [downBefore, upBefore] = [await bench.look(down), await bench.look(up, true)];
+  const [pinging, dials] = [beginPhase(pings), beginPhase(dialling)];
+  await pause(ms);
+  pinging.end(pings);
+  dials.end(dialling);
+  return {
+    [`${prefix}down_gb_per_s`]: flowFigures(downBefore, await bench.look(down)).figures.gb_per_s ?? 0,
+    [`${prefix}up_gb_per_s`]: flowFigures(upBefore, await bench.look(up, true)).figures.gb_per_s ?? 0,
+    ...pingFigures(pinging, `${prefix}ping_`),
+    ...dialFigures(dials, prefix),
+  };
+}
+
+/** Tunnels stand still, their callers not reading or (up) their destinations not: what that does to others. */
+export async function stall(bench: Bench, up: boolean): Promise<Figures> {
+  const { conns, groups, windowMs, pace } = bench.settings;
+  const healthy = await startHealthy(bench);
+  await bench.warmUp();
+  const before = await measure(bench, healthy, ALONE * pace, 'before_');
+  const memory = usage(groups);
+  const tunnels = await bench.tunnels.openMany(conns);
+  const stalled = tunnels.map((tunnel) => standStill(bench, tunnel, up));
+  await pause(SETTLE * pace);
+  const during = await measure(bench, healthy, windowMs, '');
+  const growth = memoryGrowth(memory, usage(groups));
+  const swallowed = await swallowedBytes(bench, stalled, up);
+  await bench.control.release();
+  await closeAll(tunnels);
+  const recovery_ms = await bench.recovery();
+  await finish(bench, healthy);
+  return { ...before, ...during, ...growth, stalled: tunnels.length, swallowed_mb: swallowed / 1e6, recovery_ms };
+}
+
+function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {
+  const flow = new Flow(tunnel, bench.control.newId());
+  if (up) flow.upload('stall');
+  // And never read.
+  else tunnel.write(header('source', flow.id));
+  return flow;
+}
+
+/** What the way took in although nobody read at its end, socket buffers included. */
+async function swallowedBytes({ control }: Bench, flows: readonly Flow[], up: boolean): Promise<number> {
+  let sum = 0;
+  for (const flow of flows) sum += up ? flow.bytes : (await control.count(flow.id)).bytes;
+  return sum;
+}
+
+async function finish(bench: Bench, { down, up, pings, dialling }: Healthy): Promise<void> {
+  for (const each of [...pings, ...dialling]) each.stop();
+  await bench.finishFlows([...down, ...up]);
+  await Promise.all(dialling.map(({ ended }) => ended));
+}
+
+/** Ends busy downloads all at once, as a caller that dies does, and looks when the next dial works. */
+export async function cut(bench: Bench): Promise<Figures> {
+  const { conns, groups, pace } = bench.settings;
+  const before = usage(groups);
+  const flows = await bench.startFlows(conns, false);
+  await pause(BEFORE_CUT * pace);
+  for (const { tunnel } of flows) tunnel.destroy();
+  const recovery_ms = await bench.recovery();
+  await pause(AFTER_CUT * pace);
+  return { cut: flows.length, recovery_ms, ...memoryGrowth(before, usage(groups)) };
+}

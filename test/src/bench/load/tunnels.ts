@@ -1,0 +1,130 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { connectCall } from '../../chaos/load/connect.ts';
+import { grpcCall } from '../../chaos/load/grpc.ts';
+import type { Front } from './messages.ts';
+import { MODES } from './modes.ts';
+
+/** Dials at a time while a work sets itself up. */
+const OPENING = 8;
+
+/** Until all tunnels of a work are open, in milliseconds; 20,000 take a while. */
+const OPEN_WITHIN = 120_000;
+
+/** A dial without an answer by then is given up, and so is a tunnel without its first byte, in milliseconds. */
+const DIAL_WITHIN = 5000;
+
+/** What a plane may send ahead of a gRPC caller, in bytes: upstream's library lets its window grow with the speed. */
+const WINDOW = 1024 * 1024;
+
+/** A tunnel that has not closed in good order by then is ended, in milliseconds. */
+const CLOSE_WITHIN = 1000;
+
+/** Opens tunnels through one front, and counts what goes wrong. */
+export class Tunnels {
+  readonly errors: Record<string, number> = {};
+  readonly #front: Front;
+  readonly #destinationPort: number;
+
+  constructor(front: Front, destinationPort: number) {
+    this.#front = front;
+    this.#destinationPort = destinationPort;
+  }
+
+  failed(what: string, error: unknown): void {
+    const kind = `${what}: ${error instanceof Error ? error.message : error}`;
+    this.errors[kind] = (this.errors[kind] ?? 0) + 1;
+  }
+
+  /** A connection of its own for each, as API servers make them. */
+  async open(): Promise<Duplex> {
+    const front = this.#front;
+    if (front.kind === 'door') {
+      return (await this.#answered(front)).on('error', () => {});
+    }
+    const port = front.kind === 'direct' ? this.#destinationPort : front.port;
+    const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    await once(socket, 'connect');
+    return socket.on('error', () => {});
+  }
+
+  async #answered({ door, protocol }: Front & { kind: 'door' }): Promise<Duplex> {
+    const destination = `127.0.0.1:${this.#destinationPort}`;
+    const call =
+      protocol === 'grpc' ? grpcCall(door.grpc, destination, WINDOW) : connectCall(door, protocol, destination);
+    const timer = setTimeout(() => call.end(), DIAL_WITHIN);
+    try {
+      return await call.answer;
+    } catch (error) {
+      call.end();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Opens many, a few at a time; those that fail are counted and left out. */
+  async openMany(count: number, prove?: (tunnel: Duplex) => Promise<void>): Promise<Duplex[]> {
+    const opened: Duplex[] = [];
+    const late = performance.now() + OPEN_WITHIN;
+    let next = 0;
+    const open = async () => {
+      while (next++ < count && performance.now() < late) {
+        try {
+          const tunnel = await this.open();
+          await prove?.(tunnel);
+          opened.push(tunnel);
+        } catch (error) {
+          this.failed('open', error);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(count, OPENING) }, open));
+    return opened;
+  }
+}
+
+/** Sends a byte that the destination sends back; with `pong` it then takes in what else comes, with `echo` it echoes on. */
+export function oneByte(tunnel: Duplex, mode: 'pong' | 'echo'): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (outcome: () => void) => {
+      clearTimeout(timer);
+      tunnel.off('close', lost).off('end', lost).off('data', resolved);
+      outcome();
+    };
+    const fail = (reason: string) => settle(() => reject(new Error(reason)));
+    const lost = () => fail('ended before its first byte');
+    const resolved = () => settle(resolve);
+    const timer = setTimeout(() => {
+      tunnel.destroy();
+      fail('no byte in time');
+    }, DIAL_WITHIN);
+    tunnel.once('close', lost).once('end', lost).once('data', resolved);
+    tunnel.write(mode === 'pong' ? Buffer.of(MODES.pong) : Buffer.of(MODES.echo, 0x2e));
+    // A CONNECT's answer leaves its socket paused.
+    tunnel.resume();
+  });
+}
+
+/** Ends a tunnel in good order: our half first, and what is under way is read to its end. */
+export function close(tunnel: Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    if (tunnel.destroyed) {
+      resolve();
+      return;
+    }
+    const timer = setTimeout(() => tunnel.destroy(), CLOSE_WITHIN);
+    tunnel.once('end', () => tunnel.destroy());
+    tunnel.once('close', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    tunnel.resume();
+    tunnel.end();
+  });
+}
+
+export async function closeAll(tunnels: readonly Duplex[]): Promise<void> {
+  await Promise.all(tunnels.map(close));
+}

@@ -1,0 +1,41 @@
+import { cpuMs, residentBytes } from '../../scale/usage.ts';
+import type { Groups } from './messages.ts';
+
+/** Processor seconds so far, and resident megabytes. */
+export interface Used {
+  readonly cpu: number;
+  readonly mb: number;
+}
+
+/** Of each group. */
+export type Usage = ReadonlyMap<string, Used>;
+
+export function usage(groups: Groups): Usage {
+  const entries = Object.entries(groups).map(([name, pids]) => {
+    const mb = pids.reduce((sum, pid) => sum + residentBytes(pid), 0) / 1e6;
+    return [name, { cpu: cpuMs(pids) / 1000, mb }] as const;
+  });
+  return new Map(entries);
+}
+
+/** What each group used between two moments, for each unit of what was done. */
+export function cpuPer(before: Usage, after: Usage, suffix: string, units: number): Record<string, number> {
+  return units > 0 ? differences(before, after, suffix, ({ cpu }) => cpu / units) : {};
+}
+
+export function memoryGrowth(before: Usage, after: Usage): Record<string, number> {
+  return differences(before, after, '_rss_growth_mb', ({ mb }) => mb);
+}
+
+export function differences(
+  before: Usage,
+  after: Usage,
+  suffix: string,
+  of: (used: Used) => number,
+): Record<string, number> {
+  const figures = [...after].map(([name, { cpu, mb }]) => {
+    const was = before.get(name) ?? { cpu: 0, mb: 0 };
+    return [name + suffix, of({ cpu: cpu - was.cpu, mb: mb - was.mb })] as const;
+  });
+  return Object.fromEntries(figures);
+}

@@ -1,0 +1,110 @@
+import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
+import { pause } from './flow.ts';
+import type { Figures, WorkName } from './messages.ts';
+import { cut, stall } from './stall.ts';
+import { closeAll, oneByte } from './tunnels.ts';
+import { cpuPer, differences, usage } from './usage.ts';
+import { beginPhase, Dialler, type Worker } from './workers.ts';
+
+/** How long idle tunnels are held before, and while, the processor is looked at, in milliseconds. */
+const HOLD_IDLE = 1500;
+
+/** Dials at a time after a cut. */
+const DIALS_AFTER_CUT = 8;
+
+/** Each ends by itself. Rates are decimal GB, MB and KB, latencies microseconds. */
+export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>>> = {
+  bulk: (bench) => bulk(bench, false),
+  upload: (bench) => bulk(bench, true),
+  ping: (bench) => ping(bench, bench.settings.conns, 0),
+  'ping-under-bulk': (bench) => ping(bench, 1, bench.settings.conns),
+  dials: (bench) => dials(bench, bench.settings.conns),
+  idle,
+  stall: (bench) => stall(bench, false),
+  'stall-up': (bench) => stall(bench, true),
+  cut: async (bench) => ({
+    ...(await cut(bench)),
+    ...only(await dials(bench, DIALS_AFTER_CUT), 'dials_per_s', 'dials_failed'),
+  }),
+};
+
+/** N tunnels move checked bytes one way. What counts is what arrives. */
+async function bulk(bench: Bench, up: boolean): Promise<Figures> {
+  const flows = await bench.startFlows(bench.settings.conns, up);
+  await bench.warmUp();
+  const before = await bench.look(flows, up);
+  await bench.window();
+  const after = await bench.look(flows, up);
+  for (const { ended } of flows) if (ended) bench.tunnels.failed('flow', 'its tunnel ended');
+  const { gb, figures } = flowFigures(before, after);
+  await bench.finishFlows(flows);
+  return { ...figures, ...cpuPer(before.used, after.used, '_cpu_s_per_gb', gb) };
+}
+
+/** Tunnels exchange 64 bytes each way, beside downloads where there are some. */
+async function ping(bench: Bench, pings: number, downloads: number): Promise<Figures> {
+  const workers = await bench.startPings(pings);
+  const flows = downloads > 0 ? await bench.startFlows(downloads, false) : [];
+  await bench.warmUp();
+  const before = await bench.look(flows);
+  const phase = beginPhase(workers);
+  await bench.window();
+  phase.end(workers);
+  const after = await bench.look(flows);
+  for (const worker of workers) worker.stop();
+  await bench.finishFlows(flows);
+  const perPing = phase.samples.ping.length / 1e6;
+  return {
+    ...pingFigures(phase),
+    ...(downloads > 0 && flowFigures(before, after).figures),
+    ...cpuPer(before.used, after.used, '_cpu_us_per_ping', perPing),
+  };
+}
+
+/** N loops of dial, one byte there and back, close. */
+async function dials(bench: Bench, length: number): Promise<Figures> {
+  const workers = Array.from({ length }, () => new Dialler(bench.tunnels));
+  await bench.warmUp();
+  const before = usage(bench.settings.groups);
+  const phase = beginPhase(workers);
+  await bench.window();
+  phase.end(workers);
+  const after = usage(bench.settings.groups);
+  await stopDialling(workers);
+  return {
+    ...dialFigures(phase),
+    ...cpuPer(before, after, '_cpu_ms_per_dial', phase.samples.cycle.length / 1e3),
+  };
+}
+
+export async function stopDialling(workers: readonly (Worker & { readonly ended: Promise<void> })[]): Promise<void> {
+  for (const worker of workers) worker.stop();
+  await Promise.all(workers.map(({ ended }) => ended));
+}
+
+/** Opens tunnels, proves each with one byte, and holds them. */
+async function idle(bench: Bench): Promise<Figures> {
+  const { groups, conns, pace } = bench.settings;
+  const before = usage(groups);
+  const start = performance.now();
+  const tunnels = await bench.tunnels.openMany(conns, (tunnel) => oneByte(tunnel, 'echo'));
+  const open_s = (performance.now() - start) / 1000;
+  await pause(HOLD_IDLE * pace);
+  const held = usage(groups);
+  await pause(HOLD_IDLE * pace);
+  const after = usage(groups);
+  await closeAll(tunnels);
+  const count = tunnels.length;
+  if (count === 0) return { opened: 0, open_s };
+  const rest = HOLD_IDLE * pace;
+  return {
+    ...{ opened: count, open_s },
+    ...differences(before, after, '_kb_per_tunnel', ({ mb }) => (mb * 1000) / count),
+    ...differences(held, after, '_idle_cpu_pct', ({ cpu }) => (cpu * 100_000) / rest),
+    ...differences(new Map(), before, '_rss_before_mb', ({ mb }) => mb),
+  };
+}
+
+function only(figures: Figures, ...names: readonly string[]): Figures {
+  return Object.fromEntries(Object.entries(figures).filter(([name]) => names.includes(name)));
+}

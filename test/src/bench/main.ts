@@ -1,0 +1,83 @@
+// npm run bench: what a plane carries and what it costs, beside relays and no plane at all, in one run.
+import { parseArgs } from 'node:util';
+import { LINES } from './lines.ts';
+import { writePage } from './page.ts';
+import { type Plan, runAll } from './run.ts';
+import { type Book, madeHere, readBook, writeBook } from './store.ts';
+import { asText, comparison, figureTable } from './tables.ts';
+
+const SECONDS = 3;
+/** Enough to see that a work runs, and too little for a figure. */
+const SHORT = { windowMs: 200, pace: 0.1 };
+
+const USAGE = `npm run bench [-- OPTIONS]
+  --line NAME          this line alone, or those that begin with NAME; may be given several times
+  --front NAME         this column alone; may be given several times
+  --repeat N           so many rounds, and medians of them (default 1)
+  --seconds N          of each measurement (default ${SECONDS})
+  --json FILE          writes all figures
+  --short              sees that everything runs, and measures nothing
+  --planebench PATH    lets this program load the planes too
+  --anp-server PATH --anp-agent PATH   measures upstream's pair beside ours
+  --compare A B        compares what two runs wrote
+  --page FILE          puts what a run wrote into docs/PERFORMANCE.md
+Lines:
+${LINES.map(({ name, title }) => `  ${name.padEnd(24)} ${title}`).join('\n')}
+`;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    line: { type: 'string', multiple: true, default: [] },
+    front: { type: 'string', multiple: true, default: [] },
+    repeat: { type: 'string', default: '1' },
+    seconds: { type: 'string', default: String(SECONDS) },
+    json: { type: 'string' },
+    short: { type: 'boolean', default: false },
+    planebench: { type: 'string' },
+    'anp-server': { type: 'string' },
+    'anp-agent': { type: 'string' },
+    compare: { type: 'boolean', default: false },
+    page: { type: 'string' },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function plan(): Plan | undefined {
+  const { line, front, short, planebench } = values;
+  const [rounds, seconds] = [Number(values.repeat), Number(values.seconds)];
+  const unknown = line.filter((name) => !LINES.some((each) => each.name.startsWith(name)));
+  if (unknown.length > 0 || !(Number.isInteger(rounds) && rounds > 0) || !(seconds > 0)) return undefined;
+  const [server, agent] = [values['anp-server'], values['anp-agent']];
+  return {
+    ...{ rounds, short, fronts: front },
+    ...(short ? SHORT : { windowMs: seconds * 1000, pace: 1 }),
+    lines: LINES.filter(({ name }) => line.length === 0 || line.some((each) => name.startsWith(each))),
+    ...(planebench !== undefined && { planebench }),
+    ...(server !== undefined && agent !== undefined && { anp: { server, agent } }),
+  };
+}
+
+async function run(plan: Plan): Promise<void> {
+  const ended = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort());
+  const { runs, failed } = await runAll(plan, say, ended.signal);
+  const book: Book = { made: madeHere(plan.windowMs, plan.rounds), runs };
+  if (values.json) writeBook(values.json, book);
+  if (!plan.short) say(`\n${asText(figureTable(book, plan.lines))}\n`);
+  say(`${runs.length - failed} passed, ${failed} failed`);
+  process.exitCode = failed > 0 || runs.length === 0 ? 1 : 0;
+}
+
+const [before, after] = positionals;
+const wanted = plan();
+if (values.compare && before && after) say(asText(comparison(readBook(before), readBook(after))));
+else if (values.page) writePage(readBook(values.page));
+else if (values.help || values.compare || positionals.length > 0 || !wanted) {
+  process.stderr.write(USAGE);
+  process.exitCode = values.help ? 0 : 2;
+} else await run(wanted);

@@ -1,0 +1,96 @@
+import { readFileSync } from 'node:fs';
+import { Scope } from '../harness/index.ts';
+import { ask } from './child.ts';
+import { type Contender, frontOf, Planes } from './contenders.ts';
+import { derived } from './derived.ts';
+import type { Started } from './families.ts';
+import type { Line } from './lines.ts';
+import { pause } from './load/flow.ts';
+import type { Result, Settings } from './load/messages.ts';
+import { close, oneByte, Tunnels } from './load/tunnels.ts';
+import { planebench } from './planebench.ts';
+
+export interface Pace {
+  /** How long a measurement takes, in milliseconds. */
+  readonly windowMs: number;
+  /** Of the usual times before and between measurements. */
+  readonly pace: number;
+}
+
+/** What a work may take besides its window, in milliseconds: 20,000 tunnels are opened and closed one after the other. */
+const GRACE = 300_000;
+
+/** A plane that takes no dial by then did not start, in milliseconds. */
+const START_WITHIN = 30_000;
+
+/** Descriptors that a process needs besides one for each tunnel: its own, and what it keeps in reserve. */
+const OTHER_DESCRIPTORS = 300;
+
+/** A line with no more tunnels than the processes may open. */
+function within(line: Line): Line {
+  return { ...line, conns: Math.min(line.conns, descriptorLimit() - OTHER_DESCRIPTORS) };
+}
+
+/** Of Linux; a process may raise its own to this. */
+function descriptorLimit(): number {
+  const [, hard] = /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
+  return hard === undefined ? Number.POSITIVE_INFINITY : Number(hard);
+}
+
+/** One line on one contender, once; with fewer tunnels where there are not descriptors enough for all. */
+export async function measure(
+  wanted: Line,
+  contender: Contender,
+  planes: Planes,
+  destinationPort: number,
+  pace: Pace,
+): Promise<Result> {
+  const line = within(wanted);
+  try {
+    if (line.work === 'start') return await firstDial(contender, destinationPort);
+    if (!line.fresh) return await load(line, contender, await planes.of(contender), destinationPort, pace);
+    await using own = new Planes(destinationPort);
+    return await load(line, contender, await own.of(contender, line.agents), destinationPort, pace);
+  } catch (error) {
+    return { figures: {}, errors: { [(error as Error).message]: 1 } };
+  }
+}
+
+async function load(
+  { work, conns, rate }: Line,
+  contender: Contender,
+  started: Started,
+  destinationPort: number,
+  { windowMs, pace }: Pace,
+): Promise<Result> {
+  if (work === 'start') throw new Error('a start is no work of the load');
+  const { groups } = started;
+  const front = frontOf(contender, started);
+  const settings: Settings = { front, destinationPort, work, conns, windowMs, pace, rate, groups };
+  const { figures, errors } = contender.planebench
+    ? await planebench(contender.planebench, settings)
+    : await ask<Result>('./load/main.js', settings, windowMs + GRACE);
+  return { figures: derived(figures, Object.keys(groups)), errors };
+}
+
+/** Starts all processes together, and dials until one dial works. */
+async function firstDial(contender: Contender, destinationPort: number): Promise<Result> {
+  if (!contender.family) throw new Error('there is nothing to start');
+  await using scope = new Scope();
+  const start = await contender.family(scope, destinationPort);
+  const from = performance.now();
+  const started = await start();
+  const tunnels = new Tunnels(frontOf(contender, started), destinationPort);
+  while (performance.now() - from < START_WITHIN) {
+    try {
+      const tunnel = await tunnels.open();
+      await oneByte(tunnel, 'pong');
+      const first_dial_ms = performance.now() - from;
+      await close(tunnel);
+      return { figures: { first_dial_ms }, errors: {} };
+    } catch {
+      await pause(2);
+    }
+  }
+  return { figures: {}, errors: { 'no dial worked': 1 } };
+}

@@ -1,0 +1,75 @@
+import { redisMissing } from '@isthmus/registry/testing';
+import { Scope } from '../harness/index.ts';
+import { listening } from './child.ts';
+import { type Contender, contenders, Planes, type Programs } from './contenders.ts';
+import { short } from './figures.ts';
+import type { Line } from './lines.ts';
+import { measure, type Pace } from './measure.ts';
+import type { Run } from './store.ts';
+
+export interface Plan extends Pace, Programs {
+  readonly lines: readonly Line[];
+  /** Columns; empty for all. */
+  readonly fronts: readonly string[];
+  readonly rounds: number;
+  /** Fewer tunnels, and each line on one plane only, in turn. */
+  readonly short: boolean;
+}
+
+/** Of a short run, tunnels and agents. */
+const FEW = 8;
+
+/** Measures line by line; the contenders of one line one after the other, round by round, since a machine has its moods. */
+export async function runAll(plan: Plan, say: (text: string) => void, signal: AbortSignal) {
+  const runs: Run[] = [];
+  let failed = 0;
+  await using scope = new Scope();
+  const { port } = await listening(scope, './load/destination.js');
+  const planes = scope.use(new Planes(port));
+  for (const [index, line] of plan.lines.entries()) {
+    for (let round = 0; round < plan.rounds; round++) {
+      for (const contender of among(plan, line, index)) {
+        if (signal.aborted) return { runs, failed };
+        const result = await measure(plan.short ? fewer(line) : line, contender, planes, port, plan);
+        const { figures, errors } = result;
+        const run: Run = { line: line.name, contender: contender.name, round, figures, errors };
+        runs.push(run);
+        const broken = Object.keys(figures).length === 0;
+        if (broken) failed++;
+        say(told(line, run, broken));
+      }
+    }
+  }
+  return { runs, failed };
+}
+
+function among({ fronts, short, ...programs }: Plan, { on }: Line, index: number): Contender[] {
+  const withoutRedis = redisMissing() !== false;
+  const all = contenders(programs).filter(({ kind, name }) => {
+    if (kind === 'split' && withoutRedis) return false;
+    return on.includes(kind) && (fronts.length === 0 || fronts.some((front) => name.startsWith(front)));
+  });
+  if (!short) return all;
+  const planes = all.filter(({ kind }) => kind !== 'direct' && kind !== 'relays');
+  const plane = planes[index % planes.length];
+  return [
+    ...all.filter(({ kind }) => kind === 'direct'),
+    ...all.filter(({ kind }) => kind === 'relays').slice(0, 1),
+    ...(plane ? [plane] : []),
+  ];
+}
+
+function fewer(line: Line): Line {
+  const { agents, conns } = line;
+  return { ...line, conns: Math.min(conns, FEW), ...(agents !== undefined && { agents: Math.min(agents, FEW) }) };
+}
+
+function told({ title, shows }: Line, { contender, figures, errors }: Run, broken: boolean): string {
+  const shown = shows.flatMap(({ figure, label }) => {
+    const value = figures[figure];
+    return value === undefined ? [] : [`${short(value)} ${label}`];
+  });
+  const wrong = Object.entries(errors).map(([kind, count]) => `${count} × ${kind}`);
+  const head = `${broken ? 'FAILED ' : ''}${title}, ${contender}`;
+  return `${head}: ${[...shown, ...wrong].join('; ')}`;
+}

@@ -1,0 +1,71 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { ROOT } from '../harness/index.ts';
+import { median } from './figures.ts';
+import type { Result } from './load/messages.ts';
+
+/** One line on one contender, once. */
+export interface Run extends Result {
+  readonly line: string;
+  readonly contender: string;
+  readonly round: number;
+}
+
+export interface Made {
+  /** ISO 8601. */
+  readonly at: string;
+  readonly node: string;
+  readonly cores: number;
+  readonly processor: string;
+  readonly commit: string;
+  readonly windowMs: number;
+  readonly rounds: number;
+}
+
+/** All that a run of the bench measured, as its JSON holds it. */
+export interface Book {
+  readonly made: Made;
+  readonly runs: readonly Run[];
+}
+
+export function madeHere(windowMs: number, rounds: number): Made {
+  const all = cpus();
+  return {
+    ...{ at: new Date().toISOString(), node: process.versions.node, windowMs, rounds },
+    ...{ cores: all.length, processor: all[0]?.model.trim() ?? '', commit: commit() },
+  };
+}
+
+function commit(): string {
+  try {
+    return execFileSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: ROOT, encoding: 'utf8' }).trim();
+  } catch {
+    return '';
+  }
+}
+
+export function readBook(path: string): Book {
+  const book = JSON.parse(readFileSync(path, 'utf8')) as Partial<Book>;
+  if (!book.made || !Array.isArray(book.runs)) throw new Error(`${path} holds no runs of npm run bench`);
+  return book as Book;
+}
+
+export function writeBook(path: string, book: Book): void {
+  writeFileSync(path, `${JSON.stringify(book, undefined, 1)}\n`);
+}
+
+/** The median of all rounds; undefined where none has the figure. */
+export function figureOf({ runs }: Book, line: string, contender: string, figure: string): number | undefined {
+  return median(
+    runs.flatMap((run) => {
+      const value = run.line === line && run.contender === contender ? run.figures[figure] : undefined;
+      return value === undefined ? [] : [value];
+    }),
+  );
+}
+
+/** Contenders of a book, in the order in which they came. */
+export function contendersOf({ runs }: Book): string[] {
+  return [...new Set(runs.map(({ contender }) => contender))];
+}

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LINES } from './lines.ts';
+import { growthTable, seriesOf } from './page.ts';
+import { type Book, figureOf, type Run } from './store.ts';
+import { asMarkdown, asText, comparison, figureTable } from './tables.ts';
+
+const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
+
+function book(...runs: readonly [line: string, contender: string, figures: Run['figures']][]): Book {
+  const all = runs.map(([line, contender, figures], round) => ({ line, contender, figures, round, errors: {} }));
+  return { made, runs: all };
+}
+
+test('each line has a name of its own', () => {
+  assert.equal(new Set(LINES.map(({ name }) => name)).size, LINES.length);
+});
+
+test('a figure is the median of its rounds, and of those alone that have it', () => {
+  const rounds = book(
+    ['bulk-x1', 'direct', { gb_per_s: 3 }],
+    ['bulk-x1', 'direct', {}],
+    ['bulk-x1', 'direct', { gb_per_s: 1 }],
+    ['bulk-x1', 'grpc-uds', { gb_per_s: 9 }],
+    ['bulk-x1', 'direct', { gb_per_s: 2 }],
+  );
+  assert.equal(figureOf(rounds, 'bulk-x1', 'direct', 'gb_per_s'), 2);
+  assert.equal(figureOf(rounds, 'bulk-x32', 'direct', 'gb_per_s'), undefined);
+});
+
+test('the table has the bounds first, and a row for each figure that some contender has', () => {
+  const rows = figureTable(
+    book(
+      ['bulk-x1', 'grpc-uds', { gb_per_s: 0.25, plane_cpu_s_per_gb: 4.5 }],
+      ['bulk-x1', 'relays-2', { gb_per_s: 1 }],
+      ['bulk-x1', 'direct', { gb_per_s: 4 }],
+    ),
+  );
+  assert.deepEqual(rows, [
+    ['line', 'figure', 'direct', 'relays-2', 'grpc-uds'],
+    ['bulk ×1', 'GB/s', '4.00', '1.00', '0.25'],
+    ['bulk ×1', 'plane CPU s/GB', '', '', '4.50'],
+  ]);
+});
+
+test('a comparison says what got better and what got worse, by what each figure is for', () => {
+  const before = book(
+    ['bulk-x1', 'grpc-uds', { gb_per_s: 1, plane_cpu_s_per_gb: 4 }],
+    ['ping-x1', 'grpc-uds', { p50_us: 100, p99_us: 200 }],
+    ['ping-x1', 'gone', { p50_us: 1 }],
+  );
+  const after = book(
+    ['bulk-x1', 'grpc-uds', { gb_per_s: 2, plane_cpu_s_per_gb: 2 }],
+    ['ping-x1', 'grpc-uds', { p50_us: 150, p99_us: 205 }],
+  );
+  const [, ...rows] = comparison(before, after);
+  assert.deepEqual(
+    rows.map(([line, figure, , , , ratio, verdict]) => [line, figure, ratio, verdict]),
+    [
+      ['bulk ×1', 'GB/s', '2.00', 'better'],
+      ['bulk ×1', 'plane CPU s/GB', '0.50', 'better'],
+      ['ping ×1', 'p50 µs', '1.50', 'worse'],
+      ['ping ×1', 'p99 µs', '1.02', ''],
+    ],
+  );
+});
+
+test('growth is a row for each contender, with its far end to its near end', () => {
+  const grown = book(
+    ['growth-bulk-1', 'grpc-uds', { plane_cpu_s_per_gb: 4 }],
+    ['growth-bulk-16', 'grpc-uds', { plane_cpu_s_per_gb: 3 }],
+    ['growth-bulk-256', 'grpc-uds', { plane_cpu_s_per_gb: 5 }],
+    ['growth-pings-1', 'connect-uds', { plane_cpu_us_per_ping: 50 }],
+  );
+  const points = [
+    [1, 4],
+    [16, 3],
+    [256, 5],
+  ];
+  assert.deepEqual(seriesOf(grown, 'bulk'), [{ name: 'grpc-uds', points }]);
+  assert.deepEqual(growthTable(grown, 'bulk', 'downloads'), [
+    ['downloads', '1', '16', '256', 'last / first'],
+    ['grpc-uds', '4.00', '3.00', '5.00', '1.25'],
+  ]);
+});
+
+test('rows become aligned text, and a table in Markdown whose cells cannot break it', () => {
+  const rows = [
+    ['a', 'long'],
+    ['bcd', 'x|y'],
+  ];
+  assert.equal(asText(rows), 'a    long\nbcd  x|y');
+  assert.equal(asMarkdown(rows), '| a | long |\n| --- | --- |\n| bcd | x\\|y |');
+});
