@@ -1,19 +1,17 @@
 import { startRedis } from '@isthmus/registry/testing';
 import {
-  agentPortFlags,
   type Flags,
-  freePort,
-  healthFlags,
-  hubFlags,
+  Member,
   newTrust,
+  type Place,
   peer,
   type Scope,
+  serverMember,
   type Trust,
   uplinkFlags,
 } from '../harness/index.ts';
 import { balancer } from './balancer.ts';
-import { type Door, doorOf } from './load/door.ts';
-import { Member, type Place } from './members.ts';
+import { doorOf } from './load/door.ts';
 import type { Topology } from './row.ts';
 import { agentOf, carriedBy, times } from './split-plane.ts';
 
@@ -43,7 +41,7 @@ export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Pr
   const trust = await newTrust(scope);
   const shared = count > 1 ? await sharedFlags(scope) : {};
   const built = await times(count, (index) =>
-    serverOf(scope, trust, index, { ...QUIET, ...shared, ...options.flags }, place),
+    serverOf(scope, trust, index, { ...QUIET, ...shared, ...options.flags }, place?.(`server-${index}`)),
   );
   const servers = built.map(({ server }) => server);
   const ports = built.map(({ agentPort }) => agentPort);
@@ -74,40 +72,18 @@ async function sharedFlags(scope: Scope): Promise<Flags> {
   return { 'redis-url': redis.url, plane: 'chaos' };
 }
 
-async function serverOf(scope: Scope, trust: Trust, index: number, flags: Flags, place?: (id: string) => Place) {
-  const [health, port, agentPort] = [await healthFlags(), await freePort(), await freePort()];
-  const { cert, key } = await trust.callers.server();
+async function serverOf(scope: Scope, trust: Trust, index: number, flags: Flags, place?: Place) {
   const id = `server-${index}`;
-  const uds = `${trust.dir}/${id}.sock`;
-  const all = {
-    ...health,
-    ...(await agentPortFlags(trust, agentPort)),
-    ...('redis-url' in flags && (await hubFlags(trust, agentPort))),
-    'server-id': id,
-    'uds-name': uds,
-    'server-port': port,
-    'server-bind-address': '127.0.0.1',
-    'server-cert': cert,
-    'server-key': key,
-    'server-ca-cert': trust.callers.cert,
-    ...flags,
-  };
-  const server = new Member(scope, 'proxy-server', id, all, health['health-port'], place?.(id));
-  const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
-  const door: Door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
-  return { server, door, agentPort };
+  const settings = { flags: { 'server-id': id, ...flags }, place };
+  const { member: server, ways, agentPort } = await serverMember(scope, trust, id, settings);
+  return { server, door: doorOf(ways), agentPort };
 }
 
 async function goAgentOf(scope: Scope, trust: Trust, index: number, port: number): Promise<Member> {
   const { healthPort, ...uplink } = await uplinkFlags(trust, port);
   const id = `go-agent-${index}`;
-  return new Member(
-    scope,
-    [await peer(), 'agent'],
-    id,
-    { ...uplink, 'agent-id': id, 'sync-forever': true },
-    healthPort,
-  );
+  const flags = { ...uplink, 'agent-id': id, 'sync-forever': true };
+  return new Member(scope, { id, runs: [await peer(), 'agent'], flags, healthPort });
 }
 
 async function missingIn(

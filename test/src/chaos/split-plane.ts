@@ -1,20 +1,22 @@
 import { startRedis } from '@isthmus/registry/testing';
 import {
+  agentMember,
   agentPortFlags,
   type Flags,
   freePort,
+  gatewayMember,
   healthFlags,
+  Member,
   newTrust,
+  type Place,
   peerFlags,
   type Relay,
   relayTo,
   type Scope,
   type Trust,
-  uplinkFlags,
 } from '../harness/index.ts';
-import { type Door, doorOf } from './load/door.ts';
+import { doorOf } from './load/door.ts';
 import { tunnelNumber } from './load/targets.ts';
-import { Member, type Place } from './members.ts';
 import type { Carried, Topology } from './row.ts';
 
 /** Warnings alone: a line for each of 200 dials a second at three programs would measure the reader of the logs. */
@@ -123,7 +125,7 @@ async function hubOf(scope: Scope, trust: Trust, index: number, relayed: Readonl
     'advertise-agent-address': relays.agent?.authority ?? `127.0.0.1:${agentPort}`,
     ...flags,
   };
-  const hub = new Member(scope, 'backend-hub', id, all, health['health-port']);
+  const hub = new Member(scope, { id, runs: 'backend-hub', flags: all, healthPort: health['health-port'] });
   return { hub, relays, agentPort: relays.agent?.port ?? agentPort };
 }
 
@@ -145,33 +147,19 @@ async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) 
     'advertise-agent-address': `${place.agent}:${agentPort}`,
     ...flags,
   };
-  const hub = new Member(scope, 'backend-hub', 'hub-0', all, health['health-port'], place);
+  const healthPort = health['health-port'];
+  const hub = new Member(scope, { id: 'hub-0', runs: 'backend-hub', flags: all, healthPort, place });
   return { hub, relays: {}, agentPort };
 }
 
 export async function gatewayOf(scope: Scope, trust: Trust, index: number, flags: Flags) {
-  const [health, port, server] = [await healthFlags(), await freePort(), await trust.callers.server()];
   const id = `gateway-${index}`;
-  const uds = `${trust.dir}/${id}.sock`;
-  const all = {
-    ...health,
-    ...(await peerFlags(trust)),
-    'server-id': id,
-    'uds-name': uds,
-    'server-port': port,
-    'server-bind-address': '127.0.0.1',
-    'server-cert': server.cert,
-    'server-key': server.key,
-    'server-ca-cert': trust.callers.cert,
-    ...flags,
-  };
-  const gateway = new Member(scope, 'frontend-gw', id, all, health['health-port']);
-  const mtls = { port, ca: trust.callers.cert, identity: trust.caller };
-  const door: Door = doorOf({ grpc: { uds }, connect: { uds }, mtls });
-  return { gateway, door };
+  const own = { ...(await peerFlags(trust)), 'server-id': id };
+  const { member: gateway, ways } = await gatewayMember(scope, trust, id, { flags: { ...own, ...flags } });
+  return { gateway, door: doorOf(ways) };
 }
 
-export async function agentOf(
+export function agentOf(
   scope: Scope,
   trust: Trust,
   index: number,
@@ -179,10 +167,8 @@ export async function agentOf(
   flags: Flags,
   place?: Place,
 ): Promise<Member> {
-  const { healthPort, ...uplink } = await uplinkFlags(trust, port);
   const id = `agent-${index}`;
-  const all = { ...uplink, 'admin-server-port': await freePort(), 'agent-id': id, ...flags };
-  return new Member(scope, 'proxy-agent', id, all, healthPort, place);
+  return agentMember(scope, trust, id, port, { flags: { 'agent-id': id, ...flags }, place });
 }
 
 export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]> {

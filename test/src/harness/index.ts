@@ -2,7 +2,9 @@ export { Authority, type Identity, type IdentityOptions } from '@isthmus/service
 export * from './black-hole.ts';
 export * from './connect-caller.ts';
 export * from './destination.ts';
+export * from './flags.ts';
 export * from './grpc-caller.ts';
+export * from './member.ts';
 export * from './packet-hub.ts';
 export * from './peer.ts';
 export * from './places.ts';
@@ -11,4 +13,5 @@ export * from './program.ts';
 export * from './relay.ts';
 export * from './runtime.ts';
 export * from './scope.ts';
+export * from './trust.ts';
 export * from './until.ts';

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { Metadata, Server, ServerCredentials, type ServerDuplexStream } from '@grpc/grpc-js';
 import { decodePacket, encodePacket, type Packet, type PacketType } from '@isthmus/proto';
 import type { PacketOf } from './grpc-caller.ts';
-import type { Trust } from './plane.ts';
 import type { Scope } from './scope.ts';
+import type { Trust } from './trust.ts';
 import { until } from './until.ts';
 
 const SERVICE = {

@@ -1,38 +1,25 @@
 import { type RedisServer, startRedis } from '@isthmus/registry/testing';
-import { Authority, type Identity } from '@isthmus/service/testing';
+import type { Identity } from '@isthmus/service/testing';
 import type { Via } from './connect-caller.ts';
-import { freePort, tempDir } from './places.ts';
-import { type Flags, type Program, startProgram } from './program.ts';
+import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from './flags.ts';
+import { Member, type Place } from './member.ts';
+import { freePort } from './places.ts';
+import type { Env, Flags, Program } from './program.ts';
 import type { ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
+import { newTrust, type Trust } from './trust.ts';
 import { until } from './until.ts';
 
-/** The three authorities of a plane: who may dial, who may be an agent, who may be a gateway or hub. */
-export interface Trust {
-  readonly dir: string;
-  readonly callers: Authority;
-  readonly agents: Authority;
-  readonly peers: Authority;
-  /** What an API server holds. */
-  readonly caller: Identity;
-}
-
-export async function newTrust(scope: Scope): Promise<Trust> {
-  const dir = await tempDir(scope);
-  const [callers, agents, peers] = await Promise.all([
-    Authority.create(dir, 'callers'),
-    Authority.create(dir, 'agents'),
-    Authority.create(dir, 'peers'),
-  ]);
-  return { dir, callers, agents, peers, caller: await callers.client('kube-apiserver') };
-}
-
-/** A program that takes callers. Ours takes gRPC and HTTP CONNECT on every listener, so `grpc` and `connect` are one. */
-export interface Front {
-  readonly program: Program;
+/** How callers reach a program. Ours takes gRPC and HTTP CONNECT on every listener, so `grpc` and `connect` are one. */
+export interface Ways {
   readonly grpc: { readonly uds: string };
   readonly connect: { readonly uds: string };
   readonly mtls: { readonly port: number; readonly ca: string; readonly identity: Identity };
+}
+
+/** A program that takes callers. */
+export interface Front extends Ways {
+  readonly program: Program;
 }
 
 /** A program that takes agents. */
@@ -41,39 +28,29 @@ export interface Back {
   readonly agentPort: number;
 }
 
-/** Added to a program's environment. */
-export type Env = Readonly<Record<string, string>>;
-
-export async function startServer(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Front & Back> {
-  const agentPort = await freePort();
-  const all = { ...(await agentPortFlags(trust, agentPort)), ...flags };
-  return { ...(await startFront(scope, trust, 'proxy-server', all, env)), agentPort };
+/** Flags, what is added to the environment, and where it runs. */
+export interface MemberSettings {
+  readonly flags?: Flags;
+  readonly env?: Env;
+  readonly place?: Place | undefined;
 }
 
-export function startGateway(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Front> {
-  return startFront(scope, trust, 'frontend-gw', flags, env);
+export async function startServer(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Front & Back> {
+  const { member, agentPort, ways } = await serverMember(scope, trust, 'proxy-server', { flags, env });
+  await isUp(member.program);
+  return { program: member.program, agentPort, ...ways };
+}
+
+export async function startGateway(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Front> {
+  const { member, ways } = await gatewayMember(scope, trust, 'frontend-gw', { flags, env });
+  await isUp(member.program);
+  return { program: member.program, ...ways };
 }
 
 export async function startHub(scope: Scope, trust: Trust, flags: Flags = {}, env: Env = {}): Promise<Back> {
-  const agentPort = await freePort();
-  const health = await healthFlags();
-  const own = { ...(await hubFlags(trust, agentPort)), ...(await agentPortFlags(trust, agentPort)) };
-  const all = { ...health, ...own, ...flags };
-  const program = startProgram(scope, 'backend-hub', { flags: all, env, healthPort: health['health-port'] });
-  await isUp(program);
-  return { program, agentPort };
-}
-
-/** Flags of a hub, or of a proxy-server, that other processes of its plane reach. */
-export async function hubFlags(trust: Trust, agentPort: number): Promise<Flags> {
-  const peerPort = await freePort();
-  return {
-    ...(await peerFlags(trust)),
-    'peer-port': peerPort,
-    'peer-bind-address': '127.0.0.1',
-    'advertise-address': `127.0.0.1:${peerPort}`,
-    'advertise-agent-address': `127.0.0.1:${agentPort}`,
-  };
+  const { member, agentPort } = await hubMember(scope, trust, 'backend-hub', { flags, env });
+  await isUp(member.program);
+  return { program: member.program, agentPort };
 }
 
 /** An agent that dials a port of 127.0.0.1, with a certificate of its own. */
@@ -84,28 +61,37 @@ export async function startAgent(
   flags: Flags = {},
   env: Env = {},
 ): Promise<Program> {
-  const { healthPort, ...own } = await uplinkFlags(trust, port);
-  const all = { ...own, 'admin-server-port': await freePort(), ...flags };
-  return startProgram(scope, 'proxy-agent', { flags: all, env, healthPort });
+  return (await agentMember(scope, trust, 'proxy-agent', port, { flags, env })).program;
 }
 
-/** Flags of an agent that upstream's has too. */
-export async function uplinkFlags(trust: Trust, port: number) {
-  const identity = await trust.agents.client('agent');
-  const healthPort = await freePort();
-  return {
-    healthPort,
-    'proxy-server-host': '127.0.0.1',
-    'proxy-server-port': port,
-    'ca-cert': trust.agents.cert,
-    'agent-cert': identity.cert,
-    'agent-key': identity.key,
-    'health-server-host': '127.0.0.1',
-    'health-server-port': healthPort,
-    'sync-interval': '200ms',
-    'sync-interval-cap': '1s',
-    'probe-interval': '200ms',
-  };
+/** An all-in-one server that takes agents on a port of its own; with a registry, others of its plane reach it. */
+export async function serverMember(scope: Scope, trust: Trust, id: string, settings: MemberSettings = {}) {
+  const agentPort = await freePort();
+  const joins = settings.flags?.['redis-url'] !== undefined;
+  const own = { ...(await agentPortFlags(trust, agentPort)), ...(joins && (await hubFlags(trust, agentPort))) };
+  const flags = { ...own, ...settings.flags };
+  return { ...(await frontMember(scope, trust, 'proxy-server', id, { ...settings, flags })), agentPort };
+}
+
+export function gatewayMember(scope: Scope, trust: Trust, id: string, settings: MemberSettings = {}) {
+  return frontMember(scope, trust, 'frontend-gw', id, settings);
+}
+
+export async function hubMember(scope: Scope, trust: Trust, id: string, settings: MemberSettings = {}) {
+  const { flags, ...where } = settings;
+  const agentPort = await freePort();
+  const health = await healthFlags();
+  const own = { ...(await hubFlags(trust, agentPort)), ...(await agentPortFlags(trust, agentPort)) };
+  const all = { ...health, ...own, ...flags };
+  const healthPort = health['health-port'];
+  return { member: new Member(scope, { id, runs: 'backend-hub', flags: all, healthPort, ...where }), agentPort };
+}
+
+export async function agentMember(scope: Scope, trust: Trust, id: string, port: number, settings: MemberSettings = {}) {
+  const { flags, ...where } = settings;
+  const { healthPort, ...own } = await uplinkFlags(trust, port);
+  const all = { ...own, 'admin-server-port': await freePort(), ...flags };
+  return new Member(scope, { id, runs: 'proxy-agent', flags: all, healthPort, ...where });
 }
 
 export interface PlaneOptions {
@@ -172,11 +158,12 @@ function startAgents(scope: Scope, trust: Trust, backs: readonly Back[], options
   });
 }
 
-async function startFront(scope: Scope, trust: Trust, name: ProgramName, flags: Flags, env: Env): Promise<Front> {
+async function frontMember(scope: Scope, trust: Trust, runs: ProgramName, id: string, settings: MemberSettings) {
+  const { flags, ...where } = settings;
   const { cert, key } = await trust.callers.server();
   const health = await healthFlags();
   const port = await freePort();
-  const uds = `${trust.dir}/${health['health-port']}.sock`;
+  const uds = `${flags?.['uds-name'] ?? `${trust.dir}/${health['health-port']}.sock`}`;
   const own = {
     'uds-name': uds,
     'server-port': port,
@@ -186,37 +173,9 @@ async function startFront(scope: Scope, trust: Trust, name: ProgramName, flags: 
     'server-ca-cert': trust.callers.cert,
   };
   const all = { ...health, ...own, ...flags };
-  const program = startProgram(scope, name, { flags: all, env, healthPort: health['health-port'] });
-  await isUp(program);
-  const { caller, callers } = trust;
-  return { program, grpc: { uds }, connect: { uds }, mtls: { port, ca: callers.cert, identity: caller } satisfies Via };
-}
-
-/** Flags of the port for agents, upstream's names. */
-export async function agentPortFlags(trust: Trust, port: number): Promise<Flags> {
-  const { cert, key } = await trust.agents.server();
-  return {
-    'agent-port': port,
-    'agent-bind-address': '127.0.0.1',
-    'cluster-cert': cert,
-    'cluster-key': key,
-    'cluster-ca-cert': trust.agents.cert,
-  };
-}
-
-/** Flags of a gateway's or hub's own certificate. */
-export async function peerFlags(trust: Trust): Promise<Flags> {
-  const { cert, key } = await trust.peers.server();
-  return { 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert };
-}
-
-export async function healthFlags() {
-  return {
-    'health-port': await freePort(),
-    'health-bind-address': '127.0.0.1',
-    'admin-port': await freePort(),
-    'admin-bind-address': '127.0.0.1',
-  };
+  const member = new Member(scope, { id, runs, flags: all, healthPort: health['health-port'], ...where });
+  const mtls = { port, ca: trust.callers.cert, identity: trust.caller } satisfies Via;
+  return { member, ways: { grpc: { uds }, connect: { uds }, mtls } };
 }
 
 /** Waits until a program's listeners are up; ready it is only with an agent. */

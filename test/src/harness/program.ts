@@ -20,12 +20,15 @@ export interface ProgramOptions {
   readonly flags?: Flags;
   /** Given as they are, before the flags. */
   readonly args?: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
+  readonly env?: Env;
   /** Where /readyz and /metrics are. */
   readonly healthPort?: number;
   /** The address of that port; default 127.0.0.1. */
   readonly healthHost?: string;
 }
+
+/** Added to a program's environment. */
+export type Env = Readonly<Record<string, string>>;
 
 export type Flags = Readonly<Record<string, string | number | boolean | undefined>>;
 

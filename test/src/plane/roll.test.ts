@@ -2,60 +2,29 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { redisMissing, startRedis } from '@isthmus/registry/testing';
 import {
+  agentMember,
   connectThrough,
   echo,
-  type Flags,
   type Front,
-  freePort,
+  gatewayMember,
   goMissing,
   grpcThrough,
+  hubMember,
   newTrust,
-  type Program,
   peerDial,
   peerFlags,
-  type Scope,
   scoped,
   split,
-  startAgent,
-  startGateway,
-  startHub,
-  type Trust,
   until,
 } from '../harness/index.ts';
 import { balancer } from './balancer.ts';
 import { Callers } from './callers.ts';
-import { adminOf, carries, dial, PROTOCOLS } from './dials.ts';
+import { carries, dial, PROTOCOLS } from './dials.ts';
 
 const DEADLINE = 20_000;
 const LONG_TUNNELS = 8;
 /** How long a long tunnel lives, in milliseconds: less than a drain may take. */
 const LIFE = 2000;
-
-/** A program that can be started again under the same addresses. */
-interface Place {
-  program: Program;
-  readonly start: () => Promise<Program>;
-}
-
-async function place(start: () => Promise<Program>): Promise<Place> {
-  return { program: await start(), start };
-}
-
-async function hubPlace(scope: Scope, trust: Trust, flags: Flags): Promise<Place & { port: number }> {
-  const port = await freePort();
-  const fixed = { 'agent-port': port, 'advertise-agent-address': `127.0.0.1:${port}` };
-  const start = async () => (await startHub(scope, trust, { ...flags, ...fixed })).program;
-  return { ...(await place(start)), port };
-}
-
-async function gatewayPlace(scope: Scope, trust: Trust, flags: Flags, uds: string): Promise<Place> {
-  const all = { ...flags, ...(await peerFlags(trust)), 'uds-name': uds, 'shutdown-delay-duration': '1s' };
-  return place(async () => (await startGateway(scope, trust, all)).program);
-}
-
-async function sessionsAt(scope: Scope, { program }: Place): Promise<number> {
-  return (await adminOf(scope, program).listSessions({})).sessions.length;
-}
 
 test(
   'every hub, gateway and agent is rolled under load, and no dial fails and no tunnel is cut',
@@ -65,25 +34,29 @@ test(
     const redis = await startRedis();
     scope.defer(() => redis.stop());
     const flags = { 'redis-url': redis.url, plane: 'test', 'graceful-shutdown-timeout': '15s' };
-    const hubs = await Promise.all([1, 2, 3].map(() => hubPlace(scope, trust, flags)));
-    const sockets = [1, 2].map((index) => `${trust.dir}/gateway-${index}.sock`);
-    const gateways = await Promise.all(sockets.map((uds) => gatewayPlace(scope, trust, flags, uds)));
-    const agents = await Promise.all(
-      hubs.map(({ port }, index) => place(() => startAgent(scope, trust, port, { 'agent-id': `agent-${index}` }))),
+    const backs = await Promise.all([1, 2, 3].map((index) => hubMember(scope, trust, `hub-${index}`, { flags })));
+    const gatewayFlags = { ...flags, ...(await peerFlags(trust)), 'shutdown-delay-duration': '1s' };
+    const fronts = await Promise.all(
+      [1, 2].map((index) => gatewayMember(scope, trust, `gateway-${index}`, { flags: gatewayFlags })),
     );
+    const agents = await Promise.all(
+      backs.map(({ agentPort }, index) => {
+        const id = `agent-${index}`;
+        return agentMember(scope, trust, id, agentPort, { flags: { 'agent-id': id } });
+      }),
+    );
+    const hubs = backs.map(({ member }) => member);
+    const gateways = fronts.map(({ member }) => member);
     const settled = async () => {
       for (const { program } of [...hubs, ...gateways, ...agents]) await program.waitReady();
       for (const gateway of gateways) {
-        const all = async () => (await sessionsAt(scope, gateway)) === 2 * agents.length;
+        const all = async () => (await gateway.sessions()).length === 2 * agents.length;
         await until(all, { deadline: DEADLINE, what: 'all sessions at each gateway' });
       }
     };
     await settled();
     const destination = await echo(scope);
-    const backends = gateways.map((gateway, index) => ({
-      uds: sockets[index] as string,
-      program: () => gateway.program,
-    }));
+    const backends = fronts.map(({ member, ways }) => ({ uds: ways.grpc.uds, program: () => member.program }));
     const callers = new Callers(scope, (await balancer(scope, backends)).uds, destination.authority);
     callers.start(LONG_TUNNELS, LIFE);
     const more = async () => {
@@ -92,10 +65,8 @@ test(
     };
     for (const rolled of [...hubs, ...gateways, ...agents]) {
       await more();
-      rolled.program.signal('SIGTERM');
-      assert.deepEqual(await rolled.program.ended(DEADLINE), { code: 0, signal: null });
-      assert.deepEqual([callers.failures, callers.cut], [[], []], `${rolled.program.name} was rolled`);
-      rolled.program = await rolled.start();
+      await rolled.roll(DEADLINE);
+      assert.deepEqual([callers.failures, callers.cut], [[], []], `${rolled.id} was rolled`);
       await settled();
     }
     await more();

@@ -10,7 +10,6 @@ import {
   type Flags,
   type Front,
   goMissing,
-  hubFlags,
   newTrust,
   type Program,
   peer,
@@ -43,8 +42,7 @@ async function twoServers(scope: Scope): Promise<Servers> {
   const join = async (serverId: string, more: Flags = {}) => {
     const plane = { 'redis-url': redis.url, plane: 'test', 'server-id': serverId };
     // Agents learn no address of their own here: what a test starts connects where the test says.
-    const flags = { ...(await hubFlags(trust, 1)), 'advertise-agent-address': undefined, ...plane };
-    return startServer(scope, trust, { ...flags, ...more });
+    return startServer(scope, trust, { 'advertise-agent-address': undefined, ...plane, ...more });
   };
   return { trust, join, servers: [await join('server-1'), await join('server-2')] };
 }

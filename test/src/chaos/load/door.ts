@@ -1,4 +1,4 @@
-import type { Front } from '../../harness/index.ts';
+import type { Ways } from '../../harness/index.ts';
 
 export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
 /** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
@@ -11,7 +11,7 @@ export interface Door {
   readonly mtls: { readonly port: number; readonly ca: string; readonly cert: string; readonly key: string };
 }
 
-export function doorOf({ grpc, connect, mtls }: Omit<Front, 'program'>): Door {
+export function doorOf({ grpc, connect, mtls }: Ways): Door {
   const { port, ca, identity } = mtls;
   return { grpc: grpc.uds, connect: connect.uds, mtls: { port, ca, cert: identity.cert, key: identity.key } };
 }

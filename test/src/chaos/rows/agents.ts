@@ -1,9 +1,8 @@
-import { until } from '../../harness/index.ts';
+import { type Member, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
 import { LateListener } from '../late-listener.ts';
 import { dial } from '../load/dial.ts';
 import { PROTOCOLS, type Protocol } from '../load/door.ts';
-import type { Member } from '../members.ts';
 import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 

@@ -1,5 +1,4 @@
-import { goMissing } from '../../harness/index.ts';
-import type { Member } from '../members.ts';
+import { goMissing, type Member } from '../../harness/index.ts';
 import type { Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 

@@ -1,12 +1,11 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
-import { type Scope, until } from '../../harness/index.ts';
+import { type Member, type Scope, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
 import { dial } from '../load/dial.ts';
 import { type Door, PROTOCOLS } from '../load/door.ts';
 import type { Targets } from '../load/targets.ts';
-import type { Member } from '../members.ts';
 import type { Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 

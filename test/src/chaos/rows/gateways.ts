@@ -1,4 +1,4 @@
-import type { Member } from '../members.ts';
+import type { Member } from '../../harness/index.ts';
 import type { Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 

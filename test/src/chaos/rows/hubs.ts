@@ -1,6 +1,5 @@
-import { until } from '../../harness/index.ts';
+import { type Member, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
-import type { Member } from '../members.ts';
 import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 

@@ -1,6 +1,5 @@
-import { isUp, peerFlags, until } from '../../harness/index.ts';
+import { isUp, type Member, peerFlags, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
-import type { Member } from '../members.ts';
 import { type Outage, type OutageKind, outages } from '../registries.ts';
 import type { Context, Row } from '../row.ts';
 import { gatewayOf, type SplitPlane, splitPlane } from '../split-plane.ts';

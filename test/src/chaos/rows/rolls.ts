@@ -1,6 +1,5 @@
-import type { Scope } from '../../harness/index.ts';
+import type { Member, Scope } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
-import type { Member } from '../members.ts';
 import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
+import type { Member } from '../../harness/index.ts';
 import { startSource, startSwarm } from '../load/helpers.ts';
-import type { Member } from '../members.ts';
 import type { Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 

@@ -1,6 +1,8 @@
 import type { adminApi } from '@isthmus/proto';
 import { adminClient } from '@isthmus/service';
-import { commandOf, type Flags, Program, type ProgramName, type Scope } from '../harness/index.ts';
+import { type Env, type Flags, Program } from './program.ts';
+import { commandOf, type ProgramName } from './runtime.ts';
+import type { Scope } from './scope.ts';
 
 /** What a listing may take. */
 const ASK_MS = 2000;
@@ -16,30 +18,29 @@ export interface Place {
 /** One of our programs, or the command of another's. */
 export type Runs = ProgramName | readonly [string, ...string[]];
 
-/** A process of the plane with fixed flags, so that it can be started again as the same one. */
+export interface MemberOptions {
+  /** What its kin call it: `hub-0`. */
+  readonly id: string;
+  readonly runs: Runs;
+  readonly flags: Flags;
+  readonly healthPort: number;
+  readonly place?: Place | undefined;
+  readonly env?: Env;
+}
+
+const HERE: Place = { command: [], host: '127.0.0.1' };
+
+/** A process of a plane with fixed flags, so that it can be started again as the same one. */
 export class Member {
   readonly id: string;
   readonly #scope: Scope;
-  readonly #runs: Runs;
-  readonly #flags: Flags;
-  readonly #healthPort: number;
-  readonly #place: Place;
+  readonly #options: MemberOptions;
   program: Program;
 
-  constructor(
-    scope: Scope,
-    runs: Runs,
-    id: string,
-    flags: Flags,
-    healthPort: number,
-    place: Place = { command: [], host: '127.0.0.1' },
-  ) {
-    this.id = id;
+  constructor(scope: Scope, options: MemberOptions) {
+    this.id = options.id;
     this.#scope = scope;
-    this.#runs = runs;
-    this.#flags = flags;
-    this.#healthPort = healthPort;
-    this.#place = place;
+    this.#options = options;
     this.program = this.#start();
   }
 
@@ -87,17 +88,19 @@ export class Member {
 
   /** On a channel of its own: one that was open when the process died would wait before it connects again. */
   async #ask<T>(question: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Promise<T> {
-    using connection = adminClient(`${this.#place.host}:${this.program.adminPort}`);
+    using connection = adminClient(`${this.program.healthHost}:${this.program.adminPort}`);
     return await question(connection.admin, AbortSignal.timeout(ASK_MS));
   }
 
   #start(): Program {
-    const { command, host } = this.#place;
-    const ours = typeof this.#runs === 'string';
-    const own = ours ? commandOf(this.#runs as ProgramName) : (this.#runs as readonly string[]);
-    const all = [...command, ...own] as [string, ...string[]];
-    const flags = { ...(ours && { 'log-format': 'json' }), ...this.#flags };
-    const name = ours ? (this.#runs as ProgramName) : this.id;
-    return this.#scope.use(new Program(name, all, { flags, healthPort: this.#healthPort, healthHost: host }));
+    const { runs, flags, healthPort, place = HERE, env = {} } = this.#options;
+    const ours = typeof runs === 'string';
+    const command = [...place.command, ...(ours ? commandOf(runs) : runs)] as [string, ...string[]];
+    return this.#scope.use(
+      new Program(ours ? runs : this.id, command, {
+        flags: { ...(ours && { 'log-format': 'json' }), ...flags },
+        ...{ env, healthPort, healthHost: place.host },
+      }),
+    );
   }
 }
