@@ -6,6 +6,7 @@ import { type Assessment, assess, isInPlane } from './coverage.ts';
 import { type Informant, Membership } from './membership.ts';
 import { Moves } from './moves.ts';
 import type { OriginOptions } from './origin.ts';
+import { Pace, YOUNG } from './pace.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
 export interface UpkeepOptions {
@@ -29,47 +30,20 @@ export interface UpkeepOptions {
   readonly clock: Clock;
 }
 
-/** Agents that lost the same server, or hear of the same new one, connect at random times within this, in milliseconds. */
-const STAGGER = 2000;
-
-/**
- * An attempt that takes longer does not hold up the next, in milliseconds; with each attempt more that is pending, twice as
- * long. A server that is slow because thousands came at once would be the slower for it, and never recover.
- */
-const YOUNG = 1000;
-
-/** Attempts at a time: those that begin after 0, 1, 3 and 7 s, before the first is given up after 10 s. */
-const MAX_PENDING = 4;
-
-/** Failures in a row after which the next address has to wait as well, and how long, in milliseconds: a list may be long. */
-const FREE_FAILURES = 8;
-const GAP = 250;
-
 /** What nothing tells, such as the end of the last tunnel of a session that should move, is looked at so often. */
 const LOOK_EVERY = 1000;
-
-/** An attempt to connect, and when it began. */
-interface Attempt extends Target {
-  readonly since: number;
-}
 
 /**
  * Keeps an agent connected to as many servers as it should be, and to the right ones. All of it is one question, asked
  * whenever something happened: what is missing or misplaced now, and when is it worth asking again.
- *
- * With no session left it connects at once. Else it waits a random time, for a whole herd of agents has seen the same.
  */
 export class Upkeep {
   readonly #options: UpkeepOptions;
   readonly #uplinks = new Set<Uplink>();
-  readonly #pending = new Set<Attempt>();
   readonly #membership: Membership;
   readonly #addresses: Addresses;
   readonly #moves: Moves;
-  /** When a missing session may be sought. */
-  #fillAt: number | undefined;
-  /** Attempts that failed since the last that did not. */
-  #failures = 0;
+  readonly #pace: Pace;
   #cancel = () => {};
   #stopped = false;
 
@@ -79,6 +53,7 @@ export class Upkeep {
     this.#membership = new Membership(clock.now);
     this.#addresses = new Addresses({ ...server, first, cap, clock, ...(resolve && { resolve }) });
     this.#moves = new Moves(rebalanceTime, clock);
+    this.#pace = new Pace(clock);
     this.reconcile();
   }
 
@@ -129,24 +104,19 @@ export class Upkeep {
 
   /** Begins to connect where a session is missing. @returns when to ask again, in milliseconds */
   #fill({ wanted, candidates }: Assessment): number {
-    const { syncForever, clock } = this.#options;
     const staying = this.#staying;
     const missing = wanted - staying.length;
     // Within a plane an agent is told of every hub.
-    const seeks = missing <= 0 && syncForever && !isInPlane(staying);
+    const seeks = missing <= 0 && this.#options.syncForever && !isInPlane(staying);
     if (missing <= 0 && !seeks) {
-      this.#fillAt = undefined;
+      this.#pace.anew();
       return Number.POSITIVE_INFINITY;
     }
-    const now = clock.now();
-    this.#fillAt ??= staying.length === 0 ? now : now + clock.random() * STAGGER;
-    const patience = YOUNG * 2 ** Math.max(0, this.#pending.size - 1);
-    const young = [...this.#pending].filter(({ since }) => now - since < patience);
-    if (young.length >= Math.max(1, missing) || this.#pending.size >= MAX_PENDING) return YOUNG;
-    if (now < this.#fillAt && (staying.length > 0 || this.#failures > FREE_FAILURES)) return this.#fillAt - now;
-    // A hub that hangs is not asked twice. A balancer that led to it may lead to another the next time.
-    const without = [...this.#pending].filter((attempt) => attempt.server || young.includes(attempt));
-    const targets = this.#addresses.rank(seeks ? [] : candidates, staying.length > 0, without, this.#asksOrigin);
+    const connected = staying.length > 0;
+    const wait = this.#pace.wait(missing, connected);
+    if (wait > 0) return wait;
+    const known = seeks ? [] : candidates;
+    const targets = this.#addresses.rank(known, connected, this.#pace.engaged, this.#asksOrigin);
     const next = targets.find(({ wait }) => wait <= 0);
     if (!next) return Math.min(...targets.map(({ wait }) => wait));
     void this.#attempt(next);
@@ -155,7 +125,7 @@ export class Upkeep {
 
   /** Whether the configured server is asked before hubs that were told of long ago: of these there may be many, all gone. */
   get #asksOrigin(): boolean {
-    return this.#membership.stale && [...this.#pending].every(({ server }) => server);
+    return this.#membership.stale && this.#pace.pending.every(({ server }) => server);
   }
 
   /** Begins to connect to a better hub whose time has come. @returns when to ask again, in milliseconds */
@@ -170,7 +140,7 @@ export class Upkeep {
     const hub = better.find((one) => one.hubId === hubId);
     if (!hub) return busy ? LOOK_EVERY : this.#moves.wait(busy);
     // One after the other: the last is over when what it displaced is on its way out.
-    if (this.#pending.size > 0 || staying > wanted) return LOOK_EVERY;
+    if (this.#pace.pending.length > 0 || staying > wanted) return LOOK_EVERY;
     const server = serverOf(hub);
     const target = { only: hub.hubId, ...(server && { server }) };
     const wait = this.#addresses.wait(target);
@@ -181,9 +151,8 @@ export class Upkeep {
 
   async #attempt(target: Target): Promise<void> {
     const { connect, clock } = this.#options;
-    const attempt = { ...target, since: clock.now() };
+    const attempt = this.#pace.begin(target);
     const { only } = target;
-    this.#pending.add(attempt);
     const informant = this.#membership.informant();
     let place = this.#addresses.nameOf(target);
     let since = Number.POSITIVE_INFINITY;
@@ -205,7 +174,7 @@ export class Upkeep {
     } catch (error) {
       this.#failed(place, only, error as Error);
     }
-    this.#pending.delete(attempt);
+    this.#pace.end(attempt);
     this.reconcile();
   }
 
@@ -223,8 +192,7 @@ export class Upkeep {
     const address = placeOf(server);
     this.#uplinks.add(uplink);
     if (plane !== '') informant.begin();
-    this.#failures = 0;
-    this.#fillAt = undefined;
+    this.#pace.afresh();
     this.#addresses.reached();
     events.emit('server:open', { address, serverId, protocol });
     void uplink.closed.then((reason) => {
@@ -254,17 +222,14 @@ export class Upkeep {
   }
 
   #failed(place: string, only: string | undefined, error: Error): void {
-    const { events, clock } = this.#options;
-    this.#addresses.failed(place, this.#failures === 0 && this.#staying.length === 0);
+    this.#addresses.failed(place, this.#pace.fresh && this.#staying.length === 0);
     if (only !== undefined) this.#moves.failed(only);
-    else if (++this.#failures > FREE_FAILURES) this.#fillAt = clock.now() + GAP;
-    events.emit('server:failure', place, 'to_server', error);
+    else this.#pace.failed();
+    this.#options.events.emit('server:failure', place, 'to_server', error);
   }
 
   #lose(place: string, lived: number): void {
-    if (!this.#addresses.lost(place, lived, this.#staying.length > 0)) return;
-    this.#failures = 0;
-    this.#fillAt = undefined;
+    if (this.#addresses.lost(place, lived, this.#staying.length > 0)) this.#pace.afresh();
   }
 
   /** A server says that it goes away. */
@@ -277,7 +242,7 @@ export class Upkeep {
   #news(started: readonly HubMember[]): void {
     if (started.length > 0) {
       this.#addresses.started(started);
-      this.#fillAt = undefined;
+      this.#pace.anew();
     }
     this.reconcile();
   }

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Pace } from './pace.ts';
+import { FakeClock } from './testing.ts';
+
+test('without a session an agent seeks at once, with one at a random time within two seconds', () => {
+  const clock = new FakeClock();
+  const waits = Array.from({ length: 1000 }, () => new Pace(clock).wait(1, true));
+  assert.equal(new Pace(clock).wait(2, false), 0);
+  assert.ok(waits.every((wait) => wait >= 0 && wait < 2000));
+  for (const half of [waits.filter((wait) => wait < 1000), waits.filter((wait) => wait >= 1000)]) {
+    assert.ok(half.length > 400, `${half.length} of 1000 in this second`);
+  }
+});
+
+test('the time that was drawn stands until something changes', async () => {
+  const clock = new FakeClock(20_000);
+  const pace = new Pace(clock);
+  const wait = pace.wait(1, true);
+  await clock.run(100);
+  assert.ok(Math.abs(pace.wait(1, true) - (wait - 100)) < 1e-6);
+  pace.anew();
+  assert.notEqual(pace.wait(1, true), wait - 100);
+});
+
+test('attempts that hang begin after 0, 1, 3 and 7 s, and there is no fifth', async () => {
+  const clock = new FakeClock();
+  const pace = new Pace(clock);
+  const begun: number[] = [];
+  for (let second = 0; second < 30; second++) {
+    if (pace.wait(1, false) === 0) {
+      pace.begin({ server: { address: 'hangs', port: second + 1 } });
+      begun.push(second);
+    }
+    await clock.run(1000);
+  }
+  assert.deepEqual(begun, [0, 1, 3, 7]);
+  assert.equal(pace.engaged.length, 4, 'a hub that hangs is not asked twice');
+});
+
+test('as many attempts at once as sessions are missing', () => {
+  const pace = new Pace(new FakeClock());
+  for (const expected of [0, 0, 1000]) {
+    assert.equal(pace.wait(2, false), expected);
+    if (expected === 0) pace.begin({});
+  }
+});
+
+test('behind a balancer that hangs the next attempt may lead elsewhere', async () => {
+  const clock = new FakeClock();
+  const pace = new Pace(clock);
+  pace.begin({});
+  assert.equal(pace.engaged.length, 1);
+  await clock.run(1000);
+  assert.equal(pace.engaged.length, 0);
+});
+
+test('a list of addresses that all fail is gone through fast, and then slowly', () => {
+  const pace = new Pace(new FakeClock());
+  const waits = Array.from({ length: 12 }, () => {
+    const wait = pace.wait(1, false);
+    pace.end(pace.begin({}));
+    pace.failed();
+    return wait;
+  });
+  assert.deepEqual(waits, [...Array(9).fill(0), 250, 250, 250]);
+  assert.equal(pace.fresh, false);
+  pace.afresh();
+  assert.deepEqual([pace.fresh, pace.wait(1, false)], [true, 0]);
+});

@@ -1,0 +1,94 @@
+import type { Target } from './addresses.ts';
+import type { Clock } from './clock.ts';
+
+/** Agents that lost the same server, or hear of the same new one, connect at random times within this, in milliseconds. */
+const STAGGER = 2000;
+
+/**
+ * An attempt that takes longer does not hold up the next, in milliseconds; with each attempt more that is pending, twice as
+ * long. A server that is slow because thousands came at once would be the slower for it, and never recover.
+ */
+export const YOUNG = 1000;
+
+/** Attempts at a time: those that begin after 0, 1, 3 and 7 s, before the first is given up after 10 s. */
+const MAX_PENDING = 4;
+
+/** Failures in a row after which the next address has to wait as well, and how long, in milliseconds: a list may be long. */
+const FREE_FAILURES = 8;
+const GAP = 250;
+
+/** An attempt to connect, and when it began. */
+export interface Attempt extends Target {
+  readonly since: number;
+}
+
+/**
+ * How fast an agent seeks the sessions that it misses. With none left it tries at once, one address after the other; else it
+ * waits a random time, for a whole herd of agents has seen the same.
+ */
+export class Pace {
+  readonly #clock: Clock;
+  readonly #pending = new Set<Attempt>();
+  /** When a missing session may be sought. */
+  #from: number | undefined;
+  /** Attempts that failed since the last that did not. */
+  #failures = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get pending(): readonly Attempt[] {
+    return [...this.#pending];
+  }
+
+  /** Whether nothing has failed since a session began, or the last one was lost. */
+  get fresh(): boolean {
+    return this.#failures === 0;
+  }
+
+  /** Milliseconds until one more attempt may begin. @param connected whether there is any session */
+  wait(missing: number, connected: boolean): number {
+    const now = this.#clock.now();
+    this.#from ??= connected ? now + this.#clock.random() * STAGGER : now;
+    if (this.#young.length >= Math.max(1, missing) || this.#pending.size >= MAX_PENDING) return YOUNG;
+    const mayWait = connected || this.#failures > FREE_FAILURES;
+    return mayWait ? Math.max(0, this.#from - now) : 0;
+  }
+
+  /** What not to try now: a hub that hangs is not asked twice. A balancer that led to it may lead to another the next time. */
+  get engaged(): readonly Attempt[] {
+    const young = this.#young;
+    return this.pending.filter((attempt) => attempt.server || young.includes(attempt));
+  }
+
+  begin(target: Target): Attempt {
+    const attempt = { ...target, since: this.#clock.now() };
+    this.#pending.add(attempt);
+    return attempt;
+  }
+
+  end(attempt: Attempt): void {
+    this.#pending.delete(attempt);
+  }
+
+  failed(): void {
+    if (++this.#failures > FREE_FAILURES) this.#from = this.#clock.now() + GAP;
+  }
+
+  /** Nothing is missing, or something else is than before: who seeks next draws a time of its own. */
+  anew(): void {
+    this.#from = undefined;
+  }
+
+  /** A session began, or the last one was lost that was worth having. */
+  afresh(): void {
+    this.#failures = 0;
+    this.anew();
+  }
+
+  get #young(): Attempt[] {
+    const patience = YOUNG * 2 ** Math.max(0, this.#pending.size - 1);
+    return this.pending.filter(({ since }) => this.#clock.now() - since < patience);
+  }
+}
