@@ -52,7 +52,6 @@ function rowOf(protocol: Protocol, agent: Agent): Row<ServerPlane> {
     holds:
       "other callers' dials unaffected, next dial within 100 ms, the dead caller's destination sockets end within 1 s",
     bounds: { dialMs: 1000 },
-    ...(protocol === 'grpc' && { todo: 'the next dial takes about 200 ms' }),
     ...(go && { skip: () => goMissing() || undefined }),
     topology: (scope) => serverPlane(scope, { servers: 1, agents: go ? 0 : 1, goAgents: go ? 1 : 0 }),
     inject: (context) => killCaller(context, protocol),
