@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { mock, test } from 'node:test';
+import { LOOK_EVERY } from './liveness.ts';
+import { cleanups, dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
+
+test('a lost link ends its tunnels as lost and its pending dials as retryable', async () => {
+  const port = await listen(net.createServer(() => {}));
+  const { client, hubSocket } = await link((dial) =>
+    dial.destination.port === 1 ? new Promise(() => {}) : dialTcp(dial),
+  );
+  const { end } = await client.dial(request(port));
+  const pending = assert.rejects(client.dial(request(1)), { code: 'connection_terminated', retryable: true });
+  const failed = once(end.stream, 'error');
+  hubSocket.destroy();
+  assert.equal(((await failed)[0] as Error).name, 'SessionLost');
+  await pending;
+  await client.closed;
+  await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
+});
+
+test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {
+  const { client, agentSocket } = await link(dialTcp);
+  agentSocket.destroy();
+  // At once, and not only when PING has no answer. (A write that finds it out first gives its own reason.)
+  assert.match((await client.closed).message, /^agent a1: (connection closed|write EPIPE)$/);
+  assert.equal(client.usable, false);
+
+  const { server, hubSocket } = await link(dialTcp);
+  hubSocket.destroy();
+  assert.match((await server.closed).message, /^hub h1: (connection closed|write EPIPE)$/);
+});
+
+/** Lets time pass for what watches a link; what the link sends meanwhile arrives. */
+async function pass(ms: number, { hubSocket, agentSocket }: Link): Promise<void> {
+  const inFlight = () =>
+    hubSocket.bytesWritten !== agentSocket.bytesRead || agentSocket.bytesWritten !== hubSocket.bytesRead;
+  for (let passed = 0; passed < ms; passed += LOOK_EVERY) {
+    mock.timers.tick(LOOK_EVERY);
+    do await new Promise(setImmediate);
+    while (inFlight());
+  }
+}
+
+test('a link that closes keeps a silent tunnel for longer than a dead one would be kept', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  const port = await listen(net.createServer((socket) => socket.on('error', () => {}).pipe(socket)));
+  for (const half of ['client', 'server'] as const) {
+    const both = await link(dialTcp);
+    const { end } = await both.client.dial(request(port));
+    both[half].close();
+    await pass(10_000, both);
+    end.stream.write('x');
+    assert.equal(String((await once(end.stream, 'data'))[0]), 'x');
+    end.abort(new Error('done'));
+    await both.client.closed;
+  }
+});
+
+// Deno 2.9 ends such a stream with its socket.
+const skip = 'Deno' in globalThis;
+
+test('a tunnel that has ended is read to its end, however slowly, after its link went', { skip }, async () => {
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => {
+      socket.end(Buffer.alloc(900_000, 1));
+      socket.resume();
+    }),
+  );
+  const { client, server } = await link(dialTcp);
+  const established = await client.dial(request(port));
+  const { stream } = established.end;
+  stream.end();
+  while (server.open > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(client.open, 1);
+  server.close();
+  await client.closed;
+  assert.equal((await readAll(established)).length, 900_000);
+  await assert.rejects(async () => client.dial(request(port)), { code: 'connection_terminated' });
+});

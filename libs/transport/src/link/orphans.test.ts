@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import http2 from 'node:http2';
+import net, { type Socket } from 'node:net';
+import { mock, test } from 'node:test';
+import { deferred, planeEvents } from '@isthmus/tunnel';
+import { LinkClient } from './client.ts';
+import { requestHead } from './head.ts';
+import { LinkServer } from './server.ts';
+import { cleanups, dialTcp, link, listen, readAll, request } from './testing.ts';
+
+const RECONCILE_EVERY_MS = 20;
+
+/** A link to a peer of another make, which answers PING and every dial, and does as it likes with all else. */
+async function linkToStranger(
+  control: (stream: http2.ServerHttp2Stream) => void,
+): Promise<{ client: LinkClient; reset: Promise<number>; orphans: () => number }> {
+  const reset = deferred<number>();
+  const stranger = http2.createServer();
+  stranger.on('stream', (stream, head) => {
+    stream.on('error', () => {});
+    stream.respond({ ':status': 200 });
+    if (head[':method'] === 'CONNECT') stream.once('close', () => reset.resolve(stream.rstCode ?? 0));
+    else control(stream);
+  });
+  const port = await listen(stranger as unknown as net.Server);
+  const socket = net.connect({ port, host: '127.0.0.1' });
+  await once(socket, 'connect');
+  const session = http2.connect('http://stranger', { createConnection: () => socket });
+  let orphans = 0;
+  const orphaned = () => void orphans++;
+  const client = new LinkClient({ session, socket, peer: 'hub h1', orphaned, reconcileEvery: RECONCILE_EVERY_MS });
+  cleanups.push(() => client.destroy(new Error('test over')));
+  return { client, reset: reset.promise, orphans: () => orphans };
+}
+
+test('a tunnel whose abort the other side ignores is reset, and the link goes on', async () => {
+  const { client, reset, orphans } = await linkToStranger(() => {});
+  const { end } = await client.dial(request(1));
+  end.abort(new Error('nobody wants it'));
+  assert.equal(await reset, http2.constants.NGHTTP2_CANCEL);
+  assert.deepEqual([orphans(), client.open, client.usable], [1, 0, true]);
+});
+
+test('a link that closes sends no PING, so no abort on it is taken for ignored', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  cleanups.push(() => mock.timers.reset());
+  const { client, orphans } = await linkToStranger(() => {});
+  const [{ end }] = await Promise.all([client.dial(request(1)), client.dial(request(1))]);
+  client.close();
+  end.abort(new Error('nobody wants it'));
+  for (let round = 0; round < 5; round++) {
+    mock.timers.tick(RECONCILE_EVERY_MS);
+    await new Promise(setImmediate);
+  }
+  assert.deepEqual([orphans(), client.open], [0, 2]);
+});
+
+test('a tunnel that the other side says it lacks is ended as lost', async () => {
+  const { client, orphans } = await linkToStranger((stream) => {
+    let text = '';
+    stream.setEncoding('utf8').on('data', (chunk: string) => {
+      const lines = (text + chunk).split('\n');
+      text = lines.pop() as string;
+      for (const line of lines) {
+        const { type, streams } = JSON.parse(line);
+        if (type === 'held') stream.write(`${JSON.stringify({ type: 'lacking', streams })}\n`);
+      }
+    });
+  });
+  const { end } = await client.dial(request(1));
+  const [error] = await once(end.stream, 'error');
+  assert.equal((error as Error).name, 'SessionLost');
+  assert.equal(orphans(), 1);
+});
+
+test('a tunnel that the dialling side has forgotten is ended, and its destination with it', async () => {
+  const gone = deferred<void>();
+  const port = await listen(
+    net.createServer((socket) => socket.on('error', () => {}).once('close', () => gone.resolve())),
+  );
+  const events = planeEvents();
+  const orphans: string[] = [];
+  events.on('tunnel:orphaned', (role) => orphans.push(role));
+  const server = http2.createServer();
+  server.on('session', (session) => {
+    new LinkServer({ session, socket: session.socket as Socket, peer: 'gateway', role: 'hub', dial: dialTcp, events });
+  });
+  const socket = net.connect({ port: await listen(server as unknown as net.Server), host: '127.0.0.1' });
+  await once(socket, 'connect');
+  const stranger = http2.connect('http://hub', { createConnection: () => socket });
+  cleanups.push(() => stranger.destroy());
+  const head = requestHead(request(port));
+  const tunnels = [stranger.request(head), stranger.request(requestHead(request(port)))];
+  await Promise.all(tunnels.map((tunnel) => once(tunnel.on('error', () => {}).resume(), 'response')));
+  const [forgotten, kept] = tunnels as [http2.ClientHttp2Stream, http2.ClientHttp2Stream];
+  const control = stranger.request({ ':method': 'POST', ':path': '/control' });
+  const held = { type: 'held', from: 1, to: 1000, streams: [kept.id] };
+  control.write(`${JSON.stringify(held)}\n`);
+  control.write(`${JSON.stringify(held)}\n`);
+  await once(forgotten, 'close');
+  await gone.promise;
+  assert.deepEqual([orphans, kept.destroyed], [['hub'], false]);
+});
+
+test('thousands of tunnels that open and close during reconciliation are no orphans', async () => {
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => {}).pipe(socket)),
+  );
+  let orphans = 0;
+  const { client, server, events } = await link(dialTcp, { reconcileEvery: 5, orphaned: () => void orphans++ });
+  events.on('tunnel:orphaned', () => void orphans++);
+  const bytes = randomBytes(64 * 1024);
+  const one = async (index: number) => {
+    const established = await client.dial(request(port));
+    const { stream } = established.end;
+    // In turn: closed in good order, with a reader that comes late, and aborted.
+    if (index % 3 === 2) return established.end.abort(new Error('done'));
+    stream.end(bytes);
+    if (index % 3 === 1) await new Promise((resolve) => setTimeout(resolve, 30));
+    assert.equal((await readAll(established)).length, bytes.length);
+  };
+  for (let round = 0; round < 30; round++) {
+    await Promise.all(Array.from({ length: 100 }, (_, index) => one(index)));
+  }
+  while (client.open > 0 || server.open > 0) await new Promise(setImmediate);
+  assert.equal(orphans, 0);
+});
