@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { test } from 'node:test';
+import { planeEvents } from '@isthmus/tunnel';
+import { collect, serve, silent, types, until } from './testing.ts';
+
+test('a caller’s stream carries one tunnel: another dial on it is refused and the first goes on', async () => {
+  const { hub, agent, fars, requests } = serve({ role: 'gateway' });
+  hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
+  hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 6n });
+  await until('two answers', () => agent.sent.length === 2);
+  assert.equal(requests.length, 1);
+  const refusal = agent.sent.find((packet) => packet.type === 'DIAL_RSP' && packet.random === 6n);
+  assert.match((refusal as { error: string }).error, /one tunnel only/);
+  hub.send({ type: 'DATA', connectID: 1n, error: '', data: Buffer.from('still here') });
+  assert.equal(String((await once(fars[0] as Duplex, 'data'))[0]), 'still here');
+});
+
+const BAD_DIALS: [protocol: string, address: string, error: RegExp][] = [
+  ['tcp', '', /bad destination ""/],
+  ['tcp', 'no-port', /bad destination "no-port"/],
+  ['udp', 'h:53', /unknown network/],
+];
+
+for (const [protocol, address, error] of BAD_DIALS) {
+  test(`a caller’s dial of ${protocol} "${address}" is refused and its stream ends`, async () => {
+    const { hub, agent, served } = serve({ role: 'gateway' });
+    hub.send({ type: 'DIAL_REQ', protocol, address, random: 5n });
+    assert.equal(await served.closed, undefined);
+    assert.equal(agent.sent.length, 1);
+    assert.match((agent.sent[0] as { error: string }).error, error);
+  });
+}
+
+test('a caller that closes gets CLOSE_RSP and then the end of its stream', async () => {
+  const { hub, agent, served, fars, outcomes } = serve({ role: 'gateway' });
+  hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
+  await until('tunnel', () => served.open === 1 && fars.length === 1);
+  hub.send({ type: 'CLOSE_REQ', connectID: 1n });
+  fars[0]?.resume();
+  assert.equal(await served.closed, undefined);
+  assert.deepEqual(types(agent), ['DIAL_RSP', 'CLOSE_RSP']);
+  assert.equal(outcomes[0]?.closedBy, 'caller');
+  assert.equal(outcomes[0]?.error, undefined);
+});
+
+test('a caller’s stream that breaks while it dials aborts the dial', async () => {
+  const { hub, served, requests } = serve({ role: 'gateway', dial: silent });
+  hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
+  await until('dialled', () => requests.length === 1);
+  hub.destroy(new Error('gone'));
+  assert.equal(requests[0]?.signal.aborted, true);
+  assert.match((await served.closed)?.message ?? '', /gone/);
+});
+
+test('a slow destination pauses its caller’s stream and nothing is lost', async () => {
+  const events = planeEvents();
+  const told: string[] = [];
+  events.on('receive:full', (method) => told.push(`full ${method}`));
+  events.on('receive:free', (method) => told.push(`free ${method}`));
+  const { hub, agent, fars, served } = serve({ role: 'gateway', events });
+  hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
+  await until('tunnel', () => fars.length === 1);
+  const data = Buffer.alloc(32 * 1024, 'x');
+  for (let i = 0; i < 64; i++) hub.send({ type: 'DATA', connectID: 1n, error: '', data });
+  hub.send({ type: 'CLOSE_REQ', connectID: 1n });
+  await until('paused', () => agent.paused);
+  assert.deepEqual(told, ['full Proxy']);
+  const received = collect(fars[0] as Duplex);
+  assert.equal((await received).length, 64 * data.length);
+  assert.equal(await served.closed, undefined);
+  assert.equal(agent.paused, false);
+  assert.deepEqual([told.length % 2, told.at(-1)], [0, 'free Proxy']);
+});

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { Packet } from '@isthmus/proto';
+import { deferred, type Established, planeEvents } from '@isthmus/tunnel';
+import { packetDialer } from './dial.ts';
+import { channelPair } from './pair.ts';
+import { destination, established, plane, request, silent, types, until } from './testing.ts';
+
+const GO_TEXTS: [text: string, code: string][] = [
+  ['dial tcp 10.0.0.1:1: connect: connection refused', 'connection_refused'],
+  ['dial tcp 10.0.0.1:1: i/o timeout', 'connection_timeout'],
+  ['dial tcp: lookup nowhere.invalid: no such host', 'dns_error'],
+  ['dial tcp: lookup slow.test on 10.0.0.2:53: read udp: i/o timeout', 'dns_timeout'],
+  ['dial tcp 10.0.0.1:1: connect: no route to host', 'destination_ip_unroutable'],
+  ['dial tcp [::1]:1: connect: network is unreachable', 'destination_ip_unroutable'],
+  ['dial tcp 10.0.0.1:1: socket: too many open files', 'connection_limit_reached'],
+  ['dial tcp: missing address', 'http_request_error'],
+  ['something new', 'proxy_internal_error'],
+];
+
+for (const [text, code] of GO_TEXTS) {
+  test(`an agent's "${text}" is a dial error ${code} with the same words`, async () => {
+    const { dialer, served } = plane({
+      dial: async () => {
+        throw new Error(text);
+      },
+    });
+    const retryable = code === 'connection_limit_reached';
+    await assert.rejects(dialer.dial(request()), { name: 'DialError', code, message: text, retryable });
+    await until('nothing open', () => served.open === 0 && dialer.open === 0);
+  });
+}
+
+test('a dial that is given up is closed by DIAL_CLS and its destination with it', async () => {
+  const answer = deferred<Established>();
+  const { dialer, hub, served, requests } = plane({ dial: () => answer.promise });
+  const abort = new AbortController();
+  const dial = dialer.dial(request({ signal: abort.signal }));
+  await until('dialled', () => requests.length === 1);
+  abort.abort();
+  await assert.rejects(dial, { code: 'connection_terminated' });
+  await until('given up at the far side', () => requests[0]?.signal.aborted === true);
+  assert.deepEqual(types(hub), ['DIAL_REQ', 'DIAL_CLS']);
+  const { near } = destination();
+  answer.resolve(established(near));
+  await until('destination closed', () => near.destroyed);
+  assert.equal(served.open, 0);
+});
+
+test('a dial without an answer ends at its deadline', async () => {
+  const { dialer, requests } = plane({ dial: silent });
+  const dial = dialer.dial(request({ deadline: performance.now() + 20 }));
+  await assert.rejects(dial, { code: 'connection_timeout', expired: true });
+  await until('given up at the far side', () => requests[0]?.signal.aborted === true);
+});
+
+test('an answer to no dial at all is told as a failure; a late one is not, as its dial has failed already', async () => {
+  const [hub, agent] = channelPair();
+  const events = planeEvents();
+  const failures: string[] = [];
+  events.on('dial:failure', (reason) => failures.push(reason));
+  const dialled = deferred<bigint>();
+  agent.start({
+    packet: (packet) => packet.type === 'DIAL_REQ' && dialled.resolve(packet.random),
+    drain() {},
+    close() {},
+  });
+  const dialer = packetDialer(hub, { agentId: 'a1', sessionId: 's1', hubId: 'h1', events });
+  await assert.rejects(dialer.dial(request({ deadline: performance.now() + 20 })), { expired: true });
+  agent.send({ type: 'DIAL_RSP', random: await dialled.promise, connectID: 1n, error: '' });
+  agent.send({ type: 'DIAL_RSP', random: 7n, connectID: 2n, error: '' });
+  await until('one failure', () => failures.length > 0);
+  assert.deepEqual(failures, ['unrecognized_response']);
+});
+
+test('an answer that comes after its dial was given up is closed', async () => {
+  const [hub, agent] = channelPair();
+  const dialer = packetDialer(hub, { agentId: 'a', sessionId: 's', hubId: 'h', events: planeEvents() });
+  const received: Packet[] = [];
+  agent.start({ packet: (packet) => void received.push(packet), drain() {}, close() {} });
+  const dial = dialer.dial(request({ deadline: performance.now() + 5 }));
+  await assert.rejects(dial, { expired: true });
+  await until('DIAL_CLS', () => received.length === 2);
+  const { random } = received[0] as Packet & { random: bigint };
+  agent.send({ type: 'DIAL_RSP', random, connectID: 7n, error: '' });
+  agent.send({ type: 'DATA', connectID: 7n, error: '', data: Buffer.from('banner') });
+  await until('CLOSE_REQ', () => received.length === 3);
+  assert.deepEqual(received[2], { type: 'CLOSE_REQ', connectID: 7n });
+  await turn();
+  assert.equal(received.length, 3, 'the banner behind it is not answered again');
+});
