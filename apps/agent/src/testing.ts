@@ -1,57 +1,12 @@
 import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { deferred, planeEvents } from '@isthmus/tunnel';
-import type { Clock } from './clock.ts';
+import { ranking } from './coverage.ts';
+import { FakeClock } from './fake-clock.ts';
 import { Upkeep, type UpkeepOptions } from './upkeep.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
 /** What a hub says first comes so long after the connection, in milliseconds. */
 const TELL_AFTER = 1;
-
-/** A clock that stands until it is told to run. Numbers at random come from a seed. */
-export class FakeClock implements Clock {
-  #now = 0;
-  #seed: number;
-  readonly #timers = new Map<number, { readonly at: number; readonly run: () => void }>();
-  #ids = 0;
-
-  constructor(seed = 1) {
-    this.#seed = seed;
-  }
-
-  readonly now = () => this.#now;
-
-  /** Lehmer's generator with the multiplier of Park and Miller. */
-  readonly random = () => {
-    this.#seed = (this.#seed * 48_271) % 2_147_483_647;
-    return this.#seed / 2_147_483_647;
-  };
-
-  after(ms: number, run: () => void): () => void {
-    const id = ++this.#ids;
-    this.#timers.set(id, { at: this.#now + ms, run });
-    return () => this.#timers.delete(id);
-  }
-
-  /** Runs everything that falls due, in order, and lets what it began settle each time. */
-  async run(ms: number): Promise<void> {
-    const end = this.#now + ms;
-    await settle();
-    for (;;) {
-      const [id, next] = [...this.#timers].reduce((a, b) => (b[1].at < a[1].at ? b : a), [0, { at: end, run() {} }]);
-      if (id === 0) break;
-      this.#timers.delete(id);
-      this.#now = Math.max(this.#now, next.at);
-      next.run();
-      await settle();
-    }
-    this.#now = end;
-  }
-}
-
-/** Lets promises that are ready run their course. */
-function settle(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
-}
 
 /** A hub without a wire: agents of this process connect to it by a function call. */
 export class FakeHub {
@@ -208,4 +163,40 @@ export function hubsOf(agent: Upkeep): string[] {
     .filter(({ leaving }) => !leaving)
     .map(({ serverId }) => serverId)
     .sort();
+}
+
+export const MINUTE = 60_000;
+
+/** A plane of these hubs that renews what it tells. */
+export function planeOf(...hubIds: string[]) {
+  const clock = new FakeClock();
+  const plane = new FakePlane(clock);
+  for (const hubId of hubIds) plane.start(hubId);
+  plane.beat(10_000);
+  return { clock, plane };
+}
+
+/** This many agents of a plane, whose configured server is its first hub. */
+export function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Upkeep[] {
+  const [origin] = plane.hubs.keys();
+  return Array.from({ length: count }, (_, index) => plane.agent(`agent-${index}`, origin as string, more));
+}
+
+/** Hubs that an agent should be connected to. */
+export function best(agentId: string, plane: FakePlane, count: number): string[] {
+  const hubs = [...plane.hubs.keys()].map((hubId) => ({
+    hubId,
+    address: '',
+    zone: '',
+    draining: false,
+    generation: 1,
+  }));
+  return ranking({ agentId, zone: '' }, hubs)
+    .slice(0, count)
+    .map(({ hubId }) => hubId)
+    .sort();
+}
+
+export function uplinkTo(agent: Upkeep, hubId: string): FakeUplink {
+  return agent.uplinks.find(({ serverId }) => serverId === hubId) as FakeUplink;
 }

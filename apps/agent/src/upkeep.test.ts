@@ -2,43 +2,18 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MEMBERSHIP_TTL } from '@isthmus/transport';
 import { ranking } from './coverage.ts';
-import { FakeClock, type FakeHub, FakePlane, type FakeUplink, hubsOf } from './testing.ts';
-import type { Upkeep } from './upkeep.ts';
-
-const MINUTE = 60_000;
-
-/** A plane of these hubs that renews what it tells. */
-function planeOf(...hubIds: string[]) {
-  const clock = new FakeClock();
-  const plane = new FakePlane(clock);
-  for (const hubId of hubIds) plane.start(hubId);
-  plane.beat(10_000);
-  return { clock, plane };
-}
-
-function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Upkeep[] {
-  const [origin] = plane.hubs.keys();
-  return Array.from({ length: count }, (_, index) => plane.agent(`agent-${index}`, origin as string, more));
-}
-
-/** Hubs that an agent should be connected to. */
-function best(agentId: string, plane: FakePlane, count: number): string[] {
-  const hubs = [...plane.hubs.keys()].map((hubId) => ({
-    hubId,
-    address: '',
-    zone: '',
-    draining: false,
-    generation: 1,
-  }));
-  return ranking({ agentId, zone: '' }, hubs)
-    .slice(0, count)
-    .map(({ hubId }) => hubId)
-    .sort();
-}
-
-function uplinkTo(agent: Upkeep, hubId: string): FakeUplink {
-  return agent.uplinks.find(({ serverId }) => serverId === hubId) as FakeUplink;
-}
+import { FakeClock } from './fake-clock.ts';
+import {
+  agents,
+  best,
+  type FakeHub,
+  FakePlane,
+  type FakeUplink,
+  hubsOf,
+  MINUTE,
+  planeOf,
+  uplinkTo,
+} from './testing.ts';
 
 test('an agent that knows one address connects to it at once, and to a second hub a little later', async () => {
   const { clock, plane } = planeOf('a', 'b', 'c');
@@ -49,117 +24,6 @@ test('an agent that knows one address connects to it at once, and to a second hu
   assert.equal(hubsOf(agent).length, 2);
   await clock.run(MINUTE);
   assert.deepEqual(hubsOf(agent), best('agent-1', plane, 2));
-});
-
-for (const sessionCount of [1, 2]) {
-  test(`a third hub gets its share of sessions within the time, ${sessionCount} of each agent`, async () => {
-    const { clock, plane } = planeOf('hub-a', 'hub-b');
-    const fleet = agents(plane, 600, { sessionCount });
-    await clock.run(MINUTE);
-    const before = fleet.map((agent) => agent.uplinks.map((uplink) => uplink as FakeUplink));
-    plane.start('hub-c');
-    const begun = clock.now();
-    let fewest = sessionCount;
-    for (let second = 0; second < 31; second++) {
-      await clock.run(1000);
-      fewest = Math.min(fewest, ...fleet.map((agent) => hubsOf(agent).length));
-    }
-    assert.equal(fewest, sessionCount, 'each connects to the new hub before it leaves another');
-    const share = sessionCount / 3;
-    const even = fleet.length * share;
-    // Three standard deviations: 8.7 % for two sessions each, 17.3 % for one.
-    const bound = 3 * Math.sqrt((1 - share) / even);
-    for (const { id, uplinks } of plane.hubs.values()) {
-      assert.ok(Math.abs(uplinks.size / even - 1) < bound, `${id} has ${uplinks.size} of ${even}`);
-    }
-    fleet.forEach((agent, index) => {
-      assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, sessionCount));
-      const stayed = before[index]?.filter((uplink) => agent.uplinks.includes(uplink)) ?? [];
-      assert.ok(stayed.length >= sessionCount - 1, 'no more than one session of an agent moves');
-    });
-    const moved = plane.hubs.get('hub-c')?.accepted ?? [];
-    const perSecond = Array.from(
-      { length: 30 },
-      (_, second) => moved.filter((at) => Math.floor((at - begun) / 1000) === second).length,
-    );
-    const rate = Math.max(...perSecond) / (fleet.length * sessionCount);
-    assert.ok(rate < 0.03, `${rate * 100} % of the sessions in one second`);
-  });
-}
-
-test('a session that carries tunnels moves last, and lets them finish', async () => {
-  const { clock, plane } = planeOf('hub-a', 'hub-b');
-  const fleet = agents(plane, 60, { sessionCount: 1 });
-  await clock.run(MINUTE);
-  for (const agent of fleet) (agent.uplinks[0] as FakeUplink).open = 1;
-  plane.start('hub-c');
-  await clock.run(20_000);
-  assert.equal(plane.hubs.get('hub-c')?.uplinks.size, 0);
-  await clock.run(31_000);
-  fleet.forEach((agent, index) => {
-    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 1));
-  });
-  const [mover] = fleet.filter((agent) => agent.uplinks.length === 2) as [Upkeep];
-  const [old] = mover.uplinks as [FakeUplink];
-  assert.ok(old.retired);
-  old.destroy(new Error('its tunnels are done'));
-  await clock.run(1000);
-  assert.deepEqual(
-    mover.uplinks.map(({ serverId }) => serverId),
-    ['hub-c'],
-  );
-});
-
-test('a hub that comes back after a roll gets its sessions back, and then nothing moves any more', async () => {
-  const { clock, plane } = planeOf('hub-a', 'hub-b', 'hub-c');
-  const fleet = agents(plane, 200);
-  await clock.run(2 * MINUTE);
-  plane.kill('hub-b');
-  await clock.run(5000);
-  for (const agent of fleet) assert.deepEqual(hubsOf(agent), ['hub-a', 'hub-c']);
-  plane.start('hub-b');
-  await clock.run(MINUTE);
-  fleet.forEach((agent, index) => {
-    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 2));
-  });
-  const asked = plane.asked.length;
-  await clock.run(10 * MINUTE);
-  assert.equal(plane.asked.length, asked);
-});
-
-test('a better hub that cannot be connected to displaces nothing', async () => {
-  const { clock, plane } = planeOf('hub-a', 'hub-b');
-  const fleet = agents(plane, 20, { sessionCount: 1 });
-  await clock.run(MINUTE);
-  const uplinks = fleet.flatMap((agent) => agent.uplinks);
-  plane.start('hub-c');
-  plane.kill('hub-c');
-  const before = plane.asked.length;
-  await clock.run(5 * MINUTE);
-  assert.deepEqual(
-    fleet.flatMap((agent) => agent.uplinks),
-    uplinks,
-  );
-  const movers = fleet.filter((_, index) => best(`agent-${index}`, plane, 1)[0] === 'hub-c').length;
-  assert.ok(plane.asked.length - before <= movers * 32, 'tries are bounded');
-  plane.start('hub-c');
-  await clock.run(MINUTE);
-  assert.equal(plane.hubs.get('hub-c')?.uplinks.size, movers);
-});
-
-test('while the registry is away nothing moves, for gateways would not learn of a new session', async () => {
-  const { clock, plane } = planeOf('hub-a', 'hub-b');
-  const fleet = agents(plane, 20);
-  await clock.run(MINUTE);
-  plane.current = false;
-  plane.start('hub-c');
-  await clock.run(MINUTE);
-  assert.equal(plane.hubs.get('hub-c')?.uplinks.size, 0);
-  plane.current = true;
-  await clock.run(MINUTE);
-  fleet.forEach((agent, index) => {
-    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 2));
-  });
 });
 
 test('the only hub of an agent says that it goes: another is connected at once', async () => {
@@ -291,38 +155,6 @@ test('an agent whose known hubs are all gone for good does not ask them alone', 
   assert.ok(asked >= 6, `${asked} tries of the configured server in a minute`);
 });
 
-test('a hub whose registry is away displaces nothing until it says otherwise', async () => {
-  const { clock, plane } = planeOf('hub-a', 'hub-b');
-  const fleet = agents(plane, 60, { sessionCount: 1 });
-  await clock.run(MINUTE);
-  plane.start('hub-c').current = false;
-  await clock.run(2 * MINUTE);
-  const movers = fleet.filter((_, index) => best(`agent-${index}`, plane, 1)[0] === 'hub-c');
-  assert.ok(movers.length > 0);
-  for (const agent of movers) assert.equal(hubsOf(agent).length, 2, 'the old session stays beside the new one');
-  (plane.hubs.get('hub-c') as FakeHub).current = true;
-  await clock.run(11_000);
-  for (const agent of movers) assert.deepEqual(hubsOf(agent), ['hub-c']);
-});
-
-test('after the registry was away sessions move at the pace that they would have', async () => {
-  const { clock, plane } = planeOf('hub-a', 'hub-b');
-  const fleet = agents(plane, 300);
-  await clock.run(MINUTE);
-  plane.current = false;
-  const hub = plane.start('hub-c');
-  await clock.run(5 * MINUTE);
-  assert.equal(hub.uplinks.size, 0);
-  plane.current = true;
-  await clock.run(41_000);
-  const seconds = new Map<number, number>();
-  for (const at of hub.accepted) seconds.set(Math.floor(at / 1000), (seconds.get(Math.floor(at / 1000)) ?? 0) + 1);
-  assert.ok(Math.max(...seconds.values()) < fleet.length / 15, `${[...seconds.values()]}`);
-  fleet.forEach((agent, index) => {
-    assert.deepEqual(hubsOf(agent), best(`agent-${index}`, plane, 2));
-  });
-});
-
 test('a server that takes agents only to say that it goes is asked ever more slowly', async () => {
   const { clock, plane } = planeOf('hub-a');
   const hub = plane.hubs.get('hub-a') as FakeHub;
@@ -332,22 +164,6 @@ test('a server that takes agents only to say that it goes is asked ever more slo
   const [first, second] = hub.accepted as [number, number];
   assert.ok(second - first <= 110, `first retry after ${second - first} ms`);
   assert.ok(hub.accepted.length <= 15, `${hub.accepted.length} connections in a minute`);
-});
-
-test('a better hub that takes agents only to say that it goes is not moved to without a pause', async () => {
-  const { clock, plane } = planeOf('hub-a', 'hub-b');
-  const fleet = agents(plane, 20, { sessionCount: 1, rebalanceTime: 0 });
-  await clock.run(MINUTE);
-  const hub = plane.start('hub-c');
-  hub.leaves = true;
-  await clock.run(MINUTE);
-  const movers = fleet.filter((_, index) => best(`agent-${index}`, plane, 1)[0] === 'hub-c').length;
-  assert.ok(movers > 0);
-  assert.ok(
-    hub.accepted.length <= movers * 15,
-    `${hub.accepted.length / movers} connections of each agent in a minute`,
-  );
-  for (const agent of fleet) assert.equal(hubsOf(agent).length, 1);
 });
 
 test('hubs behind one address are rolled one after the other without an agent that waits', async () => {
