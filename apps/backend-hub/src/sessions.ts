@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { HubRegistration } from '@isthmus/registry';
+import type { Wire } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
   type Change,
@@ -10,20 +11,6 @@ import {
   type SessionRecord,
 } from '@isthmus/tunnel';
 import { agentKey } from './elsewhere.ts';
-
-/** The wire under a session: a link of our agent, or the packet stream of a Go agent. */
-export interface AgentWire {
-  readonly dial: Dial;
-  /** Dials and tunnels. */
-  readonly open: number;
-  /** Resolves with the reason when the wire has ended and all its tunnels with it. */
-  readonly closed: Promise<Error>;
-  /** Tells the agent that this hub goes away, so that it gets another session first. Dials are still taken. */
-  leave(): void;
-  /** Takes no new dial and ends when the running tunnels have. */
-  close(): void;
-  destroy(reason: Error): void;
-}
 
 /** Who an agent is, before it has a session. */
 export interface AgentIdentity {
@@ -45,7 +32,7 @@ export interface SessionTableOptions {
 
 interface Entry {
   readonly info: SessionInfo;
-  readonly wire: AgentWire;
+  readonly wire: Wire;
   /** The agent wants dials to go elsewhere. */
   draining: boolean;
   /** It takes no new dial and is not in the registry any more; its tunnels still run. */
@@ -111,7 +98,7 @@ export class SessionTable {
     });
   };
 
-  add(sessionId: string, identity: AgentIdentity, wire: AgentWire): void {
+  add(sessionId: string, identity: AgentIdentity, wire: Wire): void {
     const { hubId, events } = this.#options;
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
     const entry: Entry = { info, wire, draining: false, givenUp: false };

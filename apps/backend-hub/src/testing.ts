@@ -1,8 +1,8 @@
+import type { Wire } from '@isthmus/transport';
 import { deferred } from '@isthmus/tunnel';
-import type { AgentWire } from './sessions.ts';
 
 /** A wire that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
-export function idleWire({ busy = false } = {}): AgentWire {
+export function idleWire({ busy = false } = {}): Wire {
   const closed = deferred<Error>();
   return {
     dial: () => Promise.reject(new Error('no dial was expected')),

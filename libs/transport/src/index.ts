@@ -26,3 +26,4 @@ export * from './packets/serve.ts';
 export * from './peer/client.ts';
 export * from './peer/server.ts';
 export * from './tls.ts';
+export * from './wire.ts';

@@ -10,6 +10,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
+import type { Wire } from '../wire.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { endSession } from './ending.ts';
 import { attemptOf, readAnswer, requestHead } from './head.ts';
@@ -37,7 +38,7 @@ export interface LinkClientOptions {
  * The half of a link that dials: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whoever made the
  * connection.
  */
-export class LinkClient {
+export class LinkClient implements Wire {
   readonly dial: Dial;
   readonly #closed = deferred<Error>();
   /** Resolves with the reason when the link has ended and all its tunnels with it. */

@@ -11,6 +11,7 @@ import {
   SessionLost,
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
+import type { Wire } from '../wire.ts';
 import { type ChannelError, observedChannel, type PacketChannel } from './channel.ts';
 import { refusal } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
@@ -34,18 +35,9 @@ export interface PacketDialerOptions {
   readonly queuedBytes?: number;
 }
 
-export interface PacketDialer {
-  readonly dial: Dial;
-  /** Dials and tunnels. */
-  readonly open: number;
-  /** Resolves with the reason when the channel has ended and all its tunnels with it. */
-  readonly closed: Promise<Error>;
+export interface PacketDialer extends Wire {
   /** Does nothing: ANP's servers have no word for it. Their agents look for servers all the time. */
   leave(): void;
-  /** Takes no new dial, lets running tunnels finish, then ends the channel. Bounded by whoever calls `destroy` later. */
-  close(): void;
-  /** Ends the channel and every tunnel on it. */
-  destroy(reason: Error): void;
 }
 
 /** Dials through a Go agent. */
