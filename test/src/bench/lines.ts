@@ -48,6 +48,7 @@ const STALL = [
   more('ping_kept', 'pings kept'),
   more('dials_kept', 'dials kept'),
   less('dials_failed', 'dials failed'),
+  less('swallowed_mb', 'swallowed MB'),
   less('plane_rss_growth_mb', 'growth MB'),
 ];
 const CUT = [RECOVERY, less('plane_rss_growth_mb', 'growth after 10 s, MB'), less('dials_failed', 'dials failed then')];

@@ -3,13 +3,17 @@ import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { Flow, pause } from './flow.ts';
 import type { Figures } from './messages.ts';
 import { header } from './modes.ts';
-import { closeAll } from './tunnels.ts';
+import { closeAll, STANDING } from './tunnels.ts';
 import { memoryGrowth, usage } from './usage.ts';
 import { beginPhase, Dialler, type Pinger } from './workers.ts';
 
-/** How long the healthy load runs before anything stalls, and from the stall to the measurement, in milliseconds. */
+/** How long the healthy load runs before it is measured, for a fresh plane is slower, and how long it is, in milliseconds. */
+const GET_GOING = 3000;
 const ALONE = 1000;
+
+/** From the stall to the measurement, and for each stalled tunnel besides, whose windows fill, in milliseconds. */
 const SETTLE = 2000;
+const SETTLE_EACH = 10;
 
 /** How long busy tunnels run before they are cut, in milliseconds. */
 const BEFORE_CUT = 1000;
@@ -54,12 +58,12 @@ async function measure(bench: Bench, { down, up, pings, dialling }: Healthy, ms:
 export async function stall(bench: Bench, up: boolean): Promise<Figures> {
   const { conns, groups, windowMs, pace } = bench.settings;
   const healthy = await startHealthy(bench);
-  await bench.warmUp();
+  await pause(GET_GOING * pace);
   const before = await measure(bench, healthy, ALONE * pace, 'before_');
   const memory = usage(groups);
-  const tunnels = await bench.tunnels.openMany(conns);
+  const tunnels = await bench.tunnels.openMany(conns, { window: STANDING });
   const stalled = tunnels.map((tunnel) => standStill(bench, tunnel, up));
-  await pause(SETTLE * pace);
+  await pause((SETTLE + SETTLE_EACH * tunnels.length) * pace);
   const during = await measure(bench, healthy, windowMs, '');
   const growth = memoryGrowth(memory, usage(groups));
   const swallowed = await swallowedBytes(bench, stalled, up);

@@ -15,11 +15,19 @@ const OPEN_WITHIN = 120_000;
 /** A dial without an answer by then is given up, and so is a tunnel without its first byte, in milliseconds. */
 const DIAL_WITHIN = 5000;
 
-/** What a plane may send ahead of a gRPC caller, in bytes: upstream's library lets its window grow with the speed. */
-const WINDOW = 1024 * 1024;
+/** What a plane may send ahead of a gRPC caller, in bytes: upstream's library lets its window grow with the speed it reads at. */
+const READING = 1024 * 1024;
+/** And of one that does not read: HTTP/2's default. */
+export const STANDING = 65_535;
 
 /** A tunnel that has not closed in good order by then is ended, in milliseconds. */
 const CLOSE_WITHIN = 1000;
+
+export interface Opening {
+  /** Run on each fresh tunnel; one that fails it does not count. */
+  readonly prove?: (tunnel: Duplex) => Promise<void>;
+  readonly window?: number;
+}
 
 /** Opens tunnels through one front, and counts what goes wrong. */
 export class Tunnels {
@@ -37,11 +45,11 @@ export class Tunnels {
     this.errors[kind] = (this.errors[kind] ?? 0) + 1;
   }
 
-  /** A connection of its own for each, as API servers make them. */
-  async open(): Promise<Duplex> {
+  /** A connection of its own for each, as API servers make them. `window`: what may be sent ahead of a gRPC caller, in bytes. */
+  async open(window = READING): Promise<Duplex> {
     const front = this.#front;
     if (front.kind === 'door') {
-      return (await this.#answered(front)).on('error', () => {});
+      return (await this.#answered(front, window)).on('error', () => {});
     }
     const port = front.kind === 'direct' ? this.#destinationPort : front.port;
     const socket = connect({ port, host: '127.0.0.1', noDelay: true });
@@ -49,10 +57,10 @@ export class Tunnels {
     return socket.on('error', () => {});
   }
 
-  async #answered({ door, protocol }: Front & { kind: 'door' }): Promise<Duplex> {
+  async #answered({ door, protocol }: Front & { kind: 'door' }, window: number): Promise<Duplex> {
     const destination = `127.0.0.1:${this.#destinationPort}`;
     const call =
-      protocol === 'grpc' ? grpcCall(door.grpc, destination, WINDOW) : connectCall(door, protocol, destination);
+      protocol === 'grpc' ? grpcCall(door.grpc, destination, window) : connectCall(door, protocol, destination);
     const timer = setTimeout(() => call.end(), DIAL_WITHIN);
     try {
       return await call.answer;
@@ -65,14 +73,14 @@ export class Tunnels {
   }
 
   /** Opens many, a few at a time; those that fail are counted and left out. */
-  async openMany(count: number, prove?: (tunnel: Duplex) => Promise<void>): Promise<Duplex[]> {
+  async openMany(count: number, { prove, window }: Opening = {}): Promise<Duplex[]> {
     const opened: Duplex[] = [];
     const late = performance.now() + OPEN_WITHIN;
     let next = 0;
     const open = async () => {
       while (next++ < count && performance.now() < late) {
         try {
-          const tunnel = await this.open();
+          const tunnel = await this.open(window);
           await prove?.(tunnel);
           opened.push(tunnel);
         } catch (error) {

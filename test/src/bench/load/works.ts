@@ -87,7 +87,7 @@ async function idle(bench: Bench): Promise<Figures> {
   const { groups, conns, pace } = bench.settings;
   const before = usage(groups);
   const start = performance.now();
-  const tunnels = await bench.tunnels.openMany(conns, (tunnel) => oneByte(tunnel, 'echo'));
+  const tunnels = await bench.tunnels.openMany(conns, { prove: (tunnel) => oneByte(tunnel, 'echo') });
   const open_s = (performance.now() - start) / 1000;
   await pause(HOLD_IDLE * pace);
   const held = usage(groups);

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect as connectHttp2 } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { Duplex } from 'node:stream';
@@ -12,6 +13,8 @@ const HEADERS = {
   te: 'trailers',
 };
 const UNAVAILABLE = '14';
+/** Upstream's server knows a dial that has no answer yet by its number alone. */
+const MOST_RANDOM = 2 ** 47;
 /** A flag and four bytes of length stand before each gRPC message. */
 const PREFIX = 5;
 
@@ -46,7 +49,7 @@ export function grpcCall(uds: string, destination: string, window?: number): Cal
       if (error) reject(new CallError('failed', error));
       else resolve(tunnel);
     };
-    tunnel.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination, random: BigInt(Date.now()) });
+    tunnel.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination, random: BigInt(randomInt(MOST_RANDOM)) });
   });
   return { answer, end: () => tunnel.destroy() };
 }
