@@ -16,7 +16,7 @@ test('a connection that comes up while the agent drains is let go', { timeout: 1
       await drained.promise;
       return { hubId: 'h1', sessionId: 's1', plane: '', serverCount: 1 };
     },
-    open: (session, socket) => opened.resolve(new LinkClient({ session, socket, peer: 'agent a1' })),
+    open: (socket) => opened.resolve(new LinkClient({ socket, peer: 'agent a1' })),
     refused: (_socket, error) => opened.reject(error),
   });
   const server = net.createServer((socket) => upgrades.accept(socket)).listen(0, '127.0.0.1');

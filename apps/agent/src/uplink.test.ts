@@ -23,8 +23,8 @@ function hub() {
       tokens.push(token);
       return { hubId: 'h0', sessionId: 's1', plane: 'p', serverCount: 1 };
     },
-    open(session, socket) {
-      const link = new LinkClient({ session, socket, peer: 'agent a1' });
+    open(socket) {
+      const link = new LinkClient({ socket, peer: 'agent a1' });
       link.sendLine(encodeControl({ type: 'membership', current: true, hubs: OTHERS }));
     },
     refused() {},

@@ -129,13 +129,11 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const { dial, events, membership } = options;
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
-  const accepted = await requestLink(socket, options.serverName, hello);
-  const { hubId, plane, serverCount } = accepted.hello;
+  const { hubId, plane, serverCount } = await requestLink(socket, options.serverName, hello);
   // Without TLS nothing proves who is there: a token goes to no host but the configured one.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
   const link = new LinkServer({
-    session: accepted.session,
     socket,
     peer: `hub ${hubId}`,
     role: 'agent',

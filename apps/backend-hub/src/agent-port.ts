@@ -1,4 +1,3 @@
-import type { ClientHttp2Session } from 'node:http2';
 import type { Socket } from 'node:net';
 import {
   type AgentHello,
@@ -69,7 +68,7 @@ export class AgentPort {
     const { events } = observation;
     const upgrades = upgradeServer({
       admit: (hello) => this.#admit(hello),
-      open: (session, socket, hello, answer) => this.#open(session, socket, hello, answer),
+      open: (socket, hello, answer) => this.#open(socket, hello, answer),
       refused: (socket, error) => events.emit('refused', 'agents', remoteOf(socket), error),
     });
     const grpc = this.#goAgents();
@@ -142,11 +141,10 @@ export class AgentPort {
     }
   }
 
-  #open(session: ClientHttp2Session, socket: Socket, hello: AgentHello, { sessionId }: HubHello): void {
+  #open(socket: Socket, hello: AgentHello, { sessionId }: HubHello): void {
     const { tenant, agentId } = hello;
     const { events } = this.#options.observation;
     const link = new LinkClient({
-      session,
       socket,
       peer: `agent ${agentId}`,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),

@@ -21,12 +21,12 @@ async function agentOf(address: string) {
   const socket = net.connect(Number(address.split(':').at(-1)), '127.0.0.1');
   await once(socket, 'connect');
   const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
-  const { session } = await requestLink(socket, 'hub', hello);
+  await requestLink(socket, 'hub', hello);
   const asked = deferred<void>();
   const told: MembershipMessage[] = [];
   let hears = (_message: MembershipMessage) => {};
   const link = new LinkServer({
-    ...{ session, socket, peer: 'hub h1', role: 'agent' as const, events: planeEvents() },
+    ...{ socket, peer: 'hub h1', role: 'agent' as const, events: planeEvents() },
     dial: () => Promise.reject(new Error('no dial was expected')),
     goaway: () => asked.resolve(),
     membership(message) {

@@ -56,7 +56,7 @@ test('a gateway that dials what and how it likes is answered, and disturbs nothi
   await attack(t, victim, 'one dial twice, two control streams, and pages', async (scope) => {
     const link = await open(scope);
     assert.equal(await ask(link, dial()), 200);
-    assert.equal(await ask(link, dial()), 502);
+    assert.equal(await ask(link, dial()), 200);
     assert.equal(await ask(link, { ':method': 'POST', ':path': '/control' }), 200);
     assert.equal(await ask(link, { ':method': 'POST', ':path': '/control' }), 404);
     assert.equal(await ask(link, { ':path': '/' }), 405);

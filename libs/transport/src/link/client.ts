@@ -1,34 +1,22 @@
-import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';
 import type { Socket } from 'node:net';
-import {
-  type Dial,
-  DialError,
-  type DialRequest,
-  deferred,
-  type Established,
-  SessionLost,
-  type TunnelEnd,
-} from '@isthmus/tunnel';
+import { ErrorCode, type Http2Session, type Http2Stream } from '@isthmus/http2';
+import { type Dial, DialError, type DialRequest, deferred, type Established, SessionLost } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
 import type { Wire } from '../wire.ts';
 import { Control, type ControlMessage } from './control.ts';
-import { endSession } from './ending.ts';
-import { attemptOf, readAnswer, requestHead } from './head.ts';
+import { readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
-import { widen } from './settings.ts';
-import { streamWindows } from './windows.ts';
+import { linkSession } from './settings.ts';
 
 export interface LinkClientOptions {
-  readonly session: ClientHttp2Session;
-  /** Under the session. Its end is noticed here first, so that tunnels end with the true reason. */
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
   readonly receive?: (message: ControlMessage) => void;
   /** Told of a control message that could not be read and was passed over. */
   readonly refused?: (error: Error) => void;
-  /** Told of a tunnel or dial that the other side did not end, or did not know, and that was ended here. */
+  /** Told of a tunnel or dial that the other side did not know, and that was ended here. */
   readonly orphaned?: () => void;
   /** How often both sides compare what they hold, in milliseconds; for tests. */
   readonly reconcileEvery?: number;
@@ -43,32 +31,27 @@ export class LinkClient implements Wire {
   readonly #closed = deferred<Error>();
   /** Resolves with the reason when the link has ended and all its tunnels with it. */
   readonly closed = this.#closed.promise;
-  readonly #session: ClientHttp2Session;
+  readonly #session: Http2Session;
   readonly #peer: string;
   readonly #control: Control;
-  readonly #streams = new Map<ClientHttp2Stream, string>();
-  /** The other side was asked to end them. */
-  readonly #aborted = new WeakSet<ClientHttp2Stream>();
+  readonly #streams = new Set<Http2Stream>();
   /** Set once no new dial is taken: the reason. */
   #over: Error | undefined;
 
   constructor(options: LinkClientOptions) {
-    const { session, socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
+    const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
+    const session = linkSession('client', socket, peer);
     this.#session = session;
     this.#peer = peer;
     this.dial = (request) => this.#dial(request);
-    widen(session);
-    session.on('error', (error) => this.destroy(error));
-    session.on('goaway', () => {
+    session.once('goaway', () => {
       this.#over ??= new Error(`${peer} goes away`);
     });
-    session.once('close', () => this.destroy(new Error('link closed')));
-    socket.prependOnceListener('close', () => this.destroy(new Error('connection closed')));
-    // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
-    socket.once('end', () => this.destroy(new Error('connection closed')));
-    if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.destroy(new Error('connection closed')));
-    const say = () => this.#control.send({ type: 'alive' });
-    watchLiveness(session, socket, (error) => this.destroy(error), say);
+    session.once('close', (reason) => {
+      this.#over ??= reason;
+      this.#closed.resolve(reason);
+    });
+    watchLiveness(session, (error) => this.destroy(error));
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
@@ -78,26 +61,18 @@ export class LinkClient implements Wire {
     });
     const timer = setInterval(() => reconciler.round(), reconcileEvery);
     timer.unref();
-    void this.closed.then(() => clearInterval(timer));
+    session.once('close', () => clearInterval(timer));
   }
 
-  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<ClientHttp2Stream> {
+  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<Http2Stream> {
     return new DiallingReconciler({
-      streams: () => this.#streams.keys(),
-      aborted: (stream) => this.#aborted.has(stream),
+      streams: () => this.#streams,
       send: (message) => this.#control.send(message),
-      arrived: (callback) => this.#control.send({ type: 'alive' }, () => this.#ping(callback)),
       end(stream) {
         orphaned();
-        stream.close(constants.NGHTTP2_CANCEL);
         stream.destroy(new SessionLost(`${peer} has lost the tunnel`));
       },
     });
-  }
-
-  /** @param answered not called for a PING that is never sent: one too many, or on a session that closes */
-  #ping(answered: () => void): void {
-    if (!this.#session.destroyed) this.#session.ping((error) => error || answered());
   }
 
   /** Tunnels and pending dials. */
@@ -123,16 +98,18 @@ export class LinkClient implements Wire {
   /** Takes no new dial, lets running tunnels finish, then closes. Bounded by whoever calls `destroy` later. */
   close(): void {
     this.#over ??= new Error(`link to ${this.#peer} is closing`);
-    if (!this.#session.destroyed) this.#session.close();
-    if (this.#streams.size === 0) this.destroy(this.#over);
+    this.#session.close();
+    this.#endWhenIdle();
   }
 
   /** Ends the link and every tunnel on it, but for what of ended ones is still to be read. */
   destroy(reason: Error): void {
-    const lost = new SessionLost(`${this.#peer}: ${reason.message}`, { cause: reason });
-    this.#over ??= lost;
-    endSession(this.#session, [...this.#streams.keys()], lost);
-    this.#closed.resolve(lost);
+    this.#session.destroy(reason);
+  }
+
+  /** The control stream alone is no reason to stay. */
+  #endWhenIdle(): void {
+    if (this.#over && this.#streams.size === 0) this.destroy(this.#over);
   }
 
   #dial(request: DialRequest): Promise<Established> {
@@ -146,7 +123,7 @@ export class LinkClient implements Wire {
       };
       const giveUp = (error: DialError) => {
         settle(error);
-        this.#abort(stream);
+        stream.close();
       };
       const abandon = () => giveUp(abandoned());
       const expire = () => giveUp(expired(request));
@@ -159,7 +136,7 @@ export class LinkClient implements Wire {
         try {
           const answer = readAnswer(head);
           settle();
-          resolve({ ...answer, end: this.#tunnelEnd(stream) });
+          resolve({ ...answer, end: { stream, halfOpen: true, abort: () => stream.close() } });
         } catch (refusal) {
           settle(refusal as DialError);
           stream.resume().end();
@@ -169,38 +146,22 @@ export class LinkClient implements Wire {
     });
   }
 
-  #request(request: DialRequest): ClientHttp2Stream {
+  #request(request: DialRequest): Http2Stream {
     if (this.#over) throw this.#unreachable(this.#over);
-    let stream: ClientHttp2Stream;
+    let stream: Http2Stream;
     try {
       stream = this.#session.request(requestHead(request));
     } catch (error) {
       throw this.#unreachable(error as Error);
     }
-    this.#streams.set(stream, attemptOf(request));
-    streamWindows.opened(this.#session);
+    this.#streams.add(stream);
     // The splice has its own listener; this one holds before it comes and after it went.
     stream.on('error', () => {});
     stream.once('close', () => {
       this.#streams.delete(stream);
-      streamWindows.closed(this.#session);
-      if (this.#over && this.#streams.size === 0) this.destroy(this.#over);
+      this.#endWhenIdle();
     });
     return stream;
-  }
-
-  #tunnelEnd(stream: ClientHttp2Stream): TunnelEnd {
-    return { stream, halfOpen: true, abort: () => this.#abort(stream) };
-  }
-
-  /** Asks the other side to reset the stream, which may do so as often as it likes; see `Control`. */
-  #abort(stream: ClientHttp2Stream): void {
-    if (stream.destroyed) return;
-    this.#aborted.add(stream);
-    const dial = this.#streams.get(stream);
-    if (dial !== undefined) this.#control.send({ type: 'abort', dial });
-    stream.removeAllListeners('data');
-    stream.resume();
   }
 
   #unreachable(cause: Error): DialError {
@@ -208,8 +169,8 @@ export class LinkClient implements Wire {
   }
 
   /** The stream ended without an answer, so nothing of the destination came to the caller. */
-  #lost(stream: ClientHttp2Stream): DialError {
-    if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
+  #lost(stream: Http2Stream): DialError {
+    if (stream.rstCode === ErrorCode.REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
     return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
   }
 }

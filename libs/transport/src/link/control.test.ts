@@ -25,7 +25,6 @@ test('messages that another version writes otherwise are passed over, and the li
   const lines = [
     '{"type":"membership","hubs":"all"}',
     '{"type":"membership-change","current":true}',
-    '{"type":"abort"}',
     '{"type":"held","streams":[-1]}',
     '{"type":"lacking"}',
   ];

@@ -5,24 +5,17 @@ import { type ReconcileMessage, readReconcile } from './reconcile.ts';
 
 /** What the two ends of a link tell each other beside the tunnels. */
 export type ControlMessage =
-  /** To the side that serves dials: nobody wants this attempt (`attemptOf`) any more; end its tunnel at once. */
-  | { readonly type: 'abort'; readonly dial: string }
   /**
    * From the side that serves dials: send new ones elsewhere while there is an elsewhere. From the side that dials: it goes
    * away; get another link first.
    */
   | { readonly type: 'drain' }
-  /** Nothing but a sign of life. */
-  | { readonly type: 'alive' }
   | ReconcileMessage
   /** To an agent: the hubs of the plane, at the link's start and whenever they change. */
   | MembershipMessage;
 
 /** A message is one line of JSON, at most this long, in bytes. */
 const MAX_LINE = 256 * 1024;
-
-/** The longest dial id, in characters. */
-const MAX_ID = 64;
 
 /** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
 const MAX_BACKLOG = 4 * 1024 * 1024;
@@ -41,12 +34,7 @@ export interface ControlOptions {
   readonly fail: (error: Error) => void;
 }
 
-/**
- * The control stream of a link: newline-delimited JSON both ways on one HTTP/2 stream.
- *
- * Aborts travel here since a client that resets many streams is ended by the rapid-reset guard of the server's HTTP/2
- * library (docs/adr/0003).
- */
+/** The control stream of a link: newline-delimited JSON both ways on one HTTP/2 stream. */
 export class Control {
   readonly #stream: Duplex;
   readonly #fail: ControlOptions['fail'];
@@ -72,15 +60,14 @@ export class Control {
     });
   }
 
-  /** @param written it is on its way, and with it all that was sent before */
-  send(message: ControlMessage, written?: () => void): void {
-    this.sendLine(encodeControl(message), written);
+  send(message: ControlMessage): void {
+    this.sendLine(encodeControl(message));
   }
 
   /** @param line from `encodeControl` */
-  sendLine(line: string, written: () => void = () => {}): void {
+  sendLine(line: string): void {
     if (this.#stream.destroyed || this.#stream.writableEnded) return;
-    this.#stream.write(line, (error) => error || written());
+    this.#stream.write(line);
     if (this.#stream.writableLength > MAX_BACKLOG) this.#fail(new Error('peer does not read control messages'));
   }
 }
@@ -102,8 +89,7 @@ function parse(line: string): Head | undefined {
  * of a later version: whoever receives them passes them over.
  */
 function read(value: Head): ControlMessage | undefined {
-  const { type, dial } = value;
-  if (type === 'abort') return typeof dial === 'string' && dial.length <= MAX_ID ? { type, dial } : undefined;
+  const { type } = value;
   if (type === 'membership' || type === 'membership-change') return readMembership(value);
   if (type === 'held' || type === 'lacking') return readReconcile(value);
   return value as ControlMessage;

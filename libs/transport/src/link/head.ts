@@ -1,4 +1,4 @@
-import type http2 from 'node:http2';
+import type { Head, OutgoingHead } from '@isthmus/http2';
 import {
   DialError,
   type DialErrorCode,
@@ -17,14 +17,9 @@ import {
 /** No dial takes longer, in milliseconds; and a longer time than 2^31 is none to a timer, which then rings at once. */
 const MAX_LEFT = 3_600_000;
 
-/** Names a stream of a link: a dial may be tried through several sessions of one hub at once, and each is aborted alone. */
-export function attemptOf({ id, session }: Pick<DialRequest, 'id' | 'session'>): string {
-  return session === undefined ? id : `${id} ${session}`;
-}
-
 /** The head of a dial. The deadline travels as milliseconds left, since clocks differ. */
-export function requestHead(request: DialRequest): http2.OutgoingHttpHeaders {
-  const head: http2.OutgoingHttpHeaders = {
+export function requestHead(request: DialRequest): OutgoingHead {
+  const head: Record<string, string | number> = {
     ':method': 'CONNECT',
     ':authority': formatDestination(request.destination),
     'isthmus-dial': request.id,
@@ -37,18 +32,18 @@ export function requestHead(request: DialRequest): http2.OutgoingHttpHeaders {
 }
 
 /** @throws DialError http_request_error for a head that is no dial. */
-export function readRequest(head: http2.IncomingHttpHeaders, signal: AbortSignal): DialRequest {
-  const left = Number(field(head, 'isthmus-deadline'));
-  const id = field(head, 'isthmus-dial');
-  const tenant = field(head, 'isthmus-tenant');
+export function readRequest(head: Head, signal: AbortSignal): DialRequest {
+  const left = Number(head['isthmus-deadline']);
+  const id = head['isthmus-dial'];
+  const tenant = head['isthmus-tenant'];
   if (!/^[0-9a-f]{16}$/.test(id ?? '') || !tenant || !(left > 0)) {
     throw new DialError(
       'http_request_error',
       'not a dial: isthmus-dial, isthmus-tenant or isthmus-deadline is missing',
     );
   }
-  const session = field(head, 'isthmus-session');
-  const traceparent = field(head, 'traceparent');
+  const session = head['isthmus-session'];
+  const { traceparent } = head;
   return {
     id: id as string,
     tenant,
@@ -67,8 +62,8 @@ export interface Answer {
   readonly timing: DialTiming;
 }
 
-export function answerHead({ agentId, sessionId, hubId, timing }: Answer): http2.OutgoingHttpHeaders {
-  const head: http2.OutgoingHttpHeaders = {
+export function answerHead({ agentId, sessionId, hubId, timing }: Answer): OutgoingHead {
+  const head: Record<string, string | number> = {
     ':status': 200,
     'isthmus-agent': encodeURIComponent(agentId),
     'isthmus-session': sessionId,
@@ -81,7 +76,7 @@ export function answerHead({ agentId, sessionId, hubId, timing }: Answer): http2
   return head;
 }
 
-export function refusalHead(error: DialError): http2.OutgoingHttpHeaders {
+export function refusalHead(error: DialError): OutgoingHead {
   return {
     ':status': error.status,
     'proxy-status': proxyStatus(error),
@@ -91,25 +86,25 @@ export function refusalHead(error: DialError): http2.OutgoingHttpHeaders {
 }
 
 /** @throws DialError when the head is a refusal. */
-export function readAnswer(head: http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader): Answer {
+export function readAnswer(head: Head): Answer {
   const status = Number(head[':status']);
   if (status !== 200) throw readRefusal(head, status);
   return {
-    agentId: decodeURIComponent(field(head, 'isthmus-agent') ?? ''),
-    sessionId: field(head, 'isthmus-session') ?? '',
-    hubId: decodeURIComponent(field(head, 'isthmus-hub') ?? ''),
-    timing: readTiming(field(head, 'server-timing') ?? ''),
+    agentId: decodeURIComponent(head['isthmus-agent'] ?? ''),
+    sessionId: head['isthmus-session'] ?? '',
+    hubId: decodeURIComponent(head['isthmus-hub'] ?? ''),
+    timing: readTiming(head['server-timing'] ?? ''),
   };
 }
 
-function readRefusal(head: http2.IncomingHttpHeaders, status: number): DialError {
-  const given = field(head, 'proxy-status') ?? '';
+function readRefusal(head: Head, status: number): DialError {
+  const given = head['proxy-status'] ?? '';
   const name = /;\s*error=([a-z_]+)/.exec(given)?.[1] ?? '';
   const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(given)?.[1]?.replace(/\\(.)/g, '$1');
   const code: DialErrorCode = isDialErrorCode(name) ? name : 'proxy_internal_error';
   return new DialError(code, details ?? `answered with status ${status}`, {
-    retryable: field(head, 'isthmus-retryable') === '?1',
-    expired: field(head, 'isthmus-expired') === '?1',
+    retryable: head['isthmus-retryable'] === '?1',
+    expired: head['isthmus-expired'] === '?1',
   });
 }
 
@@ -127,9 +122,4 @@ function readTiming(value: string): DialTiming {
   const dnsMs = read('dns');
   const connectMs = read('connect');
   return { ...(dnsMs !== undefined && { dnsMs }), ...(connectMs !== undefined && { connectMs }) };
-}
-
-function field(head: http2.IncomingHttpHeaders, name: string): string | undefined {
-  const value = head[name];
-  return Array.isArray(value) ? value[0] : value;
 }

@@ -5,8 +5,6 @@ import net from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { type Dial, DialError, deferred } from '@isthmus/tunnel';
-import { encodeControl } from './control.ts';
-import { attemptOf } from './head.ts';
 import { cleanups, dialTcp, link, listen, readAll, request } from './testing.ts';
 import { requestLink } from './upgrade.ts';
 
@@ -80,16 +78,6 @@ test('a caller that vanishes while the agent still dials ends the dial at the ag
   void dialled.promise.then(() => caller.abort());
   await assert.rejects(dial, { code: 'connection_terminated', message: 'the caller went away' });
   await aborted.promise;
-});
-
-test('an abort that overtakes its dial still ends it', async () => {
-  const { client, server } = await link(() => new Promise(() => {}));
-  const early = request(1);
-  client.sendLine(encodeControl({ type: 'abort', dial: attemptOf(early) }));
-  // A second dial on the same stream order proves that the abort was read before the first is sent.
-  await assert.rejects(client.dial({ ...request(1), tenant: '' }), { code: 'http_request_error' });
-  await assert.rejects(client.dial(early), { code: 'connection_terminated' });
-  assert.equal(server.open, 0);
 });
 
 test('an acknowledgement arrives before the answer', async () => {
@@ -178,9 +166,8 @@ test('many tunnels that stall at once hold less each, and the last one still wor
     }
   };
   await settled();
-  // Both halves of the link are in this process, so 400 ends share the budget of 128 MiB: 256 KiB each, and what streams buffer
-  // beside their windows. With the largest window it would be more than 1 MiB each.
-  assert.ok(pulled < 200 * 768 * 1024, `${pulled} bytes held for 200 stalled tunnels`);
+  // A window of 64 KiB each, and what streams buffer beside it.
+  assert.ok(pulled < 200 * 320 * 1024, `${pulled} bytes held for 200 stalled tunnels`);
   const one = await client.dial(request(1));
   one.end.stream.resume();
   const before = pulled;

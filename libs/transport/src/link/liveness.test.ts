@@ -1,46 +1,45 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
-import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, mock, test } from 'node:test';
 import { LOOK_EVERY, watchLiveness } from './liveness.ts';
+import { linkSession } from './settings.ts';
 
 afterEach(() => mock.timers.reset());
 
 /** A link's two halves as the watch sees them. */
 function watched() {
-  const session = Object.assign(new EventEmitter(), { destroyed: false, pings: 0, ping: () => void session.pings++ });
-  const socket = { bytesRead: 0 };
+  const session = Object.assign(new EventEmitter(), { bytesRead: 0, pings: 0, ping: () => void session.pings++ });
   const deaths: Error[] = [];
   mock.timers.enable({ apis: ['setInterval'] });
-  watchLiveness(session as never, socket as never, (error) => deaths.push(error));
-  return { session, socket, deaths, look: (count: number) => mock.timers.tick(count * LOOK_EVERY) };
+  watchLiveness(session as never, (error) => deaths.push(error));
+  return { session, deaths, look: (count: number) => mock.timers.tick(count * LOOK_EVERY) };
 }
 
 test('a link from which bytes come is never asked', () => {
-  const { session, socket, deaths, look } = watched();
+  const { session, deaths, look } = watched();
   for (let i = 0; i < 100; i++) {
-    socket.bytesRead++;
+    session.bytesRead++;
     look(2);
   }
   assert.equal(session.pings, 0);
   assert.deepEqual(deaths, []);
 });
 
-test('a link at rest is asked once a second, and lives by its answers', () => {
-  const { session, socket, deaths, look } = watched();
-  for (let second = 1; second <= 60; second++) {
-    look(3);
-    assert.equal(session.pings, second);
-    socket.bytesRead += 17;
+test('a link at rest is asked once in a second and a half, and lives by its answers', () => {
+  const { session, deaths, look } = watched();
+  for (let asked = 1; asked <= 40; asked++) {
+    look(5);
+    assert.equal(session.pings, asked);
+    session.bytesRead += 17;
     look(1);
   }
   assert.deepEqual(deaths, []);
 });
 
 test('a link that does not answer is dead once, within three seconds', () => {
-  const { session, socket, deaths, look } = watched();
-  socket.bytesRead++;
+  const { session, deaths, look } = watched();
+  session.bytesRead++;
   look(1);
   look(3000 / LOOK_EVERY - 2);
   assert.deepEqual(
@@ -76,21 +75,16 @@ test('over a real connection both ends live at rest, and both end when nothing c
   await once(relay, 'listening');
   const socket = net.connect((relay.address() as AddressInfo).port, '127.0.0.1');
   const [accepted] = (await once(server, 'connection')) as [Socket];
-  const ends = [
-    { session: http2.performServerHandshake(accepted), socket: accepted },
-    { session: http2.connect('http://link', { createConnection: () => socket }), socket },
-  ];
   let pings = 0;
-  const deaths: Promise<unknown>[] = [];
-  for (const end of ends) {
-    t.after(() => end.session.destroy());
-    end.session.on('ping', () => pings++);
-    const dead = new Promise<unknown>((resolve) => watchLiveness(end.session, end.socket, resolve));
-    deaths.push(dead);
-    dead.then(() => assert.ok(dropping, 'dead though it was answered'));
-  }
-  while (pings < 3)
-    await Promise.race([once(ends[0]?.session as never, 'ping'), once(ends[1]?.session as never, 'ping')]);
+  const ends = [linkSession('server', accepted, 'client'), linkSession('client', socket, 'server')];
+  const deaths = ends.map((session) => {
+    t.after(() => session.destroy());
+    const ping = session.ping.bind(session);
+    session.ping = () => ping(() => pings++);
+    return new Promise<unknown>((resolve) => watchLiveness(session, resolve));
+  });
+  for (const dead of deaths) void dead.then(() => assert.ok(dropping, 'dead though it was answered'));
+  while (pings < 3) await new Promise(setImmediate);
   dropping = true;
   await Promise.all(deaths);
 });

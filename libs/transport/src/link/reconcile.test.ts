@@ -4,21 +4,17 @@ import { DiallingReconciler, MAX_STREAMS_IN_MESSAGE, type ReconcileMessage, Serv
 
 interface FakeStream {
   readonly id: number;
-  closed: boolean;
+  wireClosed: boolean;
 }
 
 /** The two halves of a link, whose messages arrive when the test says so. */
 class Halves {
   readonly dialling = new Map<number, FakeStream>();
   readonly serving = new Map<number, FakeStream>();
-  readonly aborted = new Set<FakeStream>();
   readonly ended: string[] = [];
   readonly sent: ReconcileMessage[] = [];
-  readonly #arrived: (() => void)[] = [];
   readonly #dialling = new DiallingReconciler<FakeStream>({
     streams: () => this.dialling.values(),
-    aborted: (stream) => this.aborted.has(stream),
-    arrived: (callback) => this.#arrived.push(callback),
     send: (message) => this.sent.push(message),
     end: ({ id }) => this.#end('dialling', id),
   });
@@ -29,7 +25,7 @@ class Halves {
   });
 
   open(id: number, ...sides: ('dialling' | 'serving')[]): void {
-    for (const side of sides) this[side].set(id, { id, closed: false });
+    for (const side of sides) this[side].set(id, { id, wireClosed: false });
   }
 
   ask(): void {
@@ -41,7 +37,6 @@ class Halves {
       if (message.type === 'held') this.#serving.held(message);
       else this.#dialling.lacking(message.streams);
     }
-    for (const callback of this.#arrived.splice(0)) callback();
   }
 
   rounds(count: number): void {
@@ -112,35 +107,10 @@ test('a stream that is closed on the wire waits for its reader as long as it tak
   for (const side of ['dialling', 'serving'] as const) {
     const halves = new Halves();
     halves.open(1, side);
-    (halves[side].get(1) as FakeStream).closed = true;
+    (halves[side].get(1) as FakeStream).wireClosed = true;
     halves.rounds(5);
     assert.deepEqual(halves.ended, []);
   }
-});
-
-test('an abort that the other side ignores is carried out here', () => {
-  const halves = new Halves();
-  halves.open(1, 'dialling');
-  halves.aborted.add(halves.dialling.get(1) as FakeStream);
-  for (let round = 0; round < 10; round++) halves.ask();
-  assert.deepEqual(halves.ended, [], 'the other side has not heard of it');
-  halves.deliver();
-  halves.sent.length = 0;
-  halves.rounds(2);
-  assert.deepEqual(halves.ended, ['dialling 1']);
-});
-
-test('answers to questions that were on their way at once count as one: the end of the stream may be right behind them', () => {
-  const halves = new Halves();
-  halves.open(1, 'dialling');
-  halves.aborted.add(halves.dialling.get(1) as FakeStream);
-  for (let round = 0; round < 3; round++) halves.ask();
-  halves.deliver();
-  halves.ask();
-  assert.deepEqual(halves.ended, []);
-  halves.deliver();
-  halves.ask();
-  assert.deepEqual(halves.ended, ['dialling 1']);
 });
 
 test('many tunnels go in several messages that leave no gap', () => {

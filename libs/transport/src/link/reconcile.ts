@@ -1,4 +1,4 @@
-import type { Http2Stream } from 'node:http2';
+import type { Http2Stream } from '@isthmus/http2';
 import { isRecord } from './json.ts';
 
 /**
@@ -21,29 +21,14 @@ export const RECONCILE_EVERY = 60_000;
 /** Streams in one message: at most 11 bytes each, which is well within a control message. */
 export const MAX_STREAMS_IN_MESSAGE = 10_000;
 
-/** Orphans that the dialling side resets in one round: HTTP/2 servers take about 1,000 resets at once for an attack. */
-const MAX_RESETS = 300;
-
-type Stream = Pick<Http2Stream, 'id' | 'closed'>;
+type Stream = Pick<Http2Stream, 'id' | 'wireClosed'>;
 
 export interface DiallingOptions<S extends Stream> {
   /** All that is held. */
   readonly streams: () => Iterable<S>;
-  /** The other side was asked to end it. */
-  readonly aborted: (stream: S) => boolean;
   readonly send: (message: ReconcileMessage) => void;
-  /** Calls back when all that was sent before has reached the other side. What it does about that may be on its way yet. */
-  readonly arrived: (callback: () => void) => void;
   /** Ends an orphan. */
   readonly end: (stream: S) => void;
-}
-
-/** A stream whose end the other side was asked for. */
-interface Aborted {
-  /** How often the other side was seen to have heard of it, each time asked after the time before. */
-  heard: number;
-  /** The round in which it was seen to last. */
-  heardIn: number;
 }
 
 /** The half that dials: says in each round what it holds. */
@@ -51,51 +36,26 @@ export class DiallingReconciler<S extends Stream> {
   readonly #options: DiallingOptions<S>;
   /** The highest id at the last round. */
   #seen = 0;
-  #round = 0;
-  #aborted = new Map<S, Aborted>();
   /** What the other side lacked in the last round, and lacks in this one. */
   #lackedBefore = new Set<number>();
   #lacked = new Set<number>();
-  #resets = 0;
 
   constructor(options: DiallingOptions<S>) {
     this.#options = options;
   }
 
   round(): void {
-    const { streams, aborted, arrived } = this.#options;
     const held: number[] = [];
-    const abortedNow = new Map<S, Aborted>();
-    const round = ++this.#round;
     let highest = this.#seen;
-    for (const stream of streams()) {
-      const { id, closed } = stream;
-      if (id === undefined || closed) continue;
+    for (const { id, wireClosed } of this.#options.streams()) {
+      if (wireClosed) continue;
       highest = Math.max(highest, id);
-      if (aborted(stream)) abortedNow.set(stream, this.#aborted.get(stream) ?? { heard: 0, heardIn: 0 });
-      else if (id <= this.#seen) held.push(id);
+      if (id <= this.#seen) held.push(id);
     }
-    this.#aborted = abortedNow;
     this.#lackedBefore = this.#lacked;
     this.#lacked = new Set();
-    this.#resets = 0;
-    this.#endIgnored();
-    if (abortedNow.size > 0) arrived(() => this.#heard(abortedNow.values(), round));
     this.#tell(held.sort((a, b) => a - b));
     this.#seen = highest;
-  }
-
-  /** Of two questions on their way at once both answers may come before the stream's end does. */
-  #heard(streams: Iterable<Aborted>, askedIn: number): void {
-    for (const aborted of streams) {
-      if (askedIn <= aborted.heardIn) continue;
-      aborted.heard++;
-      aborted.heardIn = this.#round;
-    }
-  }
-
-  #endIgnored(): void {
-    for (const [stream, { heard }] of this.#aborted) if (heard >= 2) this.#end(stream);
   }
 
   lacking(streams: readonly number[]): void {
@@ -103,14 +63,9 @@ export class DiallingReconciler<S extends Stream> {
     if (lacked.size === 0) return;
     for (const id of lacked) this.#lacked.add(id);
     for (const stream of [...this.#options.streams()]) {
-      const { id, closed } = stream;
-      if (id === undefined || closed || !lacked.has(id) || !this.#lackedBefore.has(id)) continue;
-      this.#end(stream);
+      const { id, wireClosed } = stream;
+      if (!wireClosed && lacked.has(id) && this.#lackedBefore.has(id)) this.#options.end(stream);
     }
-  }
-
-  #end(stream: S): void {
-    if (this.#resets++ < MAX_RESETS) this.#options.end(stream);
   }
 
   /** In messages that together cover every id up to the last round's highest. */
@@ -149,10 +104,10 @@ export class ServingReconciler<S extends Stream> {
     const orphans: S[] = [];
     const suspects: number[] = [];
     for (const stream of this.#options.streams()) {
-      const { id, closed } = stream;
-      if (id === undefined || id < from || id > to) continue;
+      const { id, wireClosed } = stream;
+      if (id < from || id > to) continue;
       here.add(id);
-      if (closed || listed.has(id)) continue;
+      if (wireClosed || listed.has(id)) continue;
       if (this.#suspects.has(id)) orphans.push(stream);
       else suspects.push(id);
     }

@@ -68,9 +68,9 @@ export async function link(dial: Dial, options: Partial<LinkClientOptions> = {})
       if (hello.agentId === 'unwanted') throw new LinkRefused(403, 'agent is not welcome: ünwanted');
       return { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 };
     },
-    open: (session, hubSocket) => {
+    open: (hubSocket) => {
       opened.resolve({
-        client: new LinkClient({ session, socket: hubSocket, peer: 'agent a1', ...options }),
+        client: new LinkClient({ socket: hubSocket, peer: 'agent a1', ...options }),
         hubSocket,
       });
     },
@@ -79,14 +79,14 @@ export async function link(dial: Dial, options: Partial<LinkClientOptions> = {})
   const port = await listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
   const socket = net.connect({ port, host: '127.0.0.1' });
   await once(socket, 'connect');
-  const { session, hello } = await requestLink(socket, 'hub', {
+  const hello = await requestLink(socket, 'hub', {
     agentId: 'a1',
     identifiers: 'host=x',
     tenant: 'default',
     version: '1',
   });
   assert.deepEqual(hello, { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 });
-  const server = new LinkServer({ session, socket, peer: 'hub h1', role: 'agent', dial, events });
+  const server = new LinkServer({ socket, peer: 'hub h1', role: 'agent', dial, events });
   const { client, hubSocket } = await opened.promise;
   cleanups.push(() => client.destroy(new Error('test over')));
   return { client, server, events, hubSocket, agentSocket: socket };
@@ -99,7 +99,10 @@ export function request(port: number, signal: AbortSignal = new AbortController(
   return { id, tenant: 'default', destination, deadline: performance.now() + 5000, session: 's1', signal };
 }
 
-/** By its events, as a splice does: on Node 26.3 and later the iterator of a stream that was closed before it was read fails behind the last byte. */
+/**
+ * By its events, as a splice does: on Node 26.3 and later the iterator of a stream that was closed before it was read fails
+ * behind the last byte.
+ */
 export async function readAll({ end: { stream } }: Established): Promise<Buffer> {
   const chunks: Buffer[] = [];
   await new Promise<void>((resolve, reject) => {

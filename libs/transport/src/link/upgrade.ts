@@ -1,16 +1,11 @@
 import http, { type IncomingMessage } from 'node:http';
-import http2 from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type HttpHead, readHead } from '../head-reader.ts';
-import { linkOptions } from './settings.ts';
 
 /**
  * How an agent's connection becomes a link: the agent sends an HTTP/1.1 Upgrade request that says who it is, the hub
  * answers 101, and from there the agent is the HTTP/2 server on the socket it dialled, the hub the client.
- *
- * Neither side starts HTTP/2 before its own last write is done: with a write in flight, Node ends the process
- * (an assertion on `is_write_in_progress`).
  */
 
 export const LINK_PATH = '/isthmus/link';
@@ -50,11 +45,7 @@ export class LinkRefused extends Error {
 }
 
 /** Agent's side: asks for a link on a connected socket. Rejects with LinkRefused when the answer is not 101. */
-export async function requestLink(
-  socket: Socket,
-  host: string,
-  hello: AgentHello,
-): Promise<{ hello: HubHello; session: http2.ServerHttp2Session }> {
+export async function requestLink(socket: Socket, host: string, hello: AgentHello): Promise<HubHello> {
   const lines = [
     `GET ${LINK_PATH} HTTP/1.1`,
     `host: ${host}`,
@@ -70,13 +61,12 @@ export async function requestLink(
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
   const [head] = await Promise.all([readHead(socket, HANDSHAKE_TIMEOUT), request]);
   if (head.status !== 101) throw await refusal(socket, head);
-  const answer: HubHello = {
+  return {
     hubId: decodeURIComponent(head.fields.get('isthmus-hub') ?? ''),
     sessionId: head.fields.get('isthmus-session') ?? '',
     plane: decodeURIComponent(head.fields.get('isthmus-plane') ?? ''),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
-  return { hello: answer, session: http2.performServerHandshake(socket, linkOptions) };
 }
 
 async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
@@ -88,7 +78,8 @@ async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
 export interface UpgradeServerOptions {
   /** Decides on a hello. Rejects with LinkRefused (its status is answered), or with any error (500). */
   readonly admit: (hello: AgentHello, socket: Socket) => Promise<HubHello>;
-  readonly open: (session: http2.ClientHttp2Session, socket: Socket, hello: AgentHello, answer: HubHello) => void;
+  /** The socket is ready for a link. */
+  readonly open: (socket: Socket, hello: AgentHello, answer: HubHello) => void;
   readonly refused: (socket: Socket, error: Error) => void;
 }
 
@@ -121,8 +112,7 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
       const answer = await options.admit(hello, socket);
       await write(socket, acceptance(answer));
       if (head.length > 0) socket.unshift(head);
-      const session = http2.connect('http://agent', { ...linkOptions, createConnection: () => socket });
-      options.open(session, socket, hello, answer);
+      options.open(socket, hello, answer);
     } catch (error) {
       refuse(socket, error as Error);
     }

@@ -1,10 +1,8 @@
 import { once } from 'node:events';
-import http2 from 'node:http2';
 import { isIP } from 'node:net';
 import tls, { type PeerCertificate, type TLSSocket } from 'node:tls';
 import { Backoff, type Dial, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
-import { linkOptions } from '../link/settings.ts';
 import { secureContextOptions, type TlsSettings } from '../tls.ts';
 
 /** A hub's certificate names either the address that the hub advertises or this: pods' addresses are not known beforehand. */
@@ -123,9 +121,8 @@ class Peer {
         socket.destroy();
         return;
       }
-      const session = http2.connect('https://hub', { ...linkOptions, createConnection: () => socket });
       const link = new LinkClient({
-        ...{ session, socket, peer: `hub ${this.#hubId}` },
+        ...{ socket, peer: `hub ${this.#hubId}` },
         orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
         refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
       });

@@ -1,10 +1,8 @@
 import { once } from 'node:events';
-import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
-import type { TLSSocket } from 'node:tls';
+import tls, { type TLSSocket } from 'node:tls';
 import { type Dial, descriptors, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
-import { linkOptions } from '../link/settings.ts';
 import { type Listener, remoteOf } from '../listen.ts';
 import { peerSubject, secureContextOptions, type TlsSettings } from '../tls.ts';
 
@@ -23,37 +21,37 @@ export interface PeerServer extends Omit<Listener, 'idle'> {
 }
 
 /** The hub's peer port: takes gateways' links and serves their dials. */
-export async function servePeers({ host, port, tls, dial, events }: PeerServerOptions): Promise<PeerServer> {
+export async function servePeers({ host, port, tls: settings, dial, events }: PeerServerOptions): Promise<PeerServer> {
   const links = new Set<LinkServer>();
   const connections = new Set<TLSSocket>();
   let draining = false;
-  const server = http2.createSecureServer({
-    ...secureContextOptions(tls),
-    ...linkOptions,
+  const server = tls.createServer({
+    ...secureContextOptions(settings),
+    ALPNProtocols: ['h2'],
     requestCert: true,
     rejectUnauthorized: true,
     handshakeTimeout: 10_000,
   });
-  server.on('secureConnection', (socket: TLSSocket) => {
+  server.on('secureConnection', (socket) => {
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
+    if (socket.alpnProtocol !== 'h2') {
+      events.emit('refused', 'peers', remoteOf(socket), new Error('a peer must speak HTTP/2'));
+      socket.destroy();
+      return;
+    }
     socket.setNoDelay(true);
-  });
-  server.on('session', (session) => {
-    const socket = session.socket as TLSSocket;
     const peer = `gateway ${peerSubject(socket) ?? remoteOf(socket)}`;
-    const link = new LinkServer({ session, socket, peer, role: 'hub', dial, events });
+    const link = new LinkServer({ socket, peer, role: 'hub', dial, events });
     links.add(link);
     void link.closed.then(() => links.delete(link));
     // Its handshake was under way when the hub began to drain.
     if (draining) link.close();
   });
-  server.on('tlsClientError', (error, socket) => events.emit('refused', 'peers', remoteOf(socket), error));
-  server.on('unknownProtocol', (socket) => {
-    events.emit('refused', 'peers', remoteOf(socket), new Error('a peer must speak HTTP/2'));
+  server.on('tlsClientError', (error, socket) => {
+    events.emit('refused', 'peers', remoteOf(socket), error);
     socket.destroy();
   });
-  server.on('sessionError', () => {});
   server.listen(port, host || undefined);
   await once(server, 'listening');
   const bound = (server.address() as AddressInfo).port;

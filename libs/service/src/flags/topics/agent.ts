@@ -86,7 +86,7 @@ export const agentHealth = topic('Listening: health, metrics and administration'
 
 export const agentQueues = topic('Behaviour', {
   'xfr-channel-size': int(150, 'Packets queued for each connection.', {
-    inert: 'queues are bounded by bytes, and windows follow the number of open tunnels',
+    inert: 'queues are bounded by bytes, and windows grow with what their reader takes',
   }),
   'warn-on-channel-limit': bool(false, 'Warn when a queue is full.', {
     inert: 'a full queue holds up its own tunnel alone',

@@ -58,7 +58,7 @@ export const shutdownDelay = topic('Behaviour', {
 
 export const queues = topic('Behaviour', {
   'xfr-channel-size': int(10, 'Packets queued for each connection.', {
-    inert: 'queues are bounded by bytes, and windows follow the number of open tunnels',
+    inert: 'queues are bounded by bytes, and windows grow with what their reader takes',
   }),
   'warn-on-channel-limit': bool(true, 'Warn when a queue is full.', {
     inert: 'full queues are always counted, in full_receive_channels',

@@ -1,0 +1,41 @@
+import { HpackDecoder } from './hpack/decoder.ts';
+import { hpackEncode } from './hpack/encoder.ts';
+
+/** Header fields by their names in lower case, pseudo-header fields included. */
+export type Head = Readonly<Record<string, string>>;
+
+/** Header fields to send, pseudo-header fields first. */
+export type OutgoingHead = Readonly<Record<string, string | number>>;
+
+/** What no field may hold: RFC 9110 section 5.5, and what one octet cannot say. */
+const UNFIT = /[^\t\x20-\x7e\x80-\xff]/;
+
+/** @throws TypeError for a value that no header field may hold */
+export function encodeHead(head: OutgoingHead): Buffer {
+  const fields: [string, string][] = [];
+  for (const name in head) {
+    const value = String(head[name]);
+    if (UNFIT.test(value)) throw new TypeError(`header field ${name} may not hold ${JSON.stringify(value)}`);
+    fields.push([name, value]);
+  }
+  return hpackEncode(fields);
+}
+
+/** Reads the heads of one direction of a connection. */
+export class HeadReader {
+  readonly #decoder: HpackDecoder;
+
+  constructor(maxTable: number, maxList: number) {
+    this.#decoder = new HpackDecoder(maxTable, maxList);
+  }
+
+  /** Fields of the same name are joined by `, ` (RFC 9110 section 5.3). */
+  read(block: Buffer): Head {
+    const head: Record<string, string> = Object.create(null);
+    for (const [name, value] of this.#decoder.decode(block)) {
+      const before = head[name];
+      head[name] = before === undefined ? value : `${before}, ${value}`;
+    }
+    return head;
+  }
+}

@@ -1,0 +1,116 @@
+import type { Duplex } from 'node:stream';
+
+/**
+ * What waits in the socket's own queue before streams wait in turn, in bytes: enough to keep the kernel busy between two
+ * turns of the event loop, and little enough that a ping does not wait long behind bulk.
+ */
+const ENOUGH = 256 * 1024;
+
+/** What a peer that does not read may hold back of frames that no window bounds, in bytes. */
+const TOO_MUCH = 8 * 1024 * 1024;
+
+/** One stream's frame is no longer than this while others wait, in bytes. */
+const TURN = 64 * 1024;
+
+export type Sink = Pick<Duplex, 'write'>;
+
+/** A stream with this much to send has no reason to wait for others' company, in bytes. */
+const BULK = 32 * 1024;
+
+/** Something with DATA to send. */
+export interface Sender {
+  /** Bytes. */
+  readonly queued: number;
+  readonly sendable: boolean;
+  /** Writes one frame with at most `limit` bytes of payload, and returns how many. */
+  sendFrame(sink: Sink, limit: number): number;
+}
+
+/**
+ * The sending side of a connection. Streams take turns, a frame each, and wait while the socket has enough; all other frames
+ * go ahead of what waits. What is sent within one turn of the event loop leaves in one write.
+ */
+export class Sending {
+  readonly #socket: Duplex;
+  readonly #overflow: () => void;
+  #ready: Sender[] = [];
+  readonly #waiting = new Set<Sender>();
+  #scheduled = false;
+  #filling = false;
+  /** The other side's limits. */
+  maxFrame: number;
+  #window: number;
+
+  /** @param overflow the peer does not read what it asks for */
+  constructor(socket: Duplex, limits: { maxFrame: number; window: number }, overflow: () => void) {
+    this.#socket = socket;
+    this.#overflow = overflow;
+    this.maxFrame = limits.maxFrame;
+    this.#window = limits.window;
+    socket.on('drain', () => this.#schedule());
+  }
+
+  get window(): number {
+    return this.#window;
+  }
+
+  /** The other side takes more on the connection. */
+  allow(bytes: number): void {
+    this.#window += bytes;
+    this.#schedule();
+  }
+
+  /** A frame that no window holds back. */
+  frame(bytes: Buffer): void {
+    this.#schedule();
+    this.#socket.write(bytes);
+    if (this.#socket.writableLength > TOO_MUCH) this.#overflow();
+  }
+
+  /** A stream that has something to send, and may. */
+  offer(sender: Sender): void {
+    if (this.#waiting.has(sender)) return;
+    this.#waiting.add(sender);
+    this.#ready.push(sender);
+    if (sender.queued < BULK || this.#filling) this.#schedule();
+    else this.#flush();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || this.#socket.destroyed) return;
+    this.#scheduled = true;
+    this.#socket.cork();
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.#fill();
+      this.#socket.uncork();
+    });
+  }
+
+  #flush(): void {
+    this.#socket.cork();
+    this.#fill();
+    this.#socket.uncork();
+  }
+
+  #fill(): void {
+    this.#filling = true;
+    const socket = this.#socket;
+    const limit = Math.min(TURN, this.maxFrame);
+    while (this.#ready.length > 0 && this.#window > 0 && socket.writableLength < ENOUGH) {
+      const turn = this.#ready;
+      this.#ready = [];
+      let next = 0;
+      while (next < turn.length && this.#window > 0 && socket.writableLength < ENOUGH) {
+        const sender = turn[next++] as Sender;
+        this.#waiting.delete(sender);
+        if (!sender.sendable) continue;
+        this.#window -= sender.sendFrame(socket, Math.min(limit, this.#window));
+        if (sender.sendable) this.offer(sender);
+      }
+      // Who did not get a turn comes before who did.
+      if (next < turn.length) this.#ready = [...turn.slice(next), ...this.#ready];
+    }
+    this.#filling = false;
+  }
+}

@@ -1,0 +1,65 @@
+import { ConnectionError, DEFAULT_FRAME, ErrorCode, MAX_WINDOW } from './codes.ts';
+
+/** What one side of a connection asks of the other (RFC 9113 section 6.5.2). */
+export interface Settings {
+  /** What the other side may keep in its compression table, in bytes. */
+  readonly headerTableSize: number;
+  readonly enablePush: boolean;
+  /** Streams that the other side may have open. */
+  readonly maxConcurrentStreams: number;
+  /** What the other side may send on a new stream before it is given more, in bytes. */
+  readonly initialWindowSize: number;
+  /** The longest payload of a frame, in bytes. */
+  readonly maxFrameSize: number;
+  /** The longest list of header fields, in bytes. */
+  readonly maxHeaderListSize: number;
+}
+
+/** What holds until the first SETTINGS frame comes. */
+export const DEFAULT_SETTINGS: Settings = {
+  headerTableSize: 4096,
+  enablePush: true,
+  maxConcurrentStreams: Number.POSITIVE_INFINITY,
+  initialWindowSize: 65_535,
+  maxFrameSize: DEFAULT_FRAME,
+  maxHeaderListSize: Number.POSITIVE_INFINITY,
+};
+
+const IDS: Readonly<Record<keyof Settings, number>> = {
+  headerTableSize: 1,
+  enablePush: 2,
+  maxConcurrentStreams: 3,
+  initialWindowSize: 4,
+  maxFrameSize: 5,
+  maxHeaderListSize: 6,
+};
+
+const NAMES = new Map(Object.entries(IDS).map(([name, id]) => [id, name as keyof Settings]));
+
+/** Settings as pairs of id and value. */
+export function settingsEntries(settings: Partial<Settings>): [number, number][] {
+  return Object.entries(settings).map(([name, value]) => [IDS[name as keyof Settings], Number(value)]);
+}
+
+/**
+ * What a SETTINGS frame's payload changes; what is not known here is passed over, as the RFC wants.
+ * @throws ConnectionError for a value out of its bounds
+ */
+export function readSettings(payload: Buffer): Partial<Settings> {
+  if (payload.length % 6 !== 0) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'SETTINGS of a wrong length');
+  const changes: Record<string, number | boolean> = {};
+  for (let at = 0; at < payload.length; at += 6) {
+    const name = NAMES.get(payload.readUInt16BE(at));
+    const value = payload.readUInt32BE(at + 2);
+    if (name) changes[name] = name === 'enablePush' ? value === 1 : check(name, value);
+  }
+  return changes;
+}
+
+function check(name: keyof Settings, value: number): number {
+  if (name === 'initialWindowSize' && value > MAX_WINDOW)
+    throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `SETTINGS: a window of ${value} bytes`);
+  if (name === 'maxFrameSize' && (value < DEFAULT_FRAME || value > 2 ** 24 - 1))
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `SETTINGS: frames of ${value} bytes`);
+  return value;
+}

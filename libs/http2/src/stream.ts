@@ -1,0 +1,260 @@
+import { Duplex } from 'node:stream';
+import { ConnectionError, codeName, ErrorCode, MAX_WINDOW, StreamError } from './codes.ts';
+import { dataHead } from './frames.ts';
+import type { Head, OutgoingHead } from './head.ts';
+import type { ReceiveWindow } from './receive-window.ts';
+import type { Sender, Sink } from './sending.ts';
+
+/** What may wait here to be sent before the writer is asked to rest, in bytes: two reads of a socket. */
+const SEND_AHEAD = 128 * 1024;
+
+/** What a stream needs of its session. */
+export interface Wire {
+  /** The stream has something to send. */
+  offer(stream: Http2Stream): void;
+  head(stream: Http2Stream, head: OutgoingHead, endStream: boolean): void;
+  credit(stream: Http2Stream, bytes: number): void;
+  reset(stream: Http2Stream, code: number): void;
+  /** No frame of the stream will come or go any more. */
+  closed(stream: Http2Stream): void;
+}
+
+type Done = (error?: Error | null) => void;
+
+/**
+ * One HTTP/2 stream. Its two ways end apart from each other; `destroy` and `close` reset it. What came before a clean end is
+ * read to its end, also when the session has gone by then.
+ *
+ * Events beside a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
+ */
+export class Http2Stream extends Duplex implements Sender {
+  readonly id: number;
+  /** Why it was reset, by either side. */
+  rstCode: number = ErrorCode.NO_ERROR;
+  headersSent = false;
+  readonly #wire: Wire;
+  readonly #window: ReceiveWindow;
+  /** Came, and is more than the reader wants now. */
+  #held = 0;
+  #responded = false;
+  #remoteEnded = false;
+  #localEnded = false;
+  #wireClosed = false;
+  /** What the other side lets this one send, in bytes. */
+  #sendWindow: number;
+  #chunks: Buffer[] = [];
+  /** Of the first chunk, what has been sent. */
+  #offset = 0;
+  #queued = 0;
+  #written: Done | undefined;
+  #final: Done | undefined;
+
+  constructor(id: number, wire: Wire, window: ReceiveWindow, sendWindow: number) {
+    // What came counts as read only once someone has it: the window alone bounds what is held.
+    super({ readableHighWaterMark: 1, writableHighWaterMark: SEND_AHEAD });
+    this.id = id;
+    this.#wire = wire;
+    this.#window = window;
+    this.#sendWindow = sendWindow;
+  }
+
+  /** Whether no frame will come or go any more: both sides have ended, or one has reset. */
+  get wireClosed(): boolean {
+    return this.#wireClosed;
+  }
+
+  /** The serving side's answer. */
+  respond(head: OutgoingHead, { endStream = false } = {}): void {
+    this.headersSent = true;
+    this.#wire.head(this, head, endStream);
+    if (!endStream) return;
+    this.#endLocal();
+    this.end();
+  }
+
+  /** An informational head, before the answer. */
+  additionalHeaders(head: OutgoingHead): void {
+    this.#wire.head(this, head, false);
+  }
+
+  /** Resets the stream, unless it is over: nothing more is sent, and what was not yet read is lost. */
+  close(code: number = ErrorCode.CANCEL): void {
+    if (this.#wireClosed || this.destroyed) return;
+    this.rstCode = code;
+    this.destroy(failure(code));
+  }
+
+  // What the session tells.
+
+  receiveHead(head: Head, endStream: boolean): void {
+    const status = head[':status'];
+    if (status?.startsWith('1')) this.emit('headers', head);
+    else if (this.#responded || status === undefined) this.emit('trailers', head);
+    else {
+      this.#responded = true;
+      this.emit('response', head);
+    }
+    if (endStream) this.receiveEnd();
+  }
+
+  /** @throws ConnectionError when the other side ignores the window, or its own end */
+  receiveData(bytes: Buffer, padding: number): void {
+    if (this.#remoteEnded)
+      throw new ConnectionError(ErrorCode.STREAM_CLOSED, `DATA after the end of stream ${this.id}`);
+    if (!this.#window.receive(bytes.length + padding))
+      throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `stream ${this.id}: more than its window`);
+    this.#held += bytes.length + padding;
+    if (bytes.length === 0 || this.push(bytes)) this.#consume();
+  }
+
+  receiveEnd(): void {
+    if (this.#remoteEnded) return;
+    this.#remoteEnded = true;
+    this.push(null);
+    this.#closeWire();
+  }
+
+  receiveReset(code: number): void {
+    this.rstCode = code;
+    this.#overOnWire();
+    this.destroy(failure(code));
+  }
+
+  /** The session is gone. */
+  lose(reason: Error): void {
+    this.#overOnWire();
+    this.destroy(reason);
+  }
+
+  /**
+   * The other side takes more.
+   * @throws ConnectionError for more than a window can be
+   */
+  allow(bytes: number): void {
+    this.#sendWindow += bytes;
+    if (this.#sendWindow > MAX_WINDOW)
+      throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `stream ${this.id}: a window beyond 2^31 - 1`);
+    if (this.sendable) this.#wire.offer(this);
+  }
+
+  // What the session's sending side takes.
+
+  get queued(): number {
+    return this.#queued;
+  }
+
+  get sendable(): boolean {
+    if (this.#wireClosed) return false;
+    return this.#queued > 0 ? this.#sendWindow > 0 : this.#final !== undefined;
+  }
+
+  sendFrame(sink: Sink, limit: number): number {
+    if (this.#queued === 0) {
+      sink.write(dataHead(this.id, 0, true));
+      this.#endLocal();
+      return 0;
+    }
+    const length = Math.min(limit, this.#queued, this.#sendWindow);
+    sink.write(dataHead(this.id, length, false));
+    for (let left = length; left > 0; ) left -= this.#sendPart(sink, left);
+    this.#queued -= length;
+    this.#sendWindow -= length;
+    if (this.#queued === 0) this.#take()?.();
+    return length;
+  }
+
+  #sendPart(sink: Sink, limit: number): number {
+    const chunk = this.#chunks[0] as Buffer;
+    const part = chunk.subarray(this.#offset, this.#offset + limit);
+    sink.write(part);
+    this.#offset += part.length;
+    if (this.#offset === chunk.length) {
+      this.#chunks.shift();
+      this.#offset = 0;
+    }
+    return part.length;
+  }
+
+  /** What waits for the write under way. */
+  #take(): Done | undefined {
+    const written = this.#written;
+    this.#written = undefined;
+    return written;
+  }
+
+  // What Duplex asks for.
+
+  override _read(): void {
+    this.#consume();
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: Done): void {
+    this.#queue([chunk], done);
+  }
+
+  override _writev(writes: { chunk: Buffer }[], done: Done): void {
+    this.#queue(
+      writes.map(({ chunk }) => chunk),
+      done,
+    );
+  }
+
+  override _final(done: Done): void {
+    if (this.#localEnded || this.#wireClosed) done();
+    else {
+      this.#final = done;
+      this.#wire.offer(this);
+    }
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    if (!this.#wireClosed) {
+      this.rstCode ||= ErrorCode.CANCEL;
+      this.#wire.reset(this, this.rstCode);
+      this.#overOnWire();
+    }
+    this.#window.close();
+    done(error);
+  }
+
+  #queue(chunks: Buffer[], done: Done): void {
+    this.#chunks = chunks;
+    this.#queued = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+    if (this.#queued === 0) done();
+    else this.#written = done;
+    if (this.sendable) this.#wire.offer(this);
+  }
+
+  #consume(): void {
+    if (this.#held === 0) return;
+    const credit = this.#window.consume(this.#held);
+    this.#held = 0;
+    if (credit > 0 && !this.#remoteEnded && !this.#wireClosed) this.#wire.credit(this, credit);
+  }
+
+  #endLocal(): void {
+    this.#localEnded = true;
+    this.#final?.();
+    this.#final = undefined;
+    this.#closeWire();
+  }
+
+  /** When both ways have ended. */
+  #closeWire(): void {
+    if (this.#localEnded && this.#remoteEnded) this.#overOnWire();
+  }
+
+  #overOnWire(): void {
+    if (this.#wireClosed) return;
+    this.#wireClosed = true;
+    this.#chunks = [];
+    this.#queued = 0;
+    this.#wire.closed(this);
+  }
+}
+
+/** CANCEL is how a stream is given up in good order; whoever reads it sees that it closed without an end. */
+function failure(code: number): StreamError | undefined {
+  if (code === ErrorCode.NO_ERROR || code === ErrorCode.CANCEL) return undefined;
+  return new StreamError(code, `stream was reset with ${codeName(code)}`);
+}
