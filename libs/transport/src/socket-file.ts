@@ -26,18 +26,23 @@ export class SocketFile {
     this.boundPath = `${path}.${randomBytes(2).toString('hex')}`;
   }
 
-  /** To be called once it is bound: shows it to callers. */
+  /** To be called whenever it was bound: shows it to callers, unless another process has taken over since the first time. */
   place(): void {
     chmodSync(this.boundPath, 0o600);
+    const isWanted = this.#own === undefined || this.#stands();
     this.#own = lstatSync(this.boundPath);
-    renameSync(this.boundPath, this.#path);
+    if (isWanted) renameSync(this.boundPath, this.#path);
   }
 
   /** To be called before the socket is closed: from here on nobody finds it. */
   remove(): void {
-    const there = lstatSync(this.#path, { throwIfNoEntry: false });
-    // The inode is not given to another file while its socket is open.
-    if (there && there.ino === this.#own?.ino && there.dev === this.#own.dev) unlinkSync(this.#path);
+    if (this.#stands()) unlinkSync(this.#path);
     this.#own = undefined;
+  }
+
+  /** Whether the file is still this process'. Its inode is not given to another while the socket is open. */
+  #stands(): boolean {
+    const there = lstatSync(this.#path, { throwIfNoEntry: false });
+    return there !== undefined && there.ino === this.#own?.ino && there.dev === this.#own.dev;
   }
 }

@@ -36,7 +36,7 @@ export interface DialErrorOptions {
   readonly retryable?: boolean;
   /** The dial's own deadline passed: no answer came, which says nothing about the destination. Default false. */
   readonly expired?: boolean;
-  /** How long the caller does well to wait before it dials again, in seconds: 0 where another gateway takes it at once. Default 1. */
+  /** How long to wait before dialling again, in seconds: 0 where another gateway takes the dial at once. Default 1. */
   readonly retryAfter?: number;
   readonly cause?: unknown;
 }
