@@ -3,12 +3,19 @@ import { StatusError } from './status.ts';
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
 export const PREFIX = 5;
 
+/** Pieces of fewer bytes are put together while others wait: each would cost more than it holds. */
+const SMALL = 4 * 1024;
+const BLOCK = 16 * 1024;
+
 /** Cuts what comes on a stream into messages. One that lies in one piece is a view of it, another is copied once. */
 export class MessageReader {
   readonly #mostBytes: number;
   /** What came and was not taken, in order. */
   readonly #pieces: Buffer[] = [];
   #length = 0;
+  /** Where small pieces are put, and how much of it is taken. */
+  #block: Buffer = Buffer.alloc(0);
+  #used = 0;
   /** Length of the message whose prefix was taken. */
   #expected: number | undefined;
 
@@ -22,8 +29,9 @@ export class MessageReader {
   }
 
   add(piece: Buffer): void {
-    this.#pieces.push(piece);
     this.#length += piece.length;
+    if (piece.length >= SMALL || this.#pieces.length === 0) this.#pieces.push(piece);
+    else this.#append(piece);
   }
 
   /**
@@ -52,6 +60,24 @@ export class MessageReader {
       throw new StatusError('ResourceExhausted', text);
     }
     return length;
+  }
+
+  /** Copies a small piece behind the last, if that lies in the block and there is room. */
+  #append(piece: Buffer): void {
+    const last = this.#pieces.length - 1;
+    const before = this.#pieces[last] as Buffer;
+    const start = before.byteOffset - this.#block.byteOffset;
+    const follows = before.buffer === this.#block.buffer && start + before.length === this.#used;
+    const fits = this.#used + piece.length <= this.#block.length;
+    if (!fits) {
+      this.#block = Buffer.allocUnsafeSlow(BLOCK);
+      this.#used = 0;
+    }
+    const from = follows && fits ? start : this.#used;
+    this.#used += piece.copy(this.#block, this.#used);
+    const view = this.#block.subarray(from, this.#used);
+    if (follows && fits) this.#pieces[last] = view;
+    else this.#pieces.push(view);
   }
 
   #take(length: number): Buffer {

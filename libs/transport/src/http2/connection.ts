@@ -187,7 +187,7 @@ export class ServerConnection implements InboundSink {
       this.#received = 0;
     }
     const stream = this.#stream(id);
-    if (stream?.allow(length) === false) stream.reset(CODE.FLOW_CONTROL_ERROR);
+    stream?.expect(length);
     if (padding > 0) stream?.read(padding);
   }
 

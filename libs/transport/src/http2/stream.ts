@@ -140,10 +140,11 @@ export class ServerStream {
     }
   }
 
-  /** A DATA frame of so many bytes comes. @returns false when the peer was not allowed as many, or has ended its side */
-  allow(bytes: number): boolean {
+  /** A DATA frame of so many bytes begins. */
+  expect(bytes: number): void {
     this.#credit -= bytes;
-    return this.#credit >= 0 && !this.#remoteEnded;
+    if (this.#remoteEnded) this.reset(CODE.STREAM_CLOSED);
+    else if (this.#credit < 0) this.reset(CODE.FLOW_CONTROL_ERROR);
   }
 
   /** Bytes of a DATA frame came. */

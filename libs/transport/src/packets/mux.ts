@@ -47,9 +47,10 @@ export class PacketMux {
     return this.#streams.has(connectID);
   }
 
-  open(connectID: bigint): PacketStream {
+  /** @param closed the tunnel has nothing more to send */
+  open(connectID: bigint, closed?: () => void): PacketStream {
     const { limit } = this.#options;
-    const stream = new PacketStream({ half: this.#half, connectID, outbox: this.#outbox, limit });
+    const stream = new PacketStream({ half: this.#half, connectID, outbox: this.#outbox, limit, closed });
     this.#past.delete(connectID);
     this.#streams.set(connectID, stream);
     stream.once('close', () => {

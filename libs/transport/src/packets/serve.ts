@@ -185,9 +185,8 @@ class PacketServer implements ServedPackets {
     const { role, events } = this.#options;
     const connectID = ++this.#lastConnectID;
     this.#mux.post({ type: 'DIAL_RSP', random, connectID, error: '' });
-    const caller = this.#mux.open(connectID);
     // Behind the CLOSE_RSP a caller's stream has nothing to say: its end goes out in the same write, while the caller still reads.
-    if (role === 'gateway') caller.once('end', () => this.#finish());
+    const caller = this.#mux.open(connectID, role === 'gateway' ? () => this.#finish() : undefined);
     const tunnel = new Tunnel(role, request, caller, established, events);
     this.#tunnels.set(random, tunnel);
     await tunnel.done;
@@ -210,15 +209,17 @@ class PacketServer implements ServedPackets {
   #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
     this.#over = true;
     clearTimeout(this.#closeTimer);
-    const { role } = this.#options;
-    const text = error?.message ?? 'stream ended';
-    const reason =
-      role === 'gateway' ? new Error(`caller went away: ${text}`) : new SessionLost(text, { cause: error });
+    const orderly = this.#options.role === 'gateway' && !error;
     for (const stream of streams) {
-      if (role === 'gateway' && !error) stream.ended();
-      else stream.lost(reason);
+      if (orderly) stream.ended();
+      else stream.lost(this.#reason(error));
     }
-    for (const pending of this.#pending.values()) pending.abort(reason);
+    for (const pending of this.#pending.values()) pending.abort(this.#reason(error));
     this.#closed.resolve(error);
+  }
+
+  #reason(cause: ChannelError | undefined): Error {
+    const text = cause?.message ?? 'stream ended';
+    return this.#options.role === 'gateway' ? new Error(`caller went away: ${text}`) : new SessionLost(text, { cause });
   }
 }

@@ -23,6 +23,8 @@ export interface PacketStreamOptions {
   readonly connectID: bigint;
   readonly outbox: Outbox;
   readonly limit: InboundLimit;
+  /** Called once, when nothing more is sent: our close went out, or nobody is left to hear it. */
+  readonly closed?: (() => void) | undefined;
 }
 
 /** One tunnel's bytes over packets. */
@@ -33,18 +35,20 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly #half: Half;
   readonly #outbox: Outbox;
   readonly #limit: InboundLimit;
+  readonly #closed: (() => void) | undefined;
   readonly #turn = () => this.#sendOne();
   #state: ClosingState = 'open';
   #paused = false;
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ half, connectID, outbox, limit }: PacketStreamOptions) {
+  constructor({ half, connectID, outbox, limit, closed }: PacketStreamOptions) {
     super({ readableHighWaterMark: READ_AHEAD, writableHighWaterMark: MAX_DATA });
     this.connectID = connectID;
     this.#half = half;
     this.#outbox = outbox;
     this.#limit = limit;
+    this.#closed = closed;
     // The splice has its own listener; this one holds before it comes and after it went.
     this.on('error', () => {});
   }
@@ -137,8 +141,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
 
   #step(event: ClosingEvent, error?: string): void {
     const { next, tell, eof } = closingStep(this.#half, this.#state, event);
+    const closes = next === 'closed' && this.#state !== 'closed';
     this.#state = next;
     if (tell) this.#outbox.post(closePacket(this.#half, this.connectID, error));
+    if (closes) this.#closed?.();
     if (!eof) return;
     this.push(null);
     this.#outbox.leave(this.#turn);
