@@ -1,7 +1,7 @@
 import { PROTOCOLS, type Protocol } from '../chaos/load/door.ts';
 import { Scope } from '../harness/index.ts';
 import { type AnpBinaries, allInOne, anpPair, type Family, relays, type Started, splitTiers } from './families.ts';
-import type { Kind } from './lines.ts';
+import type { Kind, Line } from './lines.ts';
 import type { Front } from './load/messages.ts';
 
 /** One way to the destination, as a column of the table. */
@@ -55,6 +55,7 @@ export class Planes implements AsyncDisposable {
   readonly #scope = new Scope();
   readonly #destinationPort: number;
   readonly #running = new Map<Family, Started>();
+  readonly #warm = new Set<string>();
 
   constructor(destinationPort: number) {
     this.#destinationPort = destinationPort;
@@ -70,6 +71,14 @@ export class Planes implements AsyncDisposable {
       this.#running.set(family, started);
     }
     return started;
+  }
+
+  /** Whether the processes have yet to carry something through this front before a line is measured; they are taken to do so now. */
+  isCold({ name, family }: Contender, { fresh, agents }: Line): boolean {
+    if (!family || fresh) return agents !== undefined;
+    const cold = !this.#warm.has(name);
+    this.#warm.add(name);
+    return cold;
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -77,7 +77,7 @@ function legend(name: string, index: number, colour: string | undefined): string
 function roundUp(value: number): number {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return power * ([1, 2, 4, 6, 8].find((step) => step * power >= value) ?? 10);
+  return power * ([1, 1.2, 1.6, 2, 3, 4, 6, 8].find((step) => step * power >= value) ?? 10);
 }
 
 function number(value: number): string {

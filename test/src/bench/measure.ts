@@ -31,6 +31,11 @@ function within(line: Line): Line {
   return { ...line, conns: Math.min(line.conns, descriptorLimit() - OTHER_DESCRIPTORS) };
 }
 
+/** Code that has not run yet is slow: what does not ask for a fresh plane begins with some of each. */
+function warmUp(line: Line): Line {
+  return { ...line, work: line.agents === undefined ? 'ping-under-bulk' : line.work, rate: 0 };
+}
+
 /** Of Linux; a process may raise its own to this. */
 function descriptorLimit(): number {
   const [, hard] = /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
@@ -48,9 +53,10 @@ export async function measure(
   const line = within(wanted);
   try {
     if (line.work === 'start') return await firstDial(contender, destinationPort);
-    if (!line.fresh) return await load(line, contender, await planes.of(contender), destinationPort, pace);
     await using own = new Planes(destinationPort);
-    return await load(line, contender, await own.of(contender, line.agents), destinationPort, pace);
+    const started = await (line.fresh ? own : planes).of(contender, line.agents);
+    if (planes.isCold(contender, line)) await load(warmUp(line), contender, started, destinationPort, pace);
+    return await load(line, contender, started, destinationPort, pace);
   } catch (error) {
     return { figures: {}, errors: { [(error as Error).message]: 1 } };
   }

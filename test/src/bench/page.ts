@@ -2,9 +2,9 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { ROOT } from '../harness/index.ts';
 import { draw, type Series } from './drawing.ts';
 import { short } from './figures.ts';
-import { GROWING, GROWTH, type Growth, type GrowthName, STANDARD } from './lines.ts';
+import { GROWING, GROWTH, type Growth, type GrowthName } from './lines.ts';
 import { type Book, contendersOf, figureOf, type Made } from './store.ts';
-import { asMarkdown, figureTable, type Row } from './tables.ts';
+import { asMarkdown, figureTable, type Row, ratioTable } from './tables.ts';
 
 const PAGE = `${ROOT}docs/PERFORMANCE.md`;
 const DRAWINGS = `${ROOT}docs/performance`;
@@ -22,7 +22,8 @@ export function writePage(book: Book): void {
   for (const name of grown) writeFileSync(`${DRAWINGS}/${name}.svg`, drawn(book, name));
   const parts = [
     madeWith(book.made),
-    asMarkdown(figureTable(book, STANDARD)),
+    asMarkdown(figureTable(book)),
+    ...ratios(book),
     ...grown.map((name) => section(book, name)),
   ];
   writeFileSync(PAGE, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
@@ -31,6 +32,11 @@ export function writePage(book: Book): void {
 function madeWith({ at, node, cores, processor, commit, windowMs, rounds }: Made): string {
   const when = `${at.slice(0, 10)}, commit ${commit}, Node ${node}, ${cores} cores (${processor})`;
   return `\`npm run bench\`, ${when}; ${windowMs / 1000} s a measurement, ${rounds === 1 ? 'once' : `median of ${rounds}`}.`;
+}
+
+function ratios(book: Book): string[] {
+  const rows = ratioTable(book);
+  return rows.length > 1 ? ['### Side by side', asMarkdown(rows)] : [];
 }
 
 export function seriesOf(book: Book, of: GrowthName): Series[] {

@@ -27,7 +27,7 @@ export async function runAll(plan: Plan, say: (text: string) => void, signal: Ab
   const { port } = await listening(scope, './load/destination.js');
   const planes = scope.use(new Planes(port));
   for (const [index, line] of plan.lines.entries()) {
-    for (let round = 0; round < plan.rounds; round++) {
+    for (let round = 0; round < (line.once ? 1 : plan.rounds); round++) {
       for (const contender of among(plan, line, index)) {
         if (signal.aborted) return { runs, failed };
         const result = await measure(plan.short ? fewer(line) : line, contender, planes, port, plan);

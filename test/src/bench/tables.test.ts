@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { LINES } from './lines.ts';
 import { growthTable, seriesOf } from './page.ts';
 import { type Book, figureOf, type Run } from './store.ts';
-import { asMarkdown, asText, comparison, figureTable } from './tables.ts';
+import { asMarkdown, asText, comparison, figureTable, ratioTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -41,6 +41,28 @@ test('the table has the bounds first, and a row for each figure that some conten
     ['bulk ×1', 'GB/s', '4.00', '1.00', '0.25'],
     ['bulk ×1', 'plane CPU s/GB', '', '', '4.50'],
   ]);
+});
+
+test('figures stand beside those of upstream with the same front, by planebench where that loaded both, and beside relays', () => {
+  const [head, ...rows] = ratioTable(
+    book(
+      ['bulk-x1', 'relays-2', { gb_per_s: 2 }],
+      ['bulk-x1', 'connect-uds', { gb_per_s: 0.5 }],
+      ['bulk-x1', 'anp-connect-uds', { gb_per_s: 1 }],
+      ['bulk-x1', 'connect-uds (planebench)', { gb_per_s: 0.6 }],
+      ['bulk-x1', 'anp-connect-uds (planebench)', { gb_per_s: 0.2 }],
+      ['cut-x32', 'connect-uds', { recovery_ms: 20 }],
+      ['cut-x32', 'anp-connect-uds', { recovery_ms: -1 }],
+    ),
+  );
+  const columns = ['connect-uds (planebench) / anp-connect-uds (planebench)', 'connect-uds / relays-2'];
+  assert.deepEqual(head, ['line', 'figure', ...columns, 'to reach beside ANP']);
+  assert.deepEqual(rows, [['bulk ×1', 'GB/s', '3.00', '0.25', '≥ 2.0, gRPC ≥ 1.6']]);
+});
+
+test('a dial that never worked again is told so', () => {
+  const rows = figureTable(book(['cut-x32', 'anp-grpc-uds', { recovery_ms: -1 }]));
+  assert.deepEqual(rows[1], ['cut ×32', 'next dial after, ms', 'never']);
 });
 
 test('a comparison says what got better and what got worse, by what each figure is for', () => {

@@ -12,11 +12,47 @@ export function figureTable(book: Book, lines: readonly Line[] = STANDARD): Row[
   const columns = inOrder(contendersOf(book));
   const rows = lines.flatMap(({ name, title, shows }) =>
     shows.map(({ figure, label }) => {
-      const cells = columns.map((contender) => cell(figureOf(book, name, contender, figure)));
+      const cells = columns.map((contender) => cell(figureOf(book, name, contender, figure), figure));
       return [title, label, ...cells];
     }),
   );
   return [['line', 'figure', ...columns], ...rows.filter((row) => row.slice(2).some((each) => each !== ''))];
+}
+
+const FRONTS = ['grpc-uds', 'connect-uds', 'connect-tcp-mtls'];
+const BY_PLANEBENCH = ' (planebench)';
+
+/**
+ * Our planes' figures beside upstream's with the same front, by planebench where it has loaded both; beside relays; and the split
+ * tiers' beside the all-in-one server's.
+ */
+export function ratioTable(book: Book): Row[] {
+  const pairs = pairsOf(contendersOf(book));
+  const rows = STANDARD.flatMap(({ name, title, shows }) =>
+    shows.map(({ figure, label, reach = '' }) => {
+      const cells = pairs.map((pair) => {
+        const [one, other] = pair.map((contender) => figureOf(book, name, contender, figure));
+        // A dial that never worked again counts as -1.
+        return one === undefined || other === undefined || one < 0 || other <= 0 ? '' : short(one / other);
+      });
+      return [title, label, ...cells, reach];
+    }),
+  );
+  const head = ['line', 'figure', ...pairs.map((pair) => pair.join(' / ')), 'to reach beside ANP'];
+  return [head, ...rows.filter((row) => row.slice(2, -1).some((each) => each !== ''))];
+}
+
+function pairsOf(names: readonly string[]): (readonly [string, string])[] {
+  const both = (pair: readonly [string, string]) => pair.every((name) => names.includes(name));
+  return FRONTS.flatMap((front) => {
+    const upstream = [BY_PLANEBENCH, ''].map((by) => [`${front}${by}`, `anp-${front}${by}`] as const).find(both);
+    const others = [
+      [front, 'relays-2'],
+      [`split-${front}`, 'relays-3'],
+      [`split-${front}`, front],
+    ] as const;
+    return [...(upstream ? [upstream] : []), ...others.filter(both)];
+  });
 }
 
 /** How the second book's figures stand to the first's: 1.00 is the same. */
@@ -43,8 +79,9 @@ function verdict(ratio: number | undefined, { better }: Shown): string {
   return ratio > 1 === (better === 'more') ? 'better' : 'worse';
 }
 
-function cell(value: number | undefined): string {
-  return value === undefined ? '' : short(value);
+function cell(value: number | undefined, figure = ''): string {
+  if (value === undefined) return '';
+  return figure === 'recovery_ms' && value < 0 ? 'never' : short(value);
 }
 
 function inOrder(contenders: readonly string[]): string[] {
