@@ -69,6 +69,21 @@ test('what is opened between two counts is reckoned, and counted anew when that 
   assert.equal(source.counts, 2);
 });
 
+test('many open descriptors, which take long to count, are counted less often', () => {
+  const source = process(20_000);
+  const slow = {
+    count() {
+      source.at += 25;
+      return source.count();
+    },
+    canOpen: () => true,
+    now: () => source.at,
+  };
+  const left = new Descriptors(slow);
+  for (let ms = 0; ms < 11_000; ms += 100, source.at += 100) assert.equal(left.scarce, false);
+  assert.equal(source.counts, 3);
+});
+
 test('where the system says nothing, descriptors last', () => {
   const left = new Descriptors({ count: () => undefined, canOpen: () => true, now: () => 0 });
   for (let opened = 0; opened < 100_000; opened++) left.opened();
