@@ -362,6 +362,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   #fail(error: Error): void {
     if (this.#over) return;
     const code = error instanceof ConnectionError ? error.code : ErrorCode.INTERNAL_ERROR;
+    this.#closed = true;
     this.#sending.frame(goawayFrame(this.#lastPeerStream, code, error.message));
     this.#end(error);
   }

@@ -52,7 +52,6 @@ function rowOf(name: string, fault: string, what: Stall): Row<ServerPlane> {
     fault,
     holds: 'others unaffected; memory within the windows; no session ended',
     bounds: { dialMs: 1000 },
-    ...(what.tunnels > 1 && { todo: 'the link is taken for dead' }),
     topology: (scope) => serverPlane(scope, { servers: 1, agents: 1 }),
     inject: (context) => stall(context, what),
   };

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { afterEach, mock, test } from 'node:test';
+import { ReceiveWindow, WindowBudget } from './receive-window.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+afterEach(() => mock.restoreAll());
+
+/** A clock that moves when it is told to. */
+function clock(): { now: number } {
+  const time = { now: 0 };
+  mock.method(performance, 'now', () => time.now);
+  return time;
+}
+
+/** Fills and reads a window again and again, each half in `ms`. @returns its size in the end */
+function pour(window: ReceiveWindow, time: { now: number }, ms: number, rounds = 100): number {
+  let open = 64 * KIB;
+  let largest = open;
+  for (let round = 0; round < rounds; round++) {
+    const bytes = Math.ceil(open / 2);
+    assert.ok(window.receive(bytes));
+    time.now += ms;
+    open += window.consume(bytes) - bytes;
+    largest = Math.max(largest, open);
+  }
+  return largest;
+}
+
+test('a window that is read fast doubles up to 1 MiB, and further where the way is long', () => {
+  const time = clock();
+  const near = new ReceiveWindow(64 * KIB, () => 1, new WindowBudget(100 * MIB));
+  assert.equal(pour(near, time, 5), MIB);
+  const far = new ReceiveWindow(64 * KIB, () => 100, new WindowBudget(100 * MIB));
+  assert.equal(pour(far, time, 50), 16 * MIB);
+});
+
+test('a window that is read slowly, or not at all, stays as it began', () => {
+  const time = clock();
+  const budget = new WindowBudget(100 * MIB);
+  const slow = new ReceiveWindow(64 * KIB, () => 1, budget);
+  assert.equal(pour(slow, time, 1000), 64 * KIB);
+  const stalled = new ReceiveWindow(64 * KIB, () => 1, budget);
+  assert.ok(stalled.receive(64 * KIB));
+  assert.equal(stalled.receive(1), false, 'not a byte more');
+  assert.equal(budget.left, 100 * MIB);
+});
+
+test('all windows grow within one budget, which gets back what a stream had', () => {
+  const time = clock();
+  const budget = new WindowBudget(2 * MIB);
+  const windows = Array.from({ length: 4 }, () => new ReceiveWindow(64 * KIB, () => 1, budget));
+  for (const window of windows) pour(window, time, 5);
+  assert.ok(budget.left < MIB && budget.left >= 0);
+  for (const window of windows) window.close();
+  assert.equal(budget.left, 2 * MIB);
+});
