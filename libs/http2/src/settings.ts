@@ -51,12 +51,14 @@ export function readSettings(payload: Buffer): Partial<Settings> {
   for (let at = 0; at < payload.length; at += 6) {
     const name = NAMES.get(payload.readUInt16BE(at));
     const value = payload.readUInt32BE(at + 2);
-    if (name) changes[name] = name === 'enablePush' ? value === 1 : check(name, value);
+    if (name) changes[name] = name === 'enablePush' ? check(name, value) === 1 : check(name, value);
   }
   return changes;
 }
 
 function check(name: keyof Settings, value: number): number {
+  if (name === 'enablePush' && value > 1)
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `SETTINGS: ENABLE_PUSH ${value}`);
   if (name === 'initialWindowSize' && value > MAX_WINDOW)
     throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `SETTINGS: a window of ${value} bytes`);
   if (name === 'maxFrameSize' && (value < DEFAULT_FRAME || value > 2 ** 24 - 1))

@@ -1,9 +1,9 @@
+import { ErrorCode, hpackEncode } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
 import { decodePacket, encodeDataHead, encodePacket } from '@isthmus/proto';
-import { CODE } from '../http2/frames.ts';
-import { encodeFields, type Field } from '../http2/hpack.ts';
-import type { ServerStream, StreamReceiver } from '../http2/stream.ts';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
+import type { Field } from './http2/request.ts';
+import type { ServerStream, StreamReceiver } from './http2/stream.ts';
 import { MessageReader, PREFIX, writePrefix } from './messages.ts';
 import type { Metadata } from './metadata.ts';
 import type { GrpcPeer } from './peer.ts';
@@ -20,7 +20,7 @@ const RESPONSE: readonly Field[] = [
   [':status', '200'],
   ['content-type', 'application/grpc'],
 ];
-const RESPONSE_HEAD = encodeFields(RESPONSE);
+const RESPONSE_HEAD = hpackEncode(RESPONSE);
 
 /** A call at our server: ANP's packets both ways on one stream. Nothing is read until it is started. */
 export class ServerCall implements PacketChannel, StreamReceiver {
@@ -65,7 +65,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   respond(metadata: readonly Field[]): void {
     if (this.#responded || this.#closed) return;
     this.#responded = true;
-    this.#stream.head(metadata.length > 0 ? encodeFields([...RESPONSE, ...metadata]) : RESPONSE_HEAD);
+    this.#stream.head(metadata.length > 0 ? hpackEncode([...RESPONSE, ...metadata]) : RESPONSE_HEAD);
   }
 
   start(sink: PacketSink): void {
@@ -104,7 +104,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     if (this.#ended || this.#closed) return;
     this.#ended = true;
     if (this.#responded) this.#stream.end(OK_TRAILERS);
-    else this.#stream.head(encodeFields([...RESPONSE, ...statusFields()]), true);
+    else this.#stream.head(hpackEncode([...RESPONSE, ...statusFields()]), true);
   }
 
   destroy(reason: Error): void {
@@ -116,10 +116,10 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     if (this.#closed) return;
     this.#ended = true;
     const fields = statusFields(error);
-    if (!this.#responded) this.#stream.head(encodeFields([...RESPONSE, ...fields]), true);
+    if (!this.#responded) this.#stream.head(hpackEncode([...RESPONSE, ...fields]), true);
     else {
-      this.#stream.end(encodeFields(fields));
-      if (this.#stream.pending) this.#reset = setTimeout(() => this.#stream.reset(CODE.CANCEL), RESET_MS);
+      this.#stream.end(hpackEncode(fields));
+      if (this.#stream.pending) this.#reset = setTimeout(() => this.#stream.reset(ErrorCode.CANCEL), RESET_MS);
     }
     this.#close(new ChannelError(error.status, error.message));
   }

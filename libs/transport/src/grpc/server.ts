@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
+import { hpackEncode } from '@isthmus/http2';
 import type { PlaneEvents } from '@isthmus/tunnel';
-import { ServerConnection } from '../http2/connection.ts';
-import { encodeFields } from '../http2/hpack.ts';
-import type { RequestHead } from '../http2/request.ts';
-import type { ServerStream } from '../http2/stream.ts';
 import { remoteOf } from '../listen.ts';
 import { ServerCall } from './call.ts';
+import { ServerConnection } from './http2/connection.ts';
+import type { RequestHead } from './http2/request.ts';
+import type { ServerStream } from './http2/stream.ts';
 import { Metadata } from './metadata.ts';
 import { type GrpcPeer, peerOf } from './peer.ts';
 import type { GrpcService } from './service.ts';
@@ -148,7 +148,7 @@ function refusalOf(
 /** Trailers and nothing else. */
 function refuse(stream: ServerStream, http: number, error: StatusError): void {
   stream.head(
-    encodeFields([[':status', String(http)], ['content-type', 'application/grpc'], ...statusFields(error)]),
+    hpackEncode([[':status', String(http)], ['content-type', 'application/grpc'], ...statusFields(error)]),
     true,
   );
 }

@@ -1,4 +1,5 @@
-import { encodeFields, type Field } from '../http2/hpack.ts';
+import { hpackEncode } from '@isthmus/http2';
+import type { Field } from './http2/request.ts';
 
 /** gRPC's status codes, by Go's names, which ANP's metrics show. */
 export const STATUS = {
@@ -49,4 +50,4 @@ function percentEncode(text: string): string {
   return encoded;
 }
 
-export const OK_TRAILERS = encodeFields(OK_FIELDS);
+export const OK_TRAILERS = hpackEncode(OK_FIELDS);

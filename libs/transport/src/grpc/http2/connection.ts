@@ -1,11 +1,22 @@
 import type { Socket } from 'node:net';
-import { CODE, ConnectionError, FLAG, frame, numbersFrame, PREFACE, TYPE } from './frames.ts';
-import { FieldDecoder } from './hpack.ts';
+import {
+  ConnectionError,
+  DEFAULT_SETTINGS,
+  ErrorCode,
+  goawayFrame,
+  HpackDecoder,
+  MAX_WINDOW,
+  PREFACE,
+  pingFrame,
+  type Settings,
+  settingsAck,
+  settingsFrame,
+  windowUpdateFrame,
+} from '@isthmus/http2';
 import { Inbound, type InboundSink } from './inbound.ts';
 import { Output } from './output.ts';
 import { type RequestHead, readRequest } from './request.ts';
 import { ResetCounter } from './reset-counter.ts';
-import { DEFAULT_WINDOW, LARGEST_WINDOW, type PeerSettings, SETTINGS_ACK, settingsFrame } from './settings.ts';
 import { ServerStream } from './stream.ts';
 import { Watch } from './watch.ts';
 
@@ -45,7 +56,7 @@ export class ServerConnection implements InboundSink {
   readonly #options: ConnectionOptions;
   readonly #output: Output;
   readonly #inbound = new Inbound(this, MAX_FIELDS);
-  readonly #decoder = new FieldDecoder(MAX_FIELDS);
+  readonly #decoder = new HpackDecoder(DEFAULT_SETTINGS.headerTableSize, MAX_FIELDS);
   readonly #resets = new ResetCounter();
   readonly #watch: Watch;
   readonly #streams = new Map<number, ServerStream>();
@@ -56,7 +67,7 @@ export class ServerConnection implements InboundSink {
   #lastServed = 0;
   #lastOpened = 0;
   /** What we may send on a new stream. */
-  #streamWindow = DEFAULT_WINDOW;
+  #streamWindow = DEFAULT_SETTINGS.initialWindowSize;
   /** What came since the peer was last given more of the connection's window. */
   #received = 0;
   #linger: NodeJS.Timeout | undefined;
@@ -67,8 +78,8 @@ export class ServerConnection implements InboundSink {
     this.#output = new Output(socket);
     this.#watch = new Watch({
       keepaliveMs: options.keepaliveMs,
-      ping: () => this.#output.add(frame(TYPE.PING, 0, 0, Buffer.alloc(8))),
-      dead: (error) => this.#fail(new ConnectionError(CODE.NO_ERROR, error.message)),
+      ping: () => this.#output.add(pingFrame(Buffer.alloc(8), false)),
+      dead: (error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message)),
     });
     socket.on('data', (chunk: Buffer) => this.#read(chunk));
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN.
@@ -82,7 +93,7 @@ export class ServerConnection implements InboundSink {
     if (this.#state === 'leaving' || this.#state === 'ended') return;
     if (this.#state === 'greeting') this.#greet();
     this.#state = 'leaving';
-    this.#goaway(CODE.NO_ERROR);
+    this.#goaway(ErrorCode.NO_ERROR);
     if (this.#streams.size === 0) this.#end();
   }
 
@@ -109,34 +120,34 @@ export class ServerConnection implements InboundSink {
   #readPreface(chunk: Buffer): Buffer {
     const length = Math.min(chunk.length, PREFACE.length - this.#preface);
     if (PREFACE.compare(chunk, 0, length, this.#preface, this.#preface + length) !== 0) {
-      throw new ConnectionError(CODE.PROTOCOL_ERROR, 'no HTTP/2 preface');
+      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'no HTTP/2 preface');
     }
     this.#preface += length;
     return chunk.subarray(length);
   }
 
   #checkLimits(): void {
-    const calm = (text: string) => new ConnectionError(CODE.ENHANCE_YOUR_CALM, text);
+    const calm = (text: string) => new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, text);
     if (this.#resets.tooMany) throw calm(`more than ${ResetCounter.most} streams were reset in a row`);
     if (this.#output.backlog > MAX_BACKLOG) throw calm('peer asks for more than it reads');
   }
 
-  settings({ streamWindow, maxFrame }: PeerSettings): void {
+  settings({ initialWindowSize, maxFrameSize }: Partial<Settings>): void {
     if (this.#state === 'greeting') {
       this.#greet();
       this.#state = 'open';
       this.#watch.greeted();
     }
-    this.#output.add(SETTINGS_ACK);
-    if (maxFrame !== undefined) this.#output.maxFrame = maxFrame;
-    if (streamWindow === undefined) return;
-    const by = streamWindow - this.#streamWindow;
-    this.#streamWindow = streamWindow;
+    this.#output.add(settingsAck());
+    if (maxFrameSize !== undefined) this.#output.maxFrame = maxFrameSize;
+    if (initialWindowSize === undefined) return;
+    const by = initialWindowSize - this.#streamWindow;
+    this.#streamWindow = initialWindowSize;
     for (const stream of [...this.#streams.values()]) if (!stream.widen(by)) throw tooWide();
   }
 
   ping(payload: Buffer): void {
-    this.#output.add(frame(TYPE.PING, FLAG.ACK, 0, payload));
+    this.#output.add(pingFrame(payload, true));
   }
 
   headers(id: number, section: Buffer, ends: boolean): void {
@@ -146,7 +157,7 @@ export class ServerConnection implements InboundSink {
     if (open) {
       // Trailers, in which gRPC's callers say nothing.
       if (ends) open.receiveEnd();
-      else open.reset(CODE.PROTOCOL_ERROR);
+      else open.reset(ErrorCode.PROTOCOL_ERROR);
       return;
     }
     // Of a stream that has ended meanwhile.
@@ -165,8 +176,8 @@ export class ServerConnection implements InboundSink {
       sendWindow: this.#streamWindow,
       ended: (code) => this.#streamEnded(id, code),
     });
-    if (!request) stream.reset(CODE.PROTOCOL_ERROR);
-    else if (this.#streams.size >= MAX_STREAMS) stream.reset(CODE.REFUSED_STREAM);
+    if (!request) stream.reset(ErrorCode.PROTOCOL_ERROR);
+    else if (this.#streams.size >= MAX_STREAMS) stream.reset(ErrorCode.REFUSED_STREAM);
     else {
       this.#streams.set(id, stream);
       this.#options.accept(stream, request);
@@ -180,19 +191,17 @@ export class ServerConnection implements InboundSink {
     if (this.#state === 'leaving' && this.#streams.size === 0) this.#end();
   }
 
-  dataBegins(id: number, length: number, padding: number): void {
+  data(id: number, piece: Buffer, padding: number): void {
+    const length = piece.length + padding;
     this.#received += length;
-    if (this.#received >= LARGEST_WINDOW / 2) {
-      this.#output.add(numbersFrame(TYPE.WINDOW_UPDATE, 0, this.#received));
+    if (this.#received >= MAX_WINDOW / 2) {
+      this.#output.add(windowUpdateFrame(0, this.#received));
       this.#received = 0;
     }
     const stream = this.#stream(id);
     stream?.expect(length);
     if (padding > 0) stream?.read(padding);
-  }
-
-  data(id: number, piece: Buffer): void {
-    this.#streams.get(id)?.receive(piece);
+    if (piece.length > 0) stream?.receive(piece);
   }
 
   dataEnds(id: number): void {
@@ -206,17 +215,17 @@ export class ServerConnection implements InboundSink {
   windowUpdate(id: number, by: number): void {
     if (id !== 0) {
       const stream = this.#stream(id);
-      if (by === 0) stream?.reset(CODE.PROTOCOL_ERROR);
-      else if (stream?.widen(by) === false) stream.reset(CODE.FLOW_CONTROL_ERROR);
+      if (by === 0) stream?.reset(ErrorCode.PROTOCOL_ERROR);
+      else if (stream?.widen(by) === false) stream.reset(ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
-    if (by === 0) throw new ConnectionError(CODE.PROTOCOL_ERROR, 'WINDOW_UPDATE of 0');
+    if (by === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of 0');
     if (!this.#output.widen(by)) throw tooWide();
   }
 
   /** @returns undefined for a stream that has ended. @throws ConnectionError for one that was never opened */
   #stream(id: number): ServerStream | undefined {
-    if (id > this.#lastOpened) throw new ConnectionError(CODE.PROTOCOL_ERROR, `stream ${id} is not open`);
+    if (id > this.#lastOpened) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `stream ${id} is not open`);
     return this.#streams.get(id);
   }
 
@@ -225,15 +234,17 @@ export class ServerConnection implements InboundSink {
    * whole connection exceeds the sum of its streams', or one that stalls would stop the rest.
    */
   #greet(): void {
-    const { streamWindow } = this.#options;
-    this.#output.add(settingsFrame({ streamWindow, maxStreams: MAX_STREAMS, maxFields: MAX_FIELDS }));
-    this.#output.add(numbersFrame(TYPE.WINDOW_UPDATE, 0, LARGEST_WINDOW - DEFAULT_WINDOW));
+    const { streamWindow: initialWindowSize } = this.#options;
+    this.#output.add(
+      settingsFrame({ initialWindowSize, maxConcurrentStreams: MAX_STREAMS, maxHeaderListSize: MAX_FIELDS }),
+    );
+    this.#output.add(windowUpdateFrame(0, MAX_WINDOW - DEFAULT_SETTINGS.initialWindowSize));
   }
 
   // How it ends.
 
   #goaway(code: number): void {
-    this.#output.add(numbersFrame(TYPE.GOAWAY, 0, this.#lastServed, code));
+    this.#output.add(goawayFrame(this.#lastServed, code));
   }
 
   #fail(error: ConnectionError): void {
@@ -259,10 +270,10 @@ export class ServerConnection implements InboundSink {
 
   #endStreams(): void {
     this.#watch.stop();
-    for (const stream of [...this.#streams.values()]) stream.close(CODE.CANCEL);
+    for (const stream of [...this.#streams.values()]) stream.close(ErrorCode.CANCEL);
   }
 }
 
 function tooWide(): ConnectionError {
-  return new ConnectionError(CODE.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
+  return new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
 }

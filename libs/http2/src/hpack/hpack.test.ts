@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ConnectionError } from './frames.ts';
-import { encodeFields, type Field, FieldDecoder } from './hpack.ts';
+import { ConnectionError } from '../codes.ts';
+import { HpackDecoder } from './decoder.ts';
+import { hpackEncode } from './encoder.ts';
+
+type Field = readonly [name: string, value: string];
 
 function hex(text: string): Buffer {
   return Buffer.from(text.replaceAll(' ', ''), 'hex');
@@ -69,7 +72,7 @@ const EXAMPLES: readonly [
 
 for (const [name, expected, ...sections] of EXAMPLES) {
   test(`the RFC's ${name} are read`, () => {
-    const decoder = new FieldDecoder(65_536);
+    const decoder = new HpackDecoder(4_096, 65_536);
     assert.deepEqual(
       sections.map((section) => decoder.decode(hex(section))),
       expected,
@@ -78,30 +81,29 @@ for (const [name, expected, ...sections] of EXAMPLES) {
 }
 
 const REFUSED: readonly [name: string, section: string, message: RegExp][] = [
-  ['index 0', '80', /there is no field 0/],
-  ['an index beyond both tables', 'be', /there is no field 62/],
-  ['a name beyond both tables', '7f00 0161', /there is no field 63/],
-  ['a string that ends early', '0001 61 05 6162', /ends amid its bytes/],
-  ['a name without a value', '0001 61', /ends amid a field/],
-  ['an integer without end', 'ff ff ff ff ff ff ff ff', /integer is too large/],
-  ['an integer that stops', 'ff', /ends amid a field/],
-  ['Huffman code filled with zeros', '0001 61 81 18', /no Huffman code/],
-  ['Huffman code filled with a whole byte', '0001 61 82 1fff', /no Huffman code/],
-  ['the end of a string in Huffman code', '0001 61 84 ffffffff', /no Huffman code/],
-  ['a table larger than it may be', '3fe21f', /table size/],
-  ['a new table size behind a field', '82 20', /table size/],
+  ['index 0', '80', /no entry 0/],
+  ['an index beyond both tables', 'be', /no entry 62/],
+  ['a name beyond both tables', '7f00 0161', /no entry 63/],
+  ['a string that ends early', '0001 61 05 6162', /longer than its block/],
+  ['a name without a value', '0001 61', /ends too early/],
+  ['an integer without end', 'ff ff ff ff ff ff ff ff', /more than 28 bits/],
+  ['an integer that stops', 'ff', /ends too early/],
+  ['Huffman code filled with zeros', '0001 61 81 18', /HPACK/],
+  ['Huffman code filled with a whole byte', '0001 61 82 1fff', /HPACK/],
+  ['the end of a string in Huffman code', '0001 61 84 ffffffff', /HPACK/],
+  ['a table larger than it may be', '3fe21f', /a table of/],
 ];
 
 for (const [name, section, message] of REFUSED) {
   test(`${name} is refused`, () => {
-    const decode = () => new FieldDecoder(65_536).decode(hex(section));
+    const decode = () => new HpackDecoder(4_096, 65_536).decode(hex(section));
     assert.throws(decode, (error) => error instanceof ConnectionError && message.test(error.message));
   });
 }
 
 test('a section that unpacks to more than it may is refused', () => {
-  const decoder = new FieldDecoder(10_000);
-  const bomb = Buffer.concat([Buffer.of(0x40), encodeFields([['bomb', 'x'.repeat(3_000)]]).subarray(1)]);
+  const decoder = new HpackDecoder(4_096, 10_000);
+  const bomb = Buffer.concat([Buffer.of(0x40), hpackEncode([['bomb', 'x'.repeat(3_000)]]).subarray(1)]);
   decoder.decode(bomb);
   assert.equal(decoder.decode(Buffer.alloc(3, 0x80 | 62)).length, 3);
   assert.throws(() => decoder.decode(Buffer.alloc(4, 0x80 | 62)), /more than 10000 bytes/);
@@ -113,6 +115,6 @@ test('what is written is read again, whatever its length', () => {
       [':status', '200'],
       ['x', 'é'.repeat(length)],
     ];
-    assert.deepEqual(new FieldDecoder(65_536).decode(encodeFields(fields)), fields);
+    assert.deepEqual(new HpackDecoder(4_096, 65_536).decode(hpackEncode(fields)), fields);
   }
 });

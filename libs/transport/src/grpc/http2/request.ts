@@ -1,4 +1,5 @@
-import type { Field } from './hpack.ts';
+/** A field of a header section. */
+export type Field = readonly [name: string, value: string];
 
 export interface RequestHead {
   readonly method: string;

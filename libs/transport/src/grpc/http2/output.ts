@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
-import { MAX_FRAME } from './frames.ts';
-import { DEFAULT_WINDOW, LARGEST_WINDOW } from './settings.ts';
+import { DEFAULT_FRAME, DEFAULT_SETTINGS, MAX_WINDOW } from '@isthmus/http2';
 import type { ServerStream } from './stream.ts';
 
 /** What may wait for the socket before streams are held back, in bytes: enough to keep it busy until it asks for more. */
@@ -12,13 +11,13 @@ const MERGED = 4 * 1024;
 /** What a connection sends: all of one turn in one write. Streams take turns for what the socket and the peer's window allow. */
 export class Output {
   /** The longest payload that the peer takes in a frame, in bytes. */
-  maxFrame = MAX_FRAME;
+  maxFrame = DEFAULT_FRAME;
   readonly #socket: Socket;
   readonly #flushLater = () => this.flush();
   /** Streams with data that found no room; first come, first served. */
   readonly #waiting = new Set<ServerStream>();
   /** How much data the peer still takes on the whole connection, in bytes. */
-  #window = DEFAULT_WINDOW;
+  #window = DEFAULT_SETTINGS.initialWindowSize;
   #parts: Buffer[] = [];
   #bytes = 0;
   /** The socket asked to wait. */
@@ -67,7 +66,7 @@ export class Output {
   /** The peer takes so many bytes more. @returns false when that is more than there can be */
   widen(bytes: number): boolean {
     this.#window += bytes;
-    if (this.#window > LARGEST_WINDOW) return false;
+    if (this.#window > MAX_WINDOW) return false;
     this.#resume();
     return true;
   }

@@ -1,6 +1,5 @@
-import { CODE, FLAG, frame, frameHead, numbersFrame, TYPE } from './frames.ts';
+import { dataHead, ErrorCode, headersFrames, MAX_WINDOW, rstStreamFrame, windowUpdateFrame } from '@isthmus/http2';
 import type { Output } from './output.ts';
-import { LARGEST_WINDOW } from './settings.ts';
 
 /** Whoever serves a stream. */
 export interface StreamReceiver {
@@ -63,8 +62,7 @@ export class ServerStream {
   /** Sends a header section; with `end` it is all there is. */
   head(fields: Buffer, end = false): void {
     if (this.#closed) return;
-    const flags = end ? FLAG.END_HEADERS | FLAG.END_STREAM : FLAG.END_HEADERS;
-    this.#output.add(frame(TYPE.HEADERS, flags, this.id, fields));
+    for (const frame of headersFrames(this.id, fields, end, this.#output.maxFrame)) this.#output.add(frame);
     if (end) this.#finished();
   }
 
@@ -95,7 +93,7 @@ export class ServerStream {
   /** Ends both ways at once. */
   reset(code: number): void {
     if (this.#closed) return;
-    this.#output.add(numbersFrame(TYPE.RST_STREAM, this.id, code));
+    this.#output.add(rstStreamFrame(this.id, code));
     this.close(code);
   }
 
@@ -103,7 +101,7 @@ export class ServerStream {
   read(bytes: number): void {
     this.#read += bytes;
     if (this.#read * 2 < this.#receiveWindow || this.#closed || this.#remoteEnded) return;
-    this.#output.add(numbersFrame(TYPE.WINDOW_UPDATE, this.id, this.#read));
+    this.#output.add(windowUpdateFrame(this.id, this.#read));
     this.#credit += this.#read;
     this.#read = 0;
   }
@@ -129,7 +127,7 @@ export class ServerStream {
   #sendFrame(length: number): void {
     this.#window -= length;
     this.#queued -= length;
-    this.#output.add(frameHead(TYPE.DATA, 0, this.id, length), length);
+    this.#output.add(dataHead(this.id, length, false), length);
     for (let left = length; left > 0; ) {
       const piece = this.#queue[0] as Buffer;
       const sent = piece.length > left ? piece.subarray(0, left) : piece;
@@ -140,11 +138,11 @@ export class ServerStream {
     }
   }
 
-  /** A DATA frame of so many bytes begins. */
+  /** So many bytes of DATA frames came. */
   expect(bytes: number): void {
     this.#credit -= bytes;
-    if (this.#remoteEnded) this.reset(CODE.STREAM_CLOSED);
-    else if (this.#credit < 0) this.reset(CODE.FLOW_CONTROL_ERROR);
+    if (this.#remoteEnded) this.reset(ErrorCode.STREAM_CLOSED);
+    else if (this.#credit < 0) this.reset(ErrorCode.FLOW_CONTROL_ERROR);
   }
 
   /** Bytes of a DATA frame came. */
@@ -161,7 +159,7 @@ export class ServerStream {
   /** The peer allows so many bytes more, or fewer (section 6.9.2). @returns false when that is more than there can be */
   widen(bytes: number): boolean {
     this.#window += bytes;
-    if (this.#window > LARGEST_WINDOW) return false;
+    if (this.#window > MAX_WINDOW) return false;
     if (bytes > 0 && this.#queued > 0) this.pump();
     return true;
   }
@@ -179,7 +177,7 @@ export class ServerStream {
 
   /** Our end is sent. What the peer may still send nobody reads: it is told so as Go's servers do (section 8.1). */
   #finished(): void {
-    if (!this.#remoteEnded) this.#output.add(numbersFrame(TYPE.RST_STREAM, this.id, CODE.NO_ERROR));
+    if (!this.#remoteEnded) this.#output.add(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
     this.close();
   }
 }

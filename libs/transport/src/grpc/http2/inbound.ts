@@ -1,0 +1,132 @@
+import {
+  ConnectionError,
+  DEFAULT_FRAME,
+  ErrorCode,
+  Flag,
+  type FrameHandler,
+  FrameReader,
+  FrameType,
+  readSettings,
+  type Settings,
+} from '@isthmus/http2';
+import { HeaderBlock } from './header-block.ts';
+
+/** What a peer says by frames that are well-formed, and allowed on a connection or on a stream. */
+export interface InboundSink {
+  settings(changes: Partial<Settings>): void;
+  ping(payload: Buffer): void;
+  /** @param ends the peer sends nothing more on the stream */
+  headers(stream: number, section: Buffer, ends: boolean): void;
+  /** Bytes of a DATA frame came, which count for the windows with their padding. */
+  data(stream: number, piece: Buffer, padding: number): void;
+  dataEnds(stream: number): void;
+  reset(stream: number, code: number): void;
+  /** @param stream 0 for the connection */
+  windowUpdate(stream: number, by: number): void;
+}
+
+/** What frames mean, each looked at by itself (RFC 9113 section 6). */
+export class Inbound implements FrameHandler {
+  readonly #sink: InboundSink;
+  readonly #mostFields: number;
+  readonly #reader = new FrameReader(this, DEFAULT_FRAME);
+  #greeted = false;
+  /** A header section whose end has not come: nothing else may come before. */
+  #block: HeaderBlock | undefined;
+
+  /** @param mostFields what a header section may come to, in bytes */
+  constructor(sink: InboundSink, mostFields: number) {
+    this.#sink = sink;
+    this.#mostFields = mostFields;
+  }
+
+  /** @throws ConnectionError, also from the sink; nothing may be read behind it. */
+  read(chunk: Buffer): void {
+    this.#reader.read(chunk);
+  }
+
+  data(stream: number, piece: Buffer, flags: number, last: boolean, padding: number): void {
+    this.#checkOrder(FrameType.DATA, flags);
+    onStream('DATA', stream);
+    this.#sink.data(stream, piece, padding);
+    if (last && flags & Flag.END_STREAM) this.#sink.dataEnds(stream);
+  }
+
+  frame(type: number, flags: number, stream: number, payload: Buffer): void {
+    this.#checkOrder(type, flags);
+    switch (type) {
+      case FrameType.HEADERS:
+        this.#headers(new HeaderBlock(stream, flags, payload));
+        break;
+      case FrameType.CONTINUATION:
+        if (!this.#block) throw broken('CONTINUATION without HEADERS');
+        this.#headers(this.#block.continue(stream, flags, payload, this.#mostFields));
+        break;
+      case FrameType.PRIORITY:
+        onStream('PRIORITY', stream);
+        sized('PRIORITY', payload, 5);
+        break;
+      case FrameType.RST_STREAM:
+        onStream('RST_STREAM', stream);
+        sized('RST_STREAM', payload, 4);
+        this.#sink.reset(stream, payload.readUInt32BE());
+        break;
+      case FrameType.SETTINGS:
+        onConnection('SETTINGS', stream);
+        this.#settings(flags, payload);
+        break;
+      case FrameType.PUSH_PROMISE:
+        throw broken('PUSH_PROMISE of a client');
+      case FrameType.PING:
+        onConnection('PING', stream);
+        sized('PING', payload, 8);
+        if (!(flags & Flag.ACK)) this.#sink.ping(payload);
+        break;
+      case FrameType.GOAWAY:
+        // Of a client it says nothing: it opens no more streams, and closes when it likes.
+        onConnection('GOAWAY', stream);
+        break;
+      case FrameType.WINDOW_UPDATE:
+        sized('WINDOW_UPDATE', payload, 4);
+        this.#sink.windowUpdate(stream, payload.readUInt32BE() & 0x7fffffff);
+        break;
+      default:
+      // Of other types nobody knows anything; they are passed over (section 5.5).
+    }
+  }
+
+  #headers(block: HeaderBlock): void {
+    this.#block = block.whole ? undefined : block;
+    if (block.whole) this.#sink.headers(block.stream, block.bytes, block.ends);
+  }
+
+  #settings(flags: number, payload: Buffer): void {
+    if (flags & Flag.ACK) {
+      sized('the answer to SETTINGS', payload, 0);
+      return;
+    }
+    this.#greeted = true;
+    this.#sink.settings(readSettings(payload));
+  }
+
+  #checkOrder(type: number, flags: number): void {
+    if (!this.#greeted && (type !== FrameType.SETTINGS || flags & Flag.ACK)) throw broken('SETTINGS must come first');
+    if (this.#block && type !== FrameType.CONTINUATION) throw broken('a header section that does not end');
+  }
+}
+
+function broken(message: string): ConnectionError {
+  return new ConnectionError(ErrorCode.PROTOCOL_ERROR, message);
+}
+
+function onConnection(what: string, stream: number): void {
+  if (stream !== 0) throw broken(`${what} on a stream`);
+}
+
+function onStream(what: string, stream: number): void {
+  if (stream === 0) throw broken(`${what} on no stream`);
+}
+
+function sized(what: string, { length }: Buffer, size: number): void {
+  if (length !== size) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `${what} of ${length} bytes`);
+}
