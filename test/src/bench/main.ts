@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { LINES } from './lines.ts';
 import { writePage } from './page.ts';
 import { type Plan, runAll } from './run.ts';
-import { type Book, madeHere, readBook, writeBook } from './store.ts';
+import { type Book, madeHere, merged, readBook, writeBook } from './store.ts';
 import { asText, comparison, figureTable } from './tables.ts';
 
 const SECONDS = 3;
@@ -11,7 +11,7 @@ const SECONDS = 3;
 const SHORT = { windowMs: 200, pace: 0.1 };
 
 const USAGE = `npm run bench [-- OPTIONS]
-  --line NAME          this line alone, or those that begin with NAME; may be given several times
+  --line NAME          this line alone, or those whose names begin so; may be given several times
   --front NAME         this column alone; may be given several times
   --repeat N           so many rounds, and medians of them (default 1)
   --seconds N          of each measurement (default ${SECONDS})
@@ -20,7 +20,7 @@ const USAGE = `npm run bench [-- OPTIONS]
   --planebench PATH    lets this program load the planes too
   --anp-server PATH --anp-agent PATH   measures upstream's pair beside ours
   --compare A B        compares what two runs wrote
-  --page FILE          puts what a run wrote into docs/PERFORMANCE.md
+  --page FILE...       puts what runs wrote into docs/PERFORMANCE.md; of a line in several files the last one's figures
 Lines:
 ${LINES.map(({ name, title }) => `  ${name.padEnd(24)} ${title}`).join('\n')}
 `;
@@ -38,7 +38,7 @@ const { values, positionals } = parseArgs({
     'anp-server': { type: 'string' },
     'anp-agent': { type: 'string' },
     compare: { type: 'boolean', default: false },
-    page: { type: 'string' },
+    page: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
@@ -56,10 +56,15 @@ function plan(): Plan | undefined {
   return {
     ...{ rounds, short, fronts: front },
     ...(short ? SHORT : { windowMs: seconds * 1000, pace: 1 }),
-    lines: LINES.filter(({ name }) => line.length === 0 || line.some((each) => name.startsWith(each))),
+    lines: LINES.filter(({ name }) => line.length === 0 || line.some((each) => isMeant(each, name))),
     ...(planebench !== undefined && { planebench }),
     ...(server !== undefined && agent !== undefined && { anp: { server, agent } }),
   };
+}
+
+/** A line's own name means it alone. */
+function isMeant(given: string, name: string): boolean {
+  return LINES.some((each) => each.name === given) ? name === given : name.startsWith(given);
 }
 
 async function run(plan: Plan): Promise<void> {
@@ -76,8 +81,8 @@ async function run(plan: Plan): Promise<void> {
 const [before, after] = positionals;
 const wanted = plan();
 if (values.compare && before && after) say(asText(comparison(readBook(before), readBook(after))));
-else if (values.page) writePage(readBook(values.page));
-else if (values.help || values.compare || positionals.length > 0 || !wanted) {
+else if (values.page && before) writePage(merged([readBook(before), ...positionals.slice(1).map(readBook)]));
+else if (values.help || values.compare || values.page || positionals.length > 0 || !wanted) {
   process.stderr.write(USAGE);
   process.exitCode = values.help ? 0 : 2;
 } else await run(wanted);

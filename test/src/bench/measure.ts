@@ -6,7 +6,7 @@ import { derived } from './derived.ts';
 import type { Started } from './families.ts';
 import type { Line } from './lines.ts';
 import { pause } from './load/flow.ts';
-import type { Result, Settings } from './load/messages.ts';
+import type { Figures, Result, Settings } from './load/messages.ts';
 import { close, oneByte, Tunnels } from './load/tunnels.ts';
 import { planebench } from './planebench.ts';
 
@@ -76,7 +76,12 @@ async function load(
   const { figures, errors } = contender.planebench
     ? await planebench(contender.planebench, settings)
     : await ask<Result>('./load/main.js', settings, windowMs + GRACE);
-  return { figures: derived(figures, Object.keys(groups)), errors };
+  return { figures: rounded(derived(figures, Object.keys(groups))), errors };
+}
+
+/** To five digits: the rest is noise. */
+function rounded(figures: Figures): Figures {
+  return Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, Number(value.toPrecision(5))]));
 }
 
 /** Starts all processes together, and dials until one dial works. */

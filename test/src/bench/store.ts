@@ -55,6 +55,20 @@ export function writeBook(path: string, book: Book): void {
   writeFileSync(path, `${JSON.stringify(book, undefined, 1)}\n`);
 }
 
+/** One book of several runs, each of some lines: what a later one measured takes the place of what an earlier one did. */
+export function merged(books: readonly [Book, ...Book[]]): Book {
+  let runs: readonly Run[] = [];
+  for (const book of books) {
+    const anew = new Set(book.runs.map(keyOf));
+    runs = [...runs.filter((run) => !anew.has(keyOf(run))), ...book.runs];
+  }
+  return { made: (books.at(-1) as Book).made, runs };
+}
+
+function keyOf({ line, contender }: Run): string {
+  return `${line} ${contender}`;
+}
+
 /** The median of all rounds; undefined where none has the figure. */
 export function figureOf({ runs }: Book, line: string, contender: string, figure: string): number | undefined {
   return median(

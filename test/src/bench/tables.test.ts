@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LINES } from './lines.ts';
 import { growthTable, seriesOf } from './page.ts';
-import { type Book, figureOf, type Run } from './store.ts';
+import { type Book, figureOf, merged, type Run } from './store.ts';
 import { asMarkdown, asText, comparison, figureTable, ratioTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
@@ -28,6 +28,20 @@ test('a figure is the median of its rounds, and of those alone that have it', ()
   assert.equal(figureOf(rounds, 'bulk-x32', 'direct', 'gb_per_s'), undefined);
 });
 
+test('of several books, a later one has its say on what it measured, and only there', () => {
+  const first = book(
+    ['bulk-x1', 'direct', { gb_per_s: 1 }],
+    ['bulk-x1', 'direct', { gb_per_s: 1 }],
+    ['bulk-x1', 'grpc-uds', { gb_per_s: 2 }],
+    ['ping-x1', 'direct', { p50_us: 3 }],
+  );
+  const second = book(['bulk-x1', 'direct', { gb_per_s: 9 }]);
+  const both = merged([first, second]);
+  assert.equal(figureOf(both, 'bulk-x1', 'direct', 'gb_per_s'), 9);
+  assert.equal(figureOf(both, 'bulk-x1', 'grpc-uds', 'gb_per_s'), 2);
+  assert.equal(figureOf(both, 'ping-x1', 'direct', 'p50_us'), 3);
+});
+
 test('the table has the bounds first, and a row for each figure that some contender has', () => {
   const rows = figureTable(
     book(
@@ -51,8 +65,8 @@ test('figures stand beside those of upstream with the same front, by planebench 
       ['bulk-x1', 'anp-connect-uds', { gb_per_s: 1 }],
       ['bulk-x1', 'connect-uds (planebench)', { gb_per_s: 0.6 }],
       ['bulk-x1', 'anp-connect-uds (planebench)', { gb_per_s: 0.2 }],
-      ['cut-x32', 'connect-uds', { recovery_ms: 20 }],
-      ['cut-x32', 'anp-connect-uds', { recovery_ms: -1 }],
+      ['stall-x1', 'connect-uds', { down_kept: 1 }],
+      ['stall-x1', 'anp-connect-uds', { down_kept: 0.5 }],
     ),
   );
   const columns = ['connect-uds (planebench) / anp-connect-uds (planebench)', 'connect-uds / relays-2'];

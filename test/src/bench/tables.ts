@@ -28,12 +28,12 @@ const BY_PLANEBENCH = ' (planebench)';
  */
 export function ratioTable(book: Book): Row[] {
   const pairs = pairsOf(contendersOf(book));
-  const rows = STANDARD.flatMap(({ name, title, shows }) =>
+  // What may break a plane says by itself whether it did.
+  const rows = STANDARD.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
     shows.map(({ figure, label, reach = '' }) => {
       const cells = pairs.map((pair) => {
         const [one, other] = pair.map((contender) => figureOf(book, name, contender, figure));
-        // A dial that never worked again counts as -1.
-        return one === undefined || other === undefined || one < 0 || other <= 0 ? '' : short(one / other);
+        return one === undefined || !other ? '' : short(one / other);
       });
       return [title, label, ...cells, reach];
     }),
