@@ -10,7 +10,7 @@ import {
   LinkServer,
   type MembershipMessage,
   requestLink,
-  secureContextOptions,
+  secureContext,
   servePackets,
   type TlsSettings,
 } from '@isthmus/transport';
@@ -103,7 +103,7 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
     ? tls.connect({
         host: address,
         port,
-        ...secureContextOptions(settings),
+        secureContext: secureContext(settings),
         ...(isIP(serverName) === 0 && { servername: serverName }),
         // Not the address that is dialled: a hub's registry told it, or DNS did, and its holder may have a certificate too.
         checkServerIdentity: (_host, certificate) =>

@@ -1,5 +1,11 @@
 import { readFileSync } from 'node:fs';
-import type { SecureContextOptions, SecureVersion, TLSSocket } from 'node:tls';
+import {
+  createSecureContext,
+  type SecureContext,
+  type SecureContextOptions,
+  type SecureVersion,
+  type TLSSocket,
+} from 'node:tls';
 
 /** Certificates as files (PEM), the way every program is given them. */
 export interface TlsFiles {
@@ -24,6 +30,23 @@ export function secureContextOptions({ cert, key, ca, minVersion, ciphers }: Tls
     ...(ciphers && { ciphers }),
     minVersion: minVersion ?? 'TLSv1.2',
   };
+}
+
+const contexts = new WeakMap<TlsSettings, { readonly made: string; readonly context: SecureContext }>();
+
+/**
+ * The context of a connection that goes out. The files are read each time, since certificates are renewed in place; what
+ * they say is parsed anew only when it has changed: that takes as long as a whole handshake.
+ * @throws the file system's error for a file that cannot be read, OpenSSL's for one that holds no such thing
+ */
+export function secureContext(settings: TlsSettings): SecureContext {
+  const options = secureContextOptions(settings);
+  const made = Object.values(options).map(String).join('\0');
+  const last = contexts.get(settings);
+  if (last?.made === made) return last.context;
+  const context = createSecureContext(options);
+  contexts.set(settings, { made, context });
+  return context;
 }
 
 /** The subject of a peer's certificate as one line, or undefined when it showed none. */

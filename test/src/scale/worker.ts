@@ -1,6 +1,4 @@
 // One process of the simulated fleet: many agents, each the real one with an id and sessions of its own.
-import { readFileSync } from 'node:fs';
-import tls from 'node:tls';
 import { type Agent, agent } from '@isthmus/agent';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
@@ -23,14 +21,6 @@ let wanted = 0;
 let opened: [at: number, hubId: string][] = [];
 let failures: Record<string, number> = {};
 let losses: Record<string, number> = {};
-
-/** Every real agent reads its certificate and makes a context of it on its own processor; here one context serves all. */
-function shareContext(files: FleetSettings['tls']): void {
-  const { connect } = tls;
-  const [ca, cert, key] = [files.ca, files.cert, files.key].map((path) => readFileSync(path));
-  const secureContext = tls.createSecureContext({ ca, cert, key, minVersion: 'TLSv1.2' });
-  Object.assign(tls, { connect: (options: tls.ConnectionOptions) => connect({ ...options, secureContext }) });
-}
 
 function startWaiting(settings: FleetSettings): void {
   for (; starting < STARTING; starting++) {
@@ -105,7 +95,6 @@ process.on('message', (message: ToWorker) => {
     return;
   }
   const { from, to, step, settings } = message;
-  if (wanted === 0) shareContext(settings.tls);
   wanted = settings.sessionCount;
   for (let number = from; number < to; number += step) waiting.push(number);
   startWaiting(settings);

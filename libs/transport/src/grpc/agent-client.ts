@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import {
   type ChannelCredentials,
   Client,
@@ -10,7 +10,7 @@ import {
 } from '@grpc/grpc-js';
 import { encodePacket, type Packet } from '@isthmus/proto';
 import type { PacketChannel } from '../packets/channel.ts';
-import { secureContextOptions, type TlsSettings } from '../tls.ts';
+import { secureContext, type TlsSettings } from '../tls.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
 import { keepalive } from './keepalive.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
@@ -103,7 +103,7 @@ function channelCredentials({ tls, target }: ConnectPacketsOptions): ChannelCred
   if (!tls) return credentials.createInsecure();
   const host = hostOf(target);
   const identity = isIP(host) === 0 ? {} : { checkServerIdentity: ipIdentity(host) };
-  return credentials.createFromSecureContext(createSecureContext(secureContextOptions(tls)), identity);
+  return credentials.createFromSecureContext(secureContext(tls), identity);
 }
 
 /** Of an address, the certificate must say the address, not the name that stands in for it. */

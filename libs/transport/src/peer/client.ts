@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import tls, { type PeerCertificate, type TLSSocket } from 'node:tls';
 import { Backoff, type Dial, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
-import { secureContextOptions, type TlsSettings } from '../tls.ts';
+import { secureContext, type TlsSettings } from '../tls.ts';
 
 /** A hub's certificate names either the address that the hub advertises or this: pods' addresses are not known beforehand. */
 export const HUB_SERVER_NAME = 'isthmus-hub';
@@ -149,7 +149,7 @@ async function connectHub(address: string, settings: TlsSettings): Promise<TLSSo
   const socket = tls.connect({
     host,
     port: Number(port),
-    ...secureContextOptions(settings),
+    secureContext: secureContext(settings),
     ...(isIP(host) === 0 && { servername: host }),
     ALPNProtocols: ['h2'],
     checkServerIdentity: (_name, certificate) => checkHubIdentity(host, certificate),
