@@ -37,6 +37,30 @@ test('messages are the same wherever they are split and merged', () => {
   }
 });
 
+test('pieces of all sizes, some put together and some not, read while others come, keep their order', () => {
+  const most = 40_000;
+  let state = 1;
+  const upTo = (limit: number) => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;
+    return state % limit;
+  };
+  const messages = Array.from({ length: 60 }, (_, i) => String.fromCharCode(97 + (i % 26)).repeat(upTo(most)));
+  const bytes = Buffer.concat(messages.map((text) => message(text)));
+  const reader = new MessageReader(most);
+  const got: string[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const size = 1 + upTo(upTo(2) === 0 ? 100 : 8_000);
+    reader.add(bytes.subarray(at, at + size));
+    at += size;
+    // A paused call takes nothing for a while.
+    if (upTo(4) !== 0) continue;
+    for (let next = reader.next(); next; next = reader.next()) got.push(String(next));
+  }
+  for (let next = reader.next(); next; next = reader.next()) got.push(String(next));
+  assert.deepEqual(got, messages);
+  assert.ok(reader.empty);
+});
+
 test('a message in one piece is a view of it', () => {
   const reader = new MessageReader(MOST);
   const piece = message('view');
