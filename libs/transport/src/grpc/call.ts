@@ -30,8 +30,8 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   readonly #messages = new MessageReader(MAX_MESSAGE);
   #sink: PacketSink | undefined;
   #paused = true;
-  /** Bytes that came while it was paused, of which the peer is not told yet. */
-  #unread = 0;
+  /** Bytes that came, for which the peer was not yet given as many more. */
+  #owed = 0;
   /** The caller has sent its last message. */
   #remoteEnded = false;
   #responded = false;
@@ -94,10 +94,8 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   resume(): void {
     if (!this.#paused || this.#closed || !this.#sink) return;
     this.#paused = false;
-    const unread = this.#unread;
-    this.#unread = 0;
     this.#deliver();
-    this.#stream.read(unread);
+    this.#give();
   }
 
   end(): void {
@@ -133,11 +131,10 @@ export class ServerCall implements PacketChannel, StreamReceiver {
       return;
     }
     this.#messages.add(piece);
-    if (this.#paused) this.#unread += piece.length;
-    else {
-      this.#deliver();
-      this.#stream.read(piece.length);
-    }
+    this.#owed += piece.length;
+    if (this.#paused) return;
+    this.#deliver();
+    this.#give();
   }
 
   drain(): void {
@@ -155,6 +152,17 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     clearTimeout(this.#deadline);
     const orderly = code === undefined || this.#ended;
     this.#close(orderly ? undefined : new ChannelError('Canceled', 'stream was cancelled'));
+  }
+
+  /**
+   * Lets the peer send as much again as was taken. What waits for a paused reader was not: given back too, it would come again each
+   * time that the reader takes a packet. Of a message that has not come whole nothing is kept back, or a long one never would.
+   */
+  #give(): void {
+    const kept = this.#paused ? Math.min(this.#messages.length, this.#owed) : 0;
+    const taken = this.#owed - kept;
+    this.#owed = kept;
+    if (taken > 0) this.#stream.read(taken);
   }
 
   #deliver(): void {

@@ -28,6 +28,11 @@ export class MessageReader {
     return this.#length === 0 && this.#expected === undefined;
   }
 
+  /** Bytes that came and were not taken. */
+  get length(): number {
+    return this.#length;
+  }
+
   add(piece: Buffer): void {
     this.#length += piece.length;
     if (piece.length >= SMALL || this.#pieces.length === 0) this.#pieces.push(piece);

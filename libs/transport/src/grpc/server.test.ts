@@ -237,6 +237,35 @@ test('a caller sends no more than its window while nobody reads, and all of it w
   assert.deepEqual(packets, sent);
 });
 
+test('a reader that takes a packet now and then lets no more come than it took', async () => {
+  const calls: ServerCall[] = [];
+  let taken = 0;
+  const { port, sockets } = await serve((call) => {
+    calls.push(call);
+    const packet = (each: Packet) => {
+      if (each.type === 'DATA') taken += each.data.length;
+      call.pause();
+    };
+    call.start({ packet, drain() {}, close() {} });
+  });
+  const { stream } = open(connect(port));
+  const piece = message(data(1n, Buffer.alloc(1000)));
+  const write = () => {
+    while (stream.write(piece)) {}
+    stream.once('drain', write);
+  };
+  write();
+  await until('a call', () => taken > 0);
+  for (let round = 1; round <= 200; round++) {
+    calls[0]?.resume();
+    await until(`packet ${round}`, () => taken >= round * 1000);
+    // What is given for it comes before the next.
+    if (round % 20 === 0) await delay(5);
+  }
+  const came = [...sockets].reduce((sum, { bytesRead }) => sum + bytesRead, 0);
+  assert.ok(came <= taken + 2 * WINDOW, `${came} bytes came, and ${taken} were taken`);
+});
+
 test('windows that change amid a stream are kept to', async () => {
   const size = 300_000;
   const started = deferred<ServerCall>();
