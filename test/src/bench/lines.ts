@@ -59,6 +59,7 @@ const STALL = [
   more('dials_kept', 'dials kept'),
   less('dials_failed', 'dials failed'),
   less('swallowed_mb', 'swallowed MB'),
+  less('kernel_tcp_mb', 'kernel TCP MB'),
   less('plane_rss_growth_mb', 'growth MB'),
 ];
 const CUT = [RECOVERY, less('plane_rss_growth_mb', 'growth after 10 s, MB'), less('dials_failed', 'dials failed then')];

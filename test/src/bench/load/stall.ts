@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { Flow, pause } from './flow.ts';
@@ -11,9 +12,15 @@ import { beginPhase, Dialler, type Pinger } from './workers.ts';
 const GET_GOING = 3000;
 const ALONE = 1000;
 
-/** From the stall to the measurement, and for each stalled tunnel besides, whose windows fill, in milliseconds. */
+/**
+ * From the stall to the measurement, in milliseconds: until the way takes in nothing more. It fills as fast as it carries, and 500
+ * tunnels have a gigabyte to fill.
+ */
 const SETTLE = 2000;
-const SETTLE_EACH = 10;
+const SETTLED_WITHIN = 60_000;
+const LOOK_EVERY = 500;
+/** Of what was taken in, the part by which it may still grow between two looks. */
+const STILL = 0.005;
 
 /** How long busy tunnels run before they are cut, in milliseconds. */
 const BEFORE_CUT = 1000;
@@ -63,15 +70,30 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
   const memory = usage(groups);
   const tunnels = await bench.tunnels.openMany(conns, { window: STANDING });
   const stalled = tunnels.map((tunnel) => standStill(bench, tunnel, up));
-  await pause((SETTLE + SETTLE_EACH * tunnels.length) * pace);
+  await settled(bench, stalled, up);
   const during = await measure(bench, healthy, windowMs, '');
   const growth = memoryGrowth(memory, usage(groups));
   const swallowed = await swallowedBytes(bench, stalled, up);
+  const kernel_tcp_mb = kernelTcpBytes() / 1e6;
   await bench.control.release();
   await closeAll(tunnels);
   const recovery_ms = await bench.recovery();
   await finish(bench, healthy);
-  return { ...before, ...during, ...growth, stalled: tunnels.length, swallowed_mb: swallowed / 1e6, recovery_ms };
+  return {
+    ...before,
+    ...during,
+    ...growth,
+    stalled: tunnels.length,
+    swallowed_mb: swallowed / 1e6,
+    kernel_tcp_mb,
+    recovery_ms,
+  };
+}
+
+/** What all TCP sockets of the machine hold. Beyond net.ipv4.tcp_mem the kernel lets nobody's bytes through. */
+function kernelTcpBytes(): number {
+  const [, pages] = /^TCP:.* mem (\d+)$/m.exec(readFileSync('/proc/net/sockstat', 'latin1')) ?? [];
+  return Number(pages ?? 0) * 4096;
 }
 
 function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {
@@ -80,6 +102,18 @@ function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {
   // And never read.
   else tunnel.write(header('source', flow.id));
   return flow;
+}
+
+async function settled(bench: Bench, flows: readonly Flow[], up: boolean): Promise<void> {
+  const { pace } = bench.settings;
+  await pause(SETTLE * pace);
+  const late = performance.now() + SETTLED_WITHIN * pace;
+  for (let before = -1; performance.now() < late; ) {
+    const now = await swallowedBytes(bench, flows, up);
+    if (now - before <= now * STILL) return;
+    before = now;
+    await pause(LOOK_EVERY * pace);
+  }
 }
 
 /** What the way took in although nobody read at its end, socket buffers included. */
