@@ -108,6 +108,19 @@ test('more streams than allowed are refused, and what is unknown is passed over'
   await once(server, 'close');
 });
 
+test('a peer that asks for answers and does not read them is left', async () => {
+  const [client, socket] = await socketPair();
+  const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });
+  const closed = once(server, 'close');
+  const pings = Buffer.concat(Array(10_000).fill(raw(6, 0, 0, Buffer.alloc(8))));
+  client.pause();
+  client.write(Buffer.concat(hello));
+  const more = () => client.writable && client.write(pings, more);
+  more();
+  const [reason] = await closed;
+  assert.equal((reason as Error).message, 'the other side does not read');
+});
+
 test('bytes that come one by one are read as well', async () => {
   const [client, socket] = await socketPair();
   const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });

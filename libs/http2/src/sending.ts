@@ -35,6 +35,7 @@ export class Sending {
   readonly #overflow: () => void;
   #ready: Sender[] = [];
   readonly #waiting = new Set<Sender>();
+  #overflowed = false;
   #scheduled = false;
   #filling = false;
   /** The other side's limits. */
@@ -64,7 +65,9 @@ export class Sending {
   frame(bytes: Buffer): void {
     this.#schedule();
     this.#socket.write(bytes);
-    if (this.#socket.writableLength > TOO_MUCH) this.#overflow();
+    if (this.#overflowed || this.#socket.writableLength <= TOO_MUCH) return;
+    this.#overflowed = true;
+    this.#overflow();
   }
 
   /** A stream that has something to send, and may. */

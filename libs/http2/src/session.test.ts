@@ -93,6 +93,18 @@ test('either side resets a stream, and the other sees the code', async () => {
   assert.deepEqual([opened[0]?.rstCode, byServer.rstCode, client.open, server.open], [8, 2, 0, 0]);
 });
 
+test('an answer that came whole is read, though the other side wants no more of the request', async () => {
+  const { client } = await withNodeServer((stream) => {
+    stream.respond({ ':status': 200 });
+    stream.end('all there is', () => stream.close(http2.constants.NGHTTP2_NO_ERROR));
+  });
+  const stream = client.request(CONNECT);
+  stream.write(Buffer.alloc(1_000_000));
+  await once(stream, 'response');
+  while (client.open > 0) await new Promise(setImmediate);
+  assert.equal(String(await readAll(stream)), 'all there is');
+});
+
 test('a session that closes lets its streams finish, takes no new one, and then ends', async () => {
   const { client, server } = await sessionPair();
   server.on('stream', echo);

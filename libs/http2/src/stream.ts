@@ -117,7 +117,11 @@ export class Http2Stream extends Duplex implements Sender {
   receiveReset(code: number): void {
     this.rstCode = code;
     this.#overOnWire();
-    this.destroy(failure(code));
+    // The whole answer came, and what is sent meanwhile is not wanted (section 8.1): what came is still read.
+    if (code === ErrorCode.NO_ERROR && this.#remoteEnded) {
+      this.#take()?.();
+      this.end();
+    } else this.destroy(failure(code));
   }
 
   /** The session is gone. */
