@@ -147,7 +147,7 @@ export class ServerConnection implements InboundSink {
   }
 
   ping(payload: Buffer): void {
-    this.#output.add(pingFrame(payload, true));
+    this.#output.addPatiently(pingFrame(payload, true));
   }
 
   headers(id: number, section: Buffer, ends: boolean): void {
@@ -264,6 +264,7 @@ export class ServerConnection implements InboundSink {
   #closed(): void {
     this.#state = 'ended';
     clearTimeout(this.#linger);
+    this.#output.stop();
     this.#endStreams();
     this.#options.closed();
   }

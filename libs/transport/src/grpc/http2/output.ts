@@ -8,6 +8,16 @@ const AHEAD = 64 * 1024;
 /** Up to so many bytes are cheaper to copy into one buffer than to write one by one. */
 const MERGED = 4 * 1024;
 
+/**
+ * How long the answer to a PING may wait for company, in milliseconds. Go's clients send one for each packet they receive, to
+ * measure the way: an answer of its own would be every third write of a dial, and the last comes when the caller has closed.
+ * Behind bulk, where the measure counts, nothing waits.
+ */
+const PATIENCE_MS = 5;
+
+/** Beyond so many bytes nothing waits. */
+const PATIENT = 1_024;
+
 /** What a connection sends: all of one turn in one write. Streams take turns for what the socket and the peer's window allow. */
 export class Output {
   /** The longest payload that the peer takes in a frame, in bytes. */
@@ -20,6 +30,9 @@ export class Output {
   #window = DEFAULT_SETTINGS.initialWindowSize;
   #parts: Buffer[] = [];
   #bytes = 0;
+  /** What was added leaves at the end of this turn. */
+  #scheduled = false;
+  #patience: NodeJS.Timeout | undefined;
   /** The socket asked to wait. */
   #full = false;
   #ended = false;
@@ -49,9 +62,23 @@ export class Output {
   add(part: Buffer, data = 0): void {
     if (this.#ended) return;
     this.#window -= data;
-    if (this.#parts.length === 0) process.nextTick(this.#flushLater);
     this.#parts.push(part);
     this.#bytes += part.length;
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    process.nextTick(this.#flushLater);
+  }
+
+  /** Takes a frame that may wait a moment for others. */
+  addPatiently(frame: Buffer): void {
+    if (this.#ended) return;
+    if (this.#bytes >= PATIENT) {
+      this.add(frame);
+      return;
+    }
+    this.#parts.push(frame);
+    this.#bytes += frame.length;
+    this.#patience ??= setTimeout(this.#flushLater, PATIENCE_MS);
   }
 
   /** Has the stream pump when there is room. */
@@ -74,6 +101,8 @@ export class Output {
   flush(): void {
     const parts = this.#parts;
     const bytes = this.#bytes;
+    this.#scheduled = false;
+    this.#dropPatience();
     if (parts.length === 0) return;
     this.#parts = [];
     this.#bytes = 0;
@@ -87,6 +116,17 @@ export class Output {
     this.flush();
     this.#ended = true;
     this.#socket.end();
+  }
+
+  /** The socket is gone. */
+  stop(): void {
+    this.#ended = true;
+    this.#dropPatience();
+  }
+
+  #dropPatience(): void {
+    clearTimeout(this.#patience);
+    this.#patience = undefined;
   }
 
   #resume(): void {
