@@ -53,6 +53,11 @@ const attacks: [what: string, frames: Buffer[], code: number][] = [
     [...hello, raw(1, 0, 1, HEAD), raw(6, 0, 0, Buffer.alloc(8))],
     ErrorCode.PROTOCOL_ERROR,
   ],
+  [
+    'CONTINUATION without an end and without a byte',
+    [...hello, raw(1, 0, 1, HEAD), ...Array(1000).fill(raw(9, 0, 1, Buffer.alloc(0)))],
+    ErrorCode.ENHANCE_YOUR_CALM,
+  ],
   ['CONTINUATION of nothing', [...hello, raw(9, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
   ['a push', [...hello, raw(5, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
   ['a window beyond 2^31 - 1', [...hello, windowUpdateFrame(0, 2 ** 31 - 1)], ErrorCode.FLOW_CONTROL_ERROR],

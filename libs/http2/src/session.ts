@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { ConnectionError, codeName, ErrorCode, Flag, FrameType, MAX_WINDOW } from './codes.ts';
-import { type FrameHandler, FrameReader, unpadded } from './frame-reader.ts';
+import { type FrameHandler, FrameReader } from './frame-reader.ts';
 import {
   goawayFrame,
   headersFrames,
@@ -12,7 +12,8 @@ import {
   settingsFrame,
   windowUpdateFrame,
 } from './frames.ts';
-import { encodeHead, type Head, HeadReader, type OutgoingHead } from './head.ts';
+import { encodeHead, type Head, HeadReader, type OutgoingHead, type ReceivedHead } from './head.ts';
+import { Pings } from './pings.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { Sending } from './sending.ts';
 import { DEFAULT_SETTINGS, readSettings, type Settings } from './settings.ts';
@@ -23,9 +24,6 @@ const LINGER = 1000;
 
 /** What may come on the connection before the other side is given more: all streams together are bounded by their own windows. */
 const CONNECTION_WINDOW = MAX_WINDOW;
-
-/** PINGs that wait for their answer. */
-const MAX_PINGS = 16;
 
 export interface SessionOptions {
   readonly role: 'client' | 'server';
@@ -65,7 +63,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   readonly #heads: HeadReader;
   readonly #sending: Sending;
   readonly #wire: Wire;
-  readonly #pings: { readonly since: number; readonly done: (() => void) | undefined }[] = [];
+  readonly #pings = new Pings();
   #peer: Settings = DEFAULT_SETTINGS;
   /** The highest stream that the other side opened. */
   #lastPeerStream = 0;
@@ -73,11 +71,8 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   /** Of the connection's window, what was received and not yet given back. */
   #received = 0;
   #prefaceLeft: number;
-  /** A head that is not yet whole. */
-  #headers: { readonly stream: number; readonly flags: number; readonly parts: Buffer[]; bytes: number } | undefined;
   #closed = false;
   #over: Error | undefined;
-  #rtt = 0;
   /** Bytes that came, ever. */
   bytesRead = 0;
 
@@ -140,9 +135,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
 
   /** Asks the other side for a sign of life. @param done called when it came; never when the session ends before */
   ping(done?: () => void): void {
-    if (this.#over || this.#pings.length >= MAX_PINGS) return;
-    this.#pings.push({ since: performance.now(), done });
-    this.#sending.frame(pingFrame(Buffer.alloc(8), false));
+    if (!this.#over && this.#pings.begin(done)) this.#sending.frame(pingFrame(Buffer.alloc(8), false));
   }
 
   /** Goes away in good order: no new stream either way, and the connection ends after the last. */
@@ -159,7 +152,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   }
 
   #open(id: number): Http2Stream {
-    const window = new ReceiveWindow(this.#settings.initialWindowSize, () => this.#rtt);
+    const window = new ReceiveWindow(this.#settings.initialWindowSize, () => this.#pings.rtt);
     const stream = new Http2Stream(id, this.#wire, window, this.#peer.initialWindowSize);
     this.#streams.set(id, stream);
     return stream;
@@ -226,14 +219,13 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   }
 
   #onFrame(type: number, flags: number, id: number, payload: Buffer): void {
-    if (this.#headers && (type !== FrameType.CONTINUATION || id !== this.#headers.stream))
-      throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'a head was not continued');
+    this.#heads.expect(type, id);
     switch (type) {
       case FrameType.HEADERS:
-        this.#onHeaders(flags, id, payload);
+        this.#onHead(this.#heads.headers(id, flags, payload));
         break;
       case FrameType.CONTINUATION:
-        this.#onContinuation(flags, payload);
+        this.#onHead(this.#heads.continuation(flags, payload));
         break;
       case FrameType.RST_STREAM:
         want(payload, 4, 'RST_STREAM');
@@ -258,28 +250,9 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     }
   }
 
-  #onHeaders(flags: number, id: number, payload: Buffer): void {
-    let block = flags & Flag.PADDED ? unpadded(payload) : payload;
-    if (flags & Flag.PRIORITY) block = block.subarray(5);
-    this.#headers = { stream: id, flags, parts: [], bytes: 0 };
-    this.#onContinuation(flags, block);
-  }
-
-  #onContinuation(flags: number, part: Buffer): void {
-    const headers = this.#headers;
-    if (!headers) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'CONTINUATION of nothing');
-    headers.bytes += part.length;
-    if (headers.bytes > this.#settings.maxHeaderListSize)
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a head of more than ${headers.bytes} bytes`);
-    headers.parts.push((flags & Flag.END_HEADERS) === 0 ? Buffer.from(part) : part);
-    if ((flags & Flag.END_HEADERS) === 0) return;
-    this.#headers = undefined;
-    const [first] = headers.parts;
-    const block = headers.parts.length === 1 ? (first as Buffer) : Buffer.concat(headers.parts);
-    this.#onHead(headers.stream, this.#heads.read(block), (headers.flags & Flag.END_STREAM) !== 0);
-  }
-
-  #onHead(id: number, head: Head, ends: boolean): void {
+  #onHead(received: ReceivedHead | undefined): void {
+    if (!received) return;
+    const { stream: id, head, ends } = received;
     const opens = this.#role === 'server' && id > this.#lastPeerStream;
     if (!opens) {
       this.#known(id, 'HEADERS')?.receiveHead(head, ends);
@@ -317,16 +290,8 @@ export class Http2Session extends EventEmitter<SessionEvents> {
 
   #onPing(flags: number, payload: Buffer): void {
     want(payload, 8, 'PING');
-    if ((flags & Flag.ACK) === 0) {
-      this.#sending.frame(pingFrame(payload, true));
-      return;
-    }
-    const ping = this.#pings.shift();
-    if (!ping) return;
-    const took = performance.now() - ping.since;
-    // Follows the least that was measured lately: what a PING waited behind data is not the way's length.
-    this.#rtt = this.#rtt === 0 ? took : Math.min(took, this.#rtt * 1.25);
-    ping.done?.();
+    if (flags & Flag.ACK) this.#pings.answered();
+    else this.#sending.frame(pingFrame(payload, true));
   }
 
   #onGoaway(payload: Buffer): void {
