@@ -1,5 +1,6 @@
 // npm run chaos: one fault at a time into real processes under load. `--list` names the rows.
 import { parseArgs } from 'node:util';
+import { runApart, writeOutcome } from './apart.ts';
 import { table, writePage } from './report.ts';
 import type { Row } from './row.ts';
 import { ROWS } from './rows/index.ts';
@@ -10,6 +11,8 @@ const { values } = parseArgs({
     short: { type: 'boolean', default: false },
     row: { type: 'string', multiple: true, default: [] },
     list: { type: 'boolean', default: false },
+    // Runs one row here and writes what came of it to a file: for a row that runs in a network of its own.
+    outcome: { type: 'string' },
     // For a machine that has other work. The page tells of runs with the default alone.
     rate: { type: 'string', default: String(DIALS_PER_SECOND) },
   },
@@ -46,8 +49,10 @@ async function main(): Promise<void> {
   const rate = Number(values.rate);
   const outcomes: Outcome[] = [];
   for (const row of chosen(values.row)) {
-    const outcome = await runRow(row, { short: values.short, rate, signal: ended.signal });
+    const run = row.apart && values.outcome === undefined ? runApart : runRow;
+    const outcome = await run(row, { short: values.short, rate, signal: ended.signal });
     if (ended.signal.aborted) return;
+    if (values.outcome !== undefined) return writeOutcome(values.outcome, outcome);
     tell(outcome);
     outcomes.push(outcome);
   }

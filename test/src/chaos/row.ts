@@ -75,6 +75,8 @@ export interface Context<T extends Topology = Topology> {
 export interface Row<T extends Topology = Topology> {
   /** Of the command line. */
   readonly name: string;
+  /** Runs in a network of its own, whose sockets hold little: for faults that would else exhaust the machine's memory for TCP. */
+  readonly apart?: boolean;
   /** The fault as the table says it. */
   readonly fault: string;
   /** What must hold, as the table says it. */

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Member } from '../../harness/index.ts';
 import { startSource, startSwarm } from '../load/helpers.ts';
+import { networksMissing } from '../network.ts';
 import type { Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
@@ -52,6 +53,8 @@ function rowOf(name: string, fault: string, what: Stall): Row<ServerPlane> {
     fault,
     holds: 'others unaffected; memory within the windows; no session ended',
     bounds: { dialMs: 1000 },
+    apart: true,
+    skip: networksMissing,
     topology: (scope) => serverPlane(scope, { servers: 1, agents: 1 }),
     inject: (context) => stall(context, what),
   };

@@ -1,0 +1,41 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { Scope } from '../harness/index.ts';
+import { namespace } from './network.ts';
+import type { Row } from './row.ts';
+import type { Outcome, RunOptions } from './run-row.ts';
+
+/**
+ * What one TCP socket may hold each way, in bytes: least, at first, most. With the 4 and 32 MB that a machine allows by default, the
+ * sockets of a thousand stalled connections take all memory that the kernel has for TCP, and then no socket of the machine moves,
+ * whoever relays.
+ */
+const SOCKET_BUFFERS = '4096 131072 524288';
+
+/** A row and its load in a process and a network of their own, where the kernel's memory lasts for all of its sockets. */
+export async function runApart(row: Row, { short, rate, signal }: RunOptions): Promise<Outcome> {
+  await using scope = new Scope();
+  const { command } = await namespace(scope, []);
+  const [ip, ...inside] = command;
+  const limit = (name: string) => `net.ipv4.${name}=${SOCKET_BUFFERS}`;
+  await promisify(execFile)(ip, [...inside, 'sysctl', '-qw', limit('tcp_rmem'), limit('tcp_wmem')]);
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-chaos-'));
+  scope.defer(() => rm(dir, { recursive: true }));
+  const file = join(dir, 'outcome.json');
+  const main = fileURLToPath(new URL('./main.js', import.meta.url));
+  const args = ['--row', row.name, '--rate', String(rate), '--outcome', file, ...(short ? ['--short'] : [])];
+  // Its exit status says whether the row holds, and so does its outcome.
+  await promisify(execFile)(ip, [...inside, process.execPath, main, ...args], { signal, killSignal: 'SIGTERM' }).catch(
+    () => {},
+  );
+  return { ...JSON.parse(await readFile(file, 'utf8')), row };
+}
+
+/** For the process that `runApart` started. */
+export function writeOutcome(file: string, outcome: Outcome): Promise<void> {
+  return writeFile(file, JSON.stringify(outcome));
+}
