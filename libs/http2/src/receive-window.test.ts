@@ -28,10 +28,10 @@ function pour(window: ReceiveWindow, time: { now: number }, ms: number, rounds =
   return largest;
 }
 
-test('a window that is read fast doubles up to 1 MiB, and further where the way is long', () => {
+test('a window that is read fast doubles up to 4 MiB, and further where the way is long', () => {
   const time = clock();
   const near = new ReceiveWindow(64 * KIB, () => 1, new WindowBudget(100 * MIB));
-  assert.equal(pour(near, time, 5), MIB);
+  assert.equal(pour(near, time, 5), 4 * MIB);
   const far = new ReceiveWindow(64 * KIB, () => 100, new WindowBudget(100 * MIB));
   assert.equal(pour(far, time, 50), 16 * MIB);
 });

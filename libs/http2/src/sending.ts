@@ -1,11 +1,5 @@
 import type { Duplex } from 'node:stream';
 
-/**
- * What waits in the socket's own queue before streams wait in turn, in bytes: enough to keep the kernel busy between two
- * turns of the event loop, and little enough that a ping does not wait long behind bulk.
- */
-const ENOUGH = 256 * 1024;
-
 /** What a peer that does not read may hold back of frames that no window bounds, in bytes. */
 const TOO_MUCH = 8 * 1024 * 1024;
 
@@ -14,21 +8,17 @@ const TURN = 64 * 1024;
 
 export type Sink = Pick<Duplex, 'write'>;
 
-/** A stream with this much to send has no reason to wait for others' company, in bytes. */
-const BULK = 32 * 1024;
-
 /** Something with DATA to send. */
 export interface Sender {
-  /** Bytes. */
-  readonly queued: number;
   readonly sendable: boolean;
   /** Writes one frame with at most `limit` bytes of payload, and returns how many. */
   sendFrame(sink: Sink, limit: number): number;
 }
 
 /**
- * The sending side of a connection. Streams take turns, a frame each, and wait while the socket has enough; all other frames
- * go ahead of what waits. What is sent within one turn of the event loop leaves in one write.
+ * The sending side of a connection. Streams take turns, a frame each, and wait while the socket asks them to (64 KiB: more in
+ * one write costs the agent twice the time a byte, and pings wait behind it); all other frames go ahead of what waits. What is
+ * sent within one turn of the event loop leaves in one write.
  */
 export class Sending {
   readonly #socket: Duplex;
@@ -37,7 +27,6 @@ export class Sending {
   readonly #waiting = new Set<Sender>();
   #overflowed = false;
   #scheduled = false;
-  #filling = false;
   /** The other side's limits. */
   maxFrame: number;
   #window: number;
@@ -75,8 +64,7 @@ export class Sending {
     if (this.#waiting.has(sender)) return;
     this.#waiting.add(sender);
     this.#ready.push(sender);
-    if (sender.queued < BULK || this.#filling) this.#schedule();
-    else this.#flush();
+    this.#schedule();
   }
 
   #schedule(): void {
@@ -90,21 +78,14 @@ export class Sending {
     });
   }
 
-  #flush(): void {
-    this.#socket.cork();
-    this.#fill();
-    this.#socket.uncork();
-  }
-
   #fill(): void {
-    this.#filling = true;
     const socket = this.#socket;
     const limit = Math.min(TURN, this.maxFrame);
-    while (this.#ready.length > 0 && this.#window > 0 && socket.writableLength < ENOUGH) {
+    while (this.#ready.length > 0 && this.#window > 0 && !socket.writableNeedDrain) {
       const turn = this.#ready;
       this.#ready = [];
       let next = 0;
-      while (next < turn.length && this.#window > 0 && socket.writableLength < ENOUGH) {
+      while (next < turn.length && this.#window > 0 && !socket.writableNeedDrain) {
         const sender = turn[next++] as Sender;
         this.#waiting.delete(sender);
         if (!sender.sendable) continue;
@@ -114,6 +95,5 @@ export class Sending {
       // Who did not get a turn comes before who did.
       if (next < turn.length) this.#ready = [...turn.slice(next), ...this.#ready];
     }
-    this.#filling = false;
   }
 }

@@ -208,6 +208,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   }
 
   #onData(id: number, bytes: Buffer, ends: boolean, padding: number): void {
+    this.#heads.expect(FrameType.DATA, id);
     this.#received += bytes.length + padding;
     if (this.#received > CONNECTION_WINDOW / 2) {
       this.#sending.frame(windowUpdateFrame(0, this.#received));

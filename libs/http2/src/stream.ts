@@ -143,10 +143,6 @@ export class Http2Stream extends Duplex implements Sender {
 
   // What the session's sending side takes.
 
-  get queued(): number {
-    return this.#queued;
-  }
-
   get sendable(): boolean {
     if (this.#wireClosed) return false;
     return this.#queued > 0 ? this.#sendWindow > 0 : this.#final !== undefined;

@@ -3,6 +3,7 @@ import { deferred } from './deferred.ts';
 import type { TunnelEnd } from './dial.ts';
 import { SessionLost } from './errors.ts';
 import type { ClosedBy } from './events.ts';
+import { youngGarbage } from './young-garbage.ts';
 
 /** After one side is closed for good, how long the other may take to finish in good order, in milliseconds. */
 const LINGER_MS = 500;
@@ -72,6 +73,7 @@ export class Splice {
     let waitingSince: number | undefined;
     source.on('data', (chunk: Uint8Array) => {
       count(chunk.length);
+      youngGarbage.read(chunk.length);
       if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
       if (sink.write(chunk)) return written(0);
       waitingSince ??= performance.now();
