@@ -71,15 +71,23 @@ across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another'
   const fresh = await another({ 'agent-id': 'fresh' });
   await fresh.waitReady();
   draining.signal('SIGTERM');
-  const dial = () => grpcThrough(scope, server.grpc, destination.authority);
-  await eventually(async () => {
-    const before = await dialsOf(draining);
-    for (const _ of Array(5)) await dial();
-    assert.equal((await dialsOf(draining)) - before, 0);
-  });
-  for (const _ of Array(10)) await dial();
-  // A Go agent counts a dial a moment after it answered it.
-  await eventually(async () => assert.ok((await dialsOf(fresh)) >= 15));
+  let dialled = 1;
+  /** How many of these dials each took. A Go agent counts a dial a moment after it answered it. */
+  const take = async (dials: number) => {
+    const before = [await dialsOf(draining), await dialsOf(fresh)] as const;
+    for (const _ of Array(dials)) await grpcThrough(scope, server.grpc, destination.authority);
+    dialled += dials;
+    const after = await until(
+      async () => {
+        const counts = [await dialsOf(draining), await dialsOf(fresh)] as const;
+        return counts[0] + counts[1] === dialled && counts;
+      },
+      { what: `${dialled} dials to be counted` },
+    );
+    return { draining: after[0] - before[0], fresh: after[1] - before[1] };
+  };
+  await until(async () => (await take(5)).draining === 0, { what: 'dials that avoid the draining agent' });
+  assert.deepEqual(await take(10), { draining: 0, fresh: 10 });
   assert.ok(draining.running);
 });
 
