@@ -72,8 +72,8 @@ export class Sending {
     this.#scheduled = true;
     this.#socket.cork();
     setImmediate(() => {
-      this.#scheduled = false;
       this.#fill();
+      this.#scheduled = false;
       this.#socket.uncork();
     });
   }

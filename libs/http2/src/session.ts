@@ -41,7 +41,7 @@ export interface SessionOptions {
 interface SessionEvents {
   /** At the server: the other side opened a stream. */
   stream: [stream: Http2Stream, head: Head];
-  /** The other side goes away: no new stream is opened, those that are there go on. */
+  /** No new stream may be opened, since the other side goes away or the ids are used up; those that are there go on. */
   goaway: [];
   /** The session is over, and every stream on it that had not ended before. */
   close: [reason: Error];
@@ -64,6 +64,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   readonly #sending: Sending;
   readonly #wire: Wire;
   readonly #pings = new Pings();
+  readonly #rtt = () => this.#pings.rtt;
   #peer: Settings = DEFAULT_SETTINGS;
   /** The highest stream that the other side opened. */
   #lastPeerStream = 0;
@@ -103,6 +104,11 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.#end(new Error('connection closed')));
   }
 
+  /** Bytes that were sent, ever. */
+  get bytesWritten(): number {
+    return this.socket.bytesWritten;
+  }
+
   /** Whether no new stream may be opened: it, or the other side, goes away. */
   get closed(): boolean {
     return this.#closed;
@@ -119,17 +125,18 @@ export class Http2Session extends EventEmitter<SessionEvents> {
 
   /**
    * Opens a stream; for the client.
-   * @throws Error when the session goes away, or the other side takes no more streams
+   * @throws TypeError for a head that HTTP/2 cannot carry; Error when the session goes away, or the other side takes no more streams
    */
   request(head: OutgoingHead): Http2Stream {
     if (this.#over) throw this.#over;
     if (this.#closed) throw new Error('session is closing');
     if (this.#streams.size >= this.#peer.maxConcurrentStreams)
       throw new Error(`the other side takes no more than ${this.#peer.maxConcurrentStreams} streams`);
-    if (this.#nextStream > MAX_WINDOW) throw new Error('session has no stream ids left');
+    const block = encodeHead(head);
     const stream = this.#open(this.#nextStream);
     this.#nextStream += 2;
-    this.#sendHead(stream.id, head, false);
+    this.#sendHead(stream.id, block, false);
+    if (this.#nextStream > MAX_WINDOW) this.#leave();
     return stream;
   }
 
@@ -152,7 +159,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   }
 
   #open(id: number): Http2Stream {
-    const window = new ReceiveWindow(this.#settings.initialWindowSize, () => this.#pings.rtt);
+    const window = new ReceiveWindow(this.#settings.initialWindowSize, this.#rtt);
     const stream = new Http2Stream(id, this.#wire, window, this.#peer.initialWindowSize);
     this.#streams.set(id, stream);
     return stream;
@@ -161,7 +168,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   #wireOfStreams(): Wire {
     return {
       offer: (stream) => this.#sending.offer(stream),
-      head: ({ id }, head, endStream) => this.#sendHead(id, head, endStream),
+      head: ({ id }, head, endStream) => this.#sendHead(id, encodeHead(head), endStream),
       credit: ({ id }, bytes) => this.#sending.frame(windowUpdateFrame(id, bytes)),
       reset: ({ id }, code) => this.#sending.frame(rstStreamFrame(id, code)),
       closed: ({ id }) => {
@@ -171,9 +178,14 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     };
   }
 
-  #sendHead(id: number, head: OutgoingHead, endStream: boolean): void {
-    for (const frame of headersFrames(id, encodeHead(head), endStream, this.#sending.maxFrame))
-      this.#sending.frame(frame);
+  #sendHead(id: number, block: Buffer, endStream: boolean): void {
+    for (const frame of headersFrames(id, block, endStream, this.#sending.maxFrame)) this.#sending.frame(frame);
+  }
+
+  /** No stream is opened here any more: the other side goes, or the ids are used up. */
+  #leave(): void {
+    if (!this.#closed) this.emit('goaway');
+    this.close();
   }
 
   #endWhenIdle(): void {
@@ -304,11 +316,10 @@ export class Http2Session extends EventEmitter<SessionEvents> {
       this.#end(new Error(`the other side ended it: ${codeName(code)} ${text}`.trim()));
       return;
     }
-    if (!this.#closed) this.emit('goaway');
     if (this.#role === 'client') {
       for (const stream of this.#streams.values()) if (stream.id > last) stream.receiveReset(ErrorCode.REFUSED_STREAM);
     }
-    this.close();
+    this.#leave();
   }
 
   #onWindowUpdate(id: number, payload: Buffer): void {
@@ -336,9 +347,10 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   #end(cause: Error): void {
     if (this.#over) return;
     const reason = this.#lost(cause);
-    if (!this.#closed) this.#sending.frame(goawayFrame(this.#lastPeerStream));
+    const silent = this.#closed;
     this.#closed = true;
     this.#over = reason;
+    if (!silent) this.#sending.frame(goawayFrame(this.#lastPeerStream));
     this.#reader.stop();
     for (const stream of this.#streams.values()) stream.lose(reason);
     const { socket } = this;

@@ -22,7 +22,7 @@ export interface Wire {
 type Done = (error?: Error | null) => void;
 
 /**
- * One HTTP/2 stream. Its two ways end apart from each other; `destroy` and `close` reset it. What came before a clean end is
+ * One HTTP/2 stream. Its two ways end apart from each other; `destroy` and `close` reset it. Once both have ended, what came is
  * read to its end, also when the session has gone by then.
  *
  * Events beside a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
@@ -77,11 +77,11 @@ export class Http2Stream extends Duplex implements Sender {
     this.#wire.head(this, head, false);
   }
 
-  /** Resets the stream, unless it is over: nothing more is sent, and what was not yet read is lost. */
+  /** Ends both ways at once: nothing more is sent, what was not yet read is lost, and the other side is told unless it has ended. */
   close(code: number = ErrorCode.CANCEL): void {
-    if (this.#wireClosed || this.destroyed) return;
-    this.rstCode = code;
-    this.destroy(failure(code));
+    if (this.destroyed) return;
+    if (!this.#wireClosed) this.rstCode = code;
+    this.destroy(failure(this.rstCode));
   }
 
   // What the session tells.
@@ -104,7 +104,8 @@ export class Http2Stream extends Duplex implements Sender {
     if (!this.#window.receive(bytes.length + padding))
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `stream ${this.id}: more than its window`);
     this.#held += bytes.length + padding;
-    if (bytes.length === 0 || this.push(bytes)) this.#consume();
+    if (bytes.length === 0 || this.push(this.readableLength > 0 || this.isPaused() ? compact(bytes) : bytes))
+      this.#consume();
   }
 
   receiveEnd(): void {
@@ -120,6 +121,7 @@ export class Http2Stream extends Duplex implements Sender {
     // The whole answer came, and what is sent meanwhile is not wanted (section 8.1): what came is still read.
     if (code === ErrorCode.NO_ERROR && this.#remoteEnded) {
       this.#take()?.();
+      this.#final?.();
       this.end();
     } else this.destroy(failure(code));
   }
@@ -213,11 +215,16 @@ export class Http2Stream extends Duplex implements Sender {
       this.#wire.reset(this, this.rstCode);
       this.#overOnWire();
     }
+    this.#take()?.(error ?? new Error('stream was closed'));
     this.#window.close();
     done(error);
   }
 
   #queue(chunks: Buffer[], done: Done): void {
+    if (this.#wireClosed) {
+      done();
+      return;
+    }
     this.#chunks = chunks;
     this.#queued = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
     if (this.#queued === 0) done();
@@ -251,6 +258,11 @@ export class Http2Stream extends Duplex implements Sender {
     this.#queued = 0;
     this.#wire.closed(this);
   }
+}
+
+/** What is held must not hold the whole read of the socket that it came in. */
+function compact(bytes: Buffer): Buffer {
+  return bytes.length * 4 < bytes.buffer.byteLength ? Buffer.from(bytes) : bytes;
 }
 
 /** CANCEL is how a stream is given up in good order; whoever reads it sees that it closed without an end. */

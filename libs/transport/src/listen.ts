@@ -195,6 +195,7 @@ function reopening(server: Server, { address, events, name }: ListenOptions, fil
       tell(error as Error);
     }
   };
+  server.on('listening', place);
   return {
     get listening() {
       return server.listening;
@@ -203,7 +204,7 @@ function reopening(server: Server, { address, events, name }: ListenOptions, fil
       tell(new Error('too many open files: nobody is listened to until one can be opened'));
       server.close();
     },
-    open: () => void server.listen(where, place),
+    open: () => void server.listen(where),
   };
 }
 

@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +8,7 @@ import { promisify } from 'node:util';
 import { Scope } from '../harness/index.ts';
 import { namespace } from './network.ts';
 import type { Row } from './row.ts';
-import type { Outcome, RunOptions } from './run-row.ts';
+import { nothingOf, type Outcome, type RunOptions } from './run-row.ts';
 
 /**
  * What one TCP socket may hold each way, in bytes: least, at first, most. With the 4 and 32 MB that a machine allows by default, the
@@ -28,11 +29,20 @@ export async function runApart(row: Row, { short, rate, signal }: RunOptions): P
   const file = join(dir, 'outcome.json');
   const main = fileURLToPath(new URL('./main.js', import.meta.url));
   const args = ['--row', row.name, '--rate', String(rate), '--outcome', file, ...(short ? ['--short'] : [])];
-  // Its exit status says whether the row holds, and so does its outcome.
-  await promisify(execFile)(ip, [...inside, process.execPath, main, ...args], { signal, killSignal: 'SIGTERM' }).catch(
-    () => {},
-  );
-  return { ...JSON.parse(await readFile(file, 'utf8')), row };
+  const child = spawn(ip, [...inside, process.execPath, main, ...args], { stdio: ['ignore', 'ignore', 'inherit'] });
+  const stop = () => void child.kill('SIGTERM');
+  signal.addEventListener('abort', stop);
+  await once(child, 'exit');
+  signal.removeEventListener('abort', stop);
+  return { ...nothingOf(row), ...(await readOutcome(file)), row };
+}
+
+async function readOutcome(file: string): Promise<Partial<Outcome>> {
+  try {
+    return JSON.parse(await readFile(file, 'utf8'));
+  } catch (error) {
+    return { problems: [`its process left no outcome: ${(error as Error).message}`] };
+  }
 }
 
 /** For the process that `runApart` started. */

@@ -49,7 +49,7 @@ async function main(): Promise<void> {
   const rate = Number(values.rate);
   const outcomes: Outcome[] = [];
   for (const row of chosen(values.row)) {
-    const run = row.apart && values.outcome === undefined ? runApart : runRow;
+    const run = row.apart && values.outcome === undefined && !row.skip?.() ? runApart : runRow;
     const outcome = await run(row, { short: values.short, rate, signal: ended.signal });
     if (ended.signal.aborted) return;
     if (values.outcome !== undefined) return writeOutcome(values.outcome, outcome);

@@ -86,8 +86,6 @@ export interface Row<T extends Topology = Topology> {
   readonly tunnelLife?: readonly [least: number, most: number];
   /** Why it cannot run here. */
   readonly skip?: () => string | undefined;
-  /** Why it is known not to hold yet: a full run shows it all the same, a short one, whose failures are news, leaves it out. */
-  readonly todo?: string;
   topology(scope: Scope): Promise<T>;
   /** Resolves when the fault is over; the time until all is normal counts from then. */
   inject(context: Context<T>): Promise<void>;

@@ -38,18 +38,22 @@ export interface RunOptions {
   readonly signal: AbortSignal;
 }
 
+/** The outcome of a row that has not run. */
+export function nothingOf(row: Row): Outcome {
+  return { row, measures: [], notes: [], before: 0, loadCpu: 0, seconds: 0, problems: [] };
+}
+
 /** Starts what a row runs against, loads it, injects the fault, and sees what came of it. */
 export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   const begin = clock();
-  const skipped = row.skip?.() ?? (options.short && row.todo ? `known not to hold yet: ${row.todo}` : undefined);
-  const nothing = { row, measures: [], notes: [], before: 0, loadCpu: 0, problems: [] };
-  if (skipped) return { ...nothing, skipped, seconds: 0 };
+  const skipped = row.skip?.();
+  if (skipped) return { ...nothingOf(row), skipped };
   try {
     await using scope = new Scope();
     const outcome = await Promise.race([observe(scope, row, options), rejected(options.signal)]);
     return { ...outcome, row, seconds: (clock() - begin) / 1000 };
   } catch (error) {
-    return { ...nothing, seconds: (clock() - begin) / 1000, problems: [(error as Error).message] };
+    return { ...nothingOf(row), seconds: (clock() - begin) / 1000, problems: [(error as Error).message] };
   }
 }
 

@@ -1,6 +1,14 @@
 import type { Socket } from 'node:net';
 import { ErrorCode, type Http2Session, type Http2Stream } from '@isthmus/http2';
-import { type Dial, DialError, type DialRequest, deferred, type Established, SessionLost } from '@isthmus/tunnel';
+import {
+  asDialError,
+  type Dial,
+  DialError,
+  type DialRequest,
+  deferred,
+  type Established,
+  SessionLost,
+} from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
 import type { Wire } from '../wire.ts';
 import { Control, type ControlMessage } from './control.ts';
@@ -53,6 +61,7 @@ export class LinkClient implements Wire {
     });
     watchLiveness(session, (error) => this.destroy(error));
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
+    stream.once('close', () => this.destroy(new Error('control stream ended')));
     const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
       receive: (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
@@ -137,9 +146,10 @@ export class LinkClient implements Wire {
           const answer = readAnswer(head);
           settle();
           resolve({ ...answer, end: { stream, halfOpen: true, abort: () => stream.close() } });
-        } catch (refusal) {
-          settle(refusal as DialError);
-          stream.resume().end();
+        } catch (error) {
+          settle(asDialError(error));
+          if (error instanceof DialError) stream.resume().end();
+          else stream.close();
         }
       });
       if (request.signal.aborted) abandon();
@@ -152,6 +162,7 @@ export class LinkClient implements Wire {
     try {
       stream = this.#session.request(requestHead(request));
     } catch (error) {
+      if (error instanceof TypeError) throw new DialError('http_request_error', error.message, { cause: error });
       throw this.#unreachable(error as Error);
     }
     this.#streams.add(stream);

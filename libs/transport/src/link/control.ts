@@ -48,14 +48,14 @@ export class Control {
     stream.on('data', (text: string) => {
       const lines = (rest + text).split('\n');
       rest = lines.pop() as string;
-      if (rest.length > MAX_LINE) fail(new Error('control message too long'));
+      if (rest.length > MAX_LINE) return fail(new Error('control message too long'));
       for (const line of lines) {
         const head = parse(line);
         const message = head && read(head);
         const bad = () => new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`);
         if (message) receive(message);
         else if (head) refused(bad());
-        else fail(bad());
+        else return fail(bad());
       }
     });
   }

@@ -59,6 +59,23 @@ test('a link that closes keeps a silent tunnel for longer than a dead one would 
   }
 });
 
+test('a tunnel that both sides have ended, and that nobody reads any more, is let go by its abort', async () => {
+  const port = await listen(
+    net.createServer({ allowHalfOpen: true }, (socket) => {
+      socket.end(Buffer.alloc(60_000, 1));
+      socket.resume();
+    }),
+  );
+  const { client, server } = await link(dialTcp);
+  const { end } = await client.dial(request(port));
+  end.stream.end();
+  while (server.open > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  const closed = once(end.stream, 'close');
+  end.abort(new Error('the caller went away'));
+  await closed;
+  assert.equal(client.open, 0);
+});
+
 test('a tunnel that has ended is read to its end, however slowly, after its link went', async () => {
   const port = await listen(
     net.createServer({ allowHalfOpen: true }, (socket) => {

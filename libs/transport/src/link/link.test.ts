@@ -120,6 +120,15 @@ test('attempts of one dial through two sessions share a link, and each is aborte
   assert.equal(silent, 100);
 });
 
+test('a destination that no head can carry is refused here, and holds nothing', async () => {
+  const { client, server } = await link(dialTcp);
+  for (const host of ['日本', 'a\u0001b']) {
+    const dial = async () => client.dial({ ...request(1), destination: { host, port: 80 } });
+    await assert.rejects(dial, { code: 'http_request_error', retryable: false });
+  }
+  assert.deepEqual([client.open, server.open], [0, 0]);
+});
+
 test('what is not a dial is refused and disturbs nothing', async () => {
   const { client } = await link(dialTcp);
   const bad = { ...request(1), tenant: '' };

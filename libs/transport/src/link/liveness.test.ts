@@ -9,20 +9,41 @@ afterEach(() => mock.timers.reset());
 
 /** A link's two halves as the watch sees them. */
 function watched() {
-  const session = Object.assign(new EventEmitter(), { bytesRead: 0, pings: 0, ping: () => void session.pings++ });
+  const session = Object.assign(new EventEmitter(), {
+    ...{ bytesRead: 0, bytesWritten: 0, pings: 0 },
+    ping() {
+      session.pings++;
+      session.bytesWritten++;
+    },
+  });
   const deaths: Error[] = [];
   mock.timers.enable({ apis: ['setInterval'] });
-  watchLiveness(session as never, (error) => deaths.push(error));
+  // As a link does: whoever is told of its death ends the session.
+  watchLiveness(session as never, (error) => {
+    deaths.push(error);
+    session.emit('close');
+  });
   return { session, deaths, look: (count: number) => mock.timers.tick(count * LOOK_EVERY) };
 }
 
-test('a link from which bytes come is never asked', () => {
+test('a link with bytes both ways is never asked', () => {
   const { session, deaths, look } = watched();
   for (let i = 0; i < 100; i++) {
     session.bytesRead++;
+    session.bytesWritten++;
     look(2);
   }
   assert.equal(session.pings, 0);
+  assert.deepEqual(deaths, []);
+});
+
+test('a side that only receives asks as often, so that the other hears of it', () => {
+  const { session, deaths, look } = watched();
+  for (let i = 0; i < 100; i++) {
+    session.bytesRead++;
+    look(1);
+  }
+  assert.ok(session.pings >= 16, `${session.pings} PINGs`);
   assert.deepEqual(deaths, []);
 });
 
@@ -46,7 +67,8 @@ test('a link that does not answer is dead once, within three seconds', () => {
     deaths.map(({ message }) => message),
     ['silent for 2.5 s, and to PING'],
   );
-  assert.equal(session.pings, 1);
+  // It was asked for having been silent, and once before since nothing was sent to it.
+  assert.equal(session.pings, 2);
   look(20);
   assert.equal(deaths.length, 1);
 });

@@ -61,10 +61,11 @@ export class DiallingReconciler<S extends Stream> {
   lacking(streams: readonly number[]): void {
     const lacked = new Set(streams);
     if (lacked.size === 0) return;
-    for (const id of lacked) this.#lacked.add(id);
     for (const stream of [...this.#options.streams()]) {
       const { id, wireClosed } = stream;
-      if (!wireClosed && lacked.has(id) && this.#lackedBefore.has(id)) this.#options.end(stream);
+      if (wireClosed || !lacked.has(id)) continue;
+      this.#lacked.add(id);
+      if (this.#lackedBefore.has(id)) this.#options.end(stream);
     }
   }
 

@@ -125,7 +125,12 @@ export class LinkServer {
         established.end.abort(new Error('the dialling side went away'));
         return;
       }
-      stream.respond(answerHead(established));
+      try {
+        stream.respond(answerHead(established));
+      } catch (error) {
+        established.end.abort(error as Error);
+        throw error;
+      }
       const end = { stream, halfOpen: true, abort: () => stream.close() };
       new Tunnel(role, request, end, established, events);
     } catch (error) {
@@ -135,6 +140,7 @@ export class LinkServer {
 
   #openControl(stream: Http2Stream): void {
     stream.respond({ ':status': 200 });
+    stream.once('close', () => this.destroy(new Error('control stream ended')));
     const { role, events, peer } = this.#options;
     this.#control = new Control(stream, {
       receive: (message) => this.#receive(message),

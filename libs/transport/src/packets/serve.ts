@@ -201,9 +201,10 @@ class PacketServer implements ServedPackets {
   #finish(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#mux.end();
     this.#closeTimer = setTimeout(() => this.#channel.destroy(new Error('stream not closed in time')), CLOSE_MS);
     this.#closeTimer.unref();
+    // Last, for the stream may close at once.
+    this.#mux.end();
   }
 
   #end(streams: Iterable<PacketStream>, error?: ChannelError): void {

@@ -32,6 +32,9 @@ const MAX_BACKLOG = 1024 * 1024;
 /** How long a peer may take to read our GOAWAY and close before it is cut off, in milliseconds. */
 const LINGER_MS = 1_000;
 
+/** How long a peer may take to read what its last stream still had to say, in milliseconds. */
+const FLUSH_MS = 20_000;
+
 export interface ConnectionOptions {
   /** What a peer may send ahead on one stream, in bytes. */
   readonly streamWindow: number;
@@ -187,7 +190,8 @@ export class ServerConnection implements InboundSink {
 
   #streamEnded(id: number, code?: number): void {
     this.#streams.delete(id);
-    if (code !== undefined) this.#resets.count();
+    // CANCEL is our own word for a tunnel that ended abruptly, and nobody's fault; see `reset` for the peer's.
+    if (code !== undefined && code !== ErrorCode.CANCEL) this.#resets.count();
     if (this.#state === 'leaving' && this.#streams.size === 0) this.#end();
   }
 
@@ -209,7 +213,9 @@ export class ServerConnection implements InboundSink {
   }
 
   reset(id: number, code: number): void {
-    this.#stream(id)?.close(code);
+    const stream = this.#stream(id);
+    if (stream && code === ErrorCode.CANCEL) this.#resets.count();
+    stream?.close(code);
   }
 
   windowUpdate(id: number, by: number): void {
@@ -248,17 +254,26 @@ export class ServerConnection implements InboundSink {
   }
 
   #fail(error: ConnectionError): void {
+    if (this.#state === 'ended') return;
     this.#options.failed(error);
     if (this.#state === 'greeting') this.#greet();
     this.#goaway(error.code);
-    this.#end();
+    this.#end(LINGER_MS);
   }
 
-  #end(): void {
+  /** @param patience how long what was written may take to leave, in milliseconds */
+  #end(patience = FLUSH_MS): void {
+    if (this.#state === 'ended') return;
     this.#state = 'ended';
+    this.#cutAfter(patience);
+    this.#socket.once('finish', () => this.#cutAfter(LINGER_MS));
     this.#output.end();
-    this.#linger = setTimeout(() => this.#socket.destroy(), LINGER_MS);
     this.#endStreams();
+  }
+
+  #cutAfter(ms: number): void {
+    clearTimeout(this.#linger);
+    if (!this.#socket.destroyed) this.#linger = setTimeout(() => this.#socket.destroy(), ms);
   }
 
   #closed(): void {
