@@ -59,7 +59,8 @@ export const memory: PlanePhase = {
     const grown = now.map((bytes, index) => bytes - (base[index] as number));
     const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
     const hubBytes = sum(grown.slice(0, hubs.length)) / sessions;
-    const gatewayBytes = sum(grown.slice(hubs.length)) / sessions / gateways.length;
+    // A gateway's copy is small beside what its memory varies by, which may make it look like less than nothing.
+    const gatewayBytes = Math.max(0, sum(grown.slice(hubs.length)) / sessions / gateways.length);
     const hubBase = sum(base.slice(0, hubs.length)) / hubs.length;
     const gatewayBase = sum(base.slice(hubs.length)) / gateways.length;
     const rows = [
