@@ -23,12 +23,15 @@ import { carries, dial, PROTOCOLS } from './dials.ts';
 
 const DEADLINE = 20_000;
 const LONG_TUNNELS = 8;
+/** The programs drain there too; it is the callers here that do not bear it. */
+const DENO = 'Deno' in globalThis && "Deno 2.9's own HTTP/2 client ends its process on a GOAWAY that refuses a stream";
+
 /** How long a long tunnel lives, in milliseconds: less than a drain may take. */
 const LIFE = 2000;
 
 test(
   'every hub, gateway and agent is rolled under load, and no dial fails and no tunnel is cut',
-  { skip: redisMissing(), timeout: 240_000 },
+  { skip: redisMissing() || DENO, timeout: 240_000 },
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const redis = await startRedis();
@@ -81,7 +84,7 @@ test(
 
 test(
   'for the shutdown delay a gateway that is not ready serves, and then it sends callers elsewhere',
-  { skip: redisMissing() },
+  { skip: redisMissing() || DENO },
   scoped(async (scope) => {
     const gatewayFlags = { 'shutdown-delay-duration': '2s', 'graceful-shutdown-timeout': '1m' };
     const plane = await split(scope, { hubs: 1, gatewayFlags });
