@@ -86,7 +86,8 @@ across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another'
     );
     return { draining: after[0] - before[0], fresh: after[1] - before[1] };
   };
-  await until(async () => (await take(5)).draining === 0, { what: 'dials that avoid the draining agent' });
+  // A server picks at random, so a few dials may avoid it by luck.
+  await until(async () => (await take(20)).draining === 0, { what: 'dials that avoid the draining agent' });
   assert.deepEqual(await take(10), { draining: 0, fresh: 10 });
   assert.ok(draining.running);
 });
