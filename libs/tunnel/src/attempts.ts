@@ -2,9 +2,11 @@ import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import type { Directory } from './directory.ts';
 import { asDialError, DialError } from './errors.ts';
+import type { Observation } from './observe.ts';
 import type { Route } from './placement.ts';
 import type { SessionRecord } from './records.ts';
 import type { RetryBudget } from './retry-budget.ts';
+import { type AttemptKind, type AttemptRecord, type DialStory, dialStory } from './story.ts';
 import type { Strategy } from './strategies.ts';
 import type { Suspects } from './suspects.ts';
 
@@ -23,6 +25,7 @@ export interface RoutingOptions {
   readonly hub: (hubId: string) => Dial | undefined;
   /** How long a dial waits in all, in milliseconds, for a session to come while there is none to try. */
   readonly parkTimeout: number;
+  readonly observation: Observation;
 }
 
 /** What all dials of a gateway share. */
@@ -34,6 +37,7 @@ export interface Routing extends RoutingOptions {
 /** One try through one session. */
 interface Attempt {
   readonly record: SessionRecord;
+  readonly told: AttemptRecord;
   readonly abort: AbortController;
   hedge: NodeJS.Timeout | undefined;
 }
@@ -45,10 +49,10 @@ interface Attempt {
 export class Attempts {
   readonly #request: DialRequest;
   readonly #routing: Routing;
+  readonly #story: DialStory;
   readonly #outcome = deferred<Established>();
   readonly #running = new Set<Attempt>();
   readonly #tried = new Set<string>();
-  #count = 0;
   #settled = false;
   #last: DialError | undefined;
   /** The last attempt failed for its hub, not for its agent. */
@@ -60,6 +64,11 @@ export class Attempts {
   constructor(request: DialRequest, routing: Routing) {
     this.#request = request;
     this.#routing = routing;
+    this.#story = request.story ?? dialStory();
+  }
+
+  get #count(): number {
+    return this.#story.attempts.length;
   }
 
   async run(): Promise<Established> {
@@ -87,13 +96,13 @@ export class Attempts {
   }
 
   /** @returns whether there was a session to try, and a retry left for it */
-  #start(): boolean {
+  #start(again: AttemptKind = 'retry'): boolean {
     if (this.#count === MAX_ATTEMPTS) return false;
     const { hub, budget } = this.#routing;
     const route = this.#choose();
     const dial = route && hub(route.record.hubId);
     if (!route || !dial || (this.#count > 0 && !budget.spend())) return false;
-    void this.#attempt(route, dial);
+    void this.#attempt(this.#count === 0 ? 'first' : again, route, dial);
     return true;
   }
 
@@ -119,7 +128,9 @@ export class Attempts {
       expire();
       return;
     }
+    const { events } = this.#routing.observation;
     const timer = setTimeout(expire, left);
+    events.emit('dial:park', this.#request);
     const giveUp = directory.onArrival(tenant, (hubId) => {
       if (hub(hubId) === undefined) return;
       this.#unpark();
@@ -133,6 +144,8 @@ export class Attempts {
     this.#unpark = () => {
       clearTimeout(timer);
       giveUp();
+      this.#story.parkedMs += performance.now() - now;
+      events.emit('dial:unpark', this.#request);
     };
   }
 
@@ -163,10 +176,12 @@ export class Attempts {
     return { tenant, host: destination.host, strategies, zone };
   }
 
-  async #attempt(route: Route, dial: Dial): Promise<void> {
+  async #attempt(kind: AttemptKind, route: Route, dial: Dial): Promise<void> {
     const { record } = route;
-    this.#count++;
-    const attempt: Attempt = { record, abort: new AbortController(), hedge: undefined };
+    const { sessionId, agentId, hubId } = record;
+    const told: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
+    this.#story.attempts.push(told);
+    const attempt: Attempt = { record, told, abort: new AbortController(), hedge: undefined };
     this.#tried.add(record.sessionId);
     this.#running.add(attempt);
     attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);
@@ -184,7 +199,7 @@ export class Attempts {
       whenClosed(established, closed);
       this.#lives(attempt);
       this.#running.delete(attempt);
-      this.#succeed(established);
+      this.#succeed(attempt, established);
     } catch (thrown) {
       closed();
       clearTimeout(attempt.hedge);
@@ -202,20 +217,22 @@ export class Attempts {
   /** The session is silent: it, or its hub, may hang. */
   #hedge({ record }: Attempt): void {
     this.#routing.suspects.accuse(record.hubId, record.sessionId);
-    if (!this.#settled) this.#start();
+    if (!this.#settled) this.#start('hedge');
   }
 
-  #succeed(established: Established): void {
+  #succeed({ told }: Attempt, established: Established): void {
     if (this.#settled) {
       established.end.abort(new Error('another attempt was faster'));
       return;
     }
+    ended(told, 'established');
     this.#settle();
     this.#outcome.resolve(established);
   }
 
-  #failed({ record }: Attempt, error: DialError): void {
+  #failed({ record, told }: Attempt, error: DialError): void {
     if (this.#settled) return;
+    ended(told, 'failed', error);
     this.#last = error;
     this.#hubLost = this.#routing.hub(record.hubId) === undefined;
     // An agent without a socket left refuses faster than another serves, and seems to be the least busy.
@@ -235,9 +252,10 @@ export class Attempts {
   #settle(): void {
     this.#settled = true;
     this.#unpark();
-    for (const { abort, hedge } of this.#running) {
+    for (const { abort, hedge, told } of this.#running) {
       clearTimeout(hedge);
       abort.abort();
+      ended(told, 'overtaken');
     }
   }
 
@@ -253,6 +271,12 @@ export class Attempts {
     // Upstream's words, which operators search for.
     return new DialError('destination_unavailable', 'No agent available', { cause: last });
   }
+}
+
+function ended(told: AttemptRecord, outcome: AttemptRecord['outcome'], error?: DialError): void {
+  told.outcome = outcome;
+  told.ms = performance.now() - told.start;
+  if (error) told.error = error;
 }
 
 function whenClosed({ end: { stream } }: Established, closed: () => void): void {

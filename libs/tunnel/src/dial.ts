@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import type { Destination } from './destination.ts';
+import type { DialStory } from './story.ts';
 
 /** Who dials: a peer of a unix socket, or the subject of a client certificate. */
 export interface Caller {
@@ -20,6 +21,8 @@ export interface DialRequest {
   /** The session to dial through; unset at the caller's edge, where the gateway has yet to choose. */
   readonly session?: string;
   readonly caller?: Caller;
+  /** What was done for it so far; set once a gateway has it. */
+  readonly story?: DialStory;
   /** Called when the agent, or whoever stands for it, has the dial in hand: it lives, though its answer may take a while. */
   readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */
@@ -48,8 +51,8 @@ export interface Established {
   readonly sessionId: string;
   readonly hubId: string;
   readonly timing: DialTiming;
-  /** W3C trace context of the dial's span here, which may have begun the trace. */
-  readonly traceparent?: string;
+  /** The dial as this process observed it: with its story, and in the trace that its span may have begun. */
+  readonly dial?: DialRequest;
 }
 
 /** What every part of the plane offers to the part before it. Rejects with a DialError. */

@@ -78,6 +78,9 @@ export interface TunnelOutcome {
 export interface PlaneEventMap {
   'dial:start': [role: Role, dial: DialRequest];
   'dial:end': [role: Role, dial: DialRequest, outcome: DialOutcome];
+  /** At the gateway: a dial waits for a session to come, and no more. */
+  'dial:park': [dial: DialRequest];
+  'dial:unpark': [dial: DialRequest];
   /** A failure that no dial reports as its end: an answer nobody waits for, or one that could not be handed to its caller. */
   'dial:failure': [reason: DialFailureReason];
   'tunnel:open': [tunnel: TunnelInfo];

@@ -12,6 +12,7 @@ export type { Choice, Route, Standing } from './placement.ts';
 export * from './records.ts';
 export * from './route.ts';
 export * from './splice.ts';
+export * from './story.ts';
 export * from './strategies.ts';
 export * from './trace.ts';
 export * from './tunnel.ts';

@@ -1,6 +1,7 @@
 import type { Dial, DialRequest } from './dial.ts';
 import { asDialError, type DialError } from './errors.ts';
 import type { DialFailureReason, PlaneEvents, Role } from './events.ts';
+import { dialStory } from './story.ts';
 import type { DialTracer } from './trace.ts';
 
 export interface Observation {
@@ -13,27 +14,27 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
   return async (request) => {
     const start = performance.now();
     const span = tracer.start(`${role}.dial`, request);
-    const traced = span.traceparent === request.traceparent ? request : withTrace(request, span.traceparent);
-    events.emit('dial:start', role, traced);
+    const observed = withTrace(role === 'gateway' ? { ...request, story: dialStory() } : request, span.traceparent);
+    events.emit('dial:start', role, observed);
     try {
-      const established = await dial(traced);
+      const established = await dial(observed);
       const { agentId, sessionId, hubId, timing } = established;
       const outcome = { ms: performance.now() - start, agentId, sessionId, hubId, timing };
       span.end(outcome);
-      events.emit('dial:end', role, traced, outcome);
-      return traced.traceparent === undefined ? established : { ...established, traceparent: traced.traceparent };
+      events.emit('dial:end', role, observed, outcome);
+      return { ...established, dial: observed };
     } catch (thrown) {
       const error = asDialError(thrown);
       const outcome = { ms: performance.now() - start, error, reason: failureReason(error, request) };
       span.end(outcome);
-      events.emit('dial:end', role, traced, outcome);
+      events.emit('dial:end', role, observed, outcome);
       throw error;
     }
   };
 }
 
 function withTrace(request: DialRequest, traceparent: string | undefined): DialRequest {
-  return traceparent === undefined ? request : { ...request, traceparent };
+  return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
 }
 
 /** ANP's word for a failure (its `dial_failure_count` metric). */

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Dial } from './dial.ts';
 import { DialError } from './errors.ts';
 import { routed } from './route.ts';
-import { established, failing, join, plane, request, routing } from './testing.ts';
+import { established, failing, join, plane, request, routing, unobserved } from './testing.ts';
 
 test('a parked dial is not woken by a session behind a hub that is out of reach', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
@@ -12,7 +12,7 @@ test('a parked dial is not woken by a session behind a hub that is out of reach'
   const answer = established();
   const ways: Record<string, Dial> = {};
   const dial = routed({
-    ...{ directory, strategies: ['default'], zone: '', parkTimeout: 2000 },
+    ...{ directory, strategies: ['default'], zone: '', observation: unobserved(), parkTimeout: 2000 },
     hub(hubId) {
       asked.push(hubId);
       return ways[hubId];
@@ -93,7 +93,7 @@ test('a parked dial waits for an agent that serves its destination, not for just
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const directory = plane();
   const dial = routed({
-    ...{ directory, strategies: ['destHost'], zone: '', parkTimeout: 2000 },
+    ...{ directory, strategies: ['destHost'], zone: '', observation: unobserved(), parkTimeout: 2000 },
     hub: () => async () => established(),
   });
   const rejected = assert.rejects(dial(request), { message: 'No agent available' });
@@ -113,7 +113,7 @@ test('a parked dial waits for an agent that serves its destination, not for just
 test('a destination that none of the agents serves fails at once', async () => {
   const directory = plane('h1');
   const dial = routed({
-    ...{ directory, strategies: ['destHost'], zone: '', parkTimeout: 60_000 },
+    ...{ directory, strategies: ['destHost'], zone: '', observation: unobserved(), parkTimeout: 60_000 },
     hub: () => async () => established(),
   });
   await assert.rejects(dial(request), { message: 'No agent available' });

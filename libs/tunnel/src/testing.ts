@@ -2,7 +2,10 @@ import { PassThrough } from 'node:stream';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { Directory } from './directory.ts';
 import type { DialError } from './errors.ts';
+import { planeEvents } from './events.ts';
+import type { Observation } from './observe.ts';
 import { routed } from './route.ts';
+import { noTracer } from './trace.ts';
 
 export const request: DialRequest = {
   id: '00000000000000aa',
@@ -45,8 +48,11 @@ export function established(): Established {
   };
 }
 
+export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
+
 export function routing(directory: Directory, dials: Record<string, Dial | undefined>, parkTimeout = 0): Dial {
-  return routed({ directory, strategies: ['default'], zone: '', parkTimeout, hub: (hubId) => dials[hubId] });
+  const options = { strategies: ['default'], zone: '', observation: unobserved() } as const;
+  return routed({ ...options, directory, parkTimeout, hub: (hubId) => dials[hubId] });
 }
 
 export const failing =

@@ -15,8 +15,7 @@ export class Tunnel implements TunnelInfo {
 
   constructor(role: Role, dial: DialRequest, caller: TunnelEnd, established: Established, events: PlaneEvents) {
     this.role = role;
-    const { traceparent } = established;
-    this.dial = traceparent === undefined ? dial : { ...dial, traceparent };
+    this.dial = established.dial ?? dial;
     this.agentId = established.agentId;
     this.sessionId = established.sessionId;
     this.hubId = established.hubId;

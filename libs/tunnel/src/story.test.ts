@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { DialRequest } from './dial.ts';
+import { DialError } from './errors.ts';
+import { type DialOutcome, planeEvents } from './events.ts';
+import { observed } from './observe.ts';
+import { routed } from './route.ts';
+import { established, join, plane, request, silent, unobserved } from './testing.ts';
+import { noTracer } from './trace.ts';
+
+test('a dial tells of each attempt: which session, why, and what came of it', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const events = planeEvents();
+  const observation = { events, tracer: noTracer };
+  const ended: DialOutcome[] = [];
+  const dials: DialRequest[] = [];
+  events.on('dial:end', (_role, dial, outcome) => {
+    dials.push(dial);
+    ended.push(outcome);
+  });
+  const lost = new DialError('connection_terminated', 'gone', { retryable: true });
+  const seen: DialRequest[] = [];
+  const ways = [() => Promise.reject(lost), silent(seen), async () => established()];
+  let turn = 0;
+  const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
+  const route = routed({ ...options, directory: plane('h1', 'h2', 'h3'), hub: () => (dial) => way(dial) });
+  const way = (dial: DialRequest) => (ways[turn++] as (typeof ways)[0])(dial);
+  const dialled = observed('gateway', route, observation)(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  const { dial } = await dialled;
+  assert.deepEqual(
+    dial?.story?.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
+    [
+      ['first', 'failed', lost],
+      ['retry', 'overtaken', undefined],
+      ['hedge', 'established', undefined],
+    ],
+  );
+  for (const { ms } of dial?.story?.attempts ?? []) assert.ok(ms !== undefined && ms >= 0);
+  assert.equal(new Set(dial?.story?.attempts.map(({ sessionId }) => sessionId)).size, 3);
+  assert.equal(dials[0], dial, 'the event and the caller see one dial');
+  assert.equal(ended[0]?.error, undefined);
+});
+
+test('a dial tells when it waits for a session, when no more, and for how long', async () => {
+  const observation = unobserved();
+  const told: string[] = [];
+  observation.events.on('dial:park', ({ id }) => told.push(`park ${id}`));
+  observation.events.on('dial:unpark', ({ id }) => told.push(`unpark ${id}`));
+  const directory = plane();
+  const options = { strategies: ['default'], zone: '', parkTimeout: 60_000, observation } as const;
+  const route = routed({ ...options, directory, hub: () => async () => established() });
+  const dialled = observed('gateway', route, observation)(request);
+  assert.deepEqual(told, [`park ${request.id}`]);
+  join(directory, 'h1');
+  const { dial } = await dialled;
+  assert.deepEqual(told, [`park ${request.id}`, `unpark ${request.id}`]);
+  assert.ok((dial?.story?.parkedMs ?? 0) > 0);
+});

@@ -1,0 +1,31 @@
+import type { DialError } from './errors.ts';
+
+/** Why a gateway tried a session: for the first time, because another attempt failed, or beside one that is silent. */
+export type AttemptKind = 'first' | 'retry' | 'hedge';
+
+/** One try of a dial through one session. */
+export interface AttemptRecord {
+  readonly kind: AttemptKind;
+  readonly sessionId: string;
+  readonly agentId: string;
+  readonly hubId: string;
+  /** Milliseconds of `performance.now()` of this process. */
+  readonly start: number;
+  /** Milliseconds; unset while it runs. */
+  ms?: number;
+  outcome: 'running' | 'established' | 'failed' | 'overtaken';
+  /** Why it failed. One that was overtaken, or whose caller gave up, has none of its own. */
+  error?: DialError;
+}
+
+/** What a gateway did for one dial. It fills while the dial runs, and is complete when the dial has its answer. */
+export interface DialStory {
+  /** In the order in which they began. */
+  readonly attempts: AttemptRecord[];
+  /** How long the dial waited for a session to come, in milliseconds in all; 0 for most. */
+  parkedMs: number;
+}
+
+export function dialStory(): DialStory {
+  return { attempts: [], parkedMs: 0 };
+}
