@@ -1,10 +1,24 @@
 import { adminApi } from '@isthmus/proto';
 import { formatDestination, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import { absent } from './admin/refusals.ts';
 import type { AdminBackend, KnownSession } from './admin-backend.ts';
 
 /** The admin RPC: what the backend says, in the messages of the API. */
 export function adminService(backend: AdminBackend): adminApi.AdminServiceImplementation {
   return {
+    getStatus: () => Promise.reject(absent('this version does not answer GetStatus')),
+    listMembers: () => Promise.reject(absent('this version does not answer ListMembers')),
+    getConfig: () => Promise.reject(absent('this version does not answer GetConfig')),
+    explain: () => Promise.reject(absent('this version does not answer Explain')),
+    dial: () => Promise.reject(absent('this version does not answer Dial')),
+    kick: () => Promise.reject(absent('this version does not answer Kick')),
+    quarantine: () => Promise.reject(absent('this version does not answer Quarantine')),
+    listQuarantined: () => Promise.reject(absent('this version does not answer ListQuarantined')),
+    setLogLevel: () => Promise.reject(absent('this version does not answer SetLogLevel')),
+    recentLogs: () => Promise.reject(absent('this version does not answer RecentLogs')),
+    watchDials: () => {
+      throw absent('this version does not answer WatchDials');
+    },
     async listSessions({ tenant }) {
       const sessions = [...backend.sessions()]
         .filter((session) => tenant === '' || session.tenant === tenant)
@@ -73,6 +87,10 @@ function sessionMessage(session: KnownSession): adminApi.Session {
     remote: session.remote ?? '',
     sinceMs: BigInt(session.since),
     identifiers: { ipv4: [...ipv4], ipv6: [...ipv6], host: [...host], cidr: [...cidr], defaultRoute },
+    draining: false,
+    quarantined: false,
+    quarantineReason: '',
+    tunnels: 0,
   };
 }
 

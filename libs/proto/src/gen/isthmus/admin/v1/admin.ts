@@ -40,6 +40,82 @@ export namespace LinkProtocol {
   export type LINK_PROTOCOL_PACKETS = typeof LinkProtocol.LINK_PROTOCOL_PACKETS;
 }
 
+export const DialState = {
+  DIAL_STATE_UNSPECIFIED: 0,
+  /** DIAL_STATE_RUNNING - It has no answer yet. */
+  DIAL_STATE_RUNNING: 1,
+  /** DIAL_STATE_ESTABLISHED - It became a tunnel. */
+  DIAL_STATE_ESTABLISHED: 2,
+  DIAL_STATE_FAILED: 3,
+} as const;
+
+export type DialState = typeof DialState[keyof typeof DialState];
+
+export namespace DialState {
+  export type DIAL_STATE_UNSPECIFIED = typeof DialState.DIAL_STATE_UNSPECIFIED;
+  export type DIAL_STATE_RUNNING = typeof DialState.DIAL_STATE_RUNNING;
+  export type DIAL_STATE_ESTABLISHED = typeof DialState.DIAL_STATE_ESTABLISHED;
+  export type DIAL_STATE_FAILED = typeof DialState.DIAL_STATE_FAILED;
+}
+
+export interface GetStatusRequest {
+}
+
+export interface GetStatusResponse {
+  /** The program's name, such as proxy-server. */
+  program: string;
+  roles: Role[];
+  /** Its id in the plane; empty for a program that stands alone, and for an agent. */
+  memberId: string;
+  /** Set where the process is a hub. */
+  hubId: string;
+  /** Set where the process is an agent. */
+  agentId: string;
+  version: string;
+  /** The JavaScript runtime and its version, such as node 24.1.0. */
+  runtime: string;
+  /** When the process started. */
+  startedMs: bigint;
+  /** This process's clock, to see how far clocks are apart. */
+  nowMs: bigint;
+  zone: string;
+  /** The plane's name; empty for a program that stands alone, and for an agent. */
+  plane: string;
+  /** What /readyz says, and why. */
+  ready: boolean;
+  checks: Check[];
+  /** Sessions held (hub) or known (gateway); at an agent its connections to servers. */
+  sessions: number;
+  tunnels: number;
+  /** Dials of the process's first role without an answer yet; those that wait for a session to come are among them. */
+  pendingDials: number;
+  parkedDials: number;
+  /** By role, over the last 10 s and the last minute. */
+  dialRates: DialRate[];
+  /** The slowest of the recent dials of the last minute, slowest first, at most 10; of the process's first role. */
+  slowest: DialRecord[];
+}
+
+/** One thing that must hold for a program to be of use. */
+export interface Check {
+  name: string;
+  ok: boolean;
+  /** Why not while it does not hold; else what there is to know. May be empty. */
+  detail: string;
+}
+
+/** How many dials had their answer in a window of time that ends now. */
+export interface DialRate {
+  role: Role;
+  /** 10,000 or 60,000; less for a process that has not run for so long. */
+  windowMs: number;
+  /** With the failed ones. */
+  dials: bigint;
+  failures: bigint;
+  dialsPerSecond: number;
+  failuresPerSecond: number;
+}
+
 export interface ListSessionsRequest {
   /** Only this tenant's sessions; empty for all. */
   tenant: string;
@@ -61,7 +137,16 @@ export interface Session {
   remote: string;
   /** When the session began, in milliseconds since the epoch. */
   sinceMs: bigint;
-  identifiers: Identifiers | undefined;
+  identifiers:
+    | Identifiers
+    | undefined;
+  /** The agent, or its hub, wants dials to go elsewhere. */
+  draining: boolean;
+  /** The agent is in quarantine: no new dials go to it. */
+  quarantined: boolean;
+  quarantineReason: string;
+  /** Tunnels of this process that run through it. */
+  tunnels: number;
 }
 
 /** What an agent says it can reach. */
@@ -106,6 +191,513 @@ export interface Tunnel {
   bytesDown: bigint;
 }
 
+export interface WatchDialsRequest {
+  /** Only this tenant's dials; empty for all. */
+  tenant: string;
+  /** Only dials to this destination: host:port, or a host for all of its ports. Empty for all. */
+  destination: string;
+  /** Only dials that failed. */
+  onlyFailed: boolean;
+  /** Only dials that took at least so long, whether they failed or not. */
+  slowerThanMs: number;
+  /** Only what this role saw; unspecified for all. An all-in-one server sees each dial as gateway and as hub. */
+  role: Role;
+  /** How many of the recent dials, which have ended, come first; unset for all that are kept (1,000), 0 for none. */
+  recent?:
+    | number
+    | undefined;
+  /** End the stream after the recent ones. */
+  recentOnly: boolean;
+}
+
+/** With `only_failed` or `slower_than_ms` no dial is told of before it has ended. */
+export interface WatchDialsResponse {
+  /** Unset when there is nothing to tell but `lost`. */
+  dial:
+    | DialRecord
+    | undefined;
+  /** So many events before this one were left out: the client read too slowly. */
+  lost: bigint;
+  /** The dial ended before the call. */
+  recent: boolean;
+}
+
+/** One dial, as one role of this process saw it. */
+export interface DialRecord {
+  /** Unique in the plane: the same at gateway, hub and agent. */
+  dialId: string;
+  role: Role;
+  tenant: string;
+  /** host:port, IPv6 in brackets. */
+  destination: string;
+  /** Who dialled: a certificate's subject, or uds; empty where this role does not know. */
+  caller: string;
+  /** grpc, http-connect or admin; empty where this role does not know. */
+  via: string;
+  /** When it began. */
+  startedMs: bigint;
+  state: DialState;
+  /** From its beginning to its answer; unset while it runs. */
+  ms?:
+    | number
+    | undefined;
+  /** Set when it failed. */
+  error:
+    | DialFailure
+    | undefined;
+  /** Who took it, where that is known. */
+  agentId: string;
+  sessionId: string;
+  hubId: string;
+  timing:
+    | DialTiming
+    | undefined;
+  /** At a gateway: what it tried, in the order in which it began. */
+  attempts: DialAttempt[];
+  /** At a gateway: how long it waited for a session to come. */
+  parkedMs: number;
+  /** Of the trace it belongs to, 32 hexadecimal digits; empty where nothing traces. */
+  traceId: string;
+}
+
+export interface DialFailure {
+  /** The name of RFC 9209 section 2.3, such as connection_refused. */
+  code: string;
+  text: string;
+  /** Konnectivity's word for it, such as no_agent; empty for an attempt. */
+  reason: string;
+  /** Nothing of the destination was reached. */
+  retryable: boolean;
+}
+
+/** How long hub and agent took, as they told it; unset where they do not tell (Konnectivity's agents). */
+export interface DialTiming {
+  dnsMs?: number | undefined;
+  connectMs?:
+    | number
+    | undefined;
+  /** In all, at the hub and behind it. */
+  hubMs?:
+    | number
+    | undefined;
+  /** In all, at the agent. */
+  agentMs?: number | undefined;
+}
+
+/** One try of a dial through one session. */
+export interface DialAttempt {
+  kind: DialAttempt_Kind;
+  sessionId: string;
+  agentId: string;
+  hubId: string;
+  /** After the dial's beginning. */
+  startMs: number;
+  /** Unset while it runs. */
+  ms?: number | undefined;
+  outcome: DialAttempt_Outcome;
+  /** Set when it failed. */
+  error: DialFailure | undefined;
+}
+
+export const DialAttempt_Kind = {
+  KIND_UNSPECIFIED: 0,
+  KIND_FIRST: 1,
+  /** KIND_RETRY - Another attempt had failed. */
+  KIND_RETRY: 2,
+  /** KIND_HEDGE - Beside an attempt that was silent. */
+  KIND_HEDGE: 3,
+} as const;
+
+export type DialAttempt_Kind = typeof DialAttempt_Kind[keyof typeof DialAttempt_Kind];
+
+export namespace DialAttempt_Kind {
+  export type KIND_UNSPECIFIED = typeof DialAttempt_Kind.KIND_UNSPECIFIED;
+  export type KIND_FIRST = typeof DialAttempt_Kind.KIND_FIRST;
+  export type KIND_RETRY = typeof DialAttempt_Kind.KIND_RETRY;
+  export type KIND_HEDGE = typeof DialAttempt_Kind.KIND_HEDGE;
+}
+
+export const DialAttempt_Outcome = {
+  OUTCOME_UNSPECIFIED: 0,
+  OUTCOME_RUNNING: 1,
+  OUTCOME_ESTABLISHED: 2,
+  OUTCOME_FAILED: 3,
+  /** OUTCOME_OVERTAKEN - Another attempt was faster, or the caller gave up. */
+  OUTCOME_OVERTAKEN: 4,
+} as const;
+
+export type DialAttempt_Outcome = typeof DialAttempt_Outcome[keyof typeof DialAttempt_Outcome];
+
+export namespace DialAttempt_Outcome {
+  export type OUTCOME_UNSPECIFIED = typeof DialAttempt_Outcome.OUTCOME_UNSPECIFIED;
+  export type OUTCOME_RUNNING = typeof DialAttempt_Outcome.OUTCOME_RUNNING;
+  export type OUTCOME_ESTABLISHED = typeof DialAttempt_Outcome.OUTCOME_ESTABLISHED;
+  export type OUTCOME_FAILED = typeof DialAttempt_Outcome.OUTCOME_FAILED;
+  export type OUTCOME_OVERTAKEN = typeof DialAttempt_Outcome.OUTCOME_OVERTAKEN;
+}
+
+export interface ListMembersRequest {
+}
+
+export interface ListMembersResponse {
+  /** The plane's gateways and hubs, this one included. A program that stands alone names itself. */
+  members: Member[];
+  hubs: Hub[];
+  /** Unset at an agent. */
+  registry:
+    | RegistryState
+    | undefined;
+  /** At an agent: the servers it is connected to. */
+  servers: Server[];
+  /** At an agent: how many servers it wants to be connected to. */
+  serversWanted: number;
+}
+
+/** A process of the plane. */
+export interface Member {
+  memberId: string;
+  roles: Role[];
+  /** host:port of its admin port, as others reach it. */
+  adminAddress: string;
+  version: string;
+  zone: string;
+  /** When it joined. */
+  sinceMs: bigint;
+  /** It is the process that answers. */
+  self: boolean;
+}
+
+export interface Hub {
+  hubId: string;
+  /** host:port where gateways reach it. */
+  peerAddress: string;
+  /** host:port where agents reach it; empty when only a load balancer's address is known. */
+  agentAddress: string;
+  zone: string;
+  draining: boolean;
+  /** When it started, by its own clock. */
+  sinceMs: bigint;
+  link: Hub_Link;
+  /** Its sessions, as this process knows them. */
+  sessions: number;
+}
+
+export const Hub_Link = {
+  LINK_UNSPECIFIED: 0,
+  /** LINK_OWN - The hub is in this process. */
+  LINK_OWN: 1,
+  /** LINK_UP - Dials can be sent to it. */
+  LINK_UP: 2,
+  /** LINK_DOWN - This gateway wants a link and has none. */
+  LINK_DOWN: 3,
+  /** LINK_NONE - This process keeps no links to hubs, or the hub has no address for gateways. */
+  LINK_NONE: 4,
+} as const;
+
+export type Hub_Link = typeof Hub_Link[keyof typeof Hub_Link];
+
+export namespace Hub_Link {
+  export type LINK_UNSPECIFIED = typeof Hub_Link.LINK_UNSPECIFIED;
+  export type LINK_OWN = typeof Hub_Link.LINK_OWN;
+  export type LINK_UP = typeof Hub_Link.LINK_UP;
+  export type LINK_DOWN = typeof Hub_Link.LINK_DOWN;
+  export type LINK_NONE = typeof Hub_Link.LINK_NONE;
+}
+
+/** What this process knows of the registry's health. */
+export interface RegistryState {
+  up: boolean;
+  /** A first copy is in. */
+  synced: boolean;
+  /** The last word about it. */
+  detail: string;
+  /** How long ago it answered last; unset when it never has, and where there is nothing to ask. */
+  ageMs?: number | undefined;
+}
+
+/** At an agent: a server it is connected to. */
+export interface Server {
+  /** The hub's id, or what a Konnectivity server calls itself. */
+  serverId: string;
+  /** host:port. */
+  address: string;
+  protocol: LinkProtocol;
+  /** The plane behind it; empty for a server that stands alone. */
+  plane: string;
+  /** One of the two goes away from the other: tunnels still run, and another server takes its place. */
+  leaving: boolean;
+  /** Dials and tunnels. */
+  open: number;
+}
+
+export interface GetConfigRequest {
+}
+
+export interface GetConfigResponse {
+  /** The program's name. */
+  program: string;
+  /** In the order of --help. */
+  flags: Flag[];
+}
+
+export interface Flag {
+  /** Without dashes. */
+  name: string;
+  /** As it would be written on the command line, without secrets. */
+  value: string;
+  source: Flag_Source;
+  /** The default, as --help shows it. */
+  initial: string;
+  /** The heading in --help. */
+  topic: string;
+  /** Why the flag changes nothing; empty for most. */
+  inert: string;
+}
+
+export const Flag_Source = {
+  SOURCE_UNSPECIFIED: 0,
+  SOURCE_DEFAULT: 1,
+  /** SOURCE_GIVEN - It stands on the command line. */
+  SOURCE_GIVEN: 2,
+  /** SOURCE_DERIVED - It was not given, and its value was found when the program started: in the environment, or by chance (a new UUID). */
+  SOURCE_DERIVED: 3,
+} as const;
+
+export type Flag_Source = typeof Flag_Source[keyof typeof Flag_Source];
+
+export namespace Flag_Source {
+  export type SOURCE_UNSPECIFIED = typeof Flag_Source.SOURCE_UNSPECIFIED;
+  export type SOURCE_DEFAULT = typeof Flag_Source.SOURCE_DEFAULT;
+  export type SOURCE_GIVEN = typeof Flag_Source.SOURCE_GIVEN;
+  export type SOURCE_DERIVED = typeof Flag_Source.SOURCE_DERIVED;
+}
+
+export interface ExplainRequest {
+  /** host:port, IPv6 in brackets. */
+  destination: string;
+  /** Empty for the gateway's own. */
+  tenant: string;
+}
+
+export interface ExplainResponse {
+  destination: string;
+  tenant: string;
+  /** Where this gateway is; sessions of hubs in its zone come first. */
+  zone: string;
+  /** The strategies, in order. A dial goes by the first of which a session can be taken. */
+  steps: RoutingStep[];
+  /** The tenant's sessions that no strategy leads to, at most 100. */
+  others: Candidate[];
+  /** The session that a dial would take now; of equals, chance decides anew each time. Empty when there is none. */
+  sessionId: string;
+  agentId: string;
+  hubId: string;
+  /** What happens to a dial now, in one sentence. */
+  verdict: string;
+  /** What to do where no session can be taken, in the order to try; else empty. */
+  advice: string[];
+}
+
+/** One strategy, and what it finds. */
+export interface RoutingStep {
+  /** As in --proxy-strategies. */
+  strategy: string;
+  /** What was looked up, best first; empty where a strategy does not apply, such as destCIDR to a name. */
+  keys: RoutingKey[];
+  /** The dial goes by this strategy. */
+  taken: boolean;
+  /** The sessions under these keys, those that come first before others, at most 1,000 in all steps. */
+  candidates: Candidate[];
+}
+
+export interface RoutingKey {
+  /** A host, an address or a prefix; `any` for the strategy default, `default-route` for defaultRoute. */
+  key: string;
+  /** How many sessions stand under it. */
+  sessions: number;
+}
+
+/** A session that could take a dial, or why not. */
+export interface Candidate {
+  sessionId: string;
+  agentId: string;
+  hubId: string;
+  zone: string;
+  /** Where it was found: one of the step's keys. */
+  key: string;
+  standing: Candidate_Standing;
+  /** Why it is not taken first; empty for one that is. */
+  why: string;
+  draining: boolean;
+  quarantined: boolean;
+  quarantineReason: string;
+  /** There is a way to its hub. */
+  reachable: boolean;
+  /** It, or its hub, left a dial without a sign of life a moment ago. */
+  suspected: boolean;
+  /** Tunnels of this gateway that run through it. */
+  open: number;
+}
+
+export const Candidate_Standing = {
+  STANDING_UNSPECIFIED: 0,
+  /** STANDING_TAKEN - A dial takes it, now. */
+  STANDING_TAKEN: 1,
+  /** STANDING_EQUAL - Just as good: chance and the number of open tunnels decide. */
+  STANDING_EQUAL: 2,
+  /** STANDING_LATER - Only when all that are better are gone. */
+  STANDING_LATER: 3,
+  /** STANDING_NOT - Not now, whatever happens to the others. */
+  STANDING_NOT: 4,
+} as const;
+
+export type Candidate_Standing = typeof Candidate_Standing[keyof typeof Candidate_Standing];
+
+export namespace Candidate_Standing {
+  export type STANDING_UNSPECIFIED = typeof Candidate_Standing.STANDING_UNSPECIFIED;
+  export type STANDING_TAKEN = typeof Candidate_Standing.STANDING_TAKEN;
+  export type STANDING_EQUAL = typeof Candidate_Standing.STANDING_EQUAL;
+  export type STANDING_LATER = typeof Candidate_Standing.STANDING_LATER;
+  export type STANDING_NOT = typeof Candidate_Standing.STANDING_NOT;
+}
+
+export interface DialRequest {
+  /** host:port, IPv6 in brackets. */
+  destination: string;
+  /** Empty for the gateway's own. */
+  tenant: string;
+  /** How long the dial may take; 0 for what the gateway gives its callers. At most 60,000. */
+  timeoutMs: number;
+  /**
+   * Wait for the first byte of the destination for at most so long; 0 to close the tunnel at once. Many servers, those of HTTP
+   * and TLS among them, say nothing until they are asked. At most 60,000.
+   */
+  firstByteTimeoutMs: number;
+}
+
+export interface DialResponse {
+  dial:
+    | DialRecord
+    | undefined;
+  /** Where the time went, in the order in which it passed; of a failed dial what is known. */
+  phases: Phase[];
+  /** After the tunnel was open; unset when none came, or none was waited for. */
+  firstByteMs?:
+    | number
+    | undefined;
+  /** The tunnel ended before a byte came: by whom or why. Empty otherwise. */
+  ended: string;
+}
+
+/** A span of time in a dial. */
+export interface Phase {
+  /** gateway, park, attempt, hub, agent, dns, connect, first_byte. */
+  name: string;
+  /** In what it lies: 0 for the whole, 1 for its parts, and so on. */
+  depth: number;
+  /**
+   * After the dial's beginning. Hub and agent tell how long they took and not when: a phase of theirs is put in the middle of
+   * what is around it, as if both ways through the network took the same time.
+   */
+  startMs: number;
+  ms: number;
+  /** Which hub, agent, session; how it ended. */
+  detail: string;
+}
+
+export interface KickRequest {
+  target:
+    | //
+    /** One session, at the hub that holds it. */
+    { $case: "sessionId"; value: string }
+    | //
+    /** All sessions of one agent that this hub holds. */
+    { $case: "agent"; value: Agent }
+    | //
+    /** The tunnel that this dial opened, at any program it runs through. */
+    { $case: "dialId"; value: string }
+    | undefined;
+  /** Why, for logs and audit; may be empty. */
+  reason: string;
+}
+
+export interface Agent {
+  /** Empty for default. */
+  tenant: string;
+  agentId: string;
+}
+
+export interface KickResponse {
+  /** The sessions that were ended. */
+  sessionIds: string[];
+  /** Tunnels of this process that were ended, those of the sessions included. */
+  tunnels: number;
+}
+
+export interface QuarantineRequest {
+  agent:
+    | Agent
+    | undefined;
+  /** Let it out. */
+  lift: boolean;
+  /** Why it goes in, for others who find it there. Must be set, but for `lift`. */
+  reason: string;
+}
+
+export interface QuarantineResponse {
+  /** The agent's sessions that this process knows; 0 is no error, for an agent that is away may be kept out too. */
+  sessions: number;
+  /** Tunnels of this process that run through them, and go on. */
+  tunnels: number;
+}
+
+export interface ListQuarantinedRequest {
+}
+
+export interface ListQuarantinedResponse {
+  agents: QuarantinedAgent[];
+}
+
+export interface QuarantinedAgent {
+  tenant: string;
+  agentId: string;
+  reason: string;
+}
+
+export interface SetLogLevelRequest {
+  /**
+   * klog's verbosity, a number as in -v, or one of trace, debug, info, warn, error. Empty changes nothing, and asks what is
+   * in force.
+   */
+  level: string;
+  /** After so long the level of before holds again; 0 for until it is changed or the program ends. At most a day. */
+  durationMs: number;
+}
+
+export interface SetLogLevelResponse {
+  /** In force now: trace, debug, info, warn or error. */
+  level: string;
+  /** In force before this call. */
+  previous: string;
+  /** When the level of `reverts_to` holds again; unset when it does not change by itself. */
+  untilMs?: bigint | undefined;
+  revertsTo: string;
+}
+
+export interface RecentLogsRequest {
+  /** At most so many, the youngest; 0 for all that are kept. */
+  limit: number;
+  /** Only lines of this level or above: trace, debug, info, warn, error or fatal. Empty for all. */
+  level: string;
+}
+
+export interface RecentLogsResponse {
+  /** Each a JSON object as the log has it, without secrets: `time`, `level`, `msg`, and what else there is to say. */
+  lines: string[];
+  /** Older lines that are not kept any more, since the program started. */
+  forgotten: bigint;
+}
+
 export interface DrainRequest {
   /** Only say what a drain would do. */
   dryRun: boolean;
@@ -142,6 +734,560 @@ export interface SessionMove {
   /** Tunnels that run through it. */
   tunnels: number;
 }
+
+function createBaseGetStatusRequest(): GetStatusRequest {
+  return {};
+}
+
+export const GetStatusRequest: MessageFns<GetStatusRequest> = {
+  encode(_: GetStatusRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetStatusRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetStatusRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetStatusRequest>): GetStatusRequest {
+    return GetStatusRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<GetStatusRequest>): GetStatusRequest {
+    const message = createBaseGetStatusRequest();
+    return message;
+  },
+};
+
+function createBaseGetStatusResponse(): GetStatusResponse {
+  return {
+    program: "",
+    roles: [],
+    memberId: "",
+    hubId: "",
+    agentId: "",
+    version: "",
+    runtime: "",
+    startedMs: 0n,
+    nowMs: 0n,
+    zone: "",
+    plane: "",
+    ready: false,
+    checks: [],
+    sessions: 0,
+    tunnels: 0,
+    pendingDials: 0,
+    parkedDials: 0,
+    dialRates: [],
+    slowest: [],
+  };
+}
+
+export const GetStatusResponse: MessageFns<GetStatusResponse> = {
+  encode(message: GetStatusResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.program !== "") {
+      writer.uint32(10).string(message.program);
+    }
+    if (message.roles.length !== 0) {
+      writer.uint32(18).fork();
+      for (const v of message.roles) {
+        writer.int32(v);
+      }
+      writer.join();
+    }
+    if (message.memberId !== "") {
+      writer.uint32(26).string(message.memberId);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(34).string(message.hubId);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(42).string(message.agentId);
+    }
+    if (message.version !== "") {
+      writer.uint32(50).string(message.version);
+    }
+    if (message.runtime !== "") {
+      writer.uint32(58).string(message.runtime);
+    }
+    if (message.startedMs !== 0n) {
+      if (BigInt.asIntN(64, message.startedMs) !== message.startedMs) {
+        throw new globalThis.Error("value provided for field message.startedMs of type int64 too large");
+      }
+      writer.uint32(64).int64(message.startedMs);
+    }
+    if (message.nowMs !== 0n) {
+      if (BigInt.asIntN(64, message.nowMs) !== message.nowMs) {
+        throw new globalThis.Error("value provided for field message.nowMs of type int64 too large");
+      }
+      writer.uint32(72).int64(message.nowMs);
+    }
+    if (message.zone !== "") {
+      writer.uint32(82).string(message.zone);
+    }
+    if (message.plane !== "") {
+      writer.uint32(90).string(message.plane);
+    }
+    if (message.ready !== false) {
+      writer.uint32(96).bool(message.ready);
+    }
+    for (const v of message.checks) {
+      Check.encode(v!, writer.uint32(106).fork()).join();
+    }
+    if (message.sessions !== 0) {
+      writer.uint32(112).uint32(message.sessions);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(120).uint32(message.tunnels);
+    }
+    if (message.pendingDials !== 0) {
+      writer.uint32(128).uint32(message.pendingDials);
+    }
+    if (message.parkedDials !== 0) {
+      writer.uint32(136).uint32(message.parkedDials);
+    }
+    for (const v of message.dialRates) {
+      DialRate.encode(v!, writer.uint32(146).fork()).join();
+    }
+    for (const v of message.slowest) {
+      DialRecord.encode(v!, writer.uint32(154).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetStatusResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetStatusResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.program = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag === 16) {
+              message.roles.push(reader.int32() as any);
+
+              continue;
+            }
+
+            if (tag === 18) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.roles.push(reader.int32() as any);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.memberId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.version = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.runtime = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.startedMs = reader.int64() as bigint;
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.nowMs = reader.int64() as bigint;
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.zone = reader.string();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.plane = reader.string();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.ready = reader.bool();
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.checks.push(Check.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 14: {
+            if (tag !== 112) {
+              break;
+            }
+
+            message.sessions = reader.uint32();
+            continue;
+          }
+          case 15: {
+            if (tag !== 120) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+          case 16: {
+            if (tag !== 128) {
+              break;
+            }
+
+            message.pendingDials = reader.uint32();
+            continue;
+          }
+          case 17: {
+            if (tag !== 136) {
+              break;
+            }
+
+            message.parkedDials = reader.uint32();
+            continue;
+          }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            message.dialRates.push(DialRate.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 19: {
+            if (tag !== 154) {
+              break;
+            }
+
+            message.slowest.push(DialRecord.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetStatusResponse>): GetStatusResponse {
+    return GetStatusResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<GetStatusResponse>): GetStatusResponse {
+    const message = createBaseGetStatusResponse();
+    message.program = object.program ?? "";
+    message.roles = object.roles?.map((e) => e) || [];
+    message.memberId = object.memberId ?? "";
+    message.hubId = object.hubId ?? "";
+    message.agentId = object.agentId ?? "";
+    message.version = object.version ?? "";
+    message.runtime = object.runtime ?? "";
+    message.startedMs = (object.startedMs !== undefined && object.startedMs !== null) ? BigInt(object.startedMs) : 0n;
+    message.nowMs = (object.nowMs !== undefined && object.nowMs !== null) ? BigInt(object.nowMs) : 0n;
+    message.zone = object.zone ?? "";
+    message.plane = object.plane ?? "";
+    message.ready = object.ready ?? false;
+    message.checks = object.checks?.map((e) => Check.fromPartial(e)) || [];
+    message.sessions = object.sessions ?? 0;
+    message.tunnels = object.tunnels ?? 0;
+    message.pendingDials = object.pendingDials ?? 0;
+    message.parkedDials = object.parkedDials ?? 0;
+    message.dialRates = object.dialRates?.map((e) => DialRate.fromPartial(e)) || [];
+    message.slowest = object.slowest?.map((e) => DialRecord.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseCheck(): Check {
+  return { name: "", ok: false, detail: "" };
+}
+
+export const Check: MessageFns<Check> = {
+  encode(message: Check, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.ok !== false) {
+      writer.uint32(16).bool(message.ok);
+    }
+    if (message.detail !== "") {
+      writer.uint32(26).string(message.detail);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Check {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCheck();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.ok = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Check>): Check {
+    return Check.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Check>): Check {
+    const message = createBaseCheck();
+    message.name = object.name ?? "";
+    message.ok = object.ok ?? false;
+    message.detail = object.detail ?? "";
+    return message;
+  },
+};
+
+function createBaseDialRate(): DialRate {
+  return { role: 0, windowMs: 0, dials: 0n, failures: 0n, dialsPerSecond: 0, failuresPerSecond: 0 };
+}
+
+export const DialRate: MessageFns<DialRate> = {
+  encode(message: DialRate, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.role !== 0) {
+      writer.uint32(8).int32(message.role);
+    }
+    if (message.windowMs !== 0) {
+      writer.uint32(17).double(message.windowMs);
+    }
+    if (message.dials !== 0n) {
+      if (BigInt.asUintN(64, message.dials) !== message.dials) {
+        throw new globalThis.Error("value provided for field message.dials of type uint64 too large");
+      }
+      writer.uint32(24).uint64(message.dials);
+    }
+    if (message.failures !== 0n) {
+      if (BigInt.asUintN(64, message.failures) !== message.failures) {
+        throw new globalThis.Error("value provided for field message.failures of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.failures);
+    }
+    if (message.dialsPerSecond !== 0) {
+      writer.uint32(41).double(message.dialsPerSecond);
+    }
+    if (message.failuresPerSecond !== 0) {
+      writer.uint32(49).double(message.failuresPerSecond);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DialRate {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDialRate();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.role = reader.int32() as any;
+            continue;
+          }
+          case 2: {
+            if (tag !== 17) {
+              break;
+            }
+
+            message.windowMs = reader.double();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.dials = reader.uint64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.failures = reader.uint64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 41) {
+              break;
+            }
+
+            message.dialsPerSecond = reader.double();
+            continue;
+          }
+          case 6: {
+            if (tag !== 49) {
+              break;
+            }
+
+            message.failuresPerSecond = reader.double();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DialRate>): DialRate {
+    return DialRate.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DialRate>): DialRate {
+    const message = createBaseDialRate();
+    message.role = object.role ?? 0;
+    message.windowMs = object.windowMs ?? 0;
+    message.dials = (object.dials !== undefined && object.dials !== null) ? BigInt(object.dials) : 0n;
+    message.failures = (object.failures !== undefined && object.failures !== null) ? BigInt(object.failures) : 0n;
+    message.dialsPerSecond = object.dialsPerSecond ?? 0;
+    message.failuresPerSecond = object.failuresPerSecond ?? 0;
+    return message;
+  },
+};
 
 function createBaseListSessionsRequest(): ListSessionsRequest {
   return { tenant: "" };
@@ -263,6 +1409,10 @@ function createBaseSession(): Session {
     remote: "",
     sinceMs: 0n,
     identifiers: undefined,
+    draining: false,
+    quarantined: false,
+    quarantineReason: "",
+    tunnels: 0,
   };
 }
 
@@ -294,6 +1444,18 @@ export const Session: MessageFns<Session> = {
     }
     if (message.identifiers !== undefined) {
       Identifiers.encode(message.identifiers, writer.uint32(66).fork()).join();
+    }
+    if (message.draining !== false) {
+      writer.uint32(72).bool(message.draining);
+    }
+    if (message.quarantined !== false) {
+      writer.uint32(80).bool(message.quarantined);
+    }
+    if (message.quarantineReason !== "") {
+      writer.uint32(90).string(message.quarantineReason);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(96).uint32(message.tunnels);
     }
     return writer;
   },
@@ -375,6 +1537,38 @@ export const Session: MessageFns<Session> = {
             message.identifiers = Identifiers.decode(reader, reader.uint32());
             continue;
           }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.draining = reader.bool();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.quarantined = reader.bool();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.quarantineReason = reader.string();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -402,6 +1596,10 @@ export const Session: MessageFns<Session> = {
     message.identifiers = (object.identifiers !== undefined && object.identifiers !== null)
       ? Identifiers.fromPartial(object.identifiers)
       : undefined;
+    message.draining = object.draining ?? false;
+    message.quarantined = object.quarantined ?? false;
+    message.quarantineReason = object.quarantineReason ?? "";
+    message.tunnels = object.tunnels ?? 0;
     return message;
   },
 };
@@ -843,6 +2041,3449 @@ export const Tunnel: MessageFns<Tunnel> = {
   },
 };
 
+function createBaseWatchDialsRequest(): WatchDialsRequest {
+  return {
+    tenant: "",
+    destination: "",
+    onlyFailed: false,
+    slowerThanMs: 0,
+    role: 0,
+    recent: undefined,
+    recentOnly: false,
+  };
+}
+
+export const WatchDialsRequest: MessageFns<WatchDialsRequest> = {
+  encode(message: WatchDialsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    if (message.destination !== "") {
+      writer.uint32(18).string(message.destination);
+    }
+    if (message.onlyFailed !== false) {
+      writer.uint32(24).bool(message.onlyFailed);
+    }
+    if (message.slowerThanMs !== 0) {
+      writer.uint32(33).double(message.slowerThanMs);
+    }
+    if (message.role !== 0) {
+      writer.uint32(40).int32(message.role);
+    }
+    if (message.recent !== undefined) {
+      writer.uint32(48).uint32(message.recent);
+    }
+    if (message.recentOnly !== false) {
+      writer.uint32(56).bool(message.recentOnly);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchDialsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchDialsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.destination = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.onlyFailed = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 33) {
+              break;
+            }
+
+            message.slowerThanMs = reader.double();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.role = reader.int32() as any;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.recent = reader.uint32();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.recentOnly = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<WatchDialsRequest>): WatchDialsRequest {
+    return WatchDialsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<WatchDialsRequest>): WatchDialsRequest {
+    const message = createBaseWatchDialsRequest();
+    message.tenant = object.tenant ?? "";
+    message.destination = object.destination ?? "";
+    message.onlyFailed = object.onlyFailed ?? false;
+    message.slowerThanMs = object.slowerThanMs ?? 0;
+    message.role = object.role ?? 0;
+    message.recent = object.recent ?? undefined;
+    message.recentOnly = object.recentOnly ?? false;
+    return message;
+  },
+};
+
+function createBaseWatchDialsResponse(): WatchDialsResponse {
+  return { dial: undefined, lost: 0n, recent: false };
+}
+
+export const WatchDialsResponse: MessageFns<WatchDialsResponse> = {
+  encode(message: WatchDialsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.dial !== undefined) {
+      DialRecord.encode(message.dial, writer.uint32(10).fork()).join();
+    }
+    if (message.lost !== 0n) {
+      if (BigInt.asUintN(64, message.lost) !== message.lost) {
+        throw new globalThis.Error("value provided for field message.lost of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.lost);
+    }
+    if (message.recent !== false) {
+      writer.uint32(24).bool(message.recent);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchDialsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchDialsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.dial = DialRecord.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.lost = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.recent = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<WatchDialsResponse>): WatchDialsResponse {
+    return WatchDialsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<WatchDialsResponse>): WatchDialsResponse {
+    const message = createBaseWatchDialsResponse();
+    message.dial = (object.dial !== undefined && object.dial !== null)
+      ? DialRecord.fromPartial(object.dial)
+      : undefined;
+    message.lost = (object.lost !== undefined && object.lost !== null) ? BigInt(object.lost) : 0n;
+    message.recent = object.recent ?? false;
+    return message;
+  },
+};
+
+function createBaseDialRecord(): DialRecord {
+  return {
+    dialId: "",
+    role: 0,
+    tenant: "",
+    destination: "",
+    caller: "",
+    via: "",
+    startedMs: 0n,
+    state: 0,
+    ms: undefined,
+    error: undefined,
+    agentId: "",
+    sessionId: "",
+    hubId: "",
+    timing: undefined,
+    attempts: [],
+    parkedMs: 0,
+    traceId: "",
+  };
+}
+
+export const DialRecord: MessageFns<DialRecord> = {
+  encode(message: DialRecord, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.dialId !== "") {
+      writer.uint32(10).string(message.dialId);
+    }
+    if (message.role !== 0) {
+      writer.uint32(16).int32(message.role);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(26).string(message.tenant);
+    }
+    if (message.destination !== "") {
+      writer.uint32(34).string(message.destination);
+    }
+    if (message.caller !== "") {
+      writer.uint32(42).string(message.caller);
+    }
+    if (message.via !== "") {
+      writer.uint32(50).string(message.via);
+    }
+    if (message.startedMs !== 0n) {
+      if (BigInt.asIntN(64, message.startedMs) !== message.startedMs) {
+        throw new globalThis.Error("value provided for field message.startedMs of type int64 too large");
+      }
+      writer.uint32(56).int64(message.startedMs);
+    }
+    if (message.state !== 0) {
+      writer.uint32(64).int32(message.state);
+    }
+    if (message.ms !== undefined) {
+      writer.uint32(73).double(message.ms);
+    }
+    if (message.error !== undefined) {
+      DialFailure.encode(message.error, writer.uint32(82).fork()).join();
+    }
+    if (message.agentId !== "") {
+      writer.uint32(90).string(message.agentId);
+    }
+    if (message.sessionId !== "") {
+      writer.uint32(98).string(message.sessionId);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(106).string(message.hubId);
+    }
+    if (message.timing !== undefined) {
+      DialTiming.encode(message.timing, writer.uint32(114).fork()).join();
+    }
+    for (const v of message.attempts) {
+      DialAttempt.encode(v!, writer.uint32(122).fork()).join();
+    }
+    if (message.parkedMs !== 0) {
+      writer.uint32(129).double(message.parkedMs);
+    }
+    if (message.traceId !== "") {
+      writer.uint32(138).string(message.traceId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DialRecord {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDialRecord();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.dialId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.role = reader.int32() as any;
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.destination = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.caller = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.via = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.startedMs = reader.int64() as bigint;
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.state = reader.int32() as any;
+            continue;
+          }
+          case 9: {
+            if (tag !== 73) {
+              break;
+            }
+
+            message.ms = reader.double();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.error = DialFailure.decode(reader, reader.uint32());
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.timing = DialTiming.decode(reader, reader.uint32());
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.attempts.push(DialAttempt.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 16: {
+            if (tag !== 129) {
+              break;
+            }
+
+            message.parkedMs = reader.double();
+            continue;
+          }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.traceId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DialRecord>): DialRecord {
+    return DialRecord.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DialRecord>): DialRecord {
+    const message = createBaseDialRecord();
+    message.dialId = object.dialId ?? "";
+    message.role = object.role ?? 0;
+    message.tenant = object.tenant ?? "";
+    message.destination = object.destination ?? "";
+    message.caller = object.caller ?? "";
+    message.via = object.via ?? "";
+    message.startedMs = (object.startedMs !== undefined && object.startedMs !== null) ? BigInt(object.startedMs) : 0n;
+    message.state = object.state ?? 0;
+    message.ms = object.ms ?? undefined;
+    message.error = (object.error !== undefined && object.error !== null)
+      ? DialFailure.fromPartial(object.error)
+      : undefined;
+    message.agentId = object.agentId ?? "";
+    message.sessionId = object.sessionId ?? "";
+    message.hubId = object.hubId ?? "";
+    message.timing = (object.timing !== undefined && object.timing !== null)
+      ? DialTiming.fromPartial(object.timing)
+      : undefined;
+    message.attempts = object.attempts?.map((e) => DialAttempt.fromPartial(e)) || [];
+    message.parkedMs = object.parkedMs ?? 0;
+    message.traceId = object.traceId ?? "";
+    return message;
+  },
+};
+
+function createBaseDialFailure(): DialFailure {
+  return { code: "", text: "", reason: "", retryable: false };
+}
+
+export const DialFailure: MessageFns<DialFailure> = {
+  encode(message: DialFailure, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.code !== "") {
+      writer.uint32(10).string(message.code);
+    }
+    if (message.text !== "") {
+      writer.uint32(18).string(message.text);
+    }
+    if (message.reason !== "") {
+      writer.uint32(26).string(message.reason);
+    }
+    if (message.retryable !== false) {
+      writer.uint32(32).bool(message.retryable);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DialFailure {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDialFailure();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.code = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.retryable = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DialFailure>): DialFailure {
+    return DialFailure.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DialFailure>): DialFailure {
+    const message = createBaseDialFailure();
+    message.code = object.code ?? "";
+    message.text = object.text ?? "";
+    message.reason = object.reason ?? "";
+    message.retryable = object.retryable ?? false;
+    return message;
+  },
+};
+
+function createBaseDialTiming(): DialTiming {
+  return { dnsMs: undefined, connectMs: undefined, hubMs: undefined, agentMs: undefined };
+}
+
+export const DialTiming: MessageFns<DialTiming> = {
+  encode(message: DialTiming, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.dnsMs !== undefined) {
+      writer.uint32(9).double(message.dnsMs);
+    }
+    if (message.connectMs !== undefined) {
+      writer.uint32(17).double(message.connectMs);
+    }
+    if (message.hubMs !== undefined) {
+      writer.uint32(25).double(message.hubMs);
+    }
+    if (message.agentMs !== undefined) {
+      writer.uint32(33).double(message.agentMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DialTiming {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDialTiming();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 9) {
+              break;
+            }
+
+            message.dnsMs = reader.double();
+            continue;
+          }
+          case 2: {
+            if (tag !== 17) {
+              break;
+            }
+
+            message.connectMs = reader.double();
+            continue;
+          }
+          case 3: {
+            if (tag !== 25) {
+              break;
+            }
+
+            message.hubMs = reader.double();
+            continue;
+          }
+          case 4: {
+            if (tag !== 33) {
+              break;
+            }
+
+            message.agentMs = reader.double();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DialTiming>): DialTiming {
+    return DialTiming.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DialTiming>): DialTiming {
+    const message = createBaseDialTiming();
+    message.dnsMs = object.dnsMs ?? undefined;
+    message.connectMs = object.connectMs ?? undefined;
+    message.hubMs = object.hubMs ?? undefined;
+    message.agentMs = object.agentMs ?? undefined;
+    return message;
+  },
+};
+
+function createBaseDialAttempt(): DialAttempt {
+  return { kind: 0, sessionId: "", agentId: "", hubId: "", startMs: 0, ms: undefined, outcome: 0, error: undefined };
+}
+
+export const DialAttempt: MessageFns<DialAttempt> = {
+  encode(message: DialAttempt, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.kind !== 0) {
+      writer.uint32(8).int32(message.kind);
+    }
+    if (message.sessionId !== "") {
+      writer.uint32(18).string(message.sessionId);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(26).string(message.agentId);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(34).string(message.hubId);
+    }
+    if (message.startMs !== 0) {
+      writer.uint32(41).double(message.startMs);
+    }
+    if (message.ms !== undefined) {
+      writer.uint32(49).double(message.ms);
+    }
+    if (message.outcome !== 0) {
+      writer.uint32(56).int32(message.outcome);
+    }
+    if (message.error !== undefined) {
+      DialFailure.encode(message.error, writer.uint32(66).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DialAttempt {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDialAttempt();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.kind = reader.int32() as any;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 41) {
+              break;
+            }
+
+            message.startMs = reader.double();
+            continue;
+          }
+          case 6: {
+            if (tag !== 49) {
+              break;
+            }
+
+            message.ms = reader.double();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.outcome = reader.int32() as any;
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.error = DialFailure.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DialAttempt>): DialAttempt {
+    return DialAttempt.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DialAttempt>): DialAttempt {
+    const message = createBaseDialAttempt();
+    message.kind = object.kind ?? 0;
+    message.sessionId = object.sessionId ?? "";
+    message.agentId = object.agentId ?? "";
+    message.hubId = object.hubId ?? "";
+    message.startMs = object.startMs ?? 0;
+    message.ms = object.ms ?? undefined;
+    message.outcome = object.outcome ?? 0;
+    message.error = (object.error !== undefined && object.error !== null)
+      ? DialFailure.fromPartial(object.error)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseListMembersRequest(): ListMembersRequest {
+  return {};
+}
+
+export const ListMembersRequest: MessageFns<ListMembersRequest> = {
+  encode(_: ListMembersRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListMembersRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListMembersRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListMembersRequest>): ListMembersRequest {
+    return ListMembersRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<ListMembersRequest>): ListMembersRequest {
+    const message = createBaseListMembersRequest();
+    return message;
+  },
+};
+
+function createBaseListMembersResponse(): ListMembersResponse {
+  return { members: [], hubs: [], registry: undefined, servers: [], serversWanted: 0 };
+}
+
+export const ListMembersResponse: MessageFns<ListMembersResponse> = {
+  encode(message: ListMembersResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.members) {
+      Member.encode(v!, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.hubs) {
+      Hub.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.registry !== undefined) {
+      RegistryState.encode(message.registry, writer.uint32(26).fork()).join();
+    }
+    for (const v of message.servers) {
+      Server.encode(v!, writer.uint32(34).fork()).join();
+    }
+    if (message.serversWanted !== 0) {
+      writer.uint32(40).uint32(message.serversWanted);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListMembersResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListMembersResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.members.push(Member.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.hubs.push(Hub.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.registry = RegistryState.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.servers.push(Server.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.serversWanted = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListMembersResponse>): ListMembersResponse {
+    return ListMembersResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListMembersResponse>): ListMembersResponse {
+    const message = createBaseListMembersResponse();
+    message.members = object.members?.map((e) => Member.fromPartial(e)) || [];
+    message.hubs = object.hubs?.map((e) => Hub.fromPartial(e)) || [];
+    message.registry = (object.registry !== undefined && object.registry !== null)
+      ? RegistryState.fromPartial(object.registry)
+      : undefined;
+    message.servers = object.servers?.map((e) => Server.fromPartial(e)) || [];
+    message.serversWanted = object.serversWanted ?? 0;
+    return message;
+  },
+};
+
+function createBaseMember(): Member {
+  return { memberId: "", roles: [], adminAddress: "", version: "", zone: "", sinceMs: 0n, self: false };
+}
+
+export const Member: MessageFns<Member> = {
+  encode(message: Member, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.memberId !== "") {
+      writer.uint32(10).string(message.memberId);
+    }
+    if (message.roles.length !== 0) {
+      writer.uint32(18).fork();
+      for (const v of message.roles) {
+        writer.int32(v);
+      }
+      writer.join();
+    }
+    if (message.adminAddress !== "") {
+      writer.uint32(26).string(message.adminAddress);
+    }
+    if (message.version !== "") {
+      writer.uint32(34).string(message.version);
+    }
+    if (message.zone !== "") {
+      writer.uint32(42).string(message.zone);
+    }
+    if (message.sinceMs !== 0n) {
+      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
+        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.sinceMs);
+    }
+    if (message.self !== false) {
+      writer.uint32(56).bool(message.self);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Member {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMember();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.memberId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag === 16) {
+              message.roles.push(reader.int32() as any);
+
+              continue;
+            }
+
+            if (tag === 18) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.roles.push(reader.int32() as any);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.adminAddress = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.version = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.zone = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.sinceMs = reader.int64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.self = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Member>): Member {
+    return Member.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Member>): Member {
+    const message = createBaseMember();
+    message.memberId = object.memberId ?? "";
+    message.roles = object.roles?.map((e) => e) || [];
+    message.adminAddress = object.adminAddress ?? "";
+    message.version = object.version ?? "";
+    message.zone = object.zone ?? "";
+    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.self = object.self ?? false;
+    return message;
+  },
+};
+
+function createBaseHub(): Hub {
+  return { hubId: "", peerAddress: "", agentAddress: "", zone: "", draining: false, sinceMs: 0n, link: 0, sessions: 0 };
+}
+
+export const Hub: MessageFns<Hub> = {
+  encode(message: Hub, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.hubId !== "") {
+      writer.uint32(10).string(message.hubId);
+    }
+    if (message.peerAddress !== "") {
+      writer.uint32(18).string(message.peerAddress);
+    }
+    if (message.agentAddress !== "") {
+      writer.uint32(26).string(message.agentAddress);
+    }
+    if (message.zone !== "") {
+      writer.uint32(34).string(message.zone);
+    }
+    if (message.draining !== false) {
+      writer.uint32(40).bool(message.draining);
+    }
+    if (message.sinceMs !== 0n) {
+      if (BigInt.asIntN(64, message.sinceMs) !== message.sinceMs) {
+        throw new globalThis.Error("value provided for field message.sinceMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.sinceMs);
+    }
+    if (message.link !== 0) {
+      writer.uint32(56).int32(message.link);
+    }
+    if (message.sessions !== 0) {
+      writer.uint32(64).uint32(message.sessions);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Hub {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseHub();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.peerAddress = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.agentAddress = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.zone = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.draining = reader.bool();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.sinceMs = reader.int64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.link = reader.int32() as any;
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.sessions = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Hub>): Hub {
+    return Hub.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Hub>): Hub {
+    const message = createBaseHub();
+    message.hubId = object.hubId ?? "";
+    message.peerAddress = object.peerAddress ?? "";
+    message.agentAddress = object.agentAddress ?? "";
+    message.zone = object.zone ?? "";
+    message.draining = object.draining ?? false;
+    message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
+    message.link = object.link ?? 0;
+    message.sessions = object.sessions ?? 0;
+    return message;
+  },
+};
+
+function createBaseRegistryState(): RegistryState {
+  return { up: false, synced: false, detail: "", ageMs: undefined };
+}
+
+export const RegistryState: MessageFns<RegistryState> = {
+  encode(message: RegistryState, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.up !== false) {
+      writer.uint32(8).bool(message.up);
+    }
+    if (message.synced !== false) {
+      writer.uint32(16).bool(message.synced);
+    }
+    if (message.detail !== "") {
+      writer.uint32(26).string(message.detail);
+    }
+    if (message.ageMs !== undefined) {
+      writer.uint32(33).double(message.ageMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RegistryState {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRegistryState();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.up = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.synced = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 33) {
+              break;
+            }
+
+            message.ageMs = reader.double();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<RegistryState>): RegistryState {
+    return RegistryState.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<RegistryState>): RegistryState {
+    const message = createBaseRegistryState();
+    message.up = object.up ?? false;
+    message.synced = object.synced ?? false;
+    message.detail = object.detail ?? "";
+    message.ageMs = object.ageMs ?? undefined;
+    return message;
+  },
+};
+
+function createBaseServer(): Server {
+  return { serverId: "", address: "", protocol: 0, plane: "", leaving: false, open: 0 };
+}
+
+export const Server: MessageFns<Server> = {
+  encode(message: Server, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.serverId !== "") {
+      writer.uint32(10).string(message.serverId);
+    }
+    if (message.address !== "") {
+      writer.uint32(18).string(message.address);
+    }
+    if (message.protocol !== 0) {
+      writer.uint32(24).int32(message.protocol);
+    }
+    if (message.plane !== "") {
+      writer.uint32(34).string(message.plane);
+    }
+    if (message.leaving !== false) {
+      writer.uint32(40).bool(message.leaving);
+    }
+    if (message.open !== 0) {
+      writer.uint32(48).uint32(message.open);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Server {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseServer();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.serverId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.address = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.protocol = reader.int32() as any;
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.plane = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.leaving = reader.bool();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.open = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Server>): Server {
+    return Server.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Server>): Server {
+    const message = createBaseServer();
+    message.serverId = object.serverId ?? "";
+    message.address = object.address ?? "";
+    message.protocol = object.protocol ?? 0;
+    message.plane = object.plane ?? "";
+    message.leaving = object.leaving ?? false;
+    message.open = object.open ?? 0;
+    return message;
+  },
+};
+
+function createBaseGetConfigRequest(): GetConfigRequest {
+  return {};
+}
+
+export const GetConfigRequest: MessageFns<GetConfigRequest> = {
+  encode(_: GetConfigRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetConfigRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetConfigRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetConfigRequest>): GetConfigRequest {
+    return GetConfigRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<GetConfigRequest>): GetConfigRequest {
+    const message = createBaseGetConfigRequest();
+    return message;
+  },
+};
+
+function createBaseGetConfigResponse(): GetConfigResponse {
+  return { program: "", flags: [] };
+}
+
+export const GetConfigResponse: MessageFns<GetConfigResponse> = {
+  encode(message: GetConfigResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.program !== "") {
+      writer.uint32(10).string(message.program);
+    }
+    for (const v of message.flags) {
+      Flag.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetConfigResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetConfigResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.program = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.flags.push(Flag.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetConfigResponse>): GetConfigResponse {
+    return GetConfigResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<GetConfigResponse>): GetConfigResponse {
+    const message = createBaseGetConfigResponse();
+    message.program = object.program ?? "";
+    message.flags = object.flags?.map((e) => Flag.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseFlag(): Flag {
+  return { name: "", value: "", source: 0, initial: "", topic: "", inert: "" };
+}
+
+export const Flag: MessageFns<Flag> = {
+  encode(message: Flag, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.value !== "") {
+      writer.uint32(18).string(message.value);
+    }
+    if (message.source !== 0) {
+      writer.uint32(24).int32(message.source);
+    }
+    if (message.initial !== "") {
+      writer.uint32(34).string(message.initial);
+    }
+    if (message.topic !== "") {
+      writer.uint32(42).string(message.topic);
+    }
+    if (message.inert !== "") {
+      writer.uint32(50).string(message.inert);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Flag {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseFlag();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.source = reader.int32() as any;
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.initial = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.topic = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.inert = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Flag>): Flag {
+    return Flag.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Flag>): Flag {
+    const message = createBaseFlag();
+    message.name = object.name ?? "";
+    message.value = object.value ?? "";
+    message.source = object.source ?? 0;
+    message.initial = object.initial ?? "";
+    message.topic = object.topic ?? "";
+    message.inert = object.inert ?? "";
+    return message;
+  },
+};
+
+function createBaseExplainRequest(): ExplainRequest {
+  return { destination: "", tenant: "" };
+}
+
+export const ExplainRequest: MessageFns<ExplainRequest> = {
+  encode(message: ExplainRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.destination !== "") {
+      writer.uint32(10).string(message.destination);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(18).string(message.tenant);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ExplainRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseExplainRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.destination = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ExplainRequest>): ExplainRequest {
+    return ExplainRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ExplainRequest>): ExplainRequest {
+    const message = createBaseExplainRequest();
+    message.destination = object.destination ?? "";
+    message.tenant = object.tenant ?? "";
+    return message;
+  },
+};
+
+function createBaseExplainResponse(): ExplainResponse {
+  return {
+    destination: "",
+    tenant: "",
+    zone: "",
+    steps: [],
+    others: [],
+    sessionId: "",
+    agentId: "",
+    hubId: "",
+    verdict: "",
+    advice: [],
+  };
+}
+
+export const ExplainResponse: MessageFns<ExplainResponse> = {
+  encode(message: ExplainResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.destination !== "") {
+      writer.uint32(10).string(message.destination);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(18).string(message.tenant);
+    }
+    if (message.zone !== "") {
+      writer.uint32(26).string(message.zone);
+    }
+    for (const v of message.steps) {
+      RoutingStep.encode(v!, writer.uint32(34).fork()).join();
+    }
+    for (const v of message.others) {
+      Candidate.encode(v!, writer.uint32(42).fork()).join();
+    }
+    if (message.sessionId !== "") {
+      writer.uint32(50).string(message.sessionId);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(58).string(message.agentId);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(66).string(message.hubId);
+    }
+    if (message.verdict !== "") {
+      writer.uint32(74).string(message.verdict);
+    }
+    for (const v of message.advice) {
+      writer.uint32(82).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ExplainResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseExplainResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.destination = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.zone = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.steps.push(RoutingStep.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.others.push(Candidate.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.verdict = reader.string();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.advice.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ExplainResponse>): ExplainResponse {
+    return ExplainResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ExplainResponse>): ExplainResponse {
+    const message = createBaseExplainResponse();
+    message.destination = object.destination ?? "";
+    message.tenant = object.tenant ?? "";
+    message.zone = object.zone ?? "";
+    message.steps = object.steps?.map((e) => RoutingStep.fromPartial(e)) || [];
+    message.others = object.others?.map((e) => Candidate.fromPartial(e)) || [];
+    message.sessionId = object.sessionId ?? "";
+    message.agentId = object.agentId ?? "";
+    message.hubId = object.hubId ?? "";
+    message.verdict = object.verdict ?? "";
+    message.advice = object.advice?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseRoutingStep(): RoutingStep {
+  return { strategy: "", keys: [], taken: false, candidates: [] };
+}
+
+export const RoutingStep: MessageFns<RoutingStep> = {
+  encode(message: RoutingStep, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.strategy !== "") {
+      writer.uint32(10).string(message.strategy);
+    }
+    for (const v of message.keys) {
+      RoutingKey.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.taken !== false) {
+      writer.uint32(24).bool(message.taken);
+    }
+    for (const v of message.candidates) {
+      Candidate.encode(v!, writer.uint32(34).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RoutingStep {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRoutingStep();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.strategy = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.keys.push(RoutingKey.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.taken = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.candidates.push(Candidate.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<RoutingStep>): RoutingStep {
+    return RoutingStep.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<RoutingStep>): RoutingStep {
+    const message = createBaseRoutingStep();
+    message.strategy = object.strategy ?? "";
+    message.keys = object.keys?.map((e) => RoutingKey.fromPartial(e)) || [];
+    message.taken = object.taken ?? false;
+    message.candidates = object.candidates?.map((e) => Candidate.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseRoutingKey(): RoutingKey {
+  return { key: "", sessions: 0 };
+}
+
+export const RoutingKey: MessageFns<RoutingKey> = {
+  encode(message: RoutingKey, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.sessions !== 0) {
+      writer.uint32(16).uint32(message.sessions);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RoutingKey {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRoutingKey();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.sessions = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<RoutingKey>): RoutingKey {
+    return RoutingKey.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<RoutingKey>): RoutingKey {
+    const message = createBaseRoutingKey();
+    message.key = object.key ?? "";
+    message.sessions = object.sessions ?? 0;
+    return message;
+  },
+};
+
+function createBaseCandidate(): Candidate {
+  return {
+    sessionId: "",
+    agentId: "",
+    hubId: "",
+    zone: "",
+    key: "",
+    standing: 0,
+    why: "",
+    draining: false,
+    quarantined: false,
+    quarantineReason: "",
+    reachable: false,
+    suspected: false,
+    open: 0,
+  };
+}
+
+export const Candidate: MessageFns<Candidate> = {
+  encode(message: Candidate, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(18).string(message.agentId);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(26).string(message.hubId);
+    }
+    if (message.zone !== "") {
+      writer.uint32(34).string(message.zone);
+    }
+    if (message.key !== "") {
+      writer.uint32(42).string(message.key);
+    }
+    if (message.standing !== 0) {
+      writer.uint32(48).int32(message.standing);
+    }
+    if (message.why !== "") {
+      writer.uint32(58).string(message.why);
+    }
+    if (message.draining !== false) {
+      writer.uint32(64).bool(message.draining);
+    }
+    if (message.quarantined !== false) {
+      writer.uint32(72).bool(message.quarantined);
+    }
+    if (message.quarantineReason !== "") {
+      writer.uint32(82).string(message.quarantineReason);
+    }
+    if (message.reachable !== false) {
+      writer.uint32(88).bool(message.reachable);
+    }
+    if (message.suspected !== false) {
+      writer.uint32(96).bool(message.suspected);
+    }
+    if (message.open !== 0) {
+      writer.uint32(104).uint32(message.open);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Candidate {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCandidate();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.zone = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.standing = reader.int32() as any;
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.why = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.draining = reader.bool();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.quarantined = reader.bool();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.quarantineReason = reader.string();
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.reachable = reader.bool();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.suspected = reader.bool();
+            continue;
+          }
+          case 13: {
+            if (tag !== 104) {
+              break;
+            }
+
+            message.open = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Candidate>): Candidate {
+    return Candidate.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Candidate>): Candidate {
+    const message = createBaseCandidate();
+    message.sessionId = object.sessionId ?? "";
+    message.agentId = object.agentId ?? "";
+    message.hubId = object.hubId ?? "";
+    message.zone = object.zone ?? "";
+    message.key = object.key ?? "";
+    message.standing = object.standing ?? 0;
+    message.why = object.why ?? "";
+    message.draining = object.draining ?? false;
+    message.quarantined = object.quarantined ?? false;
+    message.quarantineReason = object.quarantineReason ?? "";
+    message.reachable = object.reachable ?? false;
+    message.suspected = object.suspected ?? false;
+    message.open = object.open ?? 0;
+    return message;
+  },
+};
+
+function createBaseDialRequest(): DialRequest {
+  return { destination: "", tenant: "", timeoutMs: 0, firstByteTimeoutMs: 0 };
+}
+
+export const DialRequest: MessageFns<DialRequest> = {
+  encode(message: DialRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.destination !== "") {
+      writer.uint32(10).string(message.destination);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(18).string(message.tenant);
+    }
+    if (message.timeoutMs !== 0) {
+      writer.uint32(25).double(message.timeoutMs);
+    }
+    if (message.firstByteTimeoutMs !== 0) {
+      writer.uint32(33).double(message.firstByteTimeoutMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DialRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDialRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.destination = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 25) {
+              break;
+            }
+
+            message.timeoutMs = reader.double();
+            continue;
+          }
+          case 4: {
+            if (tag !== 33) {
+              break;
+            }
+
+            message.firstByteTimeoutMs = reader.double();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DialRequest>): DialRequest {
+    return DialRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DialRequest>): DialRequest {
+    const message = createBaseDialRequest();
+    message.destination = object.destination ?? "";
+    message.tenant = object.tenant ?? "";
+    message.timeoutMs = object.timeoutMs ?? 0;
+    message.firstByteTimeoutMs = object.firstByteTimeoutMs ?? 0;
+    return message;
+  },
+};
+
+function createBaseDialResponse(): DialResponse {
+  return { dial: undefined, phases: [], firstByteMs: undefined, ended: "" };
+}
+
+export const DialResponse: MessageFns<DialResponse> = {
+  encode(message: DialResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.dial !== undefined) {
+      DialRecord.encode(message.dial, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.phases) {
+      Phase.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.firstByteMs !== undefined) {
+      writer.uint32(25).double(message.firstByteMs);
+    }
+    if (message.ended !== "") {
+      writer.uint32(34).string(message.ended);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DialResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDialResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.dial = DialRecord.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.phases.push(Phase.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 25) {
+              break;
+            }
+
+            message.firstByteMs = reader.double();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.ended = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<DialResponse>): DialResponse {
+    return DialResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<DialResponse>): DialResponse {
+    const message = createBaseDialResponse();
+    message.dial = (object.dial !== undefined && object.dial !== null)
+      ? DialRecord.fromPartial(object.dial)
+      : undefined;
+    message.phases = object.phases?.map((e) => Phase.fromPartial(e)) || [];
+    message.firstByteMs = object.firstByteMs ?? undefined;
+    message.ended = object.ended ?? "";
+    return message;
+  },
+};
+
+function createBasePhase(): Phase {
+  return { name: "", depth: 0, startMs: 0, ms: 0, detail: "" };
+}
+
+export const Phase: MessageFns<Phase> = {
+  encode(message: Phase, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.depth !== 0) {
+      writer.uint32(16).uint32(message.depth);
+    }
+    if (message.startMs !== 0) {
+      writer.uint32(25).double(message.startMs);
+    }
+    if (message.ms !== 0) {
+      writer.uint32(33).double(message.ms);
+    }
+    if (message.detail !== "") {
+      writer.uint32(42).string(message.detail);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Phase {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePhase();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.depth = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 25) {
+              break;
+            }
+
+            message.startMs = reader.double();
+            continue;
+          }
+          case 4: {
+            if (tag !== 33) {
+              break;
+            }
+
+            message.ms = reader.double();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Phase>): Phase {
+    return Phase.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Phase>): Phase {
+    const message = createBasePhase();
+    message.name = object.name ?? "";
+    message.depth = object.depth ?? 0;
+    message.startMs = object.startMs ?? 0;
+    message.ms = object.ms ?? 0;
+    message.detail = object.detail ?? "";
+    return message;
+  },
+};
+
+function createBaseKickRequest(): KickRequest {
+  return { target: undefined, reason: "" };
+}
+
+export const KickRequest: MessageFns<KickRequest> = {
+  encode(message: KickRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    switch (message.target?.$case) {
+      case "sessionId":
+        writer.uint32(10).string(message.target.value);
+        break;
+      case "agent":
+        Agent.encode(message.target.value, writer.uint32(18).fork()).join();
+        break;
+      case "dialId":
+        writer.uint32(26).string(message.target.value);
+        break;
+    }
+    if (message.reason !== "") {
+      writer.uint32(34).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KickRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKickRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.target = { $case: "sessionId", value: reader.string() };
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.target = { $case: "agent", value: Agent.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.target = { $case: "dialId", value: reader.string() };
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<KickRequest>): KickRequest {
+    return KickRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KickRequest>): KickRequest {
+    const message = createBaseKickRequest();
+    switch (object.target?.$case) {
+      case "sessionId": {
+        if (object.target?.value !== undefined && object.target?.value !== null) {
+          message.target = { $case: "sessionId", value: object.target.value };
+        }
+        break;
+      }
+      case "agent": {
+        if (object.target?.value !== undefined && object.target?.value !== null) {
+          message.target = { $case: "agent", value: Agent.fromPartial(object.target.value) };
+        }
+        break;
+      }
+      case "dialId": {
+        if (object.target?.value !== undefined && object.target?.value !== null) {
+          message.target = { $case: "dialId", value: object.target.value };
+        }
+        break;
+      }
+    }
+    message.reason = object.reason ?? "";
+    return message;
+  },
+};
+
+function createBaseAgent(): Agent {
+  return { tenant: "", agentId: "" };
+}
+
+export const Agent: MessageFns<Agent> = {
+  encode(message: Agent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(18).string(message.agentId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Agent {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAgent();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Agent>): Agent {
+    return Agent.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Agent>): Agent {
+    const message = createBaseAgent();
+    message.tenant = object.tenant ?? "";
+    message.agentId = object.agentId ?? "";
+    return message;
+  },
+};
+
+function createBaseKickResponse(): KickResponse {
+  return { sessionIds: [], tunnels: 0 };
+}
+
+export const KickResponse: MessageFns<KickResponse> = {
+  encode(message: KickResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.sessionIds) {
+      writer.uint32(10).string(v!);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(16).uint32(message.tunnels);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KickResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKickResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionIds.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<KickResponse>): KickResponse {
+    return KickResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KickResponse>): KickResponse {
+    const message = createBaseKickResponse();
+    message.sessionIds = object.sessionIds?.map((e) => e) || [];
+    message.tunnels = object.tunnels ?? 0;
+    return message;
+  },
+};
+
+function createBaseQuarantineRequest(): QuarantineRequest {
+  return { agent: undefined, lift: false, reason: "" };
+}
+
+export const QuarantineRequest: MessageFns<QuarantineRequest> = {
+  encode(message: QuarantineRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.agent !== undefined) {
+      Agent.encode(message.agent, writer.uint32(10).fork()).join();
+    }
+    if (message.lift !== false) {
+      writer.uint32(16).bool(message.lift);
+    }
+    if (message.reason !== "") {
+      writer.uint32(26).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): QuarantineRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseQuarantineRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.agent = Agent.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.lift = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<QuarantineRequest>): QuarantineRequest {
+    return QuarantineRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<QuarantineRequest>): QuarantineRequest {
+    const message = createBaseQuarantineRequest();
+    message.agent = (object.agent !== undefined && object.agent !== null) ? Agent.fromPartial(object.agent) : undefined;
+    message.lift = object.lift ?? false;
+    message.reason = object.reason ?? "";
+    return message;
+  },
+};
+
+function createBaseQuarantineResponse(): QuarantineResponse {
+  return { sessions: 0, tunnels: 0 };
+}
+
+export const QuarantineResponse: MessageFns<QuarantineResponse> = {
+  encode(message: QuarantineResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessions !== 0) {
+      writer.uint32(8).uint32(message.sessions);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(16).uint32(message.tunnels);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): QuarantineResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseQuarantineResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.sessions = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<QuarantineResponse>): QuarantineResponse {
+    return QuarantineResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<QuarantineResponse>): QuarantineResponse {
+    const message = createBaseQuarantineResponse();
+    message.sessions = object.sessions ?? 0;
+    message.tunnels = object.tunnels ?? 0;
+    return message;
+  },
+};
+
+function createBaseListQuarantinedRequest(): ListQuarantinedRequest {
+  return {};
+}
+
+export const ListQuarantinedRequest: MessageFns<ListQuarantinedRequest> = {
+  encode(_: ListQuarantinedRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListQuarantinedRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListQuarantinedRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListQuarantinedRequest>): ListQuarantinedRequest {
+    return ListQuarantinedRequest.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<ListQuarantinedRequest>): ListQuarantinedRequest {
+    const message = createBaseListQuarantinedRequest();
+    return message;
+  },
+};
+
+function createBaseListQuarantinedResponse(): ListQuarantinedResponse {
+  return { agents: [] };
+}
+
+export const ListQuarantinedResponse: MessageFns<ListQuarantinedResponse> = {
+  encode(message: ListQuarantinedResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.agents) {
+      QuarantinedAgent.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListQuarantinedResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListQuarantinedResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.agents.push(QuarantinedAgent.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListQuarantinedResponse>): ListQuarantinedResponse {
+    return ListQuarantinedResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListQuarantinedResponse>): ListQuarantinedResponse {
+    const message = createBaseListQuarantinedResponse();
+    message.agents = object.agents?.map((e) => QuarantinedAgent.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseQuarantinedAgent(): QuarantinedAgent {
+  return { tenant: "", agentId: "", reason: "" };
+}
+
+export const QuarantinedAgent: MessageFns<QuarantinedAgent> = {
+  encode(message: QuarantinedAgent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(18).string(message.agentId);
+    }
+    if (message.reason !== "") {
+      writer.uint32(26).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): QuarantinedAgent {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseQuarantinedAgent();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<QuarantinedAgent>): QuarantinedAgent {
+    return QuarantinedAgent.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<QuarantinedAgent>): QuarantinedAgent {
+    const message = createBaseQuarantinedAgent();
+    message.tenant = object.tenant ?? "";
+    message.agentId = object.agentId ?? "";
+    message.reason = object.reason ?? "";
+    return message;
+  },
+};
+
+function createBaseSetLogLevelRequest(): SetLogLevelRequest {
+  return { level: "", durationMs: 0 };
+}
+
+export const SetLogLevelRequest: MessageFns<SetLogLevelRequest> = {
+  encode(message: SetLogLevelRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.level !== "") {
+      writer.uint32(10).string(message.level);
+    }
+    if (message.durationMs !== 0) {
+      writer.uint32(17).double(message.durationMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SetLogLevelRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSetLogLevelRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.level = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 17) {
+              break;
+            }
+
+            message.durationMs = reader.double();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SetLogLevelRequest>): SetLogLevelRequest {
+    return SetLogLevelRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SetLogLevelRequest>): SetLogLevelRequest {
+    const message = createBaseSetLogLevelRequest();
+    message.level = object.level ?? "";
+    message.durationMs = object.durationMs ?? 0;
+    return message;
+  },
+};
+
+function createBaseSetLogLevelResponse(): SetLogLevelResponse {
+  return { level: "", previous: "", untilMs: undefined, revertsTo: "" };
+}
+
+export const SetLogLevelResponse: MessageFns<SetLogLevelResponse> = {
+  encode(message: SetLogLevelResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.level !== "") {
+      writer.uint32(10).string(message.level);
+    }
+    if (message.previous !== "") {
+      writer.uint32(18).string(message.previous);
+    }
+    if (message.untilMs !== undefined) {
+      if (BigInt.asIntN(64, message.untilMs) !== message.untilMs) {
+        throw new globalThis.Error("value provided for field message.untilMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.untilMs);
+    }
+    if (message.revertsTo !== "") {
+      writer.uint32(34).string(message.revertsTo);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SetLogLevelResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSetLogLevelResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.level = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.previous = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.untilMs = reader.int64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.revertsTo = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SetLogLevelResponse>): SetLogLevelResponse {
+    return SetLogLevelResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SetLogLevelResponse>): SetLogLevelResponse {
+    const message = createBaseSetLogLevelResponse();
+    message.level = object.level ?? "";
+    message.previous = object.previous ?? "";
+    message.untilMs = (object.untilMs !== undefined && object.untilMs !== null) ? BigInt(object.untilMs) : undefined;
+    message.revertsTo = object.revertsTo ?? "";
+    return message;
+  },
+};
+
+function createBaseRecentLogsRequest(): RecentLogsRequest {
+  return { limit: 0, level: "" };
+}
+
+export const RecentLogsRequest: MessageFns<RecentLogsRequest> = {
+  encode(message: RecentLogsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.limit !== 0) {
+      writer.uint32(8).uint32(message.limit);
+    }
+    if (message.level !== "") {
+      writer.uint32(18).string(message.level);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RecentLogsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRecentLogsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.level = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<RecentLogsRequest>): RecentLogsRequest {
+    return RecentLogsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<RecentLogsRequest>): RecentLogsRequest {
+    const message = createBaseRecentLogsRequest();
+    message.limit = object.limit ?? 0;
+    message.level = object.level ?? "";
+    return message;
+  },
+};
+
+function createBaseRecentLogsResponse(): RecentLogsResponse {
+  return { lines: [], forgotten: 0n };
+}
+
+export const RecentLogsResponse: MessageFns<RecentLogsResponse> = {
+  encode(message: RecentLogsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.lines) {
+      writer.uint32(10).string(v!);
+    }
+    if (message.forgotten !== 0n) {
+      if (BigInt.asUintN(64, message.forgotten) !== message.forgotten) {
+        throw new globalThis.Error("value provided for field message.forgotten of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.forgotten);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RecentLogsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRecentLogsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.lines.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.forgotten = reader.uint64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<RecentLogsResponse>): RecentLogsResponse {
+    return RecentLogsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<RecentLogsResponse>): RecentLogsResponse {
+    const message = createBaseRecentLogsResponse();
+    message.lines = object.lines?.map((e) => e) || [];
+    message.forgotten = (object.forgotten !== undefined && object.forgotten !== null) ? BigInt(object.forgotten) : 0n;
+    return message;
+  },
+};
+
 function createBaseDrainRequest(): DrainRequest {
   return { dryRun: false };
 }
@@ -1178,14 +5819,25 @@ export const SessionMove: MessageFns<SessionMove> = {
 
 /**
  * What an operator asks a running program (gateway, hub or agent, or several of them in one process) on its admin port.
- * The port has no authentication: it is for whoever is on the machine already. Fields and methods are only ever added;
- * a client must tolerate fields it does not know.
+ * Each program answers for itself; a command line asks all that ListMembers names. Fields and methods are only ever added;
+ * a client must tolerate fields it does not know. What a program has no part for (an agent chooses no sessions, a gateway
+ * holds none) it answers with UNIMPLEMENTED and a text that says whom to ask. Times are milliseconds: of the epoch where a
+ * field is an int64, a length where it is a double.
  */
 export type AdminDefinition = typeof AdminDefinition;
 export const AdminDefinition = {
   name: "Admin",
   fullName: "isthmus.admin.v1.Admin",
   methods: {
+    /** What this process is, whether it is ready and why not, and what it does now. */
+    getStatus: {
+      name: "GetStatus",
+      requestType: GetStatusRequest as typeof GetStatusRequest,
+      requestStream: false,
+      responseType: GetStatusResponse as typeof GetStatusResponse,
+      responseStream: false,
+      options: {},
+    },
     /**
      * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
      * oldest first.
@@ -1208,6 +5860,105 @@ export const AdminDefinition = {
       options: {},
     },
     /**
+     * Dials as they begin and end, the recent ones first. The stream goes on until the client cancels it. It never slows a
+     * dial: a client that reads too slowly loses events, and is told how many.
+     */
+    watchDials: {
+      name: "WatchDials",
+      requestType: WatchDialsRequest as typeof WatchDialsRequest,
+      requestStream: false,
+      responseType: WatchDialsResponse as typeof WatchDialsResponse,
+      responseStream: true,
+      options: {},
+    },
+    /**
+     * Who is in the plane, as this process sees it: members with their admin ports, hubs with its links to them; at an agent
+     * the servers it is connected to.
+     */
+    listMembers: {
+      name: "ListMembers",
+      requestType: ListMembersRequest as typeof ListMembersRequest,
+      requestStream: false,
+      responseType: ListMembersResponse as typeof ListMembersResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** The flags in force. Secrets are left out: no password, no token, no content of a file. */
+    getConfig: {
+      name: "GetConfig",
+      requestType: GetConfigRequest as typeof GetConfigRequest,
+      requestStream: false,
+      responseType: GetConfigResponse as typeof GetConfigResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** At a gateway: how a dial would be routed now, and why not otherwise. Dials nothing. */
+    explain: {
+      name: "Explain",
+      requestType: ExplainRequest as typeof ExplainRequest,
+      requestStream: false,
+      responseType: ExplainResponse as typeof ExplainResponse,
+      responseStream: false,
+      options: {},
+    },
+    /**
+     * At a gateway: opens a real tunnel, closes it, and says where the time went. The call succeeds when the dial fails: its
+     * error stands in the answer. It is counted, traced and audited as any dial, with the caller `admin`.
+     */
+    dial: {
+      name: "Dial",
+      requestType: DialRequest as typeof DialRequest,
+      requestStream: false,
+      responseType: DialResponse as typeof DialResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent connects again by itself. */
+    kick: {
+      name: "Kick",
+      requestType: KickRequest as typeof KickRequest,
+      requestStream: false,
+      responseType: KickResponse as typeof KickResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Puts an agent into quarantine, in the whole plane, or lets it out: it takes no new dials, its running tunnels go on. */
+    quarantine: {
+      name: "Quarantine",
+      requestType: QuarantineRequest as typeof QuarantineRequest,
+      requestStream: false,
+      responseType: QuarantineResponse as typeof QuarantineResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** The agents in quarantine. */
+    listQuarantined: {
+      name: "ListQuarantined",
+      requestType: ListQuarantinedRequest as typeof ListQuarantinedRequest,
+      requestStream: false,
+      responseType: ListQuarantinedResponse as typeof ListQuarantinedResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
+    setLogLevel: {
+      name: "SetLogLevel",
+      requestType: SetLogLevelRequest as typeof SetLogLevelRequest,
+      requestStream: false,
+      responseType: SetLogLevelResponse as typeof SetLogLevelResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** The last lines of this process's log, oldest first: those that its level let through, at most 1,000. */
+    recentLogs: {
+      name: "RecentLogs",
+      requestType: RecentLogsRequest as typeof RecentLogsRequest,
+      requestStream: false,
+      responseType: RecentLogsResponse as typeof RecentLogsResponse,
+      responseStream: false,
+      options: {},
+    },
+    /**
      * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
      * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
      */
@@ -1223,6 +5974,8 @@ export const AdminDefinition = {
 } as const;
 
 export interface AdminServiceImplementation<CallContextExt = {}> {
+  /** What this process is, whether it is ready and why not, and what it does now. */
+  getStatus(request: GetStatusRequest, context: CallContext & CallContextExt): Promise<DeepPartial<GetStatusResponse>>;
   /**
    * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
    * oldest first.
@@ -1237,6 +5990,53 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListTunnelsResponse>>;
   /**
+   * Dials as they begin and end, the recent ones first. The stream goes on until the client cancels it. It never slows a
+   * dial: a client that reads too slowly loses events, and is told how many.
+   */
+  watchDials(
+    request: WatchDialsRequest,
+    context: CallContext & CallContextExt,
+  ): ServerStreamingMethodResult<DeepPartial<WatchDialsResponse>>;
+  /**
+   * Who is in the plane, as this process sees it: members with their admin ports, hubs with its links to them; at an agent
+   * the servers it is connected to.
+   */
+  listMembers(
+    request: ListMembersRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<ListMembersResponse>>;
+  /** The flags in force. Secrets are left out: no password, no token, no content of a file. */
+  getConfig(request: GetConfigRequest, context: CallContext & CallContextExt): Promise<DeepPartial<GetConfigResponse>>;
+  /** At a gateway: how a dial would be routed now, and why not otherwise. Dials nothing. */
+  explain(request: ExplainRequest, context: CallContext & CallContextExt): Promise<DeepPartial<ExplainResponse>>;
+  /**
+   * At a gateway: opens a real tunnel, closes it, and says where the time went. The call succeeds when the dial fails: its
+   * error stands in the answer. It is counted, traced and audited as any dial, with the caller `admin`.
+   */
+  dial(request: DialRequest, context: CallContext & CallContextExt): Promise<DeepPartial<DialResponse>>;
+  /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent connects again by itself. */
+  kick(request: KickRequest, context: CallContext & CallContextExt): Promise<DeepPartial<KickResponse>>;
+  /** Puts an agent into quarantine, in the whole plane, or lets it out: it takes no new dials, its running tunnels go on. */
+  quarantine(
+    request: QuarantineRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<QuarantineResponse>>;
+  /** The agents in quarantine. */
+  listQuarantined(
+    request: ListQuarantinedRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<ListQuarantinedResponse>>;
+  /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
+  setLogLevel(
+    request: SetLogLevelRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<SetLogLevelResponse>>;
+  /** The last lines of this process's log, oldest first: those that its level let through, at most 1,000. */
+  recentLogs(
+    request: RecentLogsRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<RecentLogsResponse>>;
+  /**
    * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
    * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
    */
@@ -1244,6 +6044,8 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
 }
 
 export interface AdminClient<CallOptionsExt = {}> {
+  /** What this process is, whether it is ready and why not, and what it does now. */
+  getStatus(request: DeepPartial<GetStatusRequest>, options?: CallOptions & CallOptionsExt): Promise<GetStatusResponse>;
   /**
    * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
    * oldest first.
@@ -1257,6 +6059,53 @@ export interface AdminClient<CallOptionsExt = {}> {
     request: DeepPartial<ListTunnelsRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListTunnelsResponse>;
+  /**
+   * Dials as they begin and end, the recent ones first. The stream goes on until the client cancels it. It never slows a
+   * dial: a client that reads too slowly loses events, and is told how many.
+   */
+  watchDials(
+    request: DeepPartial<WatchDialsRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): AsyncIterable<WatchDialsResponse>;
+  /**
+   * Who is in the plane, as this process sees it: members with their admin ports, hubs with its links to them; at an agent
+   * the servers it is connected to.
+   */
+  listMembers(
+    request: DeepPartial<ListMembersRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<ListMembersResponse>;
+  /** The flags in force. Secrets are left out: no password, no token, no content of a file. */
+  getConfig(request: DeepPartial<GetConfigRequest>, options?: CallOptions & CallOptionsExt): Promise<GetConfigResponse>;
+  /** At a gateway: how a dial would be routed now, and why not otherwise. Dials nothing. */
+  explain(request: DeepPartial<ExplainRequest>, options?: CallOptions & CallOptionsExt): Promise<ExplainResponse>;
+  /**
+   * At a gateway: opens a real tunnel, closes it, and says where the time went. The call succeeds when the dial fails: its
+   * error stands in the answer. It is counted, traced and audited as any dial, with the caller `admin`.
+   */
+  dial(request: DeepPartial<DialRequest>, options?: CallOptions & CallOptionsExt): Promise<DialResponse>;
+  /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent connects again by itself. */
+  kick(request: DeepPartial<KickRequest>, options?: CallOptions & CallOptionsExt): Promise<KickResponse>;
+  /** Puts an agent into quarantine, in the whole plane, or lets it out: it takes no new dials, its running tunnels go on. */
+  quarantine(
+    request: DeepPartial<QuarantineRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<QuarantineResponse>;
+  /** The agents in quarantine. */
+  listQuarantined(
+    request: DeepPartial<ListQuarantinedRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<ListQuarantinedResponse>;
+  /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
+  setLogLevel(
+    request: DeepPartial<SetLogLevelRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<SetLogLevelResponse>;
+  /** The last lines of this process's log, oldest first: those that its level let through, at most 1,000. */
+  recentLogs(
+    request: DeepPartial<RecentLogsRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<RecentLogsResponse>;
   /**
    * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
    * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
@@ -1272,6 +6121,8 @@ export type DeepPartial<T> = T extends bigint ? string | number | bigint
   : T extends { $case: string; value: unknown } ? { $case: T["$case"]; value?: DeepPartial<T["value"]> }
   : T extends {} ? { [K in keyof T]?: DeepPartial<T[K]> }
   : Partial<T>;
+
+export type ServerStreamingMethodResult<Response> = { [Symbol.asyncIterator](): AsyncIterator<Response, void> };
 
 export interface MessageFns<T> {
   encode(message: T, writer?: BinaryWriter): BinaryWriter;

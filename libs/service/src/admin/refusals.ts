@@ -1,0 +1,16 @@
+import { ServerError, Status } from 'nice-grpc';
+
+/** How the admin RPC says no. Each text says what to do. */
+
+/** The program has no part that could do it. */
+export function absent(text: string): ServerError {
+  return new ServerError(Status.UNIMPLEMENTED, text);
+}
+
+export function invalid(text: string): ServerError {
+  return new ServerError(Status.INVALID_ARGUMENT, text);
+}
+
+export function notFound(text: string): ServerError {
+  return new ServerError(Status.NOT_FOUND, text);
+}
