@@ -38,10 +38,14 @@ export interface TunnelEnd {
   abort(reason: Error): void;
 }
 
-/** How long the agent took, in milliseconds; absent where the agent does not tell (ANP's). */
+/** Where a dial's time went, in milliseconds, as each part told on the way back; absent where it does not tell (ANP's agents). */
 export interface DialTiming {
   readonly dnsMs?: number;
   readonly connectMs?: number;
+  /** All that the agent took, DNS and connect included. */
+  readonly agentMs?: number;
+  /** All that the hub took, the agent's time included. */
+  readonly hubMs?: number;
 }
 
 /** A dial that succeeded. */

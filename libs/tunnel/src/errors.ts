@@ -1,3 +1,5 @@
+import type { DialTiming } from './dial.ts';
+
 /**
  * Why a dial failed, by the error names of RFC 9209 section 2.3, which go into `Proxy-Status`, spans, audit and logs.
  * Each has the HTTP status that RFC 9209 recommends, or ANP's where an API server relies on it.
@@ -39,6 +41,8 @@ export interface DialErrorOptions {
   /** How long to wait before dialling again, in seconds: 0 where another gateway takes the dial at once. Default 1. */
   readonly retryAfter?: number;
   readonly cause?: unknown;
+  /** Where the time went until then. */
+  readonly timing?: DialTiming;
 }
 
 /** A dial that did not become a tunnel. `message` keeps Go's words where ANP's callers read them. */
@@ -48,6 +52,8 @@ export class DialError extends Error {
   readonly retryable: boolean;
   readonly expired: boolean;
   readonly retryAfter: number;
+  /** Where the time went; each part that the error passes on its way back adds its own. */
+  timing: DialTiming;
 
   constructor(code: DialErrorCode, message: string, options: DialErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -55,6 +61,7 @@ export class DialError extends Error {
     this.retryable = options.retryable ?? false;
     this.expired = options.expired ?? false;
     this.retryAfter = options.retryAfter ?? 1;
+    this.timing = options.timing ?? {};
   }
 
   /** HTTP status for CONNECT callers and inner links. */

@@ -1,4 +1,4 @@
-import type { Dial, DialRequest } from './dial.ts';
+import type { Dial, DialRequest, DialTiming } from './dial.ts';
 import { asDialError, type DialError } from './errors.ts';
 import type { DialFailureReason, PlaneEvents, Role } from './events.ts';
 import { dialStory } from './story.ts';
@@ -18,14 +18,18 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
     events.emit('dial:start', role, observed);
     try {
       const established = await dial(observed);
-      const { agentId, sessionId, hubId, timing } = established;
-      const outcome = { ms: performance.now() - start, agentId, sessionId, hubId, timing };
+      const { agentId, sessionId, hubId } = established;
+      const ms = performance.now() - start;
+      const timing = told(role, ms, established.timing);
+      const outcome = { ms, agentId, sessionId, hubId, timing };
       span.end(outcome);
       events.emit('dial:end', role, observed, outcome);
-      return { ...established, dial: observed };
+      return { ...established, timing, dial: observed };
     } catch (thrown) {
       const error = asDialError(thrown);
-      const outcome = { ms: performance.now() - start, error, reason: failureReason(error, request) };
+      const ms = performance.now() - start;
+      error.timing = told(role, ms, error.timing);
+      const outcome = { ms, error, reason: failureReason(error, request), timing: error.timing };
       span.end(outcome);
       events.emit('dial:end', role, observed, outcome);
       throw error;
@@ -35,6 +39,12 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
 
 function withTrace(request: DialRequest, traceparent: string | undefined): DialRequest {
   return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
+}
+
+/** With what this part took itself, for those before it to see. */
+function told(role: Role, ms: number, timing: DialTiming): DialTiming {
+  if (role === 'gateway') return timing;
+  return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
 }
 
 /** ANP's word for a failure (its `dial_failure_count` metric). */

@@ -10,8 +10,8 @@ import {
 } from '@isthmus/tunnel';
 
 /**
- * How a dial and its answer stand in HTTP/2 heads (RFC 9113 section 8.5, RFC 9209 for failures, Server-Timing for what
- * the agent measured). Our own fields start with `isthmus-`.
+ * How a dial and its answer stand in HTTP/2 heads (RFC 9113 section 8.5, RFC 9209 for failures, Server-Timing for
+ * where the time went). Our own fields start with `isthmus-`.
  */
 
 /** No dial takes longer, in milliseconds; and a longer time than 2^31 is none to a timer, which then rings at once. */
@@ -69,19 +69,19 @@ export function answerHead({ agentId, sessionId, hubId, timing }: Answer): Outgo
     'isthmus-session': sessionId,
     'isthmus-hub': encodeURIComponent(hubId),
   };
-  const parts = [];
-  if (timing.dnsMs !== undefined) parts.push(`dns;dur=${timing.dnsMs.toFixed(3)}`);
-  if (timing.connectMs !== undefined) parts.push(`connect;dur=${timing.connectMs.toFixed(3)}`);
-  if (parts.length > 0) head['server-timing'] = parts.join(', ');
+  const told = serverTiming(timing);
+  if (told !== '') head['server-timing'] = told;
   return head;
 }
 
 export function refusalHead(error: DialError): OutgoingHead {
+  const told = serverTiming(error.timing);
   return {
     ':status': error.status,
     'proxy-status': proxyStatus(error),
     ...(error.retryable && { 'isthmus-retryable': '?1' }),
     ...(error.expired && { 'isthmus-expired': '?1' }),
+    ...(told !== '' && { 'server-timing': told }),
   };
 }
 
@@ -105,6 +105,7 @@ function readRefusal(head: Head, status: number): DialError {
   return new DialError(code, details ?? `answered with status ${status}`, {
     retryable: head['isthmus-retryable'] === '?1',
     expired: head['isthmus-expired'] === '?1',
+    timing: readTiming(head['server-timing'] ?? ''),
   });
 }
 
@@ -114,12 +115,29 @@ export function proxyStatus(error: DialError): string {
   return `isthmus; error=${error.code}; details="${details}"`;
 }
 
+/** By the names of Server-Timing's metrics. */
+const METRICS: ReadonlyMap<string, keyof DialTiming> = new Map([
+  ['dns', 'dnsMs'],
+  ['connect', 'connectMs'],
+  ['agent', 'agentMs'],
+  ['hub', 'hubMs'],
+]);
+
+function serverTiming(timing: DialTiming): string {
+  const parts = [];
+  for (const [name, key] of METRICS) {
+    const ms = timing[key];
+    if (ms !== undefined) parts.push(`${name};dur=${ms.toFixed(3)}`);
+  }
+  return parts.join(', ');
+}
+
 function readTiming(value: string): DialTiming {
-  const read = (name: string) => {
-    const ms = new RegExp(`(?:^|,\\s*)${name};dur=([0-9.]+)`).exec(value)?.[1];
-    return ms === undefined ? undefined : Number(ms);
-  };
-  const dnsMs = read('dns');
-  const connectMs = read('connect');
-  return { ...(dnsMs !== undefined && { dnsMs }), ...(connectMs !== undefined && { connectMs }) };
+  const timing: { -readonly [Key in keyof DialTiming]: DialTiming[Key] } = {};
+  for (const [, name = '', duration] of value.matchAll(/(?:^|,)\s*([a-z]+);dur=(\d+(?:\.\d+)?)(?=$|[,;\s])/g)) {
+    const key = METRICS.get(name);
+    const ms = Number(duration);
+    if (key && Number.isFinite(ms)) timing[key] = ms;
+  }
+  return timing;
 }

@@ -4,7 +4,10 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
+import type { Head } from '@isthmus/http2';
 import { type Dial, DialError, deferred } from '@isthmus/tunnel';
+import { answerHead, readAnswer, refusalHead } from './head.ts';
 import { cleanups, dialTcp, link, listen, readAll, request } from './testing.ts';
 import { requestLink } from './upgrade.ts';
 
@@ -23,6 +26,30 @@ test('a dial through a link reaches the destination and carries bytes, half-clos
   const bytes = randomBytes(5_000_000);
   established.end.stream.end(bytes);
   assert.deepEqual(await readAll(established), createHash('sha256').update(bytes).digest());
+});
+
+test('an answer tells what hub and agent took, and so does a refusal', () => {
+  const timing = { dnsMs: 0.25, connectMs: 1.5, agentMs: 2, hubMs: 3.125 };
+  const established = answerHead({ agentId: 'a', sessionId: 's', hubId: 'h', timing });
+  assert.equal(established['server-timing'], 'dns;dur=0.250, connect;dur=1.500, agent;dur=2.000, hub;dur=3.125');
+  assert.deepEqual(readAnswer(established as Head).timing, timing);
+  const refused = refusalHead(new DialError('connection_timeout', 'dial tcp x:1: i/o timeout', { timing }));
+  assert.throws(
+    () => readAnswer({ ...refused, ':status': '504' } as Head),
+    (error) => error instanceof DialError && isDeepStrictEqual(error.timing, timing),
+  );
+});
+
+test('of a timing that makes no sense only the rest is taken', () => {
+  for (const [text, timing] of [
+    ['dns;dur=1e999, connect;dur=2', { connectMs: 2 }],
+    ['dns;dur=1.2.3,agent;dur=4', { agentMs: 4 }],
+    ['constructor;dur=1, hub;dur=-1', {}],
+    [`hub;dur=${'9'.repeat(400)}`, {}],
+    ['dns', {}],
+  ] as const) {
+    assert.deepEqual(readAnswer({ ':status': '200', 'server-timing': text }).timing, timing, text);
+  }
 });
 
 test('a refusal arrives with its RFC 9209 name and its text', async () => {

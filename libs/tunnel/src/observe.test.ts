@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Dial } from './dial.ts';
+import { DialError } from './errors.ts';
+import type { DialOutcome } from './events.ts';
+import { observed } from './observe.ts';
+import { established, request, unobserved } from './testing.ts';
+
+/** A Dial through hub and agent, as the gateway has it, and how it ended there. */
+function chain(inner: Dial): { dial: Dial; ended: DialOutcome[] } {
+  const observation = unobserved();
+  const ended: DialOutcome[] = [];
+  observation.events.on('dial:end', (role, _dial, outcome) => {
+    if (role === 'gateway') ended.push(outcome);
+  });
+  const dial = observed('gateway', observed('hub', observed('agent', inner, observation), observation), observation);
+  return { dial, ended };
+}
+
+test('hub and agent each tell what they took, beside what the agent measured', async () => {
+  const { dial, ended } = chain(async () => ({ ...established(), timing: { dnsMs: 1, connectMs: 2 } }));
+  const { timing } = await dial(request);
+  assert.deepEqual(ended[0]?.timing, timing);
+  const { dnsMs, connectMs, agentMs = -1, hubMs = -1 } = timing;
+  assert.deepEqual([dnsMs, connectMs], [1, 2]);
+  assert.ok(agentMs >= 0 && hubMs >= agentMs);
+});
+
+test('a failure tells it too', async () => {
+  const error = new DialError('connection_timeout', 'dial tcp x:1: i/o timeout', { timing: { connectMs: 5000 } });
+  const { dial, ended } = chain(() => Promise.reject(error));
+  await assert.rejects(dial(request), error);
+  const { connectMs, agentMs = -1, hubMs = -1 } = ended[0]?.timing ?? {};
+  assert.equal(connectMs, 5000);
+  assert.ok(agentMs >= 0 && hubMs >= agentMs);
+});
