@@ -72,7 +72,7 @@ class RunningAgent implements Agent {
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.
       closed: ({ address, port }) => this.#packetServers.delete(formatDestination({ host: address, port })),
-      connect: (server, hear) => connectUplink(server, { ...this.#uplinkOptions(), ...hear }),
+      connect: (server, attempt) => connectUplink(server, { ...this.#uplinkOptions(), ...attempt }),
     });
   }
 
@@ -110,7 +110,7 @@ class RunningAgent implements Agent {
     return serverCountSource === 'max' ? Math.max(1, ...counts) : (counts.at(-1) ?? 1);
   }
 
-  #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave'> {
+  #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave' | 'timeout'> {
     const { agentId, identifiers, tenant, version, observation } = this.#options;
     return {
       ...this.#options,

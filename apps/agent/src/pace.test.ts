@@ -29,7 +29,7 @@ test('attempts that hang begin after 0, 1, 3 and 7 s, and there is no fifth', as
   const begun: number[] = [];
   for (let second = 0; second < 30; second++) {
     if (pace.wait(1, false) === 0) {
-      pace.begin({ server: { address: 'hangs', port: second + 1 } });
+      pace.begin({ server: { address: 'hangs', port: second + 1 } }, false);
       begun.push(second);
     }
     await clock.run(1000);
@@ -42,14 +42,14 @@ test('as many attempts at once as sessions are missing', () => {
   const pace = new Pace(new FakeClock());
   for (const expected of [0, 0, 1000]) {
     assert.equal(pace.wait(2, false), expected);
-    if (expected === 0) pace.begin({});
+    if (expected === 0) pace.begin({}, false);
   }
 });
 
 test('behind a balancer that hangs the next attempt may lead elsewhere', async () => {
   const clock = new FakeClock();
   const pace = new Pace(clock);
-  pace.begin({});
+  pace.begin({}, false);
   assert.equal(pace.engaged.length, 1);
   await clock.run(1000);
   assert.equal(pace.engaged.length, 0);
@@ -59,12 +59,56 @@ test('a list of addresses that all fail is gone through fast, and then slowly', 
   const pace = new Pace(new FakeClock());
   const waits = Array.from({ length: 12 }, () => {
     const wait = pace.wait(1, false);
-    pace.end(pace.begin({}));
-    pace.failed();
+    const attempt = pace.begin({}, false);
+    pace.end(attempt);
+    pace.failed(attempt);
     return wait;
   });
   assert.deepEqual(waits, [...Array(9).fill(0), 250, 250, 250]);
   assert.equal(pace.fresh, false);
   pace.afresh();
   assert.deepEqual([pace.fresh, pace.wait(1, false)], [true, 0]);
+});
+
+test('an agent that has a session makes one attempt in fifteen seconds, and gives it time', async () => {
+  const clock = new FakeClock();
+  const pace = new Pace(clock);
+  const begun: number[] = [];
+  for (let second = 0; second < 40; second++) {
+    if (pace.wait(1, true) === 0) {
+      assert.equal(pace.begin({ server: { address: 'slow', port: second + 1 } }, true).timeout, 40_000);
+      begun.push(second);
+    }
+    await clock.run(1000);
+  }
+  assert.equal(begun.length, 3);
+  const [first = 0, second = 0, third = 0] = begun;
+  assert.deepEqual([second - first, third - second], [15, 15]);
+});
+
+test('an agent that loses its last session meanwhile waits no longer', async () => {
+  const clock = new FakeClock();
+  const pace = new Pace(clock);
+  await clock.run(Math.ceil(pace.wait(1, true)));
+  assert.equal(pace.wait(1, true), 0);
+  pace.begin({}, false);
+  await clock.run(1000);
+  assert.ok(pace.wait(1, true) > 0);
+  assert.equal(pace.wait(2, false), 0);
+});
+
+test('each attempt that takes too long gives the next one twice the time, up to a bound', async () => {
+  const clock = new FakeClock();
+  const pace = new Pace(clock);
+  const timeouts: number[] = [];
+  for (let tried = 0; tried < 4; tried++) {
+    const attempt = pace.begin({}, false);
+    timeouts.push(attempt.timeout);
+    await clock.run(attempt.timeout);
+    pace.end(attempt);
+    pace.failed(attempt);
+  }
+  assert.deepEqual(timeouts, [10_000, 20_000, 40_000, 40_000]);
+  pace.afresh();
+  assert.equal(pace.begin({}, false).timeout, 10_000);
 });

@@ -6,7 +6,7 @@ import { type Assessment, assess, isInPlane } from './coverage.ts';
 import { type Informant, Membership } from './membership.ts';
 import { Moves } from './moves.ts';
 import type { OriginOptions } from './origin.ts';
-import { Pace, YOUNG } from './pace.ts';
+import { type Attempt, Pace, YOUNG } from './pace.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
 export interface UpkeepOptions {
@@ -23,7 +23,10 @@ export interface UpkeepOptions {
   readonly syncForever: boolean;
   /** How long all agents together take to move their sessions to better hubs, in milliseconds. */
   readonly rebalanceTime: number;
-  readonly connect: (server: ServerAddress, hear: Pick<UplinkOptions, 'membership' | 'leave'>) => Promise<Uplink>;
+  readonly connect: (
+    server: ServerAddress,
+    attempt: Pick<UplinkOptions, 'membership' | 'leave' | 'timeout'>,
+  ) => Promise<Uplink>;
   /** A connection to this server has ended. */
   readonly closed: (server: ServerAddress) => void;
   readonly events: PlaneEvents;
@@ -151,7 +154,7 @@ export class Upkeep {
 
   async #attempt(target: Target): Promise<void> {
     const { connect, clock } = this.#options;
-    const attempt = this.#pace.begin(target);
+    const attempt = this.#pace.begin(target, this.#staying.length > 0);
     const { only } = target;
     const informant = this.#membership.informant();
     let place = this.#addresses.nameOf(target);
@@ -168,11 +171,12 @@ export class Upkeep {
       const uplink = await connect(server, {
         membership: (message) => this.#news(informant.hear(message)),
         leave,
+        timeout: attempt.timeout,
       });
       since = clock.now();
       if (!this.#adopt(uplink, only, informant)) this.#missed(only);
     } catch (error) {
-      this.#failed(place, only, error as Error);
+      this.#failed(place, attempt, error as Error);
     }
     this.#pace.end(attempt);
     this.reconcile();
@@ -221,10 +225,11 @@ export class Upkeep {
     else this.#addresses.missed(isInPlane(this.#staying));
   }
 
-  #failed(place: string, only: string | undefined, error: Error): void {
+  #failed(place: string, attempt: Attempt, error: Error): void {
+    const { only } = attempt;
     this.#addresses.failed(place, this.#pace.fresh && this.#staying.length === 0);
     if (only !== undefined) this.#moves.failed(only);
-    else this.#pace.failed();
+    else this.#pace.failed(attempt);
     this.#options.events.emit('server:failure', place, 'to_server', error);
   }
 

@@ -16,9 +16,6 @@ import {
 } from '@isthmus/transport';
 import { type Dial, formatDestination, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 
-/** How long a server may take to accept a connection and finish its TLS handshake, in milliseconds. */
-const CONNECT_TIMEOUT = 10_000;
-
 /** After a drain, how long dials that were already on their way may still come, in milliseconds. */
 export const DRAIN_SETTLE = 1000;
 
@@ -42,6 +39,8 @@ export interface UplinkOptions {
   readonly token: () => string | undefined;
   /** gRPC keepalive towards ANP's servers, in milliseconds. */
   readonly keepaliveTime: number;
+  /** How long a server may take until it has let the agent in, in milliseconds. */
+  readonly timeout: number;
   readonly dial: Dial;
   readonly events: PlaneEvents;
   /** What the hub says of its plane. */
@@ -81,13 +80,15 @@ export interface Uplink {
 export async function connectUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
   const at = formatDestination({ host: server.address, port: server.port });
   if (options.packetServers.delete(at)) return packetUplink(server, options);
+  const start = performance.now();
   const socket = await connect(server, options);
   if (socket instanceof tls.TLSSocket && socket.alpnProtocol === 'h2') {
     socket.destroy();
     return packetUplink(server, options);
   }
   try {
-    return await linkUplink(server, socket, options);
+    const left = Math.max(1, options.timeout - (performance.now() - start));
+    return await linkUplink(server, socket, { ...options, timeout: left });
   } catch (error) {
     socket.destroy();
     // Over TLS, HTTP/1.1 was agreed on. Without TLS, a gRPC server answers an Upgrade with frames of HTTP/2, or hangs up.
@@ -98,7 +99,7 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
 
 async function connect(server: ServerAddress, options: UplinkOptions): Promise<Socket> {
   const { address, port } = server;
-  const { tls: settings, alpn, serverName } = options;
+  const { tls: settings, alpn, serverName, timeout } = options;
   const socket = settings
     ? tls.connect({
         host: address,
@@ -113,9 +114,8 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
       })
     : net.connect({ host: address, port });
   socket.setNoDelay(true);
-  const late = () =>
-    socket.destroy(new Error(`no connection to ${address}:${port} within ${CONNECT_TIMEOUT / 1000} s`));
-  const timer = setTimeout(late, CONNECT_TIMEOUT);
+  const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));
+  const timer = setTimeout(late, timeout);
   try {
     await once(socket, settings ? 'secureConnect' : 'connect');
   } finally {
@@ -129,7 +129,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const { dial, events, membership } = options;
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
-  const { hubId, plane, serverCount } = await requestLink(socket, options.serverName, hello);
+  const { hubId, plane, serverCount } = await requestLink(socket, options.serverName, hello, options.timeout);
   // Without TLS nothing proves who is there: a token goes to no host but the configured one.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
@@ -175,13 +175,13 @@ function within(host: string, message: MembershipMessage): MembershipMessage {
 
 /** On a connection of its own, by the server's name: gRPC does its own handshake. */
 async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, serverName, keepaliveTime: keepaliveMs } = options;
+  const { dial, events, serverName, timeout, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant } = options.hello;
   const token = options.token();
   const { serverId, serverCount, channel } = await connectPackets({
     target: formatDestination({ host: serverName, port: server.port }),
     ...(options.tls && { tls: options.tls }),
-    ...{ agentId, identifiers, keepaliveMs, timeout: CONNECT_TIMEOUT, signal: new AbortController().signal },
+    ...{ agentId, identifiers, keepaliveMs, timeout, signal: new AbortController().signal },
     ...(token !== undefined && { token }),
   });
   options.packetServers.add(formatDestination({ host: server.address, port: server.port }));

@@ -21,7 +21,7 @@ async function agentOf(address: string) {
   const socket = net.connect(Number(address.split(':').at(-1)), '127.0.0.1');
   await once(socket, 'connect');
   const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
-  await requestLink(socket, 'hub', hello);
+  await requestLink(socket, 'hub', hello, 5000);
   const asked = deferred<void>();
   const told: MembershipMessage[] = [];
   let hears = (_message: MembershipMessage) => {};

@@ -5,8 +5,14 @@ import { descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
 import { SocketFile } from './socket-file.ts';
 import { secureContextOptions, type TlsSettings } from './tls.ts';
 
-/** How long a peer may take for its TLS handshake, and again for its first bytes, in milliseconds. */
+/** How long a peer may take for its first bytes, in milliseconds. */
 const FIRST_BYTES_TIMEOUT = 10_000;
+
+/**
+ * And before that for its TLS handshake, in milliseconds. Longer than anyone waits for ours: when thousands of agents come at
+ * once, those that still wait must not be sent away to begin anew.
+ */
+const TLS_TIMEOUT = 60_000;
 
 /** How long a listener that stops goes on while connections come without a gap, in milliseconds. */
 const STOP_TIMEOUT = 500;
@@ -123,7 +129,7 @@ function tlsServer({ events, name }: ListenOptions, settings: TlsSettings, accep
     ...secureContextOptions(settings),
     requestCert: asksForCertificate,
     rejectUnauthorized: asksForCertificate,
-    handshakeTimeout: FIRST_BYTES_TIMEOUT,
+    handshakeTimeout: TLS_TIMEOUT,
     // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
     ALPNProtocols: ['http/1.1', 'h2'],
   });

@@ -174,7 +174,7 @@ test('a connection that breaks during the Upgrade is a failure to its caller alo
   const socket = net.connect(await listen(net.createServer()), '127.0.0.1');
   await once(socket, 'connect');
   const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
-  await assert.rejects(requestLink(socket.destroy(), 'hub', hello));
+  await assert.rejects(requestLink(socket.destroy(), 'hub', hello, 5000));
   await new Promise((resolve) => setTimeout(resolve, 10));
   assert.deepEqual(unhandled, []);
 });

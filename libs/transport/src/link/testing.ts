@@ -79,12 +79,17 @@ export async function link(dial: Dial, options: Partial<LinkClientOptions> = {})
   const port = await listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
   const socket = net.connect({ port, host: '127.0.0.1' });
   await once(socket, 'connect');
-  const hello = await requestLink(socket, 'hub', {
-    agentId: 'a1',
-    identifiers: 'host=x',
-    tenant: 'default',
-    version: '1',
-  });
+  const hello = await requestLink(
+    socket,
+    'hub',
+    {
+      agentId: 'a1',
+      identifiers: 'host=x',
+      tenant: 'default',
+      version: '1',
+    },
+    5000,
+  );
   assert.deepEqual(hello, { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 });
   const server = new LinkServer({ socket, peer: 'hub h1', role: 'agent', dial, events });
   const { client, hubSocket } = await opened.promise;

@@ -11,7 +11,7 @@ import { type HttpHead, readHead } from '../head-reader.ts';
 export const LINK_PATH = '/isthmus/link';
 export const LINK_PROTOCOL = 'isthmus-link/1';
 
-/** How long the other side may take for its part of the handshake, in milliseconds. */
+/** How long an agent may take for its request, in milliseconds. */
 const HANDSHAKE_TIMEOUT = 10_000;
 
 export interface AgentHello {
@@ -44,8 +44,11 @@ export class LinkRefused extends Error {
   }
 }
 
-/** Agent's side: asks for a link on a connected socket. Rejects with LinkRefused when the answer is not 101. */
-export async function requestLink(socket: Socket, host: string, hello: AgentHello): Promise<HubHello> {
+/**
+ * Agent's side: asks for a link on a connected socket. Rejects with LinkRefused when the answer is not 101.
+ * @param timeout how long the hub may take to answer, in milliseconds
+ */
+export async function requestLink(socket: Socket, host: string, hello: AgentHello, timeout: number): Promise<HubHello> {
   const lines = [
     `GET ${LINK_PATH} HTTP/1.1`,
     `host: ${host}`,
@@ -59,7 +62,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
   // Both at once: a connection that breaks fails both, and neither failure may go unhandled.
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
-  const [head] = await Promise.all([readHead(socket, HANDSHAKE_TIMEOUT), request]);
+  const [head] = await Promise.all([readHead(socket, timeout), request]);
   if (head.status !== 101) throw await refusal(socket, head);
   return {
     hubId: decodeURIComponent(head.fields.get('isthmus-hub') ?? ''),
