@@ -7,6 +7,7 @@ import {
   countSessions,
   drainBackend,
   type HubValues,
+  memberOf,
   operations,
   operationsPorts,
   type Running,
@@ -66,6 +67,7 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
       refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
+    registry.join(memberOf(flags, ['hub'], version));
     const { hubId, agentAddress: agents, peerAddress: gateways } = running;
     log.info({ hub: hubId, agents, gateways, plane: flags.plane, version }, 'ready for agents');
     return { leave: () => running.leave(), drain: () => running.drain(), close: () => closing.close() };

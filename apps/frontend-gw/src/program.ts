@@ -6,6 +6,7 @@ import {
   type Context,
   drainBackend,
   type GatewayValues,
+  memberOf,
   operations,
   operationsPorts,
   peerTls,
@@ -60,6 +61,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
       refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
+    registry.join(memberOf(flags, ['gateway'], version));
     log.info({ callers: edge.addresses, plane: flags.plane, version }, 'ready for callers');
     return { leave: edge.leave, drain, close: () => closing.close() };
   });

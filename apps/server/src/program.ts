@@ -8,6 +8,7 @@ import {
   type Context,
   drainBackend,
   type KnownSession,
+  memberOf,
   operations,
   operationsPorts,
   peerTls,
@@ -62,6 +63,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
       refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
+    registry.join(memberOf(flags, ['gateway', 'hub'], version));
     const { hubId, agentAddress: agents, peerAddress: gateways } = running.hub;
     log.info({ hub: hubId, callers: running.gateway.addresses, agents, gateways, version }, 'ready');
     return {

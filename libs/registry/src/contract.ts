@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { Registry } from './registry.ts';
 import { Observer } from './testing/observer.ts';
-import { hubRecord, sessionRecord } from './testing/records.ts';
+import { hubRecord, member, sessionRecord } from './testing/records.ts';
+import { until } from './testing/until.ts';
 
 /** One plane: `connect` gives a registry as another process would have it. */
 export interface ContractPlane {
@@ -150,6 +151,30 @@ export function registryContract(
       });
       await after.close();
       await observer.until('h1 gone', () => observer.hub('h1') === undefined);
+    });
+
+    it('lists the members that joined, until they leave', async () => {
+      const [hub, gateway] = [member('b'), member('a', { roles: ['gateway'], zone: 'z' })];
+      const joined = registry.join(hub);
+      plane.connect().join(gateway);
+      await until(async () => (await registry.members()).length === 2, 'two members');
+      assert.deepEqual(await registry.members(), [gateway, hub]);
+      await joined.close();
+      assert.deepEqual(await registry.members(), [gateway]);
+    });
+
+    it('lists two processes that say the same id, the elder first', async () => {
+      const [elder, younger] = [member('a', { since: 1 }), member('a', { since: 2 })];
+      plane.connect().join(younger);
+      const joined = registry.join(elder);
+      await until(async () => (await registry.members()).length === 2, 'two members');
+      assert.deepEqual(await registry.members(), [elder, younger]);
+      await joined.close();
+      assert.deepEqual(await registry.members(), [younger]);
+    });
+
+    it('lists nobody to one who has ceased to wait', async () => {
+      await assert.rejects(registry.members(AbortSignal.abort(new Error('asked no more'))), /asked no more/);
     });
 
     it('tells a stopped watcher nothing more', async () => {

@@ -15,6 +15,8 @@ function toldBy(test: (listener: WatchListener) => void): Registry {
   return {
     register: () => assert.fail('a follower registers nothing'),
     snapshot: () => assert.fail('a follower watches'),
+    join: () => assert.fail('a follower watches'),
+    members: () => assert.fail('a follower watches'),
     watch: test,
     close: async () => {},
   };

@@ -1,6 +1,7 @@
-import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel';
+import type { Change, HubRecord, Member, SessionRecord, Snapshot } from '@isthmus/tunnel';
 import { Copy } from './copy.ts';
-import type { HubRegistration, HubUpdate, Registry, StateListener, WatchListener } from './registry.ts';
+import { byId } from './members.ts';
+import type { HubRegistration, HubUpdate, Membership, Registry, StateListener, WatchListener } from './registry.ts';
 
 /** The registry of a plane that is one process: a hub is in it until it closes, and nothing needs to expire. */
 export function memoryRegistry(): Registry {
@@ -10,6 +11,7 @@ export function memoryRegistry(): Registry {
 class MemoryRegistry implements Registry {
   readonly #copy = new Copy();
   readonly #registrations = new Map<string, MemoryRegistration>();
+  readonly #members = new Set<Member>();
   readonly #watchers = new Set<(change: Change) => void>();
 
   register(hub: HubRecord, state?: StateListener): HubRegistration {
@@ -39,7 +41,23 @@ class MemoryRegistry implements Registry {
     signal.addEventListener('abort', () => this.#watchers.delete(watcher), { once: true });
   }
 
+  join(member: Member): Membership {
+    const own = { ...member };
+    this.#members.add(own);
+    return {
+      close: async () => {
+        this.#members.delete(own);
+      },
+    };
+  }
+
+  async members(signal?: AbortSignal): Promise<readonly Member[]> {
+    signal?.throwIfAborted();
+    return byId(this.#members);
+  }
+
   async close(): Promise<void> {
+    this.#members.clear();
     for (const registration of this.#registrations.values()) await registration.close();
     this.#watchers.clear();
   }

@@ -1,4 +1,4 @@
-import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel';
+import type { Change, HubRecord, Member, SessionRecord, Snapshot } from '@isthmus/tunnel';
 
 /**
  * The directory of a plane: which hubs are there and which sessions they hold.
@@ -18,7 +18,11 @@ export interface Registry {
   snapshot(): Promise<Snapshot>;
   /** Follows the directory until `signal` aborts. */
   watch(listener: WatchListener, signal: AbortSignal): void;
-  /** Ends every registration (see `HubRegistration.close`), watch and connection. */
+  /** Says that a process is there, until `close()`; returns at once. One that dies without a word is missed within seconds. */
+  join(member: Member): Membership;
+  /** The processes that are there, by their ids. Rejects as `snapshot` does, and when `signal` aborts. */
+  members(signal?: AbortSignal): Promise<readonly Member[]>;
+  /** Ends every registration (see `HubRegistration.close`), membership, watch and connection. */
   close(): Promise<void>;
 }
 
@@ -36,6 +40,11 @@ export interface HubRegistration {
   /** Changes the hub's own record; written at once. */
   update(hub: HubUpdate): void;
   /** Takes the hub and all its sessions out. Waits for the store no longer than one command's deadline; expiry does the rest. */
+  close(): Promise<void>;
+}
+
+export interface Membership {
+  /** Takes the member out. Waits for the store no longer than one command's deadline; expiry does the rest. */
   close(): Promise<void>;
 }
 

@@ -1,4 +1,6 @@
+import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
+import { formatDestination, type Member } from '@isthmus/tunnel';
 import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
 import type { GatewayValues } from './flags/programs.ts';
 
@@ -45,5 +47,23 @@ export function operationsPorts(flags: OperationsFlags) {
     health: { host: flags['health-bind-address'], port: flags['health-port'] },
     admin: { host: flags['admin-bind-address'], port: flags['admin-port'] },
     profiling: flags['enable-profiling'],
+  };
+}
+
+type MemberFlags = Pick<
+  GatewayValues,
+  'server-id' | 'zone' | 'advertise-admin-address' | 'admin-bind-address' | 'admin-port'
+>;
+
+const EVERY_ADDRESS: readonly string[] = ['', '0.0.0.0', '::'];
+
+/** What this process says of itself in the list of the plane's. */
+export function memberOf(flags: MemberFlags, roles: Member['roles'], version: string): Member {
+  const { 'admin-bind-address': bind, 'admin-port': port } = flags;
+  const machine = hostname();
+  const bound = formatDestination({ host: EVERY_ADDRESS.includes(bind) ? machine : bind, port });
+  return {
+    ...{ memberId: flags['server-id'], roles, version, zone: flags.zone, since: Date.now(), host: machine },
+    adminAddress: flags['advertise-admin-address'] || bound,
   };
 }

@@ -41,6 +41,21 @@ export interface SessionRecord {
   readonly since: number;
 }
 
+/** A process of the plane, as operators find it. */
+export interface Member {
+  /** A hub's id, or what a gateway calls itself. Two processes that say the same are two members. */
+  readonly memberId: string;
+  readonly roles: readonly ('gateway' | 'hub')[];
+  /** `host:port` of its admin port. A loopback address is one of the machine that `host` names. */
+  readonly adminAddress: string;
+  /** The name of its machine. */
+  readonly host: string;
+  readonly version: string;
+  readonly zone: string;
+  /** Its start, in milliseconds since the epoch. */
+  readonly since: number;
+}
+
 /** A change of the directory. Applying one twice, or an old one late, changes nothing. */
 export type Change =
   | { readonly kind: 'hub'; readonly hub: HubRecord }

@@ -72,6 +72,10 @@ class Copy {
   readonly #following: Following;
 
   constructor(registry: Registry, signal: AbortSignal) {
+    registry.join({
+      ...{ memberId: randomUUID(), roles: ['gateway'], adminAddress: '10.0.0.1:8095', host: 'node-1.internal' },
+      ...{ version: '0.1.0', zone: 'zone-a', since: Date.now() },
+    });
     this.#following = follow(registry, { directory: this.#directory, hubs() {}, state() {}, signal });
   }
 

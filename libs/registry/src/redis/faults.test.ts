@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import type { Registry } from '../registry.ts';
 import { Observer } from '../testing/observer.ts';
-import { hubRecord, sessionRecord } from '../testing/records.ts';
+import { hubRecord, member, sessionRecord } from '../testing/records.ts';
 import { FAST, RedisPlane } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
+import { until } from '../testing/until.ts';
 
 const skip = redisMissing();
 
@@ -202,6 +203,42 @@ describe('registry on a Redis that fails', { skip }, () => {
     assert.ok(performance.now() - start < 1_000, `${performance.now() - start} ms`);
     watcher.stop();
     await inService.close();
+  });
+
+  it('lists a member until it has been silent for too long, and drops what it left when the next one comes', async () => {
+    const link = await relayTo(server.port);
+    const lists = (ids: string) =>
+      until(async () => (await registry.members()).map(({ memberId }) => memberId).join() === ids, `members ${ids}`);
+    plane.connect({ url: link.url }).join(member('dies'));
+    registry.join(member('stays'));
+    await lists('dies,stays');
+    link.cut();
+    await lists('stays');
+    assert.equal(await server.command(`HLEN ${key('members')}`), ':2');
+    registry.join(member('starts'));
+    await lists('starts,stays');
+    assert.equal(await server.command(`HLEN ${key('members')}`), ':2');
+    await link.close();
+  });
+
+  it('lists all members again after Redis came back empty', async () => {
+    registry.join(member('a'));
+    plane.connect().join(member('b'));
+    const both = () => until(async () => (await registry.members()).length === 2, 'both members');
+    await both();
+    await server.command('FLUSHALL');
+    await both();
+    await server.kill();
+    await assert.rejects(registry.members(), { name: 'RegistryUnavailable' });
+    await server.restart();
+    await until(
+      () =>
+        registry.members().then(
+          ({ length }) => length === 2,
+          () => false,
+        ),
+      'both members',
+    );
   });
 
   it('converges with 2 watchers, 2 hubs and 200 sessions each', async () => {

@@ -11,6 +11,8 @@ export interface Keys {
   readonly meta: string;
   /** Stream of changes; an entry's id is `epoch-seq`. */
   readonly changes: string;
+  /** Hash: a process' start and id to when it last wrote, in milliseconds of Redis' clock, a space, its Member as JSON. */
+  readonly members: string;
   /** String with expiry: how many writes the hub did, a space, its HubRecord as JSON. */
   hub(hubId: string): string;
   /** Hash: session id to the record's version, a space, its SessionRecord as JSON. */
@@ -31,6 +33,7 @@ export function planeKeys(plane: string): Keys {
     hubs: `${tag}:hubs`,
     meta: `${tag}:meta`,
     changes: `${tag}:changes`,
+    members: `${tag}:members`,
     hub: (hubId) => `${tag}:hub:${hubId}`,
     sessions: (hubId) => `${tag}:sessions:${hubId}`,
     staged: (hubId, incarnation, mark) => `${tag}:staged:${hubId}:${incarnation}:${mark}`,

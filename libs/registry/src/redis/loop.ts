@@ -26,6 +26,16 @@ export class Alarm {
   }
 }
 
+/** Waits for the end of a loop, though no longer than `ms`. */
+export async function atMost(ms: number, finished: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([finished, late]);
+  clearTimeout(timer);
+}
+
 /** Shortest time between two states told, in milliseconds. */
 const QUIET_MS = 1_000;
 

@@ -14,6 +14,10 @@ export interface RedisTimings {
   readonly flapMs: number;
   /** How long an announcement waits for others to share its write. */
   readonly coalesceMs: number;
+  /** How often a member says that it is there: after a failure no sooner. */
+  readonly memberBeatMs: number;
+  /** How long a member that says nothing is listed. */
+  readonly memberTtlMs: number;
   /** Deadline of one command, and of connecting. */
   readonly commandMs: number;
   /** Longest pause between two attempts to connect. */
@@ -27,6 +31,8 @@ export const REDIS_TIMINGS: RedisTimings = {
   lookMs: 1_000,
   flapMs: 2_000,
   coalesceMs: 20,
+  memberBeatMs: 5_000,
+  memberTtlMs: 16_000,
   commandMs: 1_500,
   backoffCapMs: 500,
 };

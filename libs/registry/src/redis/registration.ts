@@ -2,7 +2,7 @@ import type { HubRecord, SessionRecord } from '@isthmus/tunnel';
 import { Outbox, type SessionWrite } from '../outbox.ts';
 import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
 import type { RedisConnection } from './connection.ts';
-import { Alarm, Health } from './loop.ts';
+import { Alarm, atMost, Health } from './loop.ts';
 import type { RedisTimings } from './options.ts';
 import type { HubWriter, WriteOutcome } from './writer.ts';
 
@@ -69,12 +69,7 @@ export class RedisRegistration implements HubRegistration {
   async close(): Promise<void> {
     if (this.#state === 'running') this.#state = 'closing';
     this.#alarm.ring();
-    let timer: NodeJS.Timeout | undefined;
-    const deadline = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, this.#timings.commandMs);
-    });
-    await Promise.race([this.#finished, deadline]);
-    clearTimeout(timer);
+    await atMost(this.#timings.commandMs, this.#finished);
   }
 
   async #run(): Promise<void> {

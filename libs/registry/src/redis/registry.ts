@@ -1,6 +1,8 @@
-import type { HubRecord, Snapshot } from '@isthmus/tunnel';
+import { deferred, type HubRecord, type Member, type Snapshot } from '@isthmus/tunnel';
+import { byId } from '../members.ts';
 import {
   type HubRegistration,
+  type Membership,
   type Registry,
   RegistryUnavailable,
   type StateListener,
@@ -8,6 +10,7 @@ import {
 } from '../registry.ts';
 import { type Endpoint, endpointOf, RedisConnection } from './connection.ts';
 import { planeKeys } from './keys.ts';
+import { RedisMember } from './member.ts';
 import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
 import { RedisRegistration } from './registration.ts';
 import { readSnapshot } from './store.ts';
@@ -27,6 +30,7 @@ class RedisRegistry implements Registry {
   readonly #store: Store;
   readonly #timings: RedisTimings;
   readonly #registrations = new Set<HubRegistration>();
+  readonly #members = new Set<Membership>();
   readonly #watches = new Set<Promise<void>>();
   readonly #closing = new AbortController();
   #shared: RedisConnection | undefined;
@@ -65,9 +69,23 @@ class RedisRegistry implements Registry {
     this.#watches.add(run);
   }
 
+  join(member: Member): Membership {
+    const joined = new RedisMember(member, this.#connection(), this.#store.keys, this.#timings);
+    this.#members.add(joined);
+    return joined;
+  }
+
+  async members(signal?: AbortSignal): Promise<readonly Member[]> {
+    const { members } = this.#store.keys;
+    const { memberTtlMs } = this.#timings;
+    const asked = this.#connection().run((client) => client.isthmusRollCall(members, memberTtlMs));
+    const records = await (signal ? abortable(asked, signal) : asked);
+    return byId(records.map((record) => JSON.parse(record) as Member));
+  }
+
   async close(): Promise<void> {
     this.#closing.abort();
-    await Promise.all([...this.#registrations].map((registration) => registration.close()));
+    await Promise.all([...this.#registrations, ...this.#members].map((each) => each.close()));
     await Promise.all(this.#watches);
     this.#shared?.close();
   }
@@ -77,5 +95,19 @@ class RedisRegistry implements Registry {
     if (this.#closing.signal.aborted) throw new RegistryUnavailable('the registry is closed');
     this.#shared ??= new RedisConnection(this.#endpoint, this.#timings);
     return this.#shared;
+  }
+}
+
+/** Gives up waiting when the signal aborts; what is waited for has a deadline of its own. */
+async function abortable<T>(waited: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = deferred<never>();
+  const abort = () => reject(signal.reason);
+  if (signal.aborted) abort();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([waited, aborted]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+    waited.catch(() => undefined);
   }
 }

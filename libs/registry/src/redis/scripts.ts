@@ -117,12 +117,56 @@ local role = string.match(redis.call('INFO', 'replication'), 'role:(%w+)')
 return {redis.call('HGETALL', KEYS[1]), redis.call('HMGET', KEYS[2], 'epoch', 'seq'), {run, role}}
 `;
 
+/**
+ * What the scripts of members begin with. They go by Redis' clock alone: a member is there while it wrote within the time to
+ * live, and one that wrote in the future did so before that clock was set back.
+ */
+const MEMBERS = `
+local members, ttl = KEYS[1], tonumber(ARGV[1])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+local function there(value)
+  local written = tonumber(string.match(value, '^%d+'))
+  return written <= now and now - written < ttl
+end
+`;
+
+/**
+ * Says that a member is there. The first time it also drops those that are not, so that processes which start and die over and
+ * over leave no more behind than live at a time. PEXPIRE comes first for the same reason as in WRITE.
+ * KEYS: members. ARGV: ttl in ms, field, record, '1' for the first time.
+ */
+const BEAT = `${MEMBERS}
+redis.call('PEXPIRE', members, ttl)
+if ARGV[4] == '1' then
+  local all = redis.call('HGETALL', members)
+  for i = 1, #all, 2 do
+    if not there(all[i + 1]) then redis.call('HDEL', members, all[i]) end
+  end
+end
+redis.call('HSET', members, ARGV[2], string.format('%d', now) .. ' ' .. ARGV[3])
+redis.call('PEXPIRE', members, ttl)
+return 'ok'
+`;
+
+/** Gives the records of the members that are there. KEYS: members. ARGV: ttl in ms. */
+const ROLL_CALL = `${MEMBERS}
+local present = {}
+for _, value in ipairs(redis.call('HVALS', members)) do
+  if there(value) then present[#present + 1] = string.match(value, '^%d+ (.*)$') end
+end
+return present
+`;
+
 export const SCRIPTS = {
   isthmusWrite: { lua: WRITE, numberOfKeys: 5 },
   isthmusStage: { lua: STAGE, numberOfKeys: 1 },
   isthmusOpen: { lua: OPEN, numberOfKeys: 6 },
   isthmusRemove: { lua: REMOVE, numberOfKeys: 5 },
   isthmusLook: { lua: LOOK, numberOfKeys: 2 },
+  isthmusBeat: { lua: BEAT, numberOfKeys: 1 },
+  isthmusRollCall: { lua: ROLL_CALL, numberOfKeys: 1 },
 } as const;
 
 type Write = (...keysThenArguments: (string | number)[]) => Promise<string>;
@@ -133,6 +177,8 @@ export interface Scripted {
   readonly isthmusStage: Write;
   readonly isthmusOpen: Write;
   readonly isthmusRemove: Write;
+  readonly isthmusBeat: Write;
+  isthmusRollCall(members: string, ttlMs: number): Promise<string[]>;
   isthmusLook(
     hubs: string,
     meta: string,

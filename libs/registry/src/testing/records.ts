@@ -1,4 +1,4 @@
-import type { HubRecord, SessionRecord } from '@isthmus/tunnel';
+import type { HubRecord, Member, SessionRecord } from '@isthmus/tunnel';
 
 export function hubRecord(hubId: string, incarnation = 1, more: Partial<HubRecord> = {}): HubRecord {
   return { hubId, incarnation, peerAddress: `${hubId}:8097`, agentAddress: '', zone: '', draining: false, ...more };
@@ -18,4 +18,9 @@ export function sessionRecord(
     ...{ draining: false, since: 1 },
     ...more,
   };
+}
+
+export function member(memberId: string, more: Partial<Member> = {}): Member {
+  const where = { adminAddress: '127.0.0.1:8095', host: 'here', zone: '' };
+  return { memberId, roles: ['hub'], ...where, version: '0.1.0', since: 1, ...more };
 }

@@ -1,5 +1,6 @@
-import { type RedisGroup, starting, until, urlOf } from './redis-group.ts';
+import { type RedisGroup, starting, urlOf } from './redis-group.ts';
 import { freePort, planeUserArgs, type RedisServer, type RedisTls } from './redis-server.ts';
+import { until } from './until.ts';
 
 const SLOTS = 16_384;
 const PRIMARIES = 3;

@@ -12,8 +12,6 @@ export interface RedisGroup {
 
 type Start = (options: RedisServerOptions) => Promise<RedisServer>;
 
-const READY_MS = 20_000;
-
 /** Builds a group of servers, all of which end with it, or at once when it cannot be built. */
 export async function starting(build: (start: Start) => Promise<Omit<RedisGroup, 'stop'>>): Promise<RedisGroup> {
   const started: Promise<RedisServer>[] = [];
@@ -38,12 +36,4 @@ export function urlOf(kind: 'sentinel' | 'cluster', seeds: readonly RedisServer[
   const { name, password } = PLANE_USER;
   const nodes = seeds.map(({ port }) => `127.0.0.1:${port}`).join(',');
   return `${tls ? 'rediss' : 'redis'}+${kind}://${name}:${password}@${nodes}`;
-}
-
-export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
-  const deadline = performance.now() + READY_MS;
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within ${READY_MS} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
 }

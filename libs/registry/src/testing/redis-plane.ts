@@ -11,6 +11,8 @@ export const FAST: RedisTimings = {
   lookMs: 100,
   flapMs: 300,
   coalesceMs: 5,
+  memberBeatMs: 200,
+  memberTtlMs: 1_000,
   commandMs: 500,
   backoffCapMs: 200,
 };

@@ -196,6 +196,7 @@ test('members of a plane need a registry and each other', () => {
     ['--plane=a{b}', /^--plane: bad name "a\{b\}"/],
     ['--advertise-address=nowhere', /^--advertise-address: bad address "nowhere": want host:port/],
     ['--advertise-agent-address=[::1]', /^--advertise-agent-address: bad address/],
+    ['--advertise-admin-address=h', /^--advertise-admin-address: bad address "h": want host:port/],
     [`--peer-cert=${one.cert} --peer-key=${one.key}`, '--peer-ca-cert: must be set when --peer-cert is'],
     [`--peer-ca-cert=${ca}`, '--peer-cert: must be set when --peer-ca-cert is'],
   ]);

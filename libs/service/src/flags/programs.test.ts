@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
 import { test } from 'node:test';
 import type { FlagTable } from './flag.ts';
 import { helpText } from './help.ts';
@@ -95,6 +96,12 @@ test('ids come from the environment, else they are made anew', () => {
   assert.equal(parseFlags(agentFlags, [], { PROXY_AGENT_ID: 'a-1' }).values['agent-id'], 'a-1');
   const made = [1, 2].map(() => parseFlags(agentFlags, [], {}).values['agent-id']);
   assert.match(made[0] as string, /^[\da-f]{8}-[\da-f-]{27}$/);
+  assert.notEqual(made[0], made[1]);
+});
+
+test('a gateway that is given no id is called after its machine, and each time otherwise', () => {
+  const made = [1, 2].map(() => parseFlags(gatewayFlags, [], {}).values['server-id'] as string);
+  for (const id of made) assert.match(id, new RegExp(`^${hostname()}-[\\da-f]{6}$`));
   assert.notEqual(made[0], made[1]);
 });
 

@@ -27,7 +27,9 @@ import { callerListening, callerTls, checkCallers } from './topics/callers.ts';
 import { about, checkDebug, debug } from './topics/debug.ts';
 import { checkLogging, logging } from './topics/logging.ts';
 import {
+  adminAdvertising,
   advertising,
+  checkAdminAdvertising,
   checkAdvertising,
   checkMembership,
   checkPeerListener,
@@ -44,6 +46,7 @@ import {
   checkLeases,
   checkServerCount,
   checkServerId,
+  gatewayIdentity,
   parseStrategies,
   queues,
   routing,
@@ -89,6 +92,7 @@ export const serverFlags = {
   ...queues,
   ...membership,
   ...advertising,
+  ...adminAdvertising,
   ...serverLeases,
   ...kubernetes,
   ...kubernetesContentType,
@@ -104,11 +108,12 @@ export const gatewayFlags = {
   ...peerTls,
   ...redisTls,
   ...tlsPolicy,
-  ...serverIdentity,
+  ...gatewayIdentity,
   ...routing,
   ...shutdown(DRAIN_MS),
   ...shutdownDelay,
   ...membership,
+  ...adminAdvertising,
   ...debug,
   ...logging,
   ...about,
@@ -129,6 +134,7 @@ export const hubFlags = {
   ...shutdownDelay,
   ...membership,
   ...advertising,
+  ...adminAdvertising,
   ...serverLeases,
   ...kubernetes,
   ...kubernetesContentType,
@@ -232,6 +238,7 @@ function checkServerSide(values: Common, warn: (message: string) => void): void 
   checkMembership(values);
   checkPeerTls(values);
   checkRedisTls(values);
+  checkAdminAdvertising(values);
   checkDebug(values);
   checkLogging(values, warn);
 }

@@ -33,6 +33,15 @@ export const advertising = topic('Plane', {
   ),
 });
 
+export const adminAdvertising = topic('Plane', {
+  'advertise-admin-address': string(
+    '',
+    "host:port under which the operator's command line reaches --admin-port, for the list of the plane's processes. " +
+      "Empty for --admin-bind-address, or this machine's name where that is every address. An address of loopback is of use on this machine alone.",
+    { own: true },
+  ),
+});
+
 export const peerListening = topic('Listening: gateways', {
   'peer-port': int(8097, 'TCP port for gateways of the plane.', {
     own: true,
@@ -51,6 +60,7 @@ type Membership = Values<typeof membership>;
 type RedisTls = Values<typeof redisTls>;
 type PeerTls = Values<typeof peerTls>;
 type Advertising = Values<typeof advertising>;
+type AdminAdvertising = Values<typeof adminAdvertising>;
 
 /** As the registry names its keys. */
 const PLANE = /^[\w.-]{1,64}$/;
@@ -123,12 +133,19 @@ export function checkPeerListener(flags: Advertising & Values<typeof peerListeni
 }
 
 export function checkAdvertising(flags: Advertising): void {
-  for (const name of ['advertise-address', 'advertise-agent-address'] as const) {
-    if (flags[name] === '') continue;
-    try {
-      parseDestination(flags[name]);
-    } catch (error) {
-      throw new FlagError(name, (error as Error).message.replace('bad destination', 'bad address'));
-    }
+  checkAddress('advertise-address', flags['advertise-address']);
+  checkAddress('advertise-agent-address', flags['advertise-agent-address']);
+}
+
+export function checkAdminAdvertising(flags: AdminAdvertising): void {
+  checkAddress('advertise-admin-address', flags['advertise-admin-address']);
+}
+
+function checkAddress(flag: string, address: string): void {
+  if (address === '') return;
+  try {
+    parseDestination(address);
+  } catch (error) {
+    throw new FlagError(flag, (error as Error).message.replace('bad destination', 'bad address'));
   }
 }

@@ -1,4 +1,5 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
 import { STRATEGIES, type Strategy } from '@isthmus/tunnel';
 import { parseLabels } from '../../kube/lease.ts';
 import { FlagError } from '../error.ts';
@@ -8,6 +9,16 @@ import { SERVER_PORTS } from './callers.ts';
 export const serverIdentity = topic('Identity', {
   'server-id': string('', 'Unique id of this server.', {
     unset: { from: (env) => env.PROXY_SERVER_ID || randomUUID(), text: '$PROXY_SERVER_ID, else a new UUID' },
+  }),
+});
+
+/** Nothing is kept under a gateway's id, so it may say where the gateway runs. */
+export const gatewayIdentity = topic('Identity', {
+  'server-id': string('', 'Unique id of this gateway, for operators.', {
+    unset: {
+      from: (env) => env.PROXY_SERVER_ID || `${hostname()}-${randomBytes(3).toString('hex')}`,
+      text: "$PROXY_SERVER_ID, else the machine's name and six random digits",
+    },
   }),
 });
 

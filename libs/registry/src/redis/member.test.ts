@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { member } from '../testing/records.ts';
+import { until } from '../testing/until.ts';
+import type { RedisConnection } from './connection.ts';
+import { planeKeys } from './keys.ts';
+import { RedisMember } from './member.ts';
+import { REDIS_TIMINGS } from './options.ts';
+
+/** A store that answers as it is told. */
+function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: number[]; membership: RedisMember } {
+  const times: number[] = [];
+  const connection = {
+    run() {
+      times.push(performance.now());
+      return run();
+    },
+  };
+  const timings = { ...REDIS_TIMINGS, memberBeatMs };
+  return {
+    times,
+    membership: new RedisMember(member('a'), connection as unknown as RedisConnection, planeKeys('p'), timings),
+  };
+}
+
+test('a member writes no more often than it may, also to a store that fails', async () => {
+  for (const run of [() => Promise.resolve(), () => Promise.reject(new Error('away'))]) {
+    const { times, membership } = joined(run, 30);
+    await until(async () => times.length >= 5, 'five writes');
+    const gaps = times.slice(1).map((time, index) => time - (times[index] as number));
+    // A timer may fire a millisecond early.
+    assert.ok(Math.min(...gaps) >= 29, `${gaps}`);
+    await membership.close();
+  }
+});
+
+test('a member that leaves says so at once, and no more than that', async () => {
+  const { times, membership } = joined(() => Promise.resolve(), 60_000);
+  await until(async () => times.length === 1, 'the first write');
+  await membership.close();
+  assert.equal(times.length, 2);
+});

@@ -1,0 +1,58 @@
+import type { Member } from '@isthmus/tunnel';
+import type { Membership } from '../registry.ts';
+import type { Client, RedisConnection } from './connection.ts';
+import type { Keys } from './keys.ts';
+import { Alarm, atMost } from './loop.ts';
+import type { RedisTimings } from './options.ts';
+
+/**
+ * Says at intervals that a process is there, so a store that was away or emptied knows it again after the next of them. Nobody is
+ * told of failures: those who follow the directory tell of a store that does not answer.
+ */
+export class RedisMember implements Membership {
+  readonly #member: Member;
+  readonly #connection: RedisConnection;
+  readonly #key: string;
+  readonly #timings: RedisTimings;
+  readonly #alarm = new Alarm();
+  readonly #finished: Promise<void>;
+  #first = true;
+  #closing = false;
+
+  constructor(member: Member, connection: RedisConnection, keys: Keys, timings: RedisTimings) {
+    this.#member = member;
+    this.#connection = connection;
+    this.#key = keys.members;
+    this.#timings = timings;
+    this.#finished = this.#run();
+  }
+
+  async close(): Promise<void> {
+    this.#closing = true;
+    this.#alarm.ring();
+    await atMost(this.#timings.commandMs, this.#finished);
+  }
+
+  /** Two processes of one id are two members, so none of them hides the other. */
+  get #field(): string {
+    return `${this.#member.since} ${this.#member.memberId}`;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#closing) {
+      await this.#try((client) => this.#beat(client));
+      if (!this.#closing) await this.#alarm.wait(this.#timings.memberBeatMs);
+    }
+    await this.#try((client) => client.hdel(this.#key, this.#field));
+  }
+
+  async #beat(client: Client): Promise<void> {
+    const first = this.#first ? '1' : '0';
+    await client.isthmusBeat(this.#key, this.#timings.memberTtlMs, this.#field, JSON.stringify(this.#member), first);
+    this.#first = false;
+  }
+
+  async #try(command: (client: Client) => Promise<unknown>): Promise<void> {
+    await this.#connection.run(command).catch(() => undefined);
+  }
+}

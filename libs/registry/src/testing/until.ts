@@ -1,0 +1,10 @@
+const DEADLINE_MS = 20_000;
+
+/** Asks again and again, until it holds. */
+export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
+  const deadline = performance.now() + DEADLINE_MS;
+  while (!(await holds())) {
+    if (performance.now() > deadline) throw new Error(`not within ${DEADLINE_MS} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
