@@ -154,8 +154,12 @@ function opened({ program }: AllInOne['server']) {
   return program.logs.filter(({ msg }) => msg === 'session opened');
 }
 
-/** Waits until a server holds so many sessions, by its own log. */
-async function sessionsAre(server: Front & Back, count: number): Promise<void> {
-  const held = () => opened(server).length - server.program.logs.filter(({ msg }) => msg === 'session closed').length;
-  await until(() => held() === count, { deadline: DEADLINE_MS, what: () => `${count} sessions; there are ${held()}` });
+/** Waits until a server holds so many sessions. */
+async function sessionsAre({ program }: Front & Back, count: number): Promise<void> {
+  let held = 0;
+  const right = async () => {
+    held = [...(await program.metric('isthmus_sessions')).values()].reduce((sum, each) => sum + each, 0);
+    return held === count;
+  };
+  await until(right, { deadline: DEADLINE_MS, what: () => `${count} sessions; there are ${held}` });
 }

@@ -13,20 +13,35 @@ import { type BurstLimit, Bursts } from './bursts.ts';
 /** Refusals of one kind that are logged one by one: a port scan must not fill a disk. */
 const REFUSALS: BurstLimit = { most: 10, windowMs: 10_000 };
 
+/** Lines about one link, session or the registry that are logged one by one: what flaps for days must not fill a disk either. */
+const FLAPS: BurstLimit = { most: 10, windowMs: 60_000 };
+
+export interface LogLimits {
+  readonly refusals?: BurstLimit;
+  readonly flaps?: BurstLimit;
+}
+
 /**
  * Logs one line for each event that an operator acts on.
  * @returns ends it, and logs what was left out so far
  */
-export function logEvents(events: PlaneEvents, logger: Logger, refusals: BurstLimit = REFUSALS): () => void {
-  const bursts = new Bursts(refusals, (where, count) => {
+export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits = {}): () => void {
+  const refusals = new Bursts(limits.refusals ?? REFUSALS, (where, count) => {
     logger.warn({ where, count }, 'more was refused');
   });
-  const ends = [dialLines(logger, bursts), sessionLines(logger), linkLines(logger), refusalLines(logger, bursts)].map(
-    (lines) => subscribe(events, lines),
-  );
+  const flaps = new Bursts(limits.flaps ?? FLAPS, (of, count) => {
+    logger.warn({ of, count }, 'more lines were left out');
+  });
+  const ends = [
+    dialLines(logger, refusals),
+    sessionLines(logger, flaps),
+    linkLines(logger, flaps),
+    refusalLines(logger, refusals),
+  ].map((lines) => subscribe(events, lines));
   return () => {
     for (const end of ends) end();
-    bursts.end();
+    refusals.end();
+    flaps.end();
   };
 }
 
@@ -71,30 +86,36 @@ function identity(role: Role, { id, tenant, caller, traceparent }: DialRequest) 
   return { role, dial: id, tenant, caller: caller?.identity, via: caller?.via, trace: traceparent?.split('-')[1] };
 }
 
-function sessionLines(logger: Logger): Subscriptions {
-  const fields = ({ agentId, tenant, sessionId, hubId, protocol, remote }: SessionInfo) => {
-    return { agent: agentId, tenant, session: sessionId, hub: hubId, protocol, remote };
+/** An agent that comes and goes is told of a few times a minute, by its name: its sessions have a new id each time. */
+function sessionLines(logger: Logger, flaps: Bursts): Subscriptions {
+  const say = (session: SessionInfo, message: string, reason?: string) => {
+    const { agentId, tenant, sessionId, hubId, protocol, remote } = session;
+    const fields = { agent: agentId, tenant, session: sessionId, hub: hubId, protocol, remote, reason };
+    flaps.say(`agent ${tenant}/${agentId}`, () => logger.info(fields, message));
   };
   return {
-    'session:open': (session) => logger.info(fields(session), 'session opened'),
-    'session:drain': (session) => logger.info(fields(session), 'session drains'),
-    'session:close': (session, reason) => logger.info({ ...fields(session), reason }, 'session closed'),
+    'session:open': (session) => say(session, 'session opened'),
+    'session:drain': (session) => say(session, 'session drains'),
+    'session:close': (session, reason) => say(session, 'session closed', reason),
   };
 }
 
-function linkLines(logger: Logger): Subscriptions {
+function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
+  const say = (of: string, level: 'info' | 'warn', fields: object, message: string) =>
+    flaps.say(of, () => logger[level](fields, message));
   return {
     'server:open': ({ address, serverId, protocol }) =>
-      logger.info({ address, server: serverId, protocol }, 'server connected'),
+      say(`server ${address}`, 'info', { address, server: serverId, protocol }, 'server connected'),
     'server:close': ({ address, serverId }, reason) =>
-      logger.info({ address, server: serverId, reason }, 'server connection closed'),
+      say(`server ${address}`, 'info', { address, server: serverId, reason }, 'server connection closed'),
     'server:failure': (address, direction, error) =>
-      logger.warn({ address, direction, text: error.message }, 'server connection failed'),
-    'peer:open': (hub, address) => logger.info({ hub, address }, 'hub connected'),
-    'peer:close': (hub, address, reason) => logger.info({ hub, address, reason }, 'hub connection closed'),
+      say(`server ${address}`, 'warn', { address, direction, text: error.message }, 'server connection failed'),
+    'peer:open': (hub, address) => say(`hub ${hub}`, 'info', { hub, address }, 'hub connected'),
+    'peer:close': (hub, address, reason) =>
+      say(`hub ${hub}`, 'info', { hub, address, reason }, 'hub connection closed'),
     'peer:failure': (hub, address, error) =>
-      logger.warn({ hub, address, text: error.message }, 'hub cannot be reached'),
-    registry: (state, detail) => logger[state === 'up' ? 'info' : 'warn']({ detail }, `registry is ${state}`),
+      say(`hub ${hub}`, 'warn', { hub, address, text: error.message }, 'hub cannot be reached'),
+    registry: (state, detail) => say('registry', state === 'up' ? 'info' : 'warn', { detail }, `registry is ${state}`),
   };
 }
 
