@@ -95,7 +95,7 @@ async function serve(request: IncomingMessage, socket: Socket, options: ConnectE
     const established = await dial(dialled);
     if (abandoned.signal.aborted) {
       // The dial itself succeeded, and its answer has nobody to go to.
-      events.emit('dial:failure', 'send_rsp');
+      events.emit('dial:failure', 'send_rsp', established.dial);
       established.end.abort(new Error('the caller went away'));
       socket.destroy();
       return;

@@ -71,6 +71,9 @@ export interface TunnelOutcome {
   readonly error?: Error;
 }
 
+/** Where records of audit go. */
+export type AuditSink = 'log' | 'otlp';
+
 /**
  * Everything worth counting, logging or tracing, as plain events. Metrics, logs and audit subscribe; nothing in the
  * core knows of them.
@@ -81,8 +84,11 @@ export interface PlaneEventMap {
   /** At the gateway: a dial waits for a session to come, and no more. */
   'dial:park': [dial: DialRequest];
   'dial:unpark': [dial: DialRequest];
-  /** A failure that no dial reports as its end: an answer nobody waits for, or one that could not be handed to its caller. */
-  'dial:failure': [reason: DialFailureReason];
+  /**
+   * A failure that no dial reports as its end: an answer nobody waits for, or one that could not be handed to its caller. Of
+   * the latter `dial` is the one whose end was told.
+   */
+  'dial:failure': [reason: DialFailureReason, dial?: DialRequest];
   'tunnel:open': [tunnel: TunnelInfo];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
   /** A tunnel or dial of a link of which only one side knew, ended there. */
@@ -121,6 +127,8 @@ export interface PlaneEventMap {
   refused: [where: string, remote: string, error: Error];
   /** The registry's health changed. */
   registry: [state: 'up' | 'down', detail: string];
+  /** At the gateway: so many records of audit were lost, on their way to a file or standard output, or over OTLP. */
+  'audit:dropped': [sink: AuditSink, records: number];
 }
 
 export type PlaneEvents = EventEmitter<PlaneEventMap>;

@@ -175,7 +175,7 @@ class PacketServer implements ServedPackets {
     }
     this.#pending.delete(random);
     if (established && request.signal.aborted) {
-      this.#options.events.emit('dial:failure', 'send_rsp');
+      this.#options.events.emit('dial:failure', 'send_rsp', established.dial);
       established.end.abort(request.signal.reason);
     } else if (established) await this.#carry(random, request, established);
     if (this.#options.role === 'gateway') this.#finish();

@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  DialError,
+  type DialRequest,
+  type DialStory,
+  dialStory,
+  type PlaneEvents,
+  planeEvents,
+  type TunnelInfo,
+} from '@isthmus/tunnel';
+import { auditDials } from './dials.ts';
+import type { AuditRecord } from './record.ts';
+
+const ROUTE = { agentId: 'a1', hubId: 'h1', sessionId: 's1' };
+const NAMES = { agent: 'a1', hub: 'h1', session: 's1' };
+
+function dialOf(story: DialStory = dialStory()): DialRequest {
+  return {
+    id: '00000000000000d1',
+    tenant: 'default',
+    destination: { host: 'fd00::1', port: 443 },
+    deadline: Number.POSITIVE_INFINITY,
+    signal: new AbortController().signal,
+    caller: { via: 'http-connect', identity: 'CN=kube-apiserver' },
+    traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+    story,
+  };
+}
+
+function tunnelOf(dial: DialRequest, role: TunnelInfo['role'] = 'gateway') {
+  return { role, dial, ...ROUTE, since: Date.now(), up: 0, down: 0 };
+}
+
+/** The records that events make; `end` is what a program calls when it stops. */
+function audited(emit: (events: PlaneEvents, end: () => void) => void): AuditRecord[] {
+  const events = planeEvents();
+  const records: AuditRecord[] = [];
+  const end = auditDials(events, 'gw-1', (record) => records.push(record));
+  emit(events, end);
+  end();
+  assert.deepEqual(events.eventNames(), []);
+  return records;
+}
+
+test('a dial that became a tunnel has its record when the tunnel ends', () => {
+  const start = performance.now() + 1000;
+  const story: DialStory = {
+    attempts: [
+      {
+        ...{ kind: 'first', ...ROUTE, sessionId: 's0', start, ms: 2, outcome: 'failed' },
+        error: new DialError('connection_terminated', 'the session ended', { retryable: true }),
+      },
+      { kind: 'retry', ...ROUTE, start: start + 2, ms: 3, outcome: 'established' },
+    ],
+    parkedMs: 0,
+  };
+  const dial = dialOf(story);
+  const before = Date.now();
+  const [record, ...others] = audited((events) => {
+    events.emit('dial:end', 'gateway', dial, { ms: 5.12345, ...ROUTE, timing: { dnsMs: 1, connectMs: 0.25 } });
+    const tunnel = tunnelOf(dial);
+    events.emit('tunnel:open', tunnel);
+    events.emit('tunnel:close', { ...tunnel, dial }, { ms: 7, closedBy: 'plane' });
+    tunnel.up = 10;
+    tunnel.down = 20;
+    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
+  });
+  assert.deepEqual(others, []);
+  assert.ok(record);
+  const { time, attempts, ...rest } = record;
+  assert.ok(Math.abs(Date.parse(time) - before) < 1000, time);
+  assert.deepEqual(rest, {
+    dial: dial.id,
+    tenant: 'default',
+    caller: { via: 'http-connect', identity: 'CN=kube-apiserver' },
+    destination: '[fd00::1]:443',
+    gateway: 'gw-1',
+    outcome: 'established',
+    ...NAMES,
+    durations: { dialMs: 5.123, dnsMs: 1, connectMs: 0.25, tunnelMs: 10 },
+    bytes: { up: 10, down: 20 },
+    closed: { by: 'caller' },
+    trace: '0af7651916cd43dd8448eb211c80319c',
+  });
+  assert.deepEqual(
+    attempts.map(({ startMs: _, ...attempt }) => attempt),
+    [
+      { kind: 'first', ...NAMES, session: 's0', ms: 2, outcome: 'connection_terminated', text: 'the session ended' },
+      { kind: 'retry', ...NAMES, ms: 3, outcome: 'established' },
+    ],
+  );
+  assert.ok(Math.abs((attempts[1]?.startMs ?? 0) - (attempts[0]?.startMs ?? 0) - 2) < 0.01);
+});
+
+test('a dial that failed has its record at once, with who failed last', () => {
+  const error = new DialError('connection_refused', 'dial tcp: connect: connection refused');
+  const failed = { kind: 'first', ...ROUTE, start: 0, ms: 1, outcome: 'failed', error } as const;
+  const overtaken = { ...failed, kind: 'hedge', agentId: 'a2', outcome: 'overtaken' } as const;
+  const [record] = audited((events) => {
+    const dial = dialOf({ attempts: [failed, overtaken], parkedMs: 12 });
+    events.emit('dial:end', 'gateway', dial, { ms: 13, error });
+  });
+  assert.ok(record);
+  assert.equal(record.outcome, 'connection_refused');
+  assert.equal(record.text, error.message);
+  assert.equal(record.agent, 'a1');
+  assert.deepEqual(record.durations, { dialMs: 13, parkedMs: 12 });
+  assert.deepEqual([record.bytes, record.closed], [undefined, undefined]);
+});
+
+test('a dial that admission refused has a record without agent, hub and session', () => {
+  const [record] = audited((events) => {
+    const error = new DialError('connection_limit_reached', 'tenant default has 2000 dials without an answer already');
+    events.emit('dial:end', 'gateway', dialOf(), { ms: 0, error });
+  });
+  assert.ok(record);
+  assert.equal(record.outcome, 'connection_limit_reached');
+  assert.deepEqual(record.attempts, []);
+  assert.ok(!('agent' in record) && !('hub' in record) && !('session' in record));
+});
+
+test('a destination that was reached for a caller who had gone is told of', () => {
+  const dial = dialOf();
+  const [record, ...others] = audited((events) => {
+    events.emit('dial:end', 'gateway', dial, { ms: 1, ...ROUTE });
+    events.emit('dial:failure', 'send_rsp', dial);
+    events.emit('dial:failure', 'unrecognized_response');
+  });
+  assert.deepEqual(others, []);
+  assert.equal(record?.outcome, 'established');
+  assert.deepEqual(record?.bytes, { up: 0, down: 0 });
+  assert.deepEqual(record?.closed, { by: 'caller', text: 'the caller went away before the answer' });
+});
+
+test('tunnels that run when the gateway ends have a record each, with their bytes so far', () => {
+  const dials = [dialOf(), dialOf()];
+  const records = audited((events, end) => {
+    const tunnels = dials.map((dial) => tunnelOf(dial));
+    for (const tunnel of tunnels) {
+      events.emit('dial:end', 'gateway', tunnel.dial, { ms: 1, ...ROUTE });
+      events.emit('tunnel:open', tunnel);
+      tunnel.down = 7;
+    }
+    end();
+    for (const tunnel of tunnels) events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'plane' });
+  });
+  assert.equal(records.length, 2);
+  for (const { bytes, closed } of records) {
+    assert.deepEqual(bytes, { up: 0, down: 7 });
+    assert.deepEqual(closed, { by: 'plane', text: 'the gateway ended' });
+  }
+});
+
+test('what hub and agent do with a dial, in the same process or not, is no record', () => {
+  const records = audited((events) => {
+    const dial = dialOf();
+    for (const role of ['hub', 'agent'] as const) {
+      events.emit('dial:end', role, dial, { ms: 1, error: new DialError('dns_error', 'no such host') });
+      events.emit('dial:end', role, dial, { ms: 1, ...ROUTE });
+      events.emit('tunnel:open', tunnelOf(dial, role));
+      events.emit('tunnel:close', tunnelOf(dial, role), { ms: 1, closedBy: 'caller' });
+    }
+  });
+  assert.deepEqual(records, []);
+});
+
+test("an agent's words are cut, and lose what looks like a secret", () => {
+  const [record] = audited((events) => {
+    const error = new DialError('dns_error', `got Bearer eyJhbGci.eyJpc3Mi.c2ln ${'x'.repeat(1000)}`);
+    events.emit('dial:end', 'gateway', dialOf(), { ms: 1, error });
+  });
+  assert.match(record?.text ?? '', /^got Bearer \[redacted\] x+$/);
+  assert.equal(record?.text?.length, 500);
+});

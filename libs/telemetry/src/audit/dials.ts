@@ -1,0 +1,44 @@
+import type { DialRequest, PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
+import { subscribe } from '../subscribe.ts';
+import { type Answer, type AuditRecord, auditRecord, type TunnelEnding } from './record.ts';
+
+/**
+ * Gives one record for each dial at a gateway: when it failed, or when its tunnel has ended. A caller whose request is no dial
+ * has none.
+ * @returns ends it: tunnels that run still have their record then, with the bytes so far
+ */
+export function auditDials(events: PlaneEvents, gateway: string, write: (record: AuditRecord) => void): () => void {
+  /** Dials that were answered with a tunnel, until that has ended. */
+  const answers = new WeakMap<DialRequest, Answer>();
+  const tunnels = new Set<TunnelInfo>();
+  const end = (dial: DialRequest, ending: TunnelEnding) => {
+    const answer = answers.get(dial);
+    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending));
+  };
+  const unsubscribe = subscribe(events, {
+    'dial:end'(role, dial, outcome) {
+      if (role !== 'gateway') return;
+      const answer = { outcome, time: Date.now() - outcome.ms, start: performance.now() - outcome.ms };
+      if (outcome.error) write(auditRecord(gateway, dial, answer));
+      else answers.set(dial, answer);
+    },
+    // The destination was reached for a caller that had gone: no tunnel will tell of it.
+    'dial:failure'(_reason, dial) {
+      const error = new Error('the caller went away before the answer');
+      if (dial) end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });
+    },
+    'tunnel:open'(tunnel) {
+      if (tunnel.role === 'gateway') tunnels.add(tunnel);
+    },
+    'tunnel:close'(tunnel, { ms, closedBy, error }) {
+      if (tunnels.delete(tunnel)) end(tunnel.dial, { ms, up: tunnel.up, down: tunnel.down, by: closedBy, error });
+    },
+  });
+  return () => {
+    unsubscribe();
+    const error = new Error('the gateway ended');
+    for (const { dial, up, down, since } of tunnels)
+      end(dial, { ms: Date.now() - since, up, down, by: 'plane', error });
+    tunnels.clear();
+  };
+}

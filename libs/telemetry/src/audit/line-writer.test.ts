@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type LineTarget, LineWriter } from './line-writer.ts';
+
+const MEBIBYTE = 1024 * 1024;
+
+/** Files under one name, and how they fail. */
+class Files implements LineTarget {
+  batch = 1024;
+  readonly files: string[] = [];
+  readonly told: string[] = [];
+  failure: string | undefined;
+  openFailure: string | undefined;
+  most = Number.POSITIVE_INFINITY;
+  /** Bytes until the disk is full. */
+  room = Number.POSITIVE_INFINITY;
+  /** Writes wait for this. */
+  gate: Promise<void> = Promise.resolve();
+  closed = false;
+
+  readonly report = {
+    failing: (reason: string) => void this.told.push(`failing ${reason}`),
+    works: () => void this.told.push('works'),
+    kept: (reason: string) => void this.told.push(`kept ${reason}`),
+    dropped: (lines: number) => void this.told.push(`dropped ${lines}`),
+  };
+
+  async open(): Promise<void> {
+    if (this.openFailure) throw coded(this.openFailure);
+    this.files.push('');
+  }
+
+  async write(bytes: Uint8Array): Promise<number> {
+    await this.gate;
+    return this.writeSync(bytes);
+  }
+
+  writeSync(bytes: Uint8Array): number {
+    if (this.failure || this.room === 0) throw coded(this.failure ?? 'ENOSPC');
+    const taken = bytes.subarray(0, Math.min(this.most, this.room));
+    this.room -= taken.length;
+    this.files[this.files.length - 1] += Buffer.from(taken).toString();
+    return taken.length;
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+  }
+}
+
+function coded(code: string): Error {
+  return Object.assign(new Error(code), { code });
+}
+
+async function until(what: string, holds: () => boolean): Promise<void> {
+  const deadline = performance.now() + 5000;
+  while (!holds()) {
+    assert.ok(performance.now() < deadline, what);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+test('lines are written in order, many at once, and the end waits for them', async () => {
+  const files = new Files();
+  const writer = new LineWriter(files, files.report);
+  const lines = Array.from({ length: 1000 }, (_, index) => `line ${index}\n`);
+  for (const line of lines) writer.write(line);
+  await writer.end();
+  assert.deepEqual(files.files, [lines.join('')]);
+  assert.deepEqual(files.told, []);
+  assert.ok(files.closed);
+});
+
+test('a target that takes a part gets the rest next', async () => {
+  const files = new Files();
+  files.most = 3;
+  const writer = new LineWriter(files, files.report);
+  writer.write('hello\n');
+  writer.write('world\n');
+  await writer.end();
+  assert.deepEqual(files.files, ['hello\nworld\n']);
+});
+
+for (const failure of ['ENOSPC', 'EIO']) {
+  test(`lines wait while writing fails with ${failure}, which is told once, and nothing is lost`, async () => {
+    const files = new Files();
+    files.failure = failure;
+    const writer = new LineWriter(files, files.report);
+    writer.write('1\n');
+    await until('a failure', () => files.told.length > 0);
+    writer.write('2\n');
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    files.failure = undefined;
+    await until('both lines', () => files.files[0] === '1\n2\n');
+    assert.deepEqual(files.told, [`failing ${failure}`, 'works']);
+    await writer.end();
+  });
+}
+
+test('a reader that is slow is no failure', async () => {
+  const files = new Files();
+  files.failure = 'EAGAIN';
+  const writer = new LineWriter(files, files.report);
+  writer.write('1\n');
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  files.failure = undefined;
+  await until('the line', () => files.files[0] === '1\n');
+  assert.deepEqual(files.told, []);
+  await writer.end();
+});
+
+test('beyond eight mebibytes lines are dropped, and each is told', async () => {
+  const files = new Files();
+  let release = () => {};
+  files.gate = new Promise((resolve) => {
+    release = resolve;
+  });
+  files.batch = MEBIBYTE;
+  const writer = new LineWriter(files, files.report);
+  const line = `${'x'.repeat(MEBIBYTE - 1)}\n`;
+  for (let i = 0; i < 11; i++) writer.write(line);
+  assert.deepEqual(files.told, ['dropped 1', 'dropped 1', 'dropped 1']);
+  release();
+  await writer.end();
+  assert.equal(files.files[0]?.length, 8 * MEBIBYTE);
+});
+
+test('after a wish to open again, what comes next goes into another file', async () => {
+  const files = new Files();
+  const writer = new LineWriter(files, files.report);
+  writer.write('1\n');
+  await until('the line', () => files.files[0] === '1\n');
+  writer.reopen();
+  writer.write('2\n');
+  await writer.end();
+  assert.deepEqual(files.files, ['1\n', '2\n']);
+});
+
+test('a line that a full disk cut stands whole in the file that is opened next', async () => {
+  const files = new Files();
+  files.room = 9;
+  const writer = new LineWriter(files, files.report);
+  writer.write('first\n');
+  writer.write('second\n');
+  await until('a failure', () => files.told.length > 0);
+  writer.reopen();
+  files.room = Number.POSITIVE_INFINITY;
+  await writer.end();
+  assert.deepEqual(files.files, ['first\nsec', 'second\n']);
+});
+
+test('while a file cannot be opened again the old one is written to, and it is tried again', async () => {
+  const files = new Files();
+  const writer = new LineWriter(files, files.report);
+  writer.write('1\n');
+  await until('the line', () => files.files[0] === '1\n');
+  files.openFailure = 'EACCES';
+  writer.reopen();
+  writer.write('2\n');
+  await until('the second line', () => files.files[0] === '1\n2\n');
+  assert.deepEqual(files.told, ['kept EACCES']);
+  files.openFailure = undefined;
+  await until('another file', () => {
+    writer.write('.\n');
+    return files.files.length === 2;
+  });
+  await writer.end();
+});
+
+test('a file that could not be opened at first is written when it can', async () => {
+  const files = new Files();
+  files.openFailure = 'ENOSPC';
+  const writer = new LineWriter(files, files.report);
+  writer.write('1\n');
+  await until('a failure', () => files.told.length > 0);
+  files.openFailure = undefined;
+  await until('the line', () => files.files[0] === '1\n');
+  assert.deepEqual(files.told, ['failing ENOSPC', 'works']);
+  await writer.end();
+});
+
+test('the end is bounded, and tells how many lines it left', async () => {
+  const files = new Files();
+  files.failure = 'ENOSPC';
+  const writer = new LineWriter(files, files.report);
+  for (let i = 0; i < 5; i++) writer.write(`${i}\n`);
+  await writer.end();
+  assert.deepEqual(files.told, ['failing ENOSPC', 'dropped 5']);
+  writer.write('late\n');
+  assert.deepEqual(files.told.at(-1), 'dropped 1');
+});
+
+test('a process that exits writes what waits at once', async () => {
+  const files = new Files();
+  const writer = new LineWriter(files, files.report);
+  await until('the file', () => files.files.length === 1);
+  writer.write('1\n');
+  writer.write('2\n');
+  writer.endSync();
+  assert.deepEqual(files.told, []);
+  const left = files.files[0] ?? '';
+  assert.ok(left === '2\n' || left === '1\n2\n', left);
+});

@@ -1,0 +1,143 @@
+import {
+  type AttemptRecord,
+  type ClosedBy,
+  type DialErrorCode,
+  type DialOutcome,
+  type DialRequest,
+  type DialStory,
+  formatDestination,
+} from '@isthmus/tunnel';
+import { redactLine } from '../logging/redact.ts';
+
+/** What stands in a record of a peer's own words, in characters. */
+const MAX_TEXT = 500;
+
+/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json says the same for others. */
+export interface AuditRecord {
+  /** When the dial came, as RFC 3339 in UTC. */
+  readonly time: string;
+  readonly dial: string;
+  readonly tenant: string;
+  readonly caller?: { readonly via: 'grpc' | 'http-connect'; readonly identity: string };
+  /** `host:port` as the caller asked for it. */
+  readonly destination: string;
+  readonly gateway: string;
+  readonly outcome: 'established' | DialErrorCode;
+  /** Why the dial failed, in words. */
+  readonly text?: string;
+  /** Through whom it went; of a failed dial, who failed last. Absent where no session was chosen. */
+  readonly agent?: string;
+  readonly hub?: string;
+  readonly session?: string;
+  readonly attempts: readonly AuditAttempt[];
+  readonly durations: AuditDurations;
+  /** Of the tunnel; absent when there was none. */
+  readonly bytes?: { readonly up: number; readonly down: number };
+  readonly closed?: { readonly by: ClosedBy; readonly text?: string };
+  /** The trace id of W3C's trace context. */
+  readonly trace?: string;
+}
+
+export interface AuditAttempt {
+  readonly kind: AttemptRecord['kind'];
+  readonly agent: string;
+  readonly hub: string;
+  readonly session: string;
+  /** From the start of the dial, in milliseconds. */
+  readonly startMs: number;
+  readonly ms: number;
+  readonly outcome: AttemptRecord['outcome'] | DialErrorCode;
+  readonly text?: string;
+}
+
+/** In milliseconds. What the agent does not tell is absent. */
+export interface AuditDurations {
+  readonly dialMs: number;
+  readonly parkedMs?: number;
+  readonly dnsMs?: number;
+  readonly connectMs?: number;
+  readonly tunnelMs?: number;
+}
+
+/** How a gateway answered a dial, and when. */
+export interface Answer {
+  readonly outcome: DialOutcome;
+  /** When the dial came, in milliseconds since the epoch. */
+  readonly time: number;
+  /** The same in milliseconds of `performance.now()`. */
+  readonly start: number;
+}
+
+/** What came of the tunnel. */
+export interface TunnelEnding {
+  readonly ms: number;
+  readonly up: number;
+  readonly down: number;
+  readonly by: ClosedBy;
+  readonly error?: Error | undefined;
+}
+
+export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
+  const { time, start, outcome } = answer;
+  const { caller, traceparent, story } = dial;
+  const trace = traceparent?.split('-')[1];
+  return {
+    time: new Date(time).toISOString(),
+    dial: dial.id,
+    tenant: dial.tenant,
+    ...(caller && { caller: { via: caller.via, identity: caller.identity } }),
+    destination: formatDestination(dial.destination),
+    gateway,
+    ...resultOf(outcome.error),
+    ...routeOf(outcome, story),
+    attempts: (story?.attempts ?? []).map((attempt) => attemptOf(attempt, start)),
+    durations: durationsOf(outcome, story, tunnel),
+    ...(tunnel && {
+      bytes: { up: tunnel.up, down: tunnel.down },
+      closed: { by: tunnel.by, ...textOf(tunnel.error) },
+    }),
+    ...(trace !== undefined && { trace }),
+  };
+}
+
+function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 'text'> {
+  return error ? { outcome: error.code, ...textOf(error) } : { outcome: 'established' };
+}
+
+function routeOf({ agentId, hubId, sessionId }: DialOutcome, story: DialStory | undefined) {
+  if (agentId !== undefined && hubId !== undefined && sessionId !== undefined) {
+    return { agent: agentId, hub: hubId, session: sessionId };
+  }
+  const last = story?.attempts.findLast(({ outcome }) => outcome === 'failed') ?? story?.attempts.at(-1);
+  return last && { agent: last.agentId, hub: last.hubId, session: last.sessionId };
+}
+
+function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
+  const { kind, agentId, hubId, sessionId, ms = 0, outcome, error } = attempt;
+  return {
+    ...{ kind, agent: agentId, hub: hubId, session: sessionId },
+    ...{ startMs: rounded(Math.max(0, attempt.start - start)), ms: rounded(ms) },
+    ...{ outcome: error?.code ?? outcome, ...textOf(error) },
+  };
+}
+
+function durationsOf({ ms, timing }: DialOutcome, story: DialStory | undefined, tunnel?: TunnelEnding): AuditDurations {
+  const parkedMs = story?.parkedMs;
+  return {
+    dialMs: rounded(ms),
+    ...(parkedMs ? { parkedMs: rounded(parkedMs) } : {}),
+    ...(timing?.dnsMs !== undefined && { dnsMs: rounded(timing.dnsMs) }),
+    ...(timing?.connectMs !== undefined && { connectMs: rounded(timing.connectMs) }),
+    ...(tunnel && { tunnelMs: rounded(tunnel.ms) }),
+  };
+}
+
+/** An agent's words are its own: they are cut, and lose what looks like a secret. */
+function textOf(error: Error | undefined): { readonly text?: string } {
+  return error ? { text: redactLine(error.message).slice(0, MAX_TEXT) } : {};
+}
+
+/** To a microsecond: what a connection inside a cluster takes is a tenth of a millisecond. */
+function rounded(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}

@@ -1,0 +1,95 @@
+import { close, constants, fstatSync, open, openSync, write, writeSync } from 'node:fs';
+import process from 'node:process';
+import type { LineTarget } from './line-writer.ts';
+
+/** For its owner to write and its group to read: a collector of logs is in the group. */
+const MODE = 0o640;
+
+/** Without waiting: a pipe that nobody reads must not hold a thread. */
+const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
+
+const STDOUT = 1;
+
+/** What a pipe takes as a whole or not at all (PIPE_BUF of Linux), in bytes. */
+const PIPE_BATCH = 4096;
+
+const FILE_BATCH = 256 * 1024;
+
+const onDeno = 'Deno' in globalThis;
+
+/** A file that is appended to; opening it again takes the one that has the name then. */
+export function fileTarget(path: string): LineTarget {
+  let fd: number | undefined;
+  return {
+    batch: FILE_BATCH,
+    async open() {
+      const opened = await openFile(path);
+      const old = fd;
+      fd = opened;
+      if (old !== undefined) await closeFile(old);
+    },
+    write: (bytes) => writeTo(opened(fd), bytes),
+    writeSync: (bytes) => writeSync(opened(fd), bytes),
+    async close() {
+      const last = fd;
+      fd = undefined;
+      if (last !== undefined) await closeFile(last);
+    },
+  };
+}
+
+/** The process's standard output, whatever that is. */
+export function stdoutTarget(): LineTarget {
+  let fd = STDOUT;
+  return {
+    batch: PIPE_BATCH,
+    async open() {
+      fd = standardWithoutWaiting(STDOUT);
+    },
+    write: (bytes) => writeTo(fd, bytes),
+    writeSync: (bytes) => writeSync(fd, bytes),
+    async close() {},
+  };
+}
+
+/** Standard output or error, such that a reader that stands still stops nobody. */
+export function standardWithoutWaiting(standard: 1 | 2): number {
+  if (fstatSync(standard).isFIFO()) {
+    try {
+      return openSync(`/proc/self/fd/${standard}`, constants.O_WRONLY | constants.O_NONBLOCK);
+    } catch {
+      // Another user's pipe. Then its stream has to do.
+    }
+  }
+  // Node sets a pipe or socket to non-blocking when it makes its stream of it. Deno does not, and waits for such a reader.
+  void (standard === STDOUT ? process.stdout : process.stderr);
+  return standard;
+}
+
+function opened(fd: number | undefined): number {
+  if (fd === undefined) throw new Error('the file is not open');
+  return fd;
+}
+
+function openFile(path: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    open(path, FLAGS, MODE, (error, fd) => (error ? reject(error) : resolve(fd)));
+  });
+}
+
+function closeFile(fd: number): Promise<void> {
+  return new Promise((resolve) => close(fd, () => resolve()));
+}
+
+function writeTo(fd: number, bytes: Uint8Array): Promise<number> {
+  // Deno 2.9 does not say how much of a write a disk took before it was full; the length of the file does.
+  const before = onDeno ? fstatSync(fd).size : 0;
+  return new Promise((resolve, reject) => {
+    write(fd, bytes, 0, bytes.length, null, (error, written) => {
+      const taken = onDeno && error ? fstatSync(fd).size - before : 0;
+      if (taken > 0 && taken < bytes.length) resolve(taken);
+      else if (error) reject(error);
+      else resolve(written);
+    });
+  });
+}
