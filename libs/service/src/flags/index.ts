@@ -5,4 +5,5 @@ export { helpText } from './help.ts';
 export { flagsMarkdown } from './markdown.ts';
 export { type Environment, type Parsed, parseFlags } from './parse.ts';
 export * from './programs.ts';
+export { readDuration } from './syntax.ts';
 export { parseStrategies } from './topics/server.ts';

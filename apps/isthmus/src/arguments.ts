@@ -1,0 +1,72 @@
+import { FlagError, readDuration } from '@isthmus/service';
+import { formatDestination, parseDestination } from '@isthmus/tunnel';
+import { Argument, InvalidArgumentError, Option } from 'commander';
+import { FORMATS } from './output/output.ts';
+
+/** Above it something hangs: a person has given up, and a script should. */
+const LONGEST_MS = 600_000;
+
+/** A value that commander reports with the name of its option. */
+function valid<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof FlagError || error instanceof InvalidArgumentError) throw error;
+    throw new InvalidArgumentError((error as Error).message);
+  }
+}
+
+/** Go's syntax, as the programs' flags have it; in milliseconds. */
+export function duration(text: string): number {
+  const ms = valid(() => readDuration(text));
+  if (ms <= 0) throw new InvalidArgumentError('want more than nothing, such as 5s');
+  return ms;
+}
+
+function deadline(text: string): number {
+  const ms = duration(text);
+  if (ms > LONGEST_MS) throw new InvalidArgumentError('want 10m at most');
+  return ms;
+}
+
+/** `host:port`, IPv6 in brackets. */
+export function hostPort(text: string): string {
+  return valid(() => formatDestination(parseDestination(text)));
+}
+
+function added(text: string, before: readonly string[] | undefined, fromDefault: readonly string[]): string[] {
+  const known = before === undefined || before === fromDefault ? [] : before;
+  return [...known, ...text.split(',').map((each) => hostPort(each.trim()))];
+}
+
+export function count(text: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(text)) throw new InvalidArgumentError('want a number from 1 to 999999');
+  return Number(text);
+}
+
+const HERE = ['127.0.0.1:8095'];
+
+/** Of every command: whom to ask, how, and in which form to say it. */
+export function commonOptions(): Option[] {
+  return [
+    new Option(
+      '-a, --address <host:port>',
+      'admin port of any gateway or hub; it names all others. May be repeated, for when one is down',
+    )
+      .env('ISTHMUS_ADDRESS')
+      .default(HERE, HERE.join())
+      .argParser((text: string, before: readonly string[] | undefined) => added(text, before, HERE)),
+    new Option('--ca <file>', 'authorities of the admin ports (PEM): asks by TLS').env('ISTHMUS_CA'),
+    new Option('--cert <file>', 'certificate to show them (PEM)').env('ISTHMUS_CERT'),
+    new Option('--key <file>', 'private key of --cert (PEM)').env('ISTHMUS_KEY'),
+    new Option('--tenant <name>', "only this tenant; for a dial, in place of the gateway's own").default('', 'all'),
+    new Option('--timeout <duration>', 'how long each member may take to answer')
+      .default(5000, '5s')
+      .argParser(deadline),
+    new Option('-o, --output <format>', 'for people, or for programs').choices(FORMATS).default('table'),
+  ];
+}
+
+export function destinationArgument(): Argument {
+  return new Argument('<host:port>', 'what is dialled; IPv6 in brackets').argParser(hostPort);
+}

@@ -1,0 +1,21 @@
+import { Argument } from 'commander';
+import { type Call, command } from '../command.ts';
+import { SHELLS, type Shell } from '../completion/shells.ts';
+import { EXIT } from '../exit.ts';
+
+export const completion = command({
+  name: 'completion',
+  summary: 'Print the completion script of a shell',
+  args: [new Argument('<shell>', 'which one').choices(Object.keys(SHELLS))],
+  examples: [
+    { line: 'completion bash > /etc/bash_completion.d/isthmus', does: 'bash' },
+    { line: 'completion zsh > ~/.zfunc/_isthmus', does: 'zsh, with ~/.zfunc in $fpath' },
+    { line: 'completion fish > ~/.config/fish/completions/isthmus.fish', does: 'fish' },
+  ],
+  async run({ args: [shell], terminal }: Call) {
+    // The tree is made of all commands, this one among them.
+    const { commandTree } = await import('../program.ts');
+    terminal.out(SHELLS[shell as Shell](commandTree()));
+    return EXIT.good;
+  },
+});

@@ -1,0 +1,121 @@
+import { adminApi } from '@isthmus/proto';
+import { Option } from 'commander';
+import { type Call, command } from '../command.ts';
+import type { Style } from '../output/style.ts';
+import { table } from '../output/table.ts';
+import { statusOf, unansweredText } from '../output/unanswered.ts';
+import { memberOf } from '../plane/choose.ts';
+import type { Answer, Answers, Unanswered } from '../plane/member.ts';
+import type { Plane } from '../plane/plane.ts';
+
+interface FlagView {
+  readonly name: string;
+  readonly value: string;
+  /** `derived`: not given, and found at start, such as a new UUID. */
+  readonly source: 'default' | 'given' | 'derived';
+  readonly default: string;
+}
+
+interface MemberConfig {
+  readonly member: string;
+  readonly program: string;
+  readonly flags: readonly FlagView[];
+}
+
+/** A flag that replicas of one program were given differently. */
+interface Difference {
+  readonly program: string;
+  readonly flag: string;
+  readonly values: readonly { readonly member: string; readonly value: string }[];
+}
+
+interface ConfigView {
+  readonly members: readonly MemberConfig[];
+  readonly differences: readonly Difference[];
+  readonly unanswered: readonly Unanswered[];
+}
+
+interface Options {
+  readonly member?: string;
+  readonly all?: true;
+}
+
+export const config = command({
+  name: 'config',
+  summary: 'The flags in force at each member, and where replicas of one program differ',
+  details:
+    "Shows what differs from the defaults; secrets are left out. Names, addresses and certificates are each replica's own\nand count for no difference. Exits with 1 where replicas differ.",
+  options: [
+    new Option('--member <id>', 'of this member alone'),
+    new Option('--all', 'with the flags that have their default'),
+  ],
+  examples: [
+    { line: 'config', does: 'what each was given, and differences' },
+    { line: 'config --member gateway-1 --all', does: 'every flag of one' },
+  ],
+  async run({ options, output, plane }: Call<Options>) {
+    const { answers, unanswered } = await configsOf(await plane(), options.member);
+    const members = answers.map(configView);
+    const view = { members, differences: differencesOf(members), unanswered };
+    output.show(view, () => configText(view, options.all === true, output.style));
+    return statusOf(view.differences.length > 0, unanswered);
+  },
+});
+
+export function configsOf(plane: Plane, id?: string): Promise<Answers<adminApi.GetConfigResponse>> {
+  const members = id === undefined ? plane.members : [memberOf(plane, id)];
+  return plane.askThese(members, (admin, signal) => admin.getConfig({}, { signal }));
+}
+
+const SOURCES: Readonly<Record<number, FlagView['source']>> = {
+  [adminApi.Flag_Source.SOURCE_DEFAULT]: 'default',
+  [adminApi.Flag_Source.SOURCE_GIVEN]: 'given',
+  [adminApi.Flag_Source.SOURCE_DERIVED]: 'derived',
+};
+
+export function configView({ member, value }: Answer<adminApi.GetConfigResponse>): MemberConfig {
+  const flags = value.flags.map(({ name, value: text, source, initial }) => {
+    return { name, value: text, source: SOURCES[source] ?? 'default', default: initial };
+  });
+  return { member: member.id, program: value.program, flags };
+}
+
+/** What is a replica's own: who it is, where it listens, what it shows to prove it, how much it says. */
+const OWN =
+  /^(server-id|agent-id|zone|uds-name|v|kubeconfig|proxy-server-(host|port)|log-.*|.*-(port|address|host|cert|key)|advertise-.*)$/;
+
+export function differencesOf(members: readonly MemberConfig[]): Difference[] {
+  const programs = new Set(members.map(({ program }) => program));
+  return [...programs].flatMap((program) => {
+    const replicas = members.filter((member) => member.program === program);
+    const names = new Set(replicas.flatMap(({ flags }) => flags.map(({ name }) => name)));
+    return [...names]
+      .filter((name) => !OWN.test(name))
+      .map((flag) => ({
+        program,
+        flag,
+        values: replicas.map(({ member, flags }) => ({ member, value: valueIn(flags, flag) })),
+      }))
+      .filter(({ values }) => new Set(values.map(({ value }) => value)).size > 1);
+  });
+}
+
+/** Of a replica that does not know the flag, since it is older: nothing. */
+function valueIn(flags: readonly FlagView[], name: string): string {
+  return flags.find((flag) => flag.name === name)?.value ?? '';
+}
+
+export function configText({ members, differences, unanswered }: ConfigView, all: boolean, style: Style): string {
+  const blocks = members.map(({ member, program, flags }) => {
+    const shown = flags.filter(({ source }) => all || source !== 'default');
+    const rows = shown.map(({ name, value, source, default: initial }) => [`--${name}`, value, source, initial]);
+    const head = style.strong(`${member} (${program})`);
+    return `${head}\n${rows.length > 0 ? table(['flag', 'value', 'source', 'default'], rows) : 'all flags have their defaults\n'}`;
+  });
+  const lines = differences.flatMap(({ program, flag, values }) => [
+    style.warning(`${program}: --${flag}`),
+    ...values.map(({ member, value }) => `  ${member}: ${value || '(empty)'}`),
+  ]);
+  const found = lines.length > 0 ? `\nReplicas differ:\n${lines.join('\n')}\n` : '';
+  return blocks.join('\n') + found + unansweredText(unanswered);
+}

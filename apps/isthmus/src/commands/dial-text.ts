@@ -1,0 +1,63 @@
+import type { Style } from '../output/style.ts';
+import { millis } from '../output/units.ts';
+import { type Span, waterfall } from '../output/waterfall.ts';
+
+export interface PhaseView {
+  /** gateway, park, attempt, hub, agent, dns, connect, first_byte. */
+  readonly name: string;
+  readonly depth: number;
+  readonly startMs: number;
+  readonly ms: number;
+  readonly detail: string;
+  readonly failed: boolean;
+}
+
+export interface DialView {
+  readonly destination: string;
+  readonly gateway: string;
+  readonly ok: boolean;
+  readonly dial: string;
+  readonly trace: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly hub: string;
+  readonly session: string;
+  readonly ms: number;
+  readonly phases: readonly PhaseView[];
+  /** After the tunnel was open; unset when none came, or none was waited for. */
+  readonly firstByteMs?: number;
+  /** Why the tunnel ended before a byte came. */
+  readonly ended?: string;
+  readonly error?: { readonly code: string; readonly text: string; readonly advice: string };
+}
+
+const NAMES: Readonly<Record<string, string>> = { park: 'parked', dns: 'DNS', first_byte: 'first byte' };
+
+/** Bars narrower than that show nothing. */
+const LEAST_WIDTH = 16;
+const MOST_WIDTH = 48;
+/** What stands beside the bars: labels, milliseconds, and the detail of most phases. */
+const BESIDE = 52;
+
+export function dialText(view: DialView, columns: number, style: Style): string {
+  const { destination, gateway, ok, ms, error, phases } = view;
+  const through = view.agent === '' ? '' : ` through ${view.agent} at ${view.hub}`;
+  const verdict = ok
+    ? style.good(`${destination} answers${through}: ${millis(ms)}`)
+    : style.bad(`${destination} cannot be dialled${through}: ${error?.code}: ${error?.text}`);
+  const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE));
+  const ids = [`gateway ${gateway}`, `tenant ${view.tenant}`, `dial ${view.dial}`];
+  if (view.trace !== '') ids.push(`trace ${view.trace}`);
+  const picture = phases.length > 0 ? `\n${waterfall(phases.map(spanOf), width, style)}` : '';
+  return `${verdict}\n${style.faint(ids.join(', '))}\n${picture}${endText(view, style)}`;
+}
+
+function endText({ ended, firstByteMs, ok, error }: DialView, style: Style): string {
+  if (error) return `\nWhat to do: ${error.advice}\n`;
+  if (!ok || firstByteMs !== undefined || ended === undefined) return '';
+  return `\n${style.warning(`No byte came: ${ended}`)}\n`;
+}
+
+function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView): Span {
+  return { label: NAMES[name] ?? name, depth, start: startMs, ms, note: detail, failed };
+}

@@ -1,0 +1,99 @@
+import { adminApi } from '@isthmus/proto';
+import { Option } from 'commander';
+import { destinationArgument, duration } from '../arguments.ts';
+import { type Call, command } from '../command.ts';
+import { EXIT, Failure } from '../exit.ts';
+import { membersWith } from '../plane/choose.ts';
+import type { Answer, Member } from '../plane/member.ts';
+import type { Plane } from '../plane/plane.ts';
+import { adviceFor } from './advice.ts';
+import { type DialView, dialText, type PhaseView } from './dial-text.ts';
+
+interface Options {
+  readonly gateway?: string;
+  readonly agent?: string;
+  readonly firstByte: number;
+  readonly within: number;
+}
+
+export const dial = command({
+  name: 'dial',
+  summary: 'Open a real tunnel to a destination, close it, and show where the time went',
+  details:
+    'The dial is routed, counted, traced and audited as any other. Exits with 1 when it fails. The first gateway that\nanswers is asked; in JSON it is the same document, with the phases as numbers.',
+  args: [destinationArgument()],
+  options: [
+    new Option('--gateway <id>', 'dial from this gateway'),
+    new Option('--agent <id>', 'dial through this agent, whatever the strategies would choose'),
+    new Option(
+      '--first-byte <duration>',
+      'wait for what the destination sends first; HTTP and TLS servers send nothing unasked',
+    )
+      .argParser(duration)
+      .default(0, 'do not wait'),
+    new Option('--within <duration>', 'how long the dial itself may take').argParser(duration).default(30_000, '30s'),
+  ],
+  examples: [
+    { line: 'dial 10.20.3.4:10250', does: 'is this kubelet reached, and what takes how long?' },
+    { line: 'dial db.internal:3306 --first-byte 2s', does: 'with the greeting of the server' },
+    { line: 'dial 10.20.3.4:10250 --agent agent-3', does: 'through one agent, to compare' },
+  ],
+  async run({ args: [destination = ''], options, output, plane, terminal }: Call<Options>) {
+    const { agent = '', firstByte, within, tenant, gateway } = options;
+    const request = { destination, tenant, agentId: agent, timeoutMs: within, firstByteTimeoutMs: firstByte };
+    const met = await plane();
+    const { member, value } = await askFirst(met, membersWith(met, 'gateway', gateway), request);
+    const view = dialView(destination, member, value);
+    output.show(view, () => dialText(view, terminal.size().columns, output.style));
+    return view.ok ? EXIT.good : EXIT.wrong;
+  },
+});
+
+/** What the way to the gateway may take beside the dial. */
+const ON_TOP_MS = 2000;
+
+/** A dial is done once, by the first gateway that is there at all. */
+async function askFirst(
+  plane: Plane,
+  gateways: readonly Member[],
+  request: adminApi.DeepPartial<adminApi.DialRequest>,
+): Promise<Answer<adminApi.DialResponse>> {
+  const present = await plane.askThese(gateways, (admin, signal) => admin.getStatus({}, { signal }));
+  const [first] = present.answers;
+  if (!first) {
+    const why = present.unanswered.map(({ member, reason }) => `${member}: ${reason}`).join('; ');
+    throw new Failure(EXIT.unasked, `no gateway answers: ${why}`);
+  }
+  const { member } = first;
+  const signal = AbortSignal.timeout((request.timeoutMs ?? 0) + (request.firstByteTimeoutMs ?? 0) + ON_TOP_MS);
+  try {
+    return { member, value: await plane.client(member).dial(request, { signal }) };
+  } catch (error) {
+    throw new Failure(EXIT.unasked, `${member.id} does not dial: ${plane.reason(error)}`, { cause: error });
+  }
+}
+
+export function dialView(destination: string, gateway: Member, value: adminApi.DialResponse): DialView {
+  const { dial: record, phases, firstByteMs, ended } = value;
+  const error = record?.error;
+  return {
+    destination,
+    gateway: gateway.id,
+    ok: record?.state === adminApi.DialState.DIAL_STATE_ESTABLISHED,
+    dial: record?.dialId ?? '',
+    trace: record?.traceId ?? '',
+    tenant: record?.tenant ?? '',
+    agent: record?.agentId ?? '',
+    hub: record?.hubId ?? '',
+    session: record?.sessionId ?? '',
+    ms: record?.ms ?? 0,
+    phases: phases.map(phaseView),
+    ...(firstByteMs !== undefined && { firstByteMs }),
+    ...(ended !== '' && { ended }),
+    ...(error && { error: { code: error.code, text: error.text, advice: adviceFor(error.code) } }),
+  };
+}
+
+function phaseView({ name, depth, startMs, ms, detail }: adminApi.Phase): PhaseView {
+  return { name, depth, startMs, ms, detail, failed: /\bfailed\b/.test(detail) };
+}

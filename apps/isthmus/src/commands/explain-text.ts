@@ -1,0 +1,116 @@
+import type { Style } from '../output/style.ts';
+import { table } from '../output/table.ts';
+import { unansweredText } from '../output/unanswered.ts';
+import type { Unanswered } from '../plane/member.ts';
+
+export interface CandidateView {
+  readonly agent: string;
+  readonly hub: string;
+  readonly session: string;
+  readonly zone: string;
+  readonly key: string;
+  /** `equal`: just as good as the one that is taken. `later`: when all better ones are gone. `not`: not now. */
+  readonly standing: 'taken' | 'equal' | 'later' | 'not';
+  /** Why it is not taken first. */
+  readonly why: string;
+  readonly tunnels: number;
+}
+
+export interface StepView {
+  readonly strategy: string;
+  readonly taken: boolean;
+  readonly keys: readonly { readonly key: string; readonly sessions: number }[];
+  readonly candidates: readonly CandidateView[];
+}
+
+export interface GatewayView {
+  readonly gateway: string;
+  readonly tenant: string;
+  readonly zone: string;
+  readonly verdict: string;
+  /** Empty where no session would take the dial. */
+  readonly agent: string;
+  readonly hub: string;
+  readonly session: string;
+  readonly steps: readonly StepView[];
+  /** Sessions that no strategy leads to. */
+  readonly others: readonly CandidateView[];
+  readonly advice: readonly string[];
+}
+
+export interface ExplainView {
+  readonly destination: string;
+  readonly gateways: readonly GatewayView[];
+  readonly unanswered: readonly Unanswered[];
+}
+
+/** Gateways that say the same are told of once. */
+export function explainText({ destination, gateways, unanswered }: ExplainView, style: Style): string {
+  const groups = new Map<string, GatewayView[]>();
+  for (const gateway of gateways) {
+    const same = JSON.stringify([gateway.steps.map(outline), gateway.agent !== '', gateway.tenant]);
+    groups.set(same, [...(groups.get(same) ?? []), gateway]);
+  }
+  const parts = [...groups.values()].map((group) => {
+    const [first] = group as [GatewayView];
+    const names = group.map(({ gateway }) => gateway).join(', ');
+    return `${style.strong(`${destination}, tenant ${first.tenant}, at ${names}`)}\n${gatewayText(first, style)}`;
+  });
+  return parts.join('\n') + unansweredText(unanswered);
+}
+
+/** Which of equals is taken, and how many tunnels each has, differs from moment to moment. */
+function outline({ strategy, taken, candidates }: StepView) {
+  const standings = candidates.map(
+    ({ session, standing }) => `${session} ${standing === 'taken' ? 'equal' : standing}`,
+  );
+  return [strategy, taken, standings.sort()];
+}
+
+function gatewayText({ verdict, agent, steps, others, advice }: GatewayView, style: Style): string {
+  const paint = agent === '' ? style.bad : style.good;
+  const left = others.length > 0 ? `\nNo strategy leads to:\n${candidates(others, style)}` : '';
+  const todo = advice.length > 0 ? `\nWhat to do:\n${advice.map((line) => `  - ${line}\n`).join('')}` : '';
+  return `${paint(verdict)}\n\n${steps.map((step, index) => stepText(step, index, style)).join('')}${left}${todo}`;
+}
+
+function stepText({ strategy, taken, keys, candidates: found }: StepView, index: number, style: Style): string {
+  const looked = keys.map(({ key, sessions }) => `${key} (${sessions})`).join(', ') || 'does not apply';
+  const mark = taken ? `  ${style.good('<- goes by this')}` : '';
+  return `${index + 1}. ${strategy}: ${looked}${mark}\n${candidates(found, style)}`;
+}
+
+const STANDING_TEXTS: Readonly<Record<CandidateView['standing'], string>> = {
+  taken: 'takes it',
+  equal: 'as good',
+  later: 'later',
+  not: 'not now',
+};
+
+/** A plane may have a thousand: the first say enough. */
+const SHOWN = 20;
+
+function candidates(all: readonly CandidateView[], style: Style): string {
+  if (all.length === 0) return '';
+  const rows = all
+    .slice(0, SHOWN)
+    .map((each) => [
+      standingText(each.standing, style),
+      each.agent,
+      each.hub,
+      each.zone,
+      each.key,
+      String(each.tunnels),
+      each.why,
+    ]);
+  const right = { name: 'tunnels', right: true } as const;
+  const lines = table(['', 'agent', 'hub', 'zone', 'found by', right, 'why'], rows).trimEnd().split('\n');
+  const more = all.length > SHOWN ? `     and ${all.length - SHOWN} more (-o json lists them)\n` : '';
+  return `${lines.map((line) => `     ${line}`).join('\n')}\n${more}`;
+}
+
+function standingText(standing: CandidateView['standing'], style: Style): string {
+  const text = STANDING_TEXTS[standing];
+  if (standing === 'taken') return style.good(text);
+  return standing === 'not' ? style.bad(text) : text;
+}

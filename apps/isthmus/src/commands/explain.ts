@@ -1,0 +1,80 @@
+import { adminApi } from '@isthmus/proto';
+import { Option } from 'commander';
+import { destinationArgument } from '../arguments.ts';
+import { type Call, command } from '../command.ts';
+import { EXIT } from '../exit.ts';
+import { statusOf } from '../output/unanswered.ts';
+import { membersWith } from '../plane/choose.ts';
+import type { Answer } from '../plane/member.ts';
+import { type CandidateView, type ExplainView, explainText, type GatewayView, type StepView } from './explain-text.ts';
+
+export const explain = command({
+  name: 'explain',
+  summary: 'How a dial to a destination would be routed now, and why not otherwise',
+  details:
+    'Dials nothing. Every gateway is asked, since each chooses by its own copy. Exits with 1 where no agent would take the dial.',
+  args: [destinationArgument()],
+  options: [new Option('--gateway <id>', 'ask this gateway alone')],
+  examples: [
+    { line: 'explain 10.20.3.4:10250', does: 'which strategy, agents and hubs a kubelet is reached by' },
+    { line: 'explain db.internal:5432 --tenant team-a', does: "among one tenant's agents" },
+  ],
+  async run({ args: [destination = ''], options, output, plane }: Call<{ readonly gateway?: string }>) {
+    const met = await plane();
+    const { tenant, gateway } = options;
+    const { answers, unanswered } = await met.askThese(membersWith(met, 'gateway', gateway), (admin, signal) =>
+      admin.explain({ destination, tenant }, { signal }),
+    );
+    const view: ExplainView = { destination, gateways: answers.map(gatewayView), unanswered };
+    output.show(view, () => explainText(view, output.style));
+    if (answers.length === 0) return EXIT.unasked;
+    return statusOf(
+      answers.some(({ value }) => value.sessionId === ''),
+      unanswered,
+    );
+  },
+});
+
+function gatewayView({ member, value }: Answer<adminApi.ExplainResponse>): GatewayView {
+  return {
+    gateway: member.id,
+    tenant: value.tenant,
+    zone: value.zone,
+    verdict: value.verdict,
+    agent: value.agentId,
+    hub: value.hubId,
+    session: value.sessionId,
+    steps: value.steps.map(stepView),
+    others: value.others.map(candidateView),
+    advice: value.advice,
+  };
+}
+
+function stepView({ strategy, keys, taken, candidates }: adminApi.RoutingStep): StepView {
+  return {
+    strategy,
+    taken,
+    keys: keys.map(({ key, sessions }) => ({ key, sessions })),
+    candidates: candidates.map(candidateView),
+  };
+}
+
+const STANDINGS: Readonly<Record<number, CandidateView['standing']>> = {
+  [adminApi.Candidate_Standing.STANDING_TAKEN]: 'taken',
+  [adminApi.Candidate_Standing.STANDING_EQUAL]: 'equal',
+  [adminApi.Candidate_Standing.STANDING_LATER]: 'later',
+  [adminApi.Candidate_Standing.STANDING_NOT]: 'not',
+};
+
+function candidateView(candidate: adminApi.Candidate): CandidateView {
+  return {
+    agent: candidate.agentId,
+    hub: candidate.hubId,
+    session: candidate.sessionId,
+    zone: candidate.zone,
+    key: candidate.key,
+    standing: STANDINGS[candidate.standing] ?? 'not',
+    why: candidate.why,
+    tunnels: candidate.open,
+  };
+}

@@ -1,0 +1,123 @@
+import { adminApi } from '@isthmus/proto';
+import { type Call, command } from '../command.ts';
+import { isoTime } from '../output/json.ts';
+import type { Style } from '../output/style.ts';
+import { table } from '../output/table.ts';
+import { statusOf, unansweredText } from '../output/unanswered.ts';
+import { age } from '../output/units.ts';
+import type { Answer, Unanswered } from '../plane/member.ts';
+
+/** How a gateway reaches a hub. */
+interface LinkView {
+  readonly member: string;
+  readonly link: 'own' | 'up' | 'down';
+}
+
+interface HubView {
+  readonly hub: string;
+  readonly zone: string;
+  readonly draining: boolean;
+  readonly since: string;
+  readonly ageMs: number;
+  readonly peerAddress: string;
+  readonly agentAddress: string;
+  readonly sessions: number;
+  readonly links: readonly LinkView[];
+}
+
+interface HubsView {
+  readonly hubs: readonly HubView[];
+  readonly unanswered: readonly Unanswered[];
+}
+
+export const hubs = command({
+  name: 'hubs',
+  summary: 'The hubs, which gateways reach each, and how many sessions it holds',
+  details: 'Exits with 1 while a gateway has no way to a hub.',
+  examples: [{ line: 'hubs', does: 'all hubs that any member knows' }],
+  async run({ output, plane }: Call) {
+    const { answers, unanswered } = await (await plane()).ask(
+      async (admin, signal) => (await admin.listMembers({}, { signal })).hubs,
+      'gateway',
+      'hub',
+    );
+    const view = { hubs: hubsOf(answers), unanswered };
+    output.show(view, () => hubsText(view, output.style));
+    return statusOf(
+      view.hubs.some(({ links }) => links.some(({ link }) => link === 'down')),
+      unanswered,
+    );
+  },
+});
+
+const LINKS: Readonly<Record<number, LinkView['link']>> = {
+  [adminApi.Hub_Link.LINK_OWN]: 'own',
+  [adminApi.Hub_Link.LINK_UP]: 'up',
+  [adminApi.Hub_Link.LINK_DOWN]: 'down',
+};
+
+/** Each hub once, with every gateway's link to it. The hub itself knows best what it holds. */
+function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]): HubView[] {
+  const found = new Map<string, { hub: adminApi.Hub; links: LinkView[] }>();
+  for (const { member, value } of answers) {
+    for (const hub of value) {
+      const known = found.get(hub.hubId) ?? { hub, links: [] };
+      if (member.hubId === hub.hubId) known.hub = hub;
+      const link = LINKS[hub.link];
+      if (link && member.roles.includes('gateway')) known.links.push({ member: member.id, link });
+      found.set(hub.hubId, known);
+    }
+  }
+  const now = Date.now();
+  return [...found.values()]
+    .map(({ hub, links }) => ({
+      hub: hub.hubId,
+      zone: hub.zone,
+      draining: hub.draining,
+      since: isoTime(hub.sinceMs),
+      ageMs: Math.max(0, now - Number(hub.sinceMs)),
+      peerAddress: hub.peerAddress,
+      agentAddress: hub.agentAddress,
+      sessions: hub.sessions,
+      links,
+    }))
+    .sort((a, b) => a.hub.localeCompare(b.hub, 'en', { numeric: true }));
+}
+
+export function hubsText({ hubs, unanswered }: HubsView, style: Style): string {
+  const rows = hubs.map((hub) => {
+    const usable = hub.links.filter(({ link }) => link !== 'down').length;
+    const links = `${usable} of ${hub.links.length}`;
+    return [
+      hub.hub,
+      hub.zone,
+      hub.draining ? style.warning('draining') : style.good('open'),
+      age(hub.ageMs),
+      String(hub.sessions),
+      usable < hub.links.length ? style.bad(links) : links,
+      hub.peerAddress,
+      hub.agentAddress,
+    ];
+  });
+  const down = hubs.flatMap(({ hub, peerAddress, links }) =>
+    links
+      .filter(({ link }) => link === 'down')
+      .map(
+        ({ member }) =>
+          `  ${member} does not reach ${hub} at ${peerAddress}: see its log, and the hub's --advertise-address\n`,
+      ),
+  );
+  const columns = [
+    'hub',
+    'zone',
+    'state',
+    'age',
+    { name: 'sessions', right: true } as const,
+    'gateways',
+    'for gateways',
+    'for agents',
+  ];
+  const problems = down.length > 0 ? `\nNo link:\n${down.join('')}` : '';
+  const body = rows.length > 0 ? table(columns, rows) : 'No hub is known: agents cannot connect.\n';
+  return body + problems + unansweredText(unanswered);
+}

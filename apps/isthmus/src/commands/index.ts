@@ -1,0 +1,21 @@
+import type { Definition } from '../command.ts';
+import { agents } from './agents.ts';
+import { completion } from './completion.ts';
+import { config } from './config.ts';
+import { dial } from './dial.ts';
+import { drain } from './drain.ts';
+import { explain } from './explain.ts';
+import { hubs } from './hubs.ts';
+import { kick } from './kick.ts';
+import { logLevel } from './log-level.ts';
+import { quarantine } from './quarantine.ts';
+import { status } from './status.ts';
+import { tunnels } from './tunnels.ts';
+
+/** In the order of --help: look, ask, act, and the rest. */
+export const COMMANDS: readonly Definition[] = [
+  ...[status, agents, hubs, tunnels],
+  ...[explain, dial],
+  ...[drain, kick, quarantine],
+  ...[config, logLevel, completion],
+];

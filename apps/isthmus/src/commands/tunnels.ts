@@ -1,0 +1,128 @@
+import type { adminApi } from '@isthmus/proto';
+import { Option } from 'commander';
+import { count } from '../arguments.ts';
+import { type Call, command } from '../command.ts';
+import { isoTime } from '../output/json.ts';
+import { table } from '../output/table.ts';
+import { statusOf, unansweredText } from '../output/unanswered.ts';
+import { age, bytes, plural } from '../output/units.ts';
+import { type Answer, roleNames, type Unanswered } from '../plane/member.ts';
+
+interface TunnelView {
+  readonly dial: string;
+  readonly tenant: string;
+  readonly destination: string;
+  readonly agent: string;
+  readonly hub: string;
+  readonly session: string;
+  /** Who dialled; empty where only a hub or agent was asked. */
+  readonly caller: string;
+  readonly since: string;
+  readonly ageMs: number;
+  readonly bytesUp: number;
+  readonly bytesDown: number;
+  /** The members it runs through, and the role of each in it. */
+  readonly through: readonly { readonly member: string; readonly role: string }[];
+}
+
+interface TunnelsView {
+  readonly tunnels: readonly TunnelView[];
+  /** How many there are in all: more than are listed where --limit cut the list. */
+  readonly total: number;
+  readonly unanswered: readonly Unanswered[];
+}
+
+interface Options {
+  readonly agent?: string;
+  readonly hub?: string;
+  readonly destination?: string;
+  readonly sort: 'age' | 'bytes';
+  readonly limit: number;
+}
+
+export const tunnels = command({
+  name: 'tunnels',
+  summary: 'The connections that run through the plane now, with their bytes and age',
+  options: [
+    new Option('--agent <id>', 'only through this agent'),
+    new Option('--hub <id>', 'only through this hub'),
+    new Option('--destination <text>', 'only those whose destination contains it'),
+    new Option('--sort <by>', 'what comes first: the oldest, or the one with most bytes')
+      .choices(['age', 'bytes'])
+      .default('age'),
+    new Option('--limit <count>', 'list so many at most').argParser(count).default(1000),
+  ],
+  examples: [
+    { line: 'tunnels --agent agent-3', does: 'before agent-3 is taken out' },
+    { line: 'tunnels --sort bytes --limit 10', does: 'what fills the line' },
+    { line: 'tunnels --destination :10250', does: 'exec, logs and port-forward: what goes to kubelets' },
+  ],
+  async run({ options, output, plane }: Call<Options>) {
+    const { answers, unanswered } = await (await plane()).ask(
+      async (admin, signal) => (await admin.listTunnels({ tenant: options.tenant }, { signal })).tunnels,
+    );
+    const found = selected(tunnelsOf(answers), options);
+    const view = { tunnels: found.slice(0, options.limit), total: found.length, unanswered };
+    output.show(view, tunnelsText);
+    return statusOf(false, unanswered);
+  },
+});
+
+/** Every tunnel once: as its gateway tells, which knows the caller. */
+function tunnelsOf(answers: readonly Answer<adminApi.Tunnel[]>[]): TunnelView[] {
+  const found = new Map<string, TunnelView>();
+  for (const { member, value } of answers) {
+    for (const tunnel of value) {
+      const known = found.get(tunnel.dialId);
+      const [role = ''] = roleNames([tunnel.role]);
+      const through = [...(known?.through ?? []), { member: member.id, role }];
+      const better = !known || role === 'gateway';
+      found.set(tunnel.dialId, { ...(better ? tunnelView(tunnel) : known), through });
+    }
+  }
+  return [...found.values()];
+}
+
+function tunnelView(tunnel: adminApi.Tunnel): Omit<TunnelView, 'through'> {
+  return {
+    dial: tunnel.dialId,
+    tenant: tunnel.tenant,
+    destination: tunnel.destination,
+    agent: tunnel.agentId,
+    hub: tunnel.hubId,
+    session: tunnel.sessionId,
+    caller: tunnel.caller,
+    since: isoTime(tunnel.sinceMs),
+    ageMs: Number(tunnel.ageMs),
+    bytesUp: Number(tunnel.bytesUp),
+    bytesDown: Number(tunnel.bytesDown),
+  };
+}
+
+function selected(all: readonly TunnelView[], { agent, hub, destination = '', sort }: Options): TunnelView[] {
+  const weight = sort === 'age' ? (one: TunnelView) => one.ageMs : (one: TunnelView) => one.bytesUp + one.bytesDown;
+  return all
+    .filter((tunnel) => agent === undefined || tunnel.agent === agent)
+    .filter((tunnel) => hub === undefined || tunnel.hub === hub)
+    .filter((tunnel) => tunnel.destination.includes(destination))
+    .sort((a, b) => weight(b) - weight(a));
+}
+
+export function tunnelsText({ tunnels, total, unanswered }: TunnelsView): string {
+  const rows = tunnels.map((tunnel) => [
+    tunnel.dial,
+    tunnel.tenant,
+    tunnel.destination,
+    tunnel.agent,
+    tunnel.hub,
+    tunnel.caller,
+    age(tunnel.ageMs),
+    bytes(tunnel.bytesUp),
+    bytes(tunnel.bytesDown),
+  ]);
+  const columns = ['dial', 'tenant', 'destination', 'agent', 'hub', 'caller', 'age'];
+  const right = ['up', 'down'].map((name) => ({ name, right: true }) as const);
+  const rest = total > tunnels.length ? ` of ${total} (--limit shows more)` : '';
+  const body = rows.length > 0 ? `${table([...columns, ...right], rows)}\n` : '';
+  return `${body}${plural(tunnels.length, 'tunnel')}${rest}\n${unansweredText(unanswered)}`;
+}

@@ -1,0 +1,3 @@
+export { EXIT, type ExitStatus } from './exit.ts';
+export { interpret, run } from './program.ts';
+export type { Terminal } from './terminal.ts';

@@ -1,0 +1,13 @@
+import process from 'node:process';
+import { EXIT } from './exit.ts';
+import { run } from './program.ts';
+import { processTerminal } from './terminal.ts';
+
+const terminal = processTerminal();
+try {
+  process.exitCode = await run(terminal);
+} catch (error) {
+  // Nothing that was foreseen.
+  terminal.err(`isthmus: ${error instanceof Error ? error.stack : String(error)}\n`);
+  process.exitCode = EXIT.unasked;
+}

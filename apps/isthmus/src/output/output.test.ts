@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { stripVTControlCharacters } from 'node:util';
+import { TestTerminal } from '../testing.ts';
+import { Output } from './output.ts';
+import { styleOf } from './style.ts';
+import { table } from './table.ts';
+import { statusOf, unansweredText } from './unanswered.ts';
+import { age, bytes, millis, plural, shortened } from './units.ts';
+import { waterfall } from './waterfall.ts';
+
+const plain = styleOf(false);
+const coloured = styleOf(true);
+
+describe('units', () => {
+  it('have as many digits as tell something', () => {
+    assert.deepEqual([0, 0.4249, 7.26, 99.94, 420.4, 9_999, 12_400].map(millis), [
+      ...['0.00 ms', '0.42 ms', '7.3 ms', '99.9 ms', '420 ms', '9999 ms', '12.4 s'],
+    ]);
+    assert.deepEqual([0, 999, 1000, 1549, 9_960, 999_499, 999_500, 12_000_000, 5e18].map(bytes), [
+      ...['0 B', '999 B', '1.0 kB', '1.5 kB', '10 kB', '999 kB', '1.0 MB', '12 MB', '5000 PB'],
+    ]);
+    assert.deepEqual([0, 999, 59_000, 125_000, 3_600_000, 3_601_000, 1_051_200_000].map(age), [
+      ...['0s', '0s', '59s', '2m5s', '1h', '1h', '12d4h'],
+    ]);
+    assert.deepEqual([plural(1, 'agent'), plural(0, 'agent')], ['1 agent', '0 agents']);
+    assert.deepEqual([shortened('abcdef', 6), shortened('abcdefg', 6)], ['abcdef', 'abcde…']);
+  });
+});
+
+describe('a table', () => {
+  it('aligns its columns, names them, and leaves no cell empty', () => {
+    const rows = [
+      ['agent-1', '3', 'hub-1,hub-2'],
+      ['b', '12', ''],
+    ];
+    assert.equal(
+      table(['agent', { name: 'tunnels', right: true }, 'hubs'], rows),
+      ['AGENT     TUNNELS   HUBS', 'agent-1         3   hub-1,hub-2', 'b              12   -', ''].join('\n'),
+    );
+  });
+
+  it('is aligned in colours as it is without', () => {
+    const rows = (style: typeof plain) => [
+      [style.good('yes'), 'a'],
+      [style.bad('no answer'), 'b'],
+    ];
+    const stripped = stripVTControlCharacters(table(['ready', 'x'], rows(coloured)));
+    assert.equal(stripped, table(['ready', 'x'], rows(plain)));
+  });
+
+  it('shows nothing of a peer that would steer the terminal', () => {
+    assert.equal(table(['id'], [['a\u001b]0;title\u0007\nb']]), 'ID\na ]0;title  b\n');
+  });
+});
+
+describe('a waterfall', () => {
+  it('draws each phase where and as long as it was', () => {
+    const spans = [
+      { label: 'gateway', depth: 0, start: 0, ms: 8 },
+      { label: 'attempt', depth: 1, start: 0, ms: 2, note: 'agent-1: failed', failed: true },
+      { label: 'attempt', depth: 1, start: 2, ms: 6, note: 'agent-2' },
+      { label: 'DNS', depth: 2, start: 5, ms: 0.01 },
+    ];
+    assert.equal(
+      waterfall(spans, 16, plain),
+      [
+        'gateway      8.0 ms  ████████████████',
+        '  attempt    2.0 ms  ████              agent-1: failed',
+        '  attempt    6.0 ms      ████████████  agent-2',
+        '    DNS     0.01 ms            ▏',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  it('draws something of a dial that took no time', () => {
+    assert.equal(waterfall([{ label: 'a', depth: 0, start: 0, ms: 0 }], 8, plain), 'a   0.00 ms  ▏\n');
+  });
+});
+
+describe('output', () => {
+  it('is JSON for programs, without colours, whatever the terminal', () => {
+    const terminal = new TestTerminal([], { interactive: true, colours: true });
+    const output = new Output(terminal, 'json');
+    output.show({ a: 1 }, () => 'text');
+    output.line({ b: 2 }, () => 'text');
+    assert.equal(terminal.stdout, '{\n  "a": 1\n}\n{"b":2}\n');
+    assert.equal(output.style.bad('x'), 'x');
+  });
+
+  it('is coloured on a terminal alone', () => {
+    assert.equal(new Output(new TestTerminal([], { colours: true }), 'table').style.bad('x'), '\u001b[31mx\u001b[0m');
+    assert.equal(new Output(new TestTerminal([]), 'table').style.bad('x'), 'x');
+  });
+});
+
+describe('members that did not answer', () => {
+  const silent = [{ member: 'hub-1', address: '10.0.0.1:8095', reason: 'no answer within 5 s' }];
+
+  it('are named with the reason', () => {
+    assert.equal(unansweredText([]), '');
+    assert.equal(
+      unansweredText(silent),
+      '\n1 member did not answer:\n  hub-1 at 10.0.0.1:8095: no answer within 5 s\n',
+    );
+  });
+
+  it('make the exit status 3, which what is wrong outranks', () => {
+    assert.deepEqual([statusOf(false, []), statusOf(false, silent), statusOf(true, silent)], [0, 3, 1]);
+  });
+});

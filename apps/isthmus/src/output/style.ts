@@ -1,0 +1,21 @@
+/** Colours with a meaning, so that a command says what it means and a terminal without them shows the same text. */
+export interface Style {
+  good(text: string): string;
+  bad(text: string): string;
+  warning(text: string): string;
+  faint(text: string): string;
+  strong(text: string): string;
+}
+
+const CODES = { good: 32, bad: 31, warning: 33, faint: 2, strong: 1 } as const;
+
+export function styleOf(colours: boolean): Style {
+  const paint = (code: number) => (text: string) => (colours && text !== '' ? `\u001b[${code}m${text}\u001b[0m` : text);
+  return {
+    good: paint(CODES.good),
+    bad: paint(CODES.bad),
+    warning: paint(CODES.warning),
+    faint: paint(CODES.faint),
+    strong: paint(CODES.strong),
+  };
+}

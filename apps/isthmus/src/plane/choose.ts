@@ -1,0 +1,25 @@
+import { usage } from '../exit.ts';
+import type { Member, RoleName } from './member.ts';
+import type { Plane } from './plane.ts';
+
+/** The member of that id. @throws Failure that names those there are. */
+export function memberOf(plane: Plane, id: string, role?: RoleName): Member {
+  const candidates = plane.members.filter(({ roles }) => role === undefined || roles.includes(role));
+  const found = candidates.find((member) => member.id === id || member.hubId === id || member.address === id);
+  if (found) return found;
+  const known = candidates.map((member) => (role === 'hub' && member.hubId) || member.id).join(', ');
+  throw usage(
+    `there is no ${role ?? 'member'} ${JSON.stringify(id)}; there ${known === '' ? 'is none' : `are ${known}`}`,
+  );
+}
+
+/** One member that is named, or all with this role. @throws Failure where there is none. */
+export function membersWith(plane: Plane, role: RoleName, id: string | undefined): readonly Member[] {
+  if (id !== undefined) return [memberOf(plane, id, role)];
+  const found = plane.members.filter(({ roles }) => roles.includes(role));
+  if (found.length > 0) return found;
+  const asked = plane.members.map((member) => `${member.id} (${member.roles.join('+')})`).join(', ');
+  throw usage(
+    `no ${role} is known, and it takes one to answer this; asked: ${asked}. Name one's admin port with --address`,
+  );
+}

@@ -1,0 +1,166 @@
+import type { adminApi } from '@isthmus/proto';
+import { type AdminConnection, adminClient } from '@isthmus/service';
+import { EXIT, Failure } from '../exit.ts';
+import { type Answers, type Member, type RoleName, roleNames, type Unanswered } from './member.ts';
+import { reasonOf } from './reason.ts';
+import type { AdminTls } from './tls.ts';
+
+export interface PlaneOptions {
+  readonly addresses: readonly string[];
+  readonly tls?: AdminTls | undefined;
+  /** How long each member may take for each answer, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Ends everything that still waits. */
+  readonly signal: AbortSignal;
+}
+
+export type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
+
+/** What a member says of itself and of the others when it is met. */
+interface Greeting {
+  readonly address: string;
+  readonly status: adminApi.GetStatusResponse;
+  readonly list: adminApi.ListMembersResponse;
+}
+
+/**
+ * The members of a plane, as one of them names them. They are asked side by side, each with a deadline: one that does not
+ * answer is told of, and holds up no other.
+ */
+export class Plane implements Disposable {
+  readonly #options: PlaneOptions;
+  readonly #connections = new Map<string, AdminConnection>();
+  #members = new Map<string, Member>();
+  #lost: readonly Unanswered[] = [];
+
+  private constructor(options: PlaneOptions) {
+    this.#options = options;
+  }
+
+  /** @throws Failure when nobody answers at the addresses. */
+  static async meet(options: PlaneOptions): Promise<Plane> {
+    const plane = new Plane(options);
+    try {
+      await plane.meet();
+      return plane;
+    } catch (error) {
+      plane[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  get members(): readonly Member[] {
+    return [...this.#members.values()];
+  }
+
+  /**
+   * Asks again who is in the plane: those who were named at first, and whoever is known by now, so that the plane is not lost
+   * with the replica that named it.
+   */
+  async meet(): Promise<void> {
+    const { addresses } = this.#options;
+    const known = this.members.map(({ address }) => address);
+    const asked = [...new Set(known.length === 0 ? addresses : [...addresses, ...known])];
+    const greetings = await Promise.all(asked.map((address) => this.#greet(address)));
+    const met = greetings.filter((greeting) => 'status' in greeting);
+    const lost = greetings.filter((greeting) => 'reason' in greeting);
+    if (met.length === 0) throw new Failure(EXIT.unasked, nobody(lost));
+    this.#members = membersOf(met);
+    const found = new Set(this.members.map(({ address }) => address));
+    // Who was named and is known to the others fails, if it does, under its name when it is asked.
+    this.#lost = lost.filter(({ address }) => addresses.includes(address) && !found.has(address));
+  }
+
+  /** Asks all members, or those with one of these roles. */
+  ask<T>(question: Question<T>, ...roles: RoleName[]): Promise<Answers<T>> {
+    const wanted = ({ roles: own }: Member) =>
+      roles.length === 0 || own.length === 0 || own.some((role) => roles.includes(role));
+    return this.askThese(this.members.filter(wanted), question);
+  }
+
+  async askThese<T>(members: readonly Member[], question: Question<T>): Promise<Answers<T>> {
+    const all = await Promise.all(members.map((member) => this.#askOne(member, question)));
+    const answers = all.filter((answer) => 'value' in answer);
+    const failed = all.filter((answer) => 'reason' in answer);
+    return { answers, unanswered: [...this.#lost, ...failed] };
+  }
+
+  /** A stream of a member's, which has no deadline. */
+  client({ address }: Member): adminApi.AdminClient {
+    return this.#connect(address).admin;
+  }
+
+  reason(error: unknown): string {
+    return reasonOf(error, this.#options.timeoutMs);
+  }
+
+  [Symbol.dispose](): void {
+    for (const connection of this.#connections.values()) connection[Symbol.dispose]();
+    this.#connections.clear();
+  }
+
+  async #askOne<T>(member: Member, question: Question<T>): Promise<{ member: Member; value: T } | Unanswered> {
+    const { id, address } = member;
+    if (address === '') return { member: id, address, reason: 'it tells nobody where its admin port is' };
+    try {
+      return { member, value: await question(this.client(member), this.#deadline(), member) };
+    } catch (error) {
+      this.#forget(address);
+      return { member: id, address, reason: this.reason(error) };
+    }
+  }
+
+  async #greet(address: string): Promise<Greeting | Unanswered> {
+    const signal = this.#deadline();
+    try {
+      const { admin } = this.#connect(address);
+      const [status, list] = await Promise.all([admin.getStatus({}, { signal }), admin.listMembers({}, { signal })]);
+      return { address, status, list };
+    } catch (error) {
+      this.#forget(address);
+      return { member: address, address, reason: this.reason(error) };
+    }
+  }
+
+  #deadline(): AbortSignal {
+    const { timeoutMs, signal } = this.#options;
+    return AbortSignal.any([AbortSignal.timeout(timeoutMs), signal]);
+  }
+
+  #connect(address: string): AdminConnection {
+    const known = this.#connections.get(address);
+    if (known) return known;
+    const made = adminClient(address);
+    this.#connections.set(address, made);
+    return made;
+  }
+
+  /** A channel that lost its peer waits before it connects again; a fresh one does not. */
+  #forget(address: string): void {
+    this.#connections.get(address)?.[Symbol.dispose]();
+    this.#connections.delete(address);
+  }
+}
+
+/** Those who answered, at the address where they did; and whom they name beside. */
+function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
+  const members = new Map<string, Member>();
+  for (const { address, status } of greetings) {
+    const id = status.memberId || status.agentId || address;
+    const { version, zone, hubId } = status;
+    if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
+  }
+  for (const { list } of greetings) {
+    for (const { memberId: id, adminAddress: address, roles, version, zone, self } of list.members) {
+      if (self || members.has(id)) continue;
+      const names = roleNames(roles);
+      members.set(id, { id, address, roles: names, hubId: names.includes('hub') ? id : '', version, zone });
+    }
+  }
+  return new Map([...members].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })));
+}
+
+function nobody(lost: readonly Unanswered[]): string {
+  const lines = lost.map(({ address, reason }) => `${address}: ${reason}`);
+  return `nobody answers: ${lines.join('; ')}. Name the admin port of a gateway or hub with --address`;
+}

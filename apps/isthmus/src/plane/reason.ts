@@ -1,0 +1,42 @@
+import { messageOf } from '../exit.ts';
+
+/** What to look at first, by what the connection died of. */
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
+  [/ENOTFOUND|EAI_AGAIN|Name resolution failed/, 'the name does not resolve here'],
+  [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no way to it from here: ask from inside its network'],
+  [/self-signed|unable to (get|verify)|UNABLE_TO|SELF_SIGNED/, 'its certificate is not of an authority in --ca'],
+  [/not in the cert's list|does not match certificate|ERR_TLS_CERT_ALTNAME/, 'its certificate is for another name'],
+  [/certificate has expired|CERT_HAS_EXPIRED/, 'its certificate has run out: renew it'],
+  [
+    /certificate required|bad certificate|unknown ca|handshake failure/,
+    'it takes a certificate of its own authorities: --cert and --key',
+  ],
+  [/wrong version number|EPROTO|packet length too long/, 'it speaks no TLS: leave out --ca'],
+  [
+    /ECONNRESET|Connection dropped|socket hang up|Protocol error/,
+    'it ended the connection: if it wants TLS, give --ca, --cert and --key',
+  ],
+];
+
+/** Of a call's failure: one line, with what to look at. */
+export function reasonOf(error: unknown, timeoutMs: number): string {
+  const details = (error as { details?: unknown }).details;
+  const text = typeof details === 'string' && details !== '' ? details : messageOf(error);
+  if (isExpired(error, text)) return `no answer within ${timeoutMs / 1000} s: it hangs, or is cut off`;
+  if (/UNIMPLEMENTED/.test(messageOf(error)) && /unknown method|does not implement/i.test(text)) {
+    return 'it does not know this question: it runs an older version';
+  }
+  const told = text
+    .replace(/^.*Last error: (Error: )?/, '')
+    .replace(/\. Resolution note:.*$/s, '')
+    .replaceAll(/\s+/g, ' ')
+    .trim();
+  const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
+  return hint === undefined ? told : `${told} (${hint})`;
+}
+
+function isExpired(error: unknown, text: string): boolean {
+  const name = (error as Error | undefined)?.name;
+  return name === 'AbortError' || name === 'TimeoutError' || /DEADLINE_EXCEEDED|Deadline exceeded/i.test(text);
+}

@@ -1,0 +1,82 @@
+import { adminApi } from '@isthmus/proto';
+import { isoTime } from '../output/json.ts';
+import type { Answers, Unanswered } from './member.ts';
+import type { Plane } from './plane.ts';
+
+export interface SessionView {
+  readonly session: string;
+  readonly tenant: string;
+  readonly agent: string;
+  readonly hub: string;
+  /** `link` of our agent, `packets` of Konnectivity's; empty where only gateways know of it. */
+  readonly protocol: string;
+  readonly remote: string;
+  readonly since: string;
+  readonly ageMs: number;
+  readonly reaches: readonly string[];
+  readonly draining: boolean;
+  /** Why its agent is in quarantine; unset when it is not. */
+  readonly quarantined?: string;
+  readonly tunnels: number;
+}
+
+/** Every session of the plane once: as its hub tells, and where that does not answer, as a gateway knows it. */
+export async function sessionsOf(
+  plane: Plane,
+  tenant: string,
+): Promise<{ sessions: SessionView[]; unanswered: readonly Unanswered[] }> {
+  const asked: Answers<adminApi.Session[]> = await plane.ask(
+    async (admin, signal) => (await admin.listSessions({ tenant }, { signal })).sessions,
+    'hub',
+    'gateway',
+  );
+  const found = new Map<string, adminApi.Session>();
+  for (const { value } of asked.answers) {
+    for (const session of value) {
+      const known = found.get(session.sessionId);
+      if (!known || (known.protocol === UNKNOWN && session.protocol !== UNKNOWN)) found.set(session.sessionId, session);
+    }
+  }
+  const now = Date.now();
+  const sessions = [...found.values()].map((session) => sessionView(session, now));
+  return { sessions: sessions.sort(byAgent), unanswered: asked.unanswered };
+}
+
+const UNKNOWN = adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED;
+
+const PROTOCOLS: Readonly<Record<number, string>> = {
+  [adminApi.LinkProtocol.LINK_PROTOCOL_LINK]: 'link',
+  [adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS]: 'packets',
+};
+
+function sessionView(session: adminApi.Session, now: number): SessionView {
+  return {
+    session: session.sessionId,
+    tenant: session.tenant,
+    agent: session.agentId,
+    hub: session.hubId,
+    protocol: PROTOCOLS[session.protocol] ?? '',
+    remote: session.remote,
+    since: isoTime(session.sinceMs),
+    ageMs: Math.max(0, now - Number(session.sinceMs)),
+    reaches: reach(session.identifiers),
+    draining: session.draining,
+    ...(session.quarantined && { quarantined: session.quarantineReason }),
+    tunnels: session.tunnels,
+  };
+}
+
+/** What an agent says it reaches: by itself, all that the strategy `default` sends it. */
+function reach(identifiers: adminApi.Identifiers | undefined): string[] {
+  if (!identifiers) return [];
+  const { ipv4, ipv6, host, cidr, defaultRoute } = identifiers;
+  return [...host, ...cidr, ...ipv4, ...ipv6, ...(defaultRoute ? ['default-route'] : [])];
+}
+
+function byAgent(a: SessionView, b: SessionView): number {
+  return (
+    a.tenant.localeCompare(b.tenant) ||
+    a.agent.localeCompare(b.agent, 'en', { numeric: true }) ||
+    a.hub.localeCompare(b.hub, 'en', { numeric: true })
+  );
+}

@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+import { messageOf, usage } from '../exit.ts';
+
+/** PEM texts. */
+export interface AdminTls {
+  readonly ca: Buffer;
+  readonly cert?: Buffer;
+  readonly key?: Buffer;
+}
+
+export interface TlsFiles {
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+}
+
+/** Reads what the options name; undefined without them: then admin ports are asked in plain text. */
+export function readTls({ ca, cert, key }: TlsFiles): AdminTls | undefined {
+  if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
+  if (ca === undefined) {
+    if (cert === undefined) return undefined;
+    throw usage('--cert is of no use without --ca, the authorities of the admin ports');
+  }
+  return {
+    ca: read('--ca', ca),
+    ...(cert !== undefined && key !== undefined && { cert: read('--cert', cert), key: read('--key', key) }),
+  };
+}
+
+function read(option: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw usage(`${option}: cannot read ${path}: ${messageOf(error)}`);
+  }
+}

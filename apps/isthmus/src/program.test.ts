@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { COMMANDS } from './commands/index.ts';
+import { EXIT } from './exit.ts';
+import { commandTree, interpret, run } from './program.ts';
+import { TestTerminal } from './testing.ts';
+
+function parsed(...args: string[]) {
+  const terminal = new TestTerminal(args);
+  const result = interpret(terminal);
+  return typeof result === 'number' ? { status: result, terminal } : { ...result, terminal };
+}
+
+test('every example in --help is a command line that is understood', () => {
+  for (const { name, examples } of COMMANDS) {
+    assert.ok(examples.length > 0, name);
+    for (const { line } of examples) {
+      const words = [...line.replace(/ > .*/, '').matchAll(/"([^"]*)"|(\S+)/g)].map(
+        ([, text, word]) => text ?? word ?? '',
+      );
+      const { status, terminal, definition } = { status: 0, definition: undefined, ...parsed(...words) };
+      assert.equal(status, 0, `${line}: ${terminal.stderr}`);
+      assert.equal(definition?.name, name, line);
+    }
+  }
+});
+
+test('--help of every command says what it takes and shows examples', () => {
+  for (const { name, summary } of COMMANDS) {
+    const { status, terminal } = { status: undefined, ...parsed(name, '--help') };
+    assert.equal(status, EXIT.good, name);
+    assert.match(terminal.stdout, /Examples:\n {2}isthmus /, name);
+    assert.match(terminal.stdout, /--address <host:port>/, name);
+    assert.ok(terminal.stdout.replaceAll(/\s+/g, ' ').includes(summary), name);
+  }
+});
+
+const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
+  ['staus', /^isthmus: unknown command 'staus'\n\(Did you mean status\?\)\n$/],
+  ['dial', /^isthmus: missing required argument 'host:port'\n$/],
+  ['dial nowhere', /bad destination "nowhere": want host:port or \[ipv6\]:port/],
+  ['dial a:1 b:2', /too many arguments/],
+  ['status --address nowhere', /'nowhere' is invalid.*want host:port/],
+  ['status -o yaml', /'yaml' is invalid\. Allowed choices are table, json/],
+  ['status --timeout 5', /the unit is missing: write 10s/],
+  ['status --timeout 0s', /want more than nothing/],
+  ['status --timeout 11m', /want 10m at most/],
+  ['tunnels --limit 0', /want a number from 1/],
+  ['kick everything x', /Allowed choices are agent, session, tunnel/],
+  ['quarantine a --lift --reason b', /cannot be used with option/],
+  ['completion tcsh', /Allowed choices are bash, zsh, fish/],
+];
+
+test('a mistake is wrong usage, and is told in a line that says what to write', () => {
+  for (const [line, says] of MISTAKES) {
+    const { status, terminal } = { status: undefined, ...parsed(...line.split(' ')) };
+    assert.equal(status, EXIT.usage, line);
+    assert.match(terminal.stderr, says, line);
+    assert.equal(terminal.stdout, '', line);
+  }
+});
+
+const LATE_MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
+  ['quarantine agent-1', /say why, for others who find it there: --reason TEXT/],
+  ['quarantine --lift', /name the agent/],
+  ['log-level loud', /unknown level "loud"/],
+  ['log-level --for 5m', /--for goes with a level/],
+  ['status --cert a.pem', /--cert and --key go together/],
+  ['status --cert a.pem --key b.pem', /--cert is of no use without --ca/],
+  ['status --ca /nowhere/ca.pem', /--ca: cannot read \/nowhere\/ca.pem/],
+];
+
+test('so is what only the command itself finds', async () => {
+  for (const [line, says] of LATE_MISTAKES) {
+    const terminal = new TestTerminal([...line.split(' '), '--address', '127.0.0.1:1']);
+    const status = await run(terminal);
+    assert.match(terminal.stderr, says, line);
+    assert.equal(status, EXIT.usage, line);
+  }
+});
+
+test('addresses are repeated or listed, and the default counts only alone', () => {
+  const addresses = (...args: string[]) => {
+    const result = parsed('status', ...args);
+    return 'options' in result ? result.options.address : result.terminal.stderr;
+  };
+  assert.deepEqual(addresses(), ['127.0.0.1:8095']);
+  assert.deepEqual(addresses('-a', 'a:1', '--address=b:2,c:3'), ['a:1', 'b:2', 'c:3']);
+  assert.deepEqual(addresses('-a', '[::1]:8095'), ['[::1]:8095']);
+});
+
+test('common options may stand before the command or behind it', () => {
+  for (const line of [
+    ['-o', 'json', 'status'],
+    ['status', '-o', 'json'],
+  ]) {
+    const result = parsed(...line);
+    assert.ok('options' in result);
+    assert.equal(result.options.output, 'json');
+  }
+});
+
+test('nobody who answers is exit status 3, with the reason and what to do', async () => {
+  const terminal = new TestTerminal(['status', '--address', '127.0.0.1:1']);
+  assert.equal(await run(terminal), EXIT.unasked);
+  assert.match(terminal.stderr, /^isthmus: nobody answers: 127\.0\.0\.1:1: .*ECONNREFUSED.*--address\n$/);
+});
+
+test('each shell completes every command and option', async () => {
+  const tree = commandTree();
+  for (const shell of ['bash', 'zsh', 'fish']) {
+    const terminal = new TestTerminal(['completion', shell]);
+    assert.equal(await run(terminal), EXIT.good);
+    for (const command of tree.commands) {
+      assert.match(terminal.stdout, new RegExp(`\\b${command.name()}\\b`), shell);
+      for (const { long } of command.options)
+        assert.ok(terminal.stdout.includes(`${long?.slice(2)}`), `${shell}: ${long}`);
+    }
+  }
+});

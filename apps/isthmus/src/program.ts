@@ -1,0 +1,101 @@
+import { VERSION } from '@isthmus/service';
+import { Command, CommanderError } from 'commander';
+import { commonOptions } from './arguments.ts';
+import type { Call, CommonOptions, Definition } from './command.ts';
+import { COMMANDS } from './commands/index.ts';
+import { EXIT, type ExitStatus, Failure, messageOf } from './exit.ts';
+import { type Format, Output } from './output/output.ts';
+import { Plane } from './plane/plane.ts';
+import { readTls } from './plane/tls.ts';
+import type { Terminal } from './terminal.ts';
+
+const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub who else there is, and then all of them.`;
+
+const EXIT_STATUS = `
+Exit status:
+  0  asked, done, and all is well
+  1  something is wrong: a check or a dial failed
+  2  wrong usage
+  3  could not ask: nobody answered, or not everybody
+`;
+
+/** A command line that was understood. */
+export interface Interpreted {
+  readonly definition: Definition;
+  readonly args: readonly (string | undefined)[];
+  readonly options: CommonOptions & { readonly output: Format };
+}
+
+/** Reads a command line. A status alone: all there was to say is said. */
+export function interpret(terminal: Terminal): Interpreted | ExitStatus {
+  let chosen: Interpreted | undefined;
+  const root = commandTree((definition, args, options) => {
+    chosen = { definition, args, options: options as Interpreted['options'] };
+  }, terminal);
+  try {
+    root.parse([...terminal.args], { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    return error.exitCode === 0 ? EXIT.good : EXIT.usage;
+  }
+  return chosen ?? EXIT.usage;
+}
+
+type Choose = (definition: Definition, args: readonly (string | undefined)[], options: object) => void;
+
+/** The commands as commander knows them; also what completion is made of. */
+export function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
+  const root = new Command('isthmus').description(ABOUT).version(VERSION).exitOverride();
+  if (terminal) {
+    root.configureOutput({
+      writeOut: (text) => terminal.out(text),
+      writeErr: (text) => terminal.err(text),
+      getOutHelpWidth: () => Math.min(terminal.size().columns, 120),
+      getOutHasColors: () => terminal.colours,
+      outputError: (text, write) => write(text.replace(/^error: /, 'isthmus: ')),
+    });
+  }
+  root.configureHelp({ showGlobalOptions: true });
+  root.addHelpText('after', EXIT_STATUS);
+  for (const option of commonOptions()) root.addOption(option);
+  for (const definition of COMMANDS) root.addCommand(commandOf(definition, root, choose));
+  return root;
+}
+
+function commandOf(definition: Definition, root: Command, choose: Choose): Command {
+  const { name, summary, details, args = [], options = [], examples } = definition;
+  const made = new Command(name).copyInheritedSettings(root).summary(summary);
+  made.description(details === undefined ? `${summary}.` : `${summary}.\n${details}`);
+  for (const argument of args) made.addArgument(argument);
+  for (const option of options) made.addOption(option);
+  const width = Math.max(...examples.map(({ line }) => line.length));
+  const lines = examples.map(({ line, does }) => `  isthmus ${line.padEnd(width)}  # ${does}`);
+  made.addHelpText('after', `\nExamples:\n${lines.join('\n')}\n`);
+  made.action(() => choose(definition, made.processedArgs, made.optsWithGlobals()));
+  return made;
+}
+
+/** One run of the program; gives its exit status. */
+export async function run(terminal: Terminal): Promise<ExitStatus> {
+  const interpreted = interpret(terminal);
+  if (typeof interpreted === 'number') return interpreted;
+  const { definition, args, options } = interpreted;
+  const output = new Output(terminal, options.output);
+  let met: Plane | undefined;
+  const plane = async () => {
+    const { address: addresses, timeout: timeoutMs } = options;
+    met ??= await Plane.meet({ addresses, tls: readTls(options), timeoutMs, signal: terminal.interrupted });
+    return met;
+  };
+  const call: Call = { args, options, terminal, output, plane };
+  try {
+    return await definition.run(call);
+  } catch (error) {
+    if (terminal.interrupted.aborted) return EXIT.unasked;
+    if (!(error instanceof Failure)) throw error;
+    terminal.err(`isthmus: ${messageOf(error)}\n`);
+    return error.status;
+  } finally {
+    met?.[Symbol.dispose]();
+  }
+}

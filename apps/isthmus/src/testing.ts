@@ -1,0 +1,34 @@
+import type { Terminal } from './terminal.ts';
+
+/** A terminal that keeps what is written to it. */
+export class TestTerminal implements Terminal {
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>> = {};
+  readonly interactive: boolean;
+  readonly colours: boolean;
+  readonly interrupted: AbortSignal;
+  stdout = '';
+  stderr = '';
+
+  constructor(
+    args: readonly string[],
+    options: { interactive?: boolean; colours?: boolean; interrupted?: AbortSignal } = {},
+  ) {
+    this.args = args;
+    this.interactive = options.interactive ?? false;
+    this.colours = options.colours ?? false;
+    this.interrupted = options.interrupted ?? new AbortController().signal;
+  }
+
+  out(text: string): void {
+    this.stdout += text;
+  }
+
+  err(text: string): void {
+    this.stderr += text;
+  }
+
+  size(): { readonly columns: number; readonly rows: number } {
+    return { columns: 100, rows: 30 };
+  }
+}
