@@ -38,6 +38,8 @@ export interface Agent {
   readonly agentId: string;
   /** Those that go away included. */
   readonly uplinks: readonly Uplink[];
+  /** Connections to servers, those that go away left out. */
+  readonly connected: number;
   /** How many servers it wants to be connected to. */
   readonly wanted: number;
   /** Dials and tunnels. */
@@ -78,6 +80,10 @@ class RunningAgent implements Agent {
 
   get uplinks(): readonly Uplink[] {
     return this.#upkeep.uplinks;
+  }
+
+  get connected(): number {
+    return this.uplinks.filter(({ leaving }) => !leaving).length;
   }
 
   get wanted(): number {

@@ -34,6 +34,7 @@ export function startAgent(flags: AgentValues, { log, version }: Context<Logger>
       ...(leases && { leases: () => leases.count() }),
     });
     closing.defer(() => running.close());
+    metrics.see(running);
     let draining = false;
     const drain = () => {
       draining = true;
@@ -105,8 +106,7 @@ async function countLeases(
 }
 
 /** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many it is short of. */
-function checks({ uplinks, wanted }: Agent, draining: boolean): Check[] {
-  const connected = uplinks.filter(({ leaving }) => !leaving).length;
+function checks({ connected, wanted }: Agent, draining: boolean): Check[] {
   const servers = connected === 0 ? 'not connected to any server' : `connected to ${connected} of ${wanted}`;
   return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: connected > 0, detail: servers }];
 }

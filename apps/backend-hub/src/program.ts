@@ -47,6 +47,7 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
       // The hub's own registration tells of the registry's health already.
       state() {},
     });
+    metrics.see({ registry: following });
     cluster.holdLease(metrics.leases);
     const ops = await operations({
       ...operationsPorts(flags),

@@ -1,4 +1,5 @@
 import { type Following, follow, type Registry } from '@isthmus/registry';
+import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type TlsSettings } from '@isthmus/transport';
 import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';
 
@@ -59,15 +60,34 @@ export class PlaneView {
     return !this.#peers || this.#peers.ready || (this.#options.own?.sessionCount ?? 0) > 0;
   }
 
-  /** How many of the plane's other hubs dials can be sent to. Those that drain do not count: their links end. */
+  /** How many of the plane's other hubs dials can be sent to, and of how many. */
   get links(): string {
-    if (!this.#peers) return 'alone';
+    return this.#peers ? `links: ${this.#peers.up}, hubs: ${this.#wantedLinks}` : 'alone';
+  }
+
+  /** What metrics ask, of a gateway for this tenant's callers. */
+  sight(tenant: string): PlaneSight {
+    const { directory } = this.#options;
+    return {
+      registry: this.following,
+      gateway: {
+        tenant,
+        wantedLinks: () => this.#wantedLinks,
+        reaches: (hubId) => this.dial(hubId) !== undefined,
+        watch: (watcher) => directory.watch(watcher),
+      },
+    };
+  }
+
+  /** The plane's other hubs, without those that drain: their links end. */
+  get #wantedLinks(): number {
+    if (!this.#peers) return 0;
     const { directory, own } = this.#options;
     let hubs = 0;
     for (const { hubId, peerAddress, draining } of directory.hubs()) {
       if (peerAddress !== '' && !draining && hubId !== own?.hubId) hubs++;
     }
-    return `links: ${this.#peers.up}, hubs: ${hubs}`;
+    return hubs;
   }
 
   close(): void {

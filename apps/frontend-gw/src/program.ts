@@ -41,6 +41,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
     closing.defer(() => registry.close());
     const plane = new PlaneView({ registry, directory, events, peers: peerTls(flags) });
     closing.defer(() => plane.close());
+    metrics.see(plane.sight(options.tenant));
     const edge = await gateway({ ...options, directory, hub: (hubId) => plane.dial(hubId), observation });
     closing.defer(edge.close);
     const drain = async () => {

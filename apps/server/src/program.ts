@@ -31,7 +31,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
     });
     closing.defer(shutdown);
     const gateway = gatewayOptions(flags);
-    const metrics = serverMetrics(events, { role: 'gateway', strategies: gateway.strategies, process: true });
+    const metrics = serverMetrics(events, { role: 'server', strategies: gateway.strategies, process: true });
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
     const joins = flags['redis-url'] !== '';
@@ -43,6 +43,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
       ...(joins && { peers: peerTls(flags) }),
     });
     closing.defer(() => running.close());
+    metrics.see(running.plane.sight(gateway.tenant));
     cluster.holdLease(metrics.leases);
     const ops = await operations({
       ...operationsPorts(flags),

@@ -104,7 +104,8 @@ describe('following the registry', () => {
   it('knows when the registry last answered', () => {
     const age = () => performance.now() - (following.lastAnswerAt ?? Number.NEGATIVE_INFINITY);
     assert.equal(age(), Number.POSITIVE_INFINITY);
-    registry.answered();
+    registry.answered(3);
+    assert.equal(following.behind, 3);
     assert.ok(age() < 1_000, `${age()} ms`);
   });
 });

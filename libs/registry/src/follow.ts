@@ -21,6 +21,8 @@ export interface Following {
   readonly detail: string;
   /** When the registry last answered, in milliseconds of `performance.now()`: how old the copy is. */
   readonly lastAnswerAt: number | undefined;
+  /** Changes that it held then and that were not read. */
+  readonly behind: number;
   /** To be called when a link to a hub has closed: a hub that was kept for its sake goes now. */
   unlinked(hubId: string): void;
 }
@@ -37,6 +39,7 @@ class Follower implements Following {
   up = false;
   detail = 'no answer yet';
   lastAnswerAt: number | undefined;
+  behind = 0;
   readonly #options: FollowOptions;
   /** Hubs that the registry misses and a link proves alive. */
   readonly #kept = new Set<string>();
@@ -71,7 +74,8 @@ class Follower implements Following {
     if (change.kind === 'hub' || change.kind === 'hub-gone') this.#tell();
   }
 
-  answered(): void {
+  answered(behind: number): void {
+    this.behind = behind;
     this.lastAnswerAt = performance.now();
   }
 

@@ -63,8 +63,11 @@ export interface WatchListener {
   /** First, and again whenever changes may have been missed: replaces everything told before. */
   snapshot(snapshot: Snapshot): void;
   change(change: Change): void;
-  /** The store answered: about once a second while it is well. Never told where there is no store to ask. */
-  answered(): void;
+  /**
+   * The store answered: about once a second while it is well. Never told where there is no store to ask.
+   * @param behind changes that it holds and this watcher has not read
+   */
+  answered(behind: number): void;
   state: StateListener;
 }
 

@@ -1,9 +1,9 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import { BAD_TARGET, type MetricsPage, metricsPage, NOT_FOUND, send, urlOf } from './pages.ts';
+import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, send, urlOf } from './pages.ts';
 import { Profiler } from './profiling.ts';
 
 export interface AdminHandlerOptions {
-  readonly metrics: () => Promise<MetricsPage>;
+  readonly metrics: Metrics;
   /** `--enable-profiling` */
   readonly profiling: boolean;
 }
@@ -16,7 +16,7 @@ export function adminHandler({ metrics, profiling }: AdminHandlerOptions): Reque
   const serve = (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const url = urlOf(request);
     if (!url) return send(response, BAD_TARGET);
-    if (url.pathname === '/metrics') return send(response, metricsPage(metrics));
+    if (url.pathname === '/metrics') return send(response, metricsPage(metrics, request));
     if (profiler && url.pathname === '/debug/pprof') return send(response, TO_INDEX);
     if (profiler && url.pathname.startsWith('/debug/pprof/')) return profiler.serve(response, url);
     return send(response, NOT_FOUND);

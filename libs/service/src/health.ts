@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Refused, refuseBadRequests } from './bad-requests.ts';
 import { guardListener } from './guard-listener.ts';
-import { BAD_TARGET, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
+import { BAD_TARGET, type Metrics, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 
 export type { MetricsPage };
 
@@ -32,7 +32,7 @@ export interface HealthOptions {
   readonly port: number;
   readonly checks: () => readonly Check[];
   readonly unready: Unready;
-  readonly metrics: () => Promise<MetricsPage>;
+  readonly metrics: Metrics;
   readonly refused?: Refused;
 }
 
@@ -86,7 +86,7 @@ async function pageFor(request: IncomingMessage, { checks, unready, metrics }: H
     case '/readyz':
       return readiness(checks(), unready, url?.searchParams.has('verbose') ?? false);
     case '/metrics':
-      return metricsPage(metrics);
+      return metricsPage(metrics, request);
     default:
       return NOT_FOUND;
   }

@@ -2,7 +2,8 @@ import type { AddressInfo } from 'node:net';
 import { serveAdmin } from './admin.ts';
 import type { AdminBackend } from './admin-backend.ts';
 import { adminHandler } from './admin-handler.ts';
-import { type Check, type MetricsPage, serveHealth, type Unready } from './health.ts';
+import { type Check, serveHealth, type Unready } from './health.ts';
+import type { Metrics } from './pages.ts';
 import type { ProgramLog } from './program.ts';
 
 export interface OperationsOptions {
@@ -11,7 +12,7 @@ export interface OperationsOptions {
   readonly profiling: boolean;
   readonly checks: () => readonly Check[];
   readonly unready: Unready;
-  readonly metrics: () => Promise<MetricsPage>;
+  readonly metrics: Metrics;
   readonly backend: AdminBackend;
   readonly log: ProgramLog;
   /** Told of what was refused, and on which port: `health` or `admin`. */

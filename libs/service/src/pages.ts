@@ -30,8 +30,11 @@ export async function send(response: ServerResponse, page: Page | Promise<Page>)
   response.end(body);
 }
 
-export async function metricsPage(metrics: () => Promise<MetricsPage>): Promise<Page> {
-  const page = metrics();
+/** Makes the page of metrics in the format that a scraper's `Accept` header asks for. */
+export type Metrics = (accept?: string) => Promise<MetricsPage>;
+
+export async function metricsPage(metrics: Metrics, { headers }: IncomingMessage): Promise<Page> {
+  const page = metrics(headers.accept);
   if (!(await within(page, METRICS_MS))) return { status: 503, body: 'the metrics were not there in time\n' };
   const { contentType, body } = await page;
   return { status: 200, body, headers: { 'content-type': contentType } };

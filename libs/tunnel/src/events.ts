@@ -59,6 +59,8 @@ export interface TunnelInfo {
   readonly up: number;
   /** Bytes so far, destination to caller; live. */
   readonly down: number;
+  /** Bytes that were read from one side and not yet taken by the other; live. */
+  readonly queued?: number;
 }
 
 /** Who ended a tunnel. `plane` is a failure or shutdown of something between the two. */

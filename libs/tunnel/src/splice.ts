@@ -55,6 +55,12 @@ export class Splice {
     this.#copy(destination, caller, down, written);
   }
 
+  /** Bytes that wait in both directions' writers. */
+  get queued(): number {
+    const { caller, destination } = this.#ends;
+    return caller.stream.writableLength + destination.stream.writableLength;
+  }
+
   /** Ends both sides at once; what is queued is lost. */
   abort(reason: Error): void {
     this.#result ??= { closedBy: 'plane', error: reason };

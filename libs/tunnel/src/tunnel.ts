@@ -38,6 +38,10 @@ export class Tunnel implements TunnelInfo {
     return this.#splice.down;
   }
 
+  get queued(): number {
+    return this.#splice.queued;
+  }
+
   abort(reason: Error): void {
     this.#splice.abort(reason);
   }

@@ -166,7 +166,7 @@ export class RedisWatcher {
     this.#compare(position);
     await this.#dropAbsent(hubs);
     this.#lookAt = performance.now() + this.#timings.lookMs;
-    if (!this.#signal.aborted) this.#listener.answered();
+    if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
   }
 
   /** Another server, or another run of it, may lack changes that were read from the last one, or hold others. */

@@ -1,41 +1,80 @@
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
+import { dialLatency } from './dials.ts';
+import { eventLoopDelay } from './event-loop.ts';
 import { Families, type Metrics } from './families.ts';
-import { tunnelMetrics } from './isthmus.ts';
 import { type LeaseCountObserver, leaseCount } from './leases.ts';
 import { packetMetrics } from './packets.ts';
+import { tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];
 
 export interface AgentMetricsOptions {
-  /** Adds `process_*` and `nodejs_*`, which can be had once a process. Default false. */
+  /** Adds what is the process's own (its event loop's delay, `process_*` and `nodejs_*`), which can be had once a process. Default false. */
   readonly process?: boolean;
+}
+
+/** How an agent stands to its servers; asked when the page is. */
+export interface AgentSight {
+  /** Connections to servers, those that go away left out. */
+  readonly connected: number;
+  /** How many servers it should be connected to. */
+  readonly wanted: number;
 }
 
 export interface AgentMetrics extends Metrics {
   readonly leases: LeaseCountObserver;
+  /** To be called once, when the program has its agent. */
+  see(sight: AgentSight): void;
 }
 
 /** The metrics page of an agent: upstream's `konnectivity_network_proxy_agent_*`, and `isthmus_*`. */
 export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions = {}): AgentMetrics {
   const families = new Families('konnectivity_network_proxy_agent_');
-  const all = [
-    endpointMetrics(families),
-    serverLinkMetrics(families),
-    packetMetrics(families),
-    tunnelMetrics(families.under('isthmus_'), 'agent'),
-  ];
+  const own = families.under('isthmus_');
+  const all = [endpointMetrics(families), serverLinkMetrics(families), packetMetrics(families)];
   const leases = leaseCount(families, LATENCY_BUCKETS);
-  if (options.process) families.addProcess();
+  let sight: AgentSight = { connected: 0, wanted: 0 };
+  all.push(
+    dialLatency(own, 'agent'),
+    tunnelMetrics(own, 'agent'),
+    coverageMetrics(own, () => sight),
+  );
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
+  if (options.process) {
+    families.addProcess();
+    ends.push(eventLoopDelay(own));
+  }
   return {
     leases,
-    render: () => families.render(),
+    see(seen) {
+      sight = seen;
+    },
+    declared: families.declared,
+    render: (accept) => families.render(accept),
     close() {
       for (const end of ends) end();
     },
   };
+}
+
+function coverageMetrics(families: Families, sight: () => AgentSight): Subscriptions {
+  families.measured(
+    'agent_sessions',
+    'Current number of sessions of this agent to servers, those that go away left out.',
+    () => sight().connected,
+  );
+  families.measured(
+    'agent_sessions_wanted',
+    'How many servers this agent should have a session to: its session count, or all servers where they share no plane.',
+    () => sight().wanted,
+  );
+  const opens = families.counter(
+    'server_link_opens_total',
+    'Links to servers that this agent opened. Beyond one for each server they are reconnects.',
+  );
+  return { 'server:open': () => opens.inc() };
 }
 
 function endpointMetrics(families: Families): Subscriptions {

@@ -1,10 +1,14 @@
-import type { DialFailureReason, GrpcMethod, PlaneEvents, Strategy } from '@isthmus/tunnel';
+import type { DialFailureReason, GrpcMethod, PlaneEvents, Role, Strategy } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { Backends } from './backends.ts';
+import { attemptMetrics, dialLatency } from './dials.ts';
+import { eventLoopDelay } from './event-loop.ts';
 import { Families, type Metrics } from './families.ts';
-import { planeMetrics, tunnelMetrics } from './isthmus.ts';
 import { type LeaseCollectionObserver, leaseCollection } from './leases.ts';
+import { hubLinkMetrics, sessionMetrics } from './links.ts';
 import { packetMetrics } from './packets.ts';
+import { type PlaneSight, planeMetrics } from './plane.ts';
+import { tunnelMetrics } from './tunnels.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];
@@ -25,52 +29,55 @@ const REASONS: readonly DialFailureReason[] = [
 ];
 
 export interface ServerMetricsOptions {
-  /** Whose dials and tunnels count: the gateway's wherever there is one, so that the all-in-one server counts each once. */
-  readonly role: 'gateway' | 'hub';
+  /** What the process is; of a `server`, gateway and hub in one, the gateway's dials and tunnels count, so that each counts once. */
+  readonly role: 'gateway' | 'hub' | 'server';
   readonly strategies: readonly Strategy[];
   /**
    * Tells of the sessions that dials may go through, those that there are and those that come and go, until the function it
    * returns is called. Default: those that `session:open` and `session:close` tell of, which a gateway alone does not hear.
    */
   readonly sessions?: (backends: Backends) => () => void;
-  /** Adds `process_*` and `nodejs_*`, which can be had once a process. Default false. */
+  /** Adds what is the process's own (its event loop's delay, `process_*` and `nodejs_*`), which can be had once a process. Default false. */
   readonly process?: boolean;
 }
 
 export interface ServerMetrics extends Metrics {
   readonly leases: LeaseCollectionObserver;
+  /** To be called once, when the program has its plane. */
+  see(sight: PlaneSight): void;
 }
 
 /** The metrics page of a gateway, a hub or both: upstream's `konnectivity_network_proxy_server_*`, and `isthmus_*`. */
 export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions): ServerMetrics {
   const families = new Families('konnectivity_network_proxy_server_');
   const own = families.under('isthmus_');
-  const { role, strategies, sessions } = options;
+  const { strategies, sessions } = options;
+  const role = options.role === 'hub' ? 'hub' : 'gateway';
   const backends = backendMetrics(families, strategies);
-  const all = [
-    dialMetrics(families, role),
-    connectionMetrics(families),
-    packetMetrics(families),
-    tunnelMetrics(own, role),
-    planeMetrics(own),
-  ];
-  const known =
-    'Current number of sessions that dials may go through: at a gateway those of all hubs, by its copy of the registry.';
-  own.measured('known_sessions', known, () => backends.sessions);
+  const all = [dialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
   const leases = leaseCollection(families);
-  if (options.process) families.addProcess();
+  const plane = planeMetrics(own, role);
+  all.push(dialLatency(own, role), tunnelMetrics(own, role), plane.subscriptions);
+  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own));
+  if (options.role !== 'gateway') all.push(sessionMetrics(own));
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
-  ends.push(sessions ? sessions(backends) : subscribe(events, backends.subscriptions));
+  ends.push(plane.close, sessions ? sessions(backends) : subscribe(events, backends.subscriptions));
+  if (options.process) {
+    families.addProcess();
+    ends.push(eventLoopDelay(own));
+  }
   return {
     leases,
-    render: () => families.render(),
+    see: plane.see,
+    declared: families.declared,
+    render: (accept) => families.render(accept),
     close() {
       for (const end of ends) end();
     },
   };
 }
 
-function dialMetrics(families: Families, role: ServerMetricsOptions['role']): Subscriptions {
+function dialMetrics(families: Families, role: Role): Subscriptions {
   // Upstream observes it when the answer is on its way to the caller, for dials that became tunnels alone.
   const duration = families.histogram(
     'dial_duration_seconds',

@@ -1,12 +1,13 @@
-import type { Role, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { Role, TunnelInfo } from '@isthmus/tunnel';
 import type { Subscriptions } from '../subscribe.ts';
+import { Census, type Placed } from './census.ts';
 import type { Families } from './families.ts';
-
-const PROTOCOLS: readonly SessionInfo['protocol'][] = ['link', 'packets'];
 
 /** What upstream has no families for, in gateways, hubs and agents alike. */
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   const open = new Set<TunnelInfo>();
+  const census = new Census();
+  census.show(families, 'tunnels', 'open tunnels');
   let up = 0;
   let down = 0;
   families.tallied(
@@ -25,6 +26,15 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
         [{ direction: 'up' }, up + openUp],
         [{ direction: 'down' }, down + openDown],
       ];
+    },
+  );
+  families.measured(
+    'tunnel_queued_bytes',
+    'Bytes that open tunnels hold for readers that are slower than their writers. Windows bound what each can hold.',
+    () => {
+      let queued = 0;
+      for (const tunnel of open) queued += tunnel.queued ?? 0;
+      return queued;
     },
   );
   const errors = families.counter(
@@ -48,10 +58,13 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
       if (by === role && error) errors.inc({ error: error.code });
     },
     'tunnel:open'(tunnel) {
-      if (tunnel.role === role) open.add(tunnel);
+      if (tunnel.role !== role) return;
+      open.add(tunnel);
+      census.came(placeOf(tunnel));
     },
     'tunnel:close'(tunnel) {
       if (!open.delete(tunnel)) return;
+      census.went(placeOf(tunnel));
       up += tunnel.up;
       down += tunnel.down;
     },
@@ -64,25 +77,6 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   };
 }
 
-/** What upstream has no families for, in gateways and hubs. */
-export function planeMetrics(families: Families): Subscriptions {
-  const hubs = families.gauge('hub_links', 'Current number of links of this gateway to hubs.');
-  const registry = families.gauge(
-    'registry_up',
-    'Whether the registry answers: 1, or 0 while dials rely on what is known.',
-  );
-  registry.set(1);
-  const sessions = families.gauge(
-    'sessions',
-    'Current number of sessions of agents at this hub, by protocol: link (HTTP/2) or packets (AgentService.Connect).',
-    ['protocol'],
-  );
-  for (const protocol of PROTOCOLS) sessions.set({ protocol }, 0);
-  return {
-    'peer:open': () => hubs.inc(),
-    'peer:close': () => hubs.dec(),
-    'session:open': ({ protocol }) => sessions.inc({ protocol }),
-    'session:close': ({ protocol }) => sessions.dec({ protocol }),
-    registry: (state) => registry.set(state === 'up' ? 1 : 0),
-  };
+function placeOf({ dial, hubId }: TunnelInfo): Placed {
+  return { tenant: dial.tenant, hubId };
 }

@@ -1,0 +1,112 @@
+import type { AttemptKind, AttemptRecord, DialOutcome, Role } from '@isthmus/tunnel';
+import type { Subscriptions } from '../subscribe.ts';
+import type { Durations } from './durations.ts';
+import type { Families } from './families.ts';
+
+/** In seconds: from a dial within one process to one that a caller waits for in vain. */
+export const DIAL_BUCKETS = [
+  ...[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05],
+  ...[0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+];
+
+/** What a dial's time is spent on. Each holds the ones behind it: `hub` is told by the hub, `agent` and what follows by the agent. */
+const PHASES = ['total', 'park', 'attempt', 'hub', 'agent', 'dns', 'connect'] as const;
+type Phase = (typeof PHASES)[number];
+
+/** How a dial, or an attempt of it, ended. `abandoned`: nobody waits any more; `overtaken`: another attempt was faster. */
+const OUTCOMES = ['established', 'failed', 'abandoned', 'overtaken'] as const;
+type Outcome = (typeof OUTCOMES)[number];
+
+const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge'];
+
+/** How long dials take, and on what; what only our own hubs and agents tell is not there for others. */
+export function dialLatency(families: Families, role: Role): Subscriptions {
+  const observe = latencies(families);
+  return {
+    'dial:end'(by, { traceparent, story }, outcome) {
+      if (by !== role) return;
+      const ended = outcomeOf(outcome);
+      observe('total', ended, outcome.ms, traceparent);
+      const { timing } = outcome;
+      if (timing) {
+        // What a part took itself is its total already.
+        if (role === 'gateway') observe('hub', ended, timing.hubMs);
+        if (role !== 'agent') observe('agent', ended, timing.agentMs);
+        observe('dns', ended, timing.dnsMs);
+        observe('connect', ended, timing.connectMs);
+      }
+      if (!story) return;
+      if (story.parkedMs > 0) observe('park', ended, story.parkedMs);
+      for (const attempt of story.attempts) observe('attempt', endOf(attempt, ended), attempt.ms, traceparent);
+    },
+  };
+}
+
+/** What a gateway did for its dials. */
+export function attemptMetrics(families: Families): Subscriptions {
+  const counts = { first: none(), retry: none(), hedge: none() };
+  families.tallied(
+    'counter',
+    'dial_attempts_total',
+    'Attempts of dials through a session: the first of a dial, a retry after one that failed, a hedge beside one that is silent; and how each ended.',
+    ['kind', 'outcome'],
+    () => KINDS.flatMap((kind) => OUTCOMES.map((outcome) => [{ kind, outcome }, counts[kind][outcome]] as const)),
+  );
+  const parked = families.gauge(
+    'dials_parked',
+    'Current number of dials that wait for a session to come, since there is none to try.',
+  );
+  const parks = families.counter('dial_parks_total', 'How often dials were parked until a session comes.');
+  return {
+    'dial:end'(by, { story }, outcome) {
+      if (by !== 'gateway' || !story) return;
+      const ended = outcomeOf(outcome);
+      for (const attempt of story.attempts) counts[attempt.kind][endOf(attempt, ended)]++;
+    },
+    'dial:park'() {
+      parked.inc();
+      parks.inc();
+    },
+    'dial:unpark': () => parked.dec(),
+  };
+}
+
+/** Series come with their first observation: most phases have one outcome or two. */
+function latencies(families: Families) {
+  const labelled = families.durations(
+    'dial_latency_seconds',
+    'How long dials took, those that failed too, by phase: in total, parked, each attempt, at the hub and what is behind it, at the agent, there for names and for connecting. Exemplars are traces of dials.',
+    DIAL_BUCKETS,
+    ['phase', 'outcome'],
+  );
+  const series: Partial<Record<Phase, Partial<Record<Outcome, Durations>>>> = {};
+  return (phase: Phase, outcome: Outcome, ms: number | undefined, traceparent?: string): void => {
+    if (ms === undefined) return;
+    let ofPhase = series[phase];
+    if (!ofPhase) {
+      ofPhase = {};
+      series[phase] = ofPhase;
+    }
+    let durations = ofPhase[outcome];
+    if (!durations) {
+      durations = labelled({ phase, outcome });
+      ofPhase[outcome] = durations;
+    }
+    durations.observe(ms / 1000, traceparent);
+  };
+}
+
+function outcomeOf({ error, reason }: DialOutcome): Outcome {
+  if (!error) return 'established';
+  return reason === 'frontend_close' ? 'abandoned' : 'failed';
+}
+
+/** An attempt that ran when its dial was given up has no end of its own. */
+function endOf({ outcome }: AttemptRecord, dial: Outcome): Outcome {
+  if (outcome === 'running') return dial;
+  return outcome === 'failed' && dial === 'abandoned' ? 'abandoned' : outcome;
+}
+
+function none(): Record<Outcome, number> {
+  return { established: 0, failed: 0, abandoned: 0, overtaken: 0 };
+}

@@ -1,0 +1,87 @@
+/** Families as text, in the two formats that Prometheus reads. */
+
+export type FamilyType = 'counter' | 'gauge' | 'histogram';
+
+export interface Exemplar {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+  /** Seconds since the epoch. */
+  readonly timestamp: number;
+}
+
+export interface Sample {
+  /** The family's name, with the suffix that the sample has (`_bucket`, `_sum`, `_count`). */
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly value: number;
+  readonly exemplar?: Exemplar;
+}
+
+export interface Family {
+  readonly name: string;
+  readonly type: FamilyType;
+  readonly help: string;
+  readonly samples: readonly Sample[];
+}
+
+export interface Format {
+  readonly contentType: string;
+  text(families: readonly Family[]): string;
+}
+
+export const TEXT: Format = {
+  contentType: 'text/plain; version=0.0.4; charset=utf-8',
+  text: (families) =>
+    families.map((family) => `${head(family.name, family)}${family.samples.map(line).join('')}`).join('\n'),
+};
+
+/**
+ * OpenMetrics wants counters to end in `_total`, which some of upstream's do not. They are told as of type `unknown`, whose
+ * names are free: so every sample has the same name in both formats. Bounds too are written as in the other format, since to
+ * Prometheus 2 another form would be another series.
+ */
+export const OPEN_METRICS: Format = {
+  contentType: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
+  text: (families) => `${families.map(openFamily).join('')}# EOF\n`,
+};
+
+function openFamily(family: Family): string {
+  const { name, type, samples } = family;
+  const lines = samples.map((sample) => line(sample, sample.exemplar)).join('');
+  if (type !== 'counter') return head(name, family) + lines;
+  const isTotal = name.endsWith('_total');
+  const named = isTotal ? name.slice(0, -'_total'.length) : name;
+  return head(named, { ...family, type: isTotal ? 'counter' : 'unknown' }) + lines;
+}
+
+function head(name: string, { help, type }: { readonly help: string; readonly type: string }): string {
+  return `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}\n`;
+}
+
+function line({ name, labels, value }: Sample, exemplar?: Exemplar | number): string {
+  const shown = `${name}${labelSet(labels)} ${numeral(value)}`;
+  if (typeof exemplar !== 'object') return `${shown}\n`;
+  const at = exemplar.timestamp.toFixed(3);
+  return `${shown} # ${labelSet(exemplar.labels) || '{}'} ${numeral(exemplar.value)} ${at}\n`;
+}
+
+function labelSet(labels: Sample['labels']): string {
+  const pairs = Object.entries(labels).map(([name, value]) => `${name}="${labelValue(value)}"`);
+  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
+}
+
+function labelValue(value: string | number): string {
+  return typeof value === 'number' ? numeral(value) : escaped(value).replaceAll('"', '\\"');
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
+}
+
+/** As Go writes it, which matters for the bounds of buckets: to Prometheus 2 a bound is a string. */
+function numeral(value: number): string {
+  if (value === Number.POSITIVE_INFINITY) return '+Inf';
+  if (value === Number.NEGATIVE_INFINITY) return '-Inf';
+  if (value === 0 || Math.abs(value) >= 1e-4) return String(value);
+  return value.toExponential().replace(/e-(\d)$/, 'e-0$1');
+}

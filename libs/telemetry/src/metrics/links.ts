@@ -1,0 +1,48 @@
+import type { SessionInfo } from '@isthmus/tunnel';
+import type { Subscriptions } from '../subscribe.ts';
+import type { Families } from './families.ts';
+
+const PROTOCOLS: readonly SessionInfo['protocol'][] = ['link', 'packets'];
+
+/** A hub's sessions of agents. */
+export function sessionMetrics(families: Families): Subscriptions {
+  const sessions = families.gauge(
+    'sessions',
+    'Current number of sessions of agents at this hub, by protocol: link (HTTP/2) or packets (AgentService.Connect).',
+    ['protocol'],
+  );
+  const opens = families.counter(
+    'session_opens_total',
+    'Sessions that agents opened at this hub, by protocol. Beyond one for each agent they are reconnects.',
+    ['protocol'],
+  );
+  for (const protocol of PROTOCOLS) {
+    sessions.set({ protocol }, 0);
+    opens.inc({ protocol }, 0);
+  }
+  return {
+    'session:open'({ protocol }) {
+      sessions.inc({ protocol });
+      opens.inc({ protocol });
+    },
+    'session:close': ({ protocol }) => sessions.dec({ protocol }),
+  };
+}
+
+/** A gateway's links to hubs. */
+export function hubLinkMetrics(families: Families): Subscriptions {
+  const links = families.gauge('hub_links', 'Current number of links of this gateway to hubs.');
+  const opens = families.counter(
+    'hub_link_opens_total',
+    'Links to hubs that this gateway opened. Beyond one for each hub they are reconnects.',
+  );
+  const failures = families.counter('hub_link_failures_total', 'Links to hubs that this gateway could not open.');
+  return {
+    'peer:open'() {
+      links.inc();
+      opens.inc();
+    },
+    'peer:close': () => links.dec(),
+    'peer:failure': () => failures.inc(),
+  };
+}

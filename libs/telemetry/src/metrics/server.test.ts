@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DialError } from '@isthmus/tunnel';
+import { dial, SERVER, samples, server, tunnel } from './testing.ts';
+
+test('a dial is pending until it ends and counts once by how it ended', async () => {
+  const { events, metrics } = server();
+  for (let i = 0; i < 3; i++) events.emit('dial:start', 'gateway', dial);
+  assert.equal((await samples(metrics)).get(`${SERVER}pending_backend_dials`), 3);
+  events.emit('dial:end', 'gateway', dial, { ms: 3 });
+  const error = new DialError('destination_unavailable', 'No agent available');
+  events.emit('dial:end', 'gateway', dial, { ms: 1, error, reason: 'no_agent' });
+  const page = await samples(metrics);
+  assert.equal(page.get(`${SERVER}pending_backend_dials`), 1);
+  assert.equal(page.get(`${SERVER}dial_failure_count{reason="no_agent"}`), 1);
+  assert.equal(page.get(`${SERVER}dial_duration_seconds_count`), 1);
+  assert.equal(page.get(`${SERVER}dial_duration_seconds_sum`), 0.003);
+  assert.equal(page.get('isthmus_dial_errors_total{error="destination_unavailable"}'), 1);
+});
+
+test('failures that no dial ends with count by their reason', async () => {
+  const { events, metrics } = server();
+  events.emit('dial:failure', 'unrecognized_response');
+  events.emit('dial:failure', 'send_rsp');
+  const page = await samples(metrics);
+  assert.equal(page.get(`${SERVER}dial_failure_count{reason="unrecognized_response"}`), 1);
+  assert.equal(page.get(`${SERVER}dial_failure_count{reason="send_rsp"}`), 1);
+});
+
+test('gateway and hub in one process count a dial and its tunnel once', async () => {
+  const { events, metrics } = server();
+  const tunnels = [tunnel('gateway', { up: 5, down: 7 }), tunnel('hub', { up: 5, down: 7 })];
+  for (const { role } of tunnels) {
+    events.emit('dial:start', role, dial);
+    events.emit('dial:end', role, dial, { ms: 1 });
+  }
+  for (const each of tunnels) events.emit('tunnel:open', each);
+  const page = await samples(metrics);
+  assert.equal(page.get(`${SERVER}dial_duration_seconds_count`), 1);
+  assert.equal(page.get(`${SERVER}established_connections`), 1);
+  assert.equal(page.get('isthmus_tunnel_bytes_total{direction="down"}'), 7);
+});
+
+test('bytes of a tunnel count while it is open and after it closed', async () => {
+  const { events, metrics } = server();
+  const live = { ...tunnel('gateway', { up: 10, down: 20 }) };
+  events.emit('tunnel:open', live);
+  assert.equal((await samples(metrics)).get('isthmus_tunnel_bytes_total{direction="up"}'), 10);
+  Object.assign(live, { up: 11, down: 22 });
+  events.emit('tunnel:close', live, { ms: 2000, closedBy: 'caller' });
+  const page = await samples(metrics);
+  assert.equal(page.get('isthmus_tunnel_bytes_total{direction="up"}'), 11);
+  assert.equal(page.get('isthmus_tunnel_bytes_total{direction="down"}'), 22);
+  assert.equal(page.get(`${SERVER}established_connections`), 0);
+  assert.equal(page.get(`${SERVER}connection_duration_seconds_bucket{le="1"}`), 0);
+  assert.equal(page.get(`${SERVER}connection_duration_seconds_bucket{le="5"}`), 1);
+});
+
+test('callers, their writes and full channels are counted', async () => {
+  const { events, metrics } = server();
+  for (const via of ['grpc', 'grpc', 'http-connect'] as const) events.emit('caller:open', via);
+  events.emit('caller:close', 'grpc');
+  events.emit('caller:write', 0.05);
+  events.emit('receive:full', 'Connect');
+  let page = await samples(metrics);
+  assert.equal(page.get(`${SERVER}grpc_connections{service_method="Proxy"}`), 1);
+  assert.equal(page.get(`${SERVER}http_connections`), 1);
+  assert.equal(page.get(`${SERVER}frontend_write_duration_seconds_bucket{le="0.0001"}`), 1);
+  assert.equal(page.get(`${SERVER}full_receive_channels{service_method="Connect"}`), 1);
+  events.emit('receive:free', 'Connect');
+  page = await samples(metrics);
+  assert.equal(page.get(`${SERVER}full_receive_channels{service_method="Connect"}`), 0);
+});
+
+test('packets and stream errors are counted by segment and type', async () => {
+  const { events, metrics } = server();
+  for (let i = 0; i < 1000; i++) events.emit('packet', 'from_agent', 'DATA');
+  events.emit('packet', 'to_agent', 'DIAL_REQ');
+  events.emit('packet:error', 'from_agent', 'Unavailable', 'Unknown');
+  // Twice: asking for the page does not count anything again.
+  await metrics.render();
+  const page = await samples(metrics);
+  const packets = [...page].filter(([name]) => name.includes('stream_packets_total'));
+  assert.deepEqual(packets, [
+    [`${SERVER}stream_packets_total{packet_type="DATA",segment="from_agent"}`, 1000],
+    [`${SERVER}stream_packets_total{packet_type="DIAL_REQ",segment="to_agent"}`, 1],
+  ]);
+  const errors = `${SERVER}stream_errors_total{code="Unavailable",packet_type="Unknown",segment="from_agent"}`;
+  assert.equal(page.get(errors), 1);
+});
+
+test('lease calls are counted by status and reason', async () => {
+  const { metrics } = server();
+  metrics.leases.culled();
+  metrics.leases.deleted({ status: 200, reason: '', ms: 20 });
+  metrics.leases.listed({ status: 403, reason: 'Forbidden', ms: 20 });
+  const page = await samples(metrics);
+  assert.equal(page.get(`${SERVER}culled_leases_count`), 1);
+  assert.equal(page.get(`${SERVER}lease_delete_total{http_status_code="200",reason=""}`), 1);
+  assert.equal(page.get(`${SERVER}lease_list_total{http_status_code="403",reason="Forbidden"}`), 1);
+  assert.equal(page.get(`${SERVER}lease_list_latency_seconds_bucket{le="0.025",http_status_code="403"}`), 1);
+});
+
+test('metrics of two programs in one process do not mix, and close() leaves no listener', async () => {
+  const one = server();
+  const two = server();
+  one.events.emit('caller:open', 'http-connect');
+  assert.equal((await samples(two.metrics)).get(`${SERVER}http_connections`), 0);
+  one.metrics.close();
+  assert.deepEqual(one.events.eventNames(), []);
+});
+
+test('process metrics are there when asked for', async () => {
+  const page = await samples(server({ process: true }).metrics);
+  assert.ok((page.get('process_start_time_seconds') ?? 0) > 1e9);
+  assert.ok((page.get('process_resident_memory_bytes') ?? 0) > 1e6);
+});
