@@ -67,7 +67,7 @@ class RunningAgent implements Agent {
     const { agentId, observation } = options;
     this.#options = options;
     this.agentId = agentId;
-    this.#admission = new Admission(sparing(endpointDial({ agentId, events: observation.events })));
+    this.#admission = new Admission(sparing(endpointDial({ agentId, ...observation })));
     this.#upkeep = new Upkeep({
       ...{ ...options, clock: systemClock },
       events: observation.events,

@@ -28,6 +28,7 @@ export function startGateway(flags: GatewayValues, { log, version }: Context<Log
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'frontend-gw', role: 'gateway', version, log },
+      traceSlow: flags['trace-slow'],
     });
     closing.defer(shutdown);
     const directory = new Directory();

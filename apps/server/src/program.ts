@@ -28,6 +28,7 @@ export function startServer(flags: ServerValues, { log, version }: Context<Logge
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'proxy-server', role: 'server', version, log },
+      traceSlow: flags['trace-slow'],
     });
     closing.defer(shutdown);
     const gateway = gatewayOptions(flags);

@@ -10,6 +10,8 @@ export interface InstrumentOptions {
   readonly role: string;
   readonly version: string;
   readonly log: Logger;
+  /** A gateway's dial that failed, or took longer, is kept as a trace though it was not sampled; in milliseconds, 0 for none. */
+  readonly traceSlow?: number;
 }
 
 /** A program's events, with what listens to them in every program. */
@@ -21,10 +23,15 @@ export interface Instruments {
   shutdown(): Promise<void>;
 }
 
-export async function instrument({ program, role, version, log }: InstrumentOptions): Promise<Instruments> {
+export async function instrument(options: InstrumentOptions): Promise<Instruments> {
+  const { program, role, version, log, traceSlow = 0 } = options;
   const events = planeEvents();
   logEvents(events, log);
   const tunnels = new TunnelTable(events);
-  const { tracer, shutdown } = await openTelemetry(process.env, { serviceName: program, version, role, logger: log });
+  const { tracer, follow, shutdown } = await openTelemetry(process.env, {
+    ...{ serviceName: program, version, role, logger: log },
+    ...(traceSlow > 0 && { slowMs: traceSlow }),
+  });
+  follow(events);
   return { events, tunnels, shutdown, observation: { events, tracer } };
 }

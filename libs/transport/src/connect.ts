@@ -136,7 +136,8 @@ function readRequest(
 
 function callerOf(socket: Socket): Caller {
   const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
-  return { via: 'http-connect', identity: subject ?? remoteOf(socket) };
+  const remote = remoteOf(socket);
+  return { via: 'http-connect', identity: subject ?? remote, remote };
 }
 
 /**

@@ -1,14 +1,16 @@
-import { type LookupAddress, lookup as resolve } from 'node:dns';
-import net, { isIP, type LookupFunction, type Socket } from 'node:net';
+import net, { isIP, type Socket } from 'node:net';
 import {
   type Dial,
   DialError,
   type DialErrorCode,
   type DialRequest,
+  type DialTracer,
   descriptors,
   formatDestination,
+  noTracer,
   type PlaneEvents,
 } from '@isthmus/tunnel';
+import { EndpointSteps } from './endpoint-steps.ts';
 
 /** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
 const CONNECT_TIMEOUT = 5000;
@@ -23,20 +25,22 @@ export interface EndpointOptions {
   readonly agentId: string;
   /** Told of destinations that could not be reached. */
   readonly events?: PlaneEvents;
+  /** Told of each name that was resolved and each connection that was tried. */
+  readonly tracer?: DialTracer;
   /** Milliseconds; for tests. */
   readonly connectTimeout?: number;
 }
 
 /** The agent's Dial: opens the destination's socket. Errors keep Go's words (`dial tcp h:p: connect: connection refused`). */
-export function endpointDial({ agentId, events, connectTimeout = CONNECT_TIMEOUT }: EndpointOptions): Dial {
+export function endpointDial(options: EndpointOptions): Dial {
+  const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT } = options;
   return (request) =>
     new Promise((resolve, reject) => {
-      const start = performance.now();
-      const left = request.deadline - start;
-      const clock: Clock = { dnsMs: undefined };
-      const socket = open(request, clock);
+      const left = request.deadline - performance.now();
+      const steps = new EndpointSteps(request, tracer);
+      const socket = open(request, steps);
       const timer = setTimeout(
-        () => unreached('timeout', timeoutError(request, clock, left < connectTimeout)),
+        () => unreached('timeout', timeoutError(request, steps, left < connectTimeout)),
         Math.max(0, Math.min(connectTimeout, left)),
       );
       const acknowledgement = setTimeout(() => request.acknowledged?.(), ACKNOWLEDGE_AFTER);
@@ -48,6 +52,7 @@ export function endpointDial({ agentId, events, connectTimeout = CONNECT_TIMEOUT
       };
       const fail = (error: DialError) => {
         settle();
+        error.timing = steps.failed(error);
         socket.on('error', () => {});
         socket.destroy();
         reject(error);
@@ -63,25 +68,19 @@ export function endpointDial({ agentId, events, connectTimeout = CONNECT_TIMEOUT
       socket.once('error', refuse);
       socket.once('connect', () => {
         settle();
-        const { dnsMs } = clock;
-        const connectMs = performance.now() - start - (dnsMs ?? 0);
         resolve({
           end: { stream: socket, halfOpen: true, abort: () => void socket.resetAndDestroy() },
           agentId,
           sessionId: request.session ?? '',
           hubId: '',
-          timing: { connectMs, ...(dnsMs !== undefined && { dnsMs }) },
+          timing: steps.connected(socket),
         });
       });
       if (request.signal.aborted) abandon();
     });
 }
 
-interface Clock {
-  dnsMs: number | undefined;
-}
-
-function open({ destination: { host, port } }: DialRequest, clock: Clock): Socket {
+function open({ destination: { host, port } }: DialRequest, steps: EndpointSteps): Socket {
   descriptors.opened();
   // Upstream's agents take the unspecified address for their own loopback, and API servers rely on it.
   const target = host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
@@ -90,23 +89,8 @@ function open({ destination: { host, port } }: DialRequest, clock: Clock): Socke
     port,
     noDelay: true,
     allowHalfOpen: true,
-    ...(isIP(target) === 0 && { lookup: timed(clock), autoSelectFamily: true }),
+    ...(isIP(target) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
   });
-}
-
-/** getaddrinfo, timed: search domains and the hosts file count in a cluster, so the resolver alone would not do. */
-function timed(clock: Clock): LookupFunction {
-  return (hostname, options, callback) => {
-    const start = performance.now();
-    resolve(
-      hostname,
-      options,
-      (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family: number) => {
-        clock.dnsMs = performance.now() - start;
-        callback(error, address as string, family);
-      },
-    );
-  };
 }
 
 const LIMIT = 'connection_limit_reached';
@@ -152,8 +136,7 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
 }
 
 /** @param expired the dial's deadline passed before the agent's own: whichever part of the plane says so first, it is the same */
-function timeoutError({ destination }: DialRequest, clock: Clock, expired: boolean): DialError {
-  const resolving = isIP(destination.host) === 0 && clock.dnsMs === undefined;
+function timeoutError({ destination }: DialRequest, { resolving }: EndpointSteps, expired: boolean): DialError {
   if (resolving) return new DialError('dns_timeout', `dial tcp: lookup ${destination.host}: i/o timeout`, { expired });
   return new DialError('connection_timeout', `dial tcp ${formatDestination(destination)}: i/o timeout`, { expired });
 }

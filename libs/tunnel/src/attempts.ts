@@ -9,6 +9,7 @@ import type { RetryBudget } from './retry-budget.ts';
 import { type AttemptKind, type AttemptRecord, type DialStory, dialStory } from './story.ts';
 import type { Strategy } from './strategies.ts';
 import type { Suspects } from './suspects.ts';
+import { type DialSpan, within } from './trace.ts';
 
 /** After this many sessions a dial gives up: what failed so often is not the session's fault. */
 const MAX_ATTEMPTS = 5;
@@ -38,6 +39,7 @@ export interface Routing extends RoutingOptions {
 interface Attempt {
   readonly record: SessionRecord;
   readonly told: AttemptRecord;
+  readonly span: DialSpan<AttemptRecord>;
   readonly abort: AbortController;
   hedge: NodeJS.Timeout | undefined;
 }
@@ -181,7 +183,8 @@ export class Attempts {
     const { sessionId, agentId, hubId } = record;
     const told: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#story.attempts.push(told);
-    const attempt: Attempt = { record, told, abort: new AbortController(), hedge: undefined };
+    const span = this.#routing.observation.tracer.attempt(this.#request, told, this.#count);
+    const attempt: Attempt = { record, told, span, abort: new AbortController(), hedge: undefined };
     this.#tried.add(record.sessionId);
     this.#running.add(attempt);
     attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);
@@ -191,7 +194,7 @@ export class Attempts {
     };
     try {
       const established = await dial({
-        ...this.#request,
+        ...within(this.#request, span),
         session: record.sessionId,
         signal: attempt.abort.signal,
         acknowledged: () => this.#lives(attempt),
@@ -220,19 +223,20 @@ export class Attempts {
     if (!this.#settled) this.#start('hedge');
   }
 
-  #succeed({ told }: Attempt, established: Established): void {
+  #succeed(attempt: Attempt, established: Established): void {
     if (this.#settled) {
       established.end.abort(new Error('another attempt was faster'));
       return;
     }
-    ended(told, 'established');
+    ended(attempt, 'established');
     this.#settle();
     this.#outcome.resolve(established);
   }
 
-  #failed({ record, told }: Attempt, error: DialError): void {
+  #failed(attempt: Attempt, error: DialError): void {
     if (this.#settled) return;
-    ended(told, 'failed', error);
+    const { record } = attempt;
+    ended(attempt, 'failed', error);
     this.#last = error;
     this.#hubLost = this.#routing.hub(record.hubId) === undefined;
     // An agent without a socket left refuses faster than another serves, and seems to be the least busy.
@@ -252,10 +256,10 @@ export class Attempts {
   #settle(): void {
     this.#settled = true;
     this.#unpark();
-    for (const { abort, hedge, told } of this.#running) {
-      clearTimeout(hedge);
-      abort.abort();
-      ended(told, 'overtaken');
+    for (const attempt of this.#running) {
+      clearTimeout(attempt.hedge);
+      attempt.abort.abort();
+      ended(attempt, 'overtaken');
     }
   }
 
@@ -273,10 +277,11 @@ export class Attempts {
   }
 }
 
-function ended(told: AttemptRecord, outcome: AttemptRecord['outcome'], error?: DialError): void {
+function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
   told.outcome = outcome;
   told.ms = performance.now() - told.start;
   if (error) told.error = error;
+  span.end(told);
 }
 
 function whenClosed({ end: { stream } }: Established, closed: () => void): void {

@@ -7,6 +7,8 @@ export interface Caller {
   readonly via: 'grpc' | 'http-connect';
   /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer. */
   readonly identity: string;
+  /** Where it comes from: `uds`, or `host:port`. */
+  readonly remote?: string;
 }
 
 export interface DialRequest {

@@ -54,6 +54,8 @@ export class DialError extends Error {
   readonly retryAfter: number;
   /** Where the time went; each part that the error passes on its way back adds its own. */
   timing: DialTiming;
+  /** W3C trace context under which a gateway's logs and traces have the dial. */
+  traceparent: string | undefined;
 
   constructor(code: DialErrorCode, message: string, options: DialErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });

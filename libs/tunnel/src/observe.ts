@@ -2,7 +2,7 @@ import type { Dial, DialRequest, DialTiming } from './dial.ts';
 import { asDialError, type DialError } from './errors.ts';
 import type { DialFailureReason, PlaneEvents, Role } from './events.ts';
 import { dialStory } from './story.ts';
-import type { DialTracer } from './trace.ts';
+import { type DialTracer, within } from './trace.ts';
 
 export interface Observation {
   readonly events: PlaneEvents;
@@ -13,14 +13,15 @@ export interface Observation {
 export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
   return async (request) => {
     const start = performance.now();
-    const span = tracer.start(`${role}.dial`, request);
-    const observed = withTrace(role === 'gateway' ? { ...request, story: dialStory() } : request, span.traceparent);
+    const told = role === 'gateway' ? { ...request, story: dialStory() } : request;
+    const span = tracer.start(`${role}.dial`, told);
+    const observed = within(told, span);
     events.emit('dial:start', role, observed);
     try {
       const established = await dial(observed);
       const { agentId, sessionId, hubId } = established;
       const ms = performance.now() - start;
-      const timing = told(role, ms, established.timing);
+      const timing = timed(role, ms, established.timing);
       const outcome = { ms, agentId, sessionId, hubId, timing };
       span.end(outcome);
       events.emit('dial:end', role, observed, outcome);
@@ -28,7 +29,8 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
     } catch (thrown) {
       const error = asDialError(thrown);
       const ms = performance.now() - start;
-      error.timing = told(role, ms, error.timing);
+      error.timing = timed(role, ms, error.timing);
+      if (role === 'gateway') error.traceparent = observed.traceparent;
       const outcome = { ms, error, reason: failureReason(error, request), timing: error.timing };
       span.end(outcome);
       events.emit('dial:end', role, observed, outcome);
@@ -37,12 +39,8 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
   };
 }
 
-function withTrace(request: DialRequest, traceparent: string | undefined): DialRequest {
-  return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
-}
-
 /** With what this part took itself, for those before it to see. */
-function told(role: Role, ms: number, timing: DialTiming): DialTiming {
+function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
   if (role === 'gateway') return timing;
   return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
 }

@@ -1,21 +1,48 @@
 import type { DialRequest } from './dial.ts';
+import type { DialError } from './errors.ts';
 import type { DialOutcome } from './events.ts';
+import type { AttemptRecord } from './story.ts';
 
 export type DialSpanName = 'gateway.dial' | 'hub.dial' | 'agent.dial';
+export type StepSpanName = 'agent.dns' | 'agent.connect';
 
-/** A span of a dial, from the request to the answer. */
-export interface DialSpan {
+/** A span that runs. */
+export interface DialSpan<Outcome = DialOutcome> {
   /** What the next hop is to continue from; what came in when nothing traces. */
   readonly traceparent: string | undefined;
-  end(outcome: DialOutcome): void;
+  end(outcome: Outcome): void;
 }
 
-/** The one thing the core asks of tracing; OpenTelemetry stands behind it in @isthmus/telemetry. */
+/** A part of a dial that is over. Times are milliseconds of `performance.now()` of this process. */
+export interface DialStep {
+  readonly start: number;
+  readonly end: number;
+  readonly error?: DialError;
+  /** What was connected to, or should have been: the address that a name stands for. */
+  readonly peer?: { readonly address: string; readonly port: number };
+}
+
+/** All that the core asks of tracing; OpenTelemetry stands behind it in @isthmus/telemetry. */
 export interface DialTracer {
+  /** A dial, from the request to the answer. */
   start(name: DialSpanName, dial: DialRequest): DialSpan;
+  /** One try of a gateway's dial through one session. @param number 1 for the first */
+  attempt(dial: DialRequest, attempt: AttemptRecord, number: number): DialSpan<AttemptRecord>;
+  step(name: StepSpanName, dial: DialRequest, step: DialStep): void;
 }
 
 /** Passes the caller's context on and records nothing. */
 export const noTracer: DialTracer = {
-  start: (_name, dial) => ({ traceparent: dial.traceparent, end() {} }),
+  start: (_name, dial) => passedOn(dial),
+  attempt: passedOn,
+  step() {},
 };
+
+function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
+  return { traceparent, end() {} };
+}
+
+/** A dial as the next hop is to see it: within the span. */
+export function within(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
+  return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
+}

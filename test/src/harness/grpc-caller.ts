@@ -81,8 +81,8 @@ export class PacketStream implements AsyncDisposable {
   }
 }
 
-export function packetsThrough(scope: Scope, via: Via): PacketStream {
-  return scope.use(new PacketStream(via));
+export function packetsThrough(scope: Scope, via: Via, metadata?: Metadata): PacketStream {
+  return scope.use(new PacketStream(via, '/ProxyService/Proxy', metadata));
 }
 
 /** A stream of `AgentService.Connect`: an agent of which the test says each packet. */

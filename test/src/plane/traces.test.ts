@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Metadata } from '@grpc/grpc-js';
 import { redisMissing } from '@isthmus/registry/testing';
-import { otlpReceiver, type ReceivedSpan, spanTree } from '@isthmus/telemetry/testing';
+import { otlpReceiver, type ReceivedSpan, type SpanTree, spanTree } from '@isthmus/telemetry/testing';
 import {
   allInOne,
+  type Back,
   connectThrough,
+  echo,
   type Front,
   type Program,
+  packetsThrough,
   refused,
   type Scope,
   scoped,
@@ -16,9 +20,16 @@ import {
 } from '../harness/index.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const OTHER = `f${TRACE.slice(1)}`;
 const PARENT = '00f067aa0ba902b7';
 const TRACEPARENT = `00-${TRACE}-${PARENT}-01`;
 const DEADLINE = 20_000;
+
+const AT_HUB: SpanTree = { 'hub.dial': { 'agent.dial': { 'agent.connect': {} } } };
+/** A dial at its first attempt, and the tunnel that came of it. */
+const ESTABLISHED: SpanTree = { 'gateway.dial': { 'gateway.attempt': AT_HUB, 'gateway.tunnel': {} } };
+/** What the spans of such a tree are in number. */
+const ALL = 6;
 
 /** A receiver, and the environment of programs that shall export to it at once. */
 async function collector(scope: Scope) {
@@ -58,62 +69,92 @@ async function loggedTraces(program: Program, ...messages: string[]): Promise<un
   return (await Promise.all(lines)).map(({ trace }) => trace);
 }
 
+/** An attempt by why it began and what came of it, since a dial may have several. */
+function attempted({ name, attributes }: ReceivedSpan): string {
+  if (name !== 'gateway.attempt') return name;
+  return `${attributes['isthmus.attempt.kind']} ${attributes['isthmus.attempt.outcome']}`;
+}
+
 test(
   'one dial through gateway, hub and agent is one trace, which continues its caller',
   { skip: redisMissing() },
   scoped(async (scope) => {
-    const { env, spansOf } = await collector(scope);
+    const { receiver, env, spansOf } = await collector(scope);
     // At -v=5 a hub logs dials too.
-    const plane = await split(scope, { gateways: 1, hubs: 1, env, hubFlags: { v: 5 } });
+    const plane = await split(scope, { gateways: 1, hubs: 2, agents: 2, env, hubFlags: { v: 5 } });
     const [gateway] = plane.gateways as [Front];
-    const [hub] = plane.hubs.map(({ program }) => program) as [Program];
-    const [agent] = plane.agents as [Program];
     const destination = await web(scope);
-    assert.equal((await dialOnce(scope, gateway, destination.authority, TRACEPARENT)).status, 200);
+    const { port } = destination;
+    assert.equal((await dialOnce(scope, gateway, `localhost:${port}`, TRACEPARENT)).status, 200);
 
-    const spans = await spansOf(TRACE, 3);
-    assert.deepEqual(spanTree(spans), { 'gateway.dial': { 'hub.dial': { 'agent.dial': {} } } });
-    const [first, second, third] = ['gateway.dial', 'hub.dial', 'agent.dial'].map((name) => named(spans, name)) as [
-      ReceivedSpan,
-      ReceivedSpan,
-      ReceivedSpan,
-    ];
+    const spans = await spansOf(TRACE, ALL + 1);
+    const atAgent = { 'agent.dial': { 'agent.dns': {}, 'agent.connect': {} } };
+    const tree = { 'gateway.attempt': { 'hub.dial': atAgent }, 'gateway.tunnel': {} };
+    assert.deepEqual(spanTree(spans), { 'gateway.dial': tree });
+    const first = named(spans, 'gateway.dial');
     assert.equal(first.parentSpanId, PARENT);
-    for (const { attributes, status } of spans) {
-      assert.equal(attributes['server.address'], '127.0.0.1');
-      assert.equal(attributes['server.port'], destination.port);
-      assert.equal(attributes['network.transport'], 'tcp');
-      assert.equal(attributes['isthmus.tenant'], 'default');
-      assert.equal(attributes['isthmus.dial.id'], first.attributes['isthmus.dial.id']);
-      assert.equal(attributes['error.type'], undefined);
-      assert.notEqual(status.code, 2);
+    for (const { name, attributes, status, start, end } of spans) {
+      assert.equal(attributes['isthmus.tenant'], 'default', name);
+      assert.equal(attributes['isthmus.dial.id'], first.attributes['isthmus.dial.id'], name);
+      assert.equal(attributes['error.type'], undefined, name);
+      assert.equal(status.code, 0, name);
+      assert.ok(start <= end, name);
+      // Processes of one machine share its clock, and each reads it to a millisecond or two.
+      assert.ok(start > first.start - 5, name);
+      assert.ok(end < first.end + 5 || name === 'gateway.tunnel', name);
     }
-    assert.equal(first.attributes['isthmus.agent.id'], 'agent-0');
-    assert.equal(first.attributes['isthmus.session.id'], second.attributes['isthmus.session.id']);
-    assert.equal(first.attributes['isthmus.caller.via'], 'http-connect');
-    // SERVER, SERVER and CLIENT.
-    assert.deepEqual([first.kind, second.kind, third.kind], [2, 2, 3]);
+    const [attempt, hub, agent, connect] = ['gateway.attempt', 'hub.dial', 'agent.dial', 'agent.connect'].map((name) =>
+      named(spans, name),
+    ) as [ReceivedSpan, ReceivedSpan, ReceivedSpan, ReceivedSpan];
+    for (const key of ['isthmus.session.id', 'isthmus.agent.id']) {
+      assert.equal(first.attributes[key], attempt.attributes[key]);
+      assert.equal(first.attributes[key], hub.attributes[key]);
+    }
+    for (const key of ['dns', 'connect', 'agent', 'hub']) {
+      const ms = Number(first.attributes[`isthmus.dial.${key}_ms`]);
+      assert.ok(ms >= 0 && ms <= first.end - first.start, `${key}: ${ms} ms`);
+    }
+    assert.equal(connect.attributes['network.peer.port'], port);
     assert.deepEqual(
-      [first, second, third].map(({ resource }) => resource['service.name']),
+      [first, hub, agent].map(({ resource }) => resource['service.name']),
       ['frontend-gw', 'backend-hub', 'proxy-agent'],
     );
-    for (const program of [gateway.program, hub, agent]) {
-      const traces = await loggedTraces(program, 'dial established', ...(program === agent ? [] : ['tunnel closed']));
+    const hubs = plane.hubs.map(({ program }) => program);
+    const served = hubs.find(({ lines }) => lines.some((line) => line.includes(TRACE))) as Program;
+    const serving = plane.agents.find(({ lines }) => lines.some((line) => line.includes(TRACE))) as Program;
+    for (const program of [gateway.program, served, serving]) {
+      const rest = program === serving ? [] : ['tunnel closed'];
+      const traces = await loggedTraces(program, 'dial established', ...rest);
       assert.deepEqual(new Set(traces), new Set([TRACE]), program.name);
     }
+
+    // Half of the dials try the hub that hangs first; once one has, it is passed over.
+    (plane.hubs[0] as Back).program.signal('SIGSTOP');
+    const traces = Array.from({ length: 16 }, (_, index) => index.toString(16) + TRACE.slice(1));
+    for (const trace of traces) {
+      const traceparent = `00-${trace}-${PARENT}-01`;
+      assert.equal((await dialOnce(scope, gateway, destination.authority, traceparent)).status, 200);
+    }
+    for (const trace of traces) await spansOf(trace, ALL);
+    const hedge = receiver.spans.find(({ attributes }) => attributes['isthmus.attempt.kind'] === 'hedge');
+    assert.ok(hedge, 'a dial tried the hub that hangs');
+    assert.deepEqual(spanTree(await spansOf(hedge.traceId, ALL + 1), attempted), {
+      'gateway.dial': { 'first overtaken': {}, 'hedge established': AT_HUB, 'gateway.tunnel': {} },
+    });
   }),
 );
 
 test(
-  'a failed dial is a trace that says why, in the all-in-one server as well',
+  'a failed dial is a trace that says why, one span where its caller does not sample; and dials outlive the collector',
   scoped(async (scope) => {
-    const { env, spansOf } = await collector(scope);
-    const { server, agents } = await allInOne(scope, { env });
+    const { receiver, env, spansOf } = await collector(scope);
+    const { server, agents } = await allInOne(scope, { env: { ...env, OTEL_EXPORTER_OTLP_TIMEOUT: '500' } });
     const [agent] = agents as [Program];
     const answer = await dialOnce(scope, server, await refused(), TRACEPARENT);
     assert.equal(answer.status, 502);
-    const spans = await spansOf(TRACE, 3);
-    assert.deepEqual(spanTree(spans), { 'gateway.dial': { 'hub.dial': { 'agent.dial': {} } } });
+    assert.match(answer.headers['proxy-status'] ?? '', new RegExp(`; trace-id="${TRACE}"$`));
+    const spans = await spansOf(TRACE, ALL - 1);
+    assert.deepEqual(spanTree(spans), { 'gateway.dial': { 'gateway.attempt': AT_HUB } });
     for (const { attributes, status } of spans) {
       assert.equal(attributes['error.type'], 'connection_refused');
       assert.equal(status.code, 2);
@@ -122,11 +163,45 @@ test(
     for (const program of [server.program, agent]) {
       assert.deepEqual(await loggedTraces(program, 'dial failed'), [TRACE]);
     }
+
+    const unsampled = `00-${OTHER}-${PARENT}-00`;
+    const destination = await web(scope);
+    assert.equal((await dialOnce(scope, server, destination.authority, unsampled)).status, 200);
+    const unseen = await dialOnce(scope, server, await refused(), unsampled);
+    assert.match(unseen.headers['proxy-status'] ?? '', new RegExp(`; trace-id="${OTHER}"$`));
+    const [span, ...others] = await spansOf(OTHER, 1);
+    assert.ok(span);
+    assert.deepEqual(others, []);
+    assert.equal(span.parentSpanId, PARENT);
+    assert.equal(span.attributes['isthmus.dial.kept'], 'failed');
+    assert.equal(span.attributes['error.type'], 'connection_refused');
+    assert.deepEqual(
+      span.events.map(({ name, attributes }) => [name, attributes['isthmus.attempt.outcome']]),
+      [['gateway.attempt', 'failed']],
+    );
+
+    await receiver[Symbol.asyncDispose]();
+    const gone = server.program.waitForLog(({ msg }) => msg === 'traces cannot be exported, and are dropped', {
+      deadline: DEADLINE,
+      what: 'a line that says so',
+    });
+    let slowest = 0;
+    const dialFifty = async () => {
+      for (let dials = 0; dials < 50; dials++) {
+        const from = performance.now();
+        assert.equal((await dialOnce(scope, server, destination.authority, TRACEPARENT)).status, 200);
+        slowest = Math.max(slowest, performance.now() - from);
+      }
+    };
+    await dialFifty();
+    await gone;
+    await dialFifty();
+    assert.ok(slowest < 1000, `the slowest dial took ${slowest} ms`);
   }),
 );
 
 test(
-  'a dial of a caller without a trace begins one, and all lines of the tunnel name it',
+  "a dial of a caller without a trace begins one; a gRPC caller's goes on, and its tunnel's end says what it carried",
   scoped(async (scope) => {
     const { env, spansOf } = await collector(scope);
     const { server, agents } = await allInOne(scope, { env, agentFlags: { v: 5 } });
@@ -134,12 +209,28 @@ test(
     const destination = await web(scope);
     assert.equal((await dialOnce(scope, server, destination.authority)).status, 200);
     const [trace] = await loggedTraces(server.program, 'dial established');
-    const spans = await spansOf(String(trace), 3);
-    assert.deepEqual(spanTree(spans), { 'gateway.dial': { 'hub.dial': { 'agent.dial': {} } } });
+    const spans = await spansOf(String(trace), ALL);
+    assert.deepEqual(spanTree(spans), ESTABLISHED);
     assert.equal(named(spans, 'gateway.dial').parentSpanId, '');
     for (const program of [server.program, agent]) {
       assert.deepEqual(await loggedTraces(program, 'dial established', 'tunnel closed'), [trace, trace], program.name);
     }
+
+    const echoing = await echo(scope);
+    const metadata = new Metadata();
+    metadata.set('traceparent', TRACEPARENT);
+    const packets = packetsThrough(scope, server.grpc, metadata);
+    const { connectID } = await packets.dial(echoing.authority);
+    packets.send({ type: 'DATA', connectID, error: '', data: Buffer.from('ping') });
+    await packets.expect('DATA');
+    packets.send({ type: 'CLOSE_REQ', connectID });
+    const continued = await spansOf(TRACE, ALL);
+    assert.deepEqual(spanTree(continued), ESTABLISHED);
+    assert.equal(named(continued, 'gateway.dial').parentSpanId, PARENT);
+    const { attributes } = named(continued, 'gateway.tunnel');
+    assert.equal(attributes['isthmus.tunnel.up_bytes'], 4);
+    assert.equal(attributes['isthmus.tunnel.down_bytes'], 4);
+    assert.equal(attributes['isthmus.tunnel.closed_by'], 'caller');
   }),
 );
 

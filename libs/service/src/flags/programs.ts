@@ -58,6 +58,7 @@ import {
   shutdownDelay,
 } from './topics/server.ts';
 import { checkTlsPolicy, tlsPolicy } from './topics/tls.ts';
+import { tracing } from './topics/tracing.ts';
 
 /** What a program takes on its command line. */
 export interface ProgramFlags<T extends FlagTable> {
@@ -98,6 +99,7 @@ export const serverFlags = {
   ...kubernetesContentType,
   ...debug,
   ...logging,
+  ...tracing,
   ...about,
 };
 
@@ -116,6 +118,7 @@ export const gatewayFlags = {
   ...adminAdvertising,
   ...debug,
   ...logging,
+  ...tracing,
   ...about,
 };
 

@@ -57,11 +57,14 @@ export interface SpanTree {
   readonly [name: string]: SpanTree;
 }
 
-/** The tree under a span, or the trees of those whose parent is not among the spans. */
-export function spanTree(spans: readonly ReceivedSpan[], parent?: ReceivedSpan): SpanTree {
-  const ids = new Set(spans.map((span) => span.spanId));
-  const children = spans.filter((span) =>
-    parent ? span.parentSpanId === parent.spanId && span.traceId === parent.traceId : !ids.has(span.parentSpanId),
-  );
-  return Object.fromEntries(children.map((child) => [child.name, spanTree(spans, child)]));
+/** The trees of those whose parent is not among the spans. @param label what a span is called; siblings need different names */
+export function spanTree(spans: readonly ReceivedSpan[], label = ({ name }: ReceivedSpan): string => name): SpanTree {
+  const ids = new Set(spans.map(({ spanId }) => spanId));
+  const trees = (children: readonly ReceivedSpan[]): SpanTree =>
+    Object.fromEntries(children.map((child) => [label(child), trees(childrenOf(spans, child))]));
+  return trees(spans.filter(({ parentSpanId }) => !ids.has(parentSpanId)));
+}
+
+function childrenOf(spans: readonly ReceivedSpan[], { traceId, spanId }: ReceivedSpan): ReceivedSpan[] {
+  return spans.filter((span) => span.parentSpanId === spanId && span.traceId === traceId);
 }

@@ -7,10 +7,23 @@ export interface ReceivedSpan {
   readonly name: string;
   /** SpanKind of the wire: 1 internal, 2 server, 3 client. */
   readonly kind: number;
-  readonly attributes: Readonly<Record<string, string | number>>;
+  /** Milliseconds since the epoch. */
+  readonly start: number;
+  readonly end: number;
+  readonly attributes: ReceivedAttributes;
+  readonly events: readonly ReceivedEvent[];
   /** Code of the wire: 0 unset, 1 ok, 2 error. */
   readonly status: { readonly code: number; readonly message: string };
-  readonly resource: Readonly<Record<string, string | number>>;
+  readonly resource: ReceivedAttributes;
+}
+
+export type ReceivedAttributes = Readonly<Record<string, string | number>>;
+
+export interface ReceivedEvent {
+  readonly name: string;
+  /** Milliseconds since the epoch. */
+  readonly time: number;
+  readonly attributes: ReceivedAttributes;
 }
 
 interface JsonAttribute {
@@ -18,9 +31,12 @@ interface JsonAttribute {
   value: { stringValue?: string; intValue?: number | string; doubleValue?: number };
 }
 
-interface JsonSpan extends Omit<ReceivedSpan, 'attributes' | 'resource' | 'parentSpanId' | 'status'> {
+interface JsonSpan extends Pick<ReceivedSpan, 'traceId' | 'spanId' | 'name' | 'kind'> {
   parentSpanId?: string;
+  startTimeUnixNano: string;
+  endTimeUnixNano: string;
   attributes: JsonAttribute[];
+  events?: { name: string; timeUnixNano: string; attributes: JsonAttribute[] }[];
   status?: { code?: number; message?: string };
 }
 
@@ -32,13 +48,20 @@ export function decodeJson(body: Uint8Array): ReceivedSpan[] {
   const request = JSON.parse(new TextDecoder().decode(body)) as JsonRequest;
   return request.resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.flatMap(({ spans }) =>
-      spans.map(({ traceId, spanId, parentSpanId = '', name, kind, attributes, status }) => ({
+      spans.map(({ traceId, spanId, parentSpanId = '', name, kind, attributes, events = [], status, ...span }) => ({
         traceId,
         spanId,
         parentSpanId,
         name,
         kind,
+        start: milliseconds(span.startTimeUnixNano),
+        end: milliseconds(span.endTimeUnixNano),
         attributes: jsonAttributes(attributes),
+        events: events.map(({ name, timeUnixNano, attributes }) => ({
+          name,
+          time: milliseconds(timeUnixNano),
+          attributes: jsonAttributes(attributes),
+        })),
         status: { code: status?.code ?? 0, message: status?.message ?? '' },
         resource: jsonAttributes(resource.attributes),
       })),
@@ -46,7 +69,11 @@ export function decodeJson(body: Uint8Array): ReceivedSpan[] {
   );
 }
 
-function jsonAttributes(list: readonly JsonAttribute[]): Record<string, string | number> {
+function milliseconds(nanoseconds: bigint | string): number {
+  return Number(nanoseconds) / 1e6;
+}
+
+function jsonAttributes(list: readonly JsonAttribute[]): ReceivedAttributes {
   return Object.fromEntries(
     list.map(({ key, value }) => [key, value.stringValue ?? Number(value.intValue ?? value.doubleValue)]),
   );
@@ -62,14 +89,21 @@ export function decodeProtobuf(body: Uint8Array): ReceivedSpan[] {
       parentSpanId: span.hex(4),
       name: span.text(5),
       kind: span.number(6),
+      start: milliseconds(span.fixed64(7)),
+      end: milliseconds(span.fixed64(8)),
       attributes: attributesOf(span, 9),
+      events: span.all(11).map((event) => ({
+        name: event.text(2),
+        time: milliseconds(event.fixed64(1)),
+        attributes: attributesOf(event, 3),
+      })),
       status: { code: span.one(15).number(3), message: span.one(15).text(2) },
       resource,
     }));
   });
 }
 
-function attributesOf(owner: Message, field: number): Record<string, string | number> {
+function attributesOf(owner: Message, field: number): ReceivedAttributes {
   const entries = owner.all(field).map((pair) => {
     const value = pair.one(2);
     if (value.has(1)) return [pair.text(1), value.text(1)];
@@ -108,6 +142,10 @@ class Message {
 
   number(field: number): number {
     return varint(this.#bytes(field), 0).value;
+  }
+
+  fixed64(field: number): bigint {
+    return this.#bytes(field).readBigUInt64LE();
   }
 
   double(field: number): number {

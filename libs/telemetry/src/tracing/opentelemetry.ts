@@ -1,6 +1,7 @@
-import { type DialTracer, noTracer } from '@isthmus/tunnel';
+import { type DialTracer, noTracer, type PlaneEvents } from '@isthmus/tunnel';
 import { redactUrl } from '../logging/redact.ts';
 import { type Environment, type TraceSettings, traceSettings } from './settings.ts';
+import type { SpanTracer } from './spans.ts';
 
 export interface TracingOptions {
   /** `service.name`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say another. */
@@ -8,6 +9,8 @@ export interface TracingOptions {
   readonly version: string;
   /** What the process is in the plane (`gateway`, `hub`, `server`, `agent`): the resource's `isthmus.role`. */
   readonly role: string;
+  /** A gateway's dial that failed, or took longer, is exported though it was not sampled; in milliseconds. Unset: none is. */
+  readonly slowMs?: number;
   readonly logger?: TracingLogger;
 }
 
@@ -19,6 +22,8 @@ export interface TracingLogger {
 
 export interface Tracing {
   readonly tracer: DialTracer;
+  /** Follows the tunnels of a gateway. */
+  follow(events: PlaneEvents): void;
   /** Sends the last spans; bounded in time, never rejects. */
   shutdown(): Promise<void>;
 }
@@ -51,28 +56,44 @@ export async function openTelemetry(env: Environment, options: TracingOptions): 
 }
 
 function off(): Tracing {
-  return { tracer: noTracer, async shutdown() {} };
+  return { tracer: noTracer, follow() {}, async shutdown() {} };
 }
 
 async function builtIn({ version }: TracingOptions): Promise<Tracing> {
   const [{ trace }, { spanTracer }] = await Promise.all([import('@opentelemetry/api'), import('./spans.ts')]);
-  return { tracer: spanTracer(trace.getTracer('isthmus', version)), async shutdown() {} };
+  return tracing(spanTracer(trace.getTracer('isthmus', version)), async () => {});
+}
+
+function tracing(tracer: SpanTracer, shutdown: () => Promise<void>): Tracing {
+  return {
+    tracer,
+    follow(events) {
+      events.on('tunnel:close', (tunnel, outcome) => {
+        if (tunnel.role === 'gateway') tracer.tunnel(tunnel, outcome);
+      });
+    },
+    shutdown,
+  };
 }
 
 async function exporting(
   settings: TraceSettings,
-  { serviceName, version, role }: TracingOptions,
+  { serviceName, version, role, slowMs }: TracingOptions,
   fields: object,
   logger: TracingLogger,
 ): Promise<Tracing> {
-  const [{ startSdk }, { spanTracer }] = await Promise.all([import('./sdk.ts'), import('./spans.ts')]);
+  const [{ startSdk }, { spanTracer }, { keepDials }] = await Promise.all([
+    import('./sdk.ts'),
+    import('./spans.ts'),
+    import('./kept.ts'),
+  ]);
   const scope = { name: 'isthmus', version };
   const attributes = { 'service.name': serviceName, 'service.version': version, 'isthmus.role': role };
-  const { tracer, shutdown } = await startSdk(settings, scope, attributes, (failure) => {
+  const { tracer, startAs, shutdown } = await startSdk(settings, scope, attributes, (failure) => {
     if (failure) logger.warn({ ...fields, error: failure.message }, 'traces cannot be exported, and are dropped');
     else logger.info(fields, 'traces are exported again');
   });
-  return { tracer: spanTracer(tracer), shutdown };
+  return tracing(spanTracer(tracer, slowMs === undefined ? undefined : keepDials(startAs, slowMs)), shutdown);
 }
 
 function messageOf(error: unknown): string {

@@ -1,15 +1,18 @@
-import type { Attributes, Tracer } from '@opentelemetry/api';
+import type { Attributes, SpanContext, Tracer } from '@opentelemetry/api';
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
   BatchSpanProcessor,
+  type IdGenerator,
   ParentBasedSampler,
   type Sampler,
   type SpanExporter,
   TraceIdRatioBasedSampler,
   TracerProvider,
+  type TracerProviderOptions,
 } from '@opentelemetry/sdk-trace';
+import type { StartAs } from './kept.ts';
 import type { Protocol, TraceSettings } from './settings.ts';
 
 /** Told when exporting begins to fail, and when it works again. */
@@ -20,6 +23,8 @@ const SHUTDOWN_MS = 3000;
 
 export interface Sdk {
   readonly tracer: Tracer;
+  /** Without a look at the sampler, and through the same queue. */
+  readonly startAs: StartAs;
   /** Sends what is queued, for SHUTDOWN_MS at most. */
   shutdown(): Promise<void>;
 }
@@ -35,13 +40,20 @@ export async function startSdk(
   report: ExportReport,
 ): Promise<Sdk> {
   const exporter = reporting(await otlpExporter(settings), report);
-  const provider = new TracerProvider({
+  const common: TracerProviderOptions = {
     resource: defaultResource().merge(resourceFromAttributes({ ...attributes, ...settings.resource })),
-    sampler: sampler(settings.sampler),
     spanProcessors: [new BatchSpanProcessor({ exporter, ...settings.batch })],
-  });
+  };
+  const provider = new TracerProvider({ ...common, sampler: sampler(settings.sampler) });
+  const ids = new GivenIds();
+  const unsampled = new TracerProvider({ ...common, sampler: new AlwaysOnSampler(), idGenerator: ids });
+  const kept = unsampled.getTracer(scope.name, scope.version);
   return {
     tracer: provider.getTracer(scope.name, scope.version),
+    startAs(given, name, options, parent) {
+      ids.given = given;
+      return kept.startSpan(name, options, parent);
+    },
     async shutdown() {
       let timer: NodeJS.Timeout | undefined;
       const overdue = new Promise<void>((resolve) => {
@@ -52,6 +64,13 @@ export async function startSdk(
       clearTimeout(timer);
     },
   };
+}
+
+/** The SDK asks for ids while it starts a span, so those that are set right before are the span's. */
+class GivenIds implements IdGenerator {
+  given: Pick<SpanContext, 'traceId' | 'spanId'> = { traceId: '', spanId: '' };
+  generateTraceId = () => this.given.traceId;
+  generateSpanId = () => this.given.spanId;
 }
 
 const EXPORTERS: Readonly<

@@ -1,77 +1,102 @@
-import type { DialOutcome, DialRequest, DialSpan, DialSpanName, DialTracer } from '@isthmus/tunnel';
+import type {
+  AttemptRecord,
+  DialOutcome,
+  DialRequest,
+  DialSpan,
+  DialSpanName,
+  DialTracer,
+  StepSpanName,
+  TunnelInfo,
+  TunnelOutcome,
+} from '@isthmus/tunnel';
 import {
-  type Attributes,
+  type Context,
   ROOT_CONTEXT,
   type Span,
   SpanKind,
-  SpanStatusCode,
+  type SpanOptions,
   type Tracer,
   trace,
 } from '@opentelemetry/api';
+import { sinceEpoch } from './clock.ts';
+import { describeAttempt, describeDial, describeStep, describeTunnel } from './describe.ts';
+import type { KeepDial } from './kept.ts';
 import { formatTraceparent, parseTraceparent } from './traceparent.ts';
+
+export type SpanName = DialSpanName | StepSpanName | 'gateway.attempt' | 'gateway.tunnel';
 
 /**
  * Kinds by the semantic conventions: gateway and hub each answer a request that came from another program and are SERVER.
- * The agent makes the plane's one connection outwards, to what `server.address` names, and is CLIENT. A kind does not change
- * where gateway and hub share a process, so that one query finds the same spans in both ways to run a plane.
+ * The agent makes the plane's one connection outwards, to what `server.address` names, and is CLIENT, as is a gateway's attempt,
+ * which asks a hub. A kind does not change where gateway and hub share a process, so that one query finds the same spans in
+ * both ways to run a plane.
  */
-const KINDS: Readonly<Record<DialSpanName, SpanKind>> = {
+export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
   'gateway.dial': SpanKind.SERVER,
+  'gateway.attempt': SpanKind.CLIENT,
+  'gateway.tunnel': SpanKind.INTERNAL,
   'hub.dial': SpanKind.SERVER,
   'agent.dial': SpanKind.CLIENT,
+  'agent.dns': SpanKind.INTERNAL,
+  'agent.connect': SpanKind.INTERNAL,
 };
 
-/** Dials as OpenTelemetry spans. */
-export function spanTracer(tracer: Tracer): DialTracer {
+/** Dials and tunnels as OpenTelemetry spans. */
+export interface SpanTracer extends DialTracer {
+  /** A gateway's tunnel that has ended. */
+  tunnel(tunnel: TunnelInfo, outcome: TunnelOutcome): void;
+}
+
+/** @param keep what becomes of a gateway's dial that is not sampled */
+export function spanTracer(tracer: Tracer, keep?: KeepDial): SpanTracer {
+  const begin = (name: SpanName, { traceparent }: DialRequest, start: number): { span: Span; parent: Context } => {
+    const parent = contextOf(traceparent);
+    return { span: tracer.startSpan(name, spanOptions(name, start), parent), parent };
+  };
   return {
     start(name, dial) {
-      const parent = dial.traceparent === undefined ? undefined : parseTraceparent(dial.traceparent);
-      const context = parent ? trace.setSpanContext(ROOT_CONTEXT, parent) : ROOT_CONTEXT;
-      const span = tracer.startSpan(name, { kind: KINDS[name], attributes: requestAttributes(dial) }, context);
-      return dialSpan(span);
+      const start = performance.now();
+      const { span, parent } = begin(name, dial, start);
+      return running<DialOutcome>(span, (outcome) => {
+        if (span.isRecording()) describeDial(span, dial, outcome);
+        else if (name === 'gateway.dial') keep?.({ span: span.spanContext(), parent, start, dial, outcome });
+      });
+    },
+    attempt(dial, attempt, number) {
+      const { span } = begin('gateway.attempt', dial, attempt.start);
+      return running<AttemptRecord>(span, () => {
+        if (span.isRecording()) describeAttempt(span, dial, attempt, number);
+      });
+    },
+    step(name, dial, step) {
+      const { span } = begin(name, dial, step.start);
+      if (span.isRecording()) describeStep(span, name, dial, step);
+      span.end(sinceEpoch(step.end));
+    },
+    tunnel(tunnel, outcome) {
+      const end = performance.now();
+      const { span } = begin('gateway.tunnel', tunnel.dial, end - outcome.ms);
+      if (span.isRecording()) describeTunnel(span, tunnel, outcome);
+      span.end(sinceEpoch(end));
     },
   };
 }
 
-function dialSpan(span: Span): DialSpan {
+export function spanOptions(name: SpanName, start: number): SpanOptions {
+  return { kind: KINDS[name], startTime: sinceEpoch(start) };
+}
+
+function contextOf(traceparent: string | undefined): Context {
+  const parent = traceparent === undefined ? undefined : parseTraceparent(traceparent);
+  return parent ? trace.setSpanContext(ROOT_CONTEXT, parent) : ROOT_CONTEXT;
+}
+
+function running<Outcome>(span: Span, describeEnd: (outcome: Outcome) => void): DialSpan<Outcome> {
   return {
     traceparent: formatTraceparent(span.spanContext()),
     end(outcome) {
-      // False for a span that is not sampled: most of them, where sampling is on at all.
-      if (span.isRecording()) describeEnd(span, outcome);
-      span.end();
+      describeEnd(outcome);
+      span.end(sinceEpoch(performance.now()));
     },
   };
-}
-
-function describeEnd(span: Span, { error, reason, agentId, sessionId, hubId, timing }: DialOutcome): void {
-  span.setAttributes(
-    known({
-      'isthmus.agent.id': agentId,
-      'isthmus.session.id': sessionId,
-      'isthmus.hub.id': hubId,
-      'isthmus.dial.dns_ms': timing?.dnsMs,
-      'isthmus.dial.connect_ms': timing?.connectMs,
-      'isthmus.dial.failure': reason,
-      'error.type': error?.code,
-    }),
-  );
-  if (error) span.setStatus({ code: SpanStatusCode.ERROR, message: error.message });
-}
-
-function requestAttributes({ id, tenant, destination, session, caller }: DialRequest): Attributes {
-  return known({
-    'server.address': destination.host,
-    'server.port': destination.port,
-    'network.transport': 'tcp',
-    'isthmus.dial.id': id,
-    'isthmus.tenant': tenant,
-    'isthmus.session.id': session,
-    'isthmus.caller.via': caller?.via,
-    'isthmus.caller.identity': caller?.identity,
-  });
-}
-
-function known(attributes: Record<string, string | number | undefined>): Attributes {
-  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined));
 }

@@ -21,7 +21,7 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
 
 function serve(call: ServerCall, options: ProxyServiceOptions): void {
   const { dial, tenant, events, timeout, identify = identity } = options;
-  const caller: Caller = { via: 'grpc', identity: identify(call.peer) };
+  const caller: Caller = { via: 'grpc', identity: identify(call.peer), remote: call.peer.remote };
   const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
   const served = servePackets(call, {

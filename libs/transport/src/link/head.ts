@@ -112,7 +112,9 @@ function readRefusal(head: Head, status: number): DialError {
 /** `Proxy-Status` of RFC 9209: an RFC 8941 string holds printable ASCII only. */
 export function proxyStatus(error: DialError): string {
   const details = error.message.replace(/[^\x20-\x7e]/g, '?').replace(/["\\]/g, '\\$&');
-  return `isthmus; error=${error.code}; details="${details}"`;
+  // A parameter of our own, as section 2.1 allows.
+  const [, traceId] = /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(error.traceparent ?? '') ?? [];
+  return `isthmus; error=${error.code}; details="${details}"${traceId ? `; trace-id="${traceId}"` : ''}`;
 }
 
 /** By the names of Server-Timing's metrics. */

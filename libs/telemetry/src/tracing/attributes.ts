@@ -1,0 +1,50 @@
+import type { Attributes, Span } from '@opentelemetry/api';
+
+/** Every attribute of a span or an event, as docs/TRACES.md lists them. What is ours begins with `isthmus.`. */
+export const ATTRIBUTES = [
+  'client.address',
+  'client.port',
+  'dns.question.name',
+  'error.type',
+  'network.peer.address',
+  'network.peer.port',
+  'network.transport',
+  'network.type',
+  'server.address',
+  'server.port',
+  'isthmus.agent.id',
+  'isthmus.attempt.kind',
+  'isthmus.attempt.ms',
+  'isthmus.attempt.number',
+  'isthmus.attempt.outcome',
+  'isthmus.caller.identity',
+  'isthmus.caller.via',
+  'isthmus.dial.agent_ms',
+  'isthmus.dial.attempts',
+  'isthmus.dial.connect_ms',
+  'isthmus.dial.dns_ms',
+  'isthmus.dial.failure',
+  'isthmus.dial.hub_ms',
+  'isthmus.dial.id',
+  'isthmus.dial.kept',
+  'isthmus.dial.parked_ms',
+  'isthmus.hub.id',
+  'isthmus.session.id',
+  'isthmus.tenant',
+  'isthmus.tunnel.closed_by',
+  'isthmus.tunnel.down_bytes',
+  'isthmus.tunnel.up_bytes',
+] as const;
+
+export type Values = { readonly [Name in (typeof ATTRIBUTES)[number]]?: string | number | undefined };
+
+/** What of the values there is. */
+export function known(values: Values): Attributes {
+  const attributes: Attributes = {};
+  for (const [name, value] of Object.entries(values)) if (value !== undefined) attributes[name] = value;
+  return attributes;
+}
+
+export function describe(span: Span, values: Values): void {
+  span.setAttributes(known(values));
+}

@@ -1,0 +1,65 @@
+import { type LookupAddress, lookup as resolve } from 'node:dns';
+import { isIP, type LookupFunction, type Socket } from 'node:net';
+import type { Destination, DialError, DialRequest, DialStep, DialTiming, DialTracer } from '@isthmus/tunnel';
+
+/** What an agent does for one dial, timed: the name's lookup, if it is a name, and the connection. Told as spans, and to send back. */
+export class EndpointSteps {
+  readonly #request: DialRequest;
+  readonly #tracer: DialTracer;
+  readonly #start = performance.now();
+  readonly #named: boolean;
+  /** When there was an address to connect to: from the start, where the destination is one. */
+  #resolved: number | undefined;
+
+  constructor(request: DialRequest, tracer: DialTracer) {
+    this.#request = request;
+    this.#tracer = tracer;
+    this.#named = isIP(request.destination.host) === 0;
+    if (!this.#named) this.#resolved = this.#start;
+  }
+
+  /** Whether the name has no address yet. */
+  get resolving(): boolean {
+    return this.#resolved === undefined;
+  }
+
+  /** getaddrinfo, timed: search domains and the hosts file count in a cluster, so the resolver alone would not do. */
+  readonly lookup: LookupFunction = (hostname, options, callback) => {
+    resolve(
+      hostname,
+      options,
+      (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family: number) => {
+        if (!error) this.#resolved = performance.now();
+        callback(error, address as string, family);
+      },
+    );
+  };
+
+  connected({ remoteAddress: address, remotePort: port }: Socket): DialTiming {
+    return this.#ended(address !== undefined && port !== undefined ? { peer: { address, port } } : {});
+  }
+
+  failed(error: DialError): DialTiming {
+    const peer = peerOf(error.cause) ?? (this.#named ? undefined : this.#request.destination);
+    return this.#ended({ error, ...(peer && { peer: { address: peer.host, port: peer.port } }) });
+  }
+
+  #ended(outcome: Pick<DialStep, 'error' | 'peer'>): DialTiming {
+    const [request, start, resolved, end] = [this.#request, this.#start, this.#resolved, performance.now()];
+    if (resolved === undefined) {
+      const { error } = outcome;
+      this.#tracer.step('agent.dns', request, { start, end, ...(error && { error }) });
+      return { dnsMs: end - start };
+    }
+    if (this.#named) this.#tracer.step('agent.dns', request, { start, end: resolved });
+    this.#tracer.step('agent.connect', request, { start: resolved, end, ...outcome });
+    return { connectMs: end - resolved, ...(this.#named && { dnsMs: resolved - start }) };
+  }
+}
+
+/** Node names in an error what it tried to connect to; of several addresses, each in an error of its own. */
+function peerOf(cause: unknown): Destination | undefined {
+  const first = cause instanceof AggregateError ? cause.errors[0] : cause;
+  const { address, port } = (first ?? {}) as { address?: unknown; port?: unknown };
+  return typeof address === 'string' && typeof port === 'number' ? { host: address, port } : undefined;
+}
