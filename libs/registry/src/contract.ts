@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { Quarantine } from '@isthmus/tunnel';
 import type { Registry } from './registry.ts';
 import { Observer } from './testing/observer.ts';
 import { hubRecord, member, sessionRecord } from './testing/records.ts';
 import { until } from './testing/until.ts';
+
+const AGENT = { tenant: 'default', agentId: 'a1' };
 
 /** One plane: `connect` gives a registry as another process would have it. */
 export interface ContractPlane {
@@ -68,7 +71,11 @@ export function registryContract(
       const hub = hubRecord('h1');
       registry.register(hub).announce(sessionRecord(hub, 's1'));
       await observer.until('s1', () => observer.has('s1'));
-      assert.deepEqual(await registry.snapshot(), { hubs: [hub], sessions: [sessionRecord(hub, 's1')] });
+      assert.deepEqual(await registry.snapshot(), {
+        hubs: [hub],
+        sessions: [sessionRecord(hub, 's1')],
+        quarantines: [],
+      });
     });
 
     it('withdraws a session and keeps the others', async () => {
@@ -127,7 +134,11 @@ export function registryContract(
       before.announce(sessionRecord(old, 's3'));
       await before.superseded;
       await before.close();
-      assert.deepEqual(await registry.snapshot(), { hubs: [young], sessions: [sessionRecord(young, 's2')] });
+      assert.deepEqual(await registry.snapshot(), {
+        hubs: [young],
+        sessions: [sessionRecord(young, 's2')],
+        quarantines: [],
+      });
     });
 
     it('lets a process that started later take over although its clock says that it is earlier', async () => {
@@ -148,6 +159,7 @@ export function registryContract(
       assert.deepEqual(await registry.snapshot(), {
         hubs: [{ ...soon, incarnation: 10, draining: true }],
         sessions: [{ ...sessionRecord(soon, 's2'), incarnation: 10 }],
+        quarantines: [],
       });
       await after.close();
       await observer.until('h1 gone', () => observer.hub('h1') === undefined);
@@ -175,6 +187,50 @@ export function registryContract(
 
     it('lists nobody to one who has ceased to wait', async () => {
       await assert.rejects(registry.members(AbortSignal.abort(new Error('asked no more'))), /asked no more/);
+    });
+
+    it('tells watchers of an agent in quarantine, and of its end', async () => {
+      assert.equal(await registry.quarantine(AGENT, 'leaks "memory"'), true);
+      await observer.until('quarantine', () => 'a1' in observer.quarantined);
+      assert.deepEqual(observer.quarantined, { a1: 'leaks "memory"' });
+      const late = new Observer(plane.connect());
+      await late.until('a snapshot', () => late.snapshots === 1);
+      assert.deepEqual([late.quarantined, late.changes], [observer.quarantined, []]);
+      late.stop();
+      const [{ version, ...said }] = (await registry.snapshot()).quarantines as [Quarantine];
+      assert.deepEqual(said, { ...AGENT, reason: 'leaks "memory"' });
+      assert.ok(Math.abs(version - Date.now()) < 60_000, `${version}`);
+      assert.equal(await plane.connect().quarantine(AGENT, undefined), true);
+      await observer.until('its end', () => !('a1' in observer.quarantined));
+    });
+
+    it('says of a quarantine whether it was news, and takes the last of two reasons', async () => {
+      const other = plane.connect();
+      assert.equal(await other.quarantine(AGENT, undefined), false);
+      assert.equal(await registry.quarantine(AGENT, 'first'), true);
+      assert.equal(await other.quarantine(AGENT, 'first'), false);
+      assert.equal(await other.quarantine(AGENT, ''), true);
+      await observer.until('the second reason', () => observer.quarantined.a1 === '');
+      await other.quarantine({ ...AGENT, tenant: 'other' }, 'another tenant');
+      assert.equal(await registry.quarantine(AGENT, undefined), true);
+      assert.equal(await registry.quarantine(AGENT, undefined), false);
+      const { quarantines } = await registry.snapshot();
+      const inForce = quarantines.filter(({ reason }) => reason !== undefined);
+      assert.deepEqual(
+        inForce.map(({ tenant, reason }) => [tenant, reason]),
+        [['other', 'another tenant']],
+      );
+    });
+
+    it('refuses words about a quarantine that are too long', async () => {
+      for (const [agent, reason] of [
+        [AGENT, 'x'.repeat(501)],
+        [{ ...AGENT, agentId: 'x'.repeat(1001) }, ''],
+        [{ ...AGENT, tenant: 'x'.repeat(254) }, undefined],
+        [{ ...AGENT, agentId: '' }, ''],
+      ] as const) {
+        await assert.rejects(registry.quarantine(agent, reason), RangeError);
+      }
     });
 
     it('tells a stopped watcher nothing more', async () => {

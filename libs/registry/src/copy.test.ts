@@ -63,4 +63,20 @@ describe('copy of the directory', () => {
     assert.deepEqual(mine.hubIds(), ['h1', 'h2']);
     assert.deepEqual(mine.snapshot().sessions, [sessionRecord(h2, 's2')]);
   });
+
+  it('adopts later words about quarantines, and tells which', () => {
+    const [mine, other] = [new Copy(), new Copy()];
+    const said = (agentId: string, version: number) => ({ tenant: 'default', agentId, reason: '', version });
+    const say = (copy: Copy, agentId: string, version: number) =>
+      copy.apply({ kind: 'quarantine', quarantine: said(agentId, version) });
+    assert.deepEqual([say(mine, 'a', 2), say(mine, 'b', 1), say(mine, 'a', 1)], [true, true, false]);
+    for (const [agentId, version] of [
+      ['a', 1],
+      ['b', 2],
+      ['c', 1],
+    ] as const)
+      say(other, agentId, version);
+    assert.deepEqual(mine.adopt(other), [said('b', 2), said('c', 1)]);
+    assert.deepEqual(mine.snapshot().quarantines, [said('a', 2), said('b', 2), said('c', 1)]);
+  });
 });

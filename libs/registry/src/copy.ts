@@ -1,4 +1,11 @@
-import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel';
+import {
+  type Change,
+  type HubRecord,
+  type Quarantine,
+  Quarantines,
+  type SessionRecord,
+  type Snapshot,
+} from '@isthmus/tunnel';
 
 interface HubEntry {
   readonly hub: HubRecord;
@@ -11,10 +18,12 @@ interface HubEntry {
  */
 export class Copy {
   readonly #hubs = new Map<string, HubEntry>();
+  readonly #quarantines = new Quarantines();
 
   constructor(snapshot?: Snapshot) {
     for (const hub of snapshot?.hubs ?? []) this.apply({ kind: 'hub', hub });
     for (const session of snapshot?.sessions ?? []) this.apply({ kind: 'session', session });
+    for (const quarantine of snapshot?.quarantines ?? []) this.#quarantines.apply(quarantine);
   }
 
   /** Whether the change changed anything. */
@@ -34,7 +43,13 @@ export class Copy {
         if (!sessions || !held || held.incarnation > change.incarnation || held.version > change.version) return false;
         return sessions.delete(change.sessionId);
       }
+      case 'quarantine':
+        return this.#quarantines.apply(change.quarantine);
     }
+  }
+
+  get quarantines(): Quarantines {
+    return this.#quarantines;
   }
 
   hub(hubId: string): HubRecord | undefined {
@@ -49,16 +64,24 @@ export class Copy {
     return [...(this.#hubs.get(hubId)?.sessions.values() ?? [])];
   }
 
-  /** Takes over every hub, with its sessions, that `other` holds and this copy does not. */
-  adopt(other: Copy): void {
+  /**
+   * Takes over every hub, with its sessions, that `other` holds and this copy does not, and later words about quarantines.
+   * @returns these words
+   */
+  adopt(other: Copy): Quarantine[] {
     for (const [hubId, entry] of other.#hubs) {
       if (!this.#hubs.has(hubId)) this.#hubs.set(hubId, entry);
     }
+    return other.#quarantines.all().filter((each) => this.#quarantines.apply(each));
   }
 
   snapshot(): Snapshot {
     const entries = [...this.#hubs.values()];
-    return { hubs: entries.map(({ hub }) => hub), sessions: entries.flatMap(({ sessions }) => [...sessions.values()]) };
+    return {
+      hubs: entries.map(({ hub }) => hub),
+      sessions: entries.flatMap(({ sessions }) => [...sessions.values()]),
+      quarantines: this.#quarantines.all(),
+    };
   }
 
   #putHub(hub: HubRecord): boolean {

@@ -7,7 +7,7 @@ import { hubRecord, sessionRecord } from './testing/records.ts';
 
 const h1 = hubRecord('h1');
 const h2 = hubRecord('h2');
-const snapshot = { hubs: [h1, h2], sessions: [sessionRecord(h1, 's1'), sessionRecord(h2, 's2')] };
+const snapshot = { hubs: [h1, h2], sessions: [sessionRecord(h1, 's1'), sessionRecord(h2, 's2')], quarantines: [] };
 const expired = { kind: 'hub-gone', hubId: 'h1', incarnation: 1, expired: true } as const;
 
 /** A registry that says what a test says. */
@@ -16,6 +16,7 @@ function toldBy(test: (listener: WatchListener) => void): Registry {
     register: () => assert.fail('a follower registers nothing'),
     snapshot: () => assert.fail('a follower watches'),
     join: () => assert.fail('a follower watches'),
+    quarantine: () => assert.fail('a follower watches'),
     members: () => assert.fail('a follower watches'),
     watch: test,
     close: async () => {},
@@ -70,9 +71,9 @@ describe('following the registry', () => {
 
   it('keeps a linked hub that a fresh snapshot lacks, and no other', () => {
     links.add('h1');
-    registry.snapshot({ hubs: [], sessions: [] });
+    registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
     assert.deepEqual(sessions(), ['s1']);
-    registry.snapshot({ hubs: [], sessions: [] });
+    registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
     assert.deepEqual(sessions(), ['s1']);
     unlink('h1');
     assert.deepEqual(sessions(), []);
@@ -96,7 +97,7 @@ describe('following the registry', () => {
 
   it('passes over what the registry says of the own hub', () => {
     directory.apply({ kind: 'hub', hub: hubRecord('own') });
-    registry.snapshot({ hubs: [], sessions: [] });
+    registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
     registry.change({ kind: 'hub-gone', hubId: 'own', incarnation: 1 });
     assert.deepEqual([...directory.hubs()], [hubRecord('own')]);
   });
@@ -107,5 +108,14 @@ describe('following the registry', () => {
     registry.answered(3);
     assert.equal(following.behind, 3);
     assert.ok(age() < 1_000, `${age()} ms`);
+  });
+
+  it('passes on what is said of quarantines', () => {
+    const said = { tenant: 'default', agentId: 'agent-of-s1', reason: '', version: 1 };
+    registry.snapshot({ ...snapshot, quarantines: [said] });
+    assert.deepEqual(directory.quarantined(), [said]);
+    registry.change({ kind: 'quarantine', quarantine: { ...said, version: 2, reason: 'another' } });
+    assert.equal(directory.quarantineOf(said)?.reason, 'another');
+    assert.equal(told.length, 2, 'nothing changed of the hubs');
   });
 });

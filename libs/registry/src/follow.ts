@@ -48,19 +48,24 @@ class Follower implements Following {
     this.#options = options;
   }
 
-  snapshot({ hubs, sessions }: Snapshot): void {
+  snapshot({ hubs, sessions, quarantines }: Snapshot): void {
     this.synced = true;
     const { directory } = this.#options;
     const present = new Set(hubs.map(({ hubId }) => hubId));
     this.#kept.clear();
     for (const { hubId } of directory.hubs()) if (!present.has(hubId) && this.#linked(hubId)) this.#kept.add(hubId);
     const others = (record: { readonly hubId: string }) => !this.#isOwn(record.hubId);
-    const known = { hubs: hubs.filter(others), sessions: sessions.filter(others) };
+    const known = { hubs: hubs.filter(others), sessions: sessions.filter(others), quarantines };
     directory.reset(known, (hubId) => this.#isOwn(hubId) || this.#kept.has(hubId));
     this.#tell();
   }
 
   change(change: Change): void {
+    if (change.kind === 'quarantine') this.#options.directory.apply(change);
+    else this.#changeOfHub(change);
+  }
+
+  #changeOfHub(change: HubChange): void {
     const hubId = hubOf(change);
     if (this.#isOwn(hubId)) return;
     if (change.kind === 'hub-gone' && change.expired && this.#linked(hubId)) {
@@ -111,7 +116,9 @@ class Follower implements Following {
   }
 }
 
-function hubOf(change: Change): string {
+type HubChange = Exclude<Change, { readonly kind: 'quarantine' }>;
+
+function hubOf(change: HubChange): string {
   if (change.kind === 'hub') return change.hub.hubId;
   return change.kind === 'session' ? change.session.hubId : change.hubId;
 }

@@ -1,7 +1,24 @@
-import type { Change, HubRecord, Member, SessionRecord, Snapshot } from '@isthmus/tunnel';
+import {
+  type AgentName,
+  type Change,
+  type HubRecord,
+  MAX_QUARANTINED,
+  type Member,
+  type SessionRecord,
+  type Snapshot,
+} from '@isthmus/tunnel';
 import { Copy } from './copy.ts';
 import { byId } from './members.ts';
-import type { HubRegistration, HubUpdate, Membership, Registry, StateListener, WatchListener } from './registry.ts';
+import { checkQuarantine } from './quarantine.ts';
+import {
+  type HubRegistration,
+  type HubUpdate,
+  type Membership,
+  QuarantineFull,
+  type Registry,
+  type StateListener,
+  type WatchListener,
+} from './registry.ts';
 
 /** The registry of a plane that is one process: a hub is in it until it closes, and nothing needs to expire. */
 export function memoryRegistry(): Registry {
@@ -54,6 +71,19 @@ class MemoryRegistry implements Registry {
   async members(signal?: AbortSignal): Promise<readonly Member[]> {
     signal?.throwIfAborted();
     return byId(this.#members);
+  }
+
+  async quarantine({ tenant, agentId }: AgentName, reason: string | undefined): Promise<boolean> {
+    checkQuarantine({ tenant, agentId }, reason);
+    const { quarantines } = this.#copy;
+    const said = quarantines.last({ tenant, agentId });
+    if (said?.reason === reason) return false;
+    if (reason !== undefined && said?.reason === undefined && quarantines.size >= MAX_QUARANTINED)
+      throw new QuarantineFull();
+    const version = Math.max(Date.now(), (said?.version ?? 0) + 1);
+    const quarantine = { tenant, agentId, version, ...(reason !== undefined && { reason }) };
+    this.#publish({ kind: 'quarantine', quarantine });
+    return true;
   }
 
   async close(): Promise<void> {

@@ -1,4 +1,12 @@
-import type { Change, HubRecord, Member, SessionRecord, Snapshot } from '@isthmus/tunnel';
+import {
+  type AgentName,
+  type Change,
+  type HubRecord,
+  MAX_QUARANTINED,
+  type Member,
+  type SessionRecord,
+  type Snapshot,
+} from '@isthmus/tunnel';
 
 /**
  * The directory of a plane: which hubs are there and which sessions they hold.
@@ -22,6 +30,16 @@ export interface Registry {
   join(member: Member): Membership;
   /** The processes that are there, by their ids. Rejects as `snapshot` does, and when `signal` aborts. */
   members(signal?: AbortSignal): Promise<readonly Member[]>;
+  /**
+   * Puts an agent in quarantine, in the whole plane and whether it is there or not: no dial goes to its sessions, while tunnels
+   * that run go on. Without a reason it is let out. Resolves to whether that was news. Rejects as `snapshot` does, with
+   * QuarantineFull, and with RangeError for what is too long.
+   *
+   * The last word about an agent holds, by the store's clock, and all who follow the directory remember it: who finds a store that
+   * lacks a word, since it was emptied or set back, writes it there again. So a quarantine, and its end, are lost only when the
+   * store loses them while nobody runs who has heard of them.
+   */
+  quarantine(agent: AgentName, reason: string | undefined): Promise<boolean>;
   /** Ends every registration (see `HubRegistration.close`), membership, watch and connection. */
   close(): Promise<void>;
 }
@@ -58,6 +76,7 @@ export type StateListener = (up: boolean, detail: string) => void;
  * changes something; of these rules a copy that follows them needs no more:
  * - `hub` of a later incarnation ends the sessions of the earlier ones; `hub-gone` ends the hub's sessions.
  * - `session` follows its hub; of two about one session the higher version holds.
+ * - of two words about the quarantine of an agent the higher version holds.
  */
 export interface WatchListener {
   /** First, and again whenever changes may have been missed: replaces everything told before. */
@@ -74,4 +93,13 @@ export interface WatchListener {
 /** The store did not answer, or answered that it cannot. Nothing is lost by it: writes are repeated, copies are kept. */
 export class RegistryUnavailable extends Error {
   override readonly name = 'RegistryUnavailable';
+}
+
+/** As many agents are in quarantine as may be: one has to be let out first. */
+export class QuarantineFull extends Error {
+  override readonly name = 'QuarantineFull';
+
+  constructor() {
+    super(`${MAX_QUARANTINED} agents are in quarantine, and there is no room for more: let one out first`);
+  }
 }

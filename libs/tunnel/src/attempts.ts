@@ -272,9 +272,16 @@ export class Attempts {
       const text = `hub ${lost.record.hubId} cannot be reached`;
       return new DialError('connection_terminated', text, { retryable: true, cause: last });
     }
+    const kept = quarantineText(this.#routing.directory.quarantinedFor(this.#choice()));
     // Upstream's words, which operators search for.
-    return new DialError('destination_unavailable', 'No agent available', { cause: last });
+    return new DialError('destination_unavailable', `No agent available${kept}`, { cause: last });
   }
+}
+
+/** @param agents two at most, of all */
+function quarantineText([agentId, other]: readonly string[]): string {
+  if (agentId === undefined) return '';
+  return other === undefined ? `: ${agentId} is in quarantine` : `: ${agentId} and others are in quarantine`;
 }
 
 function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {

@@ -20,7 +20,7 @@ function session(sessionId: string, more: Partial<SessionRecord> = {}): SessionR
 
 function directory(hubs: HubRecord[], sessions: SessionRecord[]): Directory {
   const all = new Directory();
-  all.reset({ hubs, sessions });
+  all.reset({ hubs, sessions, quarantines: [] });
   return all;
 }
 
@@ -201,7 +201,10 @@ test('a late write of a dead incarnation loses, whatever it says', () => {
 
 test('a snapshot replaces all but what is kept', () => {
   const all = directory([hub('h1'), hub('own')], [session('a'), session('mine', { hubId: 'own' })]);
-  all.reset({ hubs: [hub('h2')], sessions: [session('b', { hubId: 'h2' })] }, (hubId) => hubId === 'own');
+  all.reset(
+    { hubs: [hub('h2')], sessions: [session('b', { hubId: 'h2' })], quarantines: [] },
+    (hubId) => hubId === 'own',
+  );
   assert.deepEqual([...all.sessions()].map(({ sessionId }) => sessionId).sort(), ['b', 'mine']);
   assert.deepEqual([...all.hubs()].map(({ hubId }) => hubId).sort(), ['h2', 'own']);
 });
@@ -218,7 +221,11 @@ test('ten thousand sessions come and go without a trace', () => {
 
 test('a snapshot replaces a later incarnation too: a clock, or the registry, was set back', () => {
   const all = directory([hub('h1', { incarnation: 200 })], [session('old', { incarnation: 200 })]);
-  all.reset({ hubs: [hub('h1', { incarnation: 100 })], sessions: [session('new', { incarnation: 100 })] });
+  all.reset({
+    hubs: [hub('h1', { incarnation: 100 })],
+    sessions: [session('new', { incarnation: 100 })],
+    quarantines: [],
+  });
   assert.equal(all.hub('h1')?.incarnation, 100);
   assert.deepEqual(
     [...all.sessions()].map(({ sessionId }) => sessionId),
@@ -235,4 +242,72 @@ test('sessions are counted by tenant', () => {
   assert.deepEqual([all.sessionsOf('default'), all.sessionsOf('nobody')], [2, 0]);
   all.forget('c');
   assert.deepEqual([...all.tenants()], [['default', 2]]);
+});
+
+const said = (agentId: string, version: number, reason?: string, tenant = 'default') =>
+  ({ kind: 'quarantine', quarantine: { tenant, agentId, version, ...(reason !== undefined && { reason }) } }) as const;
+
+test('an agent in quarantine is not chosen, not even as the last resort, until it is let out', () => {
+  const all = directory([hub('h1'), hub('h2')], [session('a'), session('a2', { agentId: 'a' }), session('b')]);
+  all.apply(said('a', 1, 'leaks'));
+  assert.deepEqual(chosen(all, 'x'), ['b']);
+  assert.deepEqual(chosen(all, 'x', { excluded: ['b'] }), []);
+  assert.deepEqual(all.quarantined(), [said('a', 1, 'leaks').quarantine]);
+  assert.equal(all.quarantineOf({ tenant: 'default', agentId: 'a' })?.reason, 'leaks');
+  assert.equal(all.quarantineOf({ tenant: 'default', agentId: 'b' }), undefined);
+  assert.deepEqual([all.size, all.sessionsOf('default')], [3, 3], 'its sessions are there all the same');
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['a', 'a2', 'b']);
+  assert.deepEqual(all.quarantined(), []);
+});
+
+test('a session that comes, changes or drains is in quarantine if its agent is, and no other tenant is', () => {
+  const all = directory([hub('h1')], []);
+  all.apply(said('a', 1, ''));
+  all.apply({ kind: 'session', session: session('a') });
+  all.apply({ kind: 'session', session: session('a', { version: 2, draining: true }) });
+  all.apply({ kind: 'session', session: session('other', { agentId: 'a', tenant: 'other' }) });
+  all.apply({ kind: 'hub', hub: hub('h1', { draining: true, zone: 'z' }) });
+  assert.deepEqual(chosen(all, 'x'), []);
+  assert.deepEqual(chosen(all, 'x', { tenant: 'other' }), ['other']);
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['a']);
+});
+
+test('of two words about an agent the later holds, in whatever order they come', () => {
+  const all = directory([hub('h1')], [session('a')]);
+  all.apply(said('a', 5));
+  all.apply(said('a', 4, 'late'));
+  assert.deepEqual(chosen(all, 'x'), ['a']);
+  const quarantines = [said('a', 6, 'again').quarantine];
+  for (let times = 0; times < 2; times++) {
+    all.reset({ hubs: [hub('h1')], sessions: [session('a')], quarantines });
+    assert.deepEqual([chosen(all, 'x'), all.quarantined()], [[], quarantines]);
+  }
+});
+
+test('who waits for a session hears of an agent that is let out, and not of one that comes in quarantine', () => {
+  const all = directory([hub('h1')], []);
+  const heard: string[] = [];
+  all.onArrival('default', (hubId) => heard.push(hubId));
+  all.apply(said('a', 1, ''));
+  all.apply({ kind: 'session', session: session('a') });
+  assert.deepEqual(heard, []);
+  all.apply(said('a', 2, 'another reason'));
+  assert.deepEqual(heard, []);
+  all.apply(said('a', 3));
+  assert.deepEqual(heard, ['h1']);
+});
+
+test('agents in quarantine are named for the destinations that they serve', () => {
+  const cidr = { ...nothing, cidr: ['10.0.0.0/8'] };
+  const all = directory([hub('h1')], [session('a', { identifiers: cidr }), session('b'), session('c')]);
+  for (const agentId of ['a', 'b', 'c']) all.apply(said(agentId, 1, ''));
+  const named = (host: string, strategies: Strategy[]) => all.quarantinedFor({ tenant: 'default', host, strategies });
+  assert.deepEqual(named('10.1.1.1', ['destCIDR']), ['a']);
+  assert.deepEqual(named('11.1.1.1', ['destCIDR']), []);
+  assert.deepEqual(named('x', ['default']), ['a', 'b']);
+  assert.deepEqual(all.quarantinedFor({ tenant: 'other', host: 'x', strategies: ['default'] }), []);
+  for (const agentId of ['a', 'b', 'c']) all.forget(agentId);
+  assert.deepEqual(named('10.1.1.1', ['destCIDR', 'default']), []);
 });

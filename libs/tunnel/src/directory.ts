@@ -1,7 +1,8 @@
 import { Arrivals, type Arrived } from './arrivals.ts';
 import { getOrPut } from './get-or-put.ts';
 import { type Choice, Placement, type Route } from './placement.ts';
-import type { Change, HubRecord, SessionRecord, Snapshot } from './records.ts';
+import { Quarantines } from './quarantine.ts';
+import type { AgentName, Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
 
 /** Told of each session that comes or goes; of one whose record changed, that the old one goes and the new one comes. */
 export interface SessionWatcher {
@@ -13,12 +14,13 @@ export interface SessionWatcher {
  * A gateway's copy of the registry: which sessions there are, and which of them to take for a destination.
  *
  * Applying a change twice, or late, changes nothing: of two records about one session or hub the greater incarnation wins,
- * then the greater version.
+ * then the greater version. Sessions of an agent in quarantine are there, and are not chosen.
  */
 export class Directory {
   readonly #hubs = new Map<string, HubRecord>();
   readonly #byHub = new Map<string, Set<string>>();
   readonly #placement: Placement;
+  readonly #quarantines = new Quarantines();
   readonly #arrivals = new Arrivals();
   readonly #watchers = new Set<SessionWatcher>();
 
@@ -60,6 +62,9 @@ export class Directory {
         if (known && !newer(known, change)) this.#remove(change.sessionId);
         return;
       }
+      case 'quarantine':
+        this.#quarantine([change.quarantine]);
+        return;
     }
   }
 
@@ -74,6 +79,7 @@ export class Directory {
     for (const { sessionId, hubId } of [...this.sessions()]) {
       if (!sessions.has(sessionId) && !keep(hubId)) this.#remove(sessionId);
     }
+    this.#quarantine(snapshot.quarantines);
     for (const hub of snapshot.hubs) this.#setHub(hub);
     for (const session of snapshot.sessions) this.#setSession(session);
   }
@@ -125,6 +131,37 @@ export class Directory {
     return this.#placement.choose(choice);
   }
 
+  /** The agents in quarantine, of which some may have no session. */
+  quarantined(): Quarantine[] {
+    return this.#quarantines.inForce();
+  }
+
+  /** What was said of an agent that is in quarantine. */
+  quarantineOf(agent: AgentName): Quarantine | undefined {
+    return this.#quarantines.of(agent);
+  }
+
+  /** The ids of agents that would be dialled if they were not in quarantine: two of them, if there are as many. */
+  quarantinedFor(choice: Pick<Choice, 'tenant' | 'host' | 'strategies'>): string[] {
+    const agents = new Set<string>();
+    for (const { record } of this.#placement.quarantined(choice)) {
+      if (agents.add(record.agentId).size === 2) break;
+    }
+    return [...agents];
+  }
+
+  /** One look at all sessions for all that was said: operators say it too seldom for an index of agents. */
+  #quarantine(said: readonly Quarantine[]): void {
+    const news = said.filter((each) => this.#quarantines.apply(each));
+    if (news.length === 0) return;
+    const moved = (route: Route) => this.#isQuarantined(route) !== this.#placement.isQuarantined(route);
+    for (const route of [...this.#placement.routes()].filter(moved)) this.#place(route);
+  }
+
+  #isQuarantined({ record }: Route): boolean {
+    return this.#quarantines.of(record) !== undefined;
+  }
+
   #setHub(hub: HubRecord): void {
     const known = this.#hubs.get(hub.hubId);
     if (known && known.incarnation > hub.incarnation) return;
@@ -161,8 +198,9 @@ export class Directory {
     const { record } = route;
     const hub = this.#hubs.get(record.hubId);
     const draining = record.draining || (hub?.draining ?? false);
-    this.#placement.put(route, { zone: hub?.zone ?? '', draining });
-    this.#arrivals.tell(record.tenant, record.hubId);
+    const quarantined = this.#isQuarantined(route);
+    this.#placement.put(route, { zone: hub?.zone ?? '', draining, quarantined });
+    if (!quarantined) this.#arrivals.tell(record.tenant, record.hubId);
   }
 
   #remove(sessionId: string): void {

@@ -9,6 +9,7 @@ export * from './errors.ts';
 export * from './events.ts';
 export * from './observe.ts';
 export type { Choice, Route, Standing } from './placement.ts';
+export * from './quarantine.ts';
 export * from './records.ts';
 export * from './route.ts';
 export * from './splice.ts';

@@ -28,6 +28,8 @@ export interface Standing {
   readonly zone: string;
   /** Dials go elsewhere while there is an elsewhere. */
   readonly draining: boolean;
+  /** No dial goes there. */
+  readonly quarantined: boolean;
 }
 
 /** Sessions under one key, apart by how much they are wanted. */
@@ -39,6 +41,8 @@ interface Pool {
 interface Tenant {
   sessions: number;
   readonly pools: Map<string, Pool>;
+  /** Sessions that are in no pool because they are quarantined, by the same keys. */
+  readonly quarantined: Map<string, Set<Route>>;
   /** How many sessions use a prefix length, by address family. */
   readonly lengths: Record<4 | 6, Map<number, number>>;
   /** The lengths in use, longest first. */
@@ -76,7 +80,11 @@ export class Placement {
     for (const { route } of this.#places.values()) yield route;
   }
 
-  /** How many sessions a tenant has. */
+  isQuarantined({ record }: Route): boolean {
+    return this.#places.get(record.sessionId)?.quarantined ?? false;
+  }
+
+  /** How many sessions a tenant has, those that are quarantined among them. */
   sessionsOf(tenant: string): number {
     return this.#tenants.get(tenant)?.sessions ?? 0;
   }
@@ -94,7 +102,8 @@ export class Placement {
     this.#places.set(sessionId, place);
     const tenant = getOrPut(this.#tenants, name, emptyTenant);
     for (const key of place.keys) {
-      partOf(getOrPut(tenant.pools, key, emptyPool), place).add(route);
+      if (place.quarantined) getOrPut(tenant.quarantined, key, () => new Set<Route>()).add(route);
+      else partOf(getOrPut(tenant.pools, key, emptyPool), place).add(route);
       countLength(tenant, key, 1);
     }
     tenant.sessions++;
@@ -104,15 +113,12 @@ export class Placement {
   remove(sessionId: string): Route | undefined {
     const place = this.#places.get(sessionId);
     if (!place) return undefined;
-    const { route, keys, zone, draining } = place;
+    const { route, keys } = place;
     this.#places.delete(sessionId);
     const tenant = this.#tenants.get(route.record.tenant) as Tenant;
     for (const key of keys) {
-      const pool = tenant.pools.get(key) as Pool;
-      const part = partOf(pool, place);
-      part.delete(route);
-      if (part.size === 0 && !draining) pool.byZone.delete(zone);
-      if (pool.byZone.size === 0 && pool.draining.size === 0) tenant.pools.delete(key);
+      if (place.quarantined) removeQuarantined(tenant, key, route);
+      else removePooled(tenant, key, place);
       countLength(tenant, key, -1);
     }
     tenant.sessions--;
@@ -136,6 +142,17 @@ export class Placement {
       }
     }
     return undefined;
+  }
+
+  /** Sessions that would be chosen from if they were not quarantined. */
+  *quarantined({ tenant, host, strategies }: Pick<Choice, 'tenant' | 'host' | 'strategies'>): Iterable<Route> {
+    const known = this.#tenants.get(tenant);
+    if (!known) return;
+    for (const strategy of strategies) {
+      for (const key of destinationKeys(strategy, host, known.longestFirst)) {
+        yield* known.quarantined.get(key) ?? [];
+      }
+    }
   }
 
   #draw(pool: Pool, zone: string, eligible: (route: Route) => boolean): Route | undefined {
@@ -168,11 +185,28 @@ export class Placement {
 }
 
 function emptyTenant(): Tenant {
-  return { sessions: 0, pools: new Map(), lengths: { 4: new Map(), 6: new Map() }, longestFirst: { 4: [], 6: [] } };
+  return {
+    ...{ sessions: 0, pools: new Map(), quarantined: new Map() },
+    ...{ lengths: { 4: new Map(), 6: new Map() }, longestFirst: { 4: [], 6: [] } },
+  };
 }
 
 function emptyPool(): Pool {
   return { byZone: new Map(), draining: new RandomSet() };
+}
+
+function removePooled(tenant: Tenant, key: string, place: Place): void {
+  const pool = tenant.pools.get(key) as Pool;
+  const part = partOf(pool, place);
+  part.delete(place.route);
+  if (part.size === 0 && !place.draining) pool.byZone.delete(place.zone);
+  if (pool.byZone.size === 0 && pool.draining.size === 0) tenant.pools.delete(key);
+}
+
+function removeQuarantined(tenant: Tenant, key: string, route: Route): void {
+  const routes = tenant.quarantined.get(key);
+  routes?.delete(route);
+  if (routes?.size === 0) tenant.quarantined.delete(key);
 }
 
 function partOf(pool: Pool, { draining, zone }: Standing): RandomSet<Route> {

@@ -41,6 +41,19 @@ export interface SessionRecord {
   readonly since: number;
 }
 
+export interface AgentName {
+  readonly tenant: string;
+  readonly agentId: string;
+}
+
+/** What an operator said last about an agent: that its sessions take no dials, or that they do again. */
+export interface Quarantine extends AgentName {
+  /** Why it is in quarantine. Unset: it was let out. */
+  readonly reason?: string;
+  /** Of two words about an agent the greater holds. Milliseconds of the registry's clock, or one more than the word before. */
+  readonly version: number;
+}
+
 /** A process of the plane, as operators find it. */
 export interface Member {
   /** A hub's id, or what a gateway calls itself. Two processes that say the same are two members. */
@@ -73,9 +86,12 @@ export type Change =
       readonly hubId: string;
       readonly incarnation: Incarnation;
       readonly version: number;
-    };
+    }
+  | { readonly kind: 'quarantine'; readonly quarantine: Quarantine };
 
 export interface Snapshot {
   readonly hubs: readonly HubRecord[];
   readonly sessions: readonly SessionRecord[];
+  /** The last word about each agent that is or was in quarantine. */
+  readonly quarantines: readonly Quarantine[];
 }

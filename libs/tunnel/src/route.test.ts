@@ -149,3 +149,28 @@ test('a dial that has no retry left fails, though its hub may be back', async ()
   };
   await assert.rejects(dial(request), { code: 'connection_terminated' });
 });
+
+test('where only agents in quarantine are left, a dial fails at once and says so', async () => {
+  const directory = plane('h1', 'h2');
+  const quarantine = { tenant: 'default', agentId: 'a', version: 1, reason: 'its disk fails' };
+  directory.apply({ kind: 'quarantine', quarantine });
+  const dial = routing(directory, { h1: () => assert.fail('dialled'), h2: () => assert.fail('dialled') }, 60_000);
+  await assert.rejects(dial(request), {
+    code: 'destination_unavailable',
+    message: 'No agent available: a is in quarantine',
+  });
+  const { reason: _, ...out } = { ...quarantine, version: 2 };
+  directory.apply({ kind: 'quarantine', quarantine: out });
+  await assert.rejects(routing(directory, {})(request), /hub h1 cannot be reached/);
+});
+
+test('tunnels and dials that an agent has when it is put in quarantine go on', async () => {
+  const directory = plane('h1');
+  const answer = established();
+  const hub: Dial = async () => {
+    directory.apply({ kind: 'quarantine', quarantine: { tenant: 'default', agentId: 'a', version: 1, reason: '' } });
+    return answer;
+  };
+  assert.equal(await routing(directory, { h1: hub })(request), answer);
+  assert.equal(answer.end.stream.destroyed, false);
+});

@@ -11,6 +11,11 @@ export interface Keys {
   readonly meta: string;
   /** Stream of changes; an entry's id is `epoch-seq`. */
   readonly changes: string;
+  /**
+   * Hash: tenant and agent id as JSON to the version of what was said last, `+` for an agent in quarantine or `-` for one that was
+   * let out, its Quarantine as JSON.
+   */
+  readonly quarantines: string;
   /** Hash: a process' start and id to when it last wrote, in milliseconds of Redis' clock, a space, its Member as JSON. */
   readonly members: string;
   /** String with expiry: how many writes the hub did, a space, its HubRecord as JSON. */
@@ -33,6 +38,7 @@ export function planeKeys(plane: string): Keys {
     hubs: `${tag}:hubs`,
     meta: `${tag}:meta`,
     changes: `${tag}:changes`,
+    quarantines: `${tag}:quarantines`,
     members: `${tag}:members`,
     hub: (hubId) => `${tag}:hub:${hubId}`,
     sessions: (hubId) => `${tag}:sessions:${hubId}`,

@@ -1,8 +1,10 @@
-import { deferred, type HubRecord, type Member, type Snapshot } from '@isthmus/tunnel';
+import { type AgentName, deferred, type HubRecord, type Member, type Snapshot } from '@isthmus/tunnel';
 import { byId } from '../members.ts';
+import { checkQuarantine } from '../quarantine.ts';
 import {
   type HubRegistration,
   type Membership,
+  QuarantineFull,
   type Registry,
   RegistryUnavailable,
   type StateListener,
@@ -12,6 +14,7 @@ import { type Endpoint, endpointOf, RedisConnection } from './connection.ts';
 import { planeKeys } from './keys.ts';
 import { RedisMember } from './member.ts';
 import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
+import { sayQuarantine } from './quarantine.ts';
 import { RedisRegistration } from './registration.ts';
 import { readSnapshot } from './store.ts';
 import { RedisWatcher } from './watcher.ts';
@@ -49,8 +52,9 @@ class RedisRegistry implements Registry {
   }
 
   async snapshot(): Promise<Snapshot> {
-    const { hubs, sessions } = await this.#connection().run((client) => readSnapshot(client, this.#store.keys));
-    return { hubs, sessions };
+    const read = await this.#connection().run((client) => readSnapshot(client, this.#store.keys));
+    const { hubs, sessions, quarantines } = read;
+    return { hubs, sessions, quarantines };
   }
 
   watch(listener: WatchListener, signal: AbortSignal): void {
@@ -81,6 +85,13 @@ class RedisRegistry implements Registry {
     const asked = this.#connection().run((client) => client.isthmusRollCall(members, memberTtlMs));
     const records = await (signal ? abortable(asked, signal) : asked);
     return byId(records.map((record) => JSON.parse(record) as Member));
+  }
+
+  async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
+    checkQuarantine(agent, reason);
+    const outcome = await this.#connection().run((client) => sayQuarantine(client, this.#store, agent, reason));
+    if (outcome === 'full') throw new QuarantineFull();
+    return outcome === 'ok';
   }
 
   async close(): Promise<void> {

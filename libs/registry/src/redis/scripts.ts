@@ -1,17 +1,5 @@
-/**
- * The writes, as scripts: each checks and acts in one step, so that a late command of a dead hub, or one that was given up
- * and arrives after its repetition, cannot undo anything.
- *
- * KEYS of all: hub, sessions, hubs, meta, changes. ARGV of all: hub id, incarnation, length of the stream.
- *
- * Every write of a hub carries a mark one higher than the last. A store that holds a lower mark than one it acknowledged
- * has forgotten writes (an older dump was restored, a replica without them took over); a higher one than the write's own
- * means that the write is late.
- */
-const PRELUDE = `
-local hub, sessions, hubs, meta, changes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local hubId, incarnation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-
+/** What writes to the stream of changes begin with. Takes for granted: meta, changes, kept. */
+const HISTORY = `
 local function epoch()
   local known = redis.call('HGET', meta, 'epoch')
   if known then return known end
@@ -30,7 +18,28 @@ end
 local function leading_number(value)
   return value and tonumber(string.match(value, '^%d+'))
 end
+`;
 
+/** Milliseconds of Redis' clock. */
+const NOW = `
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+`;
+
+/**
+ * The writes of hubs, as scripts: each checks and acts in one step, so that a late command of a dead hub, or one that was given up
+ * and arrives after its repetition, cannot undo anything.
+ *
+ * KEYS of each: hub, sessions, hubs, meta, changes. ARGV of each: hub id, incarnation, length of the stream.
+ *
+ * Every write of a hub carries a mark one higher than the last. A store that holds a lower mark than one it acknowledged
+ * has forgotten writes (an older dump was restored, a replica without them took over); a higher one than the write's own
+ * means that the write is late.
+ */
+const PRELUDE = `
+local hub, sessions, hubs, meta, changes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local hubId, incarnation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+${HISTORY}
 local charge = tonumber(redis.call('HGET', hubs, hubId) or '')
 `;
 
@@ -123,9 +132,7 @@ return {redis.call('HGETALL', KEYS[1]), redis.call('HMGET', KEYS[2], 'epoch', 's
  */
 const MEMBERS = `
 local members, ttl = KEYS[1], tonumber(ARGV[1])
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
+${NOW}
 local function there(value)
   local written = tonumber(string.match(value, '^%d+'))
   return written <= now and now - written < ttl
@@ -159,12 +166,64 @@ end
 return present
 `;
 
+/** KEYS: quarantines, meta, changes. ARGV: length of the stream, most agents of each sign. PERSIST comes first as PEXPIRE does in WRITE. */
+const QUARANTINES = `
+local quarantines, meta, changes = KEYS[1], KEYS[2], KEYS[3]
+local kept, most = ARGV[1], tonumber(ARGV[2])
+${HISTORY}
+redis.call('PERSIST', quarantines)
+
+local function say(field, version, sign, record)
+  redis.call('HSET', quarantines, field, string.format('%d', version) .. sign .. record)
+  publish('{"kind":"quarantine","quarantine":' .. record .. '}')
+end
+`;
+
+/**
+ * What an operator says of an agent. Agents that were let out are remembered up to a bound, the latest of them.
+ * ARGV: field, sign, the Quarantine as JSON without its version and the first brace.
+ */
+const QUARANTINE = `${QUARANTINES}
+local field, sign, rest = ARGV[3], ARGV[4], ARGV[5]
+local held = redis.call('HGET', quarantines, field)
+local version, before, known = string.match(held or '', '^(%d+)([+-]){"version":%d+,(.*)$')
+if before == sign and known == rest then return 'same' end
+${NOW}
+local counts, oldest, oldestVersion = { ['+'] = 0, ['-'] = 0 }, nil, nil
+local all = redis.call('HGETALL', quarantines)
+for i = 1, #all, 2 do
+  local each, other = string.match(all[i + 1], '^(%d+)([+-])')
+  if all[i] ~= field then
+    counts[other] = counts[other] + 1
+    if other == '-' and (not oldest or tonumber(each) < oldestVersion) then oldest, oldestVersion = all[i], tonumber(each) end
+  end
+end
+if sign == '+' and counts['+'] >= most then return 'full' end
+if sign == '-' and counts['-'] >= most then redis.call('HDEL', quarantines, oldest) end
+local fresh = math.max(now, (tonumber(version) or 0) + 1)
+say(field, fresh, sign, '{"version":' .. string.format('%d', fresh) .. ',' .. rest)
+return (before or '-') == '-' and sign == '-' and 'same' or 'ok'
+`;
+
+/** Writes again what the store lacks. ARGV: for each: field, version, sign, the Quarantine as JSON, its version first. */
+const REMIND = `${QUARANTINES}
+for i = 3, #ARGV, 4 do
+  local held = leading_number(redis.call('HGET', quarantines, ARGV[i]))
+  local room = held or redis.call('HLEN', quarantines) < 2 * most
+  local version = tonumber(ARGV[i + 1])
+  if room and (not held or held < version) then say(ARGV[i], version, ARGV[i + 2], ARGV[i + 3]) end
+end
+return 'ok'
+`;
+
 export const SCRIPTS = {
   isthmusWrite: { lua: WRITE, numberOfKeys: 5 },
   isthmusStage: { lua: STAGE, numberOfKeys: 1 },
   isthmusOpen: { lua: OPEN, numberOfKeys: 6 },
   isthmusRemove: { lua: REMOVE, numberOfKeys: 5 },
   isthmusLook: { lua: LOOK, numberOfKeys: 2 },
+  isthmusQuarantine: { lua: QUARANTINE, numberOfKeys: 3 },
+  isthmusRemind: { lua: REMIND, numberOfKeys: 3 },
   isthmusBeat: { lua: BEAT, numberOfKeys: 1 },
   isthmusRollCall: { lua: ROLL_CALL, numberOfKeys: 1 },
 } as const;
@@ -177,6 +236,8 @@ export interface Scripted {
   readonly isthmusStage: Write;
   readonly isthmusOpen: Write;
   readonly isthmusRemove: Write;
+  readonly isthmusQuarantine: Write;
+  readonly isthmusRemind: Write;
   readonly isthmusBeat: Write;
   isthmusRollCall(members: string, ttlMs: number): Promise<string[]>;
   isthmusLook(

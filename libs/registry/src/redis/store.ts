@@ -1,6 +1,7 @@
 import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel';
 import type { Client } from './connection.ts';
 import type { Keys } from './keys.ts';
+import { readQuarantines } from './quarantine.ts';
 
 /** How far in the history of a plane: the life of the store's data (empty before the first change), and the count of changes in it. */
 export interface Position {
@@ -31,7 +32,8 @@ export async function readSnapshot(client: Client, keys: Keys): Promise<PlacedSn
     const group = hubs.slice(start, start + HUBS_TOGETHER);
     sessions.push(...(await Promise.all(group.map(({ hubId }) => readSessions(client, keys, hubId)))));
   }
-  return { hubs, sessions: sessions.flat(), position, run };
+  const quarantines = await readQuarantines(client, { keys });
+  return { hubs, sessions: sessions.flat(), quarantines, position, run };
 }
 
 /** A session that comes or goes meanwhile may be in it or not; the stream tells of it. */
@@ -65,10 +67,12 @@ export async function look(client: Client, keys: Keys): Promise<Look> {
   return { hubs, position: toPosition(position), run };
 }
 
+const KINDS: readonly Entry['kind'][] = ['hub', 'hub-gone', 'session', 'session-gone', 'quarantine', 'opened'];
+
 /** What an XREAD entry says; unset for a kind that a newer version of this program wrote. */
 export function parseEntry(fields: readonly string[]): Entry | undefined {
   const entry = JSON.parse(fields[1] ?? '') as Entry;
-  return ['hub', 'hub-gone', 'session', 'session-gone', 'opened'].includes(entry.kind) ? entry : undefined;
+  return KINDS.includes(entry.kind) ? entry : undefined;
 }
 
 export function parsePosition(id: string): Position {

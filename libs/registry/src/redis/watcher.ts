@@ -1,9 +1,10 @@
-import type { Change, HubRecord } from '@isthmus/tunnel';
+import type { Change, HubRecord, Quarantine } from '@isthmus/tunnel';
 import { Copy } from '../copy.ts';
 import type { WatchListener } from '../registry.ts';
 import type { RedisConnection } from './connection.ts';
 import { Alarm, Health } from './loop.ts';
 import type { RedisTimings } from './options.ts';
+import { remind } from './quarantine.ts';
 import {
   type Entry,
   formatPosition,
@@ -43,6 +44,8 @@ export class RedisWatcher {
   /** The run of the server that gave the snapshot. */
   #run = '';
   #lookAt = 0;
+  /** What this watcher knows of quarantines and the store does not. */
+  #unsaid: Quarantine[] = [];
   /** Hubs without a record, and since when. */
   #missing = new Map<string, number>();
   /** Where this watcher was at the last look, if the store was further then. */
@@ -102,7 +105,7 @@ export class RedisWatcher {
       readSnapshot(client, this.#store.keys),
     );
     const copy = new Copy(snapshot);
-    copy.adopt(this.#copy);
+    this.#unsaid = copy.adopt(this.#copy);
     this.#copy = copy;
     this.#run = run;
     this.#position = position;
@@ -164,9 +167,17 @@ export class RedisWatcher {
     const { hubs, position, run } = await this.#connection.run((client) => look(client, this.#store.keys));
     this.#expectRun(run);
     this.#compare(position);
+    await this.#remind();
     await this.#dropAbsent(hubs);
     this.#lookAt = performance.now() + this.#timings.lookMs;
     if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
+  }
+
+  async #remind(): Promise<void> {
+    const words = this.#unsaid;
+    if (words.length === 0) return;
+    await this.#connection.run((client) => remind(client, this.#store, words));
+    this.#unsaid = [];
   }
 
   /** Another server, or another run of it, may lack changes that were read from the last one, or hold others. */

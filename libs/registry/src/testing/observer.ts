@@ -1,4 +1,4 @@
-import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel';
+import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from '@isthmus/tunnel';
 import { Copy } from '../copy.ts';
 import type { Registry, WatchListener } from '../registry.ts';
 
@@ -54,6 +54,12 @@ export class Observer implements WatchListener {
 
   get sessionIds(): string[] {
     return this.sessions.map(({ sessionId }) => sessionId).sort();
+  }
+
+  /** The ids of agents in quarantine, with the reasons. */
+  get quarantined(): Record<string, string | undefined> {
+    const byId = (quarantine: Quarantine) => [quarantine.agentId, quarantine.reason] as const;
+    return Object.fromEntries(this.#copy.quarantines.inForce().map(byId));
   }
 
   has(sessionId: string): boolean {

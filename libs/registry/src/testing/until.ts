@@ -1,10 +1,11 @@
 const DEADLINE_MS = 20_000;
 
 /** Asks again and again, until it holds. */
-export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
+export async function until(holds: () => Promise<boolean>, what: string | (() => string)): Promise<void> {
   const deadline = performance.now() + DEADLINE_MS;
   while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`not within ${DEADLINE_MS} ms: ${what}`);
+    if (performance.now() > deadline)
+      throw new Error(`not within ${DEADLINE_MS} ms: ${typeof what === 'string' ? what : what()}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -1,0 +1,49 @@
+import { type AgentName, MAX_QUARANTINED, type Quarantine } from '@isthmus/tunnel';
+import type { Client } from './connection.ts';
+import type { Store } from './writer.ts';
+
+/** Words in one script. */
+const BATCH = 200;
+
+type Outcome = 'ok' | 'same' | 'full';
+
+/** Says that an agent is in quarantine or, without a reason, that it is not. */
+export async function sayQuarantine(
+  client: Client,
+  store: Store,
+  { tenant, agentId }: AgentName,
+  reason: string | undefined,
+): Promise<Outcome> {
+  // Without the first brace: the script puts the version before it.
+  const rest = JSON.stringify({ tenant, agentId, reason }).slice(1);
+  const field = fieldOf({ tenant, agentId });
+  return (await client.isthmusQuarantine(...sharedOf(store), field, signOf(reason), rest)) as Outcome;
+}
+
+/** Writes words that the store lacks, as far as is known: a later one that it holds stays. */
+export async function remind(client: Client, store: Store, words: readonly Quarantine[]): Promise<void> {
+  for (let start = 0; start < words.length; start += BATCH) {
+    const each = words.slice(start, start + BATCH).flatMap((word) => {
+      const { version, tenant, agentId, reason } = word;
+      return [fieldOf(word), version, signOf(reason), JSON.stringify({ version, tenant, agentId, reason })];
+    });
+    await client.isthmusRemind(...sharedOf(store), ...each);
+  }
+}
+
+export async function readQuarantines(client: Client, { keys }: Pick<Store, 'keys'>): Promise<Quarantine[]> {
+  const said = await client.hvals(keys.quarantines);
+  return said.map((value) => JSON.parse(value.replace(/^\d+[+-]/, '')) as Quarantine);
+}
+
+function sharedOf({ keys, keptChanges }: Store): (string | number)[] {
+  return [keys.quarantines, keys.meta, keys.changes, keptChanges, MAX_QUARANTINED];
+}
+
+function fieldOf({ tenant, agentId }: AgentName): string {
+  return JSON.stringify([tenant, agentId]);
+}
+
+function signOf(reason: string | undefined): '+' | '-' {
+  return reason === undefined ? '-' : '+';
+}

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { hostname } from 'node:os';
+import test from 'node:test';
+import { type Registry, redisRegistry } from '@isthmus/registry';
+import { redisMissing } from '@isthmus/registry/testing';
+import { VERSION } from '@isthmus/service';
+import { type Back, echo, type Front, type Program, Scope, split, until } from '../harness/index.ts';
+import { carries, dial } from './dials.ts';
+
+const DEADLINE = 20_000;
+
+function adminAddresses(fronts: readonly Front[], backs: readonly Back[]): string[] {
+  return [...fronts, ...backs].map(({ program }) => `127.0.0.1:${program.adminPort}`).sort();
+}
+
+async function listed(registry: Registry): Promise<string[]> {
+  return (await registry.members()).map(({ adminAddress }) => adminAddress).sort();
+}
+
+/** Waits until a gateway answers a dial so. */
+async function answers(scope: Scope, gateway: Front, destination: string, wanted: RegExp): Promise<void> {
+  const asIs = async () => {
+    const text = await dial(scope, gateway, 'connect', destination).then(
+      (tunnel) => {
+        tunnel.destroy();
+        return 'established';
+      },
+      (error: Error) => error.message,
+    );
+    return wanted.test(text);
+  };
+  await until(asIs, { deadline: DEADLINE, what: `a dial that ends with ${wanted}` });
+}
+
+test('an operator finds every process in the registry, and takes an agent out of use', {
+  skip: redisMissing(),
+}, async (t) => {
+  await using scope = new Scope();
+  const { gateways, hubs, redis } = await split(scope, { hubs: 1 });
+  const registry = redisRegistry({ url: redis.url, plane: 'test' });
+  scope.defer(() => registry.close());
+  const [gateway] = gateways as [Front];
+  const { authority } = await echo(scope);
+
+  await t.test('each process says what it is and where its admin port is, and when it goes', async () => {
+    const wanted = adminAddresses(gateways, hubs).join();
+    await until(async () => (await listed(registry)).join() === wanted, { deadline: DEADLINE, what: 'all members' });
+    const members = await registry.members();
+    assert.deepEqual(members.map(({ roles }) => roles.join()).sort(), ['gateway', 'gateway', 'hub']);
+    for (const { memberId, roles, host, version } of members) {
+      assert.deepEqual([host, version], [hostname(), VERSION]);
+      if (roles[0] === 'gateway') assert.ok(memberId.startsWith(`${host}-`), memberId);
+    }
+    const { program: leaves } = gateways.at(-1) as { program: Program };
+    leaves.signal('SIGTERM');
+    await leaves.ended(DEADLINE);
+    assert.deepEqual(await listed(registry), adminAddresses([gateway], hubs));
+  });
+
+  await t.test('an agent in quarantine takes no dial, and its tunnels go on', async () => {
+    const tunnel = await dial(scope, gateway, 'mtls', authority);
+    const agent = { tenant: 'default', agentId: 'agent-0' };
+    assert.equal(await registry.quarantine(agent, 'its disk fails'), true);
+    await answers(scope, gateway, authority, /503 .*No agent available: agent-0 is in quarantine/);
+    await carries(tunnel);
+    assert.equal(await registry.quarantine(agent, undefined), true);
+    await answers(scope, gateway, authority, /^established$/);
+  });
+});
