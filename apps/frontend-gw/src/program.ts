@@ -16,7 +16,7 @@ import {
   SERVER_UNREADY,
   sessionsCheck,
 } from '@isthmus/service';
-import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { auditTrail, instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
 import { secureContextOptions } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Gateway, gateway } from './gateway.ts';
@@ -24,13 +24,19 @@ import { gatewayOptions } from './options.ts';
 import { PlaneView } from './plane-view.ts';
 
 /** Runs frontend-gw from its flags. */
-export function startGateway(flags: GatewayValues, { log, version }: Context<Logger>): Promise<Running> {
+export function startGateway(flags: GatewayValues, { log, version, onHangup }: Context<Logger>): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'frontend-gw', role: 'gateway', version, log },
       traceSlow: flags['trace-slow'],
     });
     closing.defer(shutdown);
+    const audit = auditTrail(events, { gateway: flags['server-id'], log: flags['audit-log'], logger: log });
+    if (audit) {
+      // Ends behind the gateway: tunnels that are cut have their records.
+      closing.defer(audit.close);
+      onHangup(audit.reopen);
+    }
     const directory = new Directory();
     const options = gatewayOptions(flags);
     const metrics = serverMetrics(events, {

@@ -19,18 +19,24 @@ import {
   type ServerValues,
   sessionsCheck,
 } from '@isthmus/service';
-import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { auditTrail, instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
 import { secureContextOptions } from '@isthmus/transport';
 import { type Server, server } from './server.ts';
 
 /** Runs proxy-server from its flags: alone with a registry in memory, or as one of a plane with --redis-url. */
-export function startServer(flags: ServerValues, { log, version }: Context<Logger>): Promise<Running> {
+export function startServer(flags: ServerValues, { log, version, onHangup }: Context<Logger>): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'proxy-server', role: 'server', version, log },
       traceSlow: flags['trace-slow'],
     });
     closing.defer(shutdown);
+    const audit = auditTrail(events, { gateway: flags['server-id'], log: flags['audit-log'], logger: log });
+    if (audit) {
+      // Ends behind the gateway: tunnels that are cut have their records.
+      closing.defer(audit.close);
+      onHangup(audit.reopen);
+    }
     const gateway = gatewayOptions(flags);
     const metrics = serverMetrics(events, { role: 'server', strategies: gateway.strategies, process: true });
     closing.defer(metrics.close);

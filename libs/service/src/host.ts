@@ -11,6 +11,8 @@ export interface Host {
   exit(status: number): void;
   /** SIGTERM and SIGINT, each time. */
   onSignal(handler: (signal: string, number: number) => void): void;
+  /** SIGHUP, each time; where nobody listens it ends the process, as upstream's. */
+  onHangup(handler: () => void): void;
   /** Errors that nothing caught; a later handler takes the place of an earlier one. */
   onCrash(handler: (error: unknown, origin: string) => void): void;
 }
@@ -30,6 +32,9 @@ export function processHost(): Host {
       for (const signal of ['SIGTERM', 'SIGINT'] as const) {
         process.on(signal, () => handler(signal, constants.signals[signal]));
       }
+    },
+    onHangup(handler) {
+      process.on('SIGHUP', handler);
     },
     onCrash(handler) {
       onCrash = handler;

@@ -131,6 +131,20 @@ test('a signal before the program is up ends it at once', async () => {
   assert.equal(await program.ended, 143);
 });
 
+test('SIGHUP is for the program that asks for it, each time, from its start on', async () => {
+  const program = run(`
+let times = 0;
+context.onHangup(() => process.stdout.write('hangup ' + ++times + '\\n'));
+${ORDERLY}`);
+  await program.saw(/^up/);
+  for (const times of [1, 2]) {
+    program.signal('SIGHUP');
+    await program.saw(new RegExp(`hangup ${times}`));
+  }
+  program.signal('SIGTERM');
+  assert.equal(await program.ended, 0, program.err);
+});
+
 const timeout = (value: string) => `'graceful-shutdown-timeout': flag.duration(${value}, 'Limit.'),`;
 
 test('the drain ends with its time, and the program closes all the same', async () => {

@@ -30,6 +30,8 @@ export interface Running {
 export interface Context<L extends ProgramLog> {
   readonly log: L;
   readonly version: string;
+  /** SIGHUP, each time: what was rotated away is opened again. */
+  onHangup(handler: () => void): void;
 }
 
 export interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends ProgramFlags<T> {
@@ -66,7 +68,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   for (const warning of warnings) log.warn({}, warning);
 
   const stopped = firstSignal(host, log);
-  const context = { log, version: VERSION };
+  const context = { log, version: VERSION, onHangup: (handler: () => void) => host.onHangup(handler) };
   const running = await Promise.race([options.start(values, context), stopped]).catch((error) => {
     fail(host, options.name, startFailure(error, options.flags, values));
     return undefined;

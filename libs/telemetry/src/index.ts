@@ -1,3 +1,6 @@
+export * from './audit/dials.ts';
+export type { AuditRecord } from './audit/record.ts';
+export * from './audit/trail.ts';
 export * from './instrument.ts';
 export * from './logging/log-events.ts';
 export * from './logging/logger.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -254,4 +254,16 @@ test('what upstream takes though it is doubtful is taken with a warning', () => 
     '--agent-identifiers: ":::::" is no ipv6',
     '--agent-identifiers: "10.0.0.0/33" is no cidr',
   ]);
+});
+
+test('an audit log must be a file that can be written, which is made for its owner and group', () => {
+  for (const program of [server, gateway]) {
+    refuses(program, [
+      [`--audit-log=${dir}/none/audit.log`, /^--audit-log: cannot write .*: there is no such directory$/],
+      [`--audit-log=${dir}`, /^--audit-log: cannot write .*: it is a directory$/],
+    ]);
+    assert.deepEqual(program(`--audit-log=${dir}/audit.log`), []);
+    assert.deepEqual(program('--audit-log=-'), []);
+  }
+  assert.equal(statSync(join(dir, 'audit.log')).mode & 0o137, 0);
 });

@@ -1,5 +1,5 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import { FlagError } from './error.ts';
 
 /** The text of a file that a flag names. @throws FlagError when it cannot be read. */
@@ -8,6 +8,24 @@ export function readNamedFile(flag: string, path: string): string {
     return readFileSync(path, 'utf8');
   } catch (error) {
     throw new FlagError(flag, `cannot read ${path}: ${reason(error)}`);
+  }
+}
+
+/** What passes by itself: a full disk, too many open files, a pipe without a reader. It is no reason not to start. */
+const PASSING = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE', 'ENXIO']);
+
+/** Checks that a file can be appended to, or made. */
+export function checkAppendable(flag: string, path: string): void {
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants;
+  try {
+    closeSync(openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o640));
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (PASSING.has(code)) return;
+    throw new FlagError(
+      flag,
+      `cannot write ${path}: ${code === 'ENOENT' ? 'there is no such directory' : reason(error)}`,
+    );
   }
 }
 
@@ -63,6 +81,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   EISDIR: 'it is a directory',
   ENOTDIR: 'a part of its path is no directory',
+  EROFS: 'the file system is read-only',
 };
 
 function reason(error: unknown): string {

@@ -23,6 +23,7 @@ import {
   kubernetes,
   kubernetesContentType,
 } from './topics/agents.ts';
+import { audit, checkAudit } from './topics/audit.ts';
 import { callerListening, callerTls, checkCallers } from './topics/callers.ts';
 import { about, checkDebug, debug } from './topics/debug.ts';
 import { checkLogging, logging } from './topics/logging.ts';
@@ -100,6 +101,7 @@ export const serverFlags = {
   ...debug,
   ...logging,
   ...tracing,
+  ...audit,
   ...about,
 };
 
@@ -119,6 +121,7 @@ export const gatewayFlags = {
   ...debug,
   ...logging,
   ...tracing,
+  ...audit,
   ...about,
 };
 
@@ -177,6 +180,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
     checkDurations(serverFlags, values);
     checkCallers(values);
     checkServerSide(values, warn);
+    checkAudit(values);
     parseStrategies(values['proxy-strategies']);
     checkHubSide(values, warn);
     checkQueues(values);
@@ -193,6 +197,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
     checkDurations(gatewayFlags, values);
     checkCallers(values);
     checkServerSide(values, warn);
+    checkAudit(values);
     parseStrategies(values['proxy-strategies']);
     requireRegistry(values, 'a gateway finds hubs and agents in the registry');
     requirePeerTls(values);

@@ -53,7 +53,11 @@ export interface AuditAttempt {
 /** In milliseconds. What the agent does not tell is absent. */
 export interface AuditDurations {
   readonly dialMs: number;
+  /** How long it waited for a session to come. */
   readonly parkedMs?: number;
+  /** All that hub and agent took. */
+  readonly hubMs?: number;
+  readonly agentMs?: number;
   readonly dnsMs?: number;
   readonly connectMs?: number;
   readonly tunnelMs?: number;
@@ -122,14 +126,10 @@ function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
 }
 
 function durationsOf({ ms, timing }: DialOutcome, story: DialStory | undefined, tunnel?: TunnelEnding): AuditDurations {
-  const parkedMs = story?.parkedMs;
-  return {
-    dialMs: rounded(ms),
-    ...(parkedMs ? { parkedMs: rounded(parkedMs) } : {}),
-    ...(timing?.dnsMs !== undefined && { dnsMs: rounded(timing.dnsMs) }),
-    ...(timing?.connectMs !== undefined && { connectMs: rounded(timing.connectMs) }),
-    ...(tunnel && { tunnelMs: rounded(tunnel.ms) }),
-  };
+  const { hubMs, agentMs, dnsMs, connectMs } = timing ?? {};
+  const parts = { parkedMs: story?.parkedMs || undefined, hubMs, agentMs, dnsMs, connectMs, tunnelMs: tunnel?.ms };
+  const known = Object.entries(parts).filter((part): part is [string, number] => part[1] !== undefined);
+  return { dialMs: rounded(ms), ...Object.fromEntries(known.map(([name, value]) => [name, rounded(value)])) };
 }
 
 /** An agent's words are its own: they are cut, and lose what looks like a secret. */

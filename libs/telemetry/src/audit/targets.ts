@@ -1,5 +1,5 @@
-import { close, constants, fstatSync, open, openSync, write, writeSync } from 'node:fs';
-import process from 'node:process';
+import { close, constants, fstatSync, open, write, writeSync } from 'node:fs';
+import { withoutWaiting } from '../logging/log-sink.ts';
 import type { LineTarget } from './line-writer.ts';
 
 /** For its owner to write and its group to read: a collector of logs is in the group. */
@@ -40,30 +40,16 @@ export function fileTarget(path: string): LineTarget {
 
 /** The process's standard output, whatever that is. */
 export function stdoutTarget(): LineTarget {
-  let fd = STDOUT;
+  let fd: number | undefined;
   return {
     batch: PIPE_BATCH,
     async open() {
-      fd = standardWithoutWaiting(STDOUT);
+      fd ??= withoutWaiting(STDOUT);
     },
-    write: (bytes) => writeTo(fd, bytes),
-    writeSync: (bytes) => writeSync(fd, bytes),
+    write: (bytes) => writeTo(opened(fd), bytes),
+    writeSync: (bytes) => writeSync(opened(fd), bytes),
     async close() {},
   };
-}
-
-/** Standard output or error, such that a reader that stands still stops nobody. */
-export function standardWithoutWaiting(standard: 1 | 2): number {
-  if (fstatSync(standard).isFIFO()) {
-    try {
-      return openSync(`/proc/self/fd/${standard}`, constants.O_WRONLY | constants.O_NONBLOCK);
-    } catch {
-      // Another user's pipe. Then its stream has to do.
-    }
-  }
-  // Node sets a pipe or socket to non-blocking when it makes its stream of it. Deno does not, and waits for such a reader.
-  void (standard === STDOUT ? process.stdout : process.stderr);
-  return standard;
 }
 
 function opened(fd: number | undefined): number {

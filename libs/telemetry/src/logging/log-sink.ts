@@ -7,6 +7,7 @@ const MAX_WAITING = 1024 * 1024;
 /** When what waits is tried again although no line comes, in milliseconds. */
 const RETRY_MS = 100;
 
+const STDOUT = 1;
 const STDERR = 2;
 
 /** Writes some of the bytes and says how many, or throws as fs.writeSync does. */
@@ -69,20 +70,20 @@ export class LogSink {
 
 /** Writes to the process's standard error, not by its stream: that ends at its first error, and buffers without a bound. */
 export function stderrWriter(): WriteBytes {
-  const fd = withoutWaiting();
+  const fd = withoutWaiting(STDERR);
   return (bytes) => writeSync(fd, bytes);
 }
 
-/** Standard error, such that a reader that stands still stops nobody. */
-function withoutWaiting(): number {
-  if (fstatSync(STDERR).isFIFO()) {
+/** Standard output or error, such that a reader that stands still stops nobody. */
+export function withoutWaiting(standard: typeof STDOUT | typeof STDERR): number {
+  if (fstatSync(standard).isFIFO()) {
     try {
-      return openSync('/proc/self/fd/2', constants.O_WRONLY | constants.O_NONBLOCK);
+      return openSync(`/proc/self/fd/${standard}`, constants.O_WRONLY | constants.O_NONBLOCK);
     } catch {
       // Another user's pipe. Then its stream has to do.
     }
   }
   // Node sets a pipe or socket to non-blocking when it makes its stream of it. Deno does not, and waits for such a reader.
-  void process.stderr;
-  return STDERR;
+  void (standard === STDOUT ? process.stdout : process.stderr);
+  return standard;
 }

@@ -1,0 +1,15 @@
+import { checkAppendable } from '../files.ts';
+import { string, topic, type Values } from '../flag.ts';
+
+export const audit = topic('Audit', {
+  'audit-log': string(
+    '',
+    'Where a line of JSON for each dial goes: a file, opened again at SIGHUP, or - for standard output. Empty: nowhere.',
+    { own: true },
+  ),
+});
+
+export function checkAudit(flags: Values<typeof audit>): void {
+  const path = flags['audit-log'];
+  if (path !== '' && path !== '-') checkAppendable('audit-log', path);
+}

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import type { AuditRecord } from '@isthmus/telemetry';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { ROOT } from '../harness/index.ts';
+
+// `required` and `false` in a branch name what the main part of the schema describes.
+const ajv = new Ajv2020({ strict: true, strictRequired: false, allErrors: true });
+const validate = ajv.compile<AuditRecord>(JSON.parse(readFileSync(`${ROOT}docs/audit.schema.json`, 'utf8')));
+
+/** Why a value is no audit record; undefined when it is one. */
+export function invalid(value: unknown): string | undefined {
+  return validate(value) ? undefined : ajv.errorsText(validate.errors);
+}
+
+/** The records of a file, each of which must be a whole line and valid. */
+export function readRecords(path: string): AuditRecord[] {
+  const text = readFileSync(path, 'utf8');
+  assert.ok(text === '' || text.endsWith('\n'), `${path} ends amid a line`);
+  return text
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => {
+      const record = JSON.parse(line) as AuditRecord;
+      assert.equal(invalid(record), undefined, line);
+      return record;
+    });
+}
