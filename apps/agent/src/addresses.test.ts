@@ -148,3 +148,12 @@ test('a name that does not resolve in time fails, or leads where it did before',
   mock.timers.tick(5 * SECOND);
   assert.equal((await again).address, '10.0.0.1');
 });
+
+test('a hub that was lost is as good as any when it has started anew', () => {
+  const { addresses } = known();
+  const hubs = [hub('a'), hub('b')];
+  addresses.lost('a:1', 60 * SECOND, true);
+  assert.equal(order(addresses, hubs), 'b a origin');
+  addresses.started([hub('a')]);
+  assert.equal(order(addresses, hubs), 'a b origin');
+});

@@ -104,7 +104,11 @@ export class Addresses {
   started(hubs: readonly HubMember[]): void {
     for (const hub of hubs) {
       const server = serverOf(hub);
-      if (server) this.#redial.forgive(placeOf(server));
+      if (!server) continue;
+      const place = placeOf(server);
+      this.#redial.forgive(place);
+      // Else a herd would come back by way of the other hubs, and connect twice.
+      if (this.#lost === place) this.#lost = '';
     }
     this.#origin.afresh();
   }

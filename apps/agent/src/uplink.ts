@@ -87,7 +87,7 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
     return packetUplink(server, options);
   }
   try {
-    const left = Math.max(1, options.timeout - (performance.now() - start));
+    const left = Math.ceil(Math.max(1, options.timeout - (performance.now() - start)));
     return await linkUplink(server, socket, { ...options, timeout: left });
   } catch (error) {
     socket.destroy();

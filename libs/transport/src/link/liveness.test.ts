@@ -8,7 +8,7 @@ import { linkSession } from './settings.ts';
 afterEach(() => mock.timers.reset());
 
 /** A link's two halves as the watch sees them. */
-function watched() {
+function watched(silence?: number) {
   const session = Object.assign(new EventEmitter(), {
     ...{ bytesRead: 0, bytesWritten: 0, pings: 0 },
     ping() {
@@ -19,10 +19,14 @@ function watched() {
   const deaths: Error[] = [];
   mock.timers.enable({ apis: ['setInterval'] });
   // As a link does: whoever is told of its death ends the session.
-  watchLiveness(session as never, (error) => {
-    deaths.push(error);
-    session.emit('close');
-  });
+  watchLiveness(
+    session as never,
+    (error) => {
+      deaths.push(error);
+      session.emit('close');
+    },
+    silence,
+  );
   return { session, deaths, look: (count: number) => mock.timers.tick(count * LOOK_EVERY) };
 }
 
@@ -71,6 +75,17 @@ test('a link that does not answer is dead once, within three seconds', () => {
   assert.equal(session.pings, 2);
   look(20);
   assert.equal(deaths.length, 1);
+});
+
+test('a link may be given more time', () => {
+  const { deaths, look } = watched(6000);
+  look(6000 / LOOK_EVERY - 1);
+  assert.deepEqual(deaths, []);
+  look(1);
+  assert.deepEqual(
+    deaths.map(({ message }) => message),
+    ['silent for 6 s, and to PING'],
+  );
 });
 
 test('a closed session is watched no longer', () => {

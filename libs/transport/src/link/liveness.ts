@@ -6,8 +6,8 @@ export const LOOK_EVERY = 250;
 /** After so many looks without a byte, either way, the other side is asked for one, by PING. */
 const ASK_AFTER = 5;
 
-/** After so many looks without a byte it is dead: 2.5 to 2.75 s after the last one, 1.25 s after it was asked. */
-const DEAD_AFTER = 10;
+/** So long a side may be silent before it is taken for dead, in milliseconds, unless it is said otherwise: 1.25 s after it was asked. */
+const SILENCE = 2500;
 
 /**
  * Ends a link from which nothing comes any more: a hung process, or a half-open connection. Whoever finds the link silent
@@ -17,8 +17,10 @@ const DEAD_AFTER = 10;
  *
  * Silence is counted in looks, not in time: a process that was itself stopped, or too busy to look, does not blame its peers
  * for the time it slept.
+ *
+ * @param silence in milliseconds, a multiple of LOOK_EVERY
  */
-export function watchLiveness(session: Http2Session, dead: (error: Error) => void): void {
+export function watchLiveness(session: Http2Session, dead: (error: Error) => void, silence = SILENCE): void {
   let seen = { read: session.bytesRead, written: session.bytesWritten };
   let [silent, mute] = [0, 0];
   const timer = setInterval(() => {
@@ -26,7 +28,7 @@ export function watchLiveness(session: Http2Session, dead: (error: Error) => voi
     silent = now.read === seen.read ? silent + 1 : 0;
     mute = now.written === seen.written ? mute + 1 : 0;
     seen = now;
-    if (silent === DEAD_AFTER) dead(new Error(`silent for ${(DEAD_AFTER * LOOK_EVERY) / 1000} s, and to PING`));
+    if (silent === silence / LOOK_EVERY) dead(new Error(`silent for ${silence / 1000} s, and to PING`));
     else if (silent === ASK_AFTER || mute === ASK_AFTER) session.ping();
   }, LOOK_EVERY);
   timer.unref();
