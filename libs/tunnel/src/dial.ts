@@ -2,10 +2,10 @@ import type { Duplex } from 'node:stream';
 import type { Destination } from './destination.ts';
 import type { DialStory } from './story.ts';
 
-/** Who dials: a peer of a unix socket, or the subject of a client certificate. */
+/** Who dials: a peer of a unix socket, the subject of a client certificate, or an operator on the admin port. */
 export interface Caller {
-  readonly via: 'grpc' | 'http-connect';
-  /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer. */
+  readonly via: 'grpc' | 'http-connect' | 'admin';
+  /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
   readonly identity: string;
   /** Where it comes from: `uds`, or `host:port`. */
   readonly remote?: string;

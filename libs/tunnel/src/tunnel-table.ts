@@ -1,4 +1,5 @@
 import type { PlaneEvents, TunnelInfo } from './events.ts';
+import { Tunnel } from './tunnel.ts';
 
 /** The tunnels that run in this process, kept by listening to its events. */
 export class TunnelTable {
@@ -19,6 +20,13 @@ export class TunnelTable {
 
   [Symbol.iterator](): Iterator<TunnelInfo> {
     return this.#tunnels.values();
+  }
+
+  /** Ends the tunnel that a dial opened, in each role it has here. @returns how many there were */
+  abort(dialId: string, reason: Error): number {
+    const tunnels = [...this.#tunnels].filter((tunnel) => tunnel.dial.id === dialId);
+    for (const tunnel of tunnels) if (tunnel instanceof Tunnel) tunnel.abort(reason);
+    return tunnels.length;
   }
 
   /** Resolves as soon as no tunnel runs. */

@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Directory } from './directory.ts';
+import { type ExplainOptions, type Explanation, explain } from './explain.ts';
+import type { AgentIdentifiers, HubRecord, SessionRecord } from './records.ts';
+import { established } from './testing.ts';
+
+const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+
+function hub(hubId: string, more: Partial<HubRecord> = {}): HubRecord {
+  return { hubId, incarnation: 1, peerAddress: '', agentAddress: '', zone: '', draining: false, ...more };
+}
+
+function session(sessionId: string, hubId: string, more: Partial<SessionRecord> = {}): SessionRecord {
+  return {
+    ...{ sessionId, tenant: 'default', agentId: `agent of ${sessionId}`, identifiers: nothing, hubId, incarnation: 1 },
+    ...{ version: 1, draining: false, since: 0 },
+    ...more,
+  };
+}
+
+interface Asked extends Partial<Omit<ExplainOptions, 'directory'>> {
+  readonly hubs?: HubRecord[];
+  readonly sessions: SessionRecord[];
+  readonly host?: string;
+}
+
+function asked({ hubs = [hub('h1')], sessions, host = '10.1.2.3', ...more }: Asked): Explanation {
+  const directory = new Directory(() => 0);
+  directory.reset({ hubs, sessions });
+  return explain(
+    {
+      ...{ directory, strategies: ['default'], zone: '', hub: () => async () => established() },
+      ...{ suspected: () => false, quarantined: () => undefined, ...more },
+    },
+    'default',
+    { host, port: 443 },
+  );
+}
+
+/** Each candidate as `session: standing, why`. */
+function told({ steps }: Explanation): string[][] {
+  return steps.map(({ candidates }) =>
+    candidates.map(({ session: { sessionId }, standing, why }) => `${sessionId}: ${standing}${why && `, ${why}`}`),
+  );
+}
+
+const CHANCE = 'just as good: chance and fewer open tunnels decide';
+
+test('of sessions that are just as good one is taken', () => {
+  const explained = asked({ sessions: [session('a', 'h1'), session('b', 'h1')] });
+  const taken = explained.taken?.sessionId;
+  assert.deepEqual(told(explained)[0]?.sort(), [
+    taken === 'a' ? 'a: taken' : `a: equal, ${CHANCE}`,
+    taken === 'b' ? 'b: taken' : `b: equal, ${CHANCE}`,
+  ]);
+});
+
+test('strategies are told in order with the keys that they look up, the longest prefix first', () => {
+  const cidr = (...prefixes: string[]) => ({ identifiers: { ...nothing, cidr: prefixes } });
+  const explained = asked({
+    strategies: ['destHost', 'destCIDR', 'default'],
+    sessions: [session('wide', 'h1', cidr('10.0.0.0/8')), session('narrow', 'h1', cidr('10.1.0.0/16', '10.9.0.0/24'))],
+  });
+  assert.deepEqual(
+    explained.steps.map(({ strategy, keys }) => [strategy, ...keys.map(({ key, sessions }) => `${key} (${sessions})`)]),
+    [
+      ['destHost', '10.1.2.3 (0)'],
+      ['destCIDR', '10.1.2.0/24 (0)', '10.1.0.0/16 (1)', '10.0.0.0/8 (1)'],
+      ['default', 'any (2)'],
+    ],
+  );
+  assert.deepEqual(told(explained).slice(0, 2), [
+    [],
+    ['narrow: taken', 'wide: later, a longer prefix leads to another session'],
+  ]);
+  for (const line of told(explained)[2] ?? []) assert.match(line, /later, strategy destCIDR comes first/);
+});
+
+test('IPv6 prefixes read as they are written', () => {
+  const identifiers = { ...nothing, cidr: ['2001:db8::/32'] };
+  const explained = asked({
+    strategies: ['destCIDR'],
+    host: '2001:db8::7',
+    sessions: [session('six', 'h1', { identifiers })],
+  });
+  assert.deepEqual(explained.steps[0]?.keys, [{ key: '2001:db8::/32', sessions: 1 }]);
+});
+
+test('why a session stands behind another', () => {
+  const explained = asked({
+    zone: 'a',
+    hubs: [hub('near', { zone: 'a' }), hub('far', { zone: 'b' }), hub('leaves', { draining: true }), hub('cut')],
+    hub: (hubId) => (hubId === 'cut' ? undefined : async () => established()),
+    suspected: (id) => id === 'silent',
+    quarantined: ({ sessionId }) => (sessionId === 'sick' ? 'it loses packets' : undefined),
+    sessions: [
+      ...['good', 'silent', 'sick'].map((id) => session(id, 'near')),
+      ...[session('distant', 'far'), session('moving', 'leaves'), session('lost', 'cut')],
+    ],
+  });
+  assert.equal(explained.taken?.sessionId, 'good');
+  assert.deepEqual(told(explained), [
+    [
+      'good: taken',
+      'distant: later, its hub is in zone "b", and this gateway in "a"',
+      'moving: later, it drains',
+      'silent: later, it, or its hub, left a dial without a sign of life a moment ago',
+      'sick: not, agent agent of sick is in quarantine: it loses packets',
+      'lost: not, no link to hub cut',
+    ],
+  ]);
+});
+
+test('a session in another place is taken when the better ones cannot be', () => {
+  const explained = asked({
+    strategies: ['destHost', 'default'],
+    hubs: [hub('h1'), hub('cut')],
+    hub: (hubId) => (hubId === 'cut' ? undefined : async () => established()),
+    sessions: [session('named', 'cut', { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } }), session('other', 'h1')],
+  });
+  assert.deepEqual(told(explained), [
+    ['named: not, no link to hub cut'],
+    ['other: taken', 'named: not, no link to hub cut'],
+  ]);
+});
+
+test('sessions that no strategy leads to are told apart, and other tenants are not told of', () => {
+  const explained = asked({
+    strategies: ['destHost'],
+    sessions: [session('a', 'h1'), session('foreign', 'h1', { tenant: 'acme' })],
+  });
+  assert.equal(explained.taken, undefined);
+  assert.deepEqual(
+    explained.others.map(({ session: { sessionId }, standing }) => `${sessionId}: ${standing}`),
+    ['a: not'],
+  );
+});
