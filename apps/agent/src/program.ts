@@ -5,7 +5,9 @@ import {
   admissionCheck,
   type Check,
   Closing,
+  type ConnectedServer,
   type Context,
+  type Identity,
   inClusterConnection,
   kubeClient,
   kubeconfigFile,
@@ -13,19 +15,25 @@ import {
   type LeaseCountObserver,
   leaseCounter,
   operations,
+  RecentDials,
   type Running,
 } from '@isthmus/service';
-import { agentMetrics, instrument, type Logger } from '@isthmus/telemetry';
-import type { Observation } from '@isthmus/tunnel';
+import { agentMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { formatDestination, type Observation } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
+import type { Uplink } from './uplink.ts';
 
 /** Runs proxy-agent from its flags. */
-export function startAgent(flags: AgentValues, { log, version }: Context<Logger>): Promise<Running> {
+export function startAgent(
+  flags: AgentValues,
+  { log, version, flags: inForce }: Context<ProgramLogger>,
+): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'proxy-agent', role: 'agent', version, log },
     });
     closing.defer(shutdown);
+    const dials = new RecentDials(events);
     const metrics = agentMetrics(events, { process: true });
     closing.defer(metrics.close);
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
@@ -40,16 +48,21 @@ export function startAgent(flags: AgentValues, { log, version }: Context<Logger>
       draining = true;
       return running.drain();
     };
+    const check = () => checks(running, draining);
     const ops = await operations({
       health: { host: flags['health-server-host'], port: flags['health-server-port'] },
       admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'] },
       profiling: flags['enable-profiling'],
-      checks: () => checks(running, draining),
+      checks: check,
       unready: AGENT_UNREADY,
       metrics: metrics.render,
       backend: {
+        ...{ identity: identity(flags), checks: check, dials, flags: inForce, log },
         sessions: () => [],
+        sessionCount: () => running.uplinks.length,
         tunnels: () => tunnels,
+        kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
+        servers: { connected: () => running.uplinks.map(connectedServer), wanted: () => running.wanted },
         async drain() {
           void drain();
           return { sessions: running.uplinks.length, tunnels: tunnels.size };
@@ -63,6 +76,16 @@ export function startAgent(flags: AgentValues, { log, version }: Context<Logger>
     log.info({ agent: running.agentId, version }, 'ready to connect');
     return { drain, close: () => closing.close() };
   });
+}
+
+function identity(flags: AgentValues): Identity {
+  const { 'agent-id': agentId, zone } = flags;
+  return { ...{ program: 'proxy-agent', roles: ['agent'], agentId, zone }, memberId: '', hubId: '', plane: '' };
+}
+
+function connectedServer({ server, serverId, protocol, plane, leaving, open }: Uplink): ConnectedServer {
+  const address = formatDestination({ host: server.address, port: server.port });
+  return { serverId, address, protocol, plane, leaving, open };
 }
 
 function agentOptions(flags: AgentValues, version: string, observation: Observation): AgentOptions {

@@ -35,7 +35,9 @@ export interface Hub {
   readonly agentAddress: string;
   /** Empty without a peer port. */
   readonly peerAddress: string;
-  sessions(): Iterable<SessionInfo>;
+  sessions(): Iterable<SessionInfo & { readonly draining: boolean }>;
+  /** Ends these sessions at once, and every tunnel on them; agents connect again. @returns those that there were */
+  kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
   readonly sessionCount: number;
   /** Tenants with sessions here, and how many. */
   readonly tenants: ReadonlyMap<string, number>;
@@ -126,8 +128,12 @@ class RunningHub implements Hub {
     return { name: 'registration', ok: !superseded, detail };
   }
 
-  sessions(): Iterable<SessionInfo> {
+  sessions() {
     return this.#sessions.list();
+  }
+
+  kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
+    return this.#sessions.kick(which, reason);
   }
 
   get sessionCount(): number {

@@ -7,27 +7,30 @@ import {
   countSessions,
   drainBackend,
   type HubValues,
+  identityOf,
   memberOf,
   operations,
   operationsPorts,
+  RecentDials,
   type Running,
   redisOptions,
   registryCheck,
   SERVER_UNREADY,
 } from '@isthmus/service';
-import { instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
 import { secureContextOptions } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Hub, hub } from './hub.ts';
 import { hubOptions, kubernetes } from './options.ts';
 
 /** Runs backend-hub from its flags. */
-export function startHub(flags: HubValues, { log, version }: Context<Logger>): Promise<Running> {
+export function startHub(flags: HubValues, { log, version, flags: inForce }: Context<ProgramLogger>): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'backend-hub', role: 'hub', version, log },
     });
     closing.defer(shutdown);
+    const dials = new RecentDials(events);
     const metrics = serverMetrics(events, { role: 'hub', strategies: ['default'], process: true });
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
@@ -49,14 +52,27 @@ export function startHub(flags: HubValues, { log, version }: Context<Logger>): P
     });
     metrics.see({ registry: following });
     cluster.holdLease(metrics.leases);
+    const check = () => checks(running, following);
     const ops = await operations({
       ...operationsPorts(flags),
-      checks: () => checks(running, following),
+      checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
+        ...{ identity: identityOf(flags, 'backend-hub', ['hub']), checks: check, dials, flags: inForce, log },
         sessions: () => running.sessions(),
+        sessionCount: () => running.sessionCount,
         tunnels: () => tunnels,
+        kick: {
+          tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
+          sessions: (which, reason) => running.kick(which, reason),
+        },
+        plane: {
+          registry: following,
+          members: () => registry.members(),
+          hubs: () => directory.hubs(),
+          linkTo: ({ hubId }) => (hubId === running.hubId ? 'own' : 'none'),
+        },
         ...drainBackend({
           hub: running,
           tunnels,

@@ -80,8 +80,10 @@ export class SessionTable {
     return this.#tenants;
   }
 
-  *list(): Iterable<SessionInfo> {
-    for (const { info } of this.#entries.values()) yield info;
+  *list(): Iterable<SessionInfo & { readonly draining: boolean }> {
+    for (const { info, draining, givenUp } of this.#entries.values()) {
+      yield { ...info, draining: draining || givenUp || this.#leaving };
+    }
   }
 
   /** Dials through the session that the gateway chose. */
@@ -135,6 +137,13 @@ export class SessionTable {
   /** Resolves when no session is left. */
   async idle(): Promise<void> {
     while (this.#entries.size > 0) await Promise.all([...this.#entries.values()].map(({ wire }) => wire.closed));
+  }
+
+  /** Ends these sessions at once, and every tunnel on them. @returns those that there were */
+  kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
+    const entries = [...this.#entries.values()].filter(({ info }) => which(info));
+    for (const { wire } of entries) wire.destroy(reason);
+    return entries.map(({ info }) => info);
   }
 
   destroy(reason: Error): void {

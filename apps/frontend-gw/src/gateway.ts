@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { AdmissionState } from '@isthmus/service';
+import type { AdmissionState, RoutingPart } from '@isthmus/service';
 import {
   connectEdge,
   grpcServer,
@@ -13,10 +13,12 @@ import {
   Admission,
   type Dial,
   type Directory,
+  explain,
   type Observation,
   observed,
   routed,
   type Strategy,
+  Suspects,
   sparing,
 } from '@isthmus/tunnel';
 
@@ -64,6 +66,8 @@ export interface GatewayOptions {
 export interface Gateway {
   readonly addresses: readonly string[];
   readonly admission: AdmissionState;
+  /** How an operator dials and asks how dials are routed. */
+  readonly routing: RoutingPart;
   /** Says of itself that callers should go elsewhere, and goes on serving them. */
   leave(): void;
   /** Sends callers elsewhere and refuses new dials; resolves when those that are pending have their answer. */
@@ -76,9 +80,12 @@ export interface Gateway {
 export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { callers, mode, observation, tenant, dialTimeout: timeout } = options;
   const { events } = observation;
-  const admission = new Admission(sparing(routed(options)));
+  const suspects = new Suspects();
+  const admission = new Admission(sparing(routed(options, suspects)));
   const dial = observed('gateway', admission.dial, observation);
   const edge = { dial, tenant, events, timeout };
+  const { zone, parkTimeout } = options;
+  const explained = { ...options, suspected: (id: string) => suspects.has(id), quarantined: () => undefined };
   const connect = connectEdge(edge);
   const grpc = grpcServer({
     ...{ services: [proxyService(edge)], name: 'callers', events },
@@ -105,6 +112,10 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   }
   return {
     addresses: listeners.map(({ address }) => address),
+    routing: {
+      ...{ tenant, zone, dialTimeout: timeout, parkTimeout, dial, events },
+      explain: (of, destination) => explain(explained, of, destination),
+    },
     get admission() {
       if (admission.closed) return 'draining';
       return leaving ? 'leaving' : 'open';

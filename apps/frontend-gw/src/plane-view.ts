@@ -1,4 +1,5 @@
 import { type Following, follow, type Registry } from '@isthmus/registry';
+import type { HubLink, PlanePart } from '@isthmus/service';
 import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type TlsSettings } from '@isthmus/transport';
 import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';
@@ -88,6 +89,24 @@ export class PlaneView {
       if (peerAddress !== '' && !draining && hubId !== own?.hubId) hubs++;
     }
     return hubs;
+  }
+
+  /** The plane as an operator sees it from here. */
+  get part(): PlanePart {
+    const { registry, directory } = this.#options;
+    return {
+      registry: this.following,
+      members: () => registry.members(),
+      hubs: () => directory.hubs(),
+      linkTo: (hub) => this.#linkTo(hub),
+    };
+  }
+
+  /** How dials reach a hub. */
+  #linkTo({ hubId, peerAddress }: HubRecord): HubLink {
+    if (hubId === this.#options.own?.hubId) return 'own';
+    if (!this.#peers || peerAddress === '') return 'none';
+    return this.#peers.linked(hubId) ? 'up' : 'down';
   }
 
   close(): void {

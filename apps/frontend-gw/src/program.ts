@@ -6,17 +6,19 @@ import {
   type Context,
   drainBackend,
   type GatewayValues,
+  identityOf,
   memberOf,
   operations,
   operationsPorts,
   peerTls,
+  RecentDials,
   type Running,
   redisOptions,
   registryCheck,
   SERVER_UNREADY,
   sessionsCheck,
 } from '@isthmus/service';
-import { auditTrail, instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { auditTrail, instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
 import { secureContextOptions } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Gateway, gateway } from './gateway.ts';
@@ -24,13 +26,17 @@ import { gatewayOptions } from './options.ts';
 import { PlaneView } from './plane-view.ts';
 
 /** Runs frontend-gw from its flags. */
-export function startGateway(flags: GatewayValues, { log, version, onHangup }: Context<Logger>): Promise<Running> {
+export function startGateway(
+  flags: GatewayValues,
+  { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
+): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'frontend-gw', role: 'gateway', version, log },
       traceSlow: flags['trace-slow'],
     });
     closing.defer(shutdown);
+    const dials = new RecentDials(events);
     const audit = auditTrail(events, { gateway: flags['server-id'], log: flags['audit-log'], logger: log });
     if (audit) {
       // Ends behind the gateway: tunnels that are cut have their records.
@@ -55,14 +61,19 @@ export function startGateway(flags: GatewayValues, { log, version, onHangup }: C
       await edge.drain();
       await tunnels.idle();
     };
+    const check = () => checks(edge, plane, directory, options.tenant);
     const ops = await operations({
       ...operationsPorts(flags),
-      checks: () => checks(edge, plane, directory, options.tenant),
+      checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
+        ...{ identity: identityOf(flags, 'frontend-gw', ['gateway']), checks: check, dials, flags: inForce, log },
         sessions: () => directory.sessions(),
+        sessionCount: () => directory.size,
         tunnels: () => tunnels,
+        kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
+        ...{ routing: edge.routing, plane: plane.part },
         ...drainBackend({ tunnels, drain, gracefulMs: flags['graceful-shutdown-timeout'] }),
       },
       log,

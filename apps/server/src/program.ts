@@ -7,11 +7,13 @@ import {
   Closing,
   type Context,
   drainBackend,
+  identityOf,
   type KnownSession,
   memberOf,
   operations,
   operationsPorts,
   peerTls,
+  RecentDials,
   type Running,
   redisOptions,
   registryCheck,
@@ -19,18 +21,22 @@ import {
   type ServerValues,
   sessionsCheck,
 } from '@isthmus/service';
-import { auditTrail, instrument, type Logger, serverMetrics } from '@isthmus/telemetry';
+import { auditTrail, instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
 import { secureContextOptions } from '@isthmus/transport';
 import { type Server, server } from './server.ts';
 
 /** Runs proxy-server from its flags: alone with a registry in memory, or as one of a plane with --redis-url. */
-export function startServer(flags: ServerValues, { log, version, onHangup }: Context<Logger>): Promise<Running> {
+export function startServer(
+  flags: ServerValues,
+  { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
+): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
       ...{ program: 'proxy-server', role: 'server', version, log },
       traceSlow: flags['trace-slow'],
     });
     closing.defer(shutdown);
+    const dials = new RecentDials(events);
     const audit = auditTrail(events, { gateway: flags['server-id'], log: flags['audit-log'], logger: log });
     if (audit) {
       // Ends behind the gateway: tunnels that are cut have their records.
@@ -52,14 +58,28 @@ export function startServer(flags: ServerValues, { log, version, onHangup }: Con
     closing.defer(() => running.close());
     metrics.see(running.plane.sight(gateway.tenant));
     cluster.holdLease(metrics.leases);
+    const check = () => checks(running, gateway.tenant);
     const ops = await operations({
       ...operationsPorts(flags),
-      checks: () => checks(running, gateway.tenant),
+      checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
+        ...{
+          identity: identityOf(flags, 'proxy-server', ['gateway', 'hub']),
+          checks: check,
+          dials,
+          flags: inForce,
+          log,
+        },
         sessions: () => known(running),
+        sessionCount: () => running.directory.size,
         tunnels: () => tunnels,
+        kick: {
+          tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
+          sessions: (which, reason) => running.hub.kick(which, reason),
+        },
+        ...{ routing: running.gateway.routing, plane: running.plane.part },
         ...drainBackend({
           hub: running.hub,
           tunnels,

@@ -1,4 +1,13 @@
 import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { KickPart } from './admin/kick.ts';
+import type { LogPart } from './admin/logs.ts';
+import type { PlanePart, ServersPart } from './admin/members.ts';
+import type { QuarantinePart } from './admin/quarantine.ts';
+import type { RecentDials } from './admin/recent-dials.ts';
+import type { RoutingPart } from './admin/routing.ts';
+import type { Identity } from './admin/status.ts';
+import type { FlagInForce } from './flags/in-force.ts';
+import type { Check } from './health.ts';
 
 /** What is left when draining begins. */
 export interface DrainSummary {
@@ -31,16 +40,33 @@ export interface DrainPlan {
 }
 
 /** A session as a hub holds it, or as a gateway knows it from the registry: without the wire under it. */
-export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> & Partial<SessionInfo>;
+export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
+  Partial<SessionInfo> & { readonly draining?: boolean };
 
-/** What a program shows and does on its admin port. */
+/** What a program shows and does on its admin port: what every program has, and the parts that some have. */
 export interface AdminBackend {
+  readonly identity: Identity;
+  /** What /readyz goes by. */
+  checks(): readonly Check[];
   sessions(): Iterable<KnownSession>;
+  /** How many those are; at an agent its connections to servers. */
+  sessionCount(): number;
   tunnels(): Iterable<TunnelInfo>;
+  readonly dials: RecentDials;
+  readonly flags: readonly FlagInForce[];
+  readonly log: LogPart;
+  readonly kick: KickPart;
   /** Begins to drain, and resolves without waiting for the end. Called again, it says what is left then. */
   drain(): Promise<DrainSummary>;
   /** Says what `drain` would do, and changes nothing. */
   plan(): DrainPlan;
+  /** Of a gateway. */
+  readonly routing?: RoutingPart;
+  /** Of a gateway or hub. */
+  readonly plane?: PlanePart;
+  readonly quarantine?: QuarantinePart;
+  /** Of an agent. */
+  readonly servers?: ServersPart;
 }
 
 export interface Drainable {

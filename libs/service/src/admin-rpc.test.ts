@@ -13,13 +13,9 @@ import { HealthDefinition } from 'nice-grpc-server-health';
 import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';
 import { adminClient } from './admin-client.ts';
 import { RpcForward } from './admin-forward.ts';
+import { idleBackend } from './testing/backend.ts';
 
-const backend = {
-  sessions: () => [],
-  tunnels: () => [],
-  drain: async () => ({ sessions: 0, tunnels: 0 }),
-  plan: () => ({ sessions: 0, moves: [] }),
-};
+const backend = idleBackend();
 
 function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
   const warn = (message: string) => assert.fail(message);

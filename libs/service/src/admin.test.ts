@@ -9,6 +9,7 @@ import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';
 import type { AdminBackend } from './admin-backend.ts';
 import { adminClient } from './admin-client.ts';
+import { idleBackend } from './testing/backend.ts';
 
 function session(sessionId: string, since: number, tenant = 'default'): SessionInfo {
   return {
@@ -43,12 +44,12 @@ function tunnel(sessionId: string, since: number): TunnelInfo {
   };
 }
 
-const backend: AdminBackend = {
+const backend: AdminBackend = idleBackend({
   sessions: () => [session('younger', 2000), session('elder', 1000), session('other', 1, 'acme')],
   tunnels: () => [tunnel('a', 2000), tunnel('b', 1000)],
   drain: async () => ({ sessions: 2, tunnels: 3 }),
   plan: () => ({ sessions: 2, moves: [], gracefulMs: 25_000 }),
-};
+});
 
 const http: RequestListener = (request, response) => response.end(`${request.method} ${request.url}`);
 

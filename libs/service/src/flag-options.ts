@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
 import { formatDestination, type Member } from '@isthmus/tunnel';
+import type { Identity } from './admin/status.ts';
 import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
 import type { GatewayValues } from './flags/programs.ts';
 
@@ -65,5 +66,16 @@ export function memberOf(flags: MemberFlags, roles: Member['roles'], version: st
   return {
     ...{ memberId: flags['server-id'], roles, version, zone: flags.zone, since: Date.now(), host: machine },
     adminAddress: flags['advertise-admin-address'] || bound,
+  };
+}
+
+type IdentityFlags = Pick<GatewayValues, 'server-id' | 'zone' | 'plane' | 'redis-url'>;
+
+/** What a server-side program says of itself on its admin port. */
+export function identityOf(flags: IdentityFlags, program: string, roles: Identity['roles']): Identity {
+  const id = flags['server-id'];
+  return {
+    ...{ program, roles, zone: flags.zone, memberId: id, hubId: roles.includes('hub') ? id : '', agentId: '' },
+    plane: flags['redis-url'] === '' ? '' : flags.plane,
   };
 }

@@ -1,3 +1,10 @@
+export type { KickPart } from './admin/kick.ts';
+export type { LogLevel, LogPart } from './admin/logs.ts';
+export type { ConnectedServer, HubLink, KnownMember, PlanePart, ServersPart } from './admin/members.ts';
+export type { AgentName, QuarantinePart } from './admin/quarantine.ts';
+export { RecentDials, type SeenDial } from './admin/recent-dials.ts';
+export type { RoutingPart } from './admin/routing.ts';
+export type { Identity } from './admin/status.ts';
 export * from './admin.ts';
 export * from './admin-backend.ts';
 export * from './admin-client.ts';

@@ -2,6 +2,7 @@ import { setDefaultHighWaterMark } from 'node:stream';
 import { FlagError } from './flags/error.ts';
 import type { FlagTable, Values } from './flags/flag.ts';
 import { helpText } from './flags/help.ts';
+import { type FlagInForce, flagsInForce } from './flags/in-force.ts';
 import { parseFlags } from './flags/parse.ts';
 import type { ProgramFlags } from './flags/programs.ts';
 import { type Host, processHost } from './host.ts';
@@ -30,6 +31,8 @@ export interface Running {
 export interface Context<L extends ProgramLog> {
   readonly log: L;
   readonly version: string;
+  /** The flags that hold, without secrets. */
+  readonly flags: readonly FlagInForce[];
   /** SIGHUP, each time: what was rotated away is opened again. */
   onHangup(handler: () => void): void;
 }
@@ -62,13 +65,16 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host.onCrash((error, origin) => crash(options.name, host, undefined, error, origin));
   const read = readFlags(options, host);
   if (!read) return;
-  const { values, warnings } = read;
+  const { values, warnings, set } = read;
   const log = options.log(values);
   host.onCrash((error, origin) => crash(options.name, host, log, error, origin));
   for (const warning of warnings) log.warn({}, warning);
 
   const stopped = firstSignal(host, log);
-  const context = { log, version: VERSION, onHangup: (handler: () => void) => host.onHangup(handler) };
+  const context = {
+    ...{ log, version: VERSION, flags: flagsInForce(options.flags, values, set) },
+    onHangup: (handler: () => void) => host.onHangup(handler),
+  };
   const running = await Promise.race([options.start(values, context), stopped]).catch((error) => {
     fail(host, options.name, startFailure(error, options.flags, values));
     return undefined;
@@ -93,7 +99,7 @@ async function lameDuck(running: Running, values: Readonly<Record<string, unknow
 /** Reads and checks the command line. Undefined when that was all there is to do. */
 function readFlags<T extends FlagTable>(program: ProgramFlags<T>, host: Host) {
   try {
-    const { values, warnings } = parseFlags(program.flags, host.args, host.env);
+    const { values, warnings, set } = parseFlags(program.flags, host.args, host.env);
     const answer = values.help ? helpText(program) : values.version ? `${program.name} ${VERSION}\n` : undefined;
     if (answer !== undefined) {
       host.out(answer);
@@ -102,7 +108,7 @@ function readFlags<T extends FlagTable>(program: ProgramFlags<T>, host: Host) {
     }
     const all = [...warnings];
     program.check(values, (warning) => all.push(warning));
-    return { values, warnings: all };
+    return { values, warnings: all, set };
   } catch (error) {
     if (!(error instanceof FlagError)) throw error;
     fail(host, program.name, error.message);

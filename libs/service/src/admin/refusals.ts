@@ -14,3 +14,11 @@ export function invalid(text: string): ServerError {
 export function notFound(text: string): ServerError {
   return new ServerError(Status.NOT_FOUND, text);
 }
+
+export function exhausted(text: string): ServerError {
+  return new ServerError(Status.RESOURCE_EXHAUSTED, text);
+}
+
+export function internal(text: string): ServerError {
+  return new ServerError(Status.INTERNAL, text);
+}

@@ -36,6 +36,8 @@ export interface FlagOptions<V> {
   readonly port?: Omit<ListenerPort, 'optional'> & { readonly optional?: boolean };
   /** Takes no part in upstream's programs. */
   readonly own?: boolean;
+  /** Leaves secrets out of a value, for who asks what is in force. */
+  readonly shown?: (text: string) => string;
   /** Left out of --help, as upstream does with what it is about to remove. */
   readonly hidden?: boolean;
 }

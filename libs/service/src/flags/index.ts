@@ -2,6 +2,7 @@ export { isCipherSuite, opensslCiphers, tlsVersion } from './ciphers.ts';
 export { FlagError } from './error.ts';
 export type { Flag, FlagTable, Values } from './flag.ts';
 export { helpText } from './help.ts';
+export { type FlagInForce, flagsInForce } from './in-force.ts';
 export { flagsMarkdown } from './markdown.ts';
 export { type Environment, type Parsed, parseFlags } from './parse.ts';
 export * from './programs.ts';

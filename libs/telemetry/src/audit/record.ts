@@ -18,7 +18,7 @@ export interface AuditRecord {
   readonly time: string;
   readonly dial: string;
   readonly tenant: string;
-  readonly caller?: { readonly via: 'grpc' | 'http-connect'; readonly identity: string };
+  readonly caller?: { readonly via: 'grpc' | 'http-connect' | 'admin'; readonly identity: string };
   /** `host:port` as the caller asked for it. */
   readonly destination: string;
   readonly gateway: string;

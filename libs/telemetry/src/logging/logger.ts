@@ -1,10 +1,17 @@
 import process from 'node:process';
 import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino';
 import { LogSink, stderrWriter } from './log-sink.ts';
+import { RecentLines } from './recent-lines.ts';
 import { redactLine } from './redact.ts';
 import { textLine } from './text.ts';
 
 export type { Logger } from 'pino';
+
+/** A program's own log, as its operator reads and turns it while it runs. */
+export interface ProgramLogger extends Logger {
+  readonly recent: RecentLines;
+  readonly levelOf: typeof levelOf;
+}
 
 export interface LoggerOptions {
   /** The program's or part's name. */
@@ -27,11 +34,13 @@ export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' 
 }
 
 /** A pino logger whose lines hold no secrets. Text is made in this thread: a pino transport would need a file of its own to load. */
-export function createLogger({ name, format, verbosity, destination }: LoggerOptions): Logger {
+export function createLogger({ name, format, verbosity, destination }: LoggerOptions): ProgramLogger {
   const target = destination ?? standardError((lines, reason) => logger.warn({ lines, reason }, 'log lines were lost'));
+  const recent = new RecentLines();
   const sink: DestinationStream = {
     write(line) {
       const clean = redactLine(line);
+      recent.take(clean);
       target.write(format === 'text' ? textLine(clean) : clean);
     },
   };
@@ -45,7 +54,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
     },
     sink,
   );
-  return logger;
+  return Object.assign(logger, { recent, levelOf });
 }
 
 function standardError(lost: (lines: number, reason: string) => void): LogSink {

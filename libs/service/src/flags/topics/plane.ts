@@ -10,7 +10,7 @@ export const membership = topic('Plane', {
     'The registry: redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],.../primary[/db] ' +
       '(?sentinel-username=name&sentinel-password=word where Sentinels ask for them), or ' +
       'redis+cluster://[user[:password]@]host[:port],... and rediss in place of redis for TLS.',
-    { own: true },
+    { own: true, shown: withoutPasswords },
   ),
   plane: string('isthmus', 'Name of the plane: gateways and hubs of one name and registry belong together.', {
     own: true,
@@ -61,6 +61,11 @@ type RedisTls = Values<typeof redisTls>;
 type PeerTls = Values<typeof peerTls>;
 type Advertising = Values<typeof advertising>;
 type AdminAdvertising = Values<typeof adminAdvertising>;
+
+/** A URL, or a list of addresses in one, as far as it is no secret. */
+function withoutPasswords(url: string): string {
+  return url.replace(/([?&][\w-]*password=)[^&]*/gi, '$1[redacted]').replace(/(:\/\/[^\s/@:]*):.*@/, '$1:[redacted]@');
+}
 
 /** As the registry names its keys. */
 const PLANE = /^[\w.-]{1,64}$/;

@@ -65,7 +65,7 @@ export interface GetStatusResponse {
   /** The program's name, such as proxy-server. */
   program: string;
   roles: Role[];
-  /** Its id in the plane; empty for a program that stands alone, and for an agent. */
+  /** What it is called in the list of members; empty for an agent. */
   memberId: string;
   /** Set where the process is a hub. */
   hubId: string;
@@ -351,6 +351,8 @@ export interface ListMembersResponse {
   servers: Server[];
   /** At an agent: how many servers it wants to be connected to. */
   serversWanted: number;
+  /** Why `members` is missing: the registry did not answer. Hubs are told of from this process's copy. */
+  membersError: string;
 }
 
 /** A process of the plane. */
@@ -365,6 +367,8 @@ export interface Member {
   sinceMs: bigint;
   /** It is the process that answers. */
   self: boolean;
+  /** The name of its machine: an admin address that is loopback is one of that machine. */
+  host: string;
 }
 
 export interface Hub {
@@ -666,7 +670,7 @@ export interface QuarantinedAgent {
 
 export interface SetLogLevelRequest {
   /**
-   * klog's verbosity, a number as in -v, or one of trace, debug, info, warn, error. Empty changes nothing, and asks what is
+   * klog's verbosity, a number as in -v, or one of trace, debug, info, warn, error, fatal. Empty changes nothing, and asks what is
    * in force.
    */
   level: string;
@@ -675,7 +679,7 @@ export interface SetLogLevelRequest {
 }
 
 export interface SetLogLevelResponse {
-  /** In force now: trace, debug, info, warn or error. */
+  /** In force now: trace, debug, info, warn, error or fatal. */
   level: string;
   /** In force before this call. */
   previous: string;
@@ -2899,7 +2903,7 @@ export const ListMembersRequest: MessageFns<ListMembersRequest> = {
 };
 
 function createBaseListMembersResponse(): ListMembersResponse {
-  return { members: [], hubs: [], registry: undefined, servers: [], serversWanted: 0 };
+  return { members: [], hubs: [], registry: undefined, servers: [], serversWanted: 0, membersError: "" };
 }
 
 export const ListMembersResponse: MessageFns<ListMembersResponse> = {
@@ -2918,6 +2922,9 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
     }
     if (message.serversWanted !== 0) {
       writer.uint32(40).uint32(message.serversWanted);
+    }
+    if (message.membersError !== "") {
+      writer.uint32(50).string(message.membersError);
     }
     return writer;
   },
@@ -2975,6 +2982,14 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
             message.serversWanted = reader.uint32();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.membersError = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2999,12 +3014,13 @@ export const ListMembersResponse: MessageFns<ListMembersResponse> = {
       : undefined;
     message.servers = object.servers?.map((e) => Server.fromPartial(e)) || [];
     message.serversWanted = object.serversWanted ?? 0;
+    message.membersError = object.membersError ?? "";
     return message;
   },
 };
 
 function createBaseMember(): Member {
-  return { memberId: "", roles: [], adminAddress: "", version: "", zone: "", sinceMs: 0n, self: false };
+  return { memberId: "", roles: [], adminAddress: "", version: "", zone: "", sinceMs: 0n, self: false, host: "" };
 }
 
 export const Member: MessageFns<Member> = {
@@ -3036,6 +3052,9 @@ export const Member: MessageFns<Member> = {
     }
     if (message.self !== false) {
       writer.uint32(56).bool(message.self);
+    }
+    if (message.host !== "") {
+      writer.uint32(66).string(message.host);
     }
     return writer;
   },
@@ -3119,6 +3138,14 @@ export const Member: MessageFns<Member> = {
             message.self = reader.bool();
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.host = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3143,6 +3170,7 @@ export const Member: MessageFns<Member> = {
     message.zone = object.zone ?? "";
     message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
     message.self = object.self ?? false;
+    message.host = object.host ?? "";
     return message;
   },
 };

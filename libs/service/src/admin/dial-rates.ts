@@ -1,0 +1,58 @@
+/** Windows are summed from so many seconds; one more is the second that runs. */
+const SECONDS = 60;
+
+/** How many dials had their answer in a window that ends now. */
+export interface Rate {
+  /** How long the window is: the seconds asked for, or since the process counts. */
+  readonly windowMs: number;
+  readonly dials: number;
+  readonly failures: number;
+}
+
+/** Counts dials by the second, for as long as the longest window; a dial costs two additions. */
+export class DialRates {
+  readonly #dials = new Uint32Array(SECONDS + 1);
+  readonly #failures = new Uint32Array(SECONDS + 1);
+  readonly #start: number;
+  #second: number;
+
+  /** @param now milliseconds of `performance.now()`, here and below */
+  constructor(now: number) {
+    this.#start = now;
+    this.#second = Math.floor(now / 1000);
+  }
+
+  count(now: number, failed: boolean): void {
+    this.#advance(now);
+    const slot = this.#second % this.#dials.length;
+    this.#dials[slot] = (this.#dials[slot] as number) + 1;
+    if (failed) this.#failures[slot] = (this.#failures[slot] as number) + 1;
+  }
+
+  /** @param seconds of the window, at most 60 */
+  over(seconds: number, now: number): Rate {
+    this.#advance(now);
+    let dials = 0;
+    let failures = 0;
+    for (let back = 0; back <= Math.min(seconds, SECONDS); back++) {
+      const slot = (this.#second - back + this.#dials.length) % this.#dials.length;
+      dials += this.#dials[slot] as number;
+      failures += this.#failures[slot] as number;
+    }
+    // The seconds before this one, and what has passed of it.
+    const windowMs = Math.max(1, Math.min(now - this.#start, seconds * 1000 + (now % 1000)));
+    return { windowMs, dials, failures };
+  }
+
+  /** Empties the seconds that nothing was counted in. */
+  #advance(now: number): void {
+    const second = Math.floor(now / 1000);
+    const passed = Math.min(second - this.#second, this.#dials.length);
+    for (let step = 1; step <= passed; step++) {
+      const slot = (this.#second + step) % this.#dials.length;
+      this.#dials[slot] = 0;
+      this.#failures[slot] = 0;
+    }
+    if (passed > 0) this.#second = second;
+  }
+}

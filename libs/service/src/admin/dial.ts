@@ -1,0 +1,62 @@
+import { randomBytes } from 'node:crypto';
+import type { adminApi } from '@isthmus/proto';
+import { asDialError, type DialRequest, type Established, Tunnel } from '@isthmus/tunnel';
+import type { AdminBackend } from '../admin-backend.ts';
+import { FirstByte } from './first-byte.ts';
+import { dialMessage } from './messages.ts';
+import { phasesOf } from './phases.ts';
+import { internal, invalid } from './refusals.ts';
+import { destinationOf, type RoutingPart, routingOf } from './routing.ts';
+
+/** The longest that an operator may ask for, in milliseconds. */
+const MAX_TIMEOUT = 60_000;
+
+type DialRpc = Pick<adminApi.AdminServiceImplementation, 'dial'>;
+
+export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
+  return {
+    async dial(asked, { signal }) {
+      const routing = routingOf(part);
+      const firstByteMs = within('first_byte_timeout_ms', asked.firstByteTimeoutMs);
+      const request = requestOf(routing, asked, signal);
+      const established = await routing.dial(request).catch(asDialError);
+      // Its end was told before the promise settled.
+      const seen = dials.find(request.id, 'gateway');
+      if (!seen?.outcome) throw internal(`dial ${request.id} ended unseen: ask again`);
+      const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
+      return {
+        dial: dialMessage(seen),
+        phases: phasesOf(seen, heard?.ms),
+        firstByteMs: heard?.ms,
+        ended: heard?.ended ?? '',
+      };
+    },
+  };
+}
+
+function requestOf(routing: RoutingPart, asked: adminApi.DialRequest, signal: AbortSignal): DialRequest {
+  const timeout = within('timeout_ms', asked.timeoutMs) || routing.dialTimeout;
+  return {
+    id: randomBytes(8).toString('hex'),
+    tenant: asked.tenant || routing.tenant,
+    destination: destinationOf(asked.destination),
+    deadline: performance.now() + timeout,
+    caller: { via: 'admin', identity: 'admin' },
+    signal,
+  };
+}
+
+/** Waits for the destination's first byte, and closes the tunnel in good order. A tunnel as any: events tell of it. */
+async function listen(routing: RoutingPart, request: DialRequest, established: Established, firstByteMs: number) {
+  const caller = new FirstByte();
+  const tunnel = new Tunnel('gateway', request, caller.end, established, routing.events);
+  const heard = await caller.wait(firstByteMs, request.signal);
+  caller.hangUp();
+  const gone = firstByteMs > 0 && heard.ended ? await tunnel.done : undefined;
+  return { ms: heard.ms, ended: gone ? (gone.error?.message ?? `closed by the ${gone.closedBy}`) : '' };
+}
+
+function within(field: string, ms: number): number {
+  if (ms >= 0 && ms <= MAX_TIMEOUT) return ms;
+  throw invalid(`${field} is ${ms}: want 0 to ${MAX_TIMEOUT}`);
+}

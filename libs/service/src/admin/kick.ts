@@ -1,0 +1,82 @@
+import type { adminApi } from '@isthmus/proto';
+import type { SessionInfo } from '@isthmus/tunnel';
+import type { AdminBackend } from '../admin-backend.ts';
+import { tunnelsBySession } from './messages.ts';
+import { absent, invalid, notFound } from './refusals.ts';
+
+/** What a program can end at once. */
+export interface KickPart {
+  /** Ends the tunnel that a dial opened. @returns how many there were, one for each role of the process */
+  tunnel(dialId: string, reason: Error): number;
+  /** Ends the sessions that `which` says. Unset for a program that holds none. @returns those that were ended */
+  sessions?(which: (session: SessionInfo) => boolean, reason: Error): readonly SessionInfo[];
+}
+
+/** A reason stands in log lines and in audit records. */
+const MAX_REASON = 500;
+
+type KickRpc = Pick<adminApi.AdminServiceImplementation, 'kick'>;
+type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
+
+export function kickRpc(backend: AdminBackend): KickRpc {
+  return {
+    async kick({ target, reason }) {
+      const error = new Error(reasonOf(reason));
+      switch (target?.$case) {
+        case 'dialId':
+          return kickTunnel(backend, target.value, error);
+        case 'sessionId': {
+          const id = named('session_id', target.value);
+          return kickSessions(backend, ({ sessionId }) => sessionId === id, `session ${id}`, error);
+        }
+        case 'agent': {
+          const tenant = target.value.tenant || 'default';
+          const agent = named('agent.agent_id', target.value.agentId);
+          const which = (session: SessionInfo) => session.agentId === agent && session.tenant === tenant;
+          return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);
+        }
+        default:
+          throw invalid('no target: set session_id, agent or dial_id');
+      }
+    },
+  };
+}
+
+function kickTunnel({ kick }: AdminBackend, dialId: string, reason: Error): Answer {
+  const tunnels = kick.tunnel(named('dial_id', dialId), reason);
+  if (tunnels > 0) return { sessionIds: [], tunnels };
+  throw notFound(`no tunnel of dial ${dialId} runs here: ListTunnels says which do`);
+}
+
+function kickSessions(
+  { kick, tunnels, sessions }: AdminBackend,
+  which: (session: SessionInfo) => boolean,
+  what: string,
+  reason: Error,
+): Answer {
+  if (!kick.sessions) throw absent(`this program holds no sessions: ask the hub that does${hubsOf(sessions(), which)}`);
+  const through = tunnelsBySession(tunnels());
+  const ended = kick.sessions(which, reason);
+  if (ended.length === 0) {
+    throw notFound(`no ${what} here: ask the hub that holds it${hubsOf(sessions(), which)}`);
+  }
+  const ids = ended.map(({ sessionId }) => sessionId);
+  return { sessionIds: ids, tunnels: ids.reduce((sum, id) => sum + (through.get(id) ?? 0), 0) };
+}
+
+/** Where such sessions are, as far as this process knows. */
+function hubsOf(sessions: ReturnType<AdminBackend['sessions']>, which: (session: SessionInfo) => boolean): string {
+  const hubs = new Set<string>();
+  for (const session of sessions) if (which(session as SessionInfo)) hubs.add(session.hubId);
+  return hubs.size === 0 ? '' : `: ${[...hubs].join(', ')}`;
+}
+
+function named(field: string, value: string): string {
+  if (value === '') throw invalid(`${field} is empty`);
+  return value;
+}
+
+function reasonOf(reason: string): string {
+  if (reason.length > MAX_REASON) throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
+  return reason === '' ? 'ended by an operator' : `ended by an operator: ${reason}`;
+}

@@ -1,0 +1,29 @@
+import type { adminApi } from '@isthmus/proto';
+import type { AdminBackend } from '../admin-backend.ts';
+import { byAge, sessionMessage, tunnelMessage, tunnelsBySession } from './messages.ts';
+
+type ListsRpc = Pick<adminApi.AdminServiceImplementation, 'listSessions' | 'listTunnels'>;
+
+export function listsRpc(backend: AdminBackend): ListsRpc {
+  return {
+    async listSessions({ tenant }) {
+      const through = tunnelsBySession(backend.tunnels());
+      const sessions = [...backend.sessions()]
+        .filter((session) => tenant === '' || session.tenant === tenant)
+        .sort(byAge)
+        .map((session) =>
+          sessionMessage(session, backend.quarantine?.reasonFor(session), through.get(session.sessionId) ?? 0),
+        );
+      return { sessions };
+    },
+    async listTunnels({ tenant, sessionId }) {
+      const now = Date.now();
+      const tunnels = [...backend.tunnels()]
+        .filter((tunnel) => tenant === '' || tunnel.dial.tenant === tenant)
+        .filter((tunnel) => sessionId === '' || tunnel.sessionId === sessionId)
+        .sort(byAge)
+        .map((tunnel) => tunnelMessage(tunnel, now));
+      return { tunnels };
+    },
+  };
+}

@@ -1,0 +1,81 @@
+import type { adminApi } from '@isthmus/proto';
+import type { AdminBackend } from '../admin-backend.ts';
+import { invalid } from './refusals.ts';
+
+/** pino's levels, the least first. */
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const;
+export type LogLevel = (typeof LEVELS)[number];
+
+/** A program's log, as it runs. */
+export interface LogPart {
+  level: string;
+  /** The level for klog's verbosity. */
+  levelOf(verbosity: number): LogLevel;
+  /** The last lines, oldest first: JSON, without secrets. And how many are not kept any more. */
+  readonly recent: Iterable<string> & { readonly forgotten: number };
+}
+
+/** The longest time for which a level is set, in milliseconds. */
+const MAX_DURATION = 24 * 3_600_000;
+
+interface Reverting {
+  readonly level: string;
+  readonly until: number;
+  readonly timer: NodeJS.Timeout;
+}
+
+type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recentLogs'>;
+
+export function logsRpc({ log }: AdminBackend): LogsRpc {
+  /** The level of before, while another is set for a time. Its timer keeps no process alive. */
+  let reverting: Reverting | undefined;
+  const set = (level: LogLevel, durationMs: number) => {
+    const before = reverting?.level ?? log.level;
+    clearTimeout(reverting?.timer);
+    reverting = undefined;
+    log.level = level;
+    if (durationMs === 0) return;
+    const timer = setTimeout(() => {
+      reverting = undefined;
+      log.level = before;
+    }, durationMs).unref();
+    reverting = { level: before, until: Date.now() + durationMs, timer };
+  };
+  return {
+    async setLogLevel({ level, durationMs }) {
+      const previous = log.level;
+      if (!(durationMs >= 0 && durationMs <= MAX_DURATION)) {
+        throw invalid(`duration_ms is ${durationMs}: want 0 to ${MAX_DURATION}, a day`);
+      }
+      if (level !== '') set(levelFrom(level, log), durationMs);
+      else if (durationMs > 0) throw invalid('duration_ms is set and level is not: say which level holds for so long');
+      const untilMs = reverting && BigInt(Math.round(reverting.until));
+      return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
+    },
+    async recentLogs({ limit, level }) {
+      const least = level === '' ? 0 : LEVELS.indexOf(levelNamed(level));
+      const lines = [...log.recent].filter((line) => least === 0 || rankOf(line) >= least);
+      return { lines: limit === 0 ? lines : lines.slice(-limit), forgotten: BigInt(log.recent.forgotten) };
+    },
+  };
+}
+
+/** @param text a name, or klog's verbosity */
+function levelFrom(text: string, log: LogPart): LogLevel {
+  return /^\d{1,3}$/.test(text) ? log.levelOf(Number(text)) : levelNamed(text);
+}
+
+function levelNamed(text: string): LogLevel {
+  const level = LEVELS.find((name) => name === text.toLowerCase());
+  if (level) return level;
+  throw invalid(
+    `unknown level ${JSON.stringify(text.slice(0, 50))}: want one of ${LEVELS.join(', ')}, or a number as in -v`,
+  );
+}
+
+/** Of a line of JSON; one that says no level is told with all others. */
+function rankOf(line: string): number {
+  const level = /"level":"(\w+)"/.exec(line)?.[1];
+  const rank = (LEVELS as readonly unknown[]).indexOf(level);
+  return rank < 0 ? LEVELS.length : rank;
+}

@@ -1,0 +1,107 @@
+import { adminApi } from '@isthmus/proto';
+import type { HubRecord, SessionInfo } from '@isthmus/tunnel';
+import type { AdminBackend } from '../admin-backend.ts';
+import type { RegistryHealth } from '../checks.ts';
+import { PROTOCOLS, ROLES } from './messages.ts';
+import type { Identity } from './status.ts';
+
+const { Link } = { Link: adminApi.Hub_Link };
+
+/** How this process reaches a hub: it is here, a link is up or down, or it wants none. */
+export type HubLink = 'own' | 'up' | 'down' | 'none';
+
+const LINKS = {
+  own: Link.LINK_OWN,
+  up: Link.LINK_UP,
+  down: Link.LINK_DOWN,
+  none: Link.LINK_NONE,
+} as const satisfies Record<HubLink, adminApi.Hub_Link>;
+
+/** A process of the plane, as the registry knows it. */
+export interface KnownMember {
+  readonly memberId: string;
+  readonly roles: readonly ('gateway' | 'hub')[];
+  readonly adminAddress: string;
+  readonly host: string;
+  readonly version: string;
+  readonly zone: string;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
+}
+
+/** A gateway's or hub's view of its plane. */
+export interface PlanePart {
+  /** Rejects when the registry does not answer. */
+  members(): Promise<readonly KnownMember[]>;
+  hubs(): Iterable<HubRecord>;
+  linkTo(hub: HubRecord): HubLink;
+  readonly registry: RegistryHealth;
+}
+
+/** A server that an agent is connected to. */
+export interface ConnectedServer {
+  readonly serverId: string;
+  /** `host:port` */
+  readonly address: string;
+  readonly protocol: SessionInfo['protocol'];
+  readonly plane: string;
+  readonly leaving: boolean;
+  /** Dials and tunnels. */
+  readonly open: number;
+}
+
+/** An agent's view of the servers. */
+export interface ServersPart {
+  connected(): Iterable<ConnectedServer>;
+  /** How many it wants to be connected to. */
+  wanted(): number;
+}
+
+type MembersRpc = Pick<adminApi.AdminServiceImplementation, 'listMembers'>;
+
+export function membersRpc(backend: AdminBackend): MembersRpc {
+  return {
+    async listMembers() {
+      const { plane, servers } = backend;
+      const members = plane ? await plane.members().catch(asError) : [];
+      const told = members instanceof Error ? [] : members.map((member) => memberMessage(member, backend.identity));
+      return {
+        members: told.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
+        membersError: members instanceof Error ? members.message : '',
+        hubs: plane ? hubsOf(backend, plane) : [],
+        registry: plane && registryMessage(plane.registry),
+        servers: servers ? [...servers.connected()].map(serverMessage) : [],
+        serversWanted: servers?.wanted() ?? 0,
+      };
+    },
+  };
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+function memberMessage({ roles, since, ...member }: KnownMember, { memberId }: Identity): adminApi.Member {
+  const self = member.memberId === memberId;
+  return { ...member, roles: roles.map((role) => ROLES[role]), sinceMs: BigInt(since), self };
+}
+
+function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
+  const sessions = new Map<string, number>();
+  for (const { hubId } of backend.sessions()) sessions.set(hubId, (sessions.get(hubId) ?? 0) + 1);
+  return [...plane.hubs()]
+    .map((hub) => ({
+      ...{ hubId: hub.hubId, peerAddress: hub.peerAddress, agentAddress: hub.agentAddress, zone: hub.zone },
+      ...{ draining: hub.draining, sinceMs: BigInt(hub.incarnation), link: LINKS[plane.linkTo(hub)] },
+      sessions: sessions.get(hub.hubId) ?? 0,
+    }))
+    .sort((a, b) => (a.hubId < b.hubId ? -1 : 1));
+}
+
+function registryMessage({ up, synced, detail, lastAnswerAt }: RegistryHealth): adminApi.RegistryState {
+  return { up, synced, detail, ageMs: lastAnswerAt === undefined ? undefined : performance.now() - lastAnswerAt };
+}
+
+function serverMessage({ protocol, ...server }: ConnectedServer): adminApi.Server {
+  return { ...server, protocol: PROTOCOLS[protocol] };
+}

@@ -1,0 +1,53 @@
+import type { adminApi } from '@isthmus/proto';
+import type { AdminBackend } from '../admin-backend.ts';
+import { tunnelsBySession } from './messages.ts';
+import { absent, invalid } from './refusals.ts';
+
+export interface AgentName {
+  readonly tenant: string;
+  readonly agentId: string;
+}
+
+/** Agents that take no new dials, in the whole plane. */
+export interface QuarantinePart {
+  /** @param reason undefined lets the agent out. Rejects when the registry does not answer. */
+  set(agent: AgentName, reason: string | undefined): Promise<void>;
+  /** Why an agent is in quarantine, or undefined. */
+  reasonFor(agent: AgentName): string | undefined;
+  list(): Iterable<AgentName & { readonly reason: string }>;
+}
+
+/** It is told with every session of the agent, and stands in the registry. */
+const MAX_REASON = 500;
+
+type QuarantineRpc = Pick<adminApi.AdminServiceImplementation, 'quarantine' | 'listQuarantined'>;
+
+export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
+  return {
+    async quarantine({ agent: asked, lift, reason }) {
+      const part = partOf(backend);
+      const agent = { tenant: asked?.tenant || 'default', agentId: asked?.agentId ?? '' };
+      if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
+      if (!lift && reason === '') throw invalid('reason is empty: say why, for those who find the agent in quarantine');
+      if (reason.length > MAX_REASON) {
+        throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
+      }
+      await part.set(agent, lift ? undefined : reason);
+      const through = tunnelsBySession(backend.tunnels());
+      const sessions = [...backend.sessions()].filter(
+        ({ tenant, agentId }) => tenant === agent.tenant && agentId === agent.agentId,
+      );
+      const tunnels = sessions.reduce((sum, { sessionId }) => sum + (through.get(sessionId) ?? 0), 0);
+      return { sessions: sessions.length, tunnels };
+    },
+    async listQuarantined() {
+      const agents = [...partOf(backend).list()];
+      return { agents: agents.map(({ tenant, agentId, reason }) => ({ tenant, agentId, reason })) };
+    },
+  };
+}
+
+function partOf({ quarantine }: AdminBackend): QuarantinePart {
+  if (quarantine) return quarantine;
+  throw absent('an agent cannot put itself into quarantine: ask a gateway or hub of its plane');
+}

@@ -1,0 +1,110 @@
+import {
+  type Destination,
+  type DialOutcome,
+  type DialRequest,
+  type DialStory,
+  type PlaneEvents,
+  Ring,
+  type Role,
+} from '@isthmus/tunnel';
+import { DialRates } from './dial-rates.ts';
+
+/** Dials that are kept when they have ended. */
+const KEPT = 1000;
+
+/** A dial as one role saw it: what is kept of it holds no stream, signal or callback of the dial. */
+export interface SeenDial {
+  readonly role: Role;
+  readonly id: string;
+  readonly tenant: string;
+  readonly destination: Destination;
+  readonly caller: DialRequest['caller'];
+  readonly traceparent: string | undefined;
+  readonly story: DialStory | undefined;
+  /** When it began, in milliseconds of `performance.now()`. */
+  readonly start: number;
+  /** Unset while it runs. */
+  readonly outcome: DialOutcome | undefined;
+}
+
+type Watcher = (dial: SeenDial) => void;
+
+/**
+ * The dials of this process: how many there are, the last ones, and for who watches each as it begins and ends. A dial costs
+ * one small object and a few additions; text is made of it when somebody asks.
+ */
+export class RecentDials {
+  readonly #ring = new Ring<SeenDial>(KEPT);
+  readonly #rates: Readonly<Record<Role, DialRates>>;
+  readonly #pending: Record<Role, number> = { gateway: 0, hub: 0, agent: 0 };
+  readonly #watchers = new Set<Watcher>();
+  #parked = 0;
+
+  constructor(events: PlaneEvents) {
+    const now = performance.now();
+    this.#rates = { gateway: new DialRates(now), hub: new DialRates(now), agent: new DialRates(now) };
+    events.on('dial:start', (role, dial) => this.#began(role, dial));
+    events.on('dial:end', (role, dial, outcome) => this.#ended(role, dial, outcome));
+    events.on('dial:park', () => {
+      this.#parked++;
+    });
+    events.on('dial:unpark', () => {
+      this.#parked--;
+    });
+  }
+
+  /** Dials that wait for a session to come. */
+  get parked(): number {
+    return this.#parked;
+  }
+
+  get watchers(): number {
+    return this.#watchers.size;
+  }
+
+  /** Dials without an answer yet. */
+  pending(role: Role): number {
+    return this.#pending[role];
+  }
+
+  rates(role: Role): DialRates {
+    return this.#rates[role];
+  }
+
+  /** Those that ended last, in that order. */
+  [Symbol.iterator](): Iterator<SeenDial> {
+    return this.#ring[Symbol.iterator]();
+  }
+
+  /** A dial that ended a moment ago. */
+  find(id: string, role: Role): SeenDial | undefined {
+    return [...this.#ring].findLast((dial) => dial.id === id && dial.role === role);
+  }
+
+  /** Tells of each dial as it begins and ends. @returns ends it */
+  watch(watcher: Watcher): () => void {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  #began(role: Role, dial: DialRequest): void {
+    this.#pending[role]++;
+    if (this.#watchers.size === 0) return;
+    const seen = seenDial(role, dial, performance.now(), undefined);
+    for (const watcher of this.#watchers) watcher(seen);
+  }
+
+  #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
+    const now = performance.now();
+    this.#pending[role]--;
+    this.#rates[role].count(now, outcome.error !== undefined);
+    const seen = seenDial(role, dial, now - outcome.ms, outcome);
+    this.#ring.push(seen);
+    for (const watcher of this.#watchers) watcher(seen);
+  }
+}
+
+function seenDial(role: Role, dial: DialRequest, start: number, outcome: DialOutcome | undefined): SeenDial {
+  const { id, tenant, destination, caller, traceparent, story } = dial;
+  return { role, id, tenant, destination, caller, traceparent, story, start, outcome };
+}

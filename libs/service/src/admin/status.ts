@@ -1,0 +1,80 @@
+import process from 'node:process';
+import type { adminApi } from '@isthmus/proto';
+import type { Role } from '@isthmus/tunnel';
+import type { AdminBackend } from '../admin-backend.ts';
+import type { Check } from '../health.ts';
+import { VERSION } from '../version.ts';
+import { dialMessage, ROLES } from './messages.ts';
+import type { RecentDials, SeenDial } from './recent-dials.ts';
+
+/** What a process is. Its first role is the one whose dials are told of first. */
+export interface Identity {
+  /** `proxy-server` */
+  readonly program: string;
+  readonly roles: readonly [Role, ...Role[]];
+  /** Each empty where the process is no such thing. */
+  readonly memberId: string;
+  readonly hubId: string;
+  readonly agentId: string;
+  readonly zone: string;
+  readonly plane: string;
+}
+
+const WINDOWS_S = [10, 60];
+/** The slowest dials that are told of, and how long ago they may have ended, in milliseconds. */
+const SLOWEST = 10;
+const SLOWEST_WITHIN = 60_000;
+
+type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
+
+export function statusRpc(backend: AdminBackend): StatusRpc {
+  return {
+    async getStatus() {
+      const { identity, checks, dials } = backend;
+      const all = checks();
+      const [first] = identity.roles;
+      return {
+        ...identity,
+        roles: identity.roles.map((role) => ROLES[role]),
+        ...{ version: VERSION, runtime: runtime() },
+        ...{ startedMs: BigInt(Math.round(performance.timeOrigin)), nowMs: BigInt(Date.now()) },
+        ...{ ready: all.every(({ ok }) => ok), checks: all.map((check: Check) => ({ ...check })) },
+        ...{ sessions: backend.sessionCount(), tunnels: count(backend.tunnels()) },
+        ...{ pendingDials: dials.pending(first), parkedDials: dials.parked },
+        dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
+        slowest: slowest(dials, first).map(dialMessage),
+      };
+    },
+  };
+}
+
+function runtime(): string {
+  const { deno, node } = process.versions;
+  return deno === undefined ? `node ${node}` : `deno ${deno}`;
+}
+
+function ratesOf(dials: RecentDials, role: Role): adminApi.DialRate[] {
+  return WINDOWS_S.map((seconds) => {
+    const rate = dials.rates(role).over(seconds, performance.now());
+    const perSecond = (number: number) => (number * 1000) / rate.windowMs;
+    return {
+      ...{ role: ROLES[role], windowMs: rate.windowMs, dials: BigInt(rate.dials), failures: BigInt(rate.failures) },
+      ...{ dialsPerSecond: perSecond(rate.dials), failuresPerSecond: perSecond(rate.failures) },
+    };
+  });
+}
+
+function slowest(dials: RecentDials, role: Role): SeenDial[] {
+  const since = performance.now() - SLOWEST_WITHIN;
+  const ms = ({ outcome }: SeenDial) => outcome?.ms ?? 0;
+  return [...dials]
+    .filter((dial) => dial.role === role && dial.start + ms(dial) >= since)
+    .sort((a, b) => ms(b) - ms(a))
+    .slice(0, SLOWEST);
+}
+
+function count(items: Iterable<unknown>): number {
+  let number = 0;
+  for (const _ of items) number++;
+  return number;
+}
