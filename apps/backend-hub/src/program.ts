@@ -11,6 +11,7 @@ import {
   memberOf,
   operations,
   operationsPorts,
+  quarantineIn,
   RecentDials,
   type Running,
   redisOptions,
@@ -73,6 +74,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
           hubs: () => directory.hubs(),
           linkTo: ({ hubId }) => (hubId === running.hubId ? 'own' : 'none'),
         },
+        quarantine: quarantineIn(registry, directory),
         ...drainBackend({
           hub: running,
           tunnels,

@@ -85,7 +85,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const dial = observed('gateway', admission.dial, observation);
   const edge = { dial, tenant, events, timeout };
   const { zone, parkTimeout } = options;
-  const explained = { ...options, suspected: (id: string) => suspects.has(id), quarantined: () => undefined };
+  const explained = { ...options, suspected: (id: string) => suspects.has(id) };
   const connect = connectEdge(edge);
   const grpc = grpcServer({
     ...{ services: [proxyService(edge)], name: 'callers', events },

@@ -13,6 +13,7 @@ import {
   operations,
   operationsPorts,
   peerTls,
+  quarantineIn,
   RecentDials,
   type Running,
   redisOptions,
@@ -80,6 +81,7 @@ export function startServer(
           sessions: (which, reason) => running.hub.kick(which, reason),
         },
         ...{ routing: running.gateway.routing, plane: running.plane.part },
+        quarantine: quarantineIn(registry, running.directory),
         ...drainBackend({
           hub: running.hub,
           tunnels,

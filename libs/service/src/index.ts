@@ -1,7 +1,7 @@
 export type { KickPart } from './admin/kick.ts';
 export type { LogLevel, LogPart } from './admin/logs.ts';
 export type { ConnectedServer, HubLink, KnownMember, PlanePart, ServersPart } from './admin/members.ts';
-export type { AgentName, QuarantinePart } from './admin/quarantine.ts';
+export { type QuarantinePart, quarantineIn } from './admin/quarantine.ts';
 export { RecentDials, type SeenDial } from './admin/recent-dials.ts';
 export type { RoutingPart } from './admin/routing.ts';
 export type { Identity } from './admin/status.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory } from './directory.ts';
 import { type ExplainOptions, type Explanation, explain } from './explain.ts';
-import type { AgentIdentifiers, HubRecord, SessionRecord } from './records.ts';
+import type { AgentIdentifiers, HubRecord, Quarantine, SessionRecord } from './records.ts';
 import { established } from './testing.ts';
 
 const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
@@ -22,16 +22,17 @@ function session(sessionId: string, hubId: string, more: Partial<SessionRecord> 
 interface Asked extends Partial<Omit<ExplainOptions, 'directory'>> {
   readonly hubs?: HubRecord[];
   readonly sessions: SessionRecord[];
+  readonly quarantines?: Quarantine[];
   readonly host?: string;
 }
 
-function asked({ hubs = [hub('h1')], sessions, host = '10.1.2.3', ...more }: Asked): Explanation {
+function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.3', ...more }: Asked): Explanation {
   const directory = new Directory(() => 0);
-  directory.reset({ hubs, sessions });
+  directory.reset({ hubs, sessions, quarantines });
   return explain(
     {
       ...{ directory, strategies: ['default'], zone: '', hub: () => async () => established() },
-      ...{ suspected: () => false, quarantined: () => undefined, ...more },
+      ...{ suspected: () => false, ...more },
     },
     'default',
     { host, port: 443 },
@@ -93,7 +94,7 @@ test('why a session stands behind another', () => {
     hubs: [hub('near', { zone: 'a' }), hub('far', { zone: 'b' }), hub('leaves', { draining: true }), hub('cut')],
     hub: (hubId) => (hubId === 'cut' ? undefined : async () => established()),
     suspected: (id) => id === 'silent',
-    quarantined: ({ sessionId }) => (sessionId === 'sick' ? 'it loses packets' : undefined),
+    quarantines: [{ tenant: 'default', agentId: 'agent of sick', reason: 'it loses packets', version: 1 }],
     sessions: [
       ...['good', 'silent', 'sick'].map((id) => session(id, 'near')),
       ...[session('distant', 'far'), session('moving', 'leaves'), session('lost', 'cut')],

@@ -14,8 +14,6 @@ export interface ExplainOptions {
   readonly hub: (hubId: string) => Dial | undefined;
   /** Whether a hub or session left a dial without a sign of life a moment ago. */
   readonly suspected: (id: string) => boolean;
-  /** Why an agent is in quarantine, or undefined. */
-  readonly quarantined: (session: SessionRecord) => string | undefined;
 }
 
 /** A session that could take a dial, found under one key. */
@@ -101,7 +99,7 @@ function idOf({ session }: Found): string {
 }
 
 function look(
-  { directory, zone: ownZone, hub, suspected, quarantined: quarantine }: ExplainOptions,
+  { directory, zone: ownZone, hub, suspected }: ExplainOptions,
   session: SessionRecord,
   key: string,
   step: number,
@@ -111,7 +109,7 @@ function look(
   const record = directory.hub(hubId);
   const zone = record?.zone ?? '';
   const draining = session.draining || (record?.draining ?? false);
-  const quarantined = quarantine(session);
+  const quarantined = directory.quarantineOf(session)?.reason;
   const reachable = hub(hubId) !== undefined;
   const isSuspected = suspected(hubId) || suspected(sessionId);
   // A session that drains stands behind all others, whatever its zone.

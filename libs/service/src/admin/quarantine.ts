@@ -1,20 +1,28 @@
 import type { adminApi } from '@isthmus/proto';
+import type { AgentName, Directory, Quarantine } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import { tunnelsBySession } from './messages.ts';
-import { absent, invalid } from './refusals.ts';
-
-export interface AgentName {
-  readonly tenant: string;
-  readonly agentId: string;
-}
+import { absent, exhausted, invalid, unavailable } from './refusals.ts';
 
 /** Agents that take no new dials, in the whole plane. */
 export interface QuarantinePart {
   /** @param reason undefined lets the agent out. Rejects when the registry does not answer. */
-  set(agent: AgentName, reason: string | undefined): Promise<void>;
+  set(agent: AgentName, reason: string | undefined): Promise<unknown>;
   /** Why an agent is in quarantine, or undefined. */
   reasonFor(agent: AgentName): string | undefined;
-  list(): Iterable<AgentName & { readonly reason: string }>;
+  list(): Iterable<Quarantine>;
+}
+
+/** Quarantine as the registry keeps it, and as this process's copy of it has it. */
+export function quarantineIn(
+  registry: { quarantine: QuarantinePart['set'] },
+  directory: Pick<Directory, 'quarantineOf' | 'quarantined'>,
+): QuarantinePart {
+  return {
+    set: (agent, reason) => registry.quarantine(agent, reason),
+    reasonFor: (agent) => directory.quarantineOf(agent)?.reason,
+    list: () => directory.quarantined(),
+  };
 }
 
 /** It is told with every session of the agent, and stands in the registry. */
@@ -32,7 +40,7 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
       if (reason.length > MAX_REASON) {
         throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
       }
-      await part.set(agent, lift ? undefined : reason);
+      await part.set(agent, lift ? undefined : reason).catch(refused);
       const through = tunnelsBySession(backend.tunnels());
       const sessions = [...backend.sessions()].filter(
         ({ tenant, agentId }) => tenant === agent.tenant && agentId === agent.agentId,
@@ -42,7 +50,7 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
     },
     async listQuarantined() {
       const agents = [...partOf(backend).list()];
-      return { agents: agents.map(({ tenant, agentId, reason }) => ({ tenant, agentId, reason })) };
+      return { agents: agents.map(({ tenant, agentId, reason = '' }) => ({ tenant, agentId, reason })) };
     },
   };
 }
@@ -50,4 +58,12 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
 function partOf({ quarantine }: AdminBackend): QuarantinePart {
   if (quarantine) return quarantine;
   throw absent('an agent cannot put itself into quarantine: ask a gateway or hub of its plane');
+}
+
+/** The registry's own errors, told apart by name: which registry it is, is not known here. */
+function refused(error: Error): never {
+  if (error.name === 'RangeError') throw invalid(error.message);
+  if (error.name === 'QuarantineFull') throw exhausted(error.message);
+  if (error.name === 'RegistryUnavailable') throw unavailable(`${error.message}: nothing was changed, ask again later`);
+  throw error;
 }

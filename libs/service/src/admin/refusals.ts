@@ -22,3 +22,7 @@ export function exhausted(text: string): ServerError {
 export function internal(text: string): ServerError {
   return new ServerError(Status.INTERNAL, text);
 }
+
+export function unavailable(text: string): ServerError {
+  return new ServerError(Status.UNAVAILABLE, text);
+}
