@@ -32,9 +32,9 @@ function dialOf(...attempts: AttemptRecord[]): DialRequest {
 function recordOf(emit: (events: PlaneEvents) => void): AuditRecord {
   const events = planeEvents();
   const records: AuditRecord[] = [];
-  const end = auditDials(events, 'gw-1', (record) => records.push(record));
+  const audit = auditDials(events, 'gw-1', (record) => records.push(record));
   emit(events);
-  end();
+  audit.end();
   assert.equal(records.length, 1);
   return records[0] as AuditRecord;
 }

@@ -58,6 +58,7 @@ export function startGateway(
     metrics.see(plane.sight(options.tenant));
     const edge = await gateway({ ...options, directory, hub: (hubId) => plane.dial(hubId), observation });
     closing.defer(edge.close);
+    if (audit) closing.defer(audit.stopping);
     const drain = async () => {
       await edge.drain();
       await tunnels.idle();

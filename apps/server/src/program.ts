@@ -57,6 +57,7 @@ export function startServer(
       ...(joins && { peers: peerTls(flags) }),
     });
     closing.defer(() => running.close());
+    if (audit) closing.defer(audit.stopping);
     metrics.see(running.plane.sight(gateway.tenant));
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, gateway.tenant);

@@ -9,7 +9,7 @@ import {
   planeEvents,
   type TunnelInfo,
 } from '@isthmus/tunnel';
-import { auditDials } from './dials.ts';
+import { auditDials, type DialAudit } from './dials.ts';
 import type { AuditRecord } from './record.ts';
 
 const ROUTE = { agentId: 'a1', hubId: 'h1', sessionId: 's1' };
@@ -32,13 +32,13 @@ function tunnelOf(dial: DialRequest, role: TunnelInfo['role'] = 'gateway') {
   return { role, dial, ...ROUTE, since: Date.now(), up: 0, down: 0 };
 }
 
-/** The records that events make; `end` is what a program calls when it stops. */
-function audited(emit: (events: PlaneEvents, end: () => void) => void): AuditRecord[] {
+/** The records that events make. */
+function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRecord[] {
   const events = planeEvents();
   const records: AuditRecord[] = [];
-  const end = auditDials(events, 'gw-1', (record) => records.push(record));
-  emit(events, end);
-  end();
+  const audit = auditDials(events, 'gw-1', (record) => records.push(record));
+  emit(events, audit);
+  audit.end();
   assert.deepEqual(events.eventNames(), []);
   return records;
 }
@@ -135,14 +135,16 @@ test('a destination that was reached for a caller who had gone is told of', () =
 
 test('tunnels that run when the gateway ends have a record each, with their bytes so far', () => {
   const dials = [dialOf(), dialOf()];
-  const records = audited((events, end) => {
+  const records = audited((events, audit) => {
     const tunnels = dials.map((dial) => tunnelOf(dial));
     for (const tunnel of tunnels) {
       events.emit('dial:end', 'gateway', tunnel.dial, { ms: 1, ...ROUTE });
       events.emit('tunnel:open', tunnel);
       tunnel.down = 7;
     }
-    end();
+    audit.stopping();
+    events.emit('tunnel:close', tunnels[0] as TunnelInfo, { ms: 1, closedBy: 'caller' });
+    audit.end();
     for (const tunnel of tunnels) events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'plane' });
   });
   assert.equal(records.length, 2);

@@ -1,19 +1,29 @@
-import type { DialRequest, PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
+import type { ClosedBy, DialRequest, PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
 import { subscribe } from '../subscribe.ts';
 import { type Answer, type AuditRecord, auditRecord, type TunnelEnding } from './record.ts';
+
+export interface DialAudit {
+  /** From now on the plane ends tunnels, whichever side of them closes first. */
+  stopping(): void;
+  /** Tunnels that run still have their record now, with the bytes so far. No further dial has one. */
+  end(): void;
+}
 
 /**
  * Gives one record for each dial at a gateway: when it failed, or when its tunnel has ended. A caller whose request is no dial
  * has none.
- * @returns ends it: tunnels that run still have their record then, with the bytes so far
  */
-export function auditDials(events: PlaneEvents, gateway: string, write: (record: AuditRecord) => void): () => void {
+export function auditDials(events: PlaneEvents, gateway: string, write: (record: AuditRecord) => void): DialAudit {
+  let stopping = false;
   /** Dials that were answered with a tunnel, until that has ended. */
   const answers = new WeakMap<DialRequest, Answer>();
   const tunnels = new Set<TunnelInfo>();
   const end = (dial: DialRequest, ending: TunnelEnding) => {
     const answer = answers.get(dial);
     if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending));
+  };
+  const ending = (by: ClosedBy, error?: Error) => {
+    return stopping ? ({ by: 'plane', error: new Error('the gateway ended') } as const) : { by, error };
   };
   const unsubscribe = subscribe(events, {
     'dial:end'(role, dial, outcome) {
@@ -31,14 +41,20 @@ export function auditDials(events: PlaneEvents, gateway: string, write: (record:
       if (tunnel.role === 'gateway') tunnels.add(tunnel);
     },
     'tunnel:close'(tunnel, { ms, closedBy, error }) {
-      if (tunnels.delete(tunnel)) end(tunnel.dial, { ms, up: tunnel.up, down: tunnel.down, by: closedBy, error });
+      if (tunnels.delete(tunnel))
+        end(tunnel.dial, { ms, up: tunnel.up, down: tunnel.down, ...ending(closedBy, error) });
     },
   });
-  return () => {
-    unsubscribe();
-    const error = new Error('the gateway ended');
-    for (const { dial, up, down, since } of tunnels)
-      end(dial, { ms: Date.now() - since, up, down, by: 'plane', error });
-    tunnels.clear();
+  return {
+    stopping() {
+      stopping = true;
+    },
+    end() {
+      unsubscribe();
+      stopping = true;
+      for (const { dial, up, down, since } of tunnels)
+        end(dial, { ms: Date.now() - since, up, down, ...ending('plane') });
+      tunnels.clear();
+    },
   };
 }

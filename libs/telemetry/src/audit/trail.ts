@@ -21,6 +21,8 @@ export interface AuditOptions {
 export interface AuditTrail {
   /** Opens the file again, after it was renamed. */
   reopen(): void;
+  /** The gateway begins to end: it, and neither side, ends its tunnels from now on. */
+  stopping(): void;
   /** Writes the records of tunnels that run still, and waits for all that are on their way; bounded in time, never rejects. */
   close(): Promise<void>;
 }
@@ -31,18 +33,19 @@ export function auditTrail(events: PlaneEvents, { gateway, log, logger }: AuditO
   const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'more lines were left out'));
   const target = log === '-' ? stdoutTarget() : fileTarget(log);
   const writer = new LineWriter(target, reporting(events, log, logger, bursts));
-  const end = auditDials(events, gateway, (record) => writer.write(`${JSON.stringify(record)}\n`));
+  const dials = auditDials(events, gateway, (record) => writer.write(`${JSON.stringify(record)}\n`));
   // A crash or a second signal ends the process without closing anything.
   const atExit = () => {
-    end();
+    dials.end();
     writer.endSync();
   };
   process.once('exit', atExit);
   return {
     reopen: () => writer.reopen(),
+    stopping: dials.stopping,
     async close() {
       process.off('exit', atExit);
-      end();
+      dials.end();
       await writer.end();
       bursts.end();
     },
