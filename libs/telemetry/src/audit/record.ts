@@ -46,7 +46,8 @@ export interface AuditAttempt {
   /** From the start of the dial, in milliseconds. */
   readonly startMs: number;
   readonly ms: number;
-  readonly outcome: AttemptRecord['outcome'] | DialErrorCode;
+  /** `overtaken`: another attempt was answered first, or nobody waited any more. */
+  readonly outcome: 'established' | 'overtaken' | DialErrorCode;
   readonly text?: string;
 }
 
@@ -121,7 +122,7 @@ function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
   return {
     ...{ kind, agent: agentId, hub: hubId, session: sessionId },
     ...{ startMs: rounded(Math.max(0, attempt.start - start)), ms: rounded(ms) },
-    ...{ outcome: error?.code ?? outcome, ...textOf(error) },
+    ...{ outcome: error?.code ?? (outcome === 'established' ? outcome : 'overtaken'), ...textOf(error) },
   };
 }
 

@@ -1,5 +1,6 @@
 import type { DialFailureReason, GrpcMethod, PlaneEvents, Role, Strategy } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
+import { auditMetrics } from './audit.ts';
 import { Backends } from './backends.ts';
 import { attemptMetrics, dialLatency } from './dials.ts';
 import { eventLoopDelay } from './event-loop.ts';
@@ -58,7 +59,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role);
   all.push(dialLatency(own, role), tunnelMetrics(own, role), plane.subscriptions);
-  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own));
+  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), auditMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
   ends.push(plane.close, sessions ? sessions(backends) : subscribe(events, backends.subscriptions));

@@ -1,0 +1,18 @@
+import type { AuditSink } from '@isthmus/tunnel';
+import type { Subscriptions } from '../subscribe.ts';
+import type { Families } from './families.ts';
+
+const SINKS: readonly AuditSink[] = ['log', 'otlp'];
+
+/** What a gateway could not tell of its dials. */
+export function auditMetrics(families: Families): Subscriptions {
+  const dropped = families.counter(
+    'audit_dropped_total',
+    'Audit records that were lost, by where they were to go: log (a file or standard output) or otlp.',
+    ['sink'],
+  );
+  for (const sink of SINKS) dropped.inc({ sink }, 0);
+  return {
+    'audit:dropped': (sink, records) => dropped.inc({ sink }, records),
+  };
+}
