@@ -1,6 +1,7 @@
-// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules).
-//   node scripts/generate.mjs           writes libs/proto/src/gen
-//   node scripts/generate.mjs --check   writes nothing, fails when the committed code differs
+// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), and the pages of docs/ that the
+// built code makes of its own tables.
+//   node scripts/generate.mjs           writes libs/proto/src/gen, docs/FLAGS.md and docs/METRICS.md
+//   node scripts/generate.mjs --check   writes nothing, fails when what is committed differs
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,6 +11,8 @@ import { fileURLToPath } from 'node:url';
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
+/** Each writes a page, or with --check says whether it is up to date. */
+const PAGE_WRITERS = ['libs/service/dist/flags/write-docs.js', 'libs/telemetry/dist/metrics/write-docs.js'];
 
 /** Relative path to text, of every file below a directory. */
 function readTree(dir) {
@@ -68,6 +71,18 @@ function differences(generated, committed) {
   ].sort();
 }
 
+/** Fails where a writer does: a page is out of date, or nothing is built yet. */
+function writePages(check) {
+  for (const writer of PAGE_WRITERS) {
+    if (!existsSync(join(root, writer))) throw new Error(`${writer} is not there: run npm run build first`);
+    const { status } = spawnSync(process.execPath, [join(root, writer), ...(check ? ['--check'] : [])], {
+      stdio: 'inherit',
+      timeout: 60_000,
+    });
+    if (status !== 0) process.exitCode = 1;
+  }
+}
+
 const check = process.argv.includes('--check');
 const generated = generate();
 const changed = differences(generated, readTree(committedDir));
@@ -87,3 +102,4 @@ for (const path of check ? [] : changed) {
   }
 }
 process.stdout.write(`generated code is up to date: ${generated.size} files, ${check ? 0 : changed.length} written\n`);
+writePages(check);

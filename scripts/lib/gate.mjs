@@ -12,11 +12,7 @@ const STEPS = [
   { name: 'types', run: () => check(build()), needed: true },
   { name: 'format and lint', run: () => check(command([bin('biome'), 'ci', '--error-on-warnings', '.'])) },
   { name: 'package boundaries', run: () => check(command(node('scripts/boundaries.mjs'))) },
-  { name: 'generated code: proto', run: () => check(command(node('scripts/generate.mjs', '--check'))) },
-  {
-    name: 'generated code: docs/FLAGS.md',
-    run: () => check(command(node('libs/service/dist/flags/write-docs.js', '--check'))),
-  },
+  { name: 'generated code and pages', run: () => check(command(node('scripts/generate.mjs', '--check'))) },
   { name: 'unit tests', run: () => test([...testsOf(suites().unit), ...scriptTests()]) },
   { name: 'integration tests', run: () => test(testsOf(suites().integration)) },
 ];

@@ -7,7 +7,7 @@ const wanted = flagsMarkdown();
 if (!process.argv.includes('--check')) {
   writeFileSync(path, wanted);
 } else if (written() !== wanted) {
-  process.stderr.write('docs/FLAGS.md is out of date: run node libs/service/dist/flags/write-docs.js\n');
+  process.stderr.write('docs/FLAGS.md is out of date: run npm run generate\n');
   process.exitCode = 1;
 }
 

@@ -48,7 +48,7 @@ export function attemptMetrics(families: Families): Subscriptions {
   families.tallied(
     'counter',
     'dial_attempts_total',
-    'Attempts of dials through a session: the first of a dial, a retry after one that failed, a hedge beside one that is silent; and how each ended.',
+    'Attempts of dials through a session, by kind (first, retry after one that failed, hedge beside one that is silent) and by how each ended.',
     ['kind', 'outcome'],
     () => KINDS.flatMap((kind) => OUTCOMES.map((outcome) => [{ kind, outcome }, counts[kind][outcome]] as const)),
   );
@@ -75,7 +75,7 @@ export function attemptMetrics(families: Families): Subscriptions {
 function latencies(families: Families) {
   const labelled = families.durations(
     'dial_latency_seconds',
-    'How long dials took, those that failed too, by phase: in total, parked, each attempt, at the hub and what is behind it, at the agent, there for names and for connecting. Exemplars are traces of dials.',
+    'How long dials took, by outcome (established, failed, abandoned by the caller; of an attempt also overtaken by another) and phase: in total, park (waiting for a session), attempt (each), hub and agent (what they took with all behind them), dns and connect (of the agent).',
     DIAL_BUCKETS,
     ['phase', 'outcome'],
   );

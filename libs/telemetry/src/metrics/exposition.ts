@@ -79,7 +79,7 @@ function escaped(text: string): string {
 }
 
 /** As Go writes it, which matters for the bounds of buckets: to Prometheus 2 a bound is a string. */
-function numeral(value: number): string {
+export function numeral(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';
   if (value === Number.NEGATIVE_INFINITY) return '-Inf';
   if (value === 0 || Math.abs(value) >= 1e-4) return String(value);

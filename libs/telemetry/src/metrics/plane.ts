@@ -44,7 +44,9 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub'): Plane
     'Current number of sessions that dials may go through: at a gateway those of all hubs, by its copy of the registry.',
     () => known.total,
   );
-  known.show(families, 'sessions', 'those sessions', () => (sight?.gateway ? [sight.gateway.tenant] : []));
+  known.show(families, 'sessions', 'sessions that dials may go through', () =>
+    sight?.gateway ? [sight.gateway.tenant] : [],
+  );
   if (role === 'gateway') coverageMetrics(families, known, () => sight?.gateway);
   const own: Subscriptions = {
     'session:open': (session) => known.came(session),
