@@ -2,11 +2,12 @@
 import { closingLine, succeeded, sum } from './lib/counts.mjs';
 import { gate } from './lib/gate.mjs';
 import { RUNTIME_NAMES, testOn } from './lib/other-runtimes.mjs';
+import { ensurePromtool } from './lib/promtool.mjs';
 import { ensureInstalled } from './lib/ready.mjs';
 import { ensureRedis } from './lib/redis.mjs';
 
 await ensureInstalled();
-const leftOut = await ensureRedis();
+const leftOut = [await ensureRedis(), await ensurePromtool()];
 const here = await gate();
 // One after the other: integration tests start programs, and each suite alone keeps two processors busy. Continuous integration has
 // time for all unit tests and for the tests of whole planes there, less the two that move gigabytes; `npm run test:deno` and `test:node-latest` run everything.
@@ -14,6 +15,6 @@ const IN_CI = '^(libs|apps)/|^test/(src|dist)/(edges/(?!leaks|transfers)|plane/)
 const elsewhere = [];
 for (const name of process.env.CI ? RUNTIME_NAMES : []) elsewhere.push(await testOn(name, { match: IN_CI }));
 const counts = sum([here, ...elsewhere]);
-if (leftOut) console.log(`\n${leftOut}`);
+for (const line of leftOut) if (line) console.log(`\n${line}`);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

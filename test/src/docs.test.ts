@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { root } from './k8s/manifests.ts';
 
-const documents = ['.', 'docs', 'docs/adr', 'k8s'].flatMap((directory) =>
+const documents = ['.', 'docs', 'docs/adr', 'k8s', 'k8s/monitoring'].flatMap((directory) =>
   readdirSync(join(root, directory))
     .filter((name) => name.endsWith('.md'))
     .map((name) => join(directory, name)),

@@ -1,0 +1,34 @@
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { command, installed } from './command.mjs';
+import { ROOT } from './workspace.mjs';
+
+const MINUTE = 60_000;
+/** Where the package is laid out, and where test/src/monitoring/promtool.ts looks. */
+const UNPACKED = join(ROOT, 'node_modules', '.cache', 'isthmus-prometheus');
+
+/**
+ * Makes promtool available where that is allowed without asking: as root on a system with apt-get. Its package is unpacked and not
+ * installed, since that would start a Prometheus. Resolves with one line about what to install and which tests are left out, or
+ * with undefined where promtool is there.
+ */
+export async function ensurePromtool() {
+  if (isThere()) return undefined;
+  if (process.getuid?.() === 0 && installed('apt-get') && installed('dpkg-deb')) {
+    process.stderr.write('Fetching promtool (apt-get) ...\n');
+    mkdirSync(UNPACKED, { recursive: true });
+    await command(['apt-get', 'update'], { timeout: 5 * MINUTE });
+    await command(['apt-get', 'download', 'prometheus'], { timeout: 5 * MINUTE, cwd: UNPACKED });
+    const archive = readdirSync(UNPACKED).find((name) => name.endsWith('.deb'));
+    if (archive) await command(['dpkg-deb', '--extract', join(UNPACKED, archive), UNPACKED]);
+    if (isThere()) return undefined;
+  }
+  return (
+    'promtool is not installed, so the tests of the alert rules are left out. It comes with Prometheus: ' +
+    'apt-get install prometheus (Debian, Ubuntu), dnf install prometheus (Fedora), brew install prometheus (macOS).'
+  );
+}
+
+function isThere() {
+  return installed('promtool') || existsSync(join(UNPACKED, 'usr', 'bin', 'promtool'));
+}

@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { stringify } from 'yaml';
+import { kustomize, noKubectl, root } from '../k8s/manifests.ts';
+import { deployed } from '../k8s/rendered.ts';
+import { alerts, panels, questions, read, yamlFiles } from './files.ts';
+import { noPromtool, promtool } from './promtool.ts';
+
+/** Labels that a scrape or a histogram adds. */
+const ADDED = ['job', 'instance', 'le'];
+/** Of the process itself, from prom-client. */
+const OF_PROCESS = ['process_cpu_seconds_total', 'process_resident_memory_bytes'];
+
+/** The samples of every family in docs/METRICS.md, which is generated from the code, and their labels. */
+function knownSamples(): Map<string, readonly string[]> {
+  const page = readFileSync(join(root, 'docs/METRICS.md'), 'utf8');
+  const known = new Map<string, readonly string[]>(OF_PROCESS.map((name) => [name, []]));
+  for (const [, name = '', type, labels = ''] of page.matchAll(/^\| `(\w+)` \| (\w+) \| ([^|]*) \|/gm)) {
+    const suffixes = type === 'histogram' ? ['_bucket', '_sum', '_count'] : [''];
+    for (const suffix of suffixes)
+      known.set(
+        name + suffix,
+        [...labels.matchAll(/`(\w+)`/g)].map(([, label = '']) => label),
+      );
+  }
+  return known;
+}
+
+test('every metric that an alert or a panel asks for exists, with the labels that it is asked by', () => {
+  const known = knownSamples();
+  assert.ok(known.size > 60);
+  for (const question of [...alerts.map(({ expr }) => expr), ...questions]) {
+    const named = [...question.matchAll(/\b((?:isthmus|konnectivity|process)_\w+)(?:\{([^}]*)\})?/g)];
+    assert.ok(named.length > 0, question);
+    for (const [, name = '', selector = ''] of named) {
+      const labels = known.get(name);
+      assert.ok(labels, `${name} is in no page: ${question}`);
+      for (const [, label = ''] of selector.matchAll(/(\w+)\s*(?:=~|!~|!=|=)/g)) {
+        assert.ok([...labels, ...ADDED].includes(label), `${name} has no label ${label}`);
+      }
+    }
+  }
+});
+
+test('every alert says how bad it is and what to do, and stands in the table', () => {
+  const readme = read('README.md');
+  for (const { alert, labels, annotations } of alerts) {
+    assert.match(labels.severity, /^(critical|warning)$/, alert);
+    assert.ok(annotations.summary.length > 20 && annotations.runbook.length > 150, alert);
+    assert.ok(readme.includes(`| \`${alert}\` | ${labels.severity} | `), alert);
+  }
+  assert.equal(readme.match(/^\| `Isthmus/gm)?.length, alerts.length);
+});
+
+test('every alert is seen to fire, and not to', () => {
+  const tests = yamlFiles('tests').map(read).join('');
+  for (const { alert } of alerts) {
+    const asked = [
+      ...tests.matchAll(new RegExp(`alertname="${alert}", alertstate="firing"}\\n.*\\n +exp_samples:(.*)`, 'g')),
+    ];
+    assert.ok(
+      asked.some(([, samples]) => samples === ''),
+      `${alert} never fires`,
+    );
+    assert.ok(
+      asked.some(([, samples]) => samples === ' []'),
+      `${alert} always fires`,
+    );
+  }
+});
+
+test('the rules are what Prometheus reads, and behave as their tests say', { skip: noPromtool }, () => {
+  for (const args of [
+    ['check', 'rules', ...yamlFiles('alerts')],
+    ['test', 'rules', ...yamlFiles('tests')],
+  ]) {
+    const { status, output } = promtool(...args);
+    assert.equal(status, 0, `promtool ${args.join(' ')}\n${output}`);
+  }
+});
+
+test('every question of the dashboard can be asked', { skip: noPromtool }, () => {
+  const directory = mkdtempSync(join(tmpdir(), 'isthmus-questions-'));
+  try {
+    const rules = questions.map((expr, index) => ({ record: `question:${index}`, expr }));
+    writeFileSync(join(directory, 'rules.yaml'), stringify({ groups: [{ name: 'dashboard', rules }] }));
+    const { status, output } = promtool('check', 'rules', join(directory, 'rules.yaml'));
+    assert.equal(status, 0, output);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});
+
+test('panels of the dashboard do not overlap, and each asks something', () => {
+  const taken = new Set<string>();
+  for (const {
+    title,
+    type,
+    targets = [],
+    gridPos: { x, y, w, h },
+  } of panels) {
+    assert.ok(type === 'row' || targets.length > 0, title);
+    for (let column = x; column < x + w; column++) {
+      for (let line = y; line < y + h; line++) {
+        assert.ok(column < 24 && !taken.has(`${column},${line}`), title);
+        taken.add(`${column},${line}`);
+      }
+    }
+  }
+});
+
+test('rules and dashboard are rendered as config maps', { skip: noKubectl }, () => {
+  const rendered = kustomize('k8s/monitoring').map(({ kind, metadata, data }) => [
+    kind,
+    metadata,
+    Object.keys(data ?? {}),
+  ]);
+  const [rules, dashboard] = rendered;
+  assert.equal(rendered.length, 2);
+  assert.deepEqual(
+    rules?.[2],
+    yamlFiles('alerts').map((path) => path.slice('alerts/'.length)),
+  );
+  assert.deepEqual(dashboard?.[2], ['dashboard.json']);
+});
+
+test('the pods of k8s/base are found by the scrape configuration', { skip: noKubectl }, () => {
+  const scrape = read('scrape.yaml');
+  for (const { labels, container } of deployed.filter(({ name }) => name !== 'redis')) {
+    assert.match(scrape, new RegExp(`regex: .*\\b${labels['app.kubernetes.io/name']}\\b`));
+    assert.ok(container.ports.some(({ name }) => name === 'health'));
+  }
+});
