@@ -1,8 +1,9 @@
 export * from './connect.ts';
 export * from './dial-id.ts';
 export * from './endpoint.ts';
-export * from './grpc/agent-client.ts';
+export type { ConnectPacketsOptions, PacketServerLink } from './grpc/agent-client.ts';
 export * from './grpc/agent-service.ts';
+export * from './grpc/connect-packets.ts';
 export type { GrpcPeer } from './grpc/peer.ts';
 export * from './grpc/proxy-service.ts';
 export * from './grpc/server.ts';

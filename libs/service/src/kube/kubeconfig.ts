@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { parse } from 'yaml';
 import {
   checkedCertificates,
   type KubeConnection,
@@ -27,6 +26,8 @@ export function kubeconfigFile(path: string): KubeConnectionSource {
 }
 
 async function read(path: string): Promise<KubeConnection> {
+  // Loaded by those alone that have such a file: it takes 2 MB.
+  const { parse } = await import('yaml');
   const config = asPart(parse(await readFile(path, 'utf8')), 'the file');
   const current = requiredText(config, 'current-context', 'the file');
   const context = named(config, 'contexts', 'context', current);
