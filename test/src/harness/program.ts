@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { commandOf, type ProgramName, ROOT } from './runtime.ts';
 import type { Scope } from './scope.ts';
+import { Secrets } from './secrets.ts';
 import { type True, until, type Wait, within } from './until.ts';
 
 const KEPT_LINES = 20_000;
@@ -44,6 +45,9 @@ export class Program implements AsyncDisposable {
   readonly logs: LogLine[] = [];
   readonly exit: Promise<Exit>;
   readonly #process: ChildProcess;
+  readonly #secrets: Secrets;
+  /** A line that holds a secret. */
+  #leak: string | undefined;
   #running = true;
   #ended: Exit | undefined;
 
@@ -52,6 +56,7 @@ export class Program implements AsyncDisposable {
     this.healthPort = options.healthPort ?? 0;
     this.healthHost = options.healthHost ?? '127.0.0.1';
     this.adminPort = Number(options.flags?.['admin-port'] ?? options.flags?.['admin-server-port'] ?? 0);
+    this.#secrets = new Secrets(options.flags ?? {});
     const all = [...args, ...(options.args ?? []), ...flagList(options.flags ?? {})];
     const env = { ...process.env, ...options.env };
     this.#process = spawn(command, all, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -106,8 +111,12 @@ export class Program implements AsyncDisposable {
     await this.exit;
   }
 
+  /** Fails a test whose programs told a secret. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
+    this.#secrets.look();
+    this.#leak ??= this.lines.find((line) => this.#secrets.in(line));
+    if (this.#leak !== undefined) throw new Error(`${this.name} told a secret: ${this.#leak}`);
   }
 
   /** The first line of the log for which `matches` holds, old ones included. */
@@ -165,6 +174,7 @@ export class Program implements AsyncDisposable {
 
   #keep(line: string): void {
     if (process.env.ISTHMUS_TEST_OUTPUT) process.stderr.write(`[${this.name} ${this.pid}] ${line}\n`);
+    if (this.#secrets.in(line)) this.#leak ??= line;
     if (this.lines.push(line) > KEPT_LINES) this.lines.shift();
     const parsed = parseLog(line);
     if (parsed && this.logs.push(parsed) > KEPT_LINES) this.logs.shift();
