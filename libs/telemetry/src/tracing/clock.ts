@@ -1,4 +1,4 @@
-/** How far the two clocks may come apart, in milliseconds: Date.now() has no finer step, and a clock that was set is followed. */
+/** How far the two clocks may come apart, in milliseconds: Date.now() has no finer step than one, and a clock that was set is followed. */
 const TOLERANCE = 2;
 
 let offset = Date.now() - performance.now();
@@ -8,7 +8,9 @@ let offset = Date.now() - performance.now();
  * were each to begin at Date.now(), a child of 0.3 ms would now and then begin before its parent.
  */
 export function sinceEpoch(time: number): number {
-  const now = Date.now() - performance.now();
-  if (Math.abs(now - offset) > TOLERANCE) offset = now;
+  const before = performance.now();
+  const now = Date.now() - before;
+  // A process that was interrupted between the two has learnt nothing.
+  if (performance.now() - before < 1 && Math.abs(now - offset) > TOLERANCE) offset = now;
   return offset + time;
 }

@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type Http2Server } from 'node:http2';
 import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { DialError, type DialRequest, noTracer } from '@isthmus/tunnel';
-import { decodeProtobuf, type ReceivedSpan } from '../testing/otlp.ts';
-import { otlpReceiver, spanTree } from '../testing/otlp-receiver.ts';
+import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
+import { otlpReceiver, type ReceivedSpan, spanTree } from '../testing/otlp-receiver.ts';
 import { openTelemetry, type Tracing } from './opentelemetry.ts';
 import type { Environment } from './settings.ts';
 
@@ -102,30 +99,10 @@ for (const [protocol, type] of [
 }
 
 test('the same trace is exported by grpc', async () => {
-  const spans: ReceivedSpan[] = [];
-  const server = grpcReceiver(spans);
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  await traceDial({ OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' });
-  server.close();
-  assert.deepEqual(spanTree(spans), TREE);
+  await using receiver = await otlpGrpcReceiver();
+  await traceDial({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' });
+  assert.deepEqual(spanTree(receiver.spans), TREE);
 });
-
-/** Answers TraceService.Export: a message of five bytes of head and the request, then trailers. */
-function grpcReceiver(spans: ReceivedSpan[]): Http2Server {
-  const server = createServer();
-  server.on('stream', async (stream, headers) => {
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of stream) chunks.push(chunk);
-    assert.equal(headers[':path'], '/opentelemetry.proto.collector.trace.v1.TraceService/Export');
-    spans.push(...decodeProtobuf(Buffer.concat(chunks).subarray(5)));
-    stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
-    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
-    stream.end(new Uint8Array(5));
-  });
-  return server;
-}
 
 test("the caller's trace goes on", async () => {
   await using receiver = await otlpReceiver();

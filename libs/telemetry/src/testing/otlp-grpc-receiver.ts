@@ -1,0 +1,49 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http2';
+import type { AddressInfo, Socket } from 'node:net';
+import { decodeProtobuf, type ReceivedSpan } from './otlp.ts';
+
+/** A collector for tests that takes traces over OTLP/gRPC, and keeps them. */
+export interface OtlpGrpcReceiver extends AsyncDisposable {
+  /** What OTEL_EXPORTER_OTLP_ENDPOINT is to be. */
+  readonly endpoint: string;
+  readonly spans: ReceivedSpan[];
+}
+
+const EXPORT = '/opentelemetry.proto.collector.trace.v1.TraceService/Export';
+
+/** Answers TraceService.Export: a message of five bytes of head and the request, then trailers. */
+export async function otlpGrpcReceiver(): Promise<OtlpGrpcReceiver> {
+  const spans: ReceivedSpan[] = [];
+  const sockets = new Set<Socket>();
+  const server = createServer();
+  server.on('session', (session) => session.on('error', () => {}));
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket)).on('error', () => {});
+  });
+  server.on('stream', async (stream, headers) => {
+    stream.on('error', () => {});
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of stream) chunks.push(chunk);
+    const known = headers[':path'] === EXPORT;
+    if (known) spans.push(...decodeProtobuf(Buffer.concat(chunks).subarray(5)));
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+    // 12 is UNIMPLEMENTED.
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': known ? '0' : '12' }));
+    stream.end(new Uint8Array(5));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    spans,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close');
+      server.close();
+      // Its connections and not its sessions: what ends a session amid a request ends the process on Deno 2.9.
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
+}
