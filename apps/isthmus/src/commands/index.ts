@@ -1,5 +1,6 @@
 import type { Definition } from '../command.ts';
 import { agents } from './agents.ts';
+import { certs } from './certs.ts';
 import { completion } from './completion.ts';
 import { config } from './config.ts';
 import { dial } from './dial.ts';
@@ -17,5 +18,5 @@ export const COMMANDS: readonly Definition[] = [
   ...[status, agents, hubs, tunnels],
   ...[explain, dial],
   ...[drain, kick, quarantine],
-  ...[config, logLevel, completion],
+  ...[config, logLevel, certs, completion],
 ];

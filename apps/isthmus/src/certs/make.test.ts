@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { createSecureContext } from 'node:tls';
+import { backendHub, frontendGateway, parseFlags, proxyAgent, proxyServer } from '@isthmus/service';
+import { EXIT } from '../exit.ts';
+import { run } from '../program.ts';
+import { TestTerminal } from '../testing.ts';
+
+let dir: string;
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'isthmus-certs-'));
+});
+
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+async function certs(...args: string[]) {
+  const terminal = new TestTerminal(['certs', dir, ...args]);
+  return { status: await run(terminal), terminal };
+}
+
+function read(name: string): Buffer {
+  return readFileSync(join(dir, name));
+}
+
+describe('isthmus certs', () => {
+  it('makes an authority for each party, and what each shows', async () => {
+    const { status, terminal } = await certs('--host', 'hub.example.com,10.0.0.5', '--agent', 'a,b', '--days', '30');
+    assert.equal(status, EXIT.good, terminal.stderr);
+    const leaves = [
+      'callers-server',
+      'callers-kube-apiserver',
+      'agents-server',
+      'agents-a',
+      'agents-b',
+      'peers-server',
+      'admin-server',
+      'admin-operator',
+    ];
+    const authorities = ['callers', 'agents', 'peers', 'admin'].map(
+      (party) => new X509Certificate(read(`${party}-ca.pem`)),
+    );
+    for (const leaf of leaves) {
+      const certificate = new X509Certificate(read(`${leaf}.pem`));
+      const issuers = authorities.filter((authority) => certificate.verify(authority.publicKey));
+      assert.deepEqual(
+        issuers.map(({ subject }) => subject),
+        [`CN=isthmus ${leaf.split('-')[0]}`],
+        leaf,
+      );
+      createSecureContext({ cert: read(`${leaf}.pem`), key: read(`${leaf}-key.pem`) });
+      const days = (Date.parse(certificate.validTo) - Date.now()) / 86_400_000;
+      assert.ok(days > 29.9 && days < 30.1, `${leaf}: ${days} days`);
+      const names = leaf.endsWith('-server') ? ['hub.example.com', '10.0.0.5'] : [undefined, undefined];
+      assert.deepEqual([certificate.checkHost('hub.example.com'), certificate.checkIP('10.0.0.5')], names, leaf);
+    }
+    for (const name of readdirSync(dir).filter((each) => each.endsWith('-key.pem'))) {
+      assert.equal(statSync(join(dir, name)).mode & 0o77, 0, `${name} is its owner's alone`);
+    }
+  });
+
+  it('says which flags use them, as the programs take them', async () => {
+    const { terminal } = await certs('-o', 'json');
+    const { flags } = JSON.parse(terminal.stdout) as { flags: { program: string; flags: string[] }[] };
+    for (const program of [proxyServer, frontendGateway, backendHub, proxyAgent]) {
+      const own = flags.find((each) => each.program.startsWith(program.name));
+      parseFlags(program.flags, own?.flags ?? assert.fail(program.name), {});
+    }
+    const operator = flags.find(({ program }) => program.startsWith('isthmus'));
+    const terminal2 = new TestTerminal(['status', '-a', '127.0.0.1:1', ...(operator?.flags ?? [])]);
+    assert.equal(await run(terminal2), EXIT.unasked, terminal2.stderr);
+  });
+
+  it('writes over nothing, unless it is told to', async () => {
+    await certs();
+    const before = read('callers-ca.pem');
+    const { status, terminal } = await certs();
+    assert.equal(status, EXIT.usage);
+    assert.match(terminal.stderr, /callers-ca\.pem.* exist: nothing was written\. --force writes over them\n$/);
+    assert.deepEqual(read('callers-ca.pem'), before);
+    assert.equal((await certs('--force')).status, EXIT.good);
+    assert.notDeepEqual(read('callers-ca.pem'), before);
+  });
+
+  it('takes no name that leads out of the directory, or is none', async () => {
+    for (const args of [
+      ['--agent', '../x'],
+      ['--caller', 'a/b'],
+      ['--host', 'a b'],
+      ['--days', '0'],
+    ]) {
+      assert.equal((await certs(...args)).status, EXIT.usage, args.join(' '));
+    }
+    assert.deepEqual(readdirSync(dir), []);
+  });
+});

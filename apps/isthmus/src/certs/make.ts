@@ -1,0 +1,142 @@
+import { existsSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
+import { join } from 'node:path';
+import type { CertificateAuthority, Hosts } from '@isthmus/service/certificates';
+import { messageOf, usage } from '../exit.ts';
+
+const DAY_MS = 86_400_000;
+
+export interface CertificatesOptions {
+  readonly dir: string;
+  /** Names and addresses of gateways and hubs. */
+  readonly hosts: readonly string[];
+  readonly agents: readonly string[];
+  readonly caller: string;
+  readonly operator: string;
+  readonly days: number;
+  readonly force?: true;
+}
+
+interface File {
+  readonly path: string;
+  /** What it is, for people. */
+  readonly is: string;
+}
+
+export interface Made {
+  readonly dir: string;
+  readonly files: readonly File[];
+  /** Which flags of which program name them. */
+  readonly flags: readonly { readonly program: string; readonly flags: readonly string[] }[];
+}
+
+interface Wanted {
+  /** Who trusts it: each party has an authority of its own. */
+  readonly party: 'callers' | 'agents' | 'peers' | 'admin';
+  readonly file: string;
+  readonly commonName: string;
+  readonly server: boolean;
+  readonly is: string;
+}
+
+/** Makes all of them, then writes them: nothing is written when one exists and `force` is not given. */
+export async function makeCertificates(options: CertificatesOptions): Promise<Made> {
+  const { dir, days, force } = options;
+  const all = wanted(options);
+  const parties = [...new Set(all.map(({ party }) => party))];
+  const paths = [...parties.map((party) => `${party}-ca`), ...all.map(({ file }) => file)].flatMap((stem) => [
+    join(dir, `${stem}.pem`),
+    join(dir, `${stem}-key.pem`),
+  ]);
+  const there = paths.filter((path) => existsSync(path));
+  if (there.length > 0 && !force)
+    throw usage(`${there.join(', ')} exist: nothing was written. --force writes over them`);
+
+  const { CertificateAuthority } = await import('@isthmus/service/certificates');
+  const authorities = new Map<string, CertificateAuthority>();
+  const texts = new Map<string, string>();
+  for (const party of parties) {
+    const authority = await CertificateAuthority.create(`isthmus ${party}`, 10 * days * DAY_MS);
+    authorities.set(party, authority);
+    texts.set(`${party}-ca.pem`, authority.cert).set(`${party}-ca-key.pem`, await authority.key());
+  }
+  for (const { party, file, commonName, server } of all) {
+    const hosts = server ? hostNames(options.hosts) : undefined;
+    const identity = await authorities.get(party)?.issue({ commonName, validMs: days * DAY_MS, hosts });
+    if (identity) texts.set(`${file}.pem`, identity.cert).set(`${file}-key.pem`, identity.key);
+  }
+  await write(dir, texts);
+  return { dir, files: listed(parties, all), flags: flagsFor(dir, options) };
+}
+
+function wanted({ agents, caller, operator, hosts }: CertificatesOptions): Wanted[] {
+  const [name = 'localhost'] = hosts;
+  const server = (party: Wanted['party'], is: string): Wanted => {
+    return { party, file: `${party}-server`, commonName: name, server: true, is };
+  };
+  return [
+    server('callers', 'what gateways show callers'),
+    { party: 'callers', file: `callers-${caller}`, commonName: caller, server: false, is: `the caller ${caller}` },
+    server('agents', 'what hubs show agents'),
+    ...agents.map((agent): Wanted => {
+      return { party: 'agents', file: `agents-${agent}`, commonName: agent, server: false, is: `the agent ${agent}` };
+    }),
+    server('peers', 'what gateways and hubs show each other'),
+    server('admin', 'what admin ports show'),
+    { party: 'admin', file: `admin-${operator}`, commonName: operator, server: false, is: `the operator ${operator}` },
+  ];
+}
+
+function hostNames(hosts: readonly string[]): Hosts {
+  return hosts.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }));
+}
+
+async function write(dir: string, texts: ReadonlyMap<string, string>): Promise<void> {
+  try {
+    await mkdir(dir, { recursive: true });
+    for (const [name, text] of texts) {
+      // A file that is there keeps its mode, so that of keys is set from the beginning.
+      await writeFile(join(dir, name), text, { mode: name.endsWith('-key.pem') ? 0o600 : 0o644 });
+    }
+  } catch (error) {
+    throw usage(`cannot write to ${dir}: ${messageOf(error)}`);
+  }
+}
+
+function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
+  return [
+    ...parties.map((party) => ({
+      path: `${party}-ca.pem`,
+      is: `authority of ${party}; keep its key off the machines of the plane`,
+    })),
+    ...all.map(({ file, is }) => ({ path: `${file}.pem`, is })),
+  ];
+}
+
+function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions): Made['flags'] {
+  const given = (values: Readonly<Record<string, string>>) =>
+    Object.entries(values).map(([name, file]) => `--${name}=${join(dir, file)}`);
+  const identity = (prefix: string, file: string) => ({
+    [`${prefix}cert`]: `${file}.pem`,
+    [`${prefix}key`]: `${file}-key.pem`,
+  });
+  const callers = { ...identity('server-', 'callers-server'), 'server-ca-cert': 'callers-ca.pem' };
+  const cluster = { ...identity('cluster-', 'agents-server'), 'cluster-ca-cert': 'agents-ca.pem' };
+  const peers = { ...identity('peer-', 'peers-server'), 'peer-ca-cert': 'peers-ca.pem' };
+  const admin = { ...identity('admin-', 'admin-server'), 'admin-ca-cert': 'admin-ca.pem' };
+  return [
+    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers, ...admin }) },
+    { program: 'frontend-gw', flags: given({ ...callers, ...peers, ...admin }) },
+    { program: 'backend-hub', flags: given({ ...cluster, ...peers, ...admin }) },
+    ...agents.map((agent) => ({
+      program: `proxy-agent (${agent})`,
+      flags: given({ 'ca-cert': 'agents-ca.pem', ...identity('agent-', `agents-${agent}`) }),
+    })),
+    {
+      program: `curl --proxy-cacert, or an API server (${caller})`,
+      flags: given({ ...identity('', `callers-${caller}`), ca: 'callers-ca.pem' }),
+    },
+    { program: `isthmus (${operator})`, flags: given({ ca: 'admin-ca.pem', ...identity('', `admin-${operator}`) }) },
+  ];
+}

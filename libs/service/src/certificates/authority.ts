@@ -1,0 +1,120 @@
+import 'reflect-metadata';
+import type { webcrypto } from 'node:crypto';
+import * as x509 from '@peculiar/x509';
+
+const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
+const HOUR_MS = 3_600_000;
+
+export type Hosts = x509.JsonGeneralNames;
+
+/** This machine, for itself. */
+export const LOOPBACK: Hosts = [
+  { type: 'dns', value: 'localhost' },
+  { type: 'ip', value: '127.0.0.1' },
+  { type: 'ip', value: '::1' },
+];
+
+/** PEM texts. */
+export interface IdentityTexts {
+  readonly cert: string;
+  readonly key: string;
+}
+
+export interface IssueOptions {
+  readonly commonName: string;
+  /** When it stops being valid, in milliseconds from now. */
+  readonly validMs: number;
+  /** Good for a server of these names, and for a client; without them for a client alone. */
+  readonly hosts?: Hosts | undefined;
+}
+
+/** A certificate authority whose key is in memory. ECDSA on P-256, which every TLS 1.2 and 1.3 peer of a plane takes. */
+export class CertificateAuthority {
+  /** Its own certificate, as PEM. */
+  readonly cert: string;
+  readonly #commonName: string;
+  readonly #keys: webcrypto.CryptoKeyPair;
+
+  private constructor(commonName: string, cert: string, keys: webcrypto.CryptoKeyPair) {
+    this.#commonName = commonName;
+    this.cert = cert;
+    this.#keys = keys;
+  }
+
+  static async create(commonName: string, validMs: number): Promise<CertificateAuthority> {
+    const keys = await newKeys();
+    const certificate = await signItself(commonName, keys, validMs, [
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ]);
+    return new CertificateAuthority(commonName, certificate.toString('pem'), keys);
+  }
+
+  /** Another one with the same name and certificate, and a key that does not belong to it: what an impostor has. */
+  async impostor(): Promise<CertificateAuthority> {
+    return new CertificateAuthority(this.#commonName, this.cert, await newKeys());
+  }
+
+  /** Its private key, as PEM. */
+  key(): Promise<string> {
+    return privateKeyPem(this.#keys);
+  }
+
+  async issue({ commonName, validMs, hosts }: IssueOptions): Promise<IdentityTexts> {
+    const keys = await newKeys();
+    const purposes = [x509.ExtendedKeyUsage.clientAuth, ...(hosts ? [x509.ExtendedKeyUsage.serverAuth] : [])];
+    const certificate = await x509.X509CertificateGenerator.create({
+      serialNumber: crypto.randomUUID().replaceAll('-', ''),
+      subject: `CN=${commonName}`,
+      issuer: `CN=${this.#commonName}`,
+      ...validity(validMs),
+      signingAlgorithm: ALGORITHM,
+      publicKey: keys.publicKey,
+      signingKey: this.#keys.privateKey,
+      extensions: [
+        new x509.BasicConstraintsExtension(false, undefined, true),
+        new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+        new x509.ExtendedKeyUsageExtension(purposes),
+        ...(hosts ? [new x509.SubjectAlternativeNameExtension(hosts)] : []),
+      ],
+    });
+    return { cert: certificate.toString('pem'), key: await privateKeyPem(keys) };
+  }
+}
+
+/** A certificate without an authority, good for a server on the loopback addresses and for a client, for a day. */
+export async function selfSigned(commonName: string): Promise<IdentityTexts> {
+  const keys = await newKeys();
+  const names = new x509.SubjectAlternativeNameExtension(LOOPBACK);
+  const certificate = await signItself(commonName, keys, 24 * HOUR_MS, [names]);
+  return { cert: certificate.toString('pem'), key: await privateKeyPem(keys) };
+}
+
+function signItself(
+  commonName: string,
+  keys: webcrypto.CryptoKeyPair,
+  validMs: number,
+  extensions: readonly x509.Extension[],
+) {
+  return x509.X509CertificateGenerator.createSelfSigned({
+    serialNumber: '01',
+    name: `CN=${commonName}`,
+    ...validity(validMs),
+    signingAlgorithm: ALGORITHM,
+    keys,
+    extensions: [new x509.BasicConstraintsExtension(true, undefined, true), ...extensions],
+  });
+}
+
+async function privateKeyPem({ privateKey }: webcrypto.CryptoKeyPair): Promise<string> {
+  return x509.PemConverter.encode(await crypto.subtle.exportKey('pkcs8', privateKey), 'PRIVATE KEY');
+}
+
+function newKeys(): Promise<webcrypto.CryptoKeyPair> {
+  return crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
+}
+
+/** Began two hours ago: for peers whose clocks are behind, and so that what has expired was valid once. */
+function validity(validMs: number): { notBefore: Date; notAfter: Date } {
+  return { notBefore: new Date(Date.now() - 2 * HOUR_MS), notAfter: new Date(Date.now() + validMs) };
+}
