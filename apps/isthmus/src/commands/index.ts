@@ -1,6 +1,7 @@
 import type { Definition } from '../command.ts';
 import { agents } from './agents.ts';
 import { certs } from './certs.ts';
+import { check } from './check.ts';
 import { completion } from './completion.ts';
 import { config } from './config.ts';
 import { dial } from './dial.ts';
@@ -16,7 +17,7 @@ import { tunnels } from './tunnels.ts';
 /** In the order of --help: look, ask, act, and the rest. */
 export const COMMANDS: readonly Definition[] = [
   ...[status, agents, hubs, tunnels],
-  ...[explain, dial],
+  ...[explain, dial, check],
   ...[drain, kick, quarantine],
   ...[config, logLevel, certs, completion],
 ];

@@ -1,0 +1,54 @@
+import { adminApi } from '@isthmus/proto';
+import type { Answers } from '../plane/member.ts';
+import type { SessionView } from '../plane/sessions.ts';
+import { type Result, reportOf } from './result.ts';
+
+/** Which gateway has a way to which hub. */
+export function checkLinks({ answers }: Answers<adminApi.ListMembersResponse>): Result[] {
+  const report = reportOf('links');
+  return answers.flatMap(({ member, value: { hubs, registry } }) => {
+    if (!member.roles.includes('gateway')) return [];
+    const down = hubs.filter(({ link }) => link === adminApi.Hub_Link.LINK_DOWN);
+    const results = down.map(({ hubId, peerAddress }) => {
+      const todo = "look at its log, at the hub's --advertise-address, and at --peer-ca-cert of both";
+      return report.fail(member.id, `has no way to hub ${hubId} at ${peerAddress}`, todo);
+    });
+    if (registry && !registry.up) {
+      const todo = 'look at Redis: dials go on from the copy, and who comes now is not seen';
+      results.push(report.fail(member.id, `has no registry: ${registry.detail}`, todo));
+    }
+    return results.length > 0
+      ? results
+      : [report.pass(member.id, `reaches ${hubs.length === 1 ? 'its hub' : `all ${hubs.length} hubs`}`)];
+  });
+}
+
+/** Whether every agent survives the loss of a hub. @param hubs how many take agents now */
+export function checkAgents(sessions: readonly SessionView[], hubs: number): Result[] {
+  const report = reportOf('agents');
+  if (sessions.length === 0) {
+    const todo = "look at the agents' logs: their --proxy-server-host, --ca-cert and certificate; and at isthmus hubs";
+    return [report.fail('the plane', 'no agent has a session: no dial can succeed', todo)];
+  }
+  const agents = new Map<string, SessionView[]>();
+  for (const session of sessions) {
+    const name = session.tenant === 'default' ? session.agent : `${session.agent} of ${session.tenant}`;
+    agents.set(name, [...(agents.get(name) ?? []), session]);
+  }
+  return [...agents].map(([name, own]) => {
+    const [{ quarantined }] = own as [SessionView];
+    if (quarantined !== undefined) {
+      return report.warn(
+        name,
+        `is in quarantine: ${quarantined}`,
+        'isthmus quarantine AGENT --lift, when that is over',
+      );
+    }
+    const held = new Set(own.map(({ hub }) => hub)).size;
+    if (held === 1 && hubs > 1) {
+      const todo = 'give it --session-count=2 or more, and a way to the other hubs (their --advertise-agent-address)';
+      return report.warn(name, `has a session with ${own[0]?.hub} alone, of ${hubs} hubs`, todo);
+    }
+    return report.pass(name, `has ${held === 1 ? 'a session with the hub' : `sessions with ${held} of ${hubs} hubs`}`);
+  });
+}

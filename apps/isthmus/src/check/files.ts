@@ -1,0 +1,89 @@
+import { createPrivateKey, type X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { messageOf } from '../exit.ts';
+import { certificatesIn, type Demands, judged } from './certificate.ts';
+import { type Result, reportOf } from './result.ts';
+
+/** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
+export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
+
+/** A certificate with its key, what it is for, and whose authorities its other side trusts. */
+const PAIRS = [
+  { cert: 'serverCert', key: 'serverKey', use: 'server', trust: undefined },
+  { cert: 'clusterCert', key: 'clusterKey', use: 'server', trust: 'caCert' },
+  { cert: 'peerCert', key: 'peerKey', use: 'both', trust: 'peerCaCert' },
+  { cert: 'agentCert', key: 'agentKey', use: 'client', trust: 'clusterCaCert' },
+  { cert: 'redisCert', key: 'redisKey', use: 'client', trust: undefined },
+] as const;
+
+const AUTHORITIES = ['serverCaCert', 'clusterCaCert', 'peerCaCert', 'caCert', 'redisCaCert'] as const;
+
+export type FileFlag = (typeof PAIRS)[number]['cert'] | (typeof PAIRS)[number]['key'] | (typeof AUTHORITIES)[number];
+
+/** All of them, for the command's options. */
+export const FILE_FLAGS: readonly FileFlag[] = [...PAIRS.flatMap(({ cert, key }) => [cert, key]), ...AUTHORITIES];
+
+export function flagName(flag: string): string {
+  return `--${flag.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+const report = reportOf('certificates');
+
+/** @param hosts names by which servers are reached, where they are given */
+export function checkFiles(files: FileOptions, hosts: readonly string[]): Result[] {
+  const authorities = AUTHORITIES.filter((flag) => files[flag] !== undefined).flatMap((flag) => {
+    return checked(flag, files[flag], { use: 'authority' });
+  });
+  const pairs = PAIRS.flatMap(({ cert, key, use, trust }) => {
+    if (files[cert] === undefined && files[key] === undefined) return [];
+    const from = trust && files[trust] ? { authorities: readAll(files[trust]), authoritiesFrom: flagName(trust) } : {};
+    const names = use === 'client' ? {} : { hosts };
+    return [...checked(cert, files[cert], { use, ...from, ...names }), ...checkKey(cert, key, files)];
+  });
+  return [...authorities, ...pairs];
+}
+
+function checked(flag: FileFlag, path: string | undefined, demands: Demands): Result[] {
+  const about = `${flagName(flag)} ${path ?? ''}`.trim();
+  if (path === undefined) return [report.fail(about, 'it is missing beside its key', `give ${flagName(flag)} too`)];
+  try {
+    const certificates = certificatesIn(readFileSync(path, 'utf8'));
+    // Each authority of a bundle counts for itself; of another file the first is what is shown.
+    const groups =
+      demands.use === 'authority' && certificates.length > 0 ? certificates.map((each) => [each]) : [certificates];
+    return groups.map((group) => judged(report, about, group, demands));
+  } catch (error) {
+    return [report.fail(about, `cannot be read: ${messageOf(error)}`, 'look at its path and rights; it must be PEM')];
+  }
+}
+
+function readAll(path: string): X509Certificate[] | undefined {
+  try {
+    return certificatesIn(readFileSync(path, 'utf8'));
+  } catch {
+    // Told of where the file itself is checked.
+    return undefined;
+  }
+}
+
+function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
+  const about = `${flagName(key)} ${files[key] ?? ''}`.trim();
+  const [leaf] = files[cert] === undefined ? [] : (readAll(files[cert]) ?? []);
+  if (files[key] === undefined)
+    return [report.fail(about, 'it is missing beside its certificate', `give ${flagName(key)} too`)];
+  try {
+    const belongs = leaf === undefined || leaf.checkPrivateKey(createPrivateKey(readFileSync(files[key])));
+    if (belongs) return [report.pass(about, `belongs to ${flagName(cert)}`)];
+    return [
+      report.fail(about, `is not the key of ${flagName(cert)} ${files[cert]}`, 'give the two that were made together'),
+    ];
+  } catch (error) {
+    return [
+      report.fail(
+        about,
+        `cannot be read: ${messageOf(error)}`,
+        'look at its path and rights; it must be PEM without a passphrase',
+      ),
+    ];
+  }
+}

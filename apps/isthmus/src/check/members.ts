@@ -1,0 +1,68 @@
+import type { adminApi } from '@isthmus/proto';
+import { millis } from '../output/units.ts';
+import type { Answers } from '../plane/member.ts';
+import { type Report, type Result, reportOf } from './result.ts';
+
+/** What a member said of itself, and how far its clock is ahead of this machine's, in milliseconds. */
+export interface Seen {
+  readonly status: adminApi.GetStatusResponse;
+  readonly aheadMs: number;
+}
+
+/** Clocks further apart confuse whoever compares logs; much further, certificates and tokens are taken for invalid. */
+const APART_MS = 1000;
+const FAR_APART_MS = 30_000;
+
+export function checkMembers({ answers, unanswered }: Answers<Seen>): Result[] {
+  const report = reportOf('members');
+  const silent = unanswered.map(({ member, address, reason }) => {
+    return report.fail(
+      member,
+      `does not answer${address === '' ? '' : ` at ${address}`}: ${reason}`,
+      'see whether it runs, and its log',
+    );
+  });
+  const answered = answers.map(({ member, value: { status } }) => {
+    const failing = status.checks.filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`);
+    if (status.ready) return report.pass(member.id, `${status.program} ${status.version} is ready`);
+    return report.fail(
+      member.id,
+      `is not ready: ${failing.join('; ')}`,
+      'mend what it names; until then balancers send it nothing',
+    );
+  });
+  return [...answered, ...silent];
+}
+
+export function checkVersions({ answers }: Answers<Seen>): Result[] {
+  const report = reportOf('versions');
+  const versions = new Map<string, string[]>();
+  for (const { member, value } of answers) {
+    versions.set(value.status.version, [...(versions.get(value.status.version) ?? []), member.id]);
+  }
+  if (versions.size === 0) return [];
+  const [first = ''] = versions.keys();
+  if (versions.size === 1) return [report.pass('members', `all run ${first}`)];
+  const list = [...versions].map(([version, ids]) => `${version} at ${ids.join(', ')}`).join('; ');
+  return [report.warn('members', list, 'finish the upgrade that is under way, or see why these were left out')];
+}
+
+/** @param redisAheadMs of the registry, where it was asked */
+export function checkClocks({ answers }: Answers<Seen>, redisAheadMs: number | undefined): Result[] {
+  const clocks = answers.map(({ member, value }) => ({ of: member.id, aheadMs: value.aheadMs }));
+  if (redisAheadMs !== undefined) clocks.push({ of: 'redis', aheadMs: redisAheadMs });
+  if (clocks.length === 0) return [];
+  clocks.push({ of: 'this machine', aheadMs: 0 });
+  return [judgedClocks(reportOf('clocks'), clocks)];
+}
+
+export function judgedClocks(report: Report, clocks: readonly { of: string; aheadMs: number }[]): Result {
+  const sorted = [...clocks].sort((a, b) => a.aheadMs - b.aheadMs);
+  const [slowest, fastest] = [sorted[0], sorted.at(-1)];
+  if (!slowest || !fastest) return report.pass('members', 'there are no clocks to compare');
+  const apart = fastest.aheadMs - slowest.aheadMs;
+  if (apart < APART_MS) return report.pass('members', `within ${millis(apart)} of each other`);
+  const detail = `${fastest.of} is ${millis(apart)} ahead of ${slowest.of}`;
+  const todo = 'see whether both keep time by NTP (timedatectl, chronyc tracking)';
+  return apart < FAR_APART_MS ? report.warn('members', detail, todo) : report.fail('members', detail, todo);
+}

@@ -1,0 +1,76 @@
+import { readFileSync } from 'node:fs';
+import { probeRedis, type RedisProbe } from '@isthmus/registry';
+import { messageOf } from '../exit.ts';
+import { millis } from '../output/units.ts';
+import { type Result, reportOf } from './result.ts';
+
+export interface RedisOptions {
+  readonly redisUrl?: string;
+  readonly plane: string;
+  readonly redisCaCert?: string;
+  readonly redisCert?: string;
+  readonly redisKey?: string;
+}
+
+/** The oldest that the plane's tests run with. */
+const OLDEST = 7;
+
+/** A registry that is slower than this delays what gateways learn, not dials. */
+const SLOW_MS = 100;
+
+const report = reportOf('redis');
+
+export interface RedisResults {
+  readonly results: readonly Result[];
+  /** How far its clock is ahead of this machine's; unset when it did not answer. */
+  readonly aheadMs?: number;
+}
+
+export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
+  if (options.redisUrl === undefined) return { results: [] };
+  try {
+    const probe = await probeRedis({ url: options.redisUrl, plane: options.plane, tls: () => tlsOf(options) });
+    return { results: judgedRedis(probe), aheadMs: probe.aheadMs };
+  } catch (error) {
+    const todo =
+      'look whether it runs, at its address, name and password, and whether it wants TLS (rediss). Running gateways and hubs go on without it';
+    return { results: [report.fail('--redis-url', messageOf(error), todo)] };
+  }
+}
+
+function tlsOf({ redisCaCert, redisCert, redisKey }: RedisOptions) {
+  return {
+    ...(redisCaCert && { ca: readFileSync(redisCaCert) }),
+    ...(redisCert && { cert: readFileSync(redisCert) }),
+    ...(redisKey && { key: readFileSync(redisKey) }),
+  };
+}
+
+export function judgedRedis({ server, version, role, roundTripMs, refused }: RedisProbe): Result[] {
+  const results = [
+    roundTripMs < SLOW_MS
+      ? report.pass(server, `answers in ${millis(roundTripMs)}`)
+      : report.warn(server, `answers in ${millis(roundTripMs)}`, 'look at its load, and at the way to it'),
+  ];
+  const old = Number(version.split('.')[0]) < OLDEST;
+  results.push(
+    old
+      ? report.warn(server, `version ${version} is not tested`, `use version ${OLDEST} or newer`)
+      : report.pass(server, `version ${version}`),
+  );
+  if (role !== 'master') {
+    const todo = 'give the address of the primary, or redis+sentinel:// or redis+cluster://, which find it';
+    results.push(report.fail(server, `it is a ${role}: nobody can write to it`, todo));
+  }
+  const names = [...new Set(refused.map(({ command }) => command))];
+  results.push(
+    names.length === 0
+      ? report.pass(server, 'the user has the rights that a plane takes')
+      : report.fail(server, `the user may not ${names.join(', ')} (${refused[0]?.reason})`, rights(names)),
+  );
+  return results;
+}
+
+function rights(names: readonly string[]): string {
+  return `ACL SETUSER name ~{plane}:* ${names.map((name) => `+${name.toLowerCase()}`).join(' ')}`;
+}

@@ -1,0 +1,115 @@
+import type { adminApi } from '@isthmus/proto';
+import { Option } from 'commander';
+import { duration, hostPort } from '../arguments.ts';
+import { checkAgents, checkLinks } from '../check/coverage.ts';
+import { checkDials } from '../check/dials.ts';
+import { checkFiles, FILE_FLAGS, type FileOptions, flagName } from '../check/files.ts';
+import { checkClocks, checkMembers, checkVersions, type Seen } from '../check/members.ts';
+import { checkPorts } from '../check/ports.ts';
+import { checkRedis, type RedisOptions } from '../check/redis.ts';
+import { checkText, checkView, type Result, reportOf } from '../check/result.ts';
+import { type Call, command } from '../command.ts';
+import { EXIT, Failure } from '../exit.ts';
+import type { Plane } from '../plane/plane.ts';
+import { sessionsOf } from '../plane/sessions.ts';
+import { configsOf, configView, differencesOf } from './config.ts';
+
+interface Options extends FileOptions, RedisOptions {
+  readonly host: readonly string[];
+  readonly destination?: string;
+  readonly within: number;
+  readonly dials: boolean;
+}
+
+function list(text: string, before: readonly string[]): string[] {
+  return [...before, ...text.split(',').map((each) => each.trim())];
+}
+
+export const check = command({
+  name: 'check',
+  summary: 'Look for what is wrong, or will be: a preflight before a start, an upgrade, or a call for help',
+  details:
+    'Looks at members, clocks, versions, flags, links, ports, certificates, agents, and does one dial through each agent.\nFiles and Redis are looked at when they are named, by the flags of the programs. Exits with 1 when something fails.',
+  options: [
+    ...FILE_FLAGS.map(
+      (flag) => new Option(`${flagName(flag)} <file>`, 'of the programs: is it good, and for how long?'),
+    ),
+    new Option('--host <names>', 'names by which the servers of these files are reached')
+      .argParser(list)
+      .default([], 'not looked at'),
+    new Option('--redis-url <url>', 'of the programs: reachable, version, rights?'),
+    new Option('--plane <name>', 'of the programs: whose keys in Redis').default('isthmus'),
+    new Option(
+      '--destination <host:port>',
+      "what to dial through each agent, in place of the agent's own health port",
+    ).argParser(hostPort),
+    new Option('--within <duration>', 'how long each dial may take').argParser(duration).default(10_000, '10s'),
+    new Option('--no-dials', 'dial nothing'),
+  ],
+  examples: [
+    { line: 'check', does: 'a plane that runs' },
+    {
+      line: 'check --redis-url redis://10.0.0.9 --peer-cert peer.pem --peer-key peer-key.pem --peer-ca-cert ca.pem',
+      does: 'before it runs',
+    },
+    { line: 'check --destination 10.20.3.4:10250', does: 'is this kubelet reached through every agent?' },
+  ],
+  async run({ options, output, plane }: Call<Options>) {
+    const files = checkFiles(options, options.host);
+    const { results: redis, aheadMs } = await checkRedis(options);
+    const ofPlane = await checkPlane(plane, options, aheadMs, files.length + redis.length > 0);
+    const view = checkView([...files, ...redis, ...ofPlane]);
+    output.show(view, () => checkText(view, output.style));
+    return view.failed > 0 ? EXIT.wrong : EXIT.good;
+  },
+});
+
+/** @param otherwise there was something else to check: then a plane that is not there yet is one result among others */
+async function checkPlane(
+  meet: () => Promise<Plane>,
+  options: Options & { readonly timeout: number; readonly tenant: string },
+  redisAheadMs: number | undefined,
+  otherwise: boolean,
+): Promise<Result[]> {
+  const plane = await meet().catch((error: unknown) => {
+    if (otherwise && error instanceof Failure && error.status === EXIT.unasked) return error;
+    throw error;
+  });
+  if (plane instanceof Failure) {
+    return [reportOf('members').warn('the plane', plane.message, 'start it; then check again')];
+  }
+  const [seen, lists, configs, { sessions }] = await Promise.all([
+    plane.ask(see),
+    plane.ask((admin, signal) => admin.listMembers({}, { signal })),
+    configsOf(plane),
+    sessionsOf(plane, options.tenant),
+  ]);
+  const hubs = [...new Map(lists.answers.flatMap(({ value }) => value.hubs).map((hub) => [hub.hubId, hub])).values()];
+  return [
+    ...checkMembers(seen),
+    ...checkClocks(seen, redisAheadMs),
+    ...checkVersions(seen),
+    ...checkConfigs(configs.answers.map(configView)),
+    ...checkLinks(lists),
+    ...(await checkPorts(hubs, options, options.timeout)),
+    ...checkAgents(sessions, hubs.filter(({ draining }) => !draining).length),
+    ...(options.dials ? await checkDials(plane, sessions, { ...options, withinMs: options.within }) : []),
+  ];
+}
+
+async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Seen> {
+  const before = Date.now();
+  const status = await admin.getStatus({}, { signal });
+  return { status, aheadMs: Number(status.nowMs) - (before + Date.now()) / 2 };
+}
+
+function checkConfigs(members: readonly ReturnType<typeof configView>[]): Result[] {
+  const report = reportOf('config');
+  const differences = differencesOf(members);
+  if (differences.length === 0)
+    return members.length > 1 ? [report.pass('members', 'replicas have the same flags')] : [];
+  return differences.map(({ program, flag, values }) => {
+    const list = values.map(({ member, value }) => `${value || '(empty)'} at ${member}`).join(', ');
+    return report.warn(program, `--${flag} is ${list}`, 'give all replicas the same, unless they are meant to differ');
+  });
+}

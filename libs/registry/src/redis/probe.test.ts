@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { RegistryUnavailable } from '../registry.ts';
+import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/index.ts';
+import { probeRedis } from './probe.ts';
+
+/** A user who may read, and no more. */
+const READER = ['--user', 'reader', 'on', '>word', '~*', '-@all', '+@connection', '+@read', '+eval', '+time', '+info'];
+
+describe('a probe of Redis', { skip: redisMissing() }, () => {
+  it('tells version, clock and role, finds all rights, and leaves nothing behind', async () => {
+    const redis = await startRedis({ args: [...planeUserArgs] });
+    try {
+      const url = redis.url.replace('//', `//${PLANE_USER.name}:${PLANE_USER.password}@`);
+      const probe = await probeRedis({ url, plane: 'test' });
+      assert.deepEqual(probe.refused, []);
+      assert.match(probe.version, /^\d+\.\d+/);
+      assert.equal(probe.role, 'master');
+      assert.ok(Math.abs(probe.aheadMs) < 1000, `${probe.aheadMs}`);
+      assert.equal(await redis.command('DBSIZE'), ':0');
+    } finally {
+      await redis.stop();
+    }
+  });
+
+  it('names each command that a user is refused', async () => {
+    const redis = await startRedis({ args: READER });
+    try {
+      const probe = await probeRedis({ url: redis.url.replace('//', '//reader:word@'), plane: 'test' });
+      const names = new Set(probe.refused.map(({ command }) => command));
+      for (const command of ['SET', 'HSET', 'XADD', 'UNLINK']) assert.ok(names.has(command), command);
+      for (const command of ['GET', 'HGET', 'MGET', 'EVAL', 'XREAD']) assert.ok(!names.has(command), command);
+    } finally {
+      await redis.stop();
+    }
+  });
+
+  it('fails for a Redis that is not there, without the password in the text', async () => {
+    const url = 'redis://user:hunter2@127.0.0.1:1';
+    const told = (error: unknown) => error instanceof RegistryUnavailable && !error.message.includes('hunter2');
+    await assert.rejects(probeRedis({ url, plane: 'test', timings: { commandMs: 500 } }), told);
+  });
+});
