@@ -17,6 +17,9 @@ const MAX_ATTEMPTS = 5;
 /** An attempt that is not acknowledged within so long gets another beside it, in milliseconds. */
 const HEDGE_AFTER = 300;
 
+/** The strategy by which every agent serves every destination. */
+const EVERY_AGENT: readonly Strategy[] = ['default'];
+
 export interface RoutingOptions {
   readonly directory: Directory;
   readonly strategies: readonly Strategy[];
@@ -174,8 +177,9 @@ export class Attempts {
 
   #choice() {
     const { strategies, zone } = this.#routing;
-    const { tenant, destination } = this.#request;
-    return { tenant, host: destination.host, strategies, zone };
+    const { tenant, destination, agent } = this.#request;
+    const choice = { tenant, host: destination.host, strategies, zone };
+    return agent === undefined ? choice : { ...choice, strategies: EVERY_AGENT, agent };
   }
 
   async #attempt(kind: AttemptKind, route: Route, dial: Dial): Promise<void> {

@@ -22,6 +22,8 @@ export interface DialRequest {
   readonly traceparent?: string;
   /** The session to dial through; unset at the caller's edge, where the gateway has yet to choose. */
   readonly session?: string;
+  /** Only through this agent, whatever the strategies would choose: for an operator who tries one. */
+  readonly agent?: string;
   readonly caller?: Caller;
   /** What was done for it so far; set once a gateway has it. */
   readonly story?: DialStory;

@@ -142,7 +142,7 @@ export class Directory {
   }
 
   /** The ids of agents that would be dialled if they were not in quarantine: two of them, if there are as many. */
-  quarantinedFor(choice: Pick<Choice, 'tenant' | 'host' | 'strategies'>): string[] {
+  quarantinedFor(choice: Omit<Choice, 'zone' | 'excluded' | 'usable'>): string[] {
     const agents = new Set<string>();
     for (const { record } of this.#placement.quarantined(choice)) {
       if (agents.add(record.agentId).size === 2) break;

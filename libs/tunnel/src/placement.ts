@@ -17,6 +17,8 @@ export interface Choice {
   readonly strategies: readonly Strategy[];
   /** Preferred among equals; empty for no preference. */
   readonly zone: string;
+  /** Only sessions of this agent. Default: of each. */
+  readonly agent?: string;
   /** Sessions that were tried already. */
   readonly excluded: ReadonlySet<string>;
   /** Whether a session may be taken now. Default: each. */
@@ -130,10 +132,10 @@ export class Placement {
    * The session to dial through: strategies in order, then the own zone before others, then sessions that drain; among
    * equals the one with fewer open tunnels of two drawn at random.
    */
-  choose({ tenant, host, strategies, zone, excluded, usable = () => true }: Choice): Route | undefined {
+  choose({ tenant, host, strategies, zone, agent, excluded, usable = () => true }: Choice): Route | undefined {
     const known = this.#tenants.get(tenant);
     if (!known) return undefined;
-    const eligible = ({ record }: Route) => !excluded.has(record.sessionId) && usable(record);
+    const eligible = ({ record }: Route) => isOf(agent, record) && !excluded.has(record.sessionId) && usable(record);
     for (const strategy of strategies) {
       for (const key of destinationKeys(strategy, host, known.longestFirst)) {
         const pool = known.pools.get(key);
@@ -145,12 +147,12 @@ export class Placement {
   }
 
   /** Sessions that would be chosen from if they were not quarantined. */
-  *quarantined({ tenant, host, strategies }: Pick<Choice, 'tenant' | 'host' | 'strategies'>): Iterable<Route> {
+  *quarantined({ tenant, host, strategies, agent }: Omit<Choice, 'zone' | 'excluded' | 'usable'>): Iterable<Route> {
     const known = this.#tenants.get(tenant);
     if (!known) return;
     for (const strategy of strategies) {
       for (const key of destinationKeys(strategy, host, known.longestFirst)) {
-        yield* known.quarantined.get(key) ?? [];
+        for (const route of known.quarantined.get(key) ?? []) if (isOf(agent, route.record)) yield route;
       }
     }
   }
@@ -222,4 +224,8 @@ function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
   if (count > 0) lengths.set(bits, count);
   else lengths.delete(bits);
   if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
+}
+
+function isOf(agent: string | undefined, { agentId }: SessionRecord): boolean {
+  return agent === undefined || agentId === agent;
 }

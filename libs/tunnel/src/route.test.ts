@@ -174,3 +174,15 @@ test('tunnels and dials that an agent has when it is put in quarantine go on', a
   assert.equal(await routing(directory, { h1: hub })(request), answer);
   assert.equal(answer.end.stream.destroyed, false);
 });
+
+test('a dial through one agent takes no other, whatever the strategies would choose, and is not parked for one that is away', async () => {
+  const directory = plane('h1', 'h2');
+  for (const session of [...directory.sessions()]) {
+    const agentId = session.hubId === 'h1' ? 'wanted' : 'other';
+    directory.apply({ kind: 'session', session: { ...session, agentId, version: 2 } });
+  }
+  const answer = established();
+  const dial = routing(directory, { h1: async () => answer, h2: () => assert.fail('dialled') }, 60_000);
+  for (let round = 0; round < 10; round++) assert.equal(await dial({ ...request, agent: 'wanted' }), answer);
+  await assert.rejects(dial({ ...request, agent: 'away' }), { message: 'No agent available' });
+});

@@ -40,6 +40,7 @@ function requestOf(routing: RoutingPart, asked: adminApi.DialRequest, signal: Ab
     id: randomBytes(8).toString('hex'),
     tenant: asked.tenant || routing.tenant,
     destination: destinationOf(asked.destination),
+    ...(asked.agentId !== '' && { agent: asked.agentId }),
     deadline: performance.now() + timeout,
     caller: { via: 'admin', identity: 'admin' },
     signal,

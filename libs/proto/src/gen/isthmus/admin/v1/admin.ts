@@ -577,6 +577,8 @@ export interface DialRequest {
    * and TLS among them, say nothing until they are asked. At most 60,000.
    */
   firstByteTimeoutMs: number;
+  /** Only through this agent, whatever the strategies would choose; empty for one that they do. */
+  agentId: string;
 }
 
 export interface DialResponse {
@@ -4361,7 +4363,7 @@ export const Candidate: MessageFns<Candidate> = {
 };
 
 function createBaseDialRequest(): DialRequest {
-  return { destination: "", tenant: "", timeoutMs: 0, firstByteTimeoutMs: 0 };
+  return { destination: "", tenant: "", timeoutMs: 0, firstByteTimeoutMs: 0, agentId: "" };
 }
 
 export const DialRequest: MessageFns<DialRequest> = {
@@ -4377,6 +4379,9 @@ export const DialRequest: MessageFns<DialRequest> = {
     }
     if (message.firstByteTimeoutMs !== 0) {
       writer.uint32(33).double(message.firstByteTimeoutMs);
+    }
+    if (message.agentId !== "") {
+      writer.uint32(42).string(message.agentId);
     }
     return writer;
   },
@@ -4426,6 +4431,14 @@ export const DialRequest: MessageFns<DialRequest> = {
             message.firstByteTimeoutMs = reader.double();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.agentId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4447,6 +4460,7 @@ export const DialRequest: MessageFns<DialRequest> = {
     message.tenant = object.tenant ?? "";
     message.timeoutMs = object.timeoutMs ?? 0;
     message.firstByteTimeoutMs = object.firstByteTimeoutMs ?? 0;
+    message.agentId = object.agentId ?? "";
     return message;
   },
 };
