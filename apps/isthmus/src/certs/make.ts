@@ -124,11 +124,10 @@ function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions
   const callers = { ...identity('server-', 'callers-server'), 'server-ca-cert': 'callers-ca.pem' };
   const cluster = { ...identity('cluster-', 'agents-server'), 'cluster-ca-cert': 'agents-ca.pem' };
   const peers = { ...identity('peer-', 'peers-server'), 'peer-ca-cert': 'peers-ca.pem' };
-  const admin = { ...identity('admin-', 'admin-server'), 'admin-ca-cert': 'admin-ca.pem' };
   return [
-    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers, ...admin }) },
-    { program: 'frontend-gw', flags: given({ ...callers, ...peers, ...admin }) },
-    { program: 'backend-hub', flags: given({ ...cluster, ...peers, ...admin }) },
+    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers }) },
+    { program: 'frontend-gw', flags: given({ ...callers, ...peers }) },
+    { program: 'backend-hub', flags: given({ ...cluster, ...peers }) },
     ...agents.map((agent) => ({
       program: `proxy-agent (${agent})`,
       flags: given({ 'ca-cert': 'agents-ca.pem', ...identity('agent-', `agents-${agent}`) }),

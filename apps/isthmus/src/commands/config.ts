@@ -106,11 +106,13 @@ function valueIn(flags: readonly FlagView[], name: string): string {
 }
 
 export function configText({ members, differences, unanswered }: ConfigView, all: boolean, style: Style): string {
-  const blocks = members.map(({ member, program, flags }) => {
-    const shown = flags.filter(({ source }) => all || source !== 'default');
-    const rows = shown.map(({ name, value, source, default: initial }) => [`--${name}`, value, source, initial]);
-    const head = style.strong(`${member} (${program})`);
-    return `${head}\n${rows.length > 0 ? table(['flag', 'value', 'source', 'default'], rows) : 'all flags have their defaults\n'}`;
+  const programs = [...new Set(members.map(({ program }) => program))];
+  const blocks = programs.map((program) => {
+    const replicas = members.filter((member) => member.program === program);
+    const rows = flagRows(replicas, all);
+    const head = style.strong(`${program}: ${replicas.map(({ member }) => member).join(', ')}`);
+    const columns = ['flag', 'at', 'value', 'source', 'default'];
+    return `${head}\n${rows.length > 0 ? table(columns, rows) : 'all flags have their defaults\n'}`;
   });
   const lines = differences.flatMap(({ program, flag, values }) => [
     style.warning(`${program}: --${flag}`),
@@ -118,4 +120,20 @@ export function configText({ members, differences, unanswered }: ConfigView, all
   ]);
   const found = lines.length > 0 ? `\nReplicas differ:\n${lines.join('\n')}\n` : '';
   return blocks.join('\n') + found + unansweredText(unanswered);
+}
+
+/** A line for a flag that is the same at all replicas, else one for each of them. */
+function flagRows(replicas: readonly MemberConfig[], all: boolean): string[][] {
+  const names = new Set(replicas.flatMap(({ flags }) => flags.map(({ name }) => name)));
+  return [...names].flatMap((name) => {
+    const found = replicas.flatMap(({ member, flags }) => {
+      const flag = flags.find((each) => each.name === name);
+      return flag ? [{ member, flag }] : [];
+    });
+    if (!all && found.every(({ flag }) => flag.source === 'default')) return [];
+    const [first] = found;
+    const same = found.length === replicas.length && found.every(({ flag }) => flag.value === first?.flag.value);
+    const shown = same && first ? [{ member: replicas.length > 1 ? 'all' : first.member, flag: first.flag }] : found;
+    return shown.map(({ member, flag }) => [`--${name}`, member, flag.value, flag.source, flag.default]);
+  });
 }

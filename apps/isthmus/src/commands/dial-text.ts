@@ -28,7 +28,7 @@ export interface DialView {
   readonly firstByteMs?: number;
   /** Why the tunnel ended before a byte came. */
   readonly ended?: string;
-  readonly error?: { readonly code: string; readonly text: string; readonly advice: string };
+  readonly error?: { readonly code: string; readonly text: string; readonly advice: readonly string[] };
 }
 
 const NAMES: Readonly<Record<string, string>> = { park: 'parked', dns: 'DNS', first_byte: 'first byte' };
@@ -48,16 +48,25 @@ export function dialText(view: DialView, columns: number, style: Style): string 
   const width = Math.min(MOST_WIDTH, Math.max(LEAST_WIDTH, columns - BESIDE));
   const ids = [`gateway ${gateway}`, `tenant ${view.tenant}`, `dial ${view.dial}`];
   if (view.trace !== '') ids.push(`trace ${view.trace}`);
-  const picture = phases.length > 0 ? `\n${waterfall(phases.map(spanOf), width, style)}` : '';
+  const picture =
+    phases.length > 0
+      ? `\n${waterfall(
+          phases.map((phase) => spanOf(phase, error?.text)),
+          width,
+          style,
+        )}`
+      : '';
   return `${verdict}\n${style.faint(ids.join(', '))}\n${picture}${endText(view, style)}`;
 }
 
 function endText({ ended, firstByteMs, ok, error }: DialView, style: Style): string {
-  if (error) return `\nWhat to do: ${error.advice}\n`;
+  if (error) return `\nWhat to do:\n${error.advice.map((line) => `  - ${line}\n`).join('')}`;
   if (!ok || firstByteMs !== undefined || ended === undefined) return '';
   return `\n${style.warning(`No byte came: ${ended}`)}\n`;
 }
 
-function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView): Span {
-  return { label: NAMES[name] ?? name, depth, start: startMs, ms, note: detail, failed };
+/** The verdict above tells of the whole, so that the bars tell of its parts. */
+function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView, told = ''): Span {
+  const note = depth === 0 ? '' : detail.replace(/, session [^,]+/, '').replace(`, ${told}`, '');
+  return { label: NAMES[name] ?? name, depth, start: startMs, ms, note, failed };
 }

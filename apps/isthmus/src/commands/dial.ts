@@ -43,7 +43,7 @@ export const dial = command({
     const request = { destination, tenant, agentId: agent, timeoutMs: within, firstByteTimeoutMs: firstByte };
     const met = await plane();
     const { member, value } = await askFirst(met, membersWith(met, 'gateway', gateway), request);
-    const view = dialView(destination, member, value);
+    const view = dialView(destination, member, value, await adviceOf(met, member, value));
     output.show(view, () => dialText(view, terminal.size().columns, output.style));
     return view.ok ? EXIT.good : EXIT.wrong;
   },
@@ -73,7 +73,28 @@ async function askFirst(
   }
 }
 
-export function dialView(destination: string, gateway: Member, value: adminApi.DialResponse): DialView {
+/** Errors of which the gateway itself knows more than their name says. */
+const ROUTING_ERRORS = ['destination_unavailable', 'connection_terminated'];
+
+/** What to do about a dial that failed: by what the gateway sees of the plane, else by the error's name. */
+async function adviceOf(plane: Plane, gateway: Member, { dial }: adminApi.DialResponse): Promise<readonly string[]> {
+  if (!dial?.error) return [];
+  const { destination, tenant, error } = dial;
+  const general = [adviceFor(error.code)];
+  if (!ROUTING_ERRORS.includes(error.code)) return general;
+  const { answers } = await plane.askThese([gateway], (admin, signal) =>
+    admin.explain({ destination, tenant }, { signal }),
+  );
+  const advice = answers[0]?.value.advice ?? [];
+  return advice.length > 0 ? advice : general;
+}
+
+export function dialView(
+  destination: string,
+  gateway: Member,
+  value: adminApi.DialResponse,
+  advice: readonly string[],
+): DialView {
   const { dial: record, phases, firstByteMs, ended } = value;
   const error = record?.error;
   return {
@@ -90,7 +111,7 @@ export function dialView(destination: string, gateway: Member, value: adminApi.D
     phases: phases.map(phaseView),
     ...(firstByteMs !== undefined && { firstByteMs }),
     ...(ended !== '' && { ended }),
-    ...(error && { error: { code: error.code, text: error.text, advice: adviceFor(error.code) } }),
+    ...(error && { error: { code: error.code, text: error.text, advice } }),
   };
 }
 

@@ -39,7 +39,7 @@ export const quarantine = command({
     output.show({ agent: agentId, quarantined: !lift, by, sessions, tunnels }, () => {
       const done = lift ? 'takes dials again' : 'takes no new dials';
       const rest = `${plural(sessions, 'session')} known at ${by}`;
-      return `${agentId} ${done}; ${rest}${lift ? '' : `, ${plural(tunnels, 'tunnel')} there goes on`}\n`;
+      return `${agentId} ${done}; ${rest}${lift ? '' : `, ${plural(tunnels, 'tunnel')} there ${tunnels === 1 ? 'goes' : 'go'} on`}\n`;
     });
     return EXIT.good;
   },
