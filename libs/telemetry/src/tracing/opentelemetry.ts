@@ -1,6 +1,7 @@
 import { type DialTracer, noTracer, type PlaneEvents } from '@isthmus/tunnel';
 import { redactUrl } from '../logging/redact.ts';
-import { type Environment, type TraceSettings, traceSettings } from './settings.ts';
+import type { Environment } from '../otlp/environment.ts';
+import { type TraceSettings, traceSettings } from './settings.ts';
 import type { SpanTracer } from './spans.ts';
 
 export interface TracingOptions {

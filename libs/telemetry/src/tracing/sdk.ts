@@ -12,8 +12,9 @@ import {
   TracerProvider,
   type TracerProviderOptions,
 } from '@opentelemetry/sdk-trace';
+import type { Protocol } from '../otlp/environment.ts';
 import type { StartAs } from './kept.ts';
-import type { Protocol, TraceSettings } from './settings.ts';
+import type { TraceSettings } from './settings.ts';
 
 /** Told when exporting begins to fail, and when it works again. */
 export type ExportReport = (failure: Error | undefined) => void;

@@ -1,0 +1,147 @@
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export const PROTOCOLS = ['http/protobuf', 'http/json', 'grpc'] as const;
+export type Protocol = (typeof PROTOCOLS)[number];
+
+export type Signal = 'traces' | 'logs';
+
+/** Where a signal goes, and how. */
+export interface OtlpSettings {
+  readonly protocol: Protocol;
+  /** Where to, the signal's path included. */
+  readonly url: string;
+  /** How long a batch may take to send, retries included. */
+  readonly timeoutMillis: number;
+}
+
+/** How what is to be sent is gathered. */
+export interface BatchSettings {
+  readonly scheduledDelayMillis: number;
+  readonly exportTimeoutMillis: number;
+  readonly maxQueueSize: number;
+  readonly maxExportBatchSize: number;
+}
+
+type Range = readonly [least: number, most: number];
+
+/** What a timer can hold. */
+const MILLISECONDS: Range = [0, 2 ** 31 - 1];
+
+/** A span or a record is half a kilobyte or more: beyond this, a dead collector would cost the program its memory. */
+const QUEUE: Range = [1, 1_000_000];
+
+/**
+ * Reads the OTEL_* variables as the OpenTelemetry specification has them ("SDK environment variables", "OTLP exporter"):
+ * an empty value is an unset one, and a bad one is warned of and stands for its default, as telemetry must not stop a program.
+ * Headers, compression and certificates are left to the exporter, which reads them itself.
+ */
+export class OtelEnvironment {
+  /** What was not understood, and what is done in its place. */
+  readonly warnings: string[] = [];
+  readonly #env: Environment;
+
+  constructor(env: Environment) {
+    this.#env = env;
+  }
+
+  get disabled(): boolean {
+    return this.read('OTEL_SDK_DISABLED')?.toLowerCase() === 'true';
+  }
+
+  read(name: string): string | undefined {
+    return this.#env[name]?.trim() || undefined;
+  }
+
+  /** Whether a signal's exporters are to have OTLP among them; undefined where the variable is not set. */
+  exports(signal: Signal): boolean | undefined {
+    const exporters = this.read(`OTEL_${signal.toUpperCase()}_EXPORTER`)?.split(',');
+    return exporters?.some((name) => name.trim() === 'otlp');
+  }
+
+  /** A signal's own endpoint, or that of all. */
+  endpoint(signal: Signal): string | undefined {
+    return this.#own(signal, 'ENDPOINT') ?? this.read('OTEL_EXPORTER_OTLP_ENDPOINT');
+  }
+
+  otlp(signal: Signal): OtlpSettings {
+    const text = this.#own(signal, 'PROTOCOL') ?? this.read('OTEL_EXPORTER_OTLP_PROTOCOL');
+    const protocol = this.oneOf('OTEL_EXPORTER_OTLP_PROTOCOL', PROTOCOLS, text, 'http/protobuf');
+    const timeout = this.#own(signal, 'TIMEOUT') ? `${ownName(signal)}_TIMEOUT` : 'OTEL_EXPORTER_OTLP_TIMEOUT';
+    return {
+      protocol,
+      url: this.#own(signal, 'ENDPOINT') ?? this.#sharedUrl(signal, protocol),
+      timeoutMillis: this.number(timeout, 10_000, MILLISECONDS),
+    };
+  }
+
+  /** @param prefix OTEL_BSP for spans, OTEL_BLRP for records of log */
+  batch(prefix: 'OTEL_BSP' | 'OTEL_BLRP', delay: number): BatchSettings {
+    return {
+      scheduledDelayMillis: this.number(`${prefix}_SCHEDULE_DELAY`, delay, MILLISECONDS),
+      exportTimeoutMillis: this.number(`${prefix}_EXPORT_TIMEOUT`, 30_000, MILLISECONDS),
+      maxQueueSize: this.number(`${prefix}_MAX_QUEUE_SIZE`, 2048, QUEUE),
+      maxExportBatchSize: this.number(`${prefix}_MAX_EXPORT_BATCH_SIZE`, 512, QUEUE),
+    };
+  }
+
+  /** OTEL_RESOURCE_ATTRIBUTES, with OTEL_SERVICE_NAME over it. */
+  resource(): Record<string, string> {
+    const name = this.read('OTEL_SERVICE_NAME');
+    const attributes = resourceAttributes(this.read('OTEL_RESOURCE_ATTRIBUTES'), this.warnings);
+    return name === undefined ? attributes : { ...attributes, 'service.name': name };
+  }
+
+  oneOf<T extends string>(name: string, known: readonly T[], value: string | undefined, fallback: T): T {
+    const found = known.find((each) => each === value);
+    if (value !== undefined && !found)
+      this.warnings.push(`${name}=${value} is none of ${known.join(', ')}: using ${fallback}`);
+    return found ?? fallback;
+  }
+
+  number(name: string, fallback: number, [least, most]: Range): number {
+    const value = this.read(name);
+    if (value === undefined) return fallback;
+    const parsed = Number(value);
+    if (parsed >= least && parsed <= most) return parsed;
+    this.warnings.push(`${name}=${value} is no number from ${least} to ${most}: using ${fallback}`);
+    return fallback;
+  }
+
+  #own(signal: Signal, what: string): string | undefined {
+    return this.read(`${ownName(signal)}_${what}`);
+  }
+
+  /** An endpoint for all signals: HTTP puts the signal's path behind it, gRPC has none. */
+  #sharedUrl(signal: Signal, protocol: Protocol): string {
+    const endpoint = this.read('OTEL_EXPORTER_OTLP_ENDPOINT');
+    if (protocol === 'grpc') return endpoint ?? 'http://localhost:4317';
+    return `${(endpoint ?? 'http://localhost:4318').replace(/\/$/, '')}/v1/${signal}`;
+  }
+}
+
+function ownName(signal: Signal): string {
+  return `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}`;
+}
+
+/** `key=value,...` with percent-encoding. One bad entry voids all, as the specification demands. */
+function resourceAttributes(list: string | undefined, warnings: string[]): Record<string, string> {
+  const attributes: Record<string, string> = {};
+  for (const entry of list?.split(',').filter((each) => each.trim() !== '') ?? []) {
+    const pair = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(entry);
+    const value = pair?.[2] === undefined ? undefined : decoded(pair[2]);
+    if (pair?.[1] === undefined || value === undefined) {
+      warnings.push(`OTEL_RESOURCE_ATTRIBUTES has the bad entry ${JSON.stringify(entry)}: using none of it`);
+      return {};
+    }
+    attributes[pair[1]] = value;
+  }
+  return attributes;
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}
