@@ -112,15 +112,18 @@ export class LinkServer {
       return;
     }
     this.#streams.add(stream);
+    let answered = false;
     stream.once('close', () => {
       this.#streams.delete(stream);
-      pending.abort();
+      // An abort makes an error with a stack, also when nobody listens any more.
+      if (!answered) pending.abort();
       this.#endWhenIdle();
     });
     try {
       // 102 (RFC 2518 section 10.1): the dial is in hand, its answer will take a while.
       const acknowledged = () => stream.destroyed || stream.headersSent || stream.additionalHeaders({ ':status': 102 });
       const established = await dial({ ...request, acknowledged });
+      answered = true;
       if (stream.destroyed) {
         established.end.abort(new Error('the dialling side went away'));
         return;
