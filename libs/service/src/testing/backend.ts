@@ -1,6 +1,9 @@
-import { planeEvents } from '@isthmus/tunnel';
+import assert from 'node:assert/strict';
+import { planeEvents, type SessionInfo } from '@isthmus/tunnel';
 import { RecentDials } from '../admin/recent-dials.ts';
+import { serveAdmin } from '../admin.ts';
 import type { AdminBackend } from '../admin-backend.ts';
+import { type AdminConnection, adminClient } from '../admin-client.ts';
 
 /** An admin backend of a program that has and does nothing, but for what a test gives. */
 export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
@@ -20,5 +23,32 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     drain: async () => ({ sessions: 0, tunnels: 0 }),
     plan: () => ({ sessions: 0, moves: [] }),
     ...given,
+  };
+}
+
+/** A session of agent `a` with hub `h`. */
+export function aSession(sessionId: string, given: Partial<SessionInfo> = {}): SessionInfo {
+  return {
+    ...{ sessionId, tenant: 'default', agentId: 'a', hubId: 'h', protocol: 'link', remote: '10.0.0.1:5000', since: 1 },
+    identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
+    ...given,
+  };
+}
+
+/** A client of an admin port that answers for a backend. */
+export async function asking(given: Partial<AdminBackend> = {}): Promise<AdminConnection & AsyncDisposable> {
+  const server = await serveAdmin({
+    ...{ host: '127.0.0.1', port: 0, backend: idleBackend(given) },
+    http: (_request, response) => response.end(),
+    warn: (message) => assert.fail(message),
+  });
+  const client = adminClient(`127.0.0.1:${server.address.port}`);
+  return {
+    admin: client.admin,
+    [Symbol.dispose]: () => client[Symbol.dispose](),
+    async [Symbol.asyncDispose]() {
+      client[Symbol.dispose]();
+      await server.close();
+    },
   };
 }

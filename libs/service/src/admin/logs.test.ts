@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { asking } from '../testing/backend.ts';
+import type { LogPart } from './logs.ts';
+
+function aLog(...lines: string[]): LogPart {
+  const levelOf = (verbosity: number) => (verbosity > 4 ? 'debug' : 'info');
+  return { level: 'info', levelOf, recent: Object.assign(lines, { forgotten: 3 }) };
+}
+
+test('the log level changes by name and by number, and an empty one only asks', async () => {
+  const log = aLog();
+  await using client = await asking({ log });
+  const { setLogLevel } = client.admin;
+  const rest = { untilMs: undefined, revertsTo: '' };
+  assert.deepEqual(await setLogLevel({ level: 'WARN' }), { level: 'warn', previous: 'info', ...rest });
+  assert.deepEqual(await setLogLevel({ level: '6' }), { level: 'debug', previous: 'warn', ...rest });
+  assert.deepEqual(await setLogLevel({}), { level: 'debug', previous: 'debug', ...rest });
+  assert.equal(log.level, 'debug');
+});
+
+test('a level for a time goes back to the one before, also when it is changed meanwhile', async (t: TestContext) => {
+  const log = aLog();
+  await using client = await asking({ log });
+  const { setLogLevel } = client.admin;
+  await setLogLevel({});
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const first = await setLogLevel({ level: 'trace', durationMs: 60_000 });
+  assert.deepEqual([first.level, first.revertsTo], ['trace', 'info']);
+  assert.ok(Math.abs(Number(first.untilMs) - Date.now() - 60_000) < 5000);
+  const second = await setLogLevel({ level: 'debug', durationMs: 90_000 });
+  assert.deepEqual([second.previous, second.revertsTo], ['trace', 'info']);
+  t.mock.timers.tick(89_999);
+  assert.equal(log.level, 'debug');
+  t.mock.timers.tick(1);
+  assert.equal(log.level, 'info');
+  await setLogLevel({ level: 'trace', durationMs: 1000 });
+  assert.equal((await setLogLevel({ level: 'error' })).untilMs, undefined);
+  t.mock.timers.tick(5000);
+  assert.equal(log.level, 'error', 'a level that was set for good stays');
+  t.mock.timers.reset();
+});
+
+test('a level or time that cannot be is refused', async () => {
+  await using client = await asking({ log: aLog() });
+  const { setLogLevel, recentLogs } = client.admin;
+  await assert.rejects(
+    setLogLevel({ level: 'loud' }),
+    /INVALID_ARGUMENT: unknown level "loud": want one of trace, debug/,
+  );
+  await assert.rejects(setLogLevel({ level: 'info', durationMs: 9e7 }), /duration_ms is 90000000: want 0 to 86400000/);
+  await assert.rejects(setLogLevel({ durationMs: 5 }), /duration_ms is set and level is not/);
+  await assert.rejects(recentLogs({ level: 'loud' }), /INVALID_ARGUMENT/);
+});
+
+test('recent lines come by level and number, the youngest of them', async () => {
+  const lines = ['debug', 'info', 'warn', 'info', 'error'].map((level, index) => `{"level":"${level}","n":${index}}`);
+  await using client = await asking({ log: aLog(...lines) });
+  const { recentLogs } = client.admin;
+  const numbers = async (request: Parameters<typeof recentLogs>[0]) =>
+    (await recentLogs(request)).lines.map((line) => JSON.parse(line).n);
+  assert.deepEqual(await numbers({}), [0, 1, 2, 3, 4]);
+  assert.deepEqual(await numbers({ limit: 2 }), [3, 4]);
+  assert.deepEqual(await numbers({ level: 'warn' }), [2, 4]);
+  assert.deepEqual(await numbers({ level: 'INFO', limit: 3 }), [2, 3, 4]);
+  assert.equal((await recentLogs({})).forgotten, 3n);
+});

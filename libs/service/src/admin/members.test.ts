@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { adminApi } from '@isthmus/proto';
+import type { HubRecord } from '@isthmus/tunnel';
+import { aSession, asking } from '../testing/backend.ts';
+import type { PlanePart } from './members.ts';
+
+const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
+const { LINK_OWN, LINK_UP, LINK_DOWN } = adminApi.Hub_Link;
+
+function hub(hubId: string): HubRecord {
+  const addresses = { peerAddress: `${hubId}:8097`, agentAddress: `${hubId}:8091` };
+  return { hubId, incarnation: 1000, ...addresses, zone: 'a', draining: hubId === 'h3' };
+}
+
+function plane(given: Partial<PlanePart> = {}): PlanePart {
+  return {
+    registry: { synced: true, up: true, detail: 'redis answers', lastAnswerAt: performance.now() - 250 },
+    members: async () =>
+      ['m2', 'm1'].map((memberId) => ({
+        ...{ memberId, roles: ['gateway', 'hub'], adminAddress: `${memberId}:8095`, host: 'node-1', version: '1' },
+        ...{ zone: 'a', since: 5 },
+      })),
+    hubs: () => ['h3', 'h1', 'h2'].map(hub),
+    linkTo: ({ hubId }) => (hubId === 'h1' ? 'own' : hubId === 'h2' ? 'up' : 'down'),
+    ...given,
+  };
+}
+
+test('members are told with where to ask them, hubs with the links to them', async () => {
+  const sessions = () => [aSession('s1', { hubId: 'h2' }), aSession('s2', { hubId: 'h2' })];
+  await using client = await asking({ plane: plane(), sessions });
+  const { members, hubs, registry, servers, membersError } = await client.admin.listMembers({});
+  assert.deepEqual(
+    members.map(({ memberId, adminAddress, self }) => [memberId, adminAddress, self]),
+    [
+      ['m1', 'm1:8095', true],
+      ['m2', 'm2:8095', false],
+    ],
+  );
+  assert.deepEqual(
+    [members[0]?.roles, members[0]?.host, members[0]?.sinceMs],
+    [[ROLE_GATEWAY, ROLE_HUB], 'node-1', 5n],
+  );
+  assert.deepEqual(
+    hubs.map(({ hubId, link, sessions: held, draining }) => [hubId, link, held, draining]),
+    [
+      ['h1', LINK_OWN, 0, false],
+      ['h2', LINK_UP, 2, false],
+      ['h3', LINK_DOWN, 0, true],
+    ],
+  );
+  assert.deepEqual([registry?.up, registry?.synced, registry?.detail], [true, true, 'redis answers']);
+  assert.ok((registry?.ageMs ?? 0) >= 250);
+  assert.deepEqual([servers, membersError], [[], '']);
+});
+
+test('without the registry the hubs are told from the copy, and why the members are missing', async () => {
+  const members = () => Promise.reject(new Error('redis does not answer'));
+  await using client = await asking({ plane: plane({ members }) });
+  const answer = await client.admin.listMembers({});
+  assert.deepEqual([answer.members, answer.membersError, answer.hubs.length], [[], 'redis does not answer', 3]);
+});
+
+test('an agent tells of the servers that it is connected to, and how many it wants', async () => {
+  const server = { serverId: 'h1', address: '10.0.0.1:8091', plane: 'isthmus', leaving: false, open: 3 };
+  const servers = { connected: () => [{ ...server, protocol: 'packets' as const }], wanted: () => 2 };
+  await using client = await asking({ servers });
+  const answer = await client.admin.listMembers({});
+  const protocol = adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS;
+  assert.deepEqual([answer.servers, answer.serversWanted], [[{ ...server, protocol }], 2]);
+  assert.deepEqual([answer.members, answer.hubs, answer.registry], [[], [], undefined]);
+});

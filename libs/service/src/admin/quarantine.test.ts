@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Directory } from '@isthmus/tunnel';
+import { aSession, asking } from '../testing/backend.ts';
+import { quarantineIn } from './quarantine.ts';
+
+/** A registry of one process. */
+function kept() {
+  const directory = new Directory();
+  let version = 0;
+  const part = quarantineIn(
+    {
+      async quarantine(agent, reason) {
+        const said = { ...agent, version: ++version, ...(reason !== undefined && { reason }) };
+        directory.apply({ kind: 'quarantine', quarantine: said });
+      },
+    },
+    directory,
+  );
+  return part;
+}
+
+test('an agent goes into quarantine and comes out, and its sessions say so', async () => {
+  const sessions = () => [aSession('s1'), aSession('s2', { agentId: 'b' })];
+  await using client = await asking({ quarantine: kept(), sessions });
+  const { admin } = client;
+  assert.deepEqual(await admin.quarantine({ agent: { agentId: 'a' }, reason: 'loses packets' }), {
+    sessions: 1,
+    tunnels: 0,
+  });
+  const agents = [{ tenant: 'default', agentId: 'a', reason: 'loses packets' }];
+  assert.deepEqual(await admin.listQuarantined({}), { agents });
+  const listed = (await admin.listSessions({})).sessions;
+  assert.deepEqual(
+    listed.map(({ agentId, quarantined, quarantineReason }) => [agentId, quarantined, quarantineReason]),
+    [
+      ['a', true, 'loses packets'],
+      ['b', false, ''],
+    ],
+  );
+  await admin.quarantine({ agent: { agentId: 'a' }, lift: true });
+  assert.deepEqual(await admin.listQuarantined({}), { agents: [] });
+});
+
+test('what cannot be put into quarantine is refused with what to do', async () => {
+  const failing = (error: Error) => ({ ...kept(), set: () => Promise.reject(error) });
+  const refusal = async (given: Parameters<typeof asking>[0], request = { agent: { agentId: 'a' }, reason: 'x' }) => {
+    await using client = await asking(given);
+    const asked = client.admin.quarantine(request);
+    return await asked.then(
+      () => 'taken',
+      ({ message }: Error) => message,
+    );
+  };
+  const named = (name: string, message: string) => ({
+    quarantine: failing(Object.assign(new Error(message), { name })),
+  });
+  assert.match(await refusal({}), /UNIMPLEMENTED: .* ask a gateway or hub of its plane/);
+  const quarantine = kept();
+  assert.match(
+    await refusal({ quarantine }, { agent: { agentId: '' }, reason: 'x' }),
+    /INVALID_ARGUMENT: agent.agent_id/,
+  );
+  assert.match(
+    await refusal({ quarantine }, { agent: { agentId: 'a' }, reason: '' }),
+    /INVALID_ARGUMENT: reason is empty/,
+  );
+  assert.match(await refusal(named('RegistryUnavailable', 'no answer')), /UNAVAILABLE: no answer: nothing was changed/);
+  assert.match(await refusal(named('QuarantineFull', 'no room')), /RESOURCE_EXHAUSTED: no room/);
+  assert.match(await refusal(named('RangeError', 'too long')), /INVALID_ARGUMENT: too long/);
+});

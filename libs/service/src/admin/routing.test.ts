@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict';
+import { Duplex } from 'node:stream';
+import { test } from 'node:test';
+import { adminApi } from '@isthmus/proto';
+import {
+  type Dial,
+  DialError,
+  Directory,
+  type Established,
+  explain,
+  noTracer,
+  observed,
+  planeEvents,
+  routed,
+  type SessionRecord,
+  type Strategy,
+  type TunnelOutcome,
+} from '@isthmus/tunnel';
+import { asking } from '../testing/backend.ts';
+import { RecentDials } from './recent-dials.ts';
+
+const { STANDING_TAKEN, STANDING_NOT } = adminApi.Candidate_Standing;
+const { DIAL_STATE_ESTABLISHED, DIAL_STATE_FAILED } = adminApi.DialState;
+
+interface Given {
+  /** How the agent's hub dials; undefined where there is no link. */
+  readonly dial?: Dial | undefined;
+  readonly strategies?: readonly Strategy[];
+  readonly sessions?: readonly SessionRecord[];
+  readonly quarantined?: string;
+}
+
+const session: SessionRecord = {
+  ...{ sessionId: 's1', tenant: 'default', agentId: 'a1', hubId: 'h1', incarnation: 1, version: 1 },
+  ...{ identifiers: { ipv4: [], ipv6: [], host: [], cidr: ['10.0.0.0/8'], defaultRoute: false } },
+  ...{ draining: false, since: 0 },
+};
+
+/** A destination that says this when it is reached; `ends` closes it at once. */
+function destination({ says, ends = false }: { says?: string; ends?: boolean } = {}): Established {
+  const stream = new Duplex({
+    read() {},
+    write: (_chunk, _encoding, taken) => taken(),
+    final(taken) {
+      this.push(null);
+      taken();
+    },
+  });
+  if (says) stream.push(says);
+  if (ends) stream.push(null);
+  const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+  return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
+}
+
+async function gateway({ dial, strategies = ['default'], sessions = [session], quarantined }: Given = {}) {
+  const events = planeEvents();
+  const dials = new RecentDials(events);
+  const directory = new Directory(() => 0);
+  const hub = { hubId: 'h1', incarnation: 1, peerAddress: 'h1:1', agentAddress: '', zone: 'b', draining: false };
+  const quarantine = { tenant: 'default', agentId: 'a1', version: 1 };
+  const quarantines = quarantined === undefined ? [] : [{ ...quarantine, reason: quarantined }];
+  directory.reset({ hubs: sessions.length > 0 ? [hub] : [], sessions, quarantines });
+  const observation = { events, tracer: noTracer };
+  const options = { directory, strategies, zone: 'a', hub: () => dial, parkTimeout: 0, observation };
+  const outcomes: TunnelOutcome[] = [];
+  events.on('tunnel:close', (_tunnel, outcome) => outcomes.push(outcome));
+  const asked = {
+    ...{ tenant: 'default', zone: 'a', dialTimeout: 1000, parkTimeout: 2000, events },
+    dial: observed('gateway', routed(options), observation),
+    explain: (tenant: string, to: { host: string; port: number }) =>
+      explain({ ...options, suspected: () => false }, tenant, to),
+  };
+  const plane = {
+    registry: { synced: true, up: true, detail: 'answers' },
+    ...{ members: async () => [], hubs: () => directory.hubs(), linkTo: () => 'up' as const },
+  };
+  const client = await asking({ dials, routing: asked, plane, sessions: () => directory.sessions() });
+  return { client, admin: client.admin, events, outcomes, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };
+}
+
+const reached: Dial = async () => destination();
+
+test('an explanation names the session that is taken, by which strategy, and the keys that were looked up', async () => {
+  await using plane = await gateway({ dial: reached, strategies: ['destHost', 'destCIDR'] });
+  const answer = await plane.admin.explain({ destination: '10.1.2.3:443' });
+  assert.deepEqual([answer.sessionId, answer.agentId, answer.hubId, answer.advice], ['s1', 'a1', 'h1', []]);
+  assert.equal(answer.verdict, 'a dial goes by strategy destCIDR to agent a1 on hub h1, through session s1');
+  assert.deepEqual(
+    answer.steps.map(({ strategy, keys, taken }) => [strategy, keys, taken]),
+    [
+      ['destHost', [{ key: '10.1.2.3', sessions: 0 }], false],
+      ['destCIDR', [{ key: '10.0.0.0/8', sessions: 1 }], true],
+    ],
+  );
+  const [candidate] = answer.steps[1]?.candidates ?? [];
+  assert.deepEqual([candidate?.standing, candidate?.zone, candidate?.reachable], [STANDING_TAKEN, 'b', true]);
+});
+
+const STUCK: [why: string, given: Given, verdict: RegExp, advice: RegExp][] = [
+  [
+    'no hub',
+    { sessions: [] },
+    /waits up to 2 s for a session of tenant default/,
+    /^the registry names no hub: start one/,
+  ],
+  [
+    'no agent of the tenant',
+    { sessions: [{ ...session, tenant: 'acme' }] },
+    /waits up to 2 s for a session/,
+    /^no agent of tenant default has a session \(there are sessions of tenant acme\): start one/,
+  ],
+  [
+    'no agent for the destination',
+    { strategies: ['destHost'] },
+    /fails with "No agent available" at once: no agent of tenant default serves/,
+    /^give an agent --agent-identifiers .*looked up: 10.1.2.3; agents of this tenant: a1/,
+  ],
+  [
+    'no link',
+    {},
+    /waits up to 2 s for a link to a hub that has one of 1 sessions/,
+    /^this gateway has no link to hub h1:/,
+  ],
+  [
+    'a quarantine',
+    { dial: reached, quarantined: 'loses packets' },
+    /fails with "No agent available" at once: all agents .* in quarantine/,
+    /^let out of quarantine, if it may dial again: agent a1$/,
+  ],
+];
+
+for (const [why, given, verdict, advice] of STUCK) {
+  test(`an explanation says what to do where there is ${why}`, async () => {
+    await using plane = await gateway(given);
+    const answer = await plane.admin.explain({ destination: '10.1.2.3:443' });
+    assert.equal(answer.sessionId, '');
+    assert.match(answer.verdict, verdict);
+    assert.match(answer.advice.join('\n'), advice);
+    for (const { candidates } of answer.steps)
+      for (const { standing } of candidates) assert.equal(standing, STANDING_NOT);
+  });
+}
+
+test('a dial opens a tunnel, waits for the first byte and says where the time went', async () => {
+  await using plane = await gateway({ dial: async () => destination({ says: 'SSH-2.0' }) });
+  const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 1000 });
+  assert.equal(answer.dial?.state, DIAL_STATE_ESTABLISHED);
+  assert.deepEqual([answer.dial?.caller, answer.dial?.via, answer.dial?.agentId], ['admin', 'admin', 'a1']);
+  assert.deepEqual(
+    answer.phases.map(({ name }) => name),
+    ['gateway', 'attempt', 'dns', 'connect', 'first_byte'],
+  );
+  assert.ok(answer.firstByteMs !== undefined && answer.firstByteMs < 1000);
+  assert.equal(answer.ended, '');
+});
+
+test('a dial that waits for no byte closes its tunnel in good order', async () => {
+  await using plane = await gateway({ dial: reached });
+  const answer = await plane.admin.dial({ destination: '10.1.2.3:22' });
+  assert.deepEqual([answer.dial?.state, answer.firstByteMs], [DIAL_STATE_ESTABLISHED, undefined]);
+  while (plane.outcomes.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual([plane.outcomes[0]?.closedBy, plane.outcomes[0]?.error], ['caller', undefined]);
+});
+
+test('a destination that says nothing is waited for no longer than asked', async () => {
+  await using plane = await gateway({ dial: reached });
+  const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 20 });
+  assert.deepEqual([answer.firstByteMs, answer.ended], [undefined, '']);
+});
+
+test('a destination that closes before its first byte is told', async () => {
+  await using plane = await gateway({ dial: async () => destination({ ends: true }) });
+  const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 5000 });
+  assert.deepEqual([answer.firstByteMs, answer.ended], [undefined, 'closed by the destination']);
+});
+
+test('a dial that fails is an answer, with code, text and attempts', async () => {
+  const refused = new DialError('connection_refused', 'dial tcp 10.1.2.3:22: connect: connection refused');
+  await using plane = await gateway({ dial: () => Promise.reject(refused) });
+  const { dial, phases, firstByteMs } = await plane.admin.dial({
+    destination: '10.1.2.3:22',
+    firstByteTimeoutMs: 1000,
+  });
+  assert.equal(dial?.state, DIAL_STATE_FAILED);
+  assert.deepEqual([dial?.error?.code, dial?.error?.reason], ['connection_refused', 'error_response']);
+  assert.match(dial?.error?.text ?? '', /connection refused/);
+  assert.deepEqual([dial?.attempts.length, phases.length, firstByteMs], [1, 2, undefined]);
+});
+
+test('what cannot be asked is refused with what to do', async () => {
+  await using plane = await gateway();
+  const { admin } = plane;
+  await assert.rejects(admin.explain({ destination: 'x' }), /INVALID_ARGUMENT: bad destination "x": want host:port/);
+  await assert.rejects(admin.dial({ destination: '' }), /INVALID_ARGUMENT: bad destination/);
+  const long = { destination: 'x:1', timeoutMs: 60_001 };
+  await assert.rejects(admin.dial(long), /INVALID_ARGUMENT: timeout_ms is 60001: want 0 to 60000/);
+  await using hub = await asking();
+  const elsewhere = /UNIMPLEMENTED: this program chooses no sessions: ask a gateway of the plane/;
+  await assert.rejects(hub.admin.explain({ destination: 'x:1' }), elsewhere);
+  await assert.rejects(hub.admin.dial({ destination: 'x:1' }), elsewhere);
+});

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { adminApi } from '@isthmus/proto';
+import { DialError, type DialRequest, dialStory, type PlaneEvents, planeEvents, type Role } from '@isthmus/tunnel';
+import { asking } from '../testing/backend.ts';
+import { RecentDials } from './recent-dials.ts';
+
+const { DIAL_STATE_RUNNING, DIAL_STATE_ESTABLISHED, DIAL_STATE_FAILED } = adminApi.DialState;
+
+function dial(id: string, given: Partial<DialRequest> = {}): DialRequest {
+  const signal = new AbortController().signal;
+  return { id, tenant: 'default', destination: { host: 'Db.local', port: 5432 }, deadline: 0, signal, ...given };
+}
+
+/** A dial that begins and ends at once. */
+function dialled(events: PlaneEvents, request: DialRequest, ms = 5, failed = false, role: Role = 'gateway'): void {
+  events.emit('dial:start', role, request);
+  const error = failed ? new DialError('connection_refused', 'refused') : undefined;
+  events.emit('dial:end', role, request, { ms, ...(error && { error, reason: 'error_response' }) });
+}
+
+async function watched(t: TestContext) {
+  const events = planeEvents();
+  const dials = new RecentDials(events);
+  const client = await asking({ dials });
+  t.after(() => client[Symbol.asyncDispose]());
+  const ids = async (request: adminApi.DeepPartial<adminApi.WatchDialsRequest>) => {
+    const seen: string[] = [];
+    for await (const { dial } of client.admin.watchDials({ ...request, recentOnly: true }))
+      seen.push(dial?.dialId ?? '');
+    return seen;
+  };
+  return { events, dials, admin: client.admin, ids };
+}
+
+test('recent dials come by what was asked', async (t) => {
+  const { events, ids } = await watched(t);
+  dialled(events, dial('quick'));
+  dialled(events, dial('slow'), 300);
+  dialled(events, dial('failed'), 5, true);
+  dialled(events, dial('acme', { tenant: 'acme' }));
+  dialled(events, dial('six', { destination: { host: 'fd00::1', port: 443 } }));
+  dialled(events, dial('hub'), 5, false, 'hub');
+  const all = ['quick', 'slow', 'failed', 'acme', 'six', 'hub'];
+  assert.deepEqual(await ids({}), all);
+  assert.deepEqual(await ids({ recent: 2 }), ['six', 'hub']);
+  assert.deepEqual(await ids({ recent: 0 }), []);
+  assert.deepEqual(await ids({ tenant: 'acme' }), ['acme']);
+  assert.deepEqual(await ids({ onlyFailed: true }), ['failed']);
+  assert.deepEqual(await ids({ slowerThanMs: 300 }), ['slow']);
+  assert.deepEqual(await ids({ role: adminApi.Role.ROLE_HUB }), ['hub']);
+  assert.deepEqual(await ids({ destination: '[fd00::1]:443' }), ['six']);
+  for (const name of ['fd00::1', '[fd00::1]']) assert.deepEqual(await ids({ destination: name }), ['six']);
+  assert.deepEqual(await ids({ destination: 'db.local', recent: 1 }), ['hub']);
+  assert.deepEqual(await ids({ destination: 'db.local:1' }), []);
+  await assert.rejects(ids({ slowerThanMs: -1 }), /INVALID_ARGUMENT: slower_than_ms is -1: want 0 or more/);
+});
+
+test('a dial is told with its story, its timing, its trace and its failure', async (t) => {
+  const { events, admin } = await watched(t);
+  const error = new DialError('connection_terminated', 'hub lost', { retryable: true });
+  const story = { ...dialStory(), parkedMs: 12 };
+  const traceparent = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`;
+  const request = dial('d', { story, traceparent, caller: { via: 'grpc', identity: 'uds' } });
+  events.emit('dial:start', 'gateway', request);
+  const where = { sessionId: 's', agentId: 'a', hubId: 'h' };
+  const start = performance.now() - 80;
+  story.attempts.push({ ...where, kind: 'first', start, ms: 30, outcome: 'failed', error });
+  story.attempts.push({ ...where, kind: 'retry', start: start + 30, ms: 50, outcome: 'established' });
+  events.emit('dial:end', 'gateway', request, { ...where, ms: 100, timing: { dnsMs: 1, connectMs: 2, hubMs: 4 } });
+  const records: adminApi.DialRecord[] = [];
+  for await (const { dial: record, recent } of admin.watchDials({ recentOnly: true })) {
+    assert.ok(record && recent);
+    records.push(record);
+  }
+  const [record] = records as [adminApi.DialRecord];
+  assert.equal(record.state, DIAL_STATE_ESTABLISHED);
+  assert.deepEqual([record.caller, record.via, record.destination], ['uds', 'grpc', 'Db.local:5432']);
+  assert.deepEqual([record.agentId, record.sessionId, record.hubId, record.ms], ['a', 's', 'h', 100]);
+  assert.deepEqual([record.traceId, record.parkedMs], ['ab'.repeat(16), 12]);
+  assert.deepEqual(record.timing, { dnsMs: 1, connectMs: 2, hubMs: 4, agentMs: undefined });
+  assert.ok(Math.abs(Number(record.startedMs) - (Date.now() - 100)) < 5000);
+  const [first, second] = record.attempts as [adminApi.DialAttempt, adminApi.DialAttempt];
+  assert.deepEqual(first.error, { code: 'connection_terminated', text: 'hub lost', reason: '', retryable: true });
+  assert.deepEqual([first.ms, second.ms, second.error], [30, 50, undefined]);
+  assert.ok(Math.abs(second.startMs - first.startMs - 30) < 0.01);
+});
+
+test('a watcher sees dials begin and end as they do, after the recent ones', { timeout: 10_000 }, async (t) => {
+  const { events, dials, admin } = await watched(t);
+  dialled(events, dial('before'));
+  const stop = new AbortController();
+  const seen: [string | undefined, number | undefined, boolean][] = [];
+  const watching = async () => {
+    for await (const { dial: record, recent, lost } of admin.watchDials({}, { signal: stop.signal })) {
+      assert.equal(lost, 0n);
+      seen.push([record?.dialId, record?.state, recent]);
+      if (seen.length === 1) dialled(events, dial('during'), 5, true);
+      if (seen.length === 3) stop.abort();
+    }
+  };
+  await assert.rejects(watching(), { name: 'AbortError' });
+  assert.deepEqual(seen, [
+    ['before', DIAL_STATE_ESTABLISHED, true],
+    ['during', DIAL_STATE_RUNNING, false],
+    ['during', DIAL_STATE_FAILED, false],
+  ]);
+  while (dials.watchers > 0) await new Promise((resolve) => setImmediate(resolve));
+});
+
+test('there is a bound to the watchers of a program', async (t) => {
+  const { dials, admin } = await watched(t);
+  const ends = Array.from({ length: 32 }, () => dials.watch(() => {}));
+  const next = admin.watchDials({})[Symbol.asyncIterator]().next();
+  await assert.rejects(next, /RESOURCE_EXHAUSTED: 32 clients watch this program's dials already: end one of them/);
+  for (const end of ends) end();
+  assert.equal(dials.watchers, 0);
+});
