@@ -41,7 +41,7 @@ export const agents = command({
 });
 
 /** @param sessions those of one agent behind each other */
-function agentsOf(sessions: readonly SessionView[]): AgentView[] {
+export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
   const groups = new Map<string, SessionView[]>();
   for (const session of sessions) {
     const key = JSON.stringify([session.tenant, session.agent]);

@@ -65,8 +65,9 @@ function endText({ ended, firstByteMs, ok, error }: DialView, style: Style): str
   return `\n${style.warning(`No byte came: ${ended}`)}\n`;
 }
 
-/** The verdict above tells of the whole, so that the bars tell of its parts. */
-function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView, told = ''): Span {
-  const note = depth === 0 ? '' : detail.replace(/, session [^,]+/, '').replace(`, ${told}`, '');
+/** The verdict above tells of the whole, and why it failed, so that the bars tell of its parts. */
+function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView, told: string | undefined): Span {
+  const shown = depth === 0 ? '' : detail.replace(/, session [^,]+/, '');
+  const note = told === undefined ? shown : shown.replace(`, ${told}`, '');
   return { label: NAMES[name] ?? name, depth, start: startMs, ms, note, failed };
 }

@@ -57,7 +57,7 @@ const LINKS: Readonly<Record<number, LinkView['link']>> = {
 };
 
 /** Each hub once, with every gateway's link to it. The hub itself knows best what it holds. */
-function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]): HubView[] {
+export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]): HubView[] {
   const found = new Map<string, { hub: adminApi.Hub; links: LinkView[] }>();
   for (const { member, value } of answers) {
     for (const hub of value) {

@@ -4,6 +4,7 @@ import { certs } from './certs.ts';
 import { check } from './check.ts';
 import { completion } from './completion.ts';
 import { config } from './config.ts';
+import { diag } from './diag.ts';
 import { dial } from './dial.ts';
 import { drain } from './drain.ts';
 import { explain } from './explain.ts';
@@ -13,11 +14,12 @@ import { logLevel } from './log-level.ts';
 import { quarantine } from './quarantine.ts';
 import { status } from './status.ts';
 import { tunnels } from './tunnels.ts';
+import { watch } from './watch.ts';
 
 /** In the order of --help: look, ask, act, and the rest. */
 export const COMMANDS: readonly Definition[] = [
-  ...[status, agents, hubs, tunnels],
+  ...[status, agents, hubs, tunnels, watch],
   ...[explain, dial, check],
   ...[drain, kick, quarantine],
-  ...[config, logLevel, certs, completion],
+  ...[config, logLevel, diag, certs, completion],
 ];

@@ -54,7 +54,7 @@ export const status = command({
   },
 });
 
-function memberView({ member, value }: Answer<adminApi.GetStatusResponse>): MemberView {
+export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>): MemberView {
   const { checks, sessions, tunnels, pendingDials, parkedDials, startedMs, nowMs } = value;
   const [rate] = value.dialRates;
   return {

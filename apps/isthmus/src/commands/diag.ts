@@ -1,0 +1,62 @@
+import { Argument } from 'commander';
+import { type Call, command } from '../command.ts';
+import { writeArchive } from '../diag/archive.ts';
+import { collect } from '../diag/collect.ts';
+import { EXIT } from '../exit.ts';
+import { styleOf } from '../output/style.ts';
+import { bytes, plural } from '../output/units.ts';
+import { readPage } from '../plane/page.ts';
+import type { Plane } from '../plane/plane.ts';
+import { sessionsOf } from '../plane/sessions.ts';
+import { readTls } from '../plane/tls.ts';
+import { agentsOf, agentsText } from './agents.ts';
+import { hubsOf, hubsText } from './hubs.ts';
+import { memberView, statusText } from './status.ts';
+
+export const diag = command({
+  name: 'diag',
+  summary: 'Collect what helps to understand a plane from afar into one archive, without secrets',
+  details:
+    'Status, members, flags, sessions, tunnels, recent dials, logs and metrics of each member, and a summary. It names\ndestinations, callers and addresses: look through it before it leaves the house. A file that is there is kept.',
+  args: [new Argument('[file]', 'default: isthmus-diag-TIME.tar.gz')],
+  examples: [
+    { line: 'diag', does: 'into this directory' },
+    { line: 'diag -a 10.0.0.5:8095 /tmp/plane.tar.gz', does: 'of a plane elsewhere' },
+  ],
+  async run({ args: [file], options, output, plane }: Call) {
+    const path = file ?? `isthmus-diag-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.tar.gz`;
+    const tls = readTls(options);
+    const met = await plane();
+    const page = (address: string, of: string) =>
+      readPage(address, of, { tls, signal: AbortSignal.timeout(options.timeout) });
+    const { texts, members, missing } = await collect(
+      met,
+      (member, of) => page(member.address, of),
+      () => summaryOf(met),
+    );
+    const size = await writeArchive(path, texts);
+    output.show({ file: path, bytes: size, members, files: [...texts.keys()], missing }, () => {
+      const left = missing.map((line) => `  ${line}\n`).join('');
+      const lacks = left === '' ? '' : `\nCould not be had:\n${left}`;
+      return `Wrote ${path}: ${plural(texts.size, 'file')} of ${plural(members.length, 'member')}, ${bytes(size)}\n${lacks}`;
+    });
+    return missing.length > 0 ? EXIT.unasked : EXIT.good;
+  },
+});
+
+/** What people read first: status, agents and hubs, as their commands show them. */
+async function summaryOf(plane: Plane): Promise<string> {
+  const style = styleOf(false);
+  const [statuses, lists, { sessions, unanswered }] = await Promise.all([
+    plane.ask((admin, signal) => admin.getStatus({}, { signal })),
+    plane.ask(async (admin, signal) => (await admin.listMembers({}, { signal })).hubs, 'gateway', 'hub'),
+    sessionsOf(plane, ''),
+  ]);
+  const name = statuses.answers.find(({ value }) => value.plane !== '')?.value.plane ?? '';
+  const members = statuses.answers.map(memberView);
+  return [
+    statusText({ plane: name, members, unanswered: statuses.unanswered }, style),
+    agentsText({ agents: agentsOf(sessions), unanswered }, style),
+    hubsText({ hubs: hubsOf(lists.answers), unanswered: lists.unanswered }, style),
+  ].join('\n');
+}

@@ -1,0 +1,16 @@
+/** What a secret looks like, and what stands in its place. */
+const SECRETS: readonly (readonly [RegExp, string])[] = [
+  [/-----BEGIN ([A-Z ]*)PRIVATE KEY-----[\s\S]*?(-----END \1PRIVATE KEY-----|$)/g, '[private key left out]'],
+  // The user and password of a URL.
+  [/([a-z][a-z+.-]*:\/\/)[^/\s"'@]*:[^/\s"'@]*@/gi, '$1***@'],
+  [/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, '$1 ***'],
+  // A JSON Web Token, as Kubernetes' service accounts have.
+  [/\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '[token left out]'],
+  // `password=...`, `"token": "..."`.
+  [/(\b(?:password|passwd|secret|token|authorization|api[-_]?key)\b["']?\s*[:=]\s*["']?)[^\s"',;&]{4,}/gi, '$1***'],
+];
+
+/** Members leave secrets out of what they tell. This is the second look, for what a log may have caught all the same. */
+export function scrubbed(text: string): string {
+  return SECRETS.reduce((shown, [secret, instead]) => shown.replace(secret, instead), text);
+}

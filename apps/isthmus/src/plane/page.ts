@@ -1,0 +1,36 @@
+import { get as getHttp, type IncomingMessage } from 'node:http';
+import { get as getHttps } from 'node:https';
+import { parseDestination } from '@isthmus/tunnel';
+import type { AdminTls } from './tls.ts';
+
+/** A page of metrics with a thousand series is 200 kB. */
+const MAX_BYTES = 32 * 1024 * 1024;
+
+/** GET on an admin port, over HTTP or mutual TLS. */
+export function readPage(
+  address: string,
+  path: string,
+  { tls, signal }: { readonly tls?: AdminTls | undefined; readonly signal: AbortSignal },
+): Promise<string> {
+  const { host, port } = parseDestination(address);
+  const options = { host, port, path, signal, agent: false as const };
+  return new Promise((resolve, reject) => {
+    const answered = (response: IncomingMessage) => {
+      if (response.statusCode === 200) textOf(response).then(resolve, reject);
+      else reject(new Error(`HTTP status ${response.statusCode} for ${path}`));
+    };
+    const request = tls ? getHttps({ ...options, ...tls }, answered) : getHttp(options, answered);
+    request.on('error', reject);
+  });
+}
+
+async function textOf(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > MAX_BYTES) throw new Error(`more than ${MAX_BYTES / 1024 / 1024} MiB`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
