@@ -1,7 +1,8 @@
 export * from './codes.ts';
-export { type FrameHandler, FrameReader, unpadded } from './frame-reader.ts';
+export { type FrameHandler, FrameReader } from './frame-reader.ts';
 export * from './frames.ts';
 export type { Head, OutgoingHead } from './head.ts';
+export { type HeaderSection, HeaderSections } from './header-section.ts';
 export { HpackDecoder } from './hpack/decoder.ts';
 export { hpackEncode } from './hpack/encoder.ts';
 export { Http2Session, type SessionOptions } from './session.ts';

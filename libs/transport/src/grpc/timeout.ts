@@ -1,8 +1,7 @@
+import { LONGEST_TIMER } from './longest-timer.ts';
+
 /** Milliseconds in gRPC's units of time. */
 const UNITS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
-
-/** A timer's longest time; a call that may take longer is not limited. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Reads `grpc-timeout` (gRPC over HTTP/2, "Timeout").
@@ -12,5 +11,5 @@ export function readTimeout(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const [, digits, unit] = /^(\d{1,8})([HMSmun])$/.exec(text) ?? [];
   const ms = Number(digits) * (UNITS[unit ?? ''] ?? Number.NaN);
-  return ms > MAX_TIMER_MS ? undefined : ms;
+  return ms > LONGEST_TIMER ? undefined : ms;
 }

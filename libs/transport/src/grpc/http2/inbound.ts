@@ -6,10 +6,11 @@ import {
   type FrameHandler,
   FrameReader,
   FrameType,
+  type HeaderSection,
+  HeaderSections,
   readSettings,
   type Settings,
 } from '@isthmus/http2';
-import { HeaderBlock } from './header-block.ts';
 
 /** What a peer says by frames that are well-formed, and allowed on a connection or on a stream. */
 export interface InboundSink {
@@ -28,16 +29,14 @@ export interface InboundSink {
 /** What frames mean, each looked at by itself (RFC 9113 section 6). */
 export class Inbound implements FrameHandler {
   readonly #sink: InboundSink;
-  readonly #mostFields: number;
   readonly #reader = new FrameReader(this, DEFAULT_FRAME);
+  readonly #sections: HeaderSections;
   #greeted = false;
-  /** A header section whose end has not come: nothing else may come before. */
-  #block: HeaderBlock | undefined;
 
   /** @param mostFields what a header section may come to, in bytes */
   constructor(sink: InboundSink, mostFields: number) {
     this.#sink = sink;
-    this.#mostFields = mostFields;
+    this.#sections = new HeaderSections(mostFields);
   }
 
   /** @throws ConnectionError, also from the sink; nothing may be read behind it. */
@@ -46,21 +45,21 @@ export class Inbound implements FrameHandler {
   }
 
   data(stream: number, piece: Buffer, flags: number, last: boolean, padding: number): void {
-    this.#checkOrder(FrameType.DATA, flags);
+    this.#checkOrder(FrameType.DATA, stream, flags);
     onStream('DATA', stream);
     this.#sink.data(stream, piece, padding);
     if (last && flags & Flag.END_STREAM) this.#sink.dataEnds(stream);
   }
 
   frame(type: number, flags: number, stream: number, payload: Buffer): void {
-    this.#checkOrder(type, flags);
+    this.#checkOrder(type, stream, flags);
     switch (type) {
       case FrameType.HEADERS:
-        this.#headers(new HeaderBlock(stream, flags, payload));
+        if (stream % 2 === 0) throw broken(`HEADERS on stream ${stream}`);
+        this.#headers(this.#sections.headers(stream, flags, payload));
         break;
       case FrameType.CONTINUATION:
-        if (!this.#block) throw broken('CONTINUATION without HEADERS');
-        this.#headers(this.#block.continue(stream, flags, payload, this.#mostFields));
+        this.#headers(this.#sections.continuation(flags, payload));
         break;
       case FrameType.PRIORITY:
         onStream('PRIORITY', stream);
@@ -95,9 +94,8 @@ export class Inbound implements FrameHandler {
     }
   }
 
-  #headers(block: HeaderBlock): void {
-    this.#block = block.whole ? undefined : block;
-    if (block.whole) this.#sink.headers(block.stream, block.bytes, block.ends);
+  #headers(section: HeaderSection | undefined): void {
+    if (section) this.#sink.headers(section.stream, section.block, section.ends);
   }
 
   #settings(flags: number, payload: Buffer): void {
@@ -109,9 +107,9 @@ export class Inbound implements FrameHandler {
     this.#sink.settings(readSettings(payload));
   }
 
-  #checkOrder(type: number, flags: number): void {
+  #checkOrder(type: number, stream: number, flags: number): void {
     if (!this.#greeted && (type !== FrameType.SETTINGS || flags & Flag.ACK)) throw broken('SETTINGS must come first');
-    if (this.#block && type !== FrameType.CONTINUATION) throw broken('a header section that does not end');
+    this.#sections.expect(type, stream);
   }
 }
 

@@ -1,11 +1,10 @@
+import { LONGEST_TIMER } from '../longest-timer.ts';
+
 /** How long a peer may take to say its first words and be done with its SETTINGS, in milliseconds. */
 const GREETING_MS = 10_000;
 
 /** A PING without an answer for this long ends the connection, in milliseconds: Go's default. */
 const ANSWER_MS = 20_000;
-
-/** A timer's longest time, in milliseconds; a longer keepalive is none. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface WatchOptions {
   /** How long a peer may be silent before it is pinged, in milliseconds; it may be twice that before it is seen. */
@@ -62,7 +61,7 @@ export class Watch {
         }, ANSWER_MS);
         this.#timer.unref();
       },
-      Math.min(keepaliveMs, MAX_TIMER_MS),
+      Math.min(keepaliveMs, LONGEST_TIMER),
     );
     this.#timer.unref();
   }
