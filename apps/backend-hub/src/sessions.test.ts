@@ -45,3 +45,28 @@ test('sessions are counted by tenant, and a tenant without any is forgotten', as
   await new Promise(setImmediate);
   assert.deepEqual([...sessions.tenants], [['a', 1]]);
 });
+
+test('sessions that are kicked end with the reason, and no others', async () => {
+  const events = planeEvents();
+  const sessions = new SessionTable({
+    ...{ hubId: 'h1', incarnation: 1, events, changed() {} },
+    registration: { announce() {}, withdraw() {} },
+  });
+  const closed: string[] = [];
+  events.on('session:close', ({ sessionId }, reason) => closed.push(`${sessionId}: ${reason}`));
+  for (const [n, agentId] of ['a1', 'a2', 'a1'].entries()) {
+    const wire = idleWire({ busy: true });
+    sessions.add(`s${n}`, { tenant: 'a', agentId, identifiers, protocol: 'link', remote: 'test' }, wire);
+  }
+  const kicked = sessions.kick(({ agentId }) => agentId === 'a1', new Error('ended by an operator'));
+  assert.deepEqual(
+    kicked.map(({ sessionId }) => sessionId),
+    ['s0', 's2'],
+  );
+  await new Promise(setImmediate);
+  assert.deepEqual(closed, ['s0: ended by an operator', 's2: ended by an operator']);
+  assert.deepEqual(
+    [...sessions.list()].map(({ sessionId, draining }) => [sessionId, draining]),
+    [['s1', false]],
+  );
+});

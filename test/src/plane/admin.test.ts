@@ -13,8 +13,9 @@ import {
   scoped,
   split,
   startAgent,
+  within,
 } from '../harness/index.ts';
-import { adminOf, carries, dial } from './dials.ts';
+import { adminOf, carries, closed, dial } from './dials.ts';
 
 const DEADLINE = 20_000;
 const { ROLE_GATEWAY, ROLE_HUB, ROLE_AGENT } = adminApi.Role;
@@ -153,3 +154,79 @@ test(
     await carries(await dial(scope, gateway, 'connect', destination.authority));
   }),
 );
+
+test(
+  'an operator explains a dial, tries it, watches it, keeps an agent out and ends what hangs',
+  { skip: redisMissing() },
+  scoped(async (scope) => {
+    const plane = await split(scope, { gateways: 1, hubs: 1, agents: 1 });
+    const [gateway] = plane.gateways as [Front];
+    const [hub] = plane.hubs as [Back];
+    const [atGateway, atHub] = [adminOf(scope, gateway.program), adminOf(scope, hub.program)];
+    const { authority } = await echo(scope);
+    const agent = { agentId: 'agent-0' };
+
+    const { members, hubs } = await atGateway.listMembers({});
+    assert.deepEqual(members.map(({ roles, self }) => [roles, self]).sort(), [
+      [[ROLE_GATEWAY], true],
+      [[ROLE_HUB], false],
+    ]);
+    assert.deepEqual(
+      hubs.map(({ hubId, link, sessions }) => [hubId, link, sessions]),
+      [[hubIdOf(hub.program), adminApi.Hub_Link.LINK_UP, 1]],
+    );
+
+    const explained = await atGateway.explain({ destination: authority });
+    assert.deepEqual([explained.agentId, explained.hubId], ['agent-0', hubIdOf(hub.program)]);
+    const failed = failedDial(scope, gateway.program);
+    const tried = await atGateway.dial({ destination: authority });
+    assert.deepEqual(
+      tried.phases.map(({ name, depth }) => `${depth} ${name}`),
+      ['0 gateway', '1 attempt', '2 hub', '3 agent', '4 connect'],
+    );
+    const refused = await atGateway.dial({ destination: '127.0.0.1:1' });
+    assert.equal(refused.dial?.error?.code, 'connection_refused');
+    const { dialId: failedId, via, agentId } = await failed;
+    assert.deepEqual([failedId, via, agentId], [refused.dial?.dialId, 'admin', 'agent-0']);
+
+    await atHub.quarantine({ agent, reason: 'loses packets' });
+    await eventually(async () => {
+      const { sessionId, steps } = await atGateway.explain({ destination: authority });
+      assert.deepEqual([sessionId, steps[0]?.candidates[0]?.quarantineReason], ['', 'loses packets']);
+    }, DEADLINE);
+    assert.match(
+      (await atGateway.dial({ destination: authority })).dial?.error?.text ?? '',
+      /agent-0 is in quarantine/,
+    );
+    await atGateway.quarantine({ agent, lift: true });
+    await eventually(async () => assert.ok((await atGateway.explain({ destination: authority })).sessionId), DEADLINE);
+
+    const [first, second] = [
+      await dial(scope, gateway, 'mtls', authority),
+      await dial(scope, gateway, 'grpc', authority),
+    ];
+    await Promise.all([carries(first), carries(second)]);
+    const [cut] = await tunnelsOf(scope, gateway.program);
+    const dialId = cut?.dialId ?? '';
+    assert.equal((await atHub.kick({ target: { $case: 'dialId', value: dialId } })).tunnels, 1);
+    await closed(first);
+    await carries(second, 'undisturbed');
+    const kicked = await atHub.kick({ target: { $case: 'agent', value: agent }, reason: 'hangs' });
+    assert.deepEqual([kicked.sessionIds, kicked.tunnels], [[explained.sessionId], 1]);
+    await closed(second);
+    await carries(await dial(scope, gateway, 'connect', authority), 'through a new session');
+    const { lines } = await atHub.recentLogs({ level: 'info' });
+    assert.ok(
+      lines.some((line) => String(JSON.parse(line).reason).endsWith('ended by an operator: hangs')),
+      lines.join('\n'),
+    );
+  }),
+);
+
+/** Of a program that watches it fail, or has seen it. */
+async function failedDial(scope: Scope, program: Program): Promise<adminApi.DialRecord> {
+  const events = adminOf(scope, program).watchDials({ onlyFailed: true }, { signal: scope.signal });
+  const next = events[Symbol.asyncIterator]().next();
+  const { value } = await within(next, { deadline: DEADLINE, what: 'a failed dial on the watch' });
+  return value.dial;
+}

@@ -15,6 +15,9 @@ export interface KickPart {
 /** A reason stands in log lines and in audit records. */
 const MAX_REASON = 500;
 
+/** Sessions that a line of log names. */
+const MAX_LOGGED = 10;
+
 type KickRpc = Pick<adminApi.AdminServiceImplementation, 'kick'>;
 type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
 
@@ -42,14 +45,15 @@ export function kickRpc(backend: AdminBackend): KickRpc {
   };
 }
 
-function kickTunnel({ kick }: AdminBackend, dialId: string, reason: Error): Answer {
+function kickTunnel({ kick, log }: AdminBackend, dialId: string, reason: Error): Answer {
   const tunnels = kick.tunnel(named('dial_id', dialId), reason);
-  if (tunnels > 0) return { sessionIds: [], tunnels };
-  throw notFound(`no tunnel of dial ${dialId} runs here: ListTunnels says which do`);
+  if (tunnels === 0) throw notFound(`no tunnel of dial ${dialId} runs here: ListTunnels says which do`);
+  log.info({ dial: dialId, reason: reason.message }, 'operator ended a tunnel');
+  return { sessionIds: [], tunnels };
 }
 
 function kickSessions(
-  { kick, tunnels, sessions }: AdminBackend,
+  { kick, log, tunnels, sessions }: AdminBackend,
   which: (session: SessionInfo) => boolean,
   what: string,
   reason: Error,
@@ -61,6 +65,10 @@ function kickSessions(
     throw notFound(`no ${what} here: ask the hub that holds it${hubsOf(sessions(), which)}`);
   }
   const ids = ended.map(({ sessionId }) => sessionId);
+  log.info(
+    { sessions: ids.slice(0, MAX_LOGGED), count: ids.length, reason: reason.message },
+    'operator ended sessions',
+  );
   return { sessionIds: ids, tunnels: ids.reduce((sum, id) => sum + (through.get(id) ?? 0), 0) };
 }
 

@@ -5,7 +5,7 @@ import type { LogPart } from './logs.ts';
 
 function aLog(...lines: string[]): LogPart {
   const levelOf = (verbosity: number) => (verbosity > 4 ? 'debug' : 'info');
-  return { level: 'info', levelOf, recent: Object.assign(lines, { forgotten: 3 }) };
+  return { info() {}, level: 'info', levelOf, recent: Object.assign(lines, { forgotten: 3 }) };
 }
 
 test('the log level changes by name and by number, and an empty one only asks', async () => {

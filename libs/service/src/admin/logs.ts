@@ -8,6 +8,8 @@ export type LogLevel = (typeof LEVELS)[number];
 
 /** A program's log, as it runs. */
 export interface LogPart {
+  /** Notes what an operator did. */
+  info(fields: object, message: string): void;
   level: string;
   /** The level for klog's verbosity. */
   levelOf(verbosity: number): LogLevel;
@@ -47,8 +49,13 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
       if (!(durationMs >= 0 && durationMs <= MAX_DURATION)) {
         throw invalid(`duration_ms is ${durationMs}: want 0 to ${MAX_DURATION}, a day`);
       }
-      if (level !== '') set(levelFrom(level, log), durationMs);
-      else if (durationMs > 0) throw invalid('duration_ms is set and level is not: say which level holds for so long');
+      if (level === '' && durationMs > 0) {
+        throw invalid('duration_ms is set and level is not: say which level holds for so long');
+      }
+      if (level !== '') {
+        set(levelFrom(level, log), durationMs);
+        log.info({ level: log.level, previous, ...(durationMs > 0 && { durationMs }) }, 'operator set the log level');
+      }
       const untilMs = reverting && BigInt(Math.round(reverting.until));
       return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
     },

@@ -41,9 +41,12 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
         throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
       }
       await part.set(agent, lift ? undefined : reason).catch(refused);
+      const { tenant, agentId } = agent;
+      const what = lift ? 'operator let an agent out of quarantine' : 'operator put an agent into quarantine';
+      backend.log.info({ agent: agentId, tenant, ...(!lift && { reason }) }, what);
       const through = tunnelsBySession(backend.tunnels());
       const sessions = [...backend.sessions()].filter(
-        ({ tenant, agentId }) => tenant === agent.tenant && agentId === agent.agentId,
+        (session) => session.tenant === tenant && session.agentId === agentId,
       );
       const tunnels = sessions.reduce((sum, { sessionId }) => sum + (through.get(sessionId) ?? 0), 0);
       return { sessions: sessions.length, tunnels };

@@ -18,7 +18,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     tunnels: () => [],
     dials: new RecentDials(planeEvents()),
     flags: [],
-    log: { level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },
+    log: { info() {}, level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },
     kick: { tunnel: () => 0 },
     drain: async () => ({ sessions: 0, tunnels: 0 }),
     plan: () => ({ sessions: 0, moves: [] }),

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createLogger } from './logger.ts';
+
+function aLogger(format: 'text' | 'json') {
+  const written: string[] = [];
+  const destination = { write: (line: string) => void written.push(line) };
+  return { written, logger: createLogger({ name: 'gateway', format, verbosity: 4, destination }) };
+}
+
+test('the last lines are kept as JSON, whatever the format, without secrets and without what was not written', () => {
+  for (const format of ['text', 'json'] as const) {
+    const { written, logger } = aLogger(format);
+    logger.info({ url: 'redis://user:word@redis' }, 'first');
+    logger.debug({}, 'too fine');
+    logger.child({ part: 'x' }).warn({}, 'second');
+    const lines = [...logger.recent].map((line) => JSON.parse(line));
+    assert.deepEqual(
+      lines.map(({ level, msg, url, part }) => [level, msg, url, part]),
+      [
+        ['info', 'first', 'redis://user:[redacted]@redis', undefined],
+        ['warn', 'second', undefined, 'x'],
+      ],
+    );
+    assert.equal(written.length, 2);
+  }
+});
+
+test('a thousand lines are kept, and of a very long one its beginning', () => {
+  const { logger } = aLogger('json');
+  for (let index = 0; index < 1005; index++) logger.info({ index }, 'line');
+  logger.warn({ extra: 'y'.repeat(20_000) }, 'x'.repeat(20_000));
+  const lines = [...logger.recent];
+  assert.deepEqual([lines.length, logger.recent.forgotten, JSON.parse(lines[0] ?? '').index], [1000, 6, 6]);
+  const { level, msg, characters } = JSON.parse(lines.at(-1) ?? '');
+  assert.deepEqual([level, msg], ['warn', 'x'.repeat(4000)]);
+  assert.ok(characters > 40_000);
+});
+
+test('a level that is set while the program runs holds at once', () => {
+  const { logger } = aLogger('json');
+  logger.level = logger.levelOf(6);
+  logger.debug({}, 'now it shows');
+  assert.equal([...logger.recent].length, 1);
+});
