@@ -3,6 +3,7 @@ import {
   AGENT_UNREADY,
   type AgentValues,
   admissionCheck,
+  agentOperationsPorts,
   type Check,
   Closing,
   type ConnectedServer,
@@ -19,6 +20,7 @@ import {
   type Running,
 } from '@isthmus/service';
 import { agentMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { secureContextOptions } from '@isthmus/transport';
 import { formatDestination, type Observation } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
 import type { Uplink } from './uplink.ts';
@@ -50,9 +52,7 @@ export function startAgent(
     };
     const check = () => checks(running, draining);
     const ops = await operations({
-      health: { host: flags['health-server-host'], port: flags['health-server-port'] },
-      admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'] },
-      profiling: flags['enable-profiling'],
+      ...agentOperationsPorts(flags, secureContextOptions),
       checks: check,
       unready: AGENT_UNREADY,
       metrics: metrics.render,

@@ -55,7 +55,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, following);
     const ops = await operations({
-      ...operationsPorts(flags),
+      ...operationsPorts(flags, secureContextOptions),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

@@ -65,7 +65,7 @@ export function startGateway(
     };
     const check = () => checks(edge, plane, directory, options.tenant);
     const ops = await operations({
-      ...operationsPorts(flags),
+      ...operationsPorts(flags, secureContextOptions),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

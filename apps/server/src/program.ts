@@ -62,7 +62,7 @@ export function startServer(
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, gateway.tenant);
     const ops = await operations({
-      ...operationsPorts(flags),
+      ...operationsPorts(flags, secureContextOptions),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

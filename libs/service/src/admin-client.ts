@@ -1,16 +1,45 @@
+import { isIP } from 'node:net';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { adminApi } from '@isthmus/proto';
-import { createChannel, createClient } from 'nice-grpc';
+import { parseDestination } from '@isthmus/tunnel';
+import { ChannelCredentials, createChannel, createClient } from 'nice-grpc';
 
 export interface AdminConnection extends Disposable {
   readonly admin: adminApi.AdminClient;
 }
 
+/** Certificates and a key, PEM. */
+export interface AdminClientTls {
+  /** Authorities of the admin port's certificate. */
+  readonly ca: Buffer;
+  /** Shown to the admin port, which asks for one. */
+  readonly cert?: Buffer | undefined;
+  readonly key?: Buffer | undefined;
+}
+
 /** A list of 100,000 tunnels is about 20 MB. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
-/** A client of a program's admin port, at `host:port`. */
-export function adminClient(address: string): AdminConnection {
-  const channel = createChannel(address, undefined, { 'grpc.max_receive_message_length': MAX_RESPONSE_BYTES });
+/** What an admin port's certificate may be for in place of the address: pods' addresses come and go. */
+const ADMIN_SERVER_NAME = 'isthmus-admin';
+
+/** A client of a program's admin port, at `host:port`. Without TLS settings it speaks plain text, as admin ports on loopback do. */
+export function adminClient(address: string, tls?: AdminClientTls): AdminConnection {
+  const credentials = tls && credentialsFor(address, tls);
+  // A name stands for an address in the server name indication, where Deno refuses one (RFC 6066 section 3).
+  const named = tls && isIP(parseDestination(address).host) !== 0;
+  const channel = createChannel(address, credentials, {
+    'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
+    ...(named && { 'grpc.ssl_target_name_override': ADMIN_SERVER_NAME }),
+  });
   const admin = createClient(adminApi.AdminDefinition, channel);
   return { admin, [Symbol.dispose]: () => channel.close() };
+}
+
+function credentialsFor(address: string, { ca, cert, key }: AdminClientTls): ChannelCredentials {
+  const { host } = parseDestination(address);
+  return ChannelCredentials.createSsl(ca, key ?? null, cert ?? null, {
+    checkServerIdentity: (_name: string, certificate: PeerCertificate) =>
+      checkServerIdentity(host, certificate) && checkServerIdentity(ADMIN_SERVER_NAME, certificate),
+  });
 }

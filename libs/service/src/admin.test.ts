@@ -213,14 +213,6 @@ describe('the admin port', () => {
     assert.equal(await fetchText(server, '/'), 'GET /');
   });
 
-  it('warns when it listens on more than loopback', async () => {
-    const warnings: string[] = [];
-    await using server = await serve({ host: '0.0.0.0', warn: (message) => warnings.push(message) });
-    assert.deepEqual(warnings, [
-      `the admin port listens on 0.0.0.0:${server.address.port} without authentication: use a loopback address`,
-    ]);
-  });
-
   it('names the address that it cannot have', async () => {
     await using server = await serve();
     const { port } = server.address;

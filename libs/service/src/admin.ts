@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, isIPv6, type Server, type Socket } from 'node:net';
 import type { AdminBackend } from './admin-backend.ts';
 import { RpcForward } from './admin-forward.ts';
+import { type AdminTls, adminListener } from './admin-listener.ts';
+import { RpcRefusal } from './admin-refusal.ts';
 import { type Refused, refuseBadRequests, remoteOf } from './bad-requests.ts';
 import { guardListener } from './guard-listener.ts';
 import { isLoopback } from './loopback.ts';
@@ -12,6 +14,8 @@ export interface AdminOptions {
   /** 0 for any free port. */
   readonly port: number;
   readonly backend: AdminBackend;
+  /** Both sides show a certificate. Unset: neither does, and the RPC is served on loopback alone. */
+  readonly tls?: AdminTls | undefined;
   /** What the RPC's health service says. Default: always true, since it answers. */
   readonly ready?: () => boolean;
   /** Answers what is not gRPC: upstream's admin port serves /metrics and /debug/pprof. */
@@ -37,58 +41,48 @@ const MAX_CONNECTIONS = 100;
 /** What an HTTP/2 connection begins with (RFC 9113 section 3.4) and no HTTP/1.1 method does. */
 const HTTP2_PREFACE = Buffer.from('PRI');
 
+/** The admin RPC, or what stands in its place: takes connections that speak HTTP/2. */
+interface Rpc {
+  take(socket: Socket): void;
+  close(): Promise<void>;
+}
+
 /**
- * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC over cleartext HTTP/2) on one listener, told apart by the first
- * bytes. It has no authentication, as upstream's has none, so an address other than loopback is worth a warning.
+ * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, told apart by the first bytes. With TLS both ask for a
+ * client's certificate. Without it there is no authentication, as upstream's has none, so what the RPC can do is for loopback
+ * alone; metrics and profiles are for whoever reaches them, as upstream's are.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, backend, http, warn, ready = () => true, refused = () => {} } = options;
+  const { host, port, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
   const { headTimeoutMs = HEAD_TIMEOUT_MS } = options;
-  const rpc = new RpcForward(backend, { ready, warn });
   const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, http);
   web.timeout = IDLE_TIMEOUT_MS;
   refuseBadRequests(web, refused);
 
-  /** Connections without a request yet. The server does not listen itself, so it sets heads no deadline. */
-  const heads = new Map<Socket, NodeJS.Timeout>();
-  const settle = (socket: Socket) => {
-    clearTimeout(heads.get(socket));
-    heads.delete(socket);
-  };
-  web.on('request', ({ socket }) => settle(socket));
-  const sockets = new Set<Socket>();
-  const listener = createServer((socket) => {
-    const late = () => {
-      refused(remoteOf(socket), new Error(`no request within ${headTimeoutMs / 1000} s`));
-      socket.destroy();
-    };
-    sockets.add(socket);
-    heads.set(socket, setTimeout(late, headTimeoutMs));
-    socket.on('close', () => {
-      sockets.delete(socket);
-      settle(socket);
-    });
-    socket.on('error', () => socket.destroy());
+  const limits = { handshakeMs: headTimeoutMs, maxConnections: MAX_CONNECTIONS };
+  const listener = adminListener({ tls, warn, refused, ...limits });
+  const address = await listen(listener.server, host, port);
+  const trusted = tls !== undefined || isLoopback(address.address);
+  if (!trusted) warn(untrusted(address));
+  const rpc: Rpc = trusted ? new RpcForward(backend, { ready, warn }) : new RpcRefusal();
+  const unguard = guardListener(listener.server, address, refused);
+
+  const heads = new Heads(headTimeoutMs, refused);
+  web.on('request', ({ socket }) => heads.settle(socket));
+  listener.accept((socket) => {
+    heads.await(socket);
     tellApart(socket, (speaksHttp2) => {
-      if (!speaksHttp2) web.emit('connection', socket);
-      else {
-        settle(socket);
-        rpc.take(socket);
-      }
+      if (!speaksHttp2) return void web.emit('connection', socket);
+      heads.settle(socket);
+      rpc.take(socket);
     });
   });
-  listener.maxConnections = MAX_CONNECTIONS;
 
-  const address = await listen(listener, host, port);
-  if (!isLoopback(address.address)) {
-    warn(`the admin port listens on ${address.address}:${address.port} without authentication: use a loopback address`);
-  }
-  const unguard = guardListener(listener, address, refused);
   const close = async () => {
     unguard();
-    const closed = once(listener, 'close');
-    listener.close();
-    for (const socket of sockets) socket.destroy();
+    const closed = once(listener.server, 'close');
+    listener.server.close();
+    for (const socket of listener.sockets) socket.destroy();
     await Promise.all([closed, rpc.close()]);
   };
   let closing: Promise<void> | undefined;
@@ -97,6 +91,40 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
     return closing;
   };
   return { address, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
+}
+
+function untrusted({ address, port }: AddressInfo): string {
+  const shown = isIPv6(address) ? `[${address}]` : address;
+  return (
+    `the admin port listens on ${shown}:${port} without mutual TLS: whoever reaches it may read metrics, and the admin RPC is ` +
+    'refused. Set --admin-server-cert, --admin-server-key and --admin-ca-cert, or use a loopback address'
+  );
+}
+
+/** Connections without a request yet. The HTTP server does not listen itself, so it sets heads no deadline. */
+class Heads {
+  readonly #timers = new Map<Socket, NodeJS.Timeout>();
+  readonly #ms: number;
+  readonly #refused: Refused;
+
+  constructor(ms: number, refused: Refused) {
+    this.#ms = ms;
+    this.#refused = refused;
+  }
+
+  await(socket: Socket): void {
+    const late = () => {
+      this.#refused(remoteOf(socket), new Error(`no request within ${this.#ms / 1000} s`));
+      socket.destroy();
+    };
+    this.#timers.set(socket, setTimeout(late, this.#ms));
+    socket.on('close', () => this.settle(socket));
+  }
+
+  settle(socket: Socket): void {
+    clearTimeout(this.#timers.get(socket));
+    this.#timers.delete(socket);
+  }
 }
 
 /** Reads until the first bytes say whether HTTP/2 follows, and puts them back. */

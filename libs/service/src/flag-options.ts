@@ -3,7 +3,7 @@ import type { SecureVersion } from 'node:tls';
 import { formatDestination, type Member } from '@isthmus/tunnel';
 import type { Identity } from './admin/status.ts';
 import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
-import type { GatewayValues } from './flags/programs.ts';
+import type { AgentValues, GatewayValues } from './flags/programs.ts';
 
 /** Options that several programs read from the same flags. */
 
@@ -28,25 +28,54 @@ export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'p
 
 type RedisFlags = Pick<GatewayValues, 'redis-url' | 'plane' | 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;
 
+/** Makes a TLS context of files. */
+type ReadTls<T> = (files: TlsFiles & ReturnType<typeof tlsPolicy>) => T;
+
+interface TlsFiles {
+  readonly cert: string;
+  readonly key: string;
+  readonly ca: string;
+}
+
 /** The plane's registry, and this process towards Redis and its Sentinels. @param read makes a TLS context of files */
-export function redisOptions<T>(
-  flags: RedisFlags,
-  read: (files: { readonly cert: string; readonly key: string; readonly ca: string }) => T,
-): { url: string; plane: string; tls: () => T } {
+export function redisOptions<T>(flags: RedisFlags, read: ReadTls<T>): { url: string; plane: string; tls: () => T } {
   const files = { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
   return { url: flags['redis-url'], plane: flags.plane, tls: () => read(files) };
 }
 
-type OperationsFlags = Pick<
-  GatewayValues,
-  'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'
->;
+type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;
+
+/** The admin port's own certificates, if it is given any: read each time. */
+function adminTls<T>(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, read: ReadTls<T>) {
+  const { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': ca } = flags;
+  return cert === '' ? undefined : () => read({ cert, key, ca, ...policy });
+}
+
+type OperationsFlags = AdminTlsFlags &
+  Parameters<typeof tlsPolicy>[0] &
+  Pick<GatewayValues, 'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'>;
 
 /** Where operators look, alike for every server-side program. */
-export function operationsPorts(flags: OperationsFlags) {
+export function operationsPorts<T>(flags: OperationsFlags, read: ReadTls<T>) {
+  const tls = adminTls(flags, tlsPolicy(flags), read);
   return {
     health: { host: flags['health-bind-address'], port: flags['health-port'] },
-    admin: { host: flags['admin-bind-address'], port: flags['admin-port'] },
+    admin: { host: flags['admin-bind-address'], port: flags['admin-port'], tls },
+    profiling: flags['enable-profiling'],
+  };
+}
+
+type AgentOperationsFlags = AdminTlsFlags &
+  Pick<
+    AgentValues,
+    'health-server-host' | 'health-server-port' | 'admin-bind-address' | 'admin-server-port' | 'enable-profiling'
+  >;
+
+/** As `operationsPorts`, by the names that an agent's flags have. */
+export function agentOperationsPorts<T>(flags: AgentOperationsFlags, read: ReadTls<T>) {
+  return {
+    health: { host: flags['health-server-host'], port: flags['health-server-port'] },
+    admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'], tls: adminTls(flags, {}, read) },
     profiling: flags['enable-profiling'],
   };
 }

@@ -2,13 +2,14 @@ import type { AddressInfo } from 'node:net';
 import { serveAdmin } from './admin.ts';
 import type { AdminBackend } from './admin-backend.ts';
 import { adminHandler } from './admin-handler.ts';
+import type { AdminTls } from './admin-listener.ts';
 import { type Check, serveHealth, type Unready } from './health.ts';
 import type { Metrics } from './pages.ts';
 import type { ProgramLog } from './program.ts';
 
 export interface OperationsOptions {
   readonly health: { readonly host: string; readonly port: number };
-  readonly admin: { readonly host: string; readonly port: number };
+  readonly admin: { readonly host: string; readonly port: number; readonly tls?: AdminTls | undefined };
   readonly profiling: boolean;
   readonly checks: () => readonly Check[];
   readonly unready: Unready;

@@ -133,6 +133,7 @@ async function hubOf(scope: Scope, trust: Trust, index: number, relayed: Readonl
 async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) {
   const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
   const { cert, key } = await trust.peers.server({ hosts: [{ type: 'dns', value: 'isthmus-hub' }] });
+  const admin = await trust.peers.server({ hosts: [{ type: 'dns', value: 'isthmus-admin' }] });
   const all = {
     ...health,
     ...(await agentPortFlags(trust, agentPort)),
@@ -140,6 +141,7 @@ async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) 
     'server-id': 'hub-0',
     'health-bind-address': place.host,
     'admin-bind-address': place.host,
+    ...{ 'admin-server-cert': admin.cert, 'admin-server-key': admin.key, 'admin-ca-cert': trust.peers.cert },
     'agent-bind-address': place.agent,
     'peer-port': peerPort,
     'peer-bind-address': place.peer,

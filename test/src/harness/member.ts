@@ -1,5 +1,6 @@
+import { readFileSync } from 'node:fs';
 import type { adminApi } from '@isthmus/proto';
-import { adminClient } from '@isthmus/service';
+import { type AdminClientTls, adminClient } from '@isthmus/service';
 import { type Env, type Flags, Program } from './program.ts';
 import { commandOf, type ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
@@ -88,7 +89,8 @@ export class Member {
 
   /** On a channel of its own: one that was open when the process died would wait before it connects again. */
   async #ask<T>(question: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Promise<T> {
-    using connection = adminClient(`${this.program.healthHost}:${this.program.adminPort}`);
+    const address = `${this.program.healthHost}:${this.program.adminPort}`;
+    using connection = adminClient(address, adminTls(this.#options.flags));
     return await question(connection.admin, AbortSignal.timeout(ASK_MS));
   }
 
@@ -103,4 +105,11 @@ export class Member {
       }),
     );
   }
+}
+
+/** A member whose admin port has certificates is asked with its own: they are good for clients too. */
+function adminTls(flags: Flags): AdminClientTls | undefined {
+  const { 'admin-ca-cert': ca, 'admin-server-cert': cert, 'admin-server-key': key } = flags;
+  if (ca === undefined) return undefined;
+  return { ca: readFileSync(`${ca}`), cert: readFileSync(`${cert}`), key: readFileSync(`${key}`) };
 }

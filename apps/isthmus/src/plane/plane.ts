@@ -130,7 +130,7 @@ export class Plane implements Disposable {
   #connect(address: string): AdminConnection {
     const known = this.#connections.get(address);
     if (known) return known;
-    const made = adminClient(address);
+    const made = adminClient(address, this.#options.tls);
     this.#connections.set(address, made);
     return made;
   }

@@ -167,6 +167,20 @@ test('plain text is for loopback addresses alone', () => {
   );
 });
 
+test('the admin port of every program has mutual TLS or none', () => {
+  const own = [`--admin-server-cert=${one.cert}`, `--admin-server-key=${one.key}`];
+  for (const program of [server, gateway, hub, agent]) {
+    assert.deepEqual(program(...own, `--admin-ca-cert=${ca}`), []);
+    refuses(program, [
+      [own.join(' '), '--admin-ca-cert: must be set when --admin-server-cert is'],
+      [`--admin-ca-cert=${ca}`, '--admin-server-cert: must be set when --admin-ca-cert is'],
+      [`--admin-server-cert=${one.cert}`, '--admin-server-key: must be set when --admin-server-cert is'],
+      [`--admin-server-cert=${one.cert} --admin-server-key=${other.key}`, /^--admin-server-key: the key in .* is not/],
+      [`${own.join(' ')} --admin-ca-cert=/none`, '--admin-ca-cert: cannot read /none: there is no such file'],
+    ]);
+  }
+});
+
 test('members of a plane need a registry and each other', () => {
   refuses((...args) => check(frontendGateway, ...uds(), ...args), [['', /^--redis-url: must be set: a gateway finds/]]);
   refuses(

@@ -58,7 +58,7 @@ import {
   shutdown,
   shutdownDelay,
 } from './topics/server.ts';
-import { checkTlsPolicy, tlsPolicy } from './topics/tls.ts';
+import { adminTls, checkAdminTls, checkTlsPolicy, tlsPolicy } from './topics/tls.ts';
 import { tracing } from './topics/tracing.ts';
 
 /** What a program takes on its command line. */
@@ -84,6 +84,7 @@ export const serverFlags = {
   ...clusterTls,
   ...peerTls,
   ...redisTls,
+  ...adminTls,
   ...tlsPolicy,
   ...serverIdentity,
   ...serverCount,
@@ -111,6 +112,7 @@ export const gatewayFlags = {
   ...callerTls,
   ...peerTls,
   ...redisTls,
+  ...adminTls,
   ...tlsPolicy,
   ...gatewayIdentity,
   ...routing,
@@ -132,6 +134,7 @@ export const hubFlags = {
   ...clusterTls,
   ...peerTls,
   ...redisTls,
+  ...adminTls,
   ...tlsPolicy,
   ...serverIdentity,
   ...serverCount,
@@ -152,6 +155,7 @@ export const hubFlags = {
 export const agentFlags = {
   ...serverConnection,
   ...agentHealth,
+  ...adminTls,
   ...agentIdentity,
   ...synchronisation,
   ...agentLeases,
@@ -228,6 +232,7 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
     checkServerConnection(values);
     checkAgentIdentity(values, warn);
     checkSynchronisation(values);
+    checkAdminTls(values);
     checkLeaseSelector(values);
     checkKubeconfig(values);
     checkQueues(values);
@@ -246,6 +251,7 @@ function checkServerSide(values: Common, warn: (message: string) => void): void 
   checkMembership(values);
   checkPeerTls(values);
   checkRedisTls(values);
+  checkAdminTls(values);
   checkAdminAdvertising(values);
   checkDebug(values);
   checkLogging(values, warn);

@@ -77,7 +77,7 @@ export const agentHealth = topic('Listening: health, metrics and administration'
   }),
   'admin-bind-address': string(
     '127.0.0.1',
-    'Address of --admin-server-port, which has no authentication. Empty for all.',
+    'Address of --admin-server-port. Empty for all. See --admin-server-cert for one that is not loopback.',
   ),
   'admin-server-port': int(8094, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...ANY_PORT },

@@ -36,7 +36,10 @@ export const serverHealth = topic('Listening: health, metrics and administration
   'admin-port': int(8095, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...SERVER_PORTS },
   }),
-  'admin-bind-address': string('127.0.0.1', 'Address of --admin-port, which has no authentication. Empty for all.'),
+  'admin-bind-address': string(
+    '127.0.0.1',
+    'Address of --admin-port. Empty for all. See --admin-server-cert for one that is not loopback.',
+  ),
 });
 
 export const routing = topic('Behaviour', {

@@ -1,5 +1,6 @@
 import { cipherSuiteNames, isCipherSuite, tlsVersion } from '../ciphers.ts';
 import { FlagError } from '../error.ts';
+import { checkAuthorities, checkKeyPair } from '../files.ts';
 import { string, strings, topic, type Values } from '../flag.ts';
 import { nearest } from '../nearest.ts';
 
@@ -25,4 +26,25 @@ export function checkTlsPolicy(flags: Values<typeof tlsPolicy>, warn: (message: 
   if (version === 'TLSv1' || version === 'TLSv1.1') {
     warn(`--tls-min-version=${named} accepts versions that are insecure (RFC 8996)`);
   }
+}
+
+export const adminTls = topic('TLS: admin port', {
+  'admin-server-cert': string(
+    '',
+    'Certificate of the admin port (PEM, with its chain). With it everyone who connects there shows one too, who scrapes /metrics among them. ' +
+      'Without it the admin RPC is served on a loopback address alone.',
+    { own: true },
+  ),
+  'admin-server-key': string('', 'Private key of --admin-server-cert (PEM).', { own: true }),
+  'admin-ca-cert': string('', "Authorities of operators' certificates (PEM).", { own: true }),
+});
+
+export function checkAdminTls(flags: Values<typeof adminTls>): void {
+  const { 'admin-server-cert': cert, 'admin-ca-cert': authorities } = flags;
+  checkKeyPair('admin-server-cert', cert, 'admin-server-key', flags['admin-server-key']);
+  checkAuthorities('admin-ca-cert', authorities);
+  if (cert !== '' && authorities === '')
+    throw new FlagError('admin-ca-cert', 'must be set when --admin-server-cert is');
+  if (cert === '' && authorities !== '')
+    throw new FlagError('admin-server-cert', 'must be set when --admin-ca-cert is');
 }

@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { Agent, get as getPlain } from 'node:http';
+import { get } from 'node:https';
+import { connect as connectPlain, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { connect } from 'node:tls';
+import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';
+import { type AdminClientTls, adminClient } from './admin-client.ts';
+import { idleBackend } from './testing/backend.ts';
+import { Authority, type Identity } from './testing/certificates.ts';
+
+const backend = idleBackend();
+
+let dir: string;
+let authority: Authority;
+let own: Identity;
+let operator: Identity;
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'isthmus-admin-tls-'));
+  authority = await Authority.create(dir, 'operators');
+  [own, operator] = [await authority.server(), await authority.client('operator')];
+});
+after(() => rm(dir, { recursive: true }));
+
+function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
+  return serveAdmin({
+    ...{ host: '127.0.0.1', port: 0, backend, http: (_, response) => response.end('a page') },
+    warn: (message) => assert.fail(message),
+    ...overrides,
+  });
+}
+
+/** What a server's flags say. */
+const files =
+  ({ cert, key }: Identity = own) =>
+  () => ({ cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(authority.cert) });
+
+const shows = ({ cert, key }: Identity): AdminClientTls => ({
+  ca: readFileSync(authority.cert),
+  cert: readFileSync(cert),
+  key: readFileSync(key),
+});
+
+const at = ({ address }: AdminServer) => `127.0.0.1:${address.port}`;
+
+async function page(server: AdminServer, tls: AdminClientTls): Promise<string> {
+  const [response] = await once(get(`https://${at(server)}/`, { ...tls, agent: false }), 'response');
+  let text = '';
+  for await (const chunk of response.setEncoding('utf8')) text += chunk;
+  return text;
+}
+
+/** Resolves when a connection has ended, however that came. */
+const gone = (socket: Socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()));
+
+/** The serial number of the certificate that a new connection is shown. */
+async function shown({ address }: AdminServer): Promise<string> {
+  const socket = connect({ port: address.port, host: '127.0.0.1', ...shows(operator) });
+  await once(socket, 'secureConnect');
+  const { serialNumber } = socket.getPeerCertificate();
+  socket.destroy();
+  return serialNumber;
+}
+
+const serialOf = ({ cert }: Identity) => new X509Certificate(readFileSync(cert)).serialNumber;
+
+describe('the admin port with mutual TLS', () => {
+  it('serves the RPC and its pages to those who show a certificate, on every address', async () => {
+    await using server = await serve({ host: '0.0.0.0', tls: files() });
+    using client = adminClient(at(server), shows(operator));
+    assert.deepEqual((await client.admin.listSessions({})).sessions, []);
+    assert.equal(await page(server, shows(operator)), 'a page');
+    assert.deepEqual((await client.admin.listTunnels({})).tunnels, []);
+  });
+
+  it('is known to its client by its address or as isthmus-admin, and by no other name', async () => {
+    const named = async (value: string) => {
+      const identity = await authority.server({ hosts: [{ type: 'dns', value }] });
+      await using server = await serve({ tls: files(identity) });
+      using client = adminClient(at(server), shows(operator));
+      return await client.admin.listSessions({}, { signal: AbortSignal.timeout(5000) });
+    };
+    assert.deepEqual((await named('isthmus-admin')).sessions, []);
+    await assert.rejects(named('isthmus-hub'));
+  });
+
+  it('speaks HTTP/1.1 with a client that could do either', async () => {
+    await using server = await serve({ tls: files() });
+    const { port } = server.address;
+    const socket = connect({ port, host: '127.0.0.1', ...shows(operator), ALPNProtocols: ['h2', 'http/1.1'] });
+    await once(socket, 'secureConnect');
+    assert.equal(socket.alpnProtocol, 'http/1.1');
+    socket.destroy();
+  });
+
+  it('refuses those who show none, or one of another authority, and tells of it', async () => {
+    const refused: string[] = [];
+    await using server = await serve({ tls: files(), refused: (_, { message }) => refused.push(message) });
+    const { ca } = shows(operator);
+    for (const tls of [
+      { ca },
+      shows(await authority.foreign('operator')),
+      shows(await authority.expired('operator')),
+    ]) {
+      await assert.rejects(page(server, tls));
+      using client = adminClient(at(server), tls);
+      await assert.rejects(client.admin.listSessions({}, { signal: AbortSignal.timeout(5000) }));
+    }
+    assert.ok(refused.length >= 6, `${refused.length}`);
+  });
+
+  it('ends plain text, and a handshake that does not come', async () => {
+    await using server = await serve({ tls: files(), headTimeoutMs: 50 });
+    for (const text of ['GET / HTTP/1.1\r\n\r\n', '']) {
+      const socket = connectPlain(server.address.port, '127.0.0.1');
+      socket.on('error', () => {});
+      socket.write(text);
+      socket.resume();
+      await gone(socket);
+    }
+  });
+
+  it('shows a certificate that was renewed in place, and goes on with the old one while half of it is there', async () => {
+    const place = { cert: join(dir, 'place.pem'), key: join(dir, 'place-key.pem') };
+    const renew = async ({ cert, key }: Partial<Identity>) => {
+      if (cert) await copyFile(cert, place.cert);
+      if (key) await copyFile(key, place.key);
+    };
+    await renew(own);
+    const warnings: string[] = [];
+    await using server = await serve({ tls: files(place), warn: (message) => warnings.push(message) });
+    assert.equal(await shown(server), serialOf(own));
+    const next = await authority.server();
+    await renew({ cert: next.cert });
+    for (let times = 0; times < 2; times++) assert.equal(await shown(server), serialOf(own));
+    assert.equal(warnings.length, 1);
+    assert.match(
+      warnings[0] as string,
+      /^the admin port goes on with the certificates it had: its key is of another certificate$/,
+    );
+    await renew({ key: next.key });
+    assert.equal(await shown(server), serialOf(next));
+    await rm(place.cert);
+    assert.equal(await shown(server), serialOf(next));
+    assert.match(warnings[1] as string, /ENOENT/);
+    await renew(own);
+    assert.equal(await shown(server), serialOf(own));
+    assert.equal(warnings.length, 2);
+  });
+
+  it('closes with connections open', async () => {
+    const server = await serve({ tls: files() });
+    const idle = connect({ port: server.address.port, host: '127.0.0.1', ...shows(operator) });
+    const amid = connectPlain(server.address.port, '127.0.0.1');
+    for (const socket of [idle, amid]) socket.on('error', () => {}).resume();
+    await Promise.all([once(idle, 'secureConnect'), once(amid, 'connect')]);
+    using client = adminClient(at(server), shows(operator));
+    await client.admin.listSessions({});
+    await Promise.all([server.close(), gone(idle), gone(amid)]);
+  });
+});
+
+describe('the admin port on an address that is not loopback, without TLS', () => {
+  it('refuses the RPC and says what to do, and serves its pages', async () => {
+    const warnings: string[] = [];
+    await using server = await serve({ host: '0.0.0.0', warn: (message) => warnings.push(message) });
+    for (let times = 0; times < 3; times++) {
+      using client = adminClient(at(server));
+      await assert.rejects(
+        client.admin.listSessions({}),
+        /PERMISSION_DENIED: the admin RPC is served on a loopback address, or with mutual TLS: set --admin-server-cert, .* or --admin-bind-address=127\.0\.0\.1/,
+      );
+    }
+    const [response] = await once(getPlain(`http://${at(server)}/`, { agent: new Agent() }), 'response');
+    assert.equal(response.statusCode, 200);
+    response.resume();
+    await once(response, 'end');
+    assert.deepEqual(warnings, [
+      `the admin port listens on 0.0.0.0:${server.address.port} without mutual TLS: whoever reaches it may read metrics, and ` +
+        'the admin RPC is refused. Set --admin-server-cert, --admin-server-key and --admin-ca-cert, or use a loopback address',
+    ]);
+  });
+
+  it('closes while a client that was refused is still there', async () => {
+    const server = await serve({ host: '0.0.0.0', warn() {} });
+    const socket = connectPlain(server.address.port, '127.0.0.1');
+    socket.on('error', () => {}).resume();
+    socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+    await once(socket, 'connect');
+    await Promise.all([server.close(), gone(socket)]);
+  });
+});
