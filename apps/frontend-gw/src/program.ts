@@ -38,7 +38,10 @@ export function startGateway(
     });
     closing.defer(shutdown);
     const dials = new RecentDials(events);
-    const audit = auditTrail(events, { gateway: flags['server-id'], log: flags['audit-log'], logger: log });
+    const audit = await auditTrail(events, {
+      ...{ gateway: flags['server-id'], program: 'frontend-gw', role: 'gateway', version, logger: log },
+      ...{ log: flags['audit-log'], otlp: flags['audit-otlp'] },
+    });
     if (audit) {
       // Ends behind the gateway: tunnels that are cut have their records.
       closing.defer(audit.close);

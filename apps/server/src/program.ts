@@ -38,7 +38,10 @@ export function startServer(
     });
     closing.defer(shutdown);
     const dials = new RecentDials(events);
-    const audit = auditTrail(events, { gateway: flags['server-id'], log: flags['audit-log'], logger: log });
+    const audit = await auditTrail(events, {
+      ...{ gateway: flags['server-id'], program: 'proxy-server', role: 'server', version, logger: log },
+      ...{ log: flags['audit-log'], otlp: flags['audit-otlp'] },
+    });
     if (audit) {
       // Ends behind the gateway: tunnels that are cut have their records.
       closing.defer(audit.close);

@@ -175,3 +175,16 @@ test("an agent's words are cut, and lose what looks like a secret", () => {
   assert.match(record?.text ?? '', /^got Bearer \[redacted\] x+$/);
   assert.equal(record?.text?.length, 500);
 });
+
+test('a trace context that is none is not a trace', () => {
+  const records = audited((events) => {
+    for (const traceparent of ['00-nonsense-01', 'x', '00-00000000000000000000000000000000-b7ad6b7169203331-01']) {
+      const error = new DialError('dns_error', 'no such host');
+      events.emit('dial:end', 'gateway', { ...dialOf(), traceparent }, { ms: 1, error });
+    }
+  });
+  assert.deepEqual(
+    records.map(({ trace }) => trace),
+    [undefined, undefined, undefined],
+  );
+});

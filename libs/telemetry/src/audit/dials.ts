@@ -13,14 +13,18 @@ export interface DialAudit {
  * Gives one record for each dial at a gateway: when it failed, or when its tunnel has ended. A caller whose request is no dial
  * has none.
  */
-export function auditDials(events: PlaneEvents, gateway: string, write: (record: AuditRecord) => void): DialAudit {
+export function auditDials(
+  events: PlaneEvents,
+  gateway: string,
+  write: (record: AuditRecord, dial: DialRequest) => void,
+): DialAudit {
   let stopping = false;
   /** Dials that were answered with a tunnel, until that has ended. */
   const answers = new WeakMap<DialRequest, Answer>();
   const tunnels = new Set<TunnelInfo>();
   const end = (dial: DialRequest, ending: TunnelEnding) => {
     const answer = answers.get(dial);
-    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending));
+    if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending), dial);
   };
   const ending = (by: ClosedBy, error?: Error) => {
     return stopping ? ({ by: 'plane', error: new Error('the gateway ended') } as const) : { by, error };
@@ -29,7 +33,7 @@ export function auditDials(events: PlaneEvents, gateway: string, write: (record:
     'dial:end'(role, dial, outcome) {
       if (role !== 'gateway') return;
       const answer = { outcome, time: Date.now() - outcome.ms, start: performance.now() - outcome.ms };
-      if (outcome.error) write(auditRecord(gateway, dial, answer));
+      if (outcome.error) write(auditRecord(gateway, dial, answer), dial);
       else answers.set(dial, answer);
     },
     // The destination was reached for a caller that had gone: no tunnel will tell of it.

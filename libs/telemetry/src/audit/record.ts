@@ -8,6 +8,7 @@ import {
   formatDestination,
 } from '@isthmus/tunnel';
 import { redactLine } from '../logging/redact.ts';
+import { parseTraceparent } from '../tracing/traceparent.ts';
 
 /** What stands in a record of a peer's own words, in characters. */
 const MAX_TEXT = 500;
@@ -85,7 +86,8 @@ export interface TunnelEnding {
 export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
   const { time, start, outcome } = answer;
   const { caller, traceparent, story } = dial;
-  const trace = traceparent?.split('-')[1];
+  // What a caller sends is passed on as it came where nothing traces.
+  const trace = traceparent === undefined ? undefined : parseTraceparent(traceparent)?.traceId;
   return {
     time: new Date(time).toISOString(),
     dial: dial.id,

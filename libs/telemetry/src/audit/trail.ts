@@ -2,8 +2,12 @@ import process from 'node:process';
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { Bursts } from '../logging/bursts.ts';
 import type { Logger } from '../logging/logger.ts';
+import { redactUrl } from '../logging/redact.ts';
+import type { Environment } from '../otlp/environment.ts';
 import { auditDials } from './dials.ts';
-import { LineWriter, type WriterReport } from './line-writer.ts';
+import { LineWriter } from './line-writer.ts';
+import { logSettings } from './otlp-settings.ts';
+import { type RecordSink, SinkReport } from './sink.ts';
 import { fileTarget, stdoutTarget } from './targets.ts';
 
 /** What is logged of one kind of trouble: a disk that is almost full comes and goes. */
@@ -14,7 +18,14 @@ export interface AuditOptions {
   readonly gateway: string;
   /** A path, `-` for standard output, empty for neither. */
   readonly log: string;
+  /** Whether to export records as OTLP logs, unless the environment says otherwise. */
+  readonly otlp: boolean;
+  readonly program: string;
+  readonly role: string;
+  readonly version: string;
   readonly logger: Logger;
+  /** OTEL_* variables. Default: the process's. */
+  readonly env?: Environment;
 }
 
 /** The records of a gateway's dials on their way. */
@@ -27,47 +38,73 @@ export interface AuditTrail {
   close(): Promise<void>;
 }
 
-/** Audits the dials of a gateway as its flags say; undefined when they say nothing. */
-export function auditTrail(events: PlaneEvents, { gateway, log, logger }: AuditOptions): AuditTrail | undefined {
-  if (log === '') return undefined;
+interface Means {
+  readonly events: PlaneEvents;
+  readonly logger: Logger;
+  readonly bursts: Bursts;
+}
+
+/** Audits the dials of a gateway as its flags and the OTEL_* variables say; undefined when they say nothing. */
+export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
+  const { gateway, log, logger } = options;
   const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'more lines were left out'));
-  const target = log === '-' ? stdoutTarget() : fileTarget(log);
-  const writer = new LineWriter(target, reporting(events, log, logger, bursts));
-  const dials = auditDials(events, gateway, (record) => writer.write(`${JSON.stringify(record)}\n`));
+  const means = { events, logger, bursts };
+  const sinks = [log === '' ? undefined : logSink(log, means), await otlpSink(options, means)].filter(
+    (sink) => sink !== undefined,
+  );
+  if (sinks.length === 0) return undefined;
+  const dials = auditDials(events, gateway, (record, dial) => {
+    for (const sink of sinks) sink.write(record, dial);
+  });
   // A crash or a second signal ends the process without closing anything.
   const atExit = () => {
     dials.end();
-    writer.endSync();
+    for (const sink of sinks) sink.endSync();
   };
   process.once('exit', atExit);
   return {
-    reopen: () => writer.reopen(),
+    reopen() {
+      for (const sink of sinks) sink.reopen();
+    },
     stopping: dials.stopping,
     async close() {
       process.off('exit', atExit);
       dials.end();
-      await writer.end();
+      await Promise.all(sinks.map((sink) => sink.end()));
       bursts.end();
     },
   };
 }
 
-/** Says once that records are lost, and how many they were when it is over. */
-function reporting(events: PlaneEvents, log: string, logger: Logger, bursts: Bursts): WriterReport {
-  let dropped = 0;
-  const say = (level: 'info' | 'warn', fields: object, message: string) =>
-    bursts.say(message, () => logger[level]({ log, ...fields }, message));
+function logSink(log: string, means: Means): RecordSink {
+  const target = log === '-' ? stdoutTarget() : fileTarget(log);
+  const writer = new LineWriter(target, new SinkReport('log', { log }, means));
   return {
-    failing: (reason) => say('warn', { reason }, 'audit records cannot be written, and wait'),
-    works() {
-      say('info', { dropped }, 'audit records are written again');
-      dropped = 0;
-    },
-    kept: (reason) => say('warn', { reason }, 'audit log cannot be opened again, the old one is written'),
-    dropped(records) {
-      dropped += records;
-      events.emit('audit:dropped', 'log', records);
-      say('warn', { dropped }, 'audit records are lost');
-    },
+    write: (record) => writer.write(`${JSON.stringify(record)}\n`),
+    reopen: () => writer.reopen(),
+    end: () => writer.end(),
+    endSync: () => writer.endSync(),
   };
+}
+
+/** No part of the SDK is loaded unless it is needed. */
+async function otlpSink(options: AuditOptions, means: Means): Promise<RecordSink | undefined> {
+  const { gateway, otlp, program, role, version, env = process.env } = options;
+  const { logger } = means;
+  const settings = logSettings(env, otlp);
+  if (!settings) return undefined;
+  for (const warning of settings.warnings) logger.warn({}, warning);
+  const fields = { protocol: settings.protocol, endpoint: redactUrl(settings.url) };
+  const attributes = { 'service.name': program, 'service.version': version, 'service.instance.id': gateway };
+  const report = new SinkReport('otlp', fields, means);
+  try {
+    const { otlpRecords } = await import('./otlp.ts');
+    const scope = { name: 'isthmus', version };
+    const records = await otlpRecords(settings, scope, { ...attributes, 'isthmus.role': role }, report);
+    logger.info(fields, 'audit records are exported');
+    return { write: records.write, end: records.end, reopen() {}, endSync() {} };
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    throw new Error(`cannot export audit records: bad OTEL_EXPORTER_OTLP settings: ${text}`, { cause: error });
+  }
 }

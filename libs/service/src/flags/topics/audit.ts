@@ -1,10 +1,15 @@
 import { checkAppendable } from '../files.ts';
-import { string, topic, type Values } from '../flag.ts';
+import { bool, string, topic, type Values } from '../flag.ts';
 
 export const audit = topic('Audit', {
   'audit-log': string(
     '',
     'Where a line of JSON for each dial goes: a file, opened again at SIGHUP, or - for standard output. Empty: nowhere.',
+    { own: true },
+  ),
+  'audit-otlp': bool(
+    false,
+    'Send a record of each dial as OTLP logs, to where OTEL_EXPORTER_OTLP_* say. OTEL_LOGS_EXPORTER=otlp does the same.',
     { own: true },
   ),
 });

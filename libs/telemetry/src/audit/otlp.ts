@@ -1,0 +1,140 @@
+import type { DialRequest } from '@isthmus/tunnel';
+import { type Attributes, type Context, ROOT_CONTEXT, trace } from '@opentelemetry/api';
+import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
+import { BatchLogRecordProcessor, LoggerProvider, type LogRecordExporter } from '@opentelemetry/sdk-logs';
+import type { Protocol } from '../otlp/environment.ts';
+import { known } from '../tracing/attributes.ts';
+import { parseTraceparent } from '../tracing/traceparent.ts';
+import type { LogSettings } from './otlp-settings.ts';
+import type { AuditRecord } from './record.ts';
+
+/** The name of the event, by which collectors tell records from other logs. */
+const EVENT = 'isthmus.dial';
+
+/** Severity numbers of the data model of logs: INFO and WARN. */
+const SEVERITY = { established: 9, failed: 13 };
+
+/** A map of the data model, which a record is; its type wants arrays that may be written to. */
+type LogBody = Parameters<ReturnType<LoggerProvider['getLogger']>['emit']>[0]['body'];
+
+/** How long the end waits for the last batch, in milliseconds. */
+const END_MS = 1000;
+
+/** Told of each batch that was sent, and of records that were lost. */
+export interface ExportReport {
+  works(): void;
+  /** @param reason why a batch could not be sent; unset for what comes while too many wait */
+  dropped(records: number, reason?: string): void;
+}
+
+export interface OtlpRecords {
+  write(record: AuditRecord, dial: DialRequest): void;
+  /** Sends what waits, for END_MS at most. */
+  end(): Promise<void>;
+}
+
+/** Records as OTLP logs, through an SDK that is held by the caller alone. */
+export async function otlpRecords(
+  settings: LogSettings,
+  scope: { readonly name: string; readonly version: string },
+  attributes: Attributes,
+  report: ExportReport,
+): Promise<OtlpRecords> {
+  const { batch } = settings;
+  let waiting = 0;
+  const settled = (records: number) => {
+    waiting -= records;
+  };
+  const exporter = counted(await otlpExporter(settings), settled, report);
+  const provider = new LoggerProvider({
+    resource: defaultResource().merge(resourceFromAttributes({ ...attributes, ...settings.resource })),
+    processors: [new BatchLogRecordProcessor({ exporter, ...batch })],
+  });
+  const logger = provider.getLogger(scope.name, scope.version);
+  return {
+    write(record, dial) {
+      // The SDK's own queue is as long, and loses what does not fit without a word.
+      if (waiting >= batch.maxQueueSize) {
+        report.dropped(1);
+        return;
+      }
+      waiting++;
+      logger.emit({
+        eventName: EVENT,
+        timestamp: new Date(record.time),
+        severityNumber: record.outcome === 'established' ? SEVERITY.established : SEVERITY.failed,
+        severityText: record.outcome === 'established' ? 'INFO' : 'WARN',
+        body: record as unknown as LogBody,
+        attributes: attributesOf(record, dial),
+        context: contextOf(dial),
+      });
+    },
+    async end() {
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, END_MS);
+      });
+      await Promise.race([provider.shutdown().catch(() => {}), late]);
+      clearTimeout(timer);
+      if (waiting > 0) report.dropped(waiting);
+      waiting = 0;
+    },
+  };
+}
+
+/** By which collectors index; the same names as in spans. */
+function attributesOf(record: AuditRecord, { destination }: DialRequest): Attributes {
+  return known({
+    'server.address': destination.host,
+    'server.port': destination.port,
+    'error.type': record.outcome === 'established' ? undefined : record.outcome,
+    'isthmus.dial.id': record.dial,
+    'isthmus.tenant': record.tenant,
+    'isthmus.caller.via': record.caller?.via,
+    'isthmus.caller.identity': record.caller?.identity,
+    'isthmus.agent.id': record.agent,
+    'isthmus.hub.id': record.hub,
+    'isthmus.session.id': record.session,
+  });
+}
+
+function contextOf({ traceparent }: DialRequest): Context {
+  const span = traceparent === undefined ? undefined : parseTraceparent(traceparent);
+  return span ? trace.setSpanContext(ROOT_CONTEXT, span) : ROOT_CONTEXT;
+}
+
+const EXPORTERS: Readonly<
+  Record<
+    Protocol,
+    () => Promise<{ OTLPLogExporter: new (config: { url: string; timeoutMillis: number }) => LogRecordExporter }>
+  >
+> = {
+  'http/protobuf': () => import('@opentelemetry/exporter-logs-otlp-proto'),
+  'http/json': () => import('@opentelemetry/exporter-logs-otlp-http'),
+  grpc: () => import('@opentelemetry/exporter-logs-otlp-grpc'),
+};
+
+async function otlpExporter({ protocol, url, timeoutMillis }: LogSettings): Promise<LogRecordExporter> {
+  const { OTLPLogExporter } = await EXPORTERS[protocol]();
+  return new OTLPLogExporter({ url, timeoutMillis });
+}
+
+/** Tells of each batch what became of it, which the SDK keeps to itself. */
+function counted(
+  exporter: LogRecordExporter,
+  settled: (records: number) => void,
+  report: ExportReport,
+): LogRecordExporter {
+  return {
+    export(records, done) {
+      exporter.export(records, (result) => {
+        settled(records.length);
+        if (result.code === 0) report.works();
+        else report.dropped(records.length, result.error?.message ?? 'export failed');
+        done(result);
+      });
+    },
+    forceFlush: () => exporter.forceFlush(),
+    shutdown: () => exporter.shutdown(),
+  };
+}

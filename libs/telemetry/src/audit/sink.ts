@@ -1,0 +1,65 @@
+import type { AuditSink, DialRequest, PlaneEvents } from '@isthmus/tunnel';
+import type { Bursts } from '../logging/bursts.ts';
+import type { Logger } from '../logging/logger.ts';
+import type { AuditRecord } from './record.ts';
+
+/** Where records go. */
+export interface RecordSink {
+  write(record: AuditRecord, dial: DialRequest): void;
+  /** Opens its file again, after that was renamed. */
+  reopen(): void;
+  /** Waits for what is on its way; bounded in time, never rejects. */
+  end(): Promise<void>;
+  /** What can be done at once, by a process that exits. */
+  endSync(): void;
+}
+
+/** Says once that records wait or are lost, and when it is over how many those were. */
+export class SinkReport {
+  readonly #sink: AuditSink;
+  readonly #fields: object;
+  readonly #events: PlaneEvents;
+  readonly #logger: Logger;
+  readonly #bursts: Bursts;
+  #dropped = 0;
+  #troubled = false;
+
+  constructor(
+    sink: AuditSink,
+    fields: object,
+    { events, logger, bursts }: { events: PlaneEvents; logger: Logger; bursts: Bursts },
+  ) {
+    this.#sink = sink;
+    this.#fields = fields;
+    this.#events = events;
+    this.#logger = logger;
+    this.#bursts = bursts;
+  }
+
+  failing(reason: string): void {
+    this.#troubled = true;
+    this.#say('warn', { reason }, 'audit records cannot be written, and wait');
+  }
+
+  works(): void {
+    if (!this.#troubled) return;
+    this.#troubled = false;
+    this.#say('info', { dropped: this.#dropped }, 'audit records are written again');
+    this.#dropped = 0;
+  }
+
+  kept(reason: string): void {
+    this.#say('warn', { reason }, 'audit log cannot be opened again, the old one is written');
+  }
+
+  dropped(records: number, reason?: string): void {
+    this.#troubled = true;
+    this.#dropped += records;
+    this.#events.emit('audit:dropped', this.#sink, records);
+    this.#say('warn', { dropped: this.#dropped, reason }, 'audit records are lost');
+  }
+
+  #say(level: 'info' | 'warn', fields: object, message: string): void {
+    this.#bursts.say(`${message} (${this.#sink})`, () => this.#logger[level]({ ...this.#fields, ...fields }, message));
+  }
+}
