@@ -24,24 +24,11 @@ import {
   uplinkFlags,
 } from '../harness/index.ts';
 import { carries, closed, dial } from './dials.ts';
+import { samples, value } from './families.ts';
 
 const SERVER = 'konnectivity_network_proxy_server_';
 const AGENT = 'konnectivity_network_proxy_agent_';
 const DEADLINE = 20_000;
-
-/** Samples by the values of their labels alone: `Proxy`, `DIAL_REQ from_client`. */
-async function samples(program: Program, family: string): Promise<Record<string, number>> {
-  const entries = [...(await program.metric(family))].map(([labels, count]) => {
-    const values = [...labels.matchAll(/"([^"]*)"/g)].map((match) => match[1]);
-    return [values.join(' '), count] as const;
-  });
-  return Object.fromEntries(entries);
-}
-
-/** One sample; of a family without labels, its only one. */
-async function value(program: Program, family: string, labels = ''): Promise<number | undefined> {
-  return (await samples(program, family))[labels];
-}
 
 async function failures({ program }: Front): Promise<Record<string, number>> {
   const counts = Object.entries(await samples(program, `${SERVER}dial_failure_count`));

@@ -1,0 +1,30 @@
+import { writeFile } from 'node:fs/promises';
+import { FakeApiServer } from '@isthmus/service/testing/kube';
+import { stringify } from 'yaml';
+import type { Scope, Trust } from '../harness/index.ts';
+
+const LABELS = { 'k8s-app': 'konnectivity-server' };
+
+/** An API server that keeps leases, and a kubeconfig for it. */
+export async function kubeApi(scope: Scope, { dir }: Trust) {
+  const api = scope.use(await FakeApiServer.start());
+  const { server, token } = api.connection;
+  const kubeconfig = `${dir}/kubeconfig`;
+  const ca = Buffer.from(api.identity.cert).toString('base64');
+  const config = {
+    'current-context': 'test',
+    contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
+    clusters: [{ name: 'test', cluster: { server: server.href, 'certificate-authority-data': ca } }],
+    users: [{ name: 'test', user: { token } }],
+  };
+  await writeFile(kubeconfig, stringify(config), { mode: 0o600 });
+  return {
+    kubeconfig,
+    /** A server's lease, renewed so many seconds ago. */
+    put(name: string, age: number) {
+      const renewTime = new Date(Date.now() - age * 1000).toISOString();
+      const metadata = { name, namespace: 'kube-system', labels: LABELS };
+      api.put({ metadata, spec: { holderIdentity: name, leaseDurationSeconds: 30, renewTime } });
+    },
+  };
+}
