@@ -1,6 +1,15 @@
 import { PROTOCOLS, type Protocol } from '../chaos/load/door.ts';
 import { Scope } from '../harness/index.ts';
-import { type AnpBinaries, allInOne, anpPair, type Family, relays, type Started, splitTiers } from './families.ts';
+import {
+  type AnpBinaries,
+  allInOne,
+  anpPair,
+  type Family,
+  relays,
+  type Started,
+  splitTiers,
+  traced,
+} from './families.ts';
 import type { Kind, Line } from './lines.ts';
 import type { Front } from './load/messages.ts';
 
@@ -30,7 +39,9 @@ export function contenders({ anp, planebench }: Programs): Contender[] {
   const own = ownLoad(anp);
   if (!planebench) return own;
   // Relays lead to the bench's own destination, which planebench does not know how to talk to.
-  const again = own.filter(({ kind }) => kind !== 'relays').map((each) => ({ ...each, planebench }));
+  const again = own
+    .filter(({ kind }) => kind !== 'relays' && kind !== 'traced')
+    .map((each) => ({ ...each, planebench }));
   return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
 }
 
@@ -43,9 +54,13 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
     { name: 'relays-3', kind: 'relays', family: threeRelays },
     ...through('server', '', () => allInOne),
     ...through('split', 'split-', () => splitTiers),
+    ...Object.entries(TRACED).map(([name, family]) => ({ name, kind: 'traced', protocol: 'connect', family }) as const),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
   ];
 }
+
+/** Traces off; on, and no dial sampled; on, and all exported. */
+const TRACED = { 'traces-off': traced(), 'traces-unsampled': traced('always_off'), 'traces-all': traced('always_on') };
 
 const twoRelays = relays(2);
 const threeRelays = relays(3);

@@ -3,6 +3,7 @@ import type { Door } from '../chaos/load/door.ts';
 import {
   agentPortFlags,
   commandOf,
+  type Env,
   type Flags,
   freePort,
   healthFlags,
@@ -46,7 +47,19 @@ export function relays(count: number): Family {
 }
 
 /** An all-in-one server and an agent with mTLS between them, or simulated agents in its place. */
-export const allInOne: Family = async (scope, _destinationPort, agents) => {
+export const allInOne: Family = (scope, destinationPort, agents) => inOne({}, scope, destinationPort, agents);
+
+/** The same with traces for a collector beside it, as the sampler has it; without one, no traces at all. */
+export function traced(sampler?: 'always_on' | 'always_off'): Family {
+  return async (scope, ...rest) => {
+    if (sampler === undefined) return inOne({ OTEL_SDK_DISABLED: 'true' }, scope, ...rest);
+    const { port } = await listening(scope, './collector.js');
+    const endpoint = `http://127.0.0.1:${port}`;
+    return inOne({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER: sampler }, scope, ...rest);
+  };
+}
+
+async function inOne(env: Env, scope: Scope, _destinationPort: number, agents?: number): ReturnType<Family> {
   const place = await newPlace(scope);
   const front = await frontFlags(place.trust);
   const back = await backFlags(place.trust);
@@ -65,11 +78,11 @@ export const allInOne: Family = async (scope, _destinationPort, agents) => {
   }
   const uplink = await agentFlags(place.trust, back.agentPort);
   return async () => {
-    const server = run(place, 'proxy-server', { ...front.flags, ...back.flags });
-    const agent = run(place, 'proxy-agent', uplink);
+    const server = run(place, 'proxy-server', { ...front.flags, ...back.flags }, env);
+    const agent = run(place, 'proxy-agent', uplink, env);
     return { door: front.door, groups: { server: [server.pid], agent: [agent.pid] }, ready: () => isReady(server) };
   };
-};
+}
 
 /** A gateway, a hub and an agent; the Redis that the first two share has no part in a tunnel. */
 export const splitTiers: Family = async (scope) => {
@@ -137,12 +150,12 @@ async function newPlace(scope: Scope): Promise<Place> {
 }
 
 /** Its log goes to a file: to read it here would take processor time from what is measured. */
-function run({ scope, trust }: Place, runs: ProgramName | readonly [string], flags: Flags): Program {
+function run({ scope, trust }: Place, runs: ProgramName | readonly [string], flags: Flags, env: Env = {}): Program {
   const command = typeof runs === 'string' ? commandOf(runs) : runs;
   const name = typeof runs === 'string' ? runs : (runs[0].split('/').at(-1) ?? 'program');
   const healthPort = Number(flags['health-port'] ?? flags['health-server-port']);
   const logged = ['sh', '-c', 'exec "$@" >>"$0" 2>&1', `${trust.dir}/${name}.log`, ...command] as const;
-  return scope.use(new Program(name, logged as unknown as [string, ...string[]], { flags, healthPort }));
+  return scope.use(new Program(name, logged as unknown as [string, ...string[]], { flags, env, healthPort }));
 }
 
 async function isReady(program: Program, path = '/readyz'): Promise<void> {

@@ -1,7 +1,7 @@
 import type { WorkName } from './load/messages.ts';
 
-/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, or by upstream's pair. */
-export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp';
+/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, by upstream's pair, or by one process with traces or without. */
+export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced';
 
 /** A figure as tables show it. */
 export interface Shown {
@@ -20,7 +20,7 @@ export interface Line {
   /** `start` is measured by whoever starts the processes, all else by the load. */
   readonly work: WorkName | 'start';
   readonly conns: number;
-  /** Limit of all downloads together in MB/s; 0 for none. */
+  /** Limit of all downloads together in MB/s, or of dials a second; 0 for none. */
   readonly rate: number;
   readonly on: readonly Kind[];
   /** Wants a plane that has carried nothing yet. */
@@ -144,4 +144,18 @@ export const GROWING: readonly Line[] = [
   ...along('agents', 'dials', [1, 10, 100, 1000], { fresh: true }),
 ];
 
-export const LINES: readonly Line[] = [...STANDARD, ...GROWING];
+const DIALS = [
+  more('dials_per_s', 'dials/s'),
+  less('dial_p50_us', 'p50 µs'),
+  less('dial_p99_us', 'p99 µs'),
+  less('plane_cpu_ms_per_dial', 'plane CPU ms a dial'),
+  less('dials_failed', 'failed'),
+];
+
+/** What traces cost, at full speed and at a speed that leaves the processor time to export every one. */
+export const TRACING: readonly Line[] = [
+  { ...line('dials', 8, DIALS, { on: ['traced'] }), name: 'traces-x8', title: 'dials ×8, traced' },
+  { ...line('dials', 8, DIALS, { on: ['traced'], rate: 500 }), name: 'traces-500', title: '500 dials/s, traced' },
+];
+
+export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING];

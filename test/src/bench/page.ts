@@ -4,7 +4,7 @@ import { draw, type Series } from './drawing.ts';
 import { short } from './figures.ts';
 import { GROWING, GROWTH, type Growth, type GrowthName } from './lines.ts';
 import { type Book, contendersOf, figureOf, type Made } from './store.ts';
-import { asMarkdown, figureTable, type Row, ratioTable } from './tables.ts';
+import { asMarkdown, figureTable, type Row, ratioTable, tracingTable } from './tables.ts';
 
 const PAGE = `${ROOT}docs/PERFORMANCE.md`;
 const DRAWINGS = `${ROOT}docs/performance`;
@@ -24,6 +24,7 @@ export function writePage(book: Book): void {
     madeWith(book.made),
     asMarkdown(figureTable(book)),
     ...ratios(book),
+    ...traces(book),
     ...grown.map((name) => section(book, name)),
   ];
   writeFileSync(PAGE, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
@@ -37,6 +38,11 @@ function madeWith({ at, node, cores, processor, commit, windowMs, rounds }: Made
 function ratios(book: Book): string[] {
   const rows = ratioTable(book);
   return rows.length > 1 ? ['### Side by side', asMarkdown(rows)] : [];
+}
+
+function traces(book: Book): string[] {
+  const rows = tracingTable(book);
+  return rows.length > 1 ? ['### What traces cost', asMarkdown(rows)] : [];
 }
 
 export function seriesOf(book: Book, of: GrowthName): Series[] {

@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { ROOT } from '../harness/index.ts';
 import { median } from './figures.ts';
+import type { Line } from './lines.ts';
 import type { Result } from './load/messages.ts';
 
 /** One line on one contender, once. */
@@ -80,6 +81,8 @@ export function figureOf({ runs }: Book, line: string, contender: string, figure
 }
 
 /** Contenders of a book, in the order in which they came. */
-export function contendersOf({ runs }: Book): string[] {
-  return [...new Set(runs.map(({ contender }) => contender))];
+/** @param lines those that count; default all */
+export function contendersOf({ runs }: Book, lines?: readonly Line[]): string[] {
+  const counts = ({ line }: Run) => !lines || lines.some(({ name }) => name === line);
+  return [...new Set(runs.filter(counts).map(({ contender }) => contender))];
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { LINES } from './lines.ts';
 import { growthTable, seriesOf } from './page.ts';
 import { type Book, figureOf, merged, type Run } from './store.ts';
-import { asMarkdown, asText, comparison, figureTable, ratioTable } from './tables.ts';
+import { asMarkdown, asText, comparison, figureTable, ratioTable, tracingTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -55,6 +55,21 @@ test('the table has the bounds first, and a row for each figure that some conten
     ['bulk ×1', 'GB/s', '4.00', '1.00', '0.25'],
     ['bulk ×1', 'plane CPU s/GB', '', '', '4.50'],
   ]);
+});
+
+test('what traces cost stands beside a plane without, and its planes are no columns of other lines', () => {
+  const one = book(
+    ['bulk-x1', 'direct', { gb_per_s: 4 }],
+    ['traces-500', 'traces-off', { plane_cpu_ms_per_dial: 1 }],
+    ['traces-500', 'traces-unsampled', { plane_cpu_ms_per_dial: 1.004 }],
+    ['traces-500', 'traces-all', { plane_cpu_ms_per_dial: 1.08 }],
+  );
+  assert.deepEqual(tracingTable(one), [
+    ['line', 'figure', 'traces-off', 'traces-unsampled / traces-off', 'traces-all / traces-off'],
+    ['500 dials/s, traced', 'plane CPU ms a dial', '1.00', '1.004', '1.080'],
+  ]);
+  assert.deepEqual(figureTable(one)[0], ['line', 'figure', 'direct']);
+  assert.equal(tracingTable(book(['bulk-x1', 'direct', { gb_per_s: 4 }])).length, 1);
 });
 
 test('figures stand beside those of upstream with the same front, by planebench where that loaded both, and beside relays', () => {

@@ -1,5 +1,5 @@
 import { short } from './figures.ts';
-import { LINES, type Line, type Shown, STANDARD } from './lines.ts';
+import { LINES, type Line, type Shown, STANDARD, TRACING } from './lines.ts';
 import { type Book, contendersOf, figureOf } from './store.ts';
 
 export type Row = readonly string[];
@@ -9,7 +9,7 @@ const BOUNDS = ['direct', 'relays-2', 'relays-3'];
 
 /** A row for each figure of each line, a column for each contender. */
 export function figureTable(book: Book, lines: readonly Line[] = STANDARD): Row[] {
-  const columns = inOrder(contendersOf(book));
+  const columns = inOrder(contendersOf(book, lines));
   const rows = lines.flatMap(({ name, title, shows }) =>
     shows.map(({ figure, label }) => {
       const cells = columns.map((contender) => cell(figureOf(book, name, contender, figure), figure));
@@ -53,6 +53,25 @@ function pairsOf(names: readonly string[]): (readonly [string, string])[] {
     ] as const;
     return [...(upstream ? [upstream] : []), ...others.filter(both)];
   });
+}
+
+const UNTRACED = 'traces-off';
+
+/** Planes with traces beside one without, as ratios: 1.000 is no cost at all. */
+export function tracingTable(book: Book): Row[] {
+  const names = contendersOf(book, TRACING).filter((name) => name !== UNTRACED);
+  const rows = TRACING.flatMap(({ name: line, title, shows }) =>
+    shows.map(({ figure, label }) => {
+      const off = figureOf(book, line, UNTRACED, figure);
+      const cells = names.map((name) => {
+        const value = figureOf(book, line, name, figure);
+        return value === undefined || !off ? '' : (value / off).toFixed(3);
+      });
+      return [title, label, cell(off), ...cells];
+    }),
+  );
+  const head = ['line', 'figure', UNTRACED, ...names.map((name) => `${name} / ${UNTRACED}`)];
+  return [head, ...rows.filter((row) => row.slice(3).some((each) => each !== ''))];
 }
 
 /** How the second book's figures stand to the first's: 1.00 is the same. */

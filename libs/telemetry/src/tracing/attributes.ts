@@ -36,15 +36,20 @@ export const ATTRIBUTES = [
   'isthmus.tunnel.up_bytes',
 ] as const;
 
-export type Values = { readonly [Name in (typeof ATTRIBUTES)[number]]?: string | number | undefined };
+export type AttributeName = (typeof ATTRIBUTES)[number];
+
+/** One by one, since an object of them all would be made and dropped for every span. */
+export function put(span: Span, name: AttributeName, value: string | number | undefined): void {
+  if (value !== undefined) span.setAttribute(name, value);
+}
 
 /** What of the values there is. */
-export function known(values: Values): Attributes {
+export function known(
+  values: {
+    readonly [Name in AttributeName]?: string | number | undefined;
+  },
+): Attributes {
   const attributes: Attributes = {};
   for (const [name, value] of Object.entries(values)) if (value !== undefined) attributes[name] = value;
   return attributes;
-}
-
-export function describe(span: Span, values: Values): void {
-  span.setAttributes(known(values));
 }

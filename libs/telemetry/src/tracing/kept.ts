@@ -1,6 +1,6 @@
 import type { DialOutcome, DialRequest } from '@isthmus/tunnel';
 import type { Context, Span, SpanContext, SpanOptions } from '@opentelemetry/api';
-import { describe, known } from './attributes.ts';
+import { put } from './attributes.ts';
 import { sinceEpoch } from './clock.ts';
 import { attemptValues, describeDial } from './describe.ts';
 import { spanOptions } from './spans.ts';
@@ -31,15 +31,13 @@ export function keepDials(startAs: StartAs, slowMs: number): KeepDial {
     if (!outcome.error && outcome.ms <= slowMs) return;
     const span = startAs(ids, 'gateway.dial', spanOptions('gateway.dial', start), parent);
     describeDial(span, dial, outcome);
-    describe(span, { 'isthmus.dial.kept': outcome.error ? 'failed' : 'slow' });
+    put(span, 'isthmus.dial.kept', outcome.error ? 'failed' : 'slow');
     for (const [index, attempt] of (dial.story?.attempts ?? []).entries()) {
-      const { ms, error, start } = attempt;
-      const values = {
-        ...attemptValues(attempt, index + 1),
-        'isthmus.attempt.ms': ms,
-        'error.type': error?.code,
-      };
-      span.addEvent('gateway.attempt', known(values), sinceEpoch(start));
+      const values = attemptValues(attempt, index + 1);
+      const { ms, error } = attempt;
+      if (ms !== undefined) values.push(['isthmus.attempt.ms', ms]);
+      if (error) values.push(['error.type', error.code]);
+      span.addEvent('gateway.attempt', Object.fromEntries(values), sinceEpoch(attempt.start));
     }
     span.end(sinceEpoch(start + outcome.ms));
   };

@@ -33,7 +33,7 @@ export interface Settings {
   readonly windowMs: number;
   /** Of the usual times before and between measurements: 1, or less where nothing is measured but that it runs. */
   readonly pace: number;
-  /** Limit of all downloads together in MB/s; 0 for none. */
+  /** Limit of all downloads together in MB/s, or of dials a second; 0 for none. */
   readonly rate: number;
   readonly groups: Groups;
 }

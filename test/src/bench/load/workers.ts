@@ -97,16 +97,18 @@ export class Pinger implements Worker {
   }
 }
 
-/** Dial, one byte there and back, close; again and again. */
+/** Dial, one byte there and back, close; again and again, or once in so many milliseconds. */
 export class Dialler implements Worker {
   phase: Phase | undefined;
   began: number | undefined;
   readonly ended: Promise<void>;
   readonly #tunnels: Tunnels;
+  readonly #every: number;
   #stopped = false;
 
-  constructor(tunnels: Tunnels) {
+  constructor(tunnels: Tunnels, every = 0) {
     this.#tunnels = tunnels;
+    this.#every = every;
     this.ended = this.#run();
   }
 
@@ -137,6 +139,8 @@ export class Dialler implements Worker {
         await pause(1);
       }
       this.began = undefined;
+      const left = start + this.#every - performance.now();
+      if (left > 0) await pause(left);
     }
   }
 }

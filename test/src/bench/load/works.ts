@@ -63,7 +63,9 @@ async function ping(bench: Bench, pings: number, downloads: number): Promise<Fig
 
 /** N loops of dial, one byte there and back, close. */
 async function dials(bench: Bench, length: number): Promise<Figures> {
-  const workers = Array.from({ length }, () => new Dialler(bench.tunnels));
+  const { rate } = bench.settings;
+  const every = rate > 0 ? (1000 * length) / rate : 0;
+  const workers = Array.from({ length }, () => new Dialler(bench.tunnels, every));
   await bench.warmUp();
   const before = usage(bench.settings.groups);
   const phase = beginPhase(workers);

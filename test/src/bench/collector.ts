@@ -1,0 +1,9 @@
+// A collector that takes what it is sent, and looks at nothing. Says where it listens.
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+const server = createServer((request, response) => {
+  request.resume().once('end', () => response.end());
+});
+server.listen(0, '127.0.0.1', () => process.send?.((server.address() as AddressInfo).port));
+process.once('disconnect', () => process.exit(0));
