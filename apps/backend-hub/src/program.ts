@@ -70,7 +70,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
         },
         plane: {
           registry: following,
-          members: () => registry.members(),
+          members: (signal) => registry.members(signal),
           hubs: () => directory.hubs(),
           linkTo: ({ hubId }) => (hubId === running.hubId ? 'own' : 'none'),
         },

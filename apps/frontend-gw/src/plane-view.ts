@@ -96,7 +96,7 @@ export class PlaneView {
     const { registry, directory } = this.#options;
     return {
       registry: this.following,
-      members: () => registry.members(),
+      members: (signal) => registry.members(signal),
       hubs: () => directory.hubs(),
       linkTo: (hub) => this.#linkTo(hub),
     };

@@ -1,6 +1,6 @@
 import { Arrivals, type Arrived } from './arrivals.ts';
 import { getOrPut } from './get-or-put.ts';
-import { type Choice, Placement, type Route } from './placement.ts';
+import { type Choice, type Place, Placement, type Route } from './placement.ts';
 import { Quarantines } from './quarantine.ts';
 import type { AgentName, Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
 
@@ -42,6 +42,11 @@ export class Directory {
 
   *sessions(): Iterable<SessionRecord> {
     for (const { record } of this.#placement.routes()) yield record;
+  }
+
+  /** Where a tenant's sessions stand, with the words under which each is found. */
+  *placed(tenant: string): Iterable<Place> {
+    for (const place of this.#placement.places()) if (place.route.record.tenant === tenant) yield place;
   }
 
   apply(change: Change): void {

@@ -3,8 +3,10 @@ import type { Destination } from './destination.ts';
 import type { Dial } from './dial.ts';
 import type { Directory } from './directory.ts';
 import { getOrPut } from './get-or-put.ts';
+import type { Place } from './placement.ts';
+import { difference, type RankPart, rankOf } from './ranks.ts';
 import type { SessionRecord } from './records.ts';
-import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
+import { destinationKeys, prefixLength, type Strategy } from './strategies.ts';
 
 /** What a dial would be routed by. */
 export interface ExplainOptions {
@@ -19,6 +21,8 @@ export interface ExplainOptions {
 /** A session that could take a dial, found under one key. */
 export interface Candidate {
   readonly session: SessionRecord;
+  /** Tunnels of this gateway that run through it, dials included. */
+  readonly open: number;
   /** As an operator writes it; empty for a session to which no strategy leads. */
   readonly key: string;
   readonly zone: string;
@@ -48,47 +52,52 @@ export interface Explanation {
   readonly taken: SessionRecord | undefined;
 }
 
-/** How a session compares, the first difference deciding; see `Attempts` and `Placement.choose`. Less is better. */
-type Rank = readonly [suspected: number, strategy: number, key: number, draining: number, zone: number];
+/** Sessions that are told of: of all steps, and of those that no strategy leads to. */
+const MAX_CANDIDATES = 1000;
+const MAX_OTHERS = 100;
 
 interface Found extends Omit<Candidate, 'standing' | 'why'> {
-  /** Undefined for one that is not taken whatever happens to the others. */
-  readonly rank: Rank | undefined;
+  /** Less is better. Infinite for one that is not taken whatever happens to the others. */
+  readonly rank: number;
 }
 
 /** How a dial to a destination would be routed now, and why not otherwise. Dials nothing, and changes nothing. */
 export function explain(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
-  const byKey = new Map<string, SessionRecord[]>();
-  for (const session of directory.sessions()) {
-    if (session.tenant !== tenant) continue;
-    for (const key of sessionKeys(session.identifiers)) getOrPut(byKey, key, () => []).push(session);
+  const byKey = new Map<string, Place[]>();
+  for (const place of directory.placed(tenant)) {
+    for (const key of place.keys) getOrPut(byKey, key, () => []).push(place);
   }
   const lengths = lengthsIn(byKey.keys());
-  const found = strategies.map((strategy, step) => {
+  const steps = strategies.map((strategy, step) => {
     const keys = destinationKeys(strategy, host, lengths);
-    const here = keys.flatMap((key, order) =>
-      (byKey.get(key) ?? []).map((session) => look(options, session, shownKey(key), step, order)),
-    );
-    return { strategy, keys, here };
+    const found = keys.flatMap((key, order) => {
+      const shown = shownKey(key);
+      return (byKey.get(key) ?? []).map((place) => look(options, place, shown, [step, order]));
+    });
+    return { strategy, keys, found: found.sort((a, b) => a.rank - b.rank) };
   });
-  const all = found.flatMap(({ here }) => here);
-  const best = bestOf(all);
-  const equals = new Set(all.filter(({ rank }) => best && rank && compare(rank, best) === 0).map(idOf));
+  const all = steps.flatMap(({ found }) => found);
+  const best = all.reduce((least, { rank }) => Math.min(least, rank), Number.POSITIVE_INFINITY);
+  const equals = new Set(all.filter(({ rank }) => rank === best && rank < Number.POSITIVE_INFINITY).map(idOf));
   const usable = ({ sessionId }: SessionRecord) => equals.has(sessionId);
   const taken = directory.choose({ tenant, host, strategies, zone, excluded: new Set(), usable })?.record;
-  const judged = (one: Found): Candidate => judge(one, best, taken, options);
   const reached = new Set(all.map(idOf));
-  const unreached = (byKey.get('any') ?? []).filter(({ sessionId }) => !reached.has(sessionId));
+  const others = (byKey.get('any') ?? []).filter(({ route }) => !reached.has(route.record.sessionId));
+  let left = MAX_CANDIDATES;
   return {
     taken,
-    steps: found.map(({ strategy, keys, here }) => ({
-      strategy,
-      keys: keys.map((key) => ({ key: shownKey(key), sessions: byKey.get(key)?.length ?? 0 })),
-      candidates: here.sort(byRank).map(judged),
-    })),
-    others: unreached.map((session) => {
-      const { rank: _, ...one } = look(options, session, '', 0, 0);
+    steps: steps.map(({ strategy, keys, found }) => {
+      const told = takenFirst(found, taken).slice(0, left);
+      left -= told.length;
+      return {
+        strategy,
+        keys: keys.map((key) => ({ key: shownKey(key), sessions: byKey.get(key)?.length ?? 0 })),
+        candidates: told.map((one) => judge(one, best, taken, options)),
+      };
+    }),
+    others: others.slice(0, MAX_OTHERS).map((place) => {
+      const { rank: _, ...one } = look(options, place, '', [0, 0]);
       return { ...one, standing: 'not', why: 'its agent names nothing that a strategy looks up for this destination' };
     }),
   };
@@ -98,73 +107,67 @@ function idOf({ session }: Found): string {
   return session.sessionId;
 }
 
+/** Of those that are just as good, so that it is told however many there are. */
+function takenFirst(found: Found[], taken: SessionRecord | undefined): Found[] {
+  const at = found.findIndex(({ session }) => session.sessionId === taken?.sessionId);
+  const [one] = at > 0 && found[at]?.rank === found[0]?.rank ? found.splice(at, 1) : [];
+  return one ? [one, ...found] : found;
+}
+
 function look(
   { directory, zone: ownZone, hub, suspected }: ExplainOptions,
-  session: SessionRecord,
+  { route, zone, draining }: Place,
   key: string,
-  step: number,
-  order: number,
+  [step, order]: readonly [step: number, order: number],
 ): Found {
+  const { record: session, open } = route;
   const { sessionId, hubId } = session;
-  const record = directory.hub(hubId);
-  const zone = record?.zone ?? '';
-  const draining = session.draining || (record?.draining ?? false);
   const quarantined = directory.quarantineOf(session)?.reason;
   const reachable = hub(hubId) !== undefined;
   const isSuspected = suspected(hubId) || suspected(sessionId);
   // A session that drains stands behind all others, whatever its zone.
-  const far = draining || zone === ownZone ? 0 : 1;
-  const rank: Rank = [Number(isSuspected), step, order, Number(draining), far];
+  const far = !draining && zone !== ownZone;
   const out = !reachable || quarantined !== undefined;
   return {
-    ...{ session, key, zone, draining, quarantined, reachable, suspected: isSuspected },
-    rank: out ? undefined : rank,
+    ...{ session, open, key, zone, draining, quarantined, reachable, suspected: isSuspected },
+    rank: out ? Number.POSITIVE_INFINITY : rankOf([Number(isSuspected), step, order, Number(draining), Number(far)]),
   };
 }
 
 function judge(
   { rank, ...found }: Found,
-  best: Rank | undefined,
+  best: number,
   taken: SessionRecord | undefined,
-  { zone, strategies }: ExplainOptions,
+  options: ExplainOptions,
 ): Candidate {
   const { quarantined, reachable, session } = found;
   if (quarantined !== undefined) {
     return { ...found, standing: 'not', why: `agent ${session.agentId} is in quarantine: ${quarantined}` };
   }
   if (!reachable) return { ...found, standing: 'not', why: `no link to hub ${session.hubId}` };
-  const behind = rank && best ? rank.findIndex((value, index) => value !== best[index]) : -1;
-  if (behind >= 0 && best) {
-    const reasons = [
-      'it, or its hub, left a dial without a sign of life a moment ago',
-      `strategy ${strategies[best[1]]} comes first, and finds a session`,
-      'a longer prefix leads to another session',
-      'it drains',
-      `its hub is in zone ${JSON.stringify(found.zone)}, and this gateway in ${JSON.stringify(zone)}`,
-    ];
-    return { ...found, standing: 'later', why: reasons[behind] as string };
-  }
+  const behind = difference(rank, best);
+  if (behind) return { ...found, standing: 'later', why: whyLater(behind, found.zone, options) };
   if (session.sessionId === taken?.sessionId) return { ...found, standing: 'taken', why: '' };
   return { ...found, standing: 'equal', why: 'just as good: chance and fewer open tunnels decide' };
 }
 
-function bestOf(all: readonly Found[]): Rank | undefined {
-  let best: Rank | undefined;
-  for (const { rank } of all) if (rank && (!best || compare(rank, best) < 0)) best = rank;
-  return best;
-}
-
-function byRank(a: Found, b: Found): number {
-  if (a.rank && b.rank) return compare(a.rank, b.rank);
-  return Number(a.rank === undefined) - Number(b.rank === undefined);
-}
-
-function compare(a: Rank, b: Rank): number {
-  for (const [index, value] of a.entries()) {
-    const difference = value - (b[index] as number);
-    if (difference !== 0) return difference;
+function whyLater(
+  [part, value]: readonly [RankPart, number],
+  zone: string,
+  { strategies, zone: ownZone }: ExplainOptions,
+): string {
+  switch (part) {
+    case 'suspected':
+      return 'it, or its hub, left a dial without a sign of life a moment ago';
+    case 'strategy':
+      return `strategy ${strategies[value]} comes first, and finds a session`;
+    case 'key':
+      return 'a longer prefix leads to another session';
+    case 'draining':
+      return 'it drains';
+    case 'zone':
+      return `its hub is in zone ${JSON.stringify(zone)}, and this gateway in ${JSON.stringify(ownZone)}`;
   }
-  return 0;
 }
 
 /** The prefix lengths that stand in keys, longest first. */

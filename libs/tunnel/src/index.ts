@@ -9,7 +9,7 @@ export * from './errors.ts';
 export * from './events.ts';
 export * from './explain.ts';
 export * from './observe.ts';
-export type { Choice, Route, Standing } from './placement.ts';
+export type { Choice, Place, Route, Standing } from './placement.ts';
 export * from './quarantine.ts';
 export * from './records.ts';
 export * from './ring.ts';

@@ -52,7 +52,7 @@ interface Tenant {
 }
 
 /** Where a route stands in its tenant's pools, kept so that it is taken out of just where it was put. */
-interface Place extends Standing {
+export interface Place extends Standing {
   readonly route: Route;
   readonly keys: readonly string[];
 }
@@ -80,6 +80,11 @@ export class Placement {
 
   *routes(): Iterable<Route> {
     for (const { route } of this.#places.values()) yield route;
+  }
+
+  /** Where each session stands. */
+  places(): Iterable<Place> {
+    return this.#places.values();
   }
 
   isQuarantined({ record }: Route): boolean {

@@ -15,8 +15,8 @@ export function verdictOf({ steps, others, taken }: Explanation, tenant: string,
   const found = candidatesOf(steps);
   const fails = 'fails with "No agent available"';
   const wait = `waits up to ${routing.parkTimeout / 1000} s for`;
-  const lost = found.filter(({ quarantined }) => quarantined === undefined);
-  if (lost.length > 0) return `a dial ${wait} a link to a hub that has one of ${lost.length} sessions, then fails`;
+  const lost = found.some(({ quarantined }) => quarantined === undefined);
+  if (lost) return `a dial ${wait} a link to a hub that has a session for it, then fails`;
   if (found.length > 0) return `a dial ${fails} at once: all agents that serve this destination are in quarantine`;
   if (others.length === 0) return `a dial ${wait} a session of tenant ${tenant} to come, then ${fails}`;
   return `a dial ${fails} at once: no agent of tenant ${tenant} serves this destination`;

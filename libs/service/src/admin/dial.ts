@@ -37,12 +37,14 @@ export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
 function requestOf(routing: RoutingPart, asked: adminApi.DialRequest, signal: AbortSignal): DialRequest {
   const timeout = within('timeout_ms', asked.timeoutMs) || routing.dialTimeout;
   return {
-    id: randomBytes(8).toString('hex'),
+    id: hex(8),
     tenant: asked.tenant || routing.tenant,
     destination: destinationOf(asked.destination),
     ...(asked.agentId !== '' && { agent: asked.agentId }),
     deadline: performance.now() + timeout,
     caller: { via: 'admin', identity: 'admin' },
+    // A trace of its own, sampled whatever the share of dials that are: whoever asks wants to see it.
+    traceparent: `00-${hex(16)}-${hex(8)}-01`,
     signal,
   };
 }
@@ -60,4 +62,8 @@ async function listen(routing: RoutingPart, request: DialRequest, established: E
 function within(field: string, ms: number): number {
   if (ms >= 0 && ms <= MAX_TIMEOUT) return ms;
   throw invalid(`${field} is ${ms}: want 0 to ${MAX_TIMEOUT}`);
+}
+
+function hex(bytes: number): string {
+  return randomBytes(bytes).toString('hex');
 }

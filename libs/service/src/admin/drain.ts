@@ -7,7 +7,12 @@ const MAX_LISTED = 1000;
 
 export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'drain'> {
   return {
-    drain: async ({ dryRun }) => (dryRun ? dryRunOf(backend) : { ...(await backend.drain()), plan: undefined }),
+    async drain({ dryRun }) {
+      if (dryRun) return dryRunOf(backend);
+      const left = await backend.drain();
+      backend.log.info({ ...left }, 'operator asked for a drain');
+      return { ...left, plan: undefined };
+    },
   };
 }
 

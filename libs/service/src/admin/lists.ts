@@ -8,12 +8,17 @@ export function listsRpc(backend: AdminBackend): ListsRpc {
   return {
     async listSessions({ tenant }) {
       const through = tunnelsBySession(backend.tunnels());
+      const leaving = new Set([...(backend.plane?.hubs() ?? [])].filter((hub) => hub.draining).map((hub) => hub.hubId));
       const sessions = [...backend.sessions()]
         .filter((session) => tenant === '' || session.tenant === tenant)
         .sort(byAge)
-        .map((session) =>
-          sessionMessage(session, backend.quarantine?.reasonFor(session), through.get(session.sessionId) ?? 0),
-        );
+        .map((session) => {
+          const { sessionId, hubId } = session;
+          return {
+            ...sessionMessage(session, backend.quarantine?.reasonFor(session), through.get(sessionId) ?? 0),
+            draining: (session.draining ?? false) || leaving.has(hubId),
+          };
+        });
       return { sessions };
     },
     async listTunnels({ tenant, sessionId }) {

@@ -31,8 +31,8 @@ export interface KnownMember {
 
 /** A gateway's or hub's view of its plane. */
 export interface PlanePart {
-  /** Rejects when the registry does not answer. */
-  members(): Promise<readonly KnownMember[]>;
+  /** Rejects when the registry does not answer, and when `signal` aborts. */
+  members(signal: AbortSignal): Promise<readonly KnownMember[]>;
   hubs(): Iterable<HubRecord>;
   linkTo(hub: HubRecord): HubLink;
   readonly registry: RegistryHealth;
@@ -61,9 +61,9 @@ type MembersRpc = Pick<adminApi.AdminServiceImplementation, 'listMembers'>;
 
 export function membersRpc(backend: AdminBackend): MembersRpc {
   return {
-    async listMembers() {
+    async listMembers(_request, { signal }) {
       const { plane, servers } = backend;
-      const members = plane ? await plane.members().catch(asError) : [];
+      const members = plane ? await plane.members(signal).catch(asError) : [];
       const told = members instanceof Error ? [] : members.map((member) => memberMessage(member, backend.identity));
       return {
         members: told.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),

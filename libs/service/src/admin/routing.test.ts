@@ -118,7 +118,7 @@ const STUCK: [why: string, given: Given, verdict: RegExp, advice: RegExp][] = [
   [
     'no link',
     {},
-    /waits up to 2 s for a link to a hub that has one of 1 sessions/,
+    /waits up to 2 s for a link to a hub that has a session for it/,
     /^this gateway has no link to hub h1:/,
   ],
   [
@@ -146,6 +146,7 @@ test('a dial opens a tunnel, waits for the first byte and says where the time we
   const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 1000 });
   assert.equal(answer.dial?.state, DIAL_STATE_ESTABLISHED);
   assert.deepEqual([answer.dial?.caller, answer.dial?.via, answer.dial?.agentId], ['admin', 'admin', 'a1']);
+  assert.match(answer.dial?.traceId ?? '', /^[0-9a-f]{32}$/);
   assert.deepEqual(
     answer.phases.map(({ name }) => name),
     ['gateway', 'attempt', 'dns', 'connect', 'first_byte'],

@@ -539,7 +539,7 @@ export interface Candidate {
   reachable: boolean;
   /** It, or its hub, left a dial without a sign of life a moment ago. */
   suspected: boolean;
-  /** Tunnels of this gateway that run through it. */
+  /** Tunnels of this gateway that run through it, dials included. */
   open: number;
 }
 
