@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import test from 'node:test';
 import { type Registry, redisRegistry } from '@isthmus/registry';
 import { redisMissing } from '@isthmus/registry/testing';
-import { VERSION } from '@isthmus/service';
-import { type Back, echo, type Front, type Program, Scope, split, until } from '../harness/index.ts';
+import { adminClient, VERSION } from '@isthmus/service';
+import { Authority } from '@isthmus/service/testing';
+import { type Back, echo, type Front, type Program, Scope, split, tempDir, until } from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
 
 const DEADLINE = 20_000;
@@ -36,7 +38,10 @@ test('an operator finds every process in the registry, and takes an agent out of
   skip: redisMissing(),
 }, async (t) => {
   await using scope = new Scope();
-  const { gateways, hubs, redis } = await split(scope, { hubs: 1 });
+  const operators = await Authority.create(await tempDir(scope), 'operators');
+  const { cert, key } = await operators.server();
+  const hubFlags = { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': operators.cert };
+  const { gateways, hubs, redis } = await split(scope, { hubs: 1, hubFlags });
   const registry = redisRegistry({ url: redis.url, plane: 'test' });
   scope.defer(() => registry.close());
   const [gateway] = gateways as [Front];
@@ -55,6 +60,18 @@ test('an operator finds every process in the registry, and takes an agent out of
     leaves.signal('SIGTERM');
     await leaves.ended(DEADLINE);
     assert.deepEqual(await listed(registry), adminAddresses([gateway], hubs));
+  });
+
+  await t.test('an admin port with certificates answers those who show one', async () => {
+    const address = `127.0.0.1:${hubs[0]?.program.adminPort}`;
+    const { cert, key } = await operators.client('operator');
+    const tls = { ca: readFileSync(operators.cert), cert: readFileSync(cert), key: readFileSync(key) };
+    using operator = adminClient(address, tls);
+    assert.equal((await operator.admin.listSessions({})).sessions.length, 1);
+    using stranger = adminClient(address, { ca: tls.ca });
+    await assert.rejects(stranger.admin.listSessions({}, { signal: AbortSignal.timeout(DEADLINE) }));
+    using plain = adminClient(address);
+    await assert.rejects(plain.admin.listSessions({}, { signal: AbortSignal.timeout(DEADLINE) }));
   });
 
   await t.test('an agent in quarantine takes no dial, and its tunnels go on', async () => {

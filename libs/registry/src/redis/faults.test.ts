@@ -263,8 +263,12 @@ describe('registry on a Redis that fails', { skip }, () => {
 
   it('holds a bounded number of agents in quarantine, and remembers a bounded number that were let out', async () => {
     const all = Array.from({ length: MAX_QUARANTINED }, (_, n) => ({ tenant: 'default', agentId: `agent-${n}` }));
-    const everyone = (reason: string | undefined) =>
-      Promise.all(all.map((agent) => registry.quarantine(agent, reason)));
+    const everyone = async (reason: string | undefined) => {
+      for (let start = 0; start < all.length; start += 50) {
+        await Promise.all(all.slice(start, start + 50).map((agent) => registry.quarantine(agent, reason)));
+      }
+    };
+    await registry.snapshot();
     await everyone('leaks');
     const another = { tenant: 'default', agentId: 'another' };
     await assert.rejects(registry.quarantine(another, ''), { name: 'QuarantineFull', message: /let one out first$/ });
