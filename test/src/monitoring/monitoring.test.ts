@@ -77,7 +77,7 @@ test('the rules are what Prometheus reads, and behave as their tests say', { ski
     ['check', 'rules', ...yamlFiles('alerts')],
     ['test', 'rules', ...yamlFiles('tests')],
   ]) {
-    const { status, output } = promtool(...args);
+    const { status, output } = promtool(args);
     assert.equal(status, 0, `promtool ${args.join(' ')}\n${output}`);
   }
 });
@@ -87,7 +87,7 @@ test('every question of the dashboard can be asked', { skip: noPromtool }, () =>
   try {
     const rules = questions.map((expr, index) => ({ record: `question:${index}`, expr }));
     writeFileSync(join(directory, 'rules.yaml'), stringify({ groups: [{ name: 'dashboard', rules }] }));
-    const { status, output } = promtool('check', 'rules', join(directory, 'rules.yaml'));
+    const { status, output } = promtool(['check', 'rules', join(directory, 'rules.yaml')]);
     assert.equal(status, 0, output);
   } finally {
     rmSync(directory, { recursive: true, force: true });

@@ -2,17 +2,26 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { root } from '../k8s/manifests.ts';
 
-/** On the PATH, or where `npm test` unpacks it (scripts/lib/promtool.mjs). */
-const PLACES = ['promtool', join(root, 'node_modules/.cache/isthmus-prometheus/usr/bin/promtool')];
+/** Where `npm test` unpacks Prometheus (scripts/lib/promtool.mjs). */
+const UNPACKED = join(root, 'node_modules/.cache/isthmus-prometheus/usr/bin');
 
-const found = PLACES.find((place) => spawnSync(place, ['--version'], { timeout: 20_000 }).status === 0);
+/** A program on the PATH or unpacked there; undefined where there is none. */
+function find(name: string): string | undefined {
+  const runs = (place: string) => spawnSync(place, ['--version'], { timeout: 20_000 }).status === 0;
+  return [name, join(UNPACKED, name)].find(runs);
+}
+
+const found = find('promtool');
+
+/** The server itself, which comes with it. */
+export const prometheus = find('prometheus');
 
 /** Why promtool cannot be run here, or false. */
 export const noPromtool: string | false = found === undefined && 'promtool is not installed';
 
 /** Runs it in k8s/monitoring. */
-export function promtool(...args: string[]): { readonly status: number | null; readonly output: string } {
+export function promtool(args: readonly string[], input = '') {
   const cwd = join(root, 'k8s/monitoring');
-  const { status, stdout, stderr } = spawnSync(found ?? '', args, { cwd, encoding: 'utf8', timeout: 60_000 });
+  const { status, stdout, stderr } = spawnSync(found ?? '', args, { cwd, input, encoding: 'utf8', timeout: 60_000 });
   return { status, output: stdout + stderr };
 }

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import test from 'node:test';
+import { agentMetrics, type Metrics, serverMetrics } from '@isthmus/telemetry';
+import { type DialRequest, dialStory, planeEvents } from '@isthmus/tunnel';
+import { stringify } from 'yaml';
+import { eventually, freePort, type Scope, scoped, startCommand, tempDir } from '../harness/index.ts';
+import { noPromtool, prometheus, promtool } from './promtool.ts';
+
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+
+/** Pages of a server and of an agent that have samples of every kind, in label values that have to be escaped too. */
+function pages() {
+  const events = planeEvents();
+  const server = serverMetrics(events, { role: 'server', strategies: ['default'], process: true });
+  const signal = new AbortController().signal;
+  const destination = { host: '10.0.0.1', port: 443 };
+  const request = { id: '00000000000000d1', tenant: 'a"b\\c', destination, deadline: 0, signal, story: dialStory() };
+  const dial: DialRequest = { ...request, traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
+  events.emit('dial:end', 'gateway', dial, { ms: 3, timing: { dnsMs: 1, connectMs: 2 } });
+  const tunnel = { role: 'gateway', dial, agentId: 'a', sessionId: 's', hubId: 'h', since: 0, up: 1, down: 1 } as const;
+  events.emit('tunnel:open', tunnel);
+  events.emit('packet', 'from_agent', 'DATA');
+  server.leases.listed({ status: 200, reason: '', ms: 3 });
+  return { server, agent: agentMetrics(planeEvents()) };
+}
+
+/** Serves pages as /server and /agent. */
+async function serve(scope: Scope, served: Readonly<Record<string, Metrics>>): Promise<number> {
+  const http = createServer(async (request, response) => {
+    const page = await served[request.url?.slice(1) ?? '']?.render(request.headers.accept);
+    response.writeHead(page ? 200 : 404, { 'content-type': page?.contentType ?? 'text/plain' }).end(page?.body);
+  });
+  http.listen(0, '127.0.0.1');
+  await once(http, 'listening');
+  scope.defer(() => {
+    http.close();
+    http.closeAllConnections();
+  });
+  return (http.address() as AddressInfo).port;
+}
+
+test('promtool finds nothing to say of families of ours', { skip: noPromtool }, async () => {
+  const { server, agent } = pages();
+  for (const metrics of [server, agent]) {
+    const { output } = promtool(['check', 'metrics'], (await metrics.render()).body);
+    assert.doesNotMatch(output, /isthmus_|error/);
+    metrics.close();
+  }
+});
+
+test(
+  'Prometheus reads the pages as OpenMetrics, keeps the exemplars, and all names are what they are in the text format',
+  { skip: prometheus === undefined && 'Prometheus is not installed' },
+  scoped(async (scope) => {
+    const { server, agent } = pages();
+    for (const metrics of [server, agent]) scope.defer(() => metrics.close());
+    const target = `127.0.0.1:${await serve(scope, { server, agent })}`;
+    const job = (name: string) => ({
+      job_name: name,
+      metrics_path: `/${name}`,
+      static_configs: [{ targets: [target] }],
+    });
+    const directory = await tempDir(scope);
+    const config = {
+      global: { scrape_interval: '200ms', scrape_timeout: '200ms' },
+      scrape_configs: ['server', 'agent'].map(job),
+    };
+    await writeFile(`${directory}/prometheus.yaml`, stringify(config));
+    const port = await freePort();
+    startCommand(scope, [prometheus as string], {
+      flags: {
+        'config.file': `${directory}/prometheus.yaml`,
+        'storage.tsdb.path': `${directory}/data`,
+        'web.listen-address': `127.0.0.1:${port}`,
+        'enable-feature': 'exemplar-storage',
+      },
+    });
+    const ask = async (path: string) => {
+      const response = await fetch(`http://127.0.0.1:${port}/api/v1/${path}`, { headers: { connection: 'close' } });
+      return ((await response.json()) as { data: unknown }).data;
+    };
+    await eventually(async () => {
+      const { activeTargets } = (await ask('targets?state=active')) as {
+        activeTargets: { health: string; lastError: string }[];
+      };
+      assert.deepEqual(
+        activeTargets.map(({ health, lastError }) => [health, lastError]),
+        [
+          ['up', ''],
+          ['up', ''],
+        ],
+      );
+    }, 20_000);
+
+    const names = (await ask('label/__name__/values')) as string[];
+    for (const metrics of [server, agent]) {
+      const { body } = await metrics.render();
+      for (const [, name = ''] of body.matchAll(/^(\w+)[{ ]/gm)) assert.ok(names.includes(name), name);
+    }
+    const now = Date.now() / 1000;
+    const range = `start=${now - 60}&end=${now + 60}`;
+    const kept = await ask(`query_exemplars?query=isthmus_dial_latency_seconds_bucket&${range}`);
+    assert.match(JSON.stringify(kept), new RegExp(`"trace_id":"${TRACE}"`));
+  }),
+);
