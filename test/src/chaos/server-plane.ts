@@ -24,7 +24,8 @@ export interface ServerPlaneOptions {
   readonly agents: number;
   /** Agents that run the published Go modules; each has a session to every server. */
   readonly goAgents?: number;
-  readonly flags?: Flags;
+  /** Of the servers, by their ids or the same for all; agents log as verbosely. */
+  readonly flags?: Flags | ((id: string) => Flags);
   /** Where servers and our agents run, by their ids. */
   readonly place?: (id: string) => Place;
 }
@@ -37,17 +38,18 @@ export interface ServerPlane extends Topology {
 }
 
 export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Promise<ServerPlane> {
-  const { servers: count, goAgents = 0, place } = options;
+  const { servers: count, goAgents = 0, place, flags = {} } = options;
+  const flagsOf = (id: string) => (typeof flags === 'function' ? flags(id) : flags);
   const trust = await newTrust(scope);
   const shared = count > 1 ? await sharedFlags(scope) : {};
   const built = await times(count, (index) =>
-    serverOf(scope, trust, index, { ...QUIET, ...shared, ...options.flags }, place?.(`server-${index}`)),
+    serverOf(scope, trust, index, { ...QUIET, ...shared, ...flagsOf(`server-${index}`) }, place?.(`server-${index}`)),
   );
   const servers = built.map(({ server }) => server);
   const ports = built.map(({ agentPort }) => agentPort);
   const own = await times(options.agents, (index) => {
     const port = ports[index % count] as number;
-    return agentOf(scope, trust, index, port, { ...QUIET, ...levelOf(options.flags) }, place?.(`agent-${index}`));
+    return agentOf(scope, trust, index, port, { ...QUIET, ...levelOf(flagsOf('server-0')) }, place?.(`agent-${index}`));
   });
   const behind = goAgents > 0 ? await balancer(scope, ports) : 0;
   const go = await times(goAgents, (index) => goAgentOf(scope, trust, index, behind));
@@ -62,7 +64,7 @@ export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Pr
   };
 }
 
-function levelOf(flags: Flags = {}): Flags {
+function levelOf(flags: Flags): Flags {
   return 'v' in flags ? { v: flags.v } : {};
 }
 

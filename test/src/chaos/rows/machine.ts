@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmdirSync, rmSync, statSync, wri
 import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { type Member, type Place, type Scope, until } from '../../harness/index.ts';
+import { readRecords } from '../../plane/audit-records.ts';
 import type { Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 import { descriptorRows } from './descriptors.ts';
@@ -25,34 +26,47 @@ function smallDisk(scope: Scope): string {
   return disk;
 }
 
-/** Each process logs every dial to a file of its own there. */
+/** Each process logs every dial to a file of its own there, and each server audits it. */
 async function loggingToDisk(scope: Scope): Promise<Disk> {
   const disk = smallDisk(scope);
   const place = (id: string): Place => ({
     command: ['sh', '-c', 'exec "$@" 2>>"$0"', `${disk}/${id}.log`],
     host: LOCAL,
   });
-  return { ...(await serverPlane(scope, { ...SHAPE, flags: { v: 4 }, place })), disk };
+  const flags = (id: string) => ({ v: 4, 'audit-log': auditLog(disk, id) });
+  return { ...(await serverPlane(scope, { ...SHAPE, flags, place })), disk };
+}
+
+function auditLog(disk: string, id: string): string {
+  return `${disk}/${id}.audit`;
 }
 
 const fullDisk: Row<Disk> = {
   name: 'disk-full',
-  fault: 'full disk for the logs of all processes, for half a minute; each logs every dial',
-  holds: 'no crash, 0 failed dials; logs go on by themselves and say how many lines were lost',
+  fault:
+    'full disk for the logs of all processes and the audit of all servers, for half a minute; each logs every dial',
+  holds:
+    'no crash, 0 failed dials; logs go on by themselves and say how many lines were lost; no record of audit is lost',
   bounds: { dialMs: 1000 },
   skip: () => (process.getuid?.() === 0 ? undefined : 'only root may mount a small file system'),
   topology: loggingToDisk,
   async inject({ plane: { disk, servers, agents }, hold, measure }) {
     await hold(30_000, 8000);
     if ((await statfs(disk)).bfree > 0) throw new Error('the disk is not full');
-    const sizes = servers.map(({ id }) => statSync(`${disk}/${id}.log`).size);
+    const files = servers.flatMap(({ id }) => [`${disk}/${id}.log`, auditLog(disk, id)]);
+    const sizes = files.map((path) => statSync(path).size);
     execFileSync('mount', ['-o', 'remount,size=256m', disk]);
-    const grown = () => servers.every(({ id }, index) => statSync(`${disk}/${id}.log`).size > (sizes[index] ?? 0));
-    await until(grown, { what: 'logs that go on' });
+    const grown = () => files.every((path, index) => statSync(path).size > (sizes[index] ?? 0));
+    await until(grown, { what: 'logs and audit that go on' });
     await hold(5000, 2000);
     const logs = [...servers, ...agents].map(({ id }) => readFileSync(`${disk}/${id}.log`, 'utf8'));
     const lost = logs.flatMap(lostLines);
     measure({ name: 'log lines lost and counted', value: lost.reduce((sum, lines) => sum + lines, 0), unit: '' });
+    const dropped = await Promise.all(servers.map(({ program }) => program.metric('isthmus_audit_dropped_total')));
+    const records = dropped.flatMap((samples) => [...samples.values()]).reduce((sum, each) => sum + each, 0);
+    measure({ name: 'audit records lost', value: records, unit: '', most: 0 });
+    const written = servers.reduce((sum, { id }) => sum + readRecords(auditLog(disk, id)).length, 0);
+    measure({ name: 'audit records written', value: written, unit: '' });
   },
 };
 
