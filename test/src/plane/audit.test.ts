@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync, renameSync, statSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import test from 'node:test';
 import type { AuditRecord } from '@isthmus/telemetry';
 import {
@@ -19,13 +19,16 @@ import {
 } from '../harness/index.ts';
 import { invalid, readRecords } from './audit-records.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
+import { tinyDisk, unmountable } from './tiny-disk.ts';
 
 const DEADLINE = 20_000;
+/** A drain waits for the tunnels that run. */
+const PATIENT = { 'graceful-shutdown-timeout': '1m' };
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
 /** A server whose records go to a file, and an agent. */
-async function audited(scope: Scope, serverFlags: Flags = {}, agentFlags: Flags = {}) {
-  const log = `${await tempDir(scope)}/audit.log`;
+async function audited(scope: Scope, serverFlags: Flags = {}, agentFlags: Flags = {}, dir?: string) {
+  const log = `${dir ?? (await tempDir(scope))}/audit.log`;
   const flags = { 'server-id': 'gw-1', 'audit-log': log, ...serverFlags };
   const plane = await allInOne(scope, { serverFlags: flags, agentFlags });
   return { ...plane, log };
@@ -41,7 +44,7 @@ async function recordsOf(path: string, count: number): Promise<AuditRecord[]> {
 }
 
 test(
-  'each dial has one record: tunnels of gRPC, CONNECT and mutual TLS, a refusal, no agent; a bad request has none',
+  'each dial has one record: tunnels of gRPC, CONNECT and mutual TLS, a refusal, no agent',
   scoped(async (scope) => {
     const agentFlags = { 'agent-identifiers': 'host=127.0.0.1' };
     const serverFlags = { 'proxy-strategies': 'destHost', 'dial-park-timeout': '50ms' };
@@ -86,18 +89,60 @@ test(
 );
 
 test(
+  'records wait for a full disk while dials go on, and are all there in the end, after a second signal too',
+  { skip: unmountable },
+  scoped(async (scope) => {
+    const disk = await tinyDisk(scope, 64);
+    const filler = `${disk}/filler`;
+    writeFileSync(filler, Buffer.alloc(48 * 1024));
+    const { server, log } = await audited(scope, PATIENT, {}, disk);
+    const target = await echo(scope);
+    let dials = 0;
+    const dialMore = async () => {
+      for (let i = 0; i < 10; i++, dials++) {
+        const tunnel = await dial(scope, server, 'connect', target.authority);
+        await carries(tunnel);
+        tunnel.destroy();
+      }
+    };
+    const says = (text: string) =>
+      server.program.waitForLog(({ msg }) => msg === text, { deadline: DEADLINE, what: text });
+    const full = () => statfsSync(disk).bfree === 0;
+    await until(async () => full() || (await dialMore()), { deadline: DEADLINE, what: 'the disk to be full' });
+    await dialMore();
+    await says('audit records cannot be written, and wait');
+    rmSync(filler);
+    await says('audit records are written again');
+    await recordsOf(log, dials);
+    assert.deepEqual([...(await server.program.metric('isthmus_audit_dropped_total')).values()], [0, 0]);
+
+    await carries(await dial(scope, server, 'connect', target.authority));
+    server.program.signal('SIGTERM');
+    await server.program.waitForLog(({ msg }) => msg === 'stopping', { deadline: DEADLINE, what: 'the stop' });
+    server.program.signal('SIGTERM');
+    assert.equal((await server.program.ended()).code, 143);
+    const cut = readRecords(log).slice(dials);
+    assert.deepEqual(
+      cut.map(({ closed }) => closed),
+      [{ by: 'plane', text: 'the gateway ended' }],
+    );
+  }),
+);
+
+test(
   'after a rename and SIGHUP records go on in a new file, none lost, and tunnels that a stop cuts have theirs',
   scoped(async (scope) => {
     const { server, log } = await audited(scope, { 'graceful-shutdown-timeout': '1ms' });
     const target = await echo(scope);
     const dials: Promise<void>[] = [];
-    const dialOnce = async (front: Front, protocol: 'grpc' | 'connect') => {
+    // No gRPC: Deno's own client does not always survive the end of the server.
+    const dialOnce = async (front: Front, protocol: 'mtls' | 'connect') => {
       const tunnel = await dial(scope, front, protocol, target.authority);
       await carries(tunnel);
       tunnel.destroy();
     };
     for (let i = 0; i < 60; i++) {
-      dials.push(dialOnce(server, i % 2 === 0 ? 'grpc' : 'connect'));
+      dials.push(dialOnce(server, i % 2 === 0 ? 'mtls' : 'connect'));
       if (i !== 30) continue;
       await dials[0];
       renameSync(log, `${log}.1`);

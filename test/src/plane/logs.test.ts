@@ -22,6 +22,7 @@ import {
   until,
 } from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
+import { tinyDisk, unmountable } from './tiny-disk.ts';
 
 const run = promisify(execFile);
 const DEADLINE = 20_000;
@@ -59,14 +60,6 @@ async function loggingTo(scope: Scope, log: string): Promise<Logging> {
   };
 }
 
-/** A file system of so many KiB; undefined where none may be mounted. */
-async function tinyDisk(scope: Scope, kib: number): Promise<string> {
-  const dir = await tempDir(scope);
-  await run('mount', ['-t', 'tmpfs', '-o', `size=${kib}k`, 'tmpfs', dir]);
-  scope.defer(() => run('umount', ['-l', dir]));
-  return dir;
-}
-
 /** The time of a line; undefined for one that is not whole. */
 function timeOf(line: string): string | undefined {
   try {
@@ -76,7 +69,6 @@ function timeOf(line: string): string | undefined {
   }
 }
 
-const unmountable = process.getuid?.() === 0 ? false : 'only root may mount a small file system';
 const unfull = spawnSync('test', ['-c', '/dev/full']).status === 0 ? false : 'there is no /dev/full';
 const noFifo = spawnSync('mkfifo', ['--version']).status === 0 ? false : 'there is no mkfifo';
 

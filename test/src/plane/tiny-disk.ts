@@ -1,0 +1,16 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { type Scope, tempDir } from '../harness/index.ts';
+
+const run = promisify(execFile);
+
+/** Why there can be none here, or false. */
+export const unmountable = process.getuid?.() === 0 ? false : 'only root may mount a small file system';
+
+/** A file system of so many KiB. */
+export async function tinyDisk(scope: Scope, kib: number): Promise<string> {
+  const dir = await tempDir(scope);
+  await run('mount', ['-t', 'tmpfs', '-o', `size=${kib}k`, 'tmpfs', dir]);
+  scope.defer(() => run('umount', ['-l', dir]));
+  return dir;
+}
