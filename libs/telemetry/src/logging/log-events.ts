@@ -89,6 +89,7 @@ function identity(role: Role, { id, tenant, caller, traceparent }: DialRequest) 
 /** An agent that comes and goes is told of a few times a minute, by its name: its sessions have a new id each time. */
 function sessionLines(logger: Logger, flaps: Bursts): Subscriptions {
   const say = (session: SessionInfo, message: string, reason?: string) => {
+    if (!logger.isLevelEnabled('info')) return;
     const { agentId, tenant, sessionId, hubId, protocol, remote } = session;
     const fields = { agent: agentId, tenant, session: sessionId, hub: hubId, protocol, remote, reason };
     flaps.say(`agent ${tenant}/${agentId}`, () => logger.info(fields, message));
@@ -101,8 +102,9 @@ function sessionLines(logger: Logger, flaps: Bursts): Subscriptions {
 }
 
 function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
-  const say = (of: string, level: 'info' | 'warn', fields: object, message: string) =>
-    flaps.say(of, () => logger[level](fields, message));
+  const say = (of: string, level: 'info' | 'warn', fields: object, message: string) => {
+    if (logger.isLevelEnabled(level)) flaps.say(of, () => logger[level](fields, message));
+  };
   return {
     'server:open': ({ address, serverId, protocol }) =>
       say(`server ${address}`, 'info', { address, server: serverId, protocol }, 'server connected'),

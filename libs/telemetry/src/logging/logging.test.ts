@@ -283,3 +283,14 @@ test('an agent that reconnects all the time is told of by its name, whatever its
     ],
   );
 });
+
+test('lines that are not shown are not counted as left out', () => {
+  const emit = (events: PlaneEvents) => {
+    for (let i = 0; i < 50; i++) {
+      events.emit('peer:open', 'h1', 'y:1');
+      events.emit('peer:close', 'h1', 'y:1', 'ping');
+    }
+  };
+  assert.deepEqual(logged(emit, 1), []);
+  assert.equal(logged(emit).length, 12);
+});

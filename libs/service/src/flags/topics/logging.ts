@@ -6,7 +6,13 @@ const NO_MODULES = 'verbosity is not set by source file';
 
 export const logging = topic('Logging', {
   'log-format': oneOf(['text', 'json'])('text', 'How a line of log looks: text or json.', { own: true }),
-  v: level(4, 'How much is logged: a greater number is more.', { short: 'v' }),
+  v: level(
+    4,
+    'How much is logged: 0 what needs a look, 2 each dial and session too, 5 each step of them, 8 everything.',
+    {
+      short: 'v',
+    },
+  ),
   logtostderr: bool(true, 'Log to standard error.'),
   vmodule: moduleSpec('', 'Verbosity by source file.', { inert: NO_MODULES }),
   'log-backtrace-at': traceLocation('', 'Log a stack trace at this place in the source.', { inert: NO_MODULES }),
