@@ -32,7 +32,7 @@ export function startGateway(
   { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
 ): Promise<Running> {
   return Closing.guard(async (closing) => {
-    const { events, observation, tunnels, shutdown } = await instrument({
+    const { events, observation, tunnels, keptAfter, shutdown } = await instrument({
       ...{ program: 'frontend-gw', role: 'gateway', version, log },
       traceSlow: flags['trace-slow'],
     });
@@ -50,7 +50,7 @@ export function startGateway(
     const directory = new Directory();
     const options = gatewayOptions(flags);
     const metrics = serverMetrics(events, {
-      ...{ role: 'gateway', process: true, strategies: options.strategies },
+      ...{ role: 'gateway', process: true, strategies: options.strategies, keptAfter },
       sessions: (backends) => directory.watch(backends),
     });
     closing.defer(metrics.close);

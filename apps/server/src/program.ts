@@ -32,7 +32,7 @@ export function startServer(
   { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
 ): Promise<Running> {
   return Closing.guard(async (closing) => {
-    const { events, observation, tunnels, shutdown } = await instrument({
+    const { events, observation, tunnels, keptAfter, shutdown } = await instrument({
       ...{ program: 'proxy-server', role: 'server', version, log },
       traceSlow: flags['trace-slow'],
     });
@@ -48,7 +48,9 @@ export function startServer(
       onHangup(audit.reopen);
     }
     const gateway = gatewayOptions(flags);
-    const metrics = serverMetrics(events, { role: 'server', strategies: gateway.strategies, process: true });
+    const metrics = serverMetrics(events, {
+      ...{ role: 'server', process: true, strategies: gateway.strategies, keptAfter },
+    });
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
     const joins = flags['redis-url'] !== '';

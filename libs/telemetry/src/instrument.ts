@@ -19,6 +19,8 @@ export interface Instruments {
   readonly events: PlaneEvents;
   readonly observation: Observation;
   readonly tunnels: TunnelTable;
+  /** A gateway's dial that failed, or took longer, has a trace though it was not sampled; in milliseconds. Unset: it has none. */
+  readonly keptAfter: number | undefined;
   /** Sends the last spans; bounded in time, never rejects. */
   shutdown(): Promise<void>;
 }
@@ -28,10 +30,10 @@ export async function instrument(options: InstrumentOptions): Promise<Instrument
   const events = planeEvents();
   logEvents(events, log);
   const tunnels = new TunnelTable(events);
-  const { tracer, follow, shutdown } = await openTelemetry(process.env, {
+  const { tracer, follow, shutdown, keptAfter } = await openTelemetry(process.env, {
     ...{ serviceName: program, version, role, logger: log },
     ...(traceSlow > 0 && { slowMs: traceSlow }),
   });
   follow(events);
-  return { events, tunnels, shutdown, observation: { events, tracer } };
+  return { events, tunnels, shutdown, keptAfter, observation: { events, tracer } };
 }

@@ -6,6 +6,8 @@ import { carries } from './dials.ts';
 import { samples, value } from './families.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+/** Not sampled, and kept for its failure. */
+const FAILED = 'a3ce929d0e0e47364bf92f3577b34da6';
 
 /** The page as Prometheus asks for it. */
 async function openMetrics({ healthHost, healthPort }: Program): Promise<string> {
@@ -25,7 +27,9 @@ test(
   'gateway, hub and agent each tell their part of a dial, and what they see of the plane',
   { skip: redisMissing() },
   scoped(async (scope) => {
-    const { gateways, hubs, agents, redis } = await split(scope, { gateways: 1, hubs: 1 });
+    // Nothing is there to take the traces: whether they arrive is not the point here.
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' };
+    const { gateways, hubs, agents, redis } = await split(scope, { gateways: 1, hubs: 1, env });
     const [gateway, hub, agent] = [gateways[0]?.program, hubs[0]?.program, agents[0]] as [Program, Program, Program];
     const { connect: via } = gateways[0] as (typeof gateways)[number];
     await eventually(async () => assert.equal(await value(gateway, 'isthmus_reachable_sessions'), 1));
@@ -47,7 +51,8 @@ test(
     const headers = [`traceparent: 00-${TRACE}-00f067aa0ba902b7-01`];
     const tunnel = await tunnelThrough(scope, { via, destination, headers });
     await carries(tunnel);
-    await assert.rejects(tunnelThrough(scope, { via, destination: await refused() }), /502/);
+    const unsampled = [`traceparent: 00-${FAILED}-00f067aa0ba902b7-00`];
+    await assert.rejects(tunnelThrough(scope, { via, destination: await refused(), headers: unsampled }), /502/);
     const all = ['agent', 'attempt', 'connect', 'hub', 'total'].flatMap((phase) =>
       ['established', 'failed'].map((outcome) => `${phase} ${outcome}`),
     );
@@ -58,10 +63,9 @@ test(
     const attempts = await samples(gateway, 'isthmus_dial_attempts_total');
     assert.deepEqual([attempts['first established'], attempts['first failed'], attempts['retry failed']], [1, 1, 0]);
     assert.deepEqual(await samples(gateway, 'isthmus_tenant_tunnels'), { default: 1 });
-    assert.match(
-      await openMetrics(gateway),
-      new RegExp(`phase="total",outcome="established"} 1 # {trace_id="${TRACE}"}`),
-    );
+    const page = await openMetrics(gateway);
+    assert.match(page, new RegExp(`phase="total",outcome="established"} 1 # {trace_id="${TRACE}"}`));
+    assert.match(page, new RegExp(`phase="total",outcome="failed"} 1 # {trace_id="${FAILED}"}`));
     for (const program of [gateway, hub, agent]) {
       assert.ok(((await value(program, 'isthmus_event_loop_delay_seconds_count')) ?? 0) > 0);
       assert.deepEqual(await samples(program, 'isthmus_tunnel_bytes_total'), { up: 4, down: 4 });

@@ -108,6 +108,24 @@ test('exemplars lead to traces that are kept, and stand in OpenMetrics alone', a
   assert.doesNotMatch((await metrics.render()).body, /trace_id/);
 });
 
+test('a dial whose trace is kept for its failure or its time is an exemplar though it was not sampled', async () => {
+  const traceparent = sampled.replace(/01$/, '00');
+  const error = new DialError('connection_refused', 'connection refused');
+  for (const [keptAfter, expected] of [[1000, ['0.5', '2.5']] as const, [undefined, []] as const]) {
+    const { events, metrics } = server({ keptAfter });
+    const end = (ms: number, failed?: DialError) => {
+      const outcome = { ms, ...(failed && { error: failed }) };
+      events.emit('dial:end', 'gateway', { ...dial, story: dialStory(), traceparent }, outcome);
+    };
+    end(5);
+    end(400, error);
+    end(2000);
+    const { body } = await metrics.render('application/openmetrics-text');
+    const bounds = [...body.matchAll(/le="([^"]+)".* # \{trace_id/g)].map(([, le]) => le);
+    assert.deepEqual(bounds.sort(), expected);
+  }
+});
+
 test('dials that are parked are counted now and in all', async () => {
   const { events, metrics } = server();
   for (let i = 0; i < 3; i++) events.emit('dial:park', dial);

@@ -19,14 +19,18 @@ type Outcome = (typeof OUTCOMES)[number];
 
 const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge'];
 
-/** How long dials take, and on what; what only our own hubs and agents tell is not there for others. */
-export function dialLatency(families: Families, role: Role): Subscriptions {
+/**
+ * How long dials take, and on what; what only our own hubs and agents tell is not there for others.
+ * @param keptAfter a dial that failed, or took longer, has a trace though it was not sampled; in milliseconds
+ */
+export function dialLatency(families: Families, role: Role, keptAfter = Number.POSITIVE_INFINITY): Subscriptions {
   const observe = latencies(families);
   return {
     'dial:end'(by, { traceparent, story }, outcome) {
       if (by !== role) return;
       const ended = outcomeOf(outcome);
-      observe('total', ended, outcome.ms, traceparent);
+      const kept = outcome.ms > keptAfter || (outcome.error !== undefined && keptAfter < Number.POSITIVE_INFINITY);
+      observe('total', ended, outcome.ms, traceparent, kept);
       const { timing } = outcome;
       if (timing) {
         // What a part took itself is its total already.
@@ -80,7 +84,7 @@ function latencies(families: Families) {
     ['phase', 'outcome'],
   );
   const series: Partial<Record<Phase, Partial<Record<Outcome, Durations>>>> = {};
-  return (phase: Phase, outcome: Outcome, ms: number | undefined, traceparent?: string): void => {
+  return (phase: Phase, outcome: Outcome, ms: number | undefined, traceparent?: string, kept?: boolean): void => {
     if (ms === undefined) return;
     let ofPhase = series[phase];
     if (!ofPhase) {
@@ -92,7 +96,7 @@ function latencies(families: Families) {
       durations = labelled({ phase, outcome });
       ofPhase[outcome] = durations;
     }
-    durations.observe(ms / 1000, traceparent);
+    durations.observe(ms / 1000, traceparent, kept);
   };
 }
 

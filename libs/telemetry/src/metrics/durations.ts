@@ -27,12 +27,13 @@ export class Durations {
     this.#traced = new Array(bounds.length + 1).fill(undefined);
   }
 
-  observe(seconds: number, traceparent?: string): void {
+  /** @param kept the trace is kept, whatever its flags say */
+  observe(seconds: number, traceparent?: string, kept = false): void {
     let bucket = 0;
     while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
     this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
     this.#sum += seconds;
-    if (traceparent !== undefined && isSampled(traceparent)) {
+    if (traceparent !== undefined && (kept || isSampled(traceparent))) {
       this.#traced[bucket] = { traceparent, seconds, at: Date.now() };
     }
   }

@@ -27,7 +27,8 @@ end in \`_total\`. Those of upstream's counters that do not (\`dial_failure_coun
 \`server_connection_failure_count\`) are told there as of type \`unknown\`, so that they keep their names: \`rate()\` works on them as it did.
 
 **Exemplars** are in OpenMetrics alone: each bucket of \`isthmus_dial_latency_seconds\` in the phases \`total\` and \`attempt\` has the \`trace_id\` of the
-last dial in it whose trace is sampled. Prometheus keeps them with \`--enable-feature=exemplar-storage\`.
+last dial in it whose trace is sampled; in \`total\` also of one whose trace is kept for its failure or its time (\`--trace-slow\`).
+Prometheus keeps them with \`--enable-feature=exemplar-storage\`.
 
 **Cost.** All metrics of a dial that becomes a tunnel and ends, upstream's and ours, take about 1 µs of CPU (Node 20), and the page 3 ms with 50,000
 tunnels.

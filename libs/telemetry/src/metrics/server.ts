@@ -38,6 +38,8 @@ export interface ServerMetricsOptions {
    * returns is called. Default: those that `session:open` and `session:close` tell of, which a gateway alone does not hear.
    */
   readonly sessions?: (backends: Backends) => () => void;
+  /** A gateway's dial that failed, or took longer, has a trace to be an exemplar; in milliseconds. Default: only what is sampled has. */
+  readonly keptAfter?: number | undefined;
   /** Adds what is the process's own (its event loop's delay, `process_*` and `nodejs_*`), which can be had once a process. Default false. */
   readonly process?: boolean;
 }
@@ -58,7 +60,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   const all = [dialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role);
-  all.push(dialLatency(own, role), tunnelMetrics(own, role), plane.subscriptions);
+  all.push(dialLatency(own, role, options.keptAfter), tunnelMetrics(own, role), plane.subscriptions);
   if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), auditMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));

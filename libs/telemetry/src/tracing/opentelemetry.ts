@@ -23,6 +23,8 @@ export interface TracingLogger {
 
 export interface Tracing {
   readonly tracer: DialTracer;
+  /** A gateway's dial that failed, or took longer, is exported though it was not sampled; in milliseconds. Unset: it is not. */
+  readonly keptAfter?: number | undefined;
   /** Follows the tunnels of a gateway. */
   follow(events: PlaneEvents): void;
   /** Sends the last spans; bounded in time, never rejects. */
@@ -94,7 +96,8 @@ async function exporting(
     if (failure) logger.warn({ ...fields, error: failure.message }, 'traces cannot be exported, and are dropped');
     else logger.info(fields, 'traces are exported again');
   });
-  return tracing(spanTracer(tracer, slowMs === undefined ? undefined : keepDials(startAs, slowMs)), shutdown);
+  if (slowMs === undefined) return tracing(spanTracer(tracer), shutdown);
+  return { ...tracing(spanTracer(tracer, keepDials(startAs, slowMs)), shutdown), keptAfter: slowMs };
 }
 
 function messageOf(error: unknown): string {
