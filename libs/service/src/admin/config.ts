@@ -2,12 +2,12 @@ import { adminApi } from '@isthmus/proto';
 import type { AdminBackend } from '../admin-backend.ts';
 import type { FlagInForce } from '../flags/in-force.ts';
 
-const { Source } = { Source: adminApi.Flag_Source };
+const { SOURCE_DEFAULT, SOURCE_GIVEN, SOURCE_DERIVED } = adminApi.Flag_Source;
 
 const SOURCES = {
-  default: Source.SOURCE_DEFAULT,
-  given: Source.SOURCE_GIVEN,
-  derived: Source.SOURCE_DERIVED,
+  default: SOURCE_DEFAULT,
+  given: SOURCE_GIVEN,
+  derived: SOURCE_DERIVED,
 } as const satisfies Record<FlagInForce['source'], adminApi.Flag_Source>;
 
 type ConfigRpc = Pick<adminApi.AdminServiceImplementation, 'getConfig'>;

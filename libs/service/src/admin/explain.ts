@@ -4,13 +4,13 @@ import type { AdminBackend } from '../admin-backend.ts';
 import { adviceFor, verdictOf } from './advice.ts';
 import { destinationOf, routingOf } from './routing.ts';
 
-const { Standing } = { Standing: adminApi.Candidate_Standing };
+const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
 
 const STANDINGS = {
-  taken: Standing.STANDING_TAKEN,
-  equal: Standing.STANDING_EQUAL,
-  later: Standing.STANDING_LATER,
-  not: Standing.STANDING_NOT,
+  taken: STANDING_TAKEN,
+  equal: STANDING_EQUAL,
+  later: STANDING_LATER,
+  not: STANDING_NOT,
 } as const satisfies Record<Candidate['standing'], adminApi.Candidate_Standing>;
 
 type ExplainRpc = Pick<adminApi.AdminServiceImplementation, 'explain'>;

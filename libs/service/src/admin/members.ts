@@ -5,16 +5,16 @@ import type { RegistryHealth } from '../checks.ts';
 import { PROTOCOLS, ROLES } from './messages.ts';
 import type { Identity } from './status.ts';
 
-const { Link } = { Link: adminApi.Hub_Link };
+const { LINK_OWN, LINK_UP, LINK_DOWN, LINK_NONE } = adminApi.Hub_Link;
 
 /** How this process reaches a hub: it is here, a link is up or down, or it wants none. */
 export type HubLink = 'own' | 'up' | 'down' | 'none';
 
 const LINKS = {
-  own: Link.LINK_OWN,
-  up: Link.LINK_UP,
-  down: Link.LINK_DOWN,
-  none: Link.LINK_NONE,
+  own: LINK_OWN,
+  up: LINK_UP,
+  down: LINK_DOWN,
+  none: LINK_NONE,
 } as const satisfies Record<HubLink, adminApi.Hub_Link>;
 
 /** A process of the plane, as the registry knows it. */

@@ -24,19 +24,20 @@ export const PROTOCOLS = {
   packets: adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS,
 } as const satisfies Record<SessionInfo['protocol'], adminApi.LinkProtocol>;
 
-const { Kind, Outcome } = { Kind: adminApi.DialAttempt_Kind, Outcome: adminApi.DialAttempt_Outcome };
+const { KIND_FIRST, KIND_RETRY, KIND_HEDGE } = adminApi.DialAttempt_Kind;
+const { OUTCOME_RUNNING, OUTCOME_ESTABLISHED, OUTCOME_FAILED, OUTCOME_OVERTAKEN } = adminApi.DialAttempt_Outcome;
 
 const KINDS = {
-  first: Kind.KIND_FIRST,
-  retry: Kind.KIND_RETRY,
-  hedge: Kind.KIND_HEDGE,
+  first: KIND_FIRST,
+  retry: KIND_RETRY,
+  hedge: KIND_HEDGE,
 } as const satisfies Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>;
 
 const OUTCOMES = {
-  running: Outcome.OUTCOME_RUNNING,
-  established: Outcome.OUTCOME_ESTABLISHED,
-  failed: Outcome.OUTCOME_FAILED,
-  overtaken: Outcome.OUTCOME_OVERTAKEN,
+  running: OUTCOME_RUNNING,
+  established: OUTCOME_ESTABLISHED,
+  failed: OUTCOME_FAILED,
+  overtaken: OUTCOME_OVERTAKEN,
 } as const satisfies Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>;
 
 /** Oldest first. */

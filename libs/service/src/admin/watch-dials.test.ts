@@ -108,6 +108,26 @@ test('a watcher sees dials begin and end as they do, after the recent ones', { t
   while (dials.watchers > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
+test('of more dials than a client can take, what it misses is counted', { timeout: 10_000 }, async (t) => {
+  const { events, dials, admin } = await watched(t);
+  dialled(events, dial('first'));
+  const stop = new AbortController();
+  let told = 0;
+  let missed = 0;
+  const watching = async () => {
+    for await (const { dial: record, recent, lost } of admin.watchDials({}, { signal: stop.signal })) {
+      missed += Number(lost);
+      // Each is two events, and nobody can be told of one before all have happened.
+      if (recent) for (let index = 0; index < 2500; index++) dialled(events, dial(`d${index}`));
+      else if (record) told++;
+      if (told + missed === 5000) stop.abort();
+    }
+  };
+  await assert.rejects(watching(), { name: 'AbortError' });
+  assert.deepEqual([told, missed], [1000, 4000]);
+  assert.equal(dials.pending('gateway'), 0);
+});
+
 test('there is a bound to the watchers of a program', async (t) => {
   const { dials, admin } = await watched(t);
   const ends = Array.from({ length: 32 }, () => dials.watch(() => {}));
