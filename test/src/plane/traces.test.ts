@@ -1,14 +1,24 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import test from 'node:test';
 import { Metadata } from '@grpc/grpc-js';
 import { redisMissing } from '@isthmus/registry/testing';
-import { otlpReceiver, type ReceivedSpan, type SpanTree, spanTree } from '@isthmus/telemetry/testing';
+import {
+  type OtlpReceiver,
+  otlpGrpcReceiver,
+  otlpReceiver,
+  type ReceivedSpan,
+  type SpanTree,
+  spanTree,
+} from '@isthmus/telemetry/testing';
 import {
   allInOne,
   type Back,
   connectThrough,
+  type Env,
   echo,
   type Front,
+  newTrust,
   type Program,
   packetsThrough,
   refused,
@@ -33,8 +43,24 @@ const ALL = 6;
 
 /** A receiver, and the environment of programs that shall export to it at once. */
 async function collector(scope: Scope) {
-  const receiver = scope.use(await otlpReceiver());
-  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_BSP_SCHEDULE_DELAY: '50' };
+  return collecting(scope.use(await otlpReceiver()));
+}
+
+/** The same by gRPC and mutual TLS. */
+async function grpcCollector(scope: Scope) {
+  const { callers, caller } = await newTrust(scope);
+  const { cert, key } = await callers.server();
+  const [files, ca] = [{ cert: readFileSync(cert), key: readFileSync(key) }, readFileSync(callers.cert)];
+  return collecting(scope.use(await otlpGrpcReceiver({ ...files, ca })), {
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+    OTEL_EXPORTER_OTLP_CERTIFICATE: callers.cert,
+    OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: caller.cert,
+    OTEL_EXPORTER_OTLP_CLIENT_KEY: caller.key,
+  });
+}
+
+function collecting<Receiver extends Pick<OtlpReceiver, 'endpoint' | 'spans'>>(receiver: Receiver, more: Env = {}) {
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_BSP_SCHEDULE_DELAY: '50', ...more };
   const spansOf = async (traceId: string, count: number) => {
     const find = () => receiver.spans.filter((span) => span.traceId === traceId);
     await until(() => find().length >= count, {
@@ -203,7 +229,7 @@ test(
 test(
   "a dial of a caller without a trace begins one; a gRPC caller's goes on, and its tunnel's end says what it carried",
   scoped(async (scope) => {
-    const { env, spansOf } = await collector(scope);
+    const { env, spansOf } = await grpcCollector(scope);
     const { server, agents } = await allInOne(scope, { env, agentFlags: { v: 5 } });
     const [agent] = agents as [Program];
     const destination = await web(scope);

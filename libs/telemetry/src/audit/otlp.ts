@@ -105,16 +105,23 @@ function contextOf({ traceparent }: DialRequest): Context {
 
 const EXPORTERS: Readonly<
   Record<
-    Protocol,
+    Exclude<Protocol, 'grpc'>,
     () => Promise<{ OTLPLogExporter: new (config: { url: string; timeoutMillis: number }) => LogRecordExporter }>
   >
 > = {
   'http/protobuf': () => import('@opentelemetry/exporter-logs-otlp-proto'),
   'http/json': () => import('@opentelemetry/exporter-logs-otlp-http'),
-  grpc: () => import('@opentelemetry/exporter-logs-otlp-grpc'),
 };
 
-async function otlpExporter({ protocol, url, timeoutMillis }: LogSettings): Promise<LogRecordExporter> {
+const GRPC_METHOD = '/opentelemetry.proto.collector.logs.v1.LogsService/Export';
+
+async function otlpExporter(settings: LogSettings): Promise<LogRecordExporter> {
+  const { protocol, url, timeoutMillis } = settings;
+  if (protocol === 'grpc') {
+    const { grpcExporter } = await import('../otlp/grpc-exporter.ts');
+    const { ProtobufLogsSerializer } = await import('@opentelemetry/otlp-transformer');
+    return grpcExporter(settings, GRPC_METHOD, ProtobufLogsSerializer);
+  }
   const { OTLPLogExporter } = await EXPORTERS[protocol]();
   return new OTLPLogExporter({ url, timeoutMillis });
 }

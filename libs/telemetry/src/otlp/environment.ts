@@ -1,3 +1,5 @@
+import type { GrpcSettings } from './grpc-calls.ts';
+
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 export const PROTOCOLS = ['http/protobuf', 'http/json', 'grpc'] as const;
@@ -12,6 +14,8 @@ export interface OtlpSettings {
   readonly url: string;
   /** How long a batch may take to send, retries included. */
   readonly timeoutMillis: number;
+  /** Where the protocol is that; the exporters over HTTP read what they need besides from the environment themselves. */
+  readonly grpc?: GrpcSettings;
 }
 
 /** How what is to be sent is gathered. */
@@ -33,7 +37,7 @@ const QUEUE: Range = [1, 1_000_000];
 /**
  * Reads the OTEL_* variables as the OpenTelemetry specification has them ("SDK environment variables", "OTLP exporter"):
  * an empty value is an unset one, and a bad one is warned of and stands for its default, as telemetry must not stop a program.
- * Headers, compression and certificates are left to the exporter, which reads them itself.
+ * Headers, compression and certificates are left to the exporters over HTTP, which read them themselves.
  */
 export class OtelEnvironment {
   /** What was not understood, and what is done in its place. */
@@ -67,10 +71,27 @@ export class OtelEnvironment {
     const text = this.#own(signal, 'PROTOCOL') ?? this.read('OTEL_EXPORTER_OTLP_PROTOCOL');
     const protocol = this.oneOf('OTEL_EXPORTER_OTLP_PROTOCOL', PROTOCOLS, text, 'http/protobuf');
     const timeout = this.#own(signal, 'TIMEOUT') ? `${ownName(signal)}_TIMEOUT` : 'OTEL_EXPORTER_OTLP_TIMEOUT';
+    const url = this.#own(signal, 'ENDPOINT') ?? this.#sharedUrl(signal, protocol);
     return {
-      protocol,
-      url: this.#own(signal, 'ENDPOINT') ?? this.#sharedUrl(signal, protocol),
-      timeoutMillis: this.number(timeout, 10_000, MILLISECONDS),
+      ...{ protocol, url, timeoutMillis: this.number(timeout, 10_000, MILLISECONDS) },
+      ...(protocol === 'grpc' && { grpc: this.#grpc(signal, url) }),
+    };
+  }
+
+  #grpc(signal: Signal, url: string): GrpcSettings {
+    const either = (what: string) => this.#own(signal, what) ?? this.read(`OTEL_EXPORTER_OTLP_${what}`);
+    // Without a scheme it is a secure one, unless said otherwise.
+    const scheme = either('INSECURE')?.toLowerCase() === 'true' ? 'http' : 'https';
+    return {
+      url: /^https?:\/\//i.test(url) ? url : `${scheme}://${url}`,
+      headers: {
+        ...this.#headers('OTEL_EXPORTER_OTLP_HEADERS'),
+        ...this.#headers(`${ownName(signal)}_HEADERS`),
+      },
+      gzip: either('COMPRESSION') === 'gzip',
+      ca: either('CERTIFICATE'),
+      cert: either('CLIENT_CERTIFICATE'),
+      key: either('CLIENT_KEY'),
     };
   }
 
@@ -87,7 +108,7 @@ export class OtelEnvironment {
   /** OTEL_RESOURCE_ATTRIBUTES, with OTEL_SERVICE_NAME over it. */
   resource(): Record<string, string> {
     const name = this.read('OTEL_SERVICE_NAME');
-    const attributes = resourceAttributes(this.read('OTEL_RESOURCE_ATTRIBUTES'), this.warnings);
+    const attributes = this.#pairs('OTEL_RESOURCE_ATTRIBUTES');
     return name === undefined ? attributes : { ...attributes, 'service.name': name };
   }
 
@@ -111,6 +132,29 @@ export class OtelEnvironment {
     return this.read(`${ownName(signal)}_${what}`);
   }
 
+  /** HTTP/2 wants names in lower case. */
+  #headers(name: string): Record<string, string> {
+    return Object.fromEntries(Object.entries(this.#pairs(name)).map(([key, value]) => [key.toLowerCase(), value]));
+  }
+
+  /** `key=value,...` with percent-encoding. One bad entry voids all, as the specification demands. */
+  #pairs(name: string): Record<string, string> {
+    const pairs: Record<string, string> = {};
+    const entries = this.read(name)?.split(',') ?? [];
+    for (const entry of entries.filter((each) => each.trim() !== '')) {
+      const pair = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(entry);
+      const value = pair?.[2] === undefined ? undefined : decoded(pair[2]);
+      if (pair?.[1] === undefined || value === undefined) {
+        // Headers carry secrets.
+        const shown = name.endsWith('_HEADERS') ? 'a bad entry' : `the bad entry ${JSON.stringify(entry)}`;
+        this.warnings.push(`${name} has ${shown}: using none of it`);
+        return {};
+      }
+      pairs[pair[1]] = value;
+    }
+    return pairs;
+  }
+
   /** An endpoint for all signals: HTTP puts the signal's path behind it, gRPC has none. */
   #sharedUrl(signal: Signal, protocol: Protocol): string {
     const endpoint = this.read('OTEL_EXPORTER_OTLP_ENDPOINT');
@@ -121,21 +165,6 @@ export class OtelEnvironment {
 
 function ownName(signal: Signal): string {
   return `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}`;
-}
-
-/** `key=value,...` with percent-encoding. One bad entry voids all, as the specification demands. */
-function resourceAttributes(list: string | undefined, warnings: string[]): Record<string, string> {
-  const attributes: Record<string, string> = {};
-  for (const entry of list?.split(',').filter((each) => each.trim() !== '') ?? []) {
-    const pair = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(entry);
-    const value = pair?.[2] === undefined ? undefined : decoded(pair[2]);
-    if (pair?.[1] === undefined || value === undefined) {
-      warnings.push(`OTEL_RESOURCE_ATTRIBUTES has the bad entry ${JSON.stringify(entry)}: using none of it`);
-      return {};
-    }
-    attributes[pair[1]] = value;
-  }
-  return attributes;
 }
 
 function decoded(text: string): string | undefined {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http2';
+import { createSecureServer, createServer } from 'node:http2';
 import type { AddressInfo, Socket } from 'node:net';
 import { decodeProtobuf, type ReceivedSpan } from './otlp.ts';
 
@@ -12,11 +12,18 @@ export interface OtlpGrpcReceiver extends AsyncDisposable {
 
 const EXPORT = '/opentelemetry.proto.collector.trace.v1.TraceService/Export';
 
+/** PEM. Who connects must show a certificate of `ca`. */
+export interface ReceiverTls {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+  readonly ca: Buffer;
+}
+
 /** Answers TraceService.Export: a message of five bytes of head and the request, then trailers. */
-export async function otlpGrpcReceiver(): Promise<OtlpGrpcReceiver> {
+export async function otlpGrpcReceiver(tls?: ReceiverTls): Promise<OtlpGrpcReceiver> {
   const spans: ReceivedSpan[] = [];
   const sockets = new Set<Socket>();
-  const server = createServer();
+  const server = tls ? createSecureServer({ ...tls, requestCert: true, rejectUnauthorized: true }) : createServer();
   server.on('session', (session) => session.on('error', () => {}));
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);
@@ -36,7 +43,7 @@ export async function otlpGrpcReceiver(): Promise<OtlpGrpcReceiver> {
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
-    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    endpoint: `${tls ? 'https' : 'http'}://127.0.0.1:${(server.address() as AddressInfo).port}`,
     spans,
     async [Symbol.asyncDispose]() {
       const closed = once(server, 'close');

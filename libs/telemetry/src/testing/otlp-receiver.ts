@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { decodeJson, decodeProtobuf, type ReceivedSpan } from './otlp.ts';
 
 export type { ReceivedSpan } from './otlp.ts';
+export { otlpGrpcReceiver } from './otlp-grpc-receiver.ts';
 
 /** A collector for tests: takes traces over OTLP/HTTP, as protobuf or JSON, and keeps them. */
 export interface OtlpReceiver extends AsyncDisposable {

@@ -31,7 +31,7 @@ const RECEIVERS: readonly [
 
 for (const [protocol, start] of RECEIVERS) {
   const name = `a collector that stops amid a run hinders no dial, and is told of once (${protocol})`;
-  // The HTTP/2 of Deno 2.9 itself ends its process when a connection ends amid requests.
+  // The collector here would end the process: the HTTP/2 of Deno 2.9 itself does so when a connection ends amid requests.
   test(name, { skip: protocol === 'grpc' && 'Deno' in globalThis }, async () => {
     const receiver = await start();
     const env = {

@@ -76,16 +76,23 @@ class GivenIds implements IdGenerator {
 
 const EXPORTERS: Readonly<
   Record<
-    Protocol,
+    Exclude<Protocol, 'grpc'>,
     () => Promise<{ OTLPTraceExporter: new (config: { url: string; timeoutMillis: number }) => SpanExporter }>
   >
 > = {
   'http/protobuf': () => import('@opentelemetry/exporter-trace-otlp-proto'),
   'http/json': () => import('@opentelemetry/exporter-trace-otlp-http'),
-  grpc: () => import('@opentelemetry/exporter-trace-otlp-grpc'),
 };
 
-async function otlpExporter({ protocol, url, timeoutMillis }: TraceSettings): Promise<SpanExporter> {
+const GRPC_METHOD = '/opentelemetry.proto.collector.trace.v1.TraceService/Export';
+
+async function otlpExporter(settings: TraceSettings): Promise<SpanExporter> {
+  const { protocol, url, timeoutMillis } = settings;
+  if (protocol === 'grpc') {
+    const { grpcExporter } = await import('../otlp/grpc-exporter.ts');
+    const { ProtobufTraceSerializer } = await import('@opentelemetry/otlp-transformer');
+    return grpcExporter(settings, GRPC_METHOD, ProtobufTraceSerializer);
+  }
   const { OTLPTraceExporter } = await EXPORTERS[protocol]();
   return new OTLPTraceExporter({ url, timeoutMillis });
 }

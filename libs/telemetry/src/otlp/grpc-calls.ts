@@ -1,0 +1,154 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import net, { type Socket } from 'node:net';
+import tls from 'node:tls';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { type Head, Http2Session, type Http2Stream } from '@isthmus/http2';
+
+/** Where a collector is, and how it is called. */
+export interface GrpcSettings {
+  /** `http://host:port` or `https://host:port`. */
+  readonly url: string;
+  /** Sent with every call. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly gzip: boolean;
+  /** Paths of PEM files, read anew for each connection: authorities of the collector, and what is shown to it. */
+  readonly ca: string | undefined;
+  readonly cert: string | undefined;
+  readonly key: string | undefined;
+}
+
+/** What the collector may send: an answer is a few bytes. */
+const SETTINGS = {
+  initialWindowSize: 65_535,
+  maxConcurrentStreams: 0,
+  maxFrameSize: 16_384,
+  maxHeaderListSize: 16_384,
+};
+
+/** Of OTLP/gRPC, where the URL names none. */
+const PORT = 4317;
+
+/** How long a connection is silent before TCP asks whether it still stands, in milliseconds. */
+const KEEPALIVE = 30_000;
+
+/**
+ * Unary calls of one gRPC method, on one connection that is made when there is something to send.
+ *
+ * On HTTP/2 of our own: that of Deno 2.9, which grpc-js uses there, ends its process when a collector goes away amid a call.
+ */
+export class GrpcCalls {
+  readonly #settings: GrpcSettings;
+  readonly #url: URL;
+  readonly #path: string;
+  #session: Promise<Http2Session> | undefined;
+  #socket: Socket | undefined;
+
+  /** @throws TypeError for a URL that is none */
+  constructor(settings: GrpcSettings, path: string) {
+    this.#settings = settings;
+    this.#url = new URL(settings.url);
+    this.#path = path;
+  }
+
+  /** Rejects when the collector does not take it, or has not answered in time; then the next call makes a new connection. */
+  async send(message: Uint8Array, timeoutMs: number): Promise<void> {
+    const late = new Error(`no answer within ${timeoutMs} ms`);
+    const timer = setTimeout(() => this.#socket?.destroy(late), timeoutMs);
+    try {
+      await this.#call(message);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  close(): void {
+    this.#socket?.destroy(new Error('export has ended'));
+  }
+
+  async #call(message: Uint8Array): Promise<void> {
+    const { headers, gzip } = this.#settings;
+    const body = await framed(message, gzip);
+    const session = await this.#connected();
+    const stream = session.request({
+      ':method': 'POST',
+      ':scheme': this.#url.protocol.slice(0, -1),
+      ':authority': this.#url.host,
+      ':path': this.#path,
+      'content-type': 'application/grpc',
+      te: 'trailers',
+      ...headers,
+      ...(gzip && { 'grpc-encoding': 'gzip' }),
+    });
+    try {
+      stream.end(body);
+      const { 'grpc-status': status, 'grpc-message': text = '' } = await answered(stream);
+      if (status !== '0') throw new Error(`the collector answered with gRPC status ${status}: ${text}`);
+    } finally {
+      stream.close();
+    }
+  }
+
+  #connected(): Promise<Http2Session> {
+    this.#session ??= this.#connect().catch((error) => {
+      this.#session = undefined;
+      throw error;
+    });
+    return this.#session;
+  }
+
+  async #connect(): Promise<Http2Session> {
+    const secure = this.#url.protocol === 'https:';
+    const socket = secure ? this.#secured() : net.connect(this.#place);
+    this.#socket = socket;
+    await once(socket, secure ? 'secureConnect' : 'connect');
+    socket.setNoDelay(true).setKeepAlive(true, KEEPALIVE);
+    const session = new Http2Session({ role: 'client', socket, settings: SETTINGS });
+    const over = () => {
+      this.#session = undefined;
+    };
+    session.once('goaway', over).once('close', over);
+    return session;
+  }
+
+  #secured(): tls.TLSSocket {
+    const { ca, cert, key } = this.#settings;
+    const { host, port } = this.#place;
+    return tls.connect({
+      ...{ host, port, ALPNProtocols: ['h2'] },
+      ...(net.isIP(host) === 0 && { servername: host }),
+      ...(ca !== undefined && { ca: readFileSync(ca) }),
+      ...(cert !== undefined && key !== undefined && { cert: readFileSync(cert), key: readFileSync(key) }),
+    });
+  }
+
+  get #place(): { readonly host: string; readonly port: number } {
+    const { hostname, port } = this.#url;
+    return { host: hostname.replace(/^\[|\]$/g, ''), port: port === '' ? PORT : Number(port) };
+  }
+}
+
+/** A message as gRPC sends it: whether it is compressed, its length, and itself. */
+async function framed(message: Uint8Array, compress: boolean): Promise<Buffer> {
+  const body = compress ? await promisify(gzip)(message) : message;
+  const head = Buffer.alloc(5);
+  head[0] = compress ? 1 : 0;
+  head.writeUInt32BE(body.length, 1);
+  return Buffer.concat([head, body]);
+}
+
+/** The head that has the status: the trailers, or the only one where the call was refused at once. */
+function answered(stream: Http2Stream): Promise<Head> {
+  return new Promise((resolve, reject) => {
+    stream.once('response', (head: Head) => {
+      if (head['grpc-status'] !== undefined) resolve(head);
+      else if (head[':status'] !== '200') reject(new Error(`answered with HTTP status ${head[':status']}`));
+    });
+    stream.once('trailers', resolve);
+    // The stream's listener stays: it may fail after the answer.
+    stream.on('error', reject);
+    stream.once('close', () => reject(new Error('the connection ended before the answer')));
+    stream.resume();
+  });
+}
