@@ -27,6 +27,9 @@ const AUTHENTICATE_TIMEOUT = 10_000;
 /** What a Go agent may send ahead on its one stream, in bytes. */
 const GO_AGENT_WINDOW = 16 * 1024 * 1024;
 
+/** Streams of one connection: each has its window before its token was looked at. */
+const GO_AGENT_STREAMS = 4;
+
 /**
  * How long an agent may be silent before its session ends, in milliseconds. Twice as long as hubs have: a silent session costs
  * one dial 300 ms and is then avoided, while ending the sessions of a machine that is merely short of processor time makes
@@ -108,7 +111,8 @@ export class AgentPort {
       serverCount: () => this.#serverCount(),
       ...(authenticate && { authenticate }),
     });
-    return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, streamWindow: GO_AGENT_WINDOW });
+    const limits = { streamWindow: GO_AGENT_WINDOW, maxStreams: GO_AGENT_STREAMS };
+    return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...limits });
   }
 
   #openPackets({ agentId, identifiers, peer, channel }: PacketAgent): void {

@@ -9,7 +9,7 @@ import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
 import { deferred, planeEvents } from '@isthmus/tunnel';
 import type { PacketSink } from '../packets/channel.ts';
 import type { ServerCall } from './call.ts';
-import { grpcServer } from './server.ts';
+import { type GrpcServerOptions, grpcServer } from './server.ts';
 import { StatusError } from './status.ts';
 
 const DEADLINE_MS = 5_000;
@@ -34,11 +34,14 @@ function echo(call: ServerCall): PacketSink {
   return { packet: (packet) => void call.send(packet), drain() {}, close() {} };
 }
 
-async function serve(serveCall: (call: ServerCall) => void = (call) => call.start(echo(call))) {
+async function serve(
+  serveCall: (call: ServerCall) => void = (call) => call.start(echo(call)),
+  more: Partial<GrpcServerOptions> = {},
+) {
   const events = planeEvents();
   const server = grpcServer({
     services: [{ path: PATH, serve: serveCall }],
-    ...{ events, name: 'test', keepaliveMs: 3_600_000, streamWindow: WINDOW },
+    ...{ events, name: 'test', keepaliveMs: 3_600_000, streamWindow: WINDOW, ...more },
   });
   const sockets = new Set<Socket>();
   const listener = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
@@ -125,6 +128,26 @@ for (const [what, over, http, grpc, text] of REFUSALS) {
     assert.deepEqual(packets, []);
   });
 }
+
+test('a peer is told how many streams its connection may have, and an ended one makes room', async () => {
+  const { port } = await serve(undefined, { maxStreams: 2 });
+  const session = connect(port);
+  await once(session, 'remoteSettings');
+  assert.equal(session.remoteSettings.maxConcurrentStreams, 2);
+  const calls = [1n, 2n, 3n].map((id) => {
+    const call = open(session);
+    call.stream.write(message(data(id, Buffer.from('x'))));
+    return call;
+  }) as [Reply, Reply, Reply];
+  await Promise.all([calls[0].head, calls[1].head]);
+  // Node's own client keeps to the limit: the third is on its way when there is room.
+  const order: string[] = [];
+  void calls[0].status.then(() => order.push('first ends'));
+  const third = calls[2].head.then(() => order.push('third is served'));
+  calls[0].stream.end();
+  await third;
+  assert.deepEqual(order, ['first ends', 'third is served']);
+});
 
 for (const type of ['application/grpc', 'application/grpc+proto', 'application/grpc;charset=utf-8']) {
   test(`${type} is gRPC`, async () => {

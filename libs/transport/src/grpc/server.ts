@@ -19,6 +19,9 @@ import { readTimeout } from './timeout.ts';
  */
 const TURNED_AWAY_AFTER = 100;
 
+/** Callers use one stream a connection; who shares a connection among many tunnels may. */
+const MAX_STREAMS = 10_000;
+
 export interface GrpcServerOptions {
   readonly services: readonly GrpcService[];
   readonly events: PlaneEvents;
@@ -28,6 +31,8 @@ export interface GrpcServerOptions {
   readonly keepaliveMs: number;
   /** What a peer may send ahead on one stream, in bytes. */
   readonly streamWindow: number;
+  /** Streams that a peer may have open. Default 10,000. */
+  readonly maxStreams?: number;
 }
 
 export interface GrpcServer {
@@ -92,10 +97,11 @@ class Endpoint implements GrpcServer {
   }
 
   #open(socket: Socket): ServerConnection {
-    const { streamWindow, keepaliveMs, events, name } = this.#options;
+    const { streamWindow, maxStreams = MAX_STREAMS, keepaliveMs, events, name } = this.#options;
     let peer: GrpcPeer | undefined;
     const connection = new ServerConnection(socket, {
       streamWindow,
+      maxStreams,
       keepaliveMs,
       accept: (stream, request) => {
         peer ??= peerOf(socket);

@@ -20,9 +20,6 @@ import { ResetCounter } from './reset-counter.ts';
 import { ServerStream } from './stream.ts';
 import { Watch } from './watch.ts';
 
-/** Streams that a peer may have open. Callers use one, Go agents too. */
-const MAX_STREAMS = 10_000;
-
 /** What a request's header fields may come to, in bytes. */
 const MAX_FIELDS = 64 * 1024;
 
@@ -38,6 +35,8 @@ const FLUSH_MS = 20_000;
 export interface ConnectionOptions {
   /** What a peer may send ahead on one stream, in bytes. */
   readonly streamWindow: number;
+  /** Streams that a peer may have open. */
+  readonly maxStreams: number;
   /** How long a peer may be silent before it is pinged, in milliseconds. */
   readonly keepaliveMs: number;
   /** A request came: the stream is to be served at once. */
@@ -180,7 +179,7 @@ export class ServerConnection implements InboundSink {
       ended: (code) => this.#streamEnded(id, code),
     });
     if (!request) stream.reset(ErrorCode.PROTOCOL_ERROR);
-    else if (this.#streams.size >= MAX_STREAMS) stream.reset(ErrorCode.REFUSED_STREAM);
+    else if (this.#streams.size >= this.#options.maxStreams) stream.reset(ErrorCode.REFUSED_STREAM);
     else {
       this.#streams.set(id, stream);
       this.#options.accept(stream, request);
@@ -240,10 +239,8 @@ export class ServerConnection implements InboundSink {
    * whole connection exceeds the sum of its streams', or one that stalls would stop the rest.
    */
   #greet(): void {
-    const { streamWindow: initialWindowSize } = this.#options;
-    this.#output.add(
-      settingsFrame({ initialWindowSize, maxConcurrentStreams: MAX_STREAMS, maxHeaderListSize: MAX_FIELDS }),
-    );
+    const { streamWindow: initialWindowSize, maxStreams: maxConcurrentStreams } = this.#options;
+    this.#output.add(settingsFrame({ initialWindowSize, maxConcurrentStreams, maxHeaderListSize: MAX_FIELDS }));
     this.#output.add(windowUpdateFrame(0, MAX_WINDOW - DEFAULT_SETTINGS.initialWindowSize));
   }
 
