@@ -22,8 +22,8 @@ export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
       const established = await routing.dial(request).catch(asDialError);
       // Its end was told before the promise settled.
       const seen = dials.find(request.id, 'gateway');
-      if (!seen?.outcome) throw internal(`dial ${request.id} ended unseen: ask again`);
       const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
+      if (!seen?.outcome) throw internal(`dial ${request.id} ended unseen: ask again`);
       return {
         dial: dialMessage(seen),
         phases: phasesOf(seen, heard?.ms),

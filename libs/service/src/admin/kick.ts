@@ -1,15 +1,18 @@
 import type { adminApi } from '@isthmus/proto';
 import type { SessionInfo } from '@isthmus/tunnel';
-import type { AdminBackend } from '../admin-backend.ts';
+import type { AdminBackend, KnownSession } from '../admin-backend.ts';
 import { tunnelsBySession } from './messages.ts';
 import { absent, invalid, notFound } from './refusals.ts';
+
+/** What a session is found by. */
+type SessionName = Pick<SessionInfo, 'sessionId' | 'tenant' | 'agentId'>;
 
 /** What a program can end at once. */
 export interface KickPart {
   /** Ends the tunnel that a dial opened. @returns how many there were, one for each role of the process */
   tunnel(dialId: string, reason: Error): number;
   /** Ends the sessions that `which` says. Unset for a program that holds none. @returns those that were ended */
-  sessions?(which: (session: SessionInfo) => boolean, reason: Error): readonly SessionInfo[];
+  sessions?(which: (session: SessionName) => boolean, reason: Error): readonly SessionInfo[];
 }
 
 /** A reason stands in log lines and in audit records. */
@@ -35,7 +38,7 @@ export function kickRpc(backend: AdminBackend): KickRpc {
         case 'agent': {
           const tenant = target.value.tenant || 'default';
           const agent = named('agent.agent_id', target.value.agentId);
-          const which = (session: SessionInfo) => session.agentId === agent && session.tenant === tenant;
+          const which = (session: SessionName) => session.agentId === agent && session.tenant === tenant;
           return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);
         }
         default:
@@ -54,7 +57,7 @@ function kickTunnel({ kick, log }: AdminBackend, dialId: string, reason: Error):
 
 function kickSessions(
   { kick, log, tunnels, sessions }: AdminBackend,
-  which: (session: SessionInfo) => boolean,
+  which: (session: SessionName) => boolean,
   what: string,
   reason: Error,
 ): Answer {
@@ -73,9 +76,9 @@ function kickSessions(
 }
 
 /** Where such sessions are, as far as this process knows. */
-function hubsOf(sessions: ReturnType<AdminBackend['sessions']>, which: (session: SessionInfo) => boolean): string {
+function hubsOf(sessions: Iterable<KnownSession>, which: (session: SessionName) => boolean): string {
   const hubs = new Set<string>();
-  for (const session of sessions) if (which(session as SessionInfo)) hubs.add(session.hubId);
+  for (const session of sessions) if (which(session)) hubs.add(session.hubId);
   return hubs.size === 0 ? '' : `: ${[...hubs].join(', ')}`;
 }
 

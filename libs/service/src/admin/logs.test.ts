@@ -65,3 +65,17 @@ test('recent lines come by level and number, the youngest of them', async () => 
   assert.deepEqual(await numbers({ level: 'INFO', limit: 3 }), [2, 3, 4]);
   assert.equal((await recentLogs({})).forgotten, 3n);
 });
+
+test('a change of the level leaves a line that the old or the new level lets through', async () => {
+  const lines: unknown[] = [];
+  const log = aLog();
+  const info = (fields: object, message: string) => void lines.push([log.level, message, fields]);
+  await using client = await asking({ log: Object.assign(log, { info }) });
+  await client.admin.setLogLevel({ level: 'warn' });
+  await client.admin.setLogLevel({ level: 'debug' });
+  const message = 'operator set the log level';
+  assert.deepEqual(lines, [
+    ['info', message, { from: 'info', to: 'warn' }],
+    ['debug', message, { from: 'warn', to: 'debug' }],
+  ]);
+});

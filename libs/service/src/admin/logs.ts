@@ -31,16 +31,23 @@ type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recent
 export function logsRpc({ log }: AdminBackend): LogsRpc {
   /** The level of before, while another is set for a time. Its timer keeps no process alive. */
   let reverting: Reverting | undefined;
+  const revert = (level: string) => {
+    reverting = undefined;
+    log.level = level;
+    log.info({ to: level }, 'the log level is what it was before');
+  };
   const set = (level: LogLevel, durationMs: number) => {
     const before = reverting?.level ?? log.level;
     clearTimeout(reverting?.timer);
     reverting = undefined;
+    const told = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
+    const quieter = rankOf(level) > rankOf(log.level);
+    // While the level lets it through.
+    if (quieter) log.info(told, 'operator set the log level');
     log.level = level;
+    if (!quieter) log.info(told, 'operator set the log level');
     if (durationMs === 0) return;
-    const timer = setTimeout(() => {
-      reverting = undefined;
-      log.level = before;
-    }, durationMs).unref();
+    const timer = setTimeout(() => revert(before), durationMs).unref();
     reverting = { level: before, until: Date.now() + durationMs, timer };
   };
   return {
@@ -49,19 +56,14 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
       if (!(durationMs >= 0 && durationMs <= MAX_DURATION)) {
         throw invalid(`duration_ms is ${durationMs}: want 0 to ${MAX_DURATION}, a day`);
       }
-      if (level === '' && durationMs > 0) {
-        throw invalid('duration_ms is set and level is not: say which level holds for so long');
-      }
-      if (level !== '') {
-        set(levelFrom(level, log), durationMs);
-        log.info({ level: log.level, previous, ...(durationMs > 0 && { durationMs }) }, 'operator set the log level');
-      }
+      if (level !== '') set(levelFrom(level, log), durationMs);
+      else if (durationMs > 0) throw invalid('duration_ms is set and level is not: say which level holds for so long');
       const untilMs = reverting && BigInt(Math.round(reverting.until));
       return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
     },
     async recentLogs({ limit, level }) {
-      const least = level === '' ? 0 : LEVELS.indexOf(levelNamed(level));
-      const lines = [...log.recent].filter((line) => least === 0 || rankOf(line) >= least);
+      const least = level === '' ? 0 : rankOf(levelNamed(level));
+      const lines = [...log.recent].filter((line) => least === 0 || levelOfLine(line) >= least);
       return { lines: limit === 0 ? lines : lines.slice(-limit), forgotten: BigInt(log.recent.forgotten) };
     },
   };
@@ -80,9 +82,12 @@ function levelNamed(text: string): LogLevel {
   );
 }
 
-/** Of a line of JSON; one that says no level is told with all others. */
-function rankOf(line: string): number {
-  const level = /"level":"(\w+)"/.exec(line)?.[1];
-  const rank = (LEVELS as readonly unknown[]).indexOf(level);
+function rankOf(level: string): number {
+  return (LEVELS as readonly string[]).indexOf(level);
+}
+
+/** As a rank; a line of JSON that says no level is told with all others. */
+function levelOfLine(line: string): number {
+  const rank = rankOf(/"level":"(\w+)"/.exec(line)?.[1] ?? '');
   return rank < 0 ? LEVELS.length : rank;
 }
