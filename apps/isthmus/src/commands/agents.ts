@@ -27,6 +27,7 @@ interface AgentsView {
 export const agents = command({
   name: 'agents',
   summary: 'The agents, through which hubs each is reached, and what it says it reaches',
+  details: 'Exits with 1 while there is none.',
   options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
   examples: [
     { line: 'agents', does: 'one line for each agent' },
@@ -36,7 +37,7 @@ export const agents = command({
     const { sessions, unanswered } = await sessionsOf(await plane(), options.tenant);
     const text = options.sessions ? sessionsText : agentsText;
     output.show({ agents: agentsOf(sessions), unanswered }, (view) => text(view, output.style));
-    return statusOf(false, unanswered);
+    return statusOf(sessions.length === 0, unanswered);
   },
 });
 

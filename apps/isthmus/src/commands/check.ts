@@ -1,4 +1,5 @@
 import type { adminApi } from '@isthmus/proto';
+import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { duration, hostPort } from '../arguments.ts';
 import { checkAgents, checkLinks } from '../check/coverage.ts';
@@ -10,6 +11,7 @@ import { checkRedis, type RedisOptions } from '../check/redis.ts';
 import { checkText, checkView, type Result, reportOf } from '../check/result.ts';
 import { type Call, command } from '../command.ts';
 import { EXIT, Failure } from '../exit.ts';
+import type { Answers } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { sessionsOf } from '../plane/sessions.ts';
 import { configsOf, configView, differencesOf } from './config.ts';
@@ -91,10 +93,24 @@ async function checkPlane(
     ...checkVersions(seen),
     ...checkConfigs(configs.answers.map(configView)),
     ...checkLinks(lists),
-    ...(await checkPorts(hubs, options, options.timeout)),
+    ...(await checkPorts(withAgentPorts(hubs, configs.answers), options, options.timeout)),
     ...checkAgents(sessions, hubs.filter(({ draining }) => !draining).length),
     ...(options.dials ? await checkDials(plane, sessions, { ...options, withinMs: options.within }) : []),
   ];
+}
+
+/** Hubs that agents know by a balancer's address alone are looked at where they listen. */
+function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi.GetConfigResponse>['answers']) {
+  return hubs.map((hub) => {
+    const own = configs.find(({ member }) => member.hubId === hub.hubId);
+    if (hub.agentAddress !== '' || !own) return hub;
+    const flag = (name: string) => own.value.flags.find((each) => each.name === name)?.value ?? '';
+    const bound = flag('agent-bind-address');
+    const { host } = parseDestination(own.member.address);
+    const everywhere = ['', '0.0.0.0', '::'].includes(bound);
+    const agentAddress = formatDestination({ host: everywhere ? host : bound, port: Number(flag('agent-port')) });
+    return { ...hub, agentAddress };
+  });
 }
 
 async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Seen> {

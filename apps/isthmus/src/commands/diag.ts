@@ -57,6 +57,6 @@ async function summaryOf(plane: Plane): Promise<string> {
   return [
     statusText({ plane: name, members, unanswered: statuses.unanswered }, style),
     agentsText({ agents: agentsOf(sessions), unanswered }, style),
-    hubsText({ hubs: hubsOf(lists.answers), unanswered: lists.unanswered }, style),
+    hubsText({ hubs: hubsOf(lists.answers, new Map()), unanswered: lists.unanswered }, style),
   ].join('\n');
 }

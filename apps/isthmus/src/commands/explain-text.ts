@@ -104,7 +104,7 @@ function candidates(all: readonly CandidateView[], style: Style): string {
       each.why,
     ]);
   const right = { name: 'tunnels', right: true } as const;
-  const lines = table(['', 'agent', 'hub', 'zone', 'found by', right, 'why'], rows).trimEnd().split('\n');
+  const lines = table(['standing', 'agent', 'hub', 'zone', 'found by', right, 'why'], rows).trimEnd().split('\n');
   const more = all.length > SHOWN ? `     and ${all.length - SHOWN} more (-o json lists them)\n` : '';
   return `${lines.map((line) => `     ${line}`).join('\n')}\n${more}`;
 }

@@ -6,11 +6,14 @@ import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
 import { age } from '../output/units.ts';
 import type { Answer, Unanswered } from '../plane/member.ts';
+import { linkFailuresOf } from '../plane/warnings.ts';
 
 /** How a gateway reaches a hub. */
 interface LinkView {
   readonly member: string;
   readonly link: 'own' | 'up' | 'down';
+  /** Of one that is down: what the gateway's log says of it. */
+  readonly reason?: string;
 }
 
 interface HubView {
@@ -36,12 +39,18 @@ export const hubs = command({
   details: 'Exits with 1 while a gateway has no way to a hub.',
   examples: [{ line: 'hubs', does: 'all hubs that any member knows' }],
   async run({ output, plane }: Call) {
-    const { answers, unanswered } = await (await plane()).ask(
+    const met = await plane();
+    const { answers, unanswered } = await met.ask(
       async (admin, signal) => (await admin.listMembers({}, { signal })).hubs,
       'gateway',
       'hub',
     );
-    const view = { hubs: hubsOf(answers), unanswered };
+    const cut = answers.filter(({ value }) => value.some(({ link }) => LINKS[link] === 'down'));
+    const failures = await linkFailuresOf(
+      met,
+      cut.map(({ member }) => member),
+    );
+    const view = { hubs: hubsOf(answers, failures), unanswered };
     output.show(view, () => hubsText(view, output.style));
     return statusOf(
       view.hubs.some(({ links }) => links.some(({ link }) => link === 'down')),
@@ -57,14 +66,19 @@ const LINKS: Readonly<Record<number, LinkView['link']>> = {
 };
 
 /** Each hub once, with every gateway's link to it. The hub itself knows best what it holds. */
-export function hubsOf(answers: readonly Answer<adminApi.Hub[]>[]): HubView[] {
+export function hubsOf(
+  answers: readonly Answer<adminApi.Hub[]>[],
+  failures: ReadonlyMap<string, ReadonlyMap<string, string>>,
+): HubView[] {
   const found = new Map<string, { hub: adminApi.Hub; links: LinkView[] }>();
   for (const { member, value } of answers) {
     for (const hub of value) {
       const known = found.get(hub.hubId) ?? { hub, links: [] };
       if (member.hubId === hub.hubId) known.hub = hub;
       const link = LINKS[hub.link];
-      if (link && member.roles.includes('gateway')) known.links.push({ member: member.id, link });
+      const reason = link === 'down' ? failures.get(member.id)?.get(hub.hubId) : undefined;
+      if (link && member.roles.includes('gateway'))
+        known.links.push({ member: member.id, link, ...(reason && { reason }) });
       found.set(hub.hubId, known);
     }
   }
@@ -103,10 +117,11 @@ export function hubsText({ hubs, unanswered }: HubsView, style: Style): string {
     links
       .filter(({ link }) => link === 'down')
       .map(
-        ({ member }) =>
-          `  ${member} does not reach ${hub} at ${peerAddress}: see its log, and the hub's --advertise-address\n`,
+        ({ member, reason = 'not tried yet' }) => `  ${member} does not reach ${hub} at ${peerAddress}: ${reason}\n`,
       ),
   );
+  const todo =
+    'Look whether the hub runs, at its --advertise-address and --peer-port, and at --peer-ca-cert of both.\n';
   const columns = [
     'hub',
     'zone',
@@ -117,7 +132,7 @@ export function hubsText({ hubs, unanswered }: HubsView, style: Style): string {
     'for gateways',
     'for agents',
   ];
-  const problems = down.length > 0 ? `\nNo link:\n${down.join('')}` : '';
+  const problems = down.length > 0 ? `\nNo link:\n${down.join('')}${todo}` : '';
   const body = rows.length > 0 ? table(columns, rows) : 'No hub is known: agents cannot connect.\n';
   return body + problems + unansweredText(unanswered);
 }

@@ -6,6 +6,7 @@ import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
 import { age, plural } from '../output/units.ts';
 import { type Answer, roleNames, type Unanswered } from '../plane/member.ts';
+import { warningsOf } from '../plane/warnings.ts';
 
 interface MemberView {
   readonly member: string;
@@ -26,6 +27,8 @@ interface MemberView {
   /** Over the last 10 s, of its first role: the dials of a plane are those of its gateways. */
   readonly dialsPerSecond: number;
   readonly failuresPerSecond: number;
+  /** Of one that is not ready: what it warned of last. */
+  readonly warnings?: readonly string[];
 }
 
 interface StatusView {
@@ -43,8 +46,14 @@ export const status = command({
     { line: 'status -o json', does: 'the same, for programs' },
   ],
   async run({ output, plane }: Call) {
-    const { answers, unanswered } = await (await plane()).ask((admin, signal) => admin.getStatus({}, { signal }));
-    const members = answers.map(memberView);
+    const met = await plane();
+    const { answers, unanswered } = await met.ask((admin, signal) => admin.getStatus({}, { signal }));
+    const unready = answers.filter(({ value }) => !value.ready).map(({ member }) => member);
+    const warnings = await warningsOf(met, unready);
+    const members = answers.map((answer) => {
+      const warned = warnings.get(answer.member.id);
+      return { ...memberView(answer), ...(warned && { warnings: warned }) };
+    });
     const name = answers.find(({ value }) => value.plane !== '')?.value.plane ?? '';
     output.show({ plane: name, members, unanswered }, (view) => statusText(view, output.style));
     return statusOf(
@@ -100,9 +109,10 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
   });
   const title =
     plane === '' ? 'A program that stands alone' : `Plane ${plane}: ${plural(rows.length + silent.length, 'member')}`;
-  const unready = members.flatMap(({ member, checks }) =>
-    checks.filter(({ ok }) => !ok).map(({ name, detail }) => `  ${member}: ${name}: ${detail}\n`),
-  );
+  const unready = members.flatMap(({ member, checks, warnings = [] }) => [
+    ...checks.filter(({ ok }) => !ok).map(({ name, detail }) => `  ${member}: ${name}: ${detail}\n`),
+    ...warnings.map((warning) => `  ${member} warned: ${warning}\n`),
+  ]);
   const why = unready.length > 0 ? `\nNot ready:\n${unready.join('')}` : '';
   return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent])}${why}${unansweredText(unanswered)}`;
 }

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { gunzipSync } from 'node:zlib';
+import { redisMissing, startRedis } from '@isthmus/registry/testing';
+import {
+  agentMember,
+  echo,
+  eventually,
+  gatewayMember,
+  greeter,
+  hubMember,
+  type Member,
+  newTrust,
+  peerFlags,
+  refused,
+  Scope,
+} from '../harness/index.ts';
+import { carries, dial } from './dials.ts';
+import { asked, isthmus, Session, startIsthmus } from './operator.ts';
+
+const DEADLINE = 20_000;
+/** In the URL of Redis, which is a flag of gateways and hubs. */
+const SECRET = 'hunter2-planted';
+
+interface Unanswered {
+  readonly unanswered: readonly { readonly member: string; readonly reason: string }[];
+}
+
+/** Two gateways and two hubs around a Redis that wants a password, and an agent with a session to each hub. */
+async function start(scope: Scope) {
+  const trust = await newTrust(scope);
+  const redis = await startRedis({ password: SECRET });
+  scope.defer(() => redis.stop());
+  const flags = { 'redis-url': redis.url.replace('//', `//:${SECRET}@`), plane: 'test' };
+  const numbers = [1, 2];
+  const gateways = await Promise.all(
+    numbers.map(async (number) => {
+      const own = { ...flags, ...(await peerFlags(trust)), 'server-id': `gateway-${number}` };
+      return gatewayMember(scope, trust, `gateway-${number}`, { flags: own });
+    }),
+  );
+  const hubs = await Promise.all(
+    numbers.map((number) => {
+      const own = { ...flags, 'server-id': `hub-${number}`, 'graceful-shutdown-timeout': '7s' };
+      return hubMember(scope, trust, `hub-${number}`, { flags: own });
+    }),
+  );
+  const agent = await agentMember(scope, trust, 'agent', hubs[0]?.agentPort ?? 0, { flags: { 'agent-id': 'node-a' } });
+  const all: Member[] = [...gateways, ...hubs].map(({ member }) => member);
+  await Promise.all([...all, agent].map(({ program }) => program.waitReady()));
+  const [first, second] = gateways as [(typeof gateways)[0], (typeof gateways)[0]];
+  await eventually(async () => {
+    for (const { member } of [first, second]) assert.equal((await member.sessions()).length, 2);
+  }, DEADLINE);
+  return { trust, first, second, agent };
+}
+
+describe('isthmus', { skip: redisMissing() }, () => {
+  const scope = new Scope();
+  let plane: Awaited<ReturnType<typeof start>>;
+
+  before(async () => {
+    plane = await start(scope);
+  });
+
+  after(() => scope[Symbol.asyncDispose]());
+
+  it('shows a whole plane from one address, and acts on it', async () => {
+    const { trust, first } = plane;
+    const { program } = first.member;
+    const destination = await greeter(scope, 'hello');
+    const tunnel = await dial(scope, { program, ...first.ways }, 'connect', (await echo(scope)).authority);
+    await carries(tunnel, 'ping');
+
+    // The program itself, once.
+    const own = startIsthmus(scope, program, 'status');
+    const [status, agents, hubs, tunnels, explained, dialled, failed, check, config] = await Promise.all([
+      asked<{ members: { member: string; ready: boolean }[] }>(program, 'status'),
+      asked<{ agents: { agent: string; hubs: string[]; state: string }[] }>(program, 'agents'),
+      asked<{ hubs: { hub: string; links: { link: string }[] }[] }>(program, 'hubs'),
+      asked<{ tunnels: { dial: string; bytesUp: number; through: { role: string }[] }[] }>(program, 'tunnels'),
+      asked<{ gateways: { agent: string }[] }>(program, 'explain', destination.authority),
+      isthmus(program, 'dial', destination.authority, '--agent', 'node-a', '--first-byte', '5s'),
+      isthmus(program, 'dial', await refused()),
+      asked<{ failed: number; results: { check: string; outcome: string }[] }>(program, 'check'),
+      asked<{ differences: unknown[] }>(program, 'config'),
+    ]);
+    const ids = ['gateway-1', 'gateway-2', 'hub-1', 'hub-2'];
+    assert.deepEqual([status.status, status.members.map(({ member }) => member)], [0, ids]);
+    assert.deepEqual(
+      agents.agents.map(({ agent, hubs: of, state }) => ({ agent, of, state })),
+      [{ agent: 'node-a', of: ['hub-1', 'hub-2'], state: 'ready' }],
+    );
+    assert.deepEqual(
+      hubs.hubs.map(({ links }) => links.map(({ link }) => link)),
+      [
+        ['up', 'up'],
+        ['up', 'up'],
+      ],
+    );
+    const [open] = tunnels.tunnels;
+    assert.deepEqual([open?.bytesUp, open?.through.map(({ role }) => role).sort()], [4, ['gateway', 'hub']]);
+    assert.deepEqual(
+      explained.gateways.map(({ agent }) => agent),
+      ['node-a', 'node-a'],
+    );
+    assert.equal(dialled.status, 0, dialled.out);
+    for (const phase of ['attempt', 'hub', 'agent', 'connect', 'first byte'])
+      assert.match(dialled.out, new RegExp(`^ *${phase} .*[▏█]`, 'm'));
+    assert.equal(failed.status, 1);
+    assert.match(
+      failed.out,
+      /connection_refused: dial tcp .*\n[\s\S]*What to do:\n {2}- the agent reached the machine/,
+    );
+    assert.deepEqual([check.status, check.failed], [0, 0], JSON.stringify(check.results));
+    assert.equal(check.results.filter((each) => each.check === 'dials').length, 1);
+    assert.deepEqual([config.status, config.differences], [0, []]);
+    assert.equal((await own.ended(DEADLINE)).code, 0);
+    assert.match(own.lines.join('\n'), /^Plane test: 4 members\n\nMEMBER .*\ngateway-1 +gateway +yes/);
+
+    const plan = await asked<{ stranded: number; moves: unknown[]; gracefulMs: number }>(
+      program,
+      'drain',
+      'hub-1',
+      '--dry-run',
+    );
+    assert.deepEqual([plan.status, plan.stranded, plan.moves.length, plan.gracefulMs], [0, 0, 1, 7000]);
+    assert.equal((await isthmus(program, 'quarantine', 'node-a', '--reason', 'a test')).status, 0);
+    await eventually(async () => assert.equal((await isthmus(program, 'explain', 'x:1')).status, 1), DEADLINE);
+    assert.match((await isthmus(program, 'quarantine')).out, /node-a +default +a test/);
+    assert.equal((await isthmus(program, 'quarantine', 'node-a', '--lift')).status, 0);
+    assert.equal((await isthmus(program, 'kick', 'tunnel', open?.dial ?? '')).status, 0);
+    assert.equal((await isthmus(program, 'kick', 'tunnel', open?.dial ?? '')).status, 1);
+    assert.match(
+      (await isthmus(program, 'log-level', 'debug', '--for', '1m')).out,
+      /hub-2 +debug +info +\d{4}-.* +info/,
+    );
+
+    const file = join(trust.dir, 'diag.tar.gz');
+    const diag = await asked<{ files: string[]; missing: string[] }>(program, 'diag', file);
+    assert.deepEqual([diag.status, diag.missing], [0, []]);
+    const texts = gunzipSync(readFileSync(file)).toString('latin1');
+    for (const id of ids) assert.ok(diag.files.includes(`members/${id}/metrics.txt`), id);
+    for (const there of ['redis-url', 'ready for callers', 'isthmus_', destination.authority])
+      assert.ok(texts.includes(there), there);
+    for (const secret of [SECRET, 'PRIVATE KEY']) assert.ok(!texts.includes(secret), `${secret} is in the archive`);
+  });
+
+  it('hides nothing of the others when a replica hangs, dies or comes back', async () => {
+    const { first, second } = plane;
+    const { program } = first.member;
+    const destination = await echo(scope);
+
+    const watch = new Session(program, ['watch', '-o', 'json']);
+    scope.defer(() => watch.interrupt());
+    const seen = async (through: Member) => {
+      const before = watch.out.length;
+      await eventually(async () => {
+        assert.equal((await isthmus(program, 'dial', destination.authority, '--gateway', through.id)).status, 0);
+        assert.ok(watch.out.slice(before).includes(`"gateway":"${through.id}"`), `a dial of ${through.id}`);
+      }, DEADLINE);
+    };
+    await Promise.all([seen(first.member), seen(second.member)]);
+
+    // It hangs: whoever asks waits for it, until it dies while they do.
+    second.member.program.signal('SIGSTOP');
+    const impatient = await asked<Unanswered>(program, 'agents', '--timeout', '300ms');
+    assert.equal(impatient.status, 3);
+    assert.deepEqual(
+      impatient.unanswered.map(({ member, reason }) => ({ member, reason })),
+      [{ member: 'gateway-2', reason: 'no answer within 0.3 s: it hangs, or is cut off' }],
+    );
+    const waiting = startIsthmus(scope, program, 'status', '--timeout', '60s');
+    const told = isthmus(program, 'tunnels', '--timeout', '60s');
+    await seen(first.member);
+    await second.member.kill();
+    assert.equal((await waiting.ended(DEADLINE)).code, 3);
+    const text = waiting.lines.join('\n');
+    assert.match(text, /^Plane test: 4 members\n/);
+    assert.match(text, /\n1 member did not answer:\n {2}gateway-2 at 127\.0\.0\.1:\d+: /);
+    for (const id of ['gateway-1', 'hub-1', 'hub-2']) assert.match(text, new RegExp(`^${id} .* yes `, 'm'));
+    assert.equal((await told).status, 3);
+
+    await seen(first.member);
+    await second.member.restart();
+    await seen(second.member);
+    assert.equal(await watch.interrupt(), 0);
+  });
+});

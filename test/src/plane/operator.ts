@@ -1,0 +1,62 @@
+import { run, type Terminal } from '@isthmus/isthmus';
+import { type Program, type Scope, startCommand } from '../harness/index.ts';
+import { onDeno, ROOT } from '../harness/runtime.ts';
+
+const APP = `${ROOT}apps/isthmus`;
+const COMMAND = onDeno ? ['run', '-A', `${APP}/src/main.ts`] : [`${APP}/bin/isthmus.js`];
+
+/** What a command printed, and how it ended. */
+export interface Said {
+  readonly status: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** `isthmus`, asked at the admin port of a program, in this process: a new one would take longer than its answer. */
+export async function isthmus(program: Program, ...args: string[]): Promise<Said> {
+  const session = new Session(program, args);
+  return { status: await session.done, out: session.out, err: session.err };
+}
+
+/** The same as a JSON document. */
+export async function asked<T>(program: Program, ...args: string[]): Promise<T & { readonly status: number | null }> {
+  const { status, out, err } = await isthmus(program, ...args, '-o', 'json');
+  if (out === '') throw new Error(`isthmus ${args.join(' ')} ended with ${status}: ${err}`);
+  return { ...(JSON.parse(out) as T), status };
+}
+
+/** A command that goes on until it is interrupted. */
+export class Session {
+  out = '';
+  err = '';
+  readonly done: Promise<number>;
+  readonly #interrupt = new AbortController();
+
+  constructor(program: Program, args: readonly string[]) {
+    const terminal: Terminal = {
+      args: [...args, '--address', `127.0.0.1:${program.adminPort}`],
+      env: {},
+      out: (text) => {
+        this.out += text;
+      },
+      err: (text) => {
+        this.err += text;
+      },
+      interactive: false,
+      colours: false,
+      size: () => ({ columns: 120, rows: 40 }),
+      interrupted: this.#interrupt.signal,
+    };
+    this.done = run(terminal);
+  }
+
+  interrupt(): Promise<number> {
+    this.#interrupt.abort();
+    return this.done;
+  }
+}
+
+/** The program itself, as people run it. */
+export function startIsthmus(scope: Scope, program: Program, ...args: string[]): Program {
+  return startCommand(scope, [process.execPath, ...COMMAND, ...args, '--address', `127.0.0.1:${program.adminPort}`]);
+}

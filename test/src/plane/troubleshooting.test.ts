@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { describe, it } from 'node:test';
+import { redisMissing, startRedis } from '@isthmus/registry/testing';
+import {
+  Authority,
+  allInOne,
+  eventually,
+  type Flags,
+  freePort,
+  newTrust,
+  type Program,
+  peerFlags,
+  ROOT,
+  refused,
+  scoped,
+  startAgent,
+  startGateway,
+  startHub,
+  startServer,
+} from '../harness/index.ts';
+import { isthmus } from './operator.ts';
+
+const DEADLINE = 20_000;
+const PARK = { 'dial-park-timeout': '200ms' };
+
+/** What README.md says of one cause: the commands, and what each prints. */
+function told(cause: string): { readonly args: string[]; readonly prints: string }[] {
+  const rows = readFileSync(`${ROOT}README.md`, 'utf8')
+    .split('\n')
+    .filter((line) => line.startsWith(`| ${cause} | `));
+  assert.ok(rows.length > 0, `README.md tells nothing of: ${cause}`);
+  return rows.map((row) => {
+    const [command = '', prints = ''] = [...row.matchAll(/`([^`]+)`/g)].map(([, text]) => text);
+    return { args: command.split(' ').slice(1), prints };
+  });
+}
+
+/** Does what README.md says, and sees what it says, where `...` stands for what differs. */
+async function follow(
+  cause: string,
+  at: { readonly program: Program; readonly agent?: Program; readonly values: Readonly<Record<string, string>> },
+) {
+  for (const { args, prints } of told(cause)) {
+    const address = args.indexOf('--address');
+    const program = address < 0 ? at.program : at.agent;
+    assert.ok(program);
+    const own = (address < 0 ? args : args.toSpliced(address, 2)).map((arg) => at.values[arg] ?? arg);
+    const { status, out, err } = await isthmus(program, ...own);
+    const pattern = prints
+      .split('...')
+      .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+      .join('.*');
+    assert.match(out, new RegExp(pattern), `${cause}: isthmus ${own.join(' ')}: ${err}`);
+    assert.equal(status, 1, `${cause}: isthmus ${own.join(' ')}`);
+  }
+}
+
+describe('README.md leads to why a dial fails', { concurrency: true }, () => {
+  it(
+    'where an agent trusts another authority',
+    scoped(async (scope) => {
+      const trust = await newTrust(scope);
+      const { program, agentPort } = await startServer(scope, trust, PARK);
+      const foreign = await Authority.create(trust.dir, 'foreign');
+      const agent = await startAgent(scope, trust, agentPort, { 'ca-cert': foreign.cert });
+      await agent.waitForLog(({ msg }) => msg === 'server connection failed', {
+        deadline: DEADLINE,
+        what: 'a refusal',
+      });
+      const values = { 'HOST:PORT': '127.0.0.1:1', 'ca.pem': foreign.cert };
+      await follow('the agent trusts another CA', { program, agent, values });
+    }),
+  );
+
+  it(
+    'where no agent serves the network, and where the destination refuses',
+    scoped(async (scope) => {
+      const serverFlags = { 'proxy-strategies': 'destCIDR', ...PARK };
+      const agentFlags = { 'agent-identifiers': 'cidr=127.0.0.0/8' };
+      const { program } = (await allInOne(scope, { serverFlags, agentFlags })).server;
+      await follow('no agent serves its network', { program, values: { 'HOST:PORT': '10.1.2.3:443' } });
+      await follow('the destination refuses', { program, values: { 'HOST:PORT': await refused() } });
+    }),
+  );
+
+  it(
+    'where a gateway cannot reach a hub, and where Redis is down',
+    { skip: redisMissing() },
+    scoped(async (scope) => {
+      const trust = await newTrust(scope);
+      const redis = await startRedis();
+      scope.defer(() => redis.stop());
+      const plane: Flags = { 'redis-url': redis.url, plane: 'test', ...PARK };
+      const { 'dial-park-timeout': _, ...ofHub } = plane;
+      const hub = await startHub(scope, trust, { ...ofHub, 'advertise-address': `127.0.0.1:${await freePort()}` });
+      const agent = await startAgent(scope, trust, hub.agentPort);
+      const { program } = await startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)) });
+      await agent.waitReady();
+      await eventually(async () => assert.match((await isthmus(program, 'agents')).out, /ready/), DEADLINE);
+      const values = { 'HOST:PORT': '127.0.0.1:1', URL: redis.url };
+      await follow('the gateway does not reach the hub', { program, values });
+      await redis.kill();
+      const late = await startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)) });
+      await late.program.waitForLog(({ msg }) => msg === 'registry is down', { deadline: DEADLINE, what: 'the loss' });
+      await follow('Redis is down', { program: late.program, values });
+    }),
+  );
+});
