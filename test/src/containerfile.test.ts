@@ -42,7 +42,8 @@ test('the image is built from files that exist, without running anything in its 
 });
 
 test('each program is a command of the image', () => {
-  for (const program of PROGRAMS) assert.ok(existsSync(join(root, 'node_modules/.bin', program)), program);
+  for (const program of [...PROGRAMS, 'isthmus'])
+    assert.ok(existsSync(join(root, 'node_modules/.bin', program)), program);
 });
 
 test('the steps of the build stage give an image that runs all four programs', { skip: notNow() }, async () => {
@@ -57,6 +58,13 @@ test('the steps of the build stage give an image that runs all four programs', {
     const { stdout } = await run(join(tree, 'node_modules/.bin', program), ['--help'], tree, environment);
     assert.match(stdout, /--health/, program);
   }
+  const { stdout } = await run(
+    join(tree, 'node_modules/.bin/isthmus'),
+    ['certs', join(tree, 'pki')],
+    tree,
+    environment,
+  );
+  assert.match(stdout, /callers-ca\.pem/);
   assert.ok(!existsSync(join(tree, 'node_modules/typescript')), 'no tools are left');
 });
 

@@ -21,7 +21,7 @@ export interface AdminClientTls {
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
 /** What an admin port's certificate may be for in place of the address: pods' addresses come and go. */
-const ADMIN_SERVER_NAME = 'isthmus-admin';
+export const ADMIN_SERVER_NAME = 'isthmus-admin';
 
 /** A client of a program's admin port, at `host:port`. Without TLS settings it speaks plain text, as admin ports on loopback do. */
 export function adminClient(address: string, tls?: AdminClientTls): AdminConnection {

@@ -108,7 +108,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     );
     assert.equal(dialled.status, 0, dialled.out);
     for (const phase of ['attempt', 'hub', 'agent', 'connect', 'first byte'])
-      assert.match(dialled.out, new RegExp(`^ *${phase} .*[▏█]`, 'm'));
+      assert.match(dialled.out, new RegExp(`^ *${phase} .*[█▉▊▋▌▍▎▏]`, 'm'));
     assert.equal(failed.status, 1);
     assert.match(
       failed.out,

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import { ADMIN_SERVER_NAME } from '@isthmus/service';
 import type { CertificateAuthority, Hosts } from '@isthmus/service/certificates';
 import { messageOf, usage } from '../exit.ts';
 
@@ -62,7 +63,9 @@ export async function makeCertificates(options: CertificatesOptions): Promise<Ma
     texts.set(`${party}-ca.pem`, authority.cert).set(`${party}-ca-key.pem`, await authority.key());
   }
   for (const { party, file, commonName, server } of all) {
-    const hosts = server ? hostNames(options.hosts) : undefined;
+    // Pods' addresses come and go: an admin port may show this name in place of its address.
+    const names = party === 'admin' ? [...options.hosts, ADMIN_SERVER_NAME] : options.hosts;
+    const hosts = server ? hostNames(names) : undefined;
     const identity = await authorities.get(party)?.issue({ commonName, validMs: days * DAY_MS, hosts });
     if (identity) texts.set(`${file}.pem`, identity.cert).set(`${file}-key.pem`, identity.key);
   }
@@ -124,17 +127,18 @@ function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions
   const callers = { ...identity('server-', 'callers-server'), 'server-ca-cert': 'callers-ca.pem' };
   const cluster = { ...identity('cluster-', 'agents-server'), 'cluster-ca-cert': 'agents-ca.pem' };
   const peers = { ...identity('peer-', 'peers-server'), 'peer-ca-cert': 'peers-ca.pem' };
+  const admin = { ...identity('admin-server-', 'admin-server'), 'admin-ca-cert': 'admin-ca.pem' };
   return [
-    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers }) },
-    { program: 'frontend-gw', flags: given({ ...callers, ...peers }) },
-    { program: 'backend-hub', flags: given({ ...cluster, ...peers }) },
+    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers, ...admin }) },
+    { program: 'frontend-gw', flags: given({ ...callers, ...peers, ...admin }) },
+    { program: 'backend-hub', flags: given({ ...cluster, ...peers, ...admin }) },
     ...agents.map((agent) => ({
       program: `proxy-agent (${agent})`,
       flags: given({ 'ca-cert': 'agents-ca.pem', ...identity('agent-', `agents-${agent}`) }),
     })),
     {
-      program: `curl --proxy-cacert, or an API server (${caller})`,
-      flags: given({ ...identity('', `callers-${caller}`), ca: 'callers-ca.pem' }),
+      program: `curl (${caller})`,
+      flags: given({ ...identity('proxy-', `callers-${caller}`), 'proxy-cacert': 'callers-ca.pem' }),
     },
     { program: `isthmus (${operator})`, flags: given({ ca: 'admin-ca.pem', ...identity('', `admin-${operator}`) }) },
   ];

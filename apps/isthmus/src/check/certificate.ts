@@ -88,10 +88,12 @@ export function judged(
 
 function purposeMissing({ keyUsage, ca }: X509Certificate, use: Demands['use']): string | undefined {
   if (use === 'authority') return ca ? undefined : 'issuing others (CA:TRUE)';
+  // Extended ones by their OIDs. Deno names the plain ones here: then nothing is known of the extended.
+  const purposes = keyUsage?.filter((each) => /^[\d.]+$/.test(each)) ?? [];
   // Without the extension it is good for everything (RFC 5280 section 4.2.1.12).
-  if (!keyUsage || keyUsage.length === 0) return undefined;
-  if (use !== 'client' && !keyUsage.includes(SERVER_AUTH)) return 'serverAuth';
-  if (use !== 'server' && !keyUsage.includes(CLIENT_AUTH)) return 'clientAuth';
+  if (purposes.length === 0) return undefined;
+  if (use !== 'client' && !purposes.includes(SERVER_AUTH)) return 'serverAuth';
+  if (use !== 'server' && !purposes.includes(CLIENT_AUTH)) return 'clientAuth';
   return undefined;
 }
 

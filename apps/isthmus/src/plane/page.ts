@@ -1,7 +1,8 @@
 import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
+import { ADMIN_SERVER_NAME, type AdminClientTls } from '@isthmus/service';
 import { parseDestination } from '@isthmus/tunnel';
-import type { AdminTls } from './tls.ts';
 
 /** A page of metrics with a thousand series is 200 kB. */
 const MAX_BYTES = 32 * 1024 * 1024;
@@ -10,16 +11,20 @@ const MAX_BYTES = 32 * 1024 * 1024;
 export function readPage(
   address: string,
   path: string,
-  { tls, signal }: { readonly tls?: AdminTls | undefined; readonly signal: AbortSignal },
+  { tls, signal }: { readonly tls?: AdminClientTls | undefined; readonly signal: AbortSignal },
 ): Promise<string> {
   const { host, port } = parseDestination(address);
   const options = { host, port, path, signal, agent: false as const };
+  const identity = (_name: string, certificate: PeerCertificate) =>
+    checkServerIdentity(host, certificate) && checkServerIdentity(ADMIN_SERVER_NAME, certificate);
   return new Promise((resolve, reject) => {
     const answered = (response: IncomingMessage) => {
       if (response.statusCode === 200) textOf(response).then(resolve, reject);
       else reject(new Error(`HTTP status ${response.statusCode} for ${path}`));
     };
-    const request = tls ? getHttps({ ...options, ...tls }, answered) : getHttp(options, answered);
+    const request = tls
+      ? getHttps({ ...options, ...tls, checkServerIdentity: identity }, answered)
+      : getHttp(options, answered);
     request.on('error', reject);
   });
 }

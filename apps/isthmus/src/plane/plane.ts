@@ -1,13 +1,12 @@
 import type { adminApi } from '@isthmus/proto';
-import { type AdminConnection, adminClient } from '@isthmus/service';
+import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/service';
 import { EXIT, Failure } from '../exit.ts';
 import { type Answers, type Member, type RoleName, roleNames, type Unanswered } from './member.ts';
 import { reasonOf } from './reason.ts';
-import type { AdminTls } from './tls.ts';
 
 export interface PlaneOptions {
   readonly addresses: readonly string[];
-  readonly tls?: AdminTls | undefined;
+  readonly tls?: AdminClientTls | undefined;
   /** How long each member may take for each answer, in milliseconds. */
   readonly timeoutMs: number;
   /** Ends everything that still waits. */

@@ -1,12 +1,6 @@
 import { readFileSync } from 'node:fs';
+import type { AdminClientTls } from '@isthmus/service';
 import { messageOf, usage } from '../exit.ts';
-
-/** PEM texts. */
-export interface AdminTls {
-  readonly ca: Buffer;
-  readonly cert?: Buffer;
-  readonly key?: Buffer;
-}
 
 export interface TlsFiles {
   readonly ca?: string;
@@ -15,7 +9,7 @@ export interface TlsFiles {
 }
 
 /** Reads what the options name; undefined without them: then admin ports are asked in plain text. */
-export function readTls({ ca, cert, key }: TlsFiles): AdminTls | undefined {
+export function readTls({ ca, cert, key }: TlsFiles): AdminClientTls | undefined {
   if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
   if (ca === undefined) {
     if (cert === undefined) return undefined;
