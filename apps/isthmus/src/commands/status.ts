@@ -107,8 +107,9 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
   const silent = unanswered.map(({ member, address }) => {
     return [member, '', style.bad('no answer'), '', '', '', '', '', '', '', address];
   });
-  const title =
-    plane === '' ? 'A program that stands alone' : `Plane ${plane}: ${plural(rows.length + silent.length, 'member')}`;
+  const count = plural(rows.length + silent.length, 'member');
+  const alone = members.every(({ roles }) => roles.includes('agent')) ? 'An agent' : 'A program that stands alone';
+  const title = plane === '' ? alone : `Plane ${plane}: ${count}`;
   const unready = members.flatMap(({ member, checks, warnings = [] }) => [
     ...checks.filter(({ ok }) => !ok).map(({ name, detail }) => `  ${member}: ${name}: ${detail}\n`),
     ...warnings.map((warning) => `  ${member} warned: ${warning}\n`),

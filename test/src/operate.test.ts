@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { interpret, type Terminal } from '@isthmus/isthmus';
+import { root } from './k8s/manifests.ts';
+
+const DOCUMENTS = ['README.md', 'docs/OPERATE.md'];
+
+/** Every command line of a document: in blocks of shell, and between backticks. */
+function commandLines(path: string): string[] {
+  const text = readFileSync(join(root, path), 'utf8');
+  const blocks = [...text.matchAll(/```sh\n([\s\S]*?)```/g)].flatMap(([, block = '']) => block.split('\n'));
+  const inline = [...text.matchAll(/`([^`\n]+)`/g)].map(([, code = '']) => code);
+  return [...blocks, ...inline].map((line) => line.replace(/^npx /, '')).filter((line) => /^isthmus [a-z]/.test(line));
+}
+
+/** As a shell would: words, and what stands in quotes. Capitals stand for what the reader fills in. */
+function wordsOf(line: string): string[] {
+  const bare = line
+    .replace(/\s+#.*$/, '')
+    .replaceAll('HOST:PORT', '10.0.0.1:80')
+    .replaceAll('AGENT:8094', '10.0.0.1:8094');
+  return [...bare.matchAll(/"([^"]*)"|(\S+)/g)].slice(1).map(([, quoted, word]) => quoted ?? word ?? '');
+}
+
+function terminalFor(args: string[], err: string[]): Terminal {
+  return {
+    ...{ args, env: {}, interactive: false, colours: false, interrupted: new AbortController().signal },
+    out: () => {},
+    err: (text) => err.push(text),
+    size: () => ({ columns: 120, rows: 40 }),
+  };
+}
+
+for (const document of DOCUMENTS) {
+  test(`every command line of isthmus in ${document} is one that it takes`, () => {
+    const lines = commandLines(document);
+    assert.ok(lines.length >= 5, `${lines.length} command lines`);
+    for (const line of lines) {
+      const err: string[] = [];
+      const words = wordsOf(line);
+      // A command that is only named stands without its arguments.
+      const named = words.length === 1;
+      const result = interpret(terminalFor(named ? [...words, '--help'] : words, err));
+      assert.ok(named ? result === 0 : typeof result === 'object', `${line}: ${err.join('')}`);
+    }
+  });
+}
+
+test('docs/OPERATE.md tells the JSON of every command that prints some', () => {
+  const text = readFileSync(join(root, 'docs/OPERATE.md'), 'utf8');
+  const documented = [...text.matchAll(/^\| `([a-z-]+)` \| (?:a line each: )?`\{/gm)].map(([, name]) => name).sort();
+  const err: string[] = [];
+  const help: string[] = [];
+  interpret({ ...terminalFor(['--help'], err), out: (part) => help.push(part) });
+  const commands = [...help.join('').matchAll(/^ {2}([a-z][a-z-]*) .* {2,}/gm)].map(([, name]) => name);
+  const printing = commands.filter((name) => name !== 'help' && name !== 'completion').sort();
+  assert.deepEqual(documented, printing);
+});
