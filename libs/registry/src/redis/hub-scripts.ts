@@ -1,0 +1,101 @@
+import { HISTORY } from './script-parts.ts';
+
+/**
+ * The writes of hubs, as scripts: each checks and acts in one step, so that a late command of a dead hub, or one that was given up
+ * and arrives after its repetition, cannot undo anything.
+ *
+ * KEYS of each: hub, sessions, hubs, meta, changes. ARGV of each: hub id, incarnation, length of the stream.
+ *
+ * Every write of a hub carries a mark one higher than the last. A store that holds a lower mark than one it acknowledged
+ * has forgotten writes (an older dump was restored, a replica without them took over); a higher one than the write's own
+ * means that the write is late.
+ */
+const PRELUDE = `
+local hub, sessions, hubs, meta, changes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local hubId, incarnation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+${HISTORY}
+local charge = tonumber(redis.call('HGET', hubs, hubId) or '')
+`;
+
+/**
+ * Renews the hub's record and writes changes of its sessions. PEXPIRE comes first because a server that is out of memory takes
+ * it, and whatever a script writes after its first write: a directory is small, and without it no dial finds its way.
+ *
+ * ARGV: acknowledged mark, mark, ttl in ms, hub record, '1' if that changed, then for each session: id, version, record
+ * (empty when gone), change.
+ */
+export const WRITE = `${PRELUDE}
+local acknowledged, mark, ttl, record = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], ARGV[7]
+if charge and charge > incarnation then return 'superseded' end
+local held = leading_number(redis.call('GET', hub))
+if charge ~= incarnation or not held or held < acknowledged then return 'lost' end
+if held >= mark then return 'late' end
+redis.call('PEXPIRE', hub, ttl)
+redis.call('SET', hub, ARGV[5] .. ' ' .. record, 'PX', ttl)
+if ARGV[8] == '1' then publish('{"kind":"hub","hub":' .. record .. '}') end
+for i = 9, #ARGV, 4 do
+  local id, version, session, change = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
+  local current = leading_number(redis.call('HGET', sessions, id))
+  if session == '' then
+    if current and current <= version then
+      redis.call('HDEL', sessions, id)
+      publish(change)
+    end
+  elseif not current or current < version then
+    redis.call('HSET', sessions, id, ARGV[i + 1] .. ' ' .. session)
+    publish(change)
+  end
+end
+return 'ok'
+`;
+
+/**
+ * Stages sessions of a hub that writes all of them. EXPIRE comes first for the same reason as in WRITE.
+ * KEYS: staged. ARGV: time to live in s, then for each session: id, version and record.
+ */
+export const STAGE = `
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+return redis.call('EXPIRE', KEYS[1], ARGV[1])
+`;
+
+/**
+ * Puts the hub in charge with the sessions that were staged, in place of all it had.
+ * KEYS: staged. ARGV: mark, ttl in ms, hub record, number of staged sessions.
+ */
+export const OPEN = `${PRELUDE}
+local staged, mark, ttl, record = KEYS[6], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+if charge and charge > incarnation then return 'superseded' end
+local held = leading_number(redis.call('GET', hub))
+if charge == incarnation and held and held >= mark then return 'late' end
+if redis.call('HLEN', staged) ~= tonumber(ARGV[7]) then return 'lost' end
+redis.call('UNLINK', sessions)
+if redis.call('EXISTS', staged) == 1 then
+  redis.call('RENAME', staged, sessions)
+  redis.call('PERSIST', sessions)
+end
+redis.call('SET', hub, ARGV[4] .. ' ' .. record, 'PX', ttl)
+redis.call('HSET', hubs, hubId, ARGV[2])
+publish('{"kind":"opened","hub":' .. record .. '}')
+return 'ok'
+`;
+
+/** Takes a hub out with all its sessions. ARGV: change, '1' if only when its record has expired. */
+export const REMOVE = `${PRELUDE}
+if charge ~= incarnation then return 'superseded' end
+if ARGV[5] == '1' and redis.call('EXISTS', hub) == 1 then return 'alive' end
+redis.call('UNLINK', hub, sessions)
+redis.call('HDEL', hubs, hubId)
+publish(ARGV[4])
+return 'ok'
+`;
+
+/**
+ * Reads what a watcher looks after. KEYS: hubs, meta.
+ * Gives: hub ids and incarnations by turns; epoch and count of changes; the server's run and role.
+ */
+export const LOOK = `
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local role = string.match(redis.call('INFO', 'replication'), 'role:(%w+)')
+return {redis.call('HGETALL', KEYS[1]), redis.call('HMGET', KEYS[2], 'epoch', 'seq'), {run, role}}
+`;

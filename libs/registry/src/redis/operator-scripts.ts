@@ -1,0 +1,94 @@
+import { HISTORY, NOW } from './script-parts.ts';
+
+/**
+ * What the scripts of members begin with. They go by Redis' clock alone: a member is there while it wrote within the time to
+ * live, and one that wrote in the future did so before that clock was set back.
+ */
+const MEMBERS = `
+local members, ttl = KEYS[1], tonumber(ARGV[1])
+${NOW}
+local function there(value)
+  local written = tonumber(string.match(value, '^%d+'))
+  return written <= now and now - written < ttl
+end
+`;
+
+/**
+ * Says that a member is there. The first time it also drops those that are not, so that processes which start and die over and
+ * over leave no more behind than live at a time. PEXPIRE comes first for the same reason as in a write of a hub.
+ * KEYS: members. ARGV: ttl in ms, field, record, '1' for the first time.
+ */
+export const BEAT = `${MEMBERS}
+redis.call('PEXPIRE', members, ttl)
+if ARGV[4] == '1' then
+  local all = redis.call('HGETALL', members)
+  for i = 1, #all, 2 do
+    if not there(all[i + 1]) then redis.call('HDEL', members, all[i]) end
+  end
+end
+redis.call('HSET', members, ARGV[2], string.format('%d', now) .. ' ' .. ARGV[3])
+redis.call('PEXPIRE', members, ttl)
+return 'ok'
+`;
+
+/** Gives the records of the members that are there. KEYS: members. ARGV: ttl in ms. */
+export const ROLL_CALL = `${MEMBERS}
+local present = {}
+for _, value in ipairs(redis.call('HVALS', members)) do
+  if there(value) then present[#present + 1] = string.match(value, '^%d+ (.*)$') end
+end
+return present
+`;
+
+/**
+ * What the scripts of quarantines begin with. PERSIST comes first as PEXPIRE does there.
+ * KEYS: quarantines, meta, changes. ARGV: length of the stream, most agents of each sign.
+ */
+const QUARANTINES = `
+local quarantines, meta, changes = KEYS[1], KEYS[2], KEYS[3]
+local kept, most = ARGV[1], tonumber(ARGV[2])
+${HISTORY}
+redis.call('PERSIST', quarantines)
+
+local function say(field, version, sign, record)
+  redis.call('HSET', quarantines, field, string.format('%d', version) .. sign .. record)
+  publish('{"kind":"quarantine","quarantine":' .. record .. '}')
+end
+`;
+
+/**
+ * What an operator says of an agent. Agents that were let out are remembered up to a bound, the latest of them.
+ * ARGV: field, sign, the Quarantine as JSON without its version and the first brace.
+ */
+export const QUARANTINE = `${QUARANTINES}
+local field, sign, rest = ARGV[3], ARGV[4], ARGV[5]
+local held = redis.call('HGET', quarantines, field)
+local version, before, known = string.match(held or '', '^(%d+)([+-]){"version":%d+,(.*)$')
+if before == sign and known == rest then return 'same' end
+${NOW}
+local counts, oldest, oldestVersion = { ['+'] = 0, ['-'] = 0 }, nil, nil
+local all = redis.call('HGETALL', quarantines)
+for i = 1, #all, 2 do
+  local each, other = string.match(all[i + 1], '^(%d+)([+-])')
+  if all[i] ~= field then
+    counts[other] = counts[other] + 1
+    if other == '-' and (not oldest or tonumber(each) < oldestVersion) then oldest, oldestVersion = all[i], tonumber(each) end
+  end
+end
+if sign == '+' and counts['+'] >= most then return 'full' end
+if sign == '-' and counts['-'] >= most then redis.call('HDEL', quarantines, oldest) end
+local fresh = math.max(now, (tonumber(version) or 0) + 1)
+say(field, fresh, sign, '{"version":' .. string.format('%d', fresh) .. ',' .. rest)
+return (before or '-') == '-' and sign == '-' and 'same' or 'ok'
+`;
+
+/** Writes again what the store lacks. ARGV: for each: field, version, sign, the Quarantine as JSON, its version first. */
+export const REMIND = `${QUARANTINES}
+for i = 3, #ARGV, 4 do
+  local held = leading_number(redis.call('HGET', quarantines, ARGV[i]))
+  local room = held or redis.call('HLEN', quarantines) < 2 * most
+  local version = tonumber(ARGV[i + 1])
+  if room and (not held or held < version) then say(ARGV[i], version, ARGV[i + 2], ARGV[i + 3]) end
+end
+return 'ok'
+`;
