@@ -1,4 +1,5 @@
-import { type Following, follow, redisRegistry } from '@isthmus/registry';
+import { type Following, follow } from '@isthmus/registry';
+import { redisRegistry } from '@isthmus/registry/redis';
 import {
   admissionCheck,
   type Check,

@@ -1,4 +1,4 @@
-import { redisRegistry } from '@isthmus/registry';
+import { redisRegistry } from '@isthmus/registry/redis';
 import {
   admissionCheck,
   type Check,

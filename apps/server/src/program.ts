@@ -1,6 +1,6 @@
 import { hubOptions, kubernetes } from '@isthmus/backend-hub';
 import { gatewayOptions } from '@isthmus/frontend-gw';
-import { memoryRegistry, redisRegistry } from '@isthmus/registry';
+import { memoryRegistry, type Registry } from '@isthmus/registry';
 import {
   admissionCheck,
   type Check,
@@ -54,7 +54,7 @@ export function startServer(
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
     const joins = flags['redis-url'] !== '';
-    const registry = joins ? redisRegistry(redisOptions(flags, secureContextOptions)) : memoryRegistry();
+    const registry = joins ? await joined(flags) : memoryRegistry();
     closing.defer(() => registry.close());
     const running = await server({
       ...{ gateway, registry, observation },
@@ -111,6 +111,12 @@ export function startServer(
       close: () => closing.close(),
     };
   });
+}
+
+/** Redis' client takes 8 MB, which a server that stands alone does without. */
+async function joined(flags: ServerValues): Promise<Registry> {
+  const { redisRegistry } = await import('@isthmus/registry/redis');
+  return redisRegistry(redisOptions(flags, secureContextOptions));
 }
 
 /** The hub's own sessions, and those that the gateway knows of other hubs. */

@@ -2,7 +2,7 @@ import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { KickPart } from './admin/kick.ts';
 import type { LogPart } from './admin/logs.ts';
 import type { PlanePart, ServersPart } from './admin/members.ts';
-import type { QuarantinePart } from './admin/quarantine.ts';
+import type { QuarantinePart } from './admin/quarantine-part.ts';
 import type { RecentDials } from './admin/recent-dials.ts';
 import type { RoutingPart } from './admin/routing.ts';
 import type { Identity } from './admin/status.ts';

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { parseDestination } from '@isthmus/tunnel';
 import { ChannelCredentials, createChannel, createClient } from 'nice-grpc';
 

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { Client, credentials } from '@grpc/grpc-js';
-import { adminApi, adminDescriptors } from '@isthmus/proto';
+import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
 import { createChannel, createClient } from 'nice-grpc';
 import { HealthDefinition } from 'nice-grpc-server-health';
 import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';

@@ -1,4 +1,4 @@
-import { adminApi, adminDescriptors } from '@isthmus/proto';
+import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
 import { createServer, type Server, ServerError, type ServerMiddleware, Status } from 'nice-grpc';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
 import { ServerReflection, ServerReflectionService } from 'nice-grpc-server-reflection';

@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { configRpc } from './admin/config.ts';
 import { dialRpc } from './admin/dial.ts';
 import { drainRpc } from './admin/drain.ts';

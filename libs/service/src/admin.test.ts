@@ -4,7 +4,7 @@ import { Agent, get, type RequestListener } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { describe, it } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';
 import type { AdminBackend } from './admin-backend.ts';

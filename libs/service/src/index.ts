@@ -1,13 +1,12 @@
 export type { KickPart } from './admin/kick.ts';
 export type { LogLevel, LogPart } from './admin/logs.ts';
 export type { ConnectedServer, HubLink, KnownMember, PlanePart, ServersPart } from './admin/members.ts';
-export { type QuarantinePart, quarantineIn } from './admin/quarantine.ts';
+export { type QuarantinePart, quarantineIn } from './admin/quarantine-part.ts';
 export { RecentDials, type SeenDial } from './admin/recent-dials.ts';
 export type { RoutingPart } from './admin/routing.ts';
 export type { Identity } from './admin/status.ts';
 export * from './admin.ts';
 export * from './admin-backend.ts';
-export * from './admin-client.ts';
 export { type AdminHandlerOptions, adminHandler } from './admin-handler.ts';
 export * from './checks.ts';
 export * from './closing.ts';

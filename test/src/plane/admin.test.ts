@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { redisMissing } from '@isthmus/registry/testing';
 import {
   allInOne,

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { type AdminConnection, adminClient } from '@isthmus/service';
+import { type AdminConnection, adminClient } from '@isthmus/service/admin-client';
 import { type Front, grpcThrough, type Program, type Scope, tunnelThrough, until, within } from '../harness/index.ts';
 
 export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;

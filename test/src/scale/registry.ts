@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { type Following, follow, type Registry, redisRegistry } from '@isthmus/registry';
+import { type Following, follow, type Registry } from '@isthmus/registry';
+import { redisRegistry } from '@isthmus/registry/redis';
 import { type RedisServer, startRedis } from '@isthmus/registry/testing';
 import { Directory, type HubRecord, type SessionRecord } from '@isthmus/tunnel';
 import { until } from '../harness/until.ts';

@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import type { Answers } from '../plane/member.ts';
 import type { SessionView } from '../plane/sessions.ts';
 import { type Result, reportOf } from './result.ts';

@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { adviceFor } from '../commands/advice.ts';
 import { millis } from '../output/units.ts';
 import type { Member } from '../plane/member.ts';

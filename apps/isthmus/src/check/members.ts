@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { millis } from '../output/units.ts';
 import type { Answers } from '../plane/member.ts';
 import { type Report, type Result, reportOf } from './result.ts';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { probeRedis, type RedisProbe } from '@isthmus/registry';
+import { probeRedis, type RedisProbe } from '@isthmus/registry/redis';
 import { messageOf } from '../exit.ts';
 import { millis } from '../output/units.ts';
 import { type Result, reportOf } from './result.ts';

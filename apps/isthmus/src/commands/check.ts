@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { duration, hostPort } from '../arguments.ts';

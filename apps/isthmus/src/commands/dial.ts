@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { destinationArgument, duration } from '../arguments.ts';
 import { type Call, command } from '../command.ts';

@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { Argument, Option } from 'commander';
 import { type Call, command } from '../command.ts';
 import { EXIT, Failure, usage } from '../exit.ts';

@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { type Call, command } from '../command.ts';
 import { isoTime } from '../output/json.ts';
 import type { Style } from '../output/style.ts';

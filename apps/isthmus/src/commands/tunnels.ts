@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { count } from '../arguments.ts';
 import { type Call, command } from '../command.ts';

@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { VERSION } from '@isthmus/service';
 import { configsOf, configView, differencesOf } from '../commands/config.ts';
 import { messageOf } from '../exit.ts';

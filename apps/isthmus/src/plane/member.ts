@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 
 export type RoleName = 'gateway' | 'hub' | 'agent';
 

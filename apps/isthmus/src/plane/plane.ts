@@ -1,5 +1,5 @@
-import type { adminApi } from '@isthmus/proto';
-import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/service';
+import type { adminApi } from '@isthmus/proto/admin';
+import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/service/admin-client';
 import { EXIT, Failure } from '../exit.ts';
 import { type Answers, type Member, type RoleName, roleNames, type Unanswered } from './member.ts';
 import { reasonOf } from './reason.ts';

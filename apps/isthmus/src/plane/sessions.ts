@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { isoTime } from '../output/json.ts';
 import type { Answers, Unanswered } from './member.ts';
 import type { Plane } from './plane.ts';

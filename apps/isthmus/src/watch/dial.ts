@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { isoTime } from '../output/json.ts';
 
 /** A dial that has its answer, as a gateway saw it. */

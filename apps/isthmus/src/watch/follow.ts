@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { type DialView, dialViewOf } from './dial.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { flagsInForce } from '../flags/in-force.ts';
 import { parseFlags } from '../flags/parse.ts';
 import { serverFlags } from '../flags/programs.ts';

@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../admin-backend.ts';
 import type { FlagInForce } from '../flags/in-force.ts';
 

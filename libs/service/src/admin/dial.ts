@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { asDialError, type DialRequest, type Established, Tunnel } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import { FirstByte } from './first-byte.ts';

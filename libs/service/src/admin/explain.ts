@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { type Candidate, type ExplainedStep, formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import { adviceFor, verdictOf } from './advice.ts';

@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import type { SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../admin-backend.ts';
 import { tunnelsBySession } from './messages.ts';

@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../admin-backend.ts';
 import { invalid } from './refusals.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import type { HubRecord } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
 import type { PlanePart } from './members.ts';

@@ -1,4 +1,4 @@
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import type { HubRecord, SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import type { RegistryHealth } from '../checks.ts';

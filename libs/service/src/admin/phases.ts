@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import type { AttemptRecord, DialTiming } from '@isthmus/tunnel';
 import type { SeenDial } from './recent-dials.ts';
 

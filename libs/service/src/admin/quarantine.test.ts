@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
-import { quarantineIn } from './quarantine.ts';
+import { quarantineIn } from './quarantine-part.ts';
 
 /** A registry of one process. */
 function kept() {

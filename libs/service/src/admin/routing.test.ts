@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import {
   type Dial,
   DialError,

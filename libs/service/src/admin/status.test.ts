@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { DialError, type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import { VERSION } from '../version.ts';

@@ -1,5 +1,5 @@
 import process from 'node:process';
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import type { Check } from '../health.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { adminApi } from '@isthmus/proto';
+import { adminApi } from '@isthmus/proto/admin';
 import { DialError, type DialRequest, dialStory, type PlaneEvents, planeEvents, type Role } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import { RecentDials } from './recent-dials.ts';

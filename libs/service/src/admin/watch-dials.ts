@@ -1,4 +1,4 @@
-import type { adminApi } from '@isthmus/proto';
+import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import { Watch } from './dial-watch.ts';

@@ -1,0 +1,2 @@
+export { probeRedis, type RedisProbe } from './probe.ts';
+export { redisRegistry } from './registry.ts';
