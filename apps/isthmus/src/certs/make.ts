@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import { ADMIN_SERVER_NAME } from '@isthmus/service';
+import { ADMIN_SERVER_NAME } from '@isthmus/service/admin-client';
 import type { CertificateAuthority, Hosts } from '@isthmus/service/certificates';
 import { messageOf, usage } from '../exit.ts';
 
