@@ -1,0 +1,204 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/service/certificates';
+import { styleOf } from '../output/style.ts';
+import type { SessionView } from '../plane/sessions.ts';
+import { type Demands, judged } from './certificate.ts';
+import { checkAgents } from './coverage.ts';
+import { checkFiles } from './files.ts';
+import { judgedClocks } from './members.ts';
+import { judgedRedis } from './redis.ts';
+import { checkText, checkView, type Result, reportOf } from './result.ts';
+
+const DAY_MS = 86_400_000;
+const report = reportOf('certificates');
+
+let dir: string;
+let authority: CertificateAuthority;
+let server: IdentityTexts;
+let client: IdentityTexts;
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'isthmus-check-'));
+  authority = await CertificateAuthority.create('good authority', 100 * DAY_MS);
+  server = await authority.issue({ commonName: 'hub', validMs: 90.5 * DAY_MS, hosts: LOOPBACK });
+  client = await authority.issue({ commonName: 'node-a', validMs: 90.5 * DAY_MS });
+});
+after(() => rm(dir, { recursive: true, force: true }));
+
+function judge({ cert }: { cert: string }, demands: Demands, now?: number): Result {
+  return judged(report, 'it', [new X509Certificate(cert)], demands, now);
+}
+
+/** A file with this text. */
+function file(name: string, text: string): string {
+  const path = join(dir, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+describe('a certificate', () => {
+  it('passes with its name and its days', () => {
+    const { outcome, detail } = judge(server, { use: 'both', hosts: ['localhost', '127.0.0.1', '::1'] });
+    assert.equal(outcome, 'pass');
+    assert.match(detail, /^CN=hub, good until \d{4}-\d\d-\d\d \(90 days\)$/);
+  });
+
+  it('is a warning in its last two weeks, and fails before it begins and after it ends', () => {
+    const at = (days: number) => judge(server, { use: 'server' }, Date.now() + days * DAY_MS);
+    assert.deepEqual(
+      [at(76).outcome, at(77).outcome, at(91).outcome, at(-1).outcome],
+      ['pass', 'warn', 'fail', 'fail'],
+    );
+    assert.match(at(77).detail, /^CN=hub runs out on .*, in 13 days$/);
+    assert.match(at(91).detail, /^CN=hub ran out on /);
+    assert.match(at(-1).detail, /is not valid before/);
+  });
+
+  it('fails for another name, with the names that it has', () => {
+    const { detail } = judge(server, { use: 'server', hosts: ['hub.example.com', '127.0.0.1'] });
+    assert.match(detail, /^CN=hub is not for hub\.example\.com; its names: DNS:localhost, /);
+  });
+
+  it('fails under another authority, also one of the same name', async () => {
+    const from = (own: CertificateAuthority) => ({
+      authorities: [new X509Certificate(own.cert)],
+      authoritiesFrom: '--ca-cert',
+    });
+    assert.equal(judge(server, { use: 'server', ...from(authority) }).outcome, 'pass');
+    const impostor = await CertificateAuthority.create('good authority', DAY_MS);
+    const { outcome, detail } = judge(server, { use: 'server', ...from(impostor) });
+    assert.deepEqual([outcome, detail], ['fail', 'CN=hub was issued by CN=good authority, which is not in --ca-cert']);
+  });
+
+  it('fails for what it was not issued for', {
+    skip: process.versions.deno !== undefined && 'Deno tells nothing of it',
+  }, () => {
+    assert.match(judge(client, { use: 'server' }).detail, /is not good for serverAuth/);
+    assert.equal(judge(client, { use: 'client' }).outcome, 'pass');
+  });
+
+  it('fails where an authority is wanted and it is none', () => {
+    assert.match(judge(client, { use: 'authority' }).detail, /is not good for issuing others/);
+    assert.equal(judge({ cert: authority.cert }, { use: 'authority' }).outcome, 'pass');
+  });
+});
+
+describe('files', () => {
+  it('are looked at with the authorities that the other side trusts, and keys with their certificates', async () => {
+    const other = await CertificateAuthority.create('other', 90 * DAY_MS);
+    const paths = {
+      clusterCaCert: file('ca.pem', authority.cert),
+      agentCert: file('agent.pem', client.cert),
+      agentKey: file('agent-key.pem', server.key),
+      caCert: file('other.pem', other.cert),
+      clusterCert: file('hub.pem', server.cert),
+      clusterKey: file('hub-key.pem', server.key),
+    };
+    const told = checkFiles(paths, []).map(({ about, outcome }) => `${about.split(' ')[0]} ${outcome}`);
+    assert.deepEqual(told.sort(), [
+      ...['--agent-cert pass', '--agent-key fail', '--ca-cert pass'],
+      ...['--cluster-ca-cert pass', '--cluster-cert fail', '--cluster-key pass'],
+    ]);
+  });
+
+  it('that are missing, or hold nothing, fail with what to give', () => {
+    const told = (files: object) =>
+      checkFiles(files, []).map(({ outcome, about, detail }) => `${outcome} ${about}: ${detail}`);
+    const empty = file('empty.pem', '');
+    assert.deepEqual(told({ peerCert: empty }), [
+      `fail --peer-cert ${empty}: it holds no certificate`,
+      'fail --peer-key: it is missing beside its certificate',
+    ]);
+    assert.match(told({ caCert: join(dir, 'nowhere.pem') })[0] ?? '', /^fail --ca-cert .*cannot be read: ENOENT/);
+  });
+});
+
+describe('Redis', () => {
+  const good = { server: 'r:6379', version: '7.0.15', role: 'master', roundTripMs: 1, aheadMs: 0, refused: [] };
+  const outcomes = (probe: Partial<typeof good> | object) =>
+    judgedRedis({ ...good, ...probe }).map(({ outcome }) => outcome);
+
+  it('passes when it answers soon, is new enough, can be written to, and refuses nothing', () => {
+    assert.deepEqual(outcomes({}), ['pass', 'pass', 'pass']);
+  });
+
+  it('warns of one that is slow or old, and fails for a replica and for rights that lack', () => {
+    assert.deepEqual(outcomes({ roundTripMs: 300 }), ['warn', 'pass', 'pass']);
+    assert.deepEqual(outcomes({ version: '6.2.1' }), ['pass', 'warn', 'pass']);
+    assert.deepEqual(outcomes({ role: 'slave' }), ['pass', 'pass', 'fail', 'pass']);
+    const refused = ['XADD', 'XADD', 'INFO'].map((command) => ({ command, reason: 'NOPERM' }));
+    const last = judgedRedis({ ...good, refused }).at(-1);
+    assert.deepEqual([last?.outcome, last?.detail], ['fail', 'the user may not XADD, INFO (NOPERM)']);
+    assert.equal(last?.todo, 'ACL SETUSER name ~{plane}:* +xadd +info');
+  });
+});
+
+describe('clocks', () => {
+  const told = (...ahead: number[]) => {
+    const clocks = ahead.map((aheadMs, index) => ({ of: `m${index}`, aheadMs }));
+    return judgedClocks(reportOf('clocks'), clocks);
+  };
+
+  it('pass within a second, warn above, and fail where certificates would be taken for invalid', () => {
+    assert.deepEqual(
+      [told(0, 400, -500), told(0, 2000), told(-20_000, 15_000)].map(({ outcome }) => outcome),
+      ['pass', 'warn', 'fail'],
+    );
+    assert.equal(told(0, 2000).detail, 'm1 is 2000 ms ahead of m0');
+  });
+});
+
+describe('agents', () => {
+  const session = (agent: string, hub: string, more: Partial<SessionView> = {}): SessionView => ({
+    ...{ session: `${agent} ${hub}`, tenant: 'default', agent, hub, protocol: 'link', remote: '', since: '', ageMs: 0 },
+    ...{ reaches: [], draining: false, tunnels: 0, ...more },
+  });
+
+  it('pass with a session to several hubs, warn with one of them, and where they are in quarantine', () => {
+    const told = checkAgents(
+      [session('a', 'h1'), session('a', 'h2'), session('b', 'h1'), session('c', 'h1', { quarantined: 'a test' })],
+      2,
+    );
+    assert.deepEqual(
+      told.map(({ about, outcome, detail }) => `${about} ${outcome}: ${detail}`),
+      [
+        'a pass: has sessions with 2 of 2 hubs',
+        'b warn: has a session with h1 alone, of 2 hubs',
+        'c warn: is in quarantine: a test',
+      ],
+    );
+  });
+
+  it('fail where there is none', () => {
+    assert.deepEqual(
+      checkAgents([], 1).map(({ outcome }) => outcome),
+      ['fail'],
+    );
+  });
+});
+
+describe('what people read of a check', () => {
+  it('is a line for each, and what to do below those that failed', () => {
+    const results = [
+      reportOf('redis').pass('r:6379', 'version 7.0.15'),
+      reportOf('certificates').fail('--peer-cert peer.pem', 'CN=hub ran out on 2026-01-01', 'renew it'),
+    ];
+    assert.equal(
+      checkText(checkView(results), styleOf(false)),
+      [
+        'ok    redis         r:6379: version 7.0.15',
+        'FAIL  certificates  --peer-cert peer.pem: CN=hub ran out on 2026-01-01',
+        '                    -> renew it',
+        '',
+        '2 checks: 1 passed, 0 warned, 1 failed',
+        '',
+      ].join('\n'),
+    );
+  });
+});

@@ -1,0 +1,243 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { styleOf } from '../output/style.ts';
+import { reasonOf } from '../plane/reason.ts';
+import { lastDifferent } from '../plane/warnings.ts';
+import { configText, differencesOf } from './config.ts';
+import { type DialView, dialText } from './dial-text.ts';
+import { dryRunText } from './drain.ts';
+import { explainText, type GatewayView } from './explain-text.ts';
+
+const plain = styleOf(false);
+
+describe('what dial prints', () => {
+  const view: DialView = {
+    ...{ destination: '10.0.0.5:10250', gateway: 'gw-1', ok: true, dial: 'd1', trace: 't1', tenant: 'default' },
+    ...{ agent: 'node-a', hub: 'hub-1', session: 's1', ms: 8, firstByteMs: 4 },
+    phases: [
+      { name: 'gateway', depth: 0, startMs: 0, ms: 8, detail: '', failed: false },
+      {
+        name: 'attempt',
+        depth: 1,
+        startMs: 0,
+        ms: 2,
+        detail: 'first, agent node-b on hub hub-2, session s2, failed: connection_terminated',
+        failed: true,
+      },
+      {
+        name: 'attempt',
+        depth: 1,
+        startMs: 2,
+        ms: 6,
+        detail: 'retry, agent node-a on hub hub-1, session s1, established',
+        failed: false,
+      },
+      { name: 'dns', depth: 3, startMs: 4, ms: 1, detail: '', failed: false },
+      { name: 'first_byte', depth: 0, startMs: 8, ms: 4, detail: '', failed: false },
+    ],
+  };
+
+  it('is the verdict, the ids, and the phases as bars', () => {
+    assert.equal(
+      dialText(view, 76, plain),
+      [
+        '10.0.0.5:10250 answers through node-a at hub-1: 8.0 ms',
+        'gateway gw-1, tenant default, dial d1, trace t1',
+        '',
+        'gateway       8.0 ms  ████████████████',
+        '  attempt     2.0 ms  ████                      first, agent node-b on hub hub-2, failed: connection_terminated',
+        '  attempt     6.0 ms      ████████████          retry, agent node-a on hub hub-1, established',
+        '      DNS     1.0 ms          ██',
+        'first byte    4.0 ms                  ████████',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  it('is what to do where it failed', () => {
+    const error = { code: 'connection_refused', text: 'connection refused', advice: ['look at it', 'or elsewhere'] };
+    const shown = dialText({ ...view, ok: false, error, phases: [] }, 76, plain);
+    assert.equal(
+      shown,
+      [
+        '10.0.0.5:10250 cannot be dialled through node-a at hub-1: connection_refused: connection refused',
+        'gateway gw-1, tenant default, dial d1, trace t1',
+        '',
+        'What to do:',
+        '  - look at it',
+        '  - or elsewhere',
+        '',
+      ].join('\n'),
+    );
+  });
+});
+
+describe('what explain prints', () => {
+  const candidate = {
+    agent: 'node-a',
+    hub: 'hub-1',
+    session: 's1',
+    zone: '',
+    key: '10.0.0.0/8',
+    standing: 'taken',
+    why: '',
+    tunnels: 3,
+  } as const;
+  const gateway = (id: string, zone = ''): GatewayView => ({
+    ...{
+      gateway: id,
+      tenant: 'default',
+      zone,
+      verdict: 'a dial goes to node-a',
+      agent: 'node-a',
+      hub: 'hub-1',
+      session: 's1',
+    },
+    steps: [
+      { strategy: 'destHost', taken: false, keys: [], candidates: [] },
+      { strategy: 'destCIDR', taken: true, keys: [{ key: '10.0.0.0/8', sessions: 1 }], candidates: [candidate] },
+    ],
+    others: [],
+    advice: [],
+  });
+
+  it('is told once where gateways agree, and for each where they do not', () => {
+    const agreed = explainText(
+      { destination: 'x:1', gateways: [gateway('gw-1'), gateway('gw-2')], unanswered: [] },
+      plain,
+    );
+    assert.equal(
+      agreed,
+      [
+        'x:1, tenant default, at gw-1, gw-2',
+        'a dial goes to node-a',
+        '',
+        '1. destHost: does not apply',
+        '2. destCIDR: 10.0.0.0/8 (1)  <- goes by this',
+        '     STANDING   AGENT    HUB     ZONE   FOUND BY     TUNNELS   WHY',
+        '     takes it   node-a   hub-1   -      10.0.0.0/8         3   -',
+        '',
+      ].join('\n'),
+    );
+    const blind = { ...gateway('gw-2'), steps: [], agent: '', verdict: 'a dial fails', advice: ['start an agent'] };
+    const apart = explainText({ destination: 'x:1', gateways: [gateway('gw-1'), blind], unanswered: [] }, plain);
+    assert.match(
+      apart,
+      /x:1, tenant default, at gw-1\n[\s\S]*\nx:1, tenant default, at gw-2\na dial fails\n[\s\S]*What to do:\n {2}- start an agent\n$/,
+    );
+  });
+});
+
+describe('what a dry run of a drain prints', () => {
+  it('is who has nowhere to go, and what may be cut', () => {
+    const moves = [{ session: 's1', tenant: 'default', agent: 'node-a', elsewhere: 0, tunnels: 1 }];
+    const running = [{ dial: 'd1', destination: '10.0.0.5:10250', agent: 'node-a', ageMs: 65_000, bytes: 1500 }];
+    assert.equal(
+      dryRunText(
+        { hub: 'hub-1', dryRun: true, sessions: 1, tunnels: 1, stranded: 1, gracefulMs: 25_000, moves, running },
+        plain,
+      ),
+      [
+        'Draining hub-1 would move 1 session; 1 tunnel would go on. Nothing was changed.',
+        '',
+        'AGENT    TENANT    SESSIONS ELSEWHERE   TUNNELS   SESSION',
+        'node-a   default                 none         1   s1',
+        '',
+        'Cut after 25 s:',
+        'DESTINATION      AGENT    AGE     BYTES   DIAL',
+        '10.0.0.5:10250   node-a   1m5s   1.5 kB   d1',
+        '',
+        '1 agent would be left without a session: until they have another, dials to them wait or fail.',
+        'Give them --session-count=2 or more, or wait until they have connected to another hub.',
+        '',
+      ].join('\n'),
+    );
+  });
+});
+
+describe('what config prints', () => {
+  const flag = (name: string, value: string, source: 'default' | 'given' = 'given') => ({
+    name,
+    value,
+    source,
+    default: '',
+  });
+  const members = [
+    {
+      member: 'gw-1',
+      program: 'frontend-gw',
+      flags: [flag('plane', 'prod'), flag('health-port', '1'), flag('v', '4', 'default')],
+    },
+    {
+      member: 'gw-2',
+      program: 'frontend-gw',
+      flags: [flag('plane', 'test'), flag('health-port', '2'), flag('v', '4', 'default')],
+    },
+    { member: 'hub-1', program: 'backend-hub', flags: [flag('plane', 'prod')] },
+  ];
+
+  it('is a line where replicas agree, one for each where not, and what they should have alike', () => {
+    const differences = differencesOf(members);
+    assert.deepEqual(
+      differences.map(({ flag: name }) => name),
+      ['plane'],
+    );
+    assert.equal(
+      configText({ members, differences, unanswered: [] }, false, plain),
+      [
+        'frontend-gw: gw-1, gw-2',
+        'FLAG            AT     VALUE   SOURCE   DEFAULT',
+        '--plane         gw-1   prod    given    -',
+        '--plane         gw-2   test    given    -',
+        '--health-port   gw-1   1       given    -',
+        '--health-port   gw-2   2       given    -',
+        '',
+        'backend-hub: hub-1',
+        'FLAG      AT      VALUE   SOURCE   DEFAULT',
+        '--plane   hub-1   prod    given    -',
+        '',
+        'Replicas differ:',
+        'frontend-gw: --plane',
+        '  gw-1: prod',
+        '  gw-2: test',
+        '',
+      ].join('\n'),
+    );
+  });
+});
+
+const REASONS: readonly (readonly [error: object, text: RegExp])[] = [
+  [
+    { details: 'No connection established. Last error: connect ECONNREFUSED 10.0.0.1:8095. Resolution note: x' },
+    /^connect ECONNREFUSED 10\.0\.0\.1:8095 \(nothing listens there/,
+  ],
+  [
+    { details: 'No connection established. Last error: Error: self-signed certificate in certificate chain' },
+    /\(its certificate is not of an authority in --ca\)$/,
+  ],
+  [{ details: 'Connection dropped' }, /if it wants TLS, give --ca, --cert and --key\)$/],
+  [{ name: 'AbortError', message: 'aborted' }, /^no answer within 5 s: it hangs, or is cut off$/],
+  [
+    { message: '/x UNIMPLEMENTED: unknown method Dial', details: 'The server does not implement the method Dial' },
+    /^it does not know this question: it runs an older version$/,
+  ],
+  [{ message: 'something else' }, /^something else$/],
+];
+
+describe('why a member did not answer', () => {
+  for (const [error, text] of REASONS) {
+    it(`is one line: ${text.source}`, () => assert.match(reasonOf(Object.assign(new Error(), error), 5000), text));
+  }
+});
+
+describe('what a member warned of last', () => {
+  it('is each thing once, without what differs from line to line', () => {
+    const line = (msg: string, time: string, fields: object = {}) =>
+      JSON.stringify({ level: 'warn', time, name: 'a', msg, ...fields });
+    const lines = [
+      ...[line('old', '1'), line('x', '2'), line('y', '3'), 'no JSON'],
+      ...[line('failed', '4', { text: 'self-signed', port: 1 }), line('failed', '5', { text: 'self-signed', port: 1 })],
+    ];
+    assert.deepEqual(lastDifferent(lines), ['x', 'y', 'failed: text=self-signed, port=1']);
+  });
+});

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { stripVTControlCharacters } from 'node:util';
+import { styleOf } from '../output/style.ts';
+import type { DialView } from './dial.ts';
+import type { Followed } from './follow.ts';
+import { RecentDials } from './recent.ts';
+import { dialLine, picture, sparkline } from './screen.ts';
+
+const NOW = Date.parse('2026-05-01T12:00:30.500Z');
+
+function dial(id: string, secondsAgo: number, ms: number, more: Partial<DialView> = {}): DialView {
+  const started = new Date(NOW - secondsAgo * 1000 - ms).toISOString();
+  return {
+    ...{ gateway: 'gw-1', dial: id, started, tenant: 'default', destination: '10.0.0.5:10250', caller: 'uds' },
+    ...{ ok: true, ms, agent: 'node-a', hub: 'hub-1', attempts: 1, parkedMs: 0, trace: '', ...more },
+  };
+}
+
+const REFUSED = { code: 'connection_refused', text: 'dial tcp 10.0.0.9:1: connect: connection refused' };
+
+function some(): RecentDials {
+  const recent = new RecentDials();
+  for (let index = 0; index < 20; index++) recent.add(dial(`d${index}`, 2 + index / 10, 5));
+  recent.add(dial('slow', 3, 420, { attempts: 2, tenant: 'team-a' }));
+  recent.add(dial('bad', 4, 1, { ok: false, error: REFUSED, destination: '10.0.0.9:1' }));
+  return recent;
+}
+
+describe('recent dials', () => {
+  it('count each once, however often it is told', () => {
+    const recent = some();
+    recent.add(dial('slow', 3, 420));
+    assert.deepEqual(recent.rates(NOW), { dials: 2.2, failed: 0.1 });
+    assert.equal(
+      recent.perSecond(NOW).reduce((sum, each) => sum + each, 0),
+      22,
+    );
+    assert.deepEqual(
+      recent.slowest(2).map(({ dial: id }) => id),
+      ['slow', 'd0'],
+    );
+    assert.deepEqual(
+      recent.tenants().map(({ tenant, dials, failed, p50, p99 }) => [tenant, dials, failed, p50, p99]),
+      [
+        ['default', 21, 1, 5, 5],
+        ['team-a', 1, 0, 420, 420],
+      ],
+    );
+    assert.deepEqual(
+      recent.errors().map(({ code, count }) => [code, count]),
+      [['connection_refused', 1]],
+    );
+  });
+
+  it('are forgotten after a minute, and bounded before', () => {
+    const recent = some();
+    recent.forget(NOW + 70_000);
+    assert.deepEqual([recent.slowest(5), recent.errors()], [[], []]);
+    for (let index = 0; index < 21_000; index++) recent.add(dial(`n${index}`, 1, 1));
+    assert.equal(recent.tenants()[0]?.dials, 20_000);
+    assert.equal(Math.max(...recent.perSecond(NOW)), 21_000);
+  });
+});
+
+const member = (id: string, roles: Followed['member']['roles']): Followed['member'] => {
+  return { id, roles, address: `${id}:8095`, hubId: '', version: '0.1.0', zone: '' };
+};
+const load = { sessions: 4, tunnels: 12, pending: 1, parked: 0, dialsPerSecond: 2.2, failuresPerSecond: 0.1 };
+
+describe('the live screen', () => {
+  const members: Followed[] = [
+    { member: member('gw-1', ['gateway']), load },
+    { member: member('gw-2', ['gateway']), load, lost: { reason: 'connect ECONNREFUSED', since: NOW - 3000 } },
+  ];
+
+  it('shows rates, members, errors, the slowest and tenants', () => {
+    const lines = picture({ now: NOW, members, recent: some(), unheard: 0 }, styleOf(false));
+    assert.equal(lines[0], '12:00:30Z  2 members   1 lost   2.2 dials/s   0.1 failed/s   24 tunnels');
+    const shown = lines.join('\n');
+    assert.match(shown, /^gw-1 +gateway +2\.2 +0\.1 +1 +0 +12 +4 +answers$/m);
+    assert.match(shown, /^gw-2 +gateway +- .* lost for 3s: connect ECONNREFUSED$/m);
+    assert.match(shown, /^ +1 +connection_refused +10\.0\.0\.9:1 +dial tcp 10\.0\.0\.9:1: connect/m);
+    assert.match(shown, /^420 ms +10\.0\.0\.5:10250 +node-a +hub-1 +2 +- +slow$/m);
+    assert.match(shown, /^team-a +1 +0 +420 ms +420 ms$/m);
+  });
+
+  it('shows the same in colours', () => {
+    const told = { now: NOW, members, recent: some(), unheard: 3 };
+    assert.equal(
+      stripVTControlCharacters(picture(told, styleOf(true)).join('\n')),
+      picture(told, styleOf(false)).join('\n'),
+    );
+  });
+
+  it('is there before a dial is', () => {
+    const shown = picture({ now: NOW, members: [], recent: new RecentDials(), unheard: 0 }, styleOf(false)).join('\n');
+    assert.match(shown, /0\.0 dials\/s[\s\S]*No dial failed in the last minute/);
+  });
+
+  it('draws seconds as bars, and nothing for none', () => {
+    assert.equal(sparkline([0, 1, 4, 8]), ' ▁▄█');
+    assert.equal(sparkline([0, 0]), '  ');
+  });
+});
+
+describe('a line of a dial', () => {
+  it('says when, where, through whom, how long and what came of it', () => {
+    assert.equal(
+      dialLine(dial('x', 0, 7, { attempts: 2 })),
+      '2026-05-01T12:00:30.493Z gw-1 default 10.0.0.5:10250 through node-a at hub-1 7.0 ms established, 2 attempts',
+    );
+    const failed = dial('x', 0, 0, { ok: false, error: REFUSED, agent: '', hub: '' });
+    assert.match(dialLine(failed), / default 10\.0\.0\.5:10250 0\.00 ms failed: connection_refused: dial tcp /);
+  });
+});
