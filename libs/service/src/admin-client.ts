@@ -30,6 +30,8 @@ export function adminClient(address: string, tls?: AdminClientTls): AdminConnect
   const named = tls && isIP(parseDestination(address).host) !== 0;
   const channel = createChannel(address, credentials, {
     'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
+    // grpc-js obeys http_proxy, also for loopback: an admin port is asked from where it is reached.
+    'grpc.enable_http_proxy': 0,
     ...(named && { 'grpc.ssl_target_name_override': ADMIN_SERVER_NAME }),
   });
   const admin = createClient(adminApi.AdminDefinition, channel);

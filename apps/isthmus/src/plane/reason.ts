@@ -33,6 +33,7 @@ export function reasonOf(error: unknown, timeoutMs: number): string {
     .replaceAll(/\s+/g, ' ')
     .trim();
   const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
+  if (told === '' || told === 'undefined') return 'no connection';
   return hint === undefined ? told : `${told} (${hint})`;
 }
 
