@@ -1,3 +1,4 @@
+import { Candidates } from './candidates.ts';
 import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import type { Directory } from './directory.ts';
@@ -16,9 +17,6 @@ const MAX_ATTEMPTS = 5;
 
 /** An attempt that is not acknowledged within so long gets another beside it, in milliseconds. */
 const HEDGE_AFTER = 300;
-
-/** The strategy by which every agent serves every destination. */
-const EVERY_AGENT: readonly Strategy[] = ['default'];
 
 export interface RoutingOptions {
   readonly directory: Directory;
@@ -57,7 +55,7 @@ export class Attempts {
   readonly #story: DialStory;
   readonly #outcome = deferred<Established>();
   readonly #running = new Set<Attempt>();
-  readonly #tried = new Set<string>();
+  readonly #candidates: Candidates;
   #settled = false;
   #last: DialError | undefined;
   /** The last attempt failed for its hub, not for its agent. */
@@ -69,6 +67,7 @@ export class Attempts {
   constructor(request: DialRequest, routing: Routing) {
     this.#request = request;
     this.#routing = routing;
+    this.#candidates = new Candidates(request, routing);
     this.#story = request.story ?? dialStory();
   }
 
@@ -104,7 +103,7 @@ export class Attempts {
   #start(again: AttemptKind = 'retry'): boolean {
     if (this.#count === MAX_ATTEMPTS) return false;
     const { hub, budget } = this.#routing;
-    const route = this.#choose();
+    const route = this.#candidates.next();
     const dial = route && hub(route.record.hubId);
     if (!route || !dial || (this.#count > 0 && !budget.spend())) return false;
     void this.#attempt(this.#count === 0 ? 'first' : again, route, dial);
@@ -119,7 +118,7 @@ export class Attempts {
   #hopeful(): boolean {
     if (this.#parkedUntil !== undefined) return true;
     if (this.#last) return this.#last.code === 'destination_unavailable' || this.#hubLost;
-    return !this.#routing.directory.serves(this.#request.tenant) || this.#exists();
+    return !this.#routing.directory.serves(this.#request.tenant) || this.#candidates.exist;
   }
 
   #park(): void {
@@ -141,7 +140,7 @@ export class Attempts {
       this.#unpark();
       // Once for all the sessions that come together, and with another chance for those whose link was lost.
       const next = setImmediate(() => {
-        this.#tried.clear();
+        this.#candidates.reset();
         this.#proceed();
       });
       this.#unpark = () => clearImmediate(next);
@@ -154,34 +153,6 @@ export class Attempts {
     };
   }
 
-  /** A session that is neither tried nor silent, if there is one; of those that are silent, if there is no other. */
-  #choose(): Route | undefined {
-    const { hub, suspects } = this.#routing;
-    const reachable = (hubId: string) => hub(hubId) !== undefined;
-    const answering = (hubId: string) => reachable(hubId) && !suspects.has(hubId);
-    return this.#chooseAt(answering, (sessionId) => !suspects.has(sessionId)) ?? this.#chooseAt(reachable, () => true);
-  }
-
-  #chooseAt(hubs: (hubId: string) => boolean, sessions: (sessionId: string) => boolean): Route | undefined {
-    const { directory } = this.#routing;
-    // Without a hub every session would be looked at in vain, and there may be thousands.
-    if (!some(directory.hubs(), ({ hubId }) => hubs(hubId))) return undefined;
-    const usable = ({ hubId, sessionId }: SessionRecord) => hubs(hubId) && sessions(sessionId);
-    return directory.choose({ ...this.#choice(), excluded: this.#tried, usable });
-  }
-
-  /** Whether there is any session for the destination, tried or not, in reach or not. */
-  #exists(): boolean {
-    return this.#routing.directory.choose({ ...this.#choice(), excluded: new Set() }) !== undefined;
-  }
-
-  #choice() {
-    const { strategies, zone } = this.#routing;
-    const { tenant, destination, agent } = this.#request;
-    const choice = { tenant, host: destination.host, strategies, zone };
-    return agent === undefined ? choice : { ...choice, strategies: EVERY_AGENT, agent };
-  }
-
   async #attempt(kind: AttemptKind, route: Route, dial: Dial): Promise<void> {
     const { record } = route;
     const { sessionId, agentId, hubId } = record;
@@ -189,7 +160,7 @@ export class Attempts {
     this.#story.attempts.push(told);
     const span = this.#routing.observation.tracer.attempt(this.#request, told, this.#count);
     const attempt: Attempt = { record, told, span, abort: new AbortController(), hedge: undefined };
-    this.#tried.add(record.sessionId);
+    this.#candidates.take(record);
     this.#running.add(attempt);
     attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);
     route.open++;
@@ -271,18 +242,17 @@ export class Attempts {
   #refusal(): DialError {
     const last = this.#last;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
-    const lost = this.#routing.directory.choose({ ...this.#choice(), excluded: this.#tried });
+    const lost = this.#candidates.outOfReach;
     if (lost) {
-      const text = `hub ${lost.record.hubId} cannot be reached`;
+      const text = `hub ${lost.hubId} cannot be reached`;
       return new DialError('connection_terminated', text, { retryable: true, cause: last });
     }
-    const kept = quarantineText(this.#routing.directory.quarantinedFor(this.#choice()));
+    const kept = quarantineText(this.#candidates.quarantined);
     // Upstream's words, which operators search for.
     return new DialError('destination_unavailable', `No agent available${kept}`, { cause: last });
   }
 }
 
-/** @param agents two at most, of all */
 function quarantineText([agentId, other]: readonly string[]): string {
   if (agentId === undefined) return '';
   return other === undefined ? `: ${agentId} is in quarantine` : `: ${agentId} and others are in quarantine`;
@@ -298,9 +268,4 @@ function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error
 function whenClosed({ end: { stream } }: Established, closed: () => void): void {
   if (stream.closed) closed();
   else stream.once('close', closed);
-}
-
-function some<T>(items: Iterable<T>, holds: (item: T) => boolean): boolean {
-  for (const item of items) if (holds(item)) return true;
-  return false;
 }
