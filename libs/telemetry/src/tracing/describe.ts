@@ -4,6 +4,7 @@ import type {
   Caller,
   DialOutcome,
   DialRequest,
+  DialSpanName,
   DialStep,
   StepSpanName,
   TunnelInfo,
@@ -12,25 +13,29 @@ import type {
 import { type Span, SpanStatusCode } from '@opentelemetry/api';
 import { type AttributeName, put } from './attributes.ts';
 
-export function describeDial(span: Span, dial: DialRequest, outcome: DialOutcome): void {
-  const { destination, caller, story } = dial;
-  const { error, reason, agentId, sessionId = dial.session, hubId, timing } = outcome;
+export function describeDial(span: Span, name: DialSpanName, dial: DialRequest, outcome: DialOutcome): void {
+  const { destination } = dial;
+  const { error, reason, agentId, sessionId = dial.session, hubId } = outcome;
   belongs(span, dial);
   put(span, 'server.address', destination.host);
   put(span, 'server.port', destination.port);
-  put(span, 'network.transport', 'tcp');
-  if (caller) describeCaller(span, caller);
+  if (name === 'gateway.dial') describeStory(span, dial, outcome);
   put(span, 'isthmus.agent.id', agentId);
   put(span, 'isthmus.session.id', sessionId);
   put(span, 'isthmus.hub.id', hubId || undefined);
+  put(span, 'isthmus.dial.failure', reason);
+  if (error) fail(span, dial, error.code, error.message);
+}
+
+/** What the gateway alone knows, or has been told: a hub in its process sees the same request, and has nothing to add to it. */
+function describeStory(span: Span, { caller, story }: DialRequest, { timing }: DialOutcome): void {
+  if (caller) describeCaller(span, caller);
   put(span, 'isthmus.dial.attempts', story?.attempts.length);
   put(span, 'isthmus.dial.parked_ms', story?.parkedMs || undefined);
   put(span, 'isthmus.dial.dns_ms', timing?.dnsMs);
   put(span, 'isthmus.dial.connect_ms', timing?.connectMs);
   put(span, 'isthmus.dial.agent_ms', timing?.agentMs);
   put(span, 'isthmus.dial.hub_ms', timing?.hubMs);
-  put(span, 'isthmus.dial.failure', reason);
-  if (error) fail(span, dial, error.code, error.message);
 }
 
 /** Only TCP has an address: all that is known of a peer of a unix socket is that it may open it. */

@@ -30,7 +30,7 @@ export function keepDials(startAs: StartAs, slowMs: number): KeepDial {
   return ({ span: ids, parent, start, dial, outcome }) => {
     if (!outcome.error && outcome.ms <= slowMs) return;
     const span = startAs(ids, 'gateway.dial', spanOptions('gateway.dial', start), parent);
-    describeDial(span, dial, outcome);
+    describeDial(span, 'gateway.dial', dial, outcome);
     put(span, 'isthmus.dial.kept', outcome.error ? 'failed' : 'slow');
     for (const [index, attempt] of (dial.story?.attempts ?? []).entries()) {
       const values = attemptValues(attempt, index + 1);

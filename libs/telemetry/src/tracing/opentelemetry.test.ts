@@ -80,7 +80,6 @@ for (const [protocol, type] of [
     assert.deepEqual(gateway.attributes, {
       'server.address': '10.0.0.1',
       'server.port': 443,
-      'network.transport': 'tcp',
       'isthmus.dial.id': dial.id,
       'isthmus.tenant': 'default',
       'isthmus.caller.via': 'http-connect',
@@ -92,9 +91,7 @@ for (const [protocol, type] of [
     assert.equal(gateway.resource['service.name'], 'isthmus-gateway');
     assert.equal(gateway.resource['service.version'], '1.2.3');
     assert.equal(gateway.resource['isthmus.role'], 'gateway');
-    const agent = byName(receiver.spans, 'agent.dial');
-    assert.equal(agent.kind, 3);
-    assert.equal(agent.attributes['isthmus.dial.connect_ms'], 2);
+    assert.equal(byName(receiver.spans, 'agent.dial').kind, 3);
   });
 }
 

@@ -58,7 +58,7 @@ export function spanTracer(tracer: Tracer, keep?: KeepDial): SpanTracer {
       const start = performance.now();
       const { span, parent } = begin(name, dial, start);
       return running<DialOutcome>(span, (outcome) => {
-        if (span.isRecording()) describeDial(span, dial, outcome);
+        if (span.isRecording()) describeDial(span, name, dial, outcome);
         else if (name === 'gateway.dial') keep?.({ span: span.spanContext(), parent, start, dial, outcome });
       });
     },
