@@ -24,6 +24,12 @@ import { newSessionId, type SessionTable } from './sessions.ts';
 /** How long a token's check may take, in milliseconds. */
 const AUTHENTICATE_TIMEOUT = 10_000;
 
+/**
+ * How long an agent may take for its TLS handshake, in milliseconds. Longer than agents wait for ours: when thousands come at
+ * once, those that still wait must not be sent away to begin anew.
+ */
+const HANDSHAKE_TIMEOUT = 60_000;
+
 /** What a Go agent may send ahead on its one stream, in bytes. */
 const GO_AGENT_WINDOW = 16 * 1024 * 1024;
 
@@ -86,6 +92,7 @@ export class AgentPort {
     this.#listener = await listen({
       ...agents,
       name: 'agents',
+      handshakeTimeout: HANDSHAKE_TIMEOUT,
       events,
       http1: (socket) => upgrades.accept(socket),
       http2: (socket) => grpc.accept(socket),

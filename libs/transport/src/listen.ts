@@ -5,14 +5,8 @@ import { descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
 import { SocketFile } from './socket-file.ts';
 import { secureContextOptions, type TlsSettings } from './tls.ts';
 
-/** How long a peer may take for its first bytes, in milliseconds. */
+/** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */
 const FIRST_BYTES_TIMEOUT = 10_000;
-
-/**
- * And before that for its TLS handshake, in milliseconds. Longer than anyone waits for ours: when thousands of agents come at
- * once, those that still wait must not be sent away to begin anew.
- */
-const TLS_TIMEOUT = 60_000;
 
 /** How long a listener that stops goes on while connections come without a gap, in milliseconds. */
 const STOP_TIMEOUT = 500;
@@ -28,6 +22,8 @@ export interface ListenOptions {
   readonly address: ListenAddress;
   /** Unset: no TLS. With `ca`, a client certificate is asked for and must hold. */
   readonly tls?: TlsSettings;
+  /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
+  readonly handshakeTimeout?: number;
   /** Takes a connection that begins with HTTP/2's preface. Unset: such a connection is refused. */
   readonly http2?: (socket: Socket) => void;
   /** Takes every other connection. Unset: such a connection is refused. */
@@ -123,13 +119,17 @@ async function untilNobodyWaits(server: Server): Promise<void> {
   server.off('connection', count);
 }
 
-function tlsServer({ events, name }: ListenOptions, settings: TlsSettings, accept: (socket: Socket) => void): Server {
+function tlsServer(
+  { events, name, handshakeTimeout = FIRST_BYTES_TIMEOUT }: ListenOptions,
+  settings: TlsSettings,
+  accept: (socket: Socket) => void,
+): Server {
   const asksForCertificate = settings.ca !== undefined;
   const server = tls.createServer({
     ...secureContextOptions(settings),
     requestCert: asksForCertificate,
     rejectUnauthorized: asksForCertificate,
-    handshakeTimeout: TLS_TIMEOUT,
+    handshakeTimeout,
     // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
     ALPNProtocols: ['http/1.1', 'h2'],
   });
