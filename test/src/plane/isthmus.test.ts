@@ -8,6 +8,7 @@ import {
   agentMember,
   echo,
   eventually,
+  type Flags,
   gatewayMember,
   greeter,
   hubMember,
@@ -16,6 +17,8 @@ import {
   peerFlags,
   refused,
   Scope,
+  startAgent,
+  startServer,
 } from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
 import { asked, isthmus, Session, startIsthmus } from './operator.ts';
@@ -23,6 +26,15 @@ import { asked, isthmus, Session, startIsthmus } from './operator.ts';
 const DEADLINE = 20_000;
 /** In the URL of Redis, which is a flag of gateways and hubs. */
 const SECRET = 'hunter2-planted';
+
+interface Made {
+  readonly flags: readonly { readonly program: string; readonly flags: readonly string[] }[];
+}
+
+/** `--name=value` by name. */
+function flagsOf(given: readonly string[]): Flags {
+  return Object.fromEntries(given.map((flag) => flag.slice(2).split('=')));
+}
 
 interface Unanswered {
   readonly unanswered: readonly { readonly member: string; readonly reason: string }[];
@@ -187,5 +199,33 @@ describe('isthmus', { skip: redisMissing() }, () => {
     await second.member.restart();
     await seen(second.member);
     assert.equal(await watch.interrupt(), 0);
+  });
+
+  it('makes the certificates that a server, an agent and an operator need, and no more', async () => {
+    const { trust, first } = plane;
+    const pki = join(trust.dir, 'pki');
+    const made = await asked<Made>(first.member.program, 'certs', pki, '--agent', 'node-b');
+    const given = (name: string) => made.flags.find(({ program }) => program.startsWith(name))?.flags ?? [];
+    const server = await startServer(scope, trust, flagsOf(given('proxy-server')));
+    await startAgent(scope, trust, server.agentPort, { ...flagsOf(given('proxy-agent')), 'agent-id': 'node-b' });
+    const operator = given('isthmus');
+    await eventually(async () => {
+      const { status, out } = await isthmus(server.program, 'agents', ...operator);
+      assert.deepEqual([status, /^node-b .* ready /m.test(out)], [0, true], out);
+    }, DEADLINE);
+    const others = [
+      [],
+      [
+        operator[0] ?? '',
+        ...given('proxy-agent')
+          .slice(1)
+          .map((flag) => flag.replace('--agent-', '--')),
+      ],
+    ];
+    for (const flags of others) {
+      const { status, err } = await isthmus(server.program, 'agents', ...flags);
+      assert.equal(status, 3, flags.join(' '));
+      assert.match(err, /nobody answers: .*--cert and --key\)/);
+    }
   });
 });

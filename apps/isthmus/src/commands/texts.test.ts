@@ -216,6 +216,10 @@ const REASONS: readonly (readonly [error: object, text: RegExp])[] = [
     /\(its certificate is not of an authority in --ca\)$/,
   ],
   [{ details: 'Connection dropped' }, /if it wants TLS, give --ca, --cert and --key\)$/],
+  [
+    { details: 'No connection established. Last error: Failed to connect (2026-05-01T12:00:00.000Z)' },
+    /^Failed to connect \(it ended the connection: if it wants TLS/,
+  ],
   [{ name: 'AbortError', message: 'aborted' }, /^no answer within 5 s: it hangs, or is cut off$/],
   [
     { message: '/x UNIMPLEMENTED: unknown method Dial', details: 'The server does not implement the method Dial' },

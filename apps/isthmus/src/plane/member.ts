@@ -24,6 +24,8 @@ export interface Member {
   readonly hubId: string;
   readonly version: string;
   readonly zone: string;
+  /** Why nobody can ask it from here; unset for most. */
+  readonly unreachable?: string;
 }
 
 /** A member that could not be asked, and why. */

@@ -1,7 +1,8 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/service/admin-client';
 import { EXIT, Failure } from '../exit.ts';
-import { type Answers, type Member, type RoleName, roleNames, type Unanswered } from './member.ts';
+import { blindness, type Greeting, membersOf } from './greeting.ts';
+import type { Answers, Member, RoleName, Unanswered } from './member.ts';
 import { reasonOf } from './reason.ts';
 
 export interface PlaneOptions {
@@ -14,13 +15,6 @@ export interface PlaneOptions {
 }
 
 export type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
-
-/** What a member says of itself and of the others when it is met. */
-interface Greeting {
-  readonly address: string;
-  readonly status: adminApi.GetStatusResponse;
-  readonly list: adminApi.ListMembersResponse;
-}
 
 /**
  * The members of a plane, as one of them names them. They are asked side by side, each with a deadline: one that does not
@@ -67,7 +61,8 @@ export class Plane implements Disposable {
     this.#members = membersOf(met);
     const found = new Set(this.members.map(({ address }) => address));
     // Who was named and is known to the others fails, if it does, under its name when it is asked.
-    this.#lost = lost.filter(({ address }) => addresses.includes(address) && !found.has(address));
+    const unheard = lost.filter(({ address }) => addresses.includes(address) && !found.has(address));
+    this.#lost = [...unheard, ...blindness(met)];
   }
 
   /** Asks all members, or those with one of these roles. */
@@ -99,8 +94,8 @@ export class Plane implements Disposable {
   }
 
   async #askOne<T>(member: Member, question: Question<T>): Promise<{ member: Member; value: T } | Unanswered> {
-    const { id, address } = member;
-    if (address === '') return { member: id, address, reason: 'it tells nobody where its admin port is' };
+    const { id, address, unreachable } = member;
+    if (unreachable !== undefined) return { member: id, address, reason: unreachable };
     try {
       return { member, value: await question(this.client(member), this.#deadline(), member) };
     } catch (error) {
@@ -139,24 +134,6 @@ export class Plane implements Disposable {
     this.#connections.get(address)?.[Symbol.dispose]();
     this.#connections.delete(address);
   }
-}
-
-/** Those who answered, at the address where they did; and whom they name beside. */
-function membersOf(greetings: readonly Greeting[]): Map<string, Member> {
-  const members = new Map<string, Member>();
-  for (const { address, status } of greetings) {
-    const id = status.memberId || status.agentId || address;
-    const { version, zone, hubId } = status;
-    if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
-  }
-  for (const { list } of greetings) {
-    for (const { memberId: id, adminAddress: address, roles, version, zone, self } of list.members) {
-      if (self || members.has(id)) continue;
-      const names = roleNames(roles);
-      members.set(id, { id, address, roles: names, hubId: names.includes('hub') ? id : '', version, zone });
-    }
-  }
-  return new Map([...members].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })));
 }
 
 function nobody(lost: readonly Unanswered[]): string {

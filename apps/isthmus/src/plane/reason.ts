@@ -14,7 +14,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   ],
   [/wrong version number|EPROTO|packet length too long/, 'it speaks no TLS: leave out --ca'],
   [
-    /ECONNRESET|Connection dropped|socket hang up|Protocol error/,
+    /ECONNRESET|Connection dropped|Failed to connect|socket hang up|Protocol error/,
     'it ended the connection: if it wants TLS, give --ca, --cert and --key',
   ],
 ];
@@ -30,6 +30,7 @@ export function reasonOf(error: unknown, timeoutMs: number): string {
   const told = text
     .replace(/^.*Last error: (Error: )?/, '')
     .replace(/\. Resolution note:.*$/s, '')
+    .replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)/, '')
     .replaceAll(/\s+/g, ' ')
     .trim();
   const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];

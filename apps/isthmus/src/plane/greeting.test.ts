@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { adminApi } from '@isthmus/proto/admin';
+import { blindness, type Greeting, membersOf } from './greeting.ts';
+
+const { GetStatusResponse, ListMembersResponse } = adminApi;
+const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
+
+const named = (memberId: string, adminAddress: string, host: string, self = false) => {
+  return { memberId, adminAddress, host, roles: [ROLE_GATEWAY, ROLE_HUB], self };
+};
+
+function greeting(address: string, memberId: string, members: ReturnType<typeof named>[], membersError = ''): Greeting {
+  return {
+    address,
+    status: GetStatusResponse.fromPartial({ memberId, roles: [ROLE_GATEWAY] }),
+    list: ListMembersResponse.fromPartial({ members, membersError }),
+  };
+}
+
+describe('the members of a plane', () => {
+  it('are asked where they answered, and else where the others say', () => {
+    const members = [
+      named('m1', '10.0.0.1:8095', 'a', true),
+      named('m10', '10.0.0.9:8095', 'b'),
+      named('m2', '10.0.0.2:8095', 'c'),
+    ];
+    const found = membersOf([greeting('localhost:9000', 'm1', members)], 'here');
+    assert.deepEqual(
+      [...found.values()].map(({ id, address, hubId }) => [id, address, hubId]),
+      [
+        ['m1', 'localhost:9000', ''],
+        ['m2', '10.0.0.2:8095', 'm2'],
+        ['m10', '10.0.0.9:8095', 'm10'],
+      ],
+    );
+  });
+
+  it('are not asked on the loopback of another machine, where someone else would answer', () => {
+    const members = [named('m1', '127.0.0.1:8095', 'here', true), named('m2', '127.0.0.1:8095', 'there')];
+    const found = membersOf([greeting('127.0.0.1:8095', 'm1', members)], 'here');
+    assert.equal(found.get('m1')?.unreachable, undefined);
+    assert.match(
+      found.get('m2')?.unreachable ?? '',
+      /^its admin port is on the loopback of there: ask there, or give it/,
+    );
+    const beside = membersOf([greeting('127.0.0.1:8095', 'm1', [named('m2', '[::1]:8096', 'here')])], 'here');
+    assert.equal(beside.get('m2')?.unreachable, undefined);
+  });
+
+  it('are not all known while the registry is away, unless someone knows them', () => {
+    const blind = greeting('a:1', 'm1', [], 'redis r:6379: connect ECONNREFUSED');
+    assert.match(
+      blindness([blind])[0]?.reason ?? '',
+      /^who else there is is not known \(redis r:6379: .*\): name the others with --address$/,
+    );
+    assert.deepEqual(blindness([blind, greeting('b:1', 'm2', [])]), []);
+  });
+});

@@ -1,0 +1,48 @@
+import { hostname } from 'node:os';
+import type { adminApi } from '@isthmus/proto/admin';
+import { isLoopback } from '@isthmus/service';
+import { type Member, roleNames, type Unanswered } from './member.ts';
+
+/** What a member says of itself and of the others when it is met. */
+export interface Greeting {
+  readonly address: string;
+  readonly status: adminApi.GetStatusResponse;
+  readonly list: adminApi.ListMembersResponse;
+}
+
+/** Those who answered, at the address where they did; and whom they name beside. */
+export function membersOf(greetings: readonly Greeting[], machine = hostname()): Map<string, Member> {
+  const members = new Map<string, Member>();
+  for (const { address, status } of greetings) {
+    const id = status.memberId || status.agentId || address;
+    const { version, zone, hubId } = status;
+    if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
+  }
+  for (const { list } of greetings) {
+    for (const { memberId: id, adminAddress: address, host, roles, version, zone, self } of list.members) {
+      if (self || members.has(id)) continue;
+      const names = roleNames(roles);
+      const unreachable = whyUnreachable(address, host, machine);
+      const hubId = names.includes('hub') ? id : '';
+      members.set(id, { id, address, roles: names, hubId, version, zone, ...(unreachable && { unreachable }) });
+    }
+  }
+  return new Map([...members].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })));
+}
+
+/** An admin port on a loopback address is another one on each machine. */
+function whyUnreachable(address: string, host: string, machine: string): string | undefined {
+  if (address === '') return 'it tells nobody where its admin port is';
+  const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(address) ?? [];
+  if (!isLoopback(bracketed ?? plain) || host === machine) return undefined;
+  return `its admin port is on the loopback of ${host}: ask there, or give it --admin-bind-address and --admin-server-cert`;
+}
+
+/** Where nobody can say who else there is: the list of members is in the registry alone. */
+export function blindness(greetings: readonly Greeting[]): Unanswered[] {
+  const errors = greetings.map(({ list }) => list.membersError);
+  // Whoever has the list has all of it.
+  if (errors.some((error) => error === '')) return [];
+  const reason = `who else there is is not known (${errors[0]}): name the others with --address`;
+  return [{ member: 'the registry', address: '', reason }];
+}
