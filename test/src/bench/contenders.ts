@@ -5,6 +5,8 @@ import {
   allInOne,
   anpPair,
   type Family,
+  farAgent,
+  farRelay,
   relays,
   type Started,
   splitTiers,
@@ -40,7 +42,7 @@ export function contenders({ anp, planebench }: Programs): Contender[] {
   if (!planebench) return own;
   // Relays lead to the bench's own destination, which planebench does not know how to talk to.
   const again = own
-    .filter(({ kind }) => kind !== 'relays' && kind !== 'traced')
+    .filter(({ kind }) => kind !== 'relays' && kind !== 'traced' && kind !== 'far')
     .map((each) => ({ ...each, planebench }));
   return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
 }
@@ -55,6 +57,8 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
     ...through('server', '', () => allInOne),
     ...through('split', 'split-', () => splitTiers),
     ...Object.entries(TRACED).map(([name, family]) => ({ name, kind: 'traced', protocol: 'connect', family }) as const),
+    { name: 'far-relay', kind: 'far', family: farRelay },
+    ...through('far', 'far-', () => farAgent),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
   ];
 }

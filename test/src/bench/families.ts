@@ -12,6 +12,7 @@ import {
   Program,
   type ProgramName,
   peerFlags,
+  relayTo,
   type Scope,
   type Trust,
   uplinkFlags,
@@ -47,19 +48,49 @@ export function relays(count: number): Family {
 }
 
 /** An all-in-one server and an agent with mTLS between them, or simulated agents in its place. */
-export const allInOne: Family = (scope, destinationPort, agents) => inOne({}, scope, destinationPort, agents);
+export const allInOne: Family = (scope, destinationPort, agents) => inOne({ agents }, scope, destinationPort);
+
+/** Half of the round-trip time of a long way, in milliseconds. */
+const FAR_MS = 50;
+
+/** A relay to the destination that is far away. */
+export const farRelay: Family = async (scope, destinationPort) => async () => {
+  return { port: await farTo(scope, destinationPort), groups: {}, ready: async () => {} };
+};
+
+/** An all-in-one server whose agent is far away. */
+export const farAgent: Family = (scope, destinationPort) =>
+  inOne({ way: (port) => farTo(scope, port) }, scope, destinationPort);
+
+async function farTo(scope: Scope, port: number): Promise<number> {
+  const relay = await relayTo(scope, port);
+  relay.delayMs = FAR_MS;
+  return relay.port;
+}
 
 /** The same with traces for a collector beside it, as the sampler has it; without one, no traces at all. */
 export function traced(sampler?: 'always_on' | 'always_off'): Family {
-  return async (scope, ...rest) => {
-    if (sampler === undefined) return inOne({ OTEL_SDK_DISABLED: 'true' }, scope, ...rest);
+  return async (scope, destinationPort) => {
+    if (sampler === undefined) return inOne({ env: { OTEL_SDK_DISABLED: 'true' } }, scope, destinationPort);
     const { port } = await listening(scope, './collector.js');
     const endpoint = `http://127.0.0.1:${port}`;
-    return inOne({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER: sampler }, scope, ...rest);
+    return inOne(
+      { env: { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_TRACES_SAMPLER: sampler } },
+      scope,
+      destinationPort,
+    );
   };
 }
 
-async function inOne(env: Env, scope: Scope, _destinationPort: number, agents?: number): ReturnType<Family> {
+interface InOne {
+  readonly env?: Env;
+  /** Simulated ones, in the place of a real one. */
+  readonly agents?: number | undefined;
+  /** The port by which the agent reaches the server's. */
+  readonly way?: (port: number) => Promise<number>;
+}
+
+async function inOne({ env = {}, agents, way }: InOne, scope: Scope, _destinationPort: number): ReturnType<Family> {
   const place = await newPlace(scope);
   const front = await frontFlags(place.trust);
   const back = await backFlags(place.trust);
@@ -76,7 +107,7 @@ async function inOne(env: Env, scope: Scope, _destinationPort: number, agents?: 
       return { door: front.door, groups: { server: [server.pid] }, ready: () => isReady(server) };
     };
   }
-  const uplink = await agentFlags(place.trust, back.agentPort);
+  const uplink = await agentFlags(place.trust, way ? await way(back.agentPort) : back.agentPort);
   return async () => {
     const server = run(place, 'proxy-server', { ...front.flags, ...back.flags }, env);
     const agent = run(place, 'proxy-agent', uplink, env);

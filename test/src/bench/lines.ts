@@ -1,7 +1,7 @@
 import type { WorkName } from './load/messages.ts';
 
-/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, by upstream's pair, or by one process with traces or without. */
-export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced';
+/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, by upstream's pair, by one process with traces or without, or over a long way. */
+export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' | 'far';
 
 /** A figure as tables show it. */
 export interface Shown {
@@ -158,4 +158,13 @@ export const TRACING: readonly Line[] = [
   { ...line('dials', 8, DIALS, { on: ['traced'], rate: 500 }), name: 'traces-500', title: '500 dials/s, traced' },
 ];
 
-export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING];
+/** What one tunnel carries whose agent is far away, asked for half of what the relay that makes the way long can hold. */
+export const FAR: readonly Line[] = [
+  {
+    ...line('bulk', 1, [more('gb_per_s', 'GB/s')], { on: ['far'], rate: 50 }),
+    name: 'far-bulk',
+    title: 'bulk ×1 at 50 MB/s, 100 ms of round-trip time',
+  },
+];
+
+export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING, ...FAR];

@@ -4,7 +4,7 @@ import { LINES } from './lines.ts';
 import { writePage } from './page.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, madeHere, merged, readBook, writeBook } from './store.ts';
-import { asText, comparison, figureTable, tracingTable } from './tables.ts';
+import { asText, comparison, farTable, figureTable, tracingTable } from './tables.ts';
 
 const SECONDS = 3;
 /** Enough to see that a work runs, and too little for a figure. */
@@ -73,9 +73,10 @@ async function run(plan: Plan): Promise<void> {
   const { runs, failed } = await runAll(plan, say, ended.signal);
   const book: Book = { made: madeHere(plan.windowMs, plan.rounds), runs };
   if (values.json) writeBook(values.json, book);
-  const traced = tracingTable(book);
   if (!plan.short) say(`\n${asText(figureTable(book, plan.lines))}\n`);
-  if (!plan.short && traced.length > 1) say(`${asText(traced)}\n`);
+  for (const rows of [farTable(book), tracingTable(book)]) {
+    if (!plan.short && rows.length > 1) say(`${asText(rows)}\n`);
+  }
   say(`${runs.length - failed} passed, ${failed} failed`);
   process.exitCode = failed > 0 || runs.length === 0 ? 1 : 0;
 }

@@ -4,7 +4,7 @@ import { draw, type Series } from './drawing.ts';
 import { short } from './figures.ts';
 import { GROWING, GROWTH, type Growth, type GrowthName } from './lines.ts';
 import { type Book, contendersOf, figureOf, type Made } from './store.ts';
-import { asMarkdown, figureTable, type Row, ratioTable, tracingTable } from './tables.ts';
+import { asMarkdown, farTable, figureTable, type Row, ratioTable, tracingTable } from './tables.ts';
 
 const PAGE = `${ROOT}docs/PERFORMANCE.md`;
 const DRAWINGS = `${ROOT}docs/performance`;
@@ -23,8 +23,9 @@ export function writePage(book: Book): void {
   const parts = [
     madeWith(book.made),
     asMarkdown(figureTable(book)),
-    ...ratios(book),
-    ...traces(book),
+    ...titled('### Side by side', ratioTable(book)),
+    ...titled('### An agent far away', farTable(book)),
+    ...titled('### What traces cost', tracingTable(book)),
     ...grown.map((name) => section(book, name)),
   ];
   writeFileSync(PAGE, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
@@ -35,14 +36,9 @@ function madeWith({ at, node, cores, processor, commit, windowMs, rounds }: Made
   return `\`npm run bench\`, ${when}; ${windowMs / 1000} s a measurement, ${rounds === 1 ? 'once' : `median of ${rounds}`}.`;
 }
 
-function ratios(book: Book): string[] {
-  const rows = ratioTable(book);
-  return rows.length > 1 ? ['### Side by side', asMarkdown(rows)] : [];
-}
-
-function traces(book: Book): string[] {
-  const rows = tracingTable(book);
-  return rows.length > 1 ? ['### What traces cost', asMarkdown(rows)] : [];
+/** Nothing of a table without rows. */
+function titled(title: string, rows: readonly Row[]): string[] {
+  return rows.length > 1 ? [title, asMarkdown(rows)] : [];
 }
 
 export function seriesOf(book: Book, of: GrowthName): Series[] {

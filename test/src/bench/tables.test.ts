@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { LINES } from './lines.ts';
 import { growthTable, seriesOf } from './page.ts';
 import { type Book, figureOf, merged, type Run } from './store.ts';
-import { asMarkdown, asText, comparison, figureTable, ratioTable, tracingTable } from './tables.ts';
+import { asMarkdown, asText, comparison, farTable, figureTable, ratioTable, tracingTable } from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -70,6 +70,17 @@ test('what traces cost stands beside a plane without, and its planes are no colu
   ]);
   assert.deepEqual(figureTable(one)[0], ['line', 'figure', 'direct']);
   assert.equal(tracingTable(book(['bulk-x1', 'direct', { gb_per_s: 4 }])).length, 1);
+});
+
+test('a plane with a long way in it stands beside that way alone', () => {
+  const one = book(
+    ['far-bulk', 'far-relay', { gb_per_s: 0.05 }],
+    ['far-bulk', 'far-connect-uds', { gb_per_s: 0.0495 }],
+  );
+  assert.deepEqual(farTable(one), [
+    ['line', 'figure', 'far-relay', 'far-connect-uds / far-relay'],
+    ['bulk ×1 at 50 MB/s, 100 ms of round-trip time', 'GB/s', '0.050', '0.990'],
+  ]);
 });
 
 test('figures stand beside those of upstream with the same front, by planebench where that loaded both, and beside relays', () => {

@@ -1,5 +1,5 @@
 import { short } from './figures.ts';
-import { LINES, type Line, type Shown, STANDARD, TRACING } from './lines.ts';
+import { FAR, LINES, type Line, type Shown, STANDARD, TRACING } from './lines.ts';
 import { type Book, contendersOf, figureOf } from './store.ts';
 
 export type Row = readonly string[];
@@ -55,22 +55,30 @@ function pairsOf(names: readonly string[]): (readonly [string, string])[] {
   });
 }
 
-const UNTRACED = 'traces-off';
-
 /** Planes with traces beside one without, as ratios: 1.000 is no cost at all. */
 export function tracingTable(book: Book): Row[] {
-  const names = contendersOf(book, TRACING).filter((name) => name !== UNTRACED);
-  const rows = TRACING.flatMap(({ name: line, title, shows }) =>
+  return besideTable(book, TRACING, 'traces-off');
+}
+
+/** Planes with a long way in them beside that way alone, as ratios: 1.000 is all that it allows. */
+export function farTable(book: Book): Row[] {
+  return besideTable(book, FAR, 'far-relay');
+}
+
+/** The figures of one contender, and those of the others in ratios to them. */
+function besideTable(book: Book, lines: readonly Line[], bound: string): Row[] {
+  const names = contendersOf(book, lines).filter((name) => name !== bound);
+  const rows = lines.flatMap(({ name: line, title, shows }) =>
     shows.map(({ figure, label }) => {
-      const off = figureOf(book, line, UNTRACED, figure);
+      const own = figureOf(book, line, bound, figure);
       const cells = names.map((name) => {
         const value = figureOf(book, line, name, figure);
-        return value === undefined || !off ? '' : (value / off).toFixed(3);
+        return value === undefined || !own ? '' : (value / own).toFixed(3);
       });
-      return [title, label, cell(off), ...cells];
+      return [title, label, cell(own), ...cells];
     }),
   );
-  const head = ['line', 'figure', UNTRACED, ...names.map((name) => `${name} / ${UNTRACED}`)];
+  const head = ['line', 'figure', bound, ...names.map((name) => `${name} / ${bound}`)];
   return [head, ...rows.filter((row) => row.slice(3).some((each) => each !== ''))];
 }
 
