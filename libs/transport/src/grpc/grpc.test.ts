@@ -281,7 +281,9 @@ for (const [where, path] of [
     const dialer = caller(target);
     const { end } = await dialer.dial(request(await destination(echo)));
     assert.equal(dialled[0]?.caller?.via, 'grpc');
-    assert.match(dialled[0]?.caller?.identity ?? '', path() === undefined ? /^127\.0\.0\.1:/ : /^uds$/);
+    const from = path() === undefined ? /^127\.0\.0\.1:/ : /^uds$/;
+    assert.match(dialled[0]?.caller?.identity ?? '', from);
+    assert.match(dialled[0]?.caller?.remote ?? '', from);
     end.stream.write('x'.repeat(25));
     assert.equal(String((await once(end.stream, 'data'))[0]).length, 25);
     end.stream.resume().end();
