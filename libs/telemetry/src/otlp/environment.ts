@@ -26,6 +26,10 @@ export interface BatchSettings {
   readonly maxExportBatchSize: number;
 }
 
+/** RFC 9110, sections 5.1 and 5.5. */
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/i;
+const FIELD_VALUE = /^[\t\x20-\x7e]*$/;
+
 type Range = readonly [least: number, most: number];
 
 /** What a timer can hold. */
@@ -132,9 +136,14 @@ export class OtelEnvironment {
     return this.read(`${ownName(signal)}_${what}`);
   }
 
-  /** HTTP/2 wants names in lower case. */
-  #headers(name: string): Record<string, string> {
-    return Object.fromEntries(Object.entries(this.#pairs(name)).map(([key, value]) => [key.toLowerCase(), value]));
+  /** HTTP/2 wants names in lower case, and an error of its own would tell the value, which may be a secret. */
+  #headers(variable: string): Record<string, string> {
+    const headers: Record<string, string> = {};
+    for (const [name, value] of Object.entries(this.#pairs(variable))) {
+      if (FIELD_NAME.test(name) && FIELD_VALUE.test(value)) headers[name.toLowerCase()] = value;
+      else this.warnings.push(`${variable} has a header that HTTP cannot carry: using the others`);
+    }
+    return headers;
   }
 
   /** `key=value,...` with percent-encoding. One bad entry voids all, as the specification demands. */

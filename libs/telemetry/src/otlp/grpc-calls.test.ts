@@ -181,3 +181,11 @@ test('a bad list of headers is warned of without its text, which may be a secret
   assert.deepEqual(env.otlp('traces').grpc?.headers, {});
   assert.deepEqual(env.warnings, ['OTEL_EXPORTER_OTLP_HEADERS has a bad entry: using none of it']);
 });
+
+test('a header that HTTP cannot carry is left out, with a warning that does not tell its value', () => {
+  const headers = 'authorization=hunter2%0A,:path=x,tenant=a';
+  const env = new OtelEnvironment({ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_EXPORTER_OTLP_HEADERS: headers });
+  assert.deepEqual(env.otlp('traces').grpc?.headers, { tenant: 'a' });
+  const warning = 'OTEL_EXPORTER_OTLP_HEADERS has a header that HTTP cannot carry: using the others';
+  assert.deepEqual(env.warnings, [warning, warning]);
+});
