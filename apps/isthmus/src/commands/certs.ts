@@ -44,7 +44,7 @@ export const certs = command({
   name: 'certs',
   summary: 'Make the certificates of a plane to start with',
   details:
-    'Four authorities, so that an agent cannot pass for a caller nor a caller for a hub, and what each party shows.\nFor production let your own authority issue them; the files show which there must be. Existing files are kept.',
+    'Four authorities, so that an agent cannot pass for a caller nor a caller for a hub, and what each party shows. For production let your own authority issue them; the files show which there must be. Existing files are kept.',
   args: [new Argument('<dir>', 'where to write them; made if it is not there')],
   options: [
     new Option('--host <names>', 'names and addresses under which gateways and hubs are reached')

@@ -31,7 +31,7 @@ export const check = command({
   name: 'check',
   summary: 'Look for what is wrong, or will be: a preflight before a start, an upgrade, or a call for help',
   details:
-    'Looks at members, clocks, versions, flags, links, ports, certificates, agents, and does one dial through each agent.\nFiles and Redis are looked at when they are named, by the flags of the programs. Exits with 1 when something fails.',
+    'Looks at members, clocks, versions, flags, links, ports, certificates, agents, and does one dial through each agent. Files and Redis are looked at when they are named, by the flags of the programs. Exits with 1 when something fails.',
   options: [
     ...FILE_FLAGS.map(
       (flag) => new Option(`${flagName(flag)} <file>`, 'of the programs: is it good, and for how long?'),

@@ -44,7 +44,7 @@ export const config = command({
   name: 'config',
   summary: 'The flags in force at each member, and where replicas of one program differ',
   details:
-    "Shows what differs from the defaults; secrets are left out. Names, addresses and certificates are each replica's own\nand count for no difference. Exits with 1 where replicas differ.",
+    "Shows what differs from the defaults; secrets are left out. Names, addresses and certificates are each replica's own and count for no difference. Exits with 1 where replicas differ.",
   options: [
     new Option('--member <id>', 'of this member alone'),
     new Option('--all', 'with the flags that have their default'),

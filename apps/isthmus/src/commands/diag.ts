@@ -17,7 +17,7 @@ export const diag = command({
   name: 'diag',
   summary: 'Collect what helps to understand a plane from afar into one archive, without secrets',
   details:
-    'Status, members, flags, sessions, tunnels, recent dials, logs and metrics of each member, and a summary. It names\ndestinations, callers and addresses: look through it before it leaves the house. A file that is there is kept.',
+    'Status, members, flags, sessions, tunnels, recent dials, logs and metrics of each member, and a summary. It names destinations, callers and addresses: look through it before it leaves the house. A file that is there is kept.',
   args: [new Argument('[file]', 'default: isthmus-diag-TIME.tar.gz')],
   examples: [
     { line: 'diag', does: 'into this directory' },

@@ -43,7 +43,7 @@ export const drain = command({
   name: 'drain',
   summary: 'Let a hub take no new dials while its agents move and its tunnels finish',
   details:
-    'It cannot be undone but by a restart of the hub. A gateway or an all-in-one server drains as well.\nA dry run exits with 1 where an agent would be left without a session, --wait where tunnels are left.',
+    'It cannot be undone but by a restart of the hub. A gateway or an all-in-one server drains as well. A dry run exits with 1 where an agent would be left without a session, --wait where tunnels are left.',
   args: [new Argument('<hub>', 'its id, as isthmus hubs shows it')],
   options: [
     new Option('--dry-run', 'only say what would move, and what might be cut'),

@@ -13,7 +13,7 @@ export const kick = command({
   name: 'kick',
   summary: "End an agent's sessions, one session, or one tunnel, at once",
   details:
-    'An agent connects again by itself: quarantine keeps new dials away from it.\nExits with 1 when there was nothing of that name.',
+    'An agent connects again by itself: quarantine keeps new dials away from it. Exits with 1 when there was nothing of that name.',
   args: [
     new Argument('<what>', 'what to end').choices(KINDS),
     new Argument('<id>', "the agent's id, or what isthmus agents --sessions or isthmus tunnels show"),

@@ -19,7 +19,7 @@ export const watch = command({
   name: 'watch',
   summary: 'The dials of all gateways as they happen: rates, errors, the slowest, tenants',
   details:
-    'Redraws on a terminal; elsewhere, and as JSON, it prints a line for each dial that has its answer. Goes on while\nmembers come and go, until Ctrl-C.',
+    'Redraws on a terminal; elsewhere, and as JSON, it prints a line for each dial that has its answer. Goes on while members come and go, until Ctrl-C.',
   options: [
     new Option('--destination <text>', 'only dials to this host:port, or to any port of this host').default('', 'all'),
     new Option('--failed', 'only dials that failed'),

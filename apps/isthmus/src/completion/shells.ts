@@ -79,7 +79,8 @@ ${cases.join('\n')}
     esac ;;
   esac
 }
-compdef _isthmus isthmus
+# Found in $fpath, this file is the function's first call; sourced, it is not.
+if [[ $funcstack[1] == _isthmus ]]; then _isthmus "$@"; else compdef _isthmus isthmus; fi
 `;
 }
 
