@@ -139,11 +139,19 @@ function tlsServer(
     accept(socket);
   });
   server.on('tlsClientError', (error, socket) => {
-    events.emit('refused', name, remoteOf(socket), error);
+    events.emit('refused', name, socket.remoteAddress ? remoteOf(socket) : 'gone', handshakeError(error));
     // Node leaves one that took too long open.
     socket.destroy();
   });
   return server;
+}
+
+/** A peer that does not trust what it is shown says so by an alert, or goes without a word. */
+function handshakeError(error: Error): Error {
+  const silent = (error as NodeJS.ErrnoException).code === 'ECONNRESET';
+  if (!silent && !/unknown ?ca/i.test(error.message)) return error;
+  const what = silent ? 'the peer went away amid the TLS handshake' : error.message;
+  return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
 
 async function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions): Promise<void> {

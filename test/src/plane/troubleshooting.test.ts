@@ -46,13 +46,16 @@ async function follow(
     const program = address < 0 ? at.program : at.agent;
     assert.ok(program);
     const own = (address < 0 ? args : args.toSpliced(address, 2)).map((arg) => at.values[arg] ?? arg);
-    const { status, out, err } = await isthmus(program, ...own);
     const pattern = prints
       .split('...')
       .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))
       .join('.*');
-    assert.match(out, new RegExp(pattern), `${cause}: isthmus ${own.join(' ')}: ${err}`);
-    assert.equal(status, 1, `${cause}: isthmus ${own.join(' ')}`);
+    // What one process has seen, another may see a moment later.
+    await eventually(async () => {
+      const { status, out, err } = await isthmus(program, ...own);
+      assert.match(out, new RegExp(pattern), `${cause}: isthmus ${own.join(' ')}: ${err}`);
+      assert.equal(status, 1, `${cause}: isthmus ${own.join(' ')}`);
+    }, DEADLINE);
   }
 }
 
