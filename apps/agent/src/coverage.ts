@@ -72,11 +72,19 @@ export function ranking(
 ): HubMember[] {
   return hubs
     .filter(({ draining }) => !draining)
-    .map((hub) => ({ hub, near: Number(hub.zone === zone), weight: weight(agentId, hub.hubId) }))
+    .map((hub) => ({ hub, near: Number(hub.zone === zone), weight: weight(agentId, hub) }))
     .sort((a, b) => b.near - a.near || b.weight - a.weight)
     .map(({ hub }) => hub);
 }
 
-function weight(agentId: string, hubId: string): number {
-  return createHash('sha256').update(agentId).update('\0').update(hubId).digest().readUIntBE(0, 6);
+/** Agents ask for their hubs' order whenever something happens, and what a hub told stays one object until it tells anew. */
+const weights = new WeakMap<HubMember, { readonly agentId: string; readonly weight: number }>();
+
+function weight(agentId: string, hub: HubMember): number {
+  const known = weights.get(hub);
+  if (known?.agentId === agentId) return known.weight;
+  const digest = createHash('sha256').update(agentId).update('\0').update(hub.hubId).digest();
+  const weight = digest.readUIntBE(0, 6);
+  weights.set(hub, { agentId, weight });
+  return weight;
 }

@@ -30,6 +30,8 @@ export class Sending {
   /** The other side's limits. */
   maxFrame: number;
   #window: number;
+  /** What was given to the socket, ever. */
+  bytes = 0;
 
   /** @param overflow the peer does not read what it asks for */
   constructor(socket: Duplex, limits: { maxFrame: number; window: number }, overflow: () => void) {
@@ -53,6 +55,7 @@ export class Sending {
   /** A frame that no window holds back. */
   frame(bytes: Buffer): void {
     this.#schedule();
+    this.bytes += bytes.length;
     this.#socket.write(bytes);
     if (this.#overflowed || this.#socket.writableLength <= TOO_MUCH) return;
     this.#overflowed = true;
@@ -89,7 +92,9 @@ export class Sending {
         const sender = turn[next++] as Sender;
         this.#waiting.delete(sender);
         if (!sender.sendable) continue;
-        this.#window -= sender.sendFrame(socket, Math.min(limit, this.#window));
+        const sent = sender.sendFrame(socket, Math.min(limit, this.#window));
+        this.#window -= sent;
+        this.bytes += sent;
         if (sender.sendable) this.offer(sender);
       }
       // Who did not get a turn comes before who did.

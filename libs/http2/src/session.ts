@@ -104,9 +104,9 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.#end(new Error('connection closed')));
   }
 
-  /** Bytes that were sent, ever. */
+  /** Bytes that were given to the socket, ever. */
   get bytesWritten(): number {
-    return this.socket.bytesWritten;
+    return this.#sending.bytes;
   }
 
   /** Whether no new stream may be opened: it, or the other side, goes away. */

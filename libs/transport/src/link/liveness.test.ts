@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach, mock, test } from 'node:test';
-import { LOOK_EVERY, watchLiveness } from './liveness.ts';
+import { LOOK_EVERY, Looks, watchLiveness } from './liveness.ts';
 import { linkSession } from './settings.ts';
 
 afterEach(() => mock.timers.reset());
@@ -26,6 +26,7 @@ function watched(silence?: number) {
       session.emit('close');
     },
     silence,
+    new Looks(),
   );
   return { session, deaths, look: (count: number) => mock.timers.tick(count * LOOK_EVERY) };
 }
@@ -86,6 +87,22 @@ test('a link may be given more time', () => {
     deaths.map(({ message }) => message),
     ['silent for 6 s, and to PING'],
   );
+});
+
+test('one timer looks at all links, and ends with the last', () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  const looks = new Looks();
+  const seen = [0, 0];
+  const quits = seen.map((_, link) => looks.add(() => void seen[link]!++));
+  mock.timers.tick(LOOK_EVERY);
+  quits[0]?.();
+  mock.timers.tick(LOOK_EVERY);
+  quits[1]?.();
+  mock.timers.tick(10 * LOOK_EVERY);
+  assert.deepEqual(seen, [1, 2]);
+  looks.add(() => void seen[0]!++);
+  mock.timers.tick(LOOK_EVERY);
+  assert.deepEqual(seen, [2, 2]);
 });
 
 test('a closed session is watched no longer', () => {

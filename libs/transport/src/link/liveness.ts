@@ -9,6 +9,29 @@ const ASK_AFTER = 5;
 /** So long a side may be silent before it is taken for dead, in milliseconds, unless it is said otherwise: 1.25 s after it was asked. */
 const SILENCE = 2500;
 
+/** Calls everyone who looks, by one timer for all: thousands of timers of a hub at rest cost more than what they look at. */
+export class Looks {
+  readonly #looks = new Set<() => void>();
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @returns looks no more */
+  add(look: () => void): () => void {
+    this.#looks.add(look);
+    this.#timer ??= setInterval(() => {
+      for (const each of this.#looks) each();
+    }, LOOK_EVERY).unref();
+    return () => {
+      this.#looks.delete(look);
+      if (this.#looks.size > 0) return;
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    };
+  }
+}
+
+/** Of all links of this process. */
+const LOOKS = new Looks();
+
 /**
  * Ends a link from which nothing comes any more: a hung process, or a half-open connection. Whoever finds the link silent
  * first asks, and the question is a sign of life to the other side, so a link at rest carries one PING in a second and a half.
@@ -20,17 +43,20 @@ const SILENCE = 2500;
  *
  * @param silence in milliseconds, a multiple of LOOK_EVERY
  */
-export function watchLiveness(session: Http2Session, dead: (error: Error) => void, silence = SILENCE): void {
-  let seen = { read: session.bytesRead, written: session.bytesWritten };
+export function watchLiveness(
+  session: Http2Session,
+  dead: (error: Error) => void,
+  silence = SILENCE,
+  looks = LOOKS,
+): void {
+  let { bytesRead, bytesWritten } = session;
   let [silent, mute] = [0, 0];
-  const timer = setInterval(() => {
-    const now = { read: session.bytesRead, written: session.bytesWritten };
-    silent = now.read === seen.read ? silent + 1 : 0;
-    mute = now.written === seen.written ? mute + 1 : 0;
-    seen = now;
+  const quit = looks.add(() => {
+    silent = session.bytesRead === bytesRead ? silent + 1 : 0;
+    mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
+    ({ bytesRead, bytesWritten } = session);
     if (silent === silence / LOOK_EVERY) dead(new Error(`silent for ${silence / 1000} s, and to PING`));
     else if (silent === ASK_AFTER || mute === ASK_AFTER) session.ping();
-  }, LOOK_EVERY);
-  timer.unref();
-  session.once('close', () => clearInterval(timer));
+  });
+  session.once('close', quit);
 }
