@@ -86,15 +86,18 @@ test('an agent that has a session makes one attempt in fifteen seconds, and give
   assert.deepEqual([second - first, third - second], [15, 15]);
 });
 
-test('an agent that loses its last session meanwhile waits no longer', async () => {
+test('an agent that loses its last session meanwhile waits for none of the attempts that it was patient with', async () => {
   const clock = new FakeClock();
   const pace = new Pace(clock);
-  await clock.run(Math.ceil(pace.wait(1, true)));
-  assert.equal(pace.wait(1, true), 0);
-  pace.begin({}, false);
-  await clock.run(1000);
-  assert.ok(pace.wait(1, true) > 0);
+  for (let second = 0; second < 30; second++) {
+    if (pace.wait(2, true) === 0) pace.begin({ server: { address: 'hangs', port: second + 1 } }, true);
+    await clock.run(1000);
+  }
+  assert.equal(pace.pending.length, 4);
   assert.equal(pace.wait(2, false), 0);
+  pace.begin({ server: { address: 'well', port: 1 } }, false);
+  assert.equal(pace.wait(2, false), 0, 'as many at once as are missing');
+  assert.equal(pace.engaged.length, 5, 'hubs that hang are not asked twice');
 });
 
 test('each attempt that takes too long gives the next one twice the time, up to a bound', async () => {

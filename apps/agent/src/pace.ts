@@ -32,9 +32,14 @@ const CALM_TIMEOUT = 40_000;
 const FREE_FAILURES = 8;
 const GAP = 250;
 
+/** A timer may come so much before the clock that it was set by, in milliseconds. */
+const EARLY = 50;
+
 /** An attempt to connect, and when it began. */
 export interface Attempt extends Target {
   readonly since: number;
+  /** It began while there was a session. */
+  readonly calm: boolean;
   /** How long it may take, in milliseconds. */
   readonly timeout: number;
 }
@@ -71,7 +76,7 @@ export class Pace {
     const now = this.#clock.now();
     this.#connected = connected;
     this.#from ??= connected ? now + this.#clock.random() * STAGGER : now;
-    if (this.#young.length >= Math.max(1, missing) || this.#pending.size >= MAX_PENDING) return YOUNG;
+    if (this.#young.length >= Math.max(1, missing) || this.#counted.length >= MAX_PENDING) return YOUNG;
     const mayWait = connected || this.#failures > FREE_FAILURES;
     return mayWait ? Math.max(0, this.#from - now) : 0;
   }
@@ -82,9 +87,9 @@ export class Pace {
     return this.pending.filter((attempt) => attempt.server || young.includes(attempt));
   }
 
-  begin(target: Target, connected: boolean): Attempt {
-    const timeout = connected ? CALM_TIMEOUT : Math.min(CALM_TIMEOUT, URGENT_TIMEOUT * 2 ** this.#late);
-    const attempt = { ...target, since: this.#clock.now(), timeout };
+  begin(target: Target, calm: boolean): Attempt {
+    const timeout = calm ? CALM_TIMEOUT : Math.min(CALM_TIMEOUT, URGENT_TIMEOUT * 2 ** this.#late);
+    const attempt = { ...target, since: this.#clock.now(), calm, timeout };
     this.#pending.add(attempt);
     return attempt;
   }
@@ -94,7 +99,7 @@ export class Pace {
   }
 
   failed({ since, timeout }: Attempt): void {
-    if (this.#clock.now() - since >= timeout) this.#late++;
+    if (this.#clock.now() - since >= timeout - EARLY) this.#late++;
     if (++this.#failures > FREE_FAILURES) this.#from = this.#clock.now() + GAP;
   }
 
@@ -110,8 +115,14 @@ export class Pace {
     this.anew();
   }
 
+  /** What an agent waits for before it tries another. One that lost its last session meanwhile waits for no calm attempt. */
+  get #counted(): Attempt[] {
+    return this.pending.filter(({ calm }) => this.#connected || !calm);
+  }
+
   get #young(): Attempt[] {
-    const patience = this.#connected ? PATIENT : YOUNG * 2 ** Math.max(0, this.#pending.size - 1);
-    return this.pending.filter(({ since }) => this.#clock.now() - since < patience);
+    const counted = this.#counted;
+    const patience = this.#connected ? PATIENT : YOUNG * 2 ** Math.max(0, counted.length - 1);
+    return counted.filter(({ since }) => this.#clock.now() - since < patience);
   }
 }

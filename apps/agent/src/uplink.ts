@@ -80,20 +80,20 @@ export interface Uplink {
 export async function connectUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
   const at = formatDestination({ host: server.address, port: server.port });
   if (options.packetServers.delete(at)) return packetUplink(server, options);
-  const start = performance.now();
+  const late = performance.now() + options.timeout;
+  const left = () => Math.ceil(Math.max(1, late - performance.now()));
   const socket = await connect(server, options);
   if (socket instanceof tls.TLSSocket && socket.alpnProtocol === 'h2') {
     socket.destroy();
-    return packetUplink(server, options);
+    return packetUplink(server, { ...options, timeout: left() });
   }
   try {
-    const left = Math.ceil(Math.max(1, options.timeout - (performance.now() - start)));
-    return await linkUplink(server, socket, { ...options, timeout: left });
+    return await linkUplink(server, socket, { ...options, timeout: left() });
   } catch (error) {
     socket.destroy();
     // Over TLS, HTTP/1.1 was agreed on. Without TLS, a gRPC server answers an Upgrade with frames of HTTP/2, or hangs up.
-    if (options.tls || error instanceof LinkRefused) throw error;
-    return packetUplink(server, options);
+    if (options.tls || error instanceof LinkRefused || performance.now() >= late) throw error;
+    return packetUplink(server, { ...options, timeout: left() });
   }
 }
 
