@@ -49,6 +49,11 @@ export class Directory {
     for (const place of this.#placement.places()) if (place.route.record.tenant === tenant) yield place;
   }
 
+  /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
+  prefixLengths(tenant: string): Readonly<Record<4 | 6, readonly number[]>> {
+    return this.#placement.prefixLengths(tenant);
+  }
+
   apply(change: Change): void {
     switch (change.kind) {
       case 'hub':

@@ -137,3 +137,51 @@ test('sessions that no strategy leads to are told apart, and other tenants are n
     ['a: not'],
   );
 });
+
+test('a session that two prefixes lead to is found by the longer one', () => {
+  const explained = asked({
+    strategies: ['destCIDR'],
+    sessions: [session('both', 'h1', { identifiers: { ...nothing, cidr: ['10.0.0.0/8', '10.1.0.0/16'] } })],
+  });
+  assert.deepEqual(told(explained), [['both: taken', 'both: later, a longer prefix leads to it already']]);
+});
+
+test('the session that is taken is told of, however many stand under the strategies before its own', () => {
+  const named = { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } };
+  const explained = asked({
+    strategies: ['destHost', 'defaultRoute'],
+    hubs: [hub('h1'), hub('cut')],
+    hub: (hubId) => (hubId === 'cut' ? undefined : async () => established()),
+    sessions: [
+      ...Array.from({ length: 1200 }, (_, n) => session(`lost${n}`, 'cut', named)),
+      session('other', 'h1', { identifiers: { ...nothing, defaultRoute: true } }),
+    ],
+  });
+  assert.deepEqual(told(explained)[1], ['other: taken']);
+  assert.equal(explained.steps[0]?.candidates.length, 999);
+  assert.equal(explained.steps[0]?.keys[0]?.sessions, 1200);
+});
+
+test('of many sessions only those are looked at that the destination leads to, and each hub once', () => {
+  const hubs: string[] = [];
+  const suspects: string[] = [];
+  const own = { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } };
+  const explained = asked({
+    strategies: ['destHost', 'destCIDR'],
+    hub: (hubId) => {
+      hubs.push(hubId);
+      return async () => established();
+    },
+    suspected: (id) => {
+      suspects.push(id);
+      return false;
+    },
+    sessions: [
+      ...Array.from({ length: 2000 }, (_, n) => session(`s${n}`, 'h1')),
+      ...[session('mine', 'h1', own), session('also', 'h1', own)],
+    ],
+  });
+  assert.equal(explained.others.length, 100);
+  assert.deepEqual(hubs, ['h1']);
+  assert.equal(suspects.length, 1 + 2 + 100);
+});

@@ -64,16 +64,15 @@ interface Found extends Omit<Candidate, 'standing' | 'why'> {
 /** How a dial to a destination would be routed now, and why not otherwise. Dials nothing, and changes nothing. */
 export function explain(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
-  const byKey = new Map<string, Place[]>();
-  for (const place of directory.placed(tenant)) {
-    for (const key of place.keys) getOrPut(byKey, key, () => []).push(place);
-  }
-  const lengths = lengthsIn(byKey.keys());
+  const look = lookWith(options);
+  const lengths = directory.prefixLengths(tenant);
+  const keysOf = strategies.map((strategy) => destinationKeys(strategy, host, lengths));
+  const { byKey, others } = placesUnder(new Set(keysOf.flat()), directory.placed(tenant));
   const steps = strategies.map((strategy, step) => {
-    const keys = destinationKeys(strategy, host, lengths);
+    const keys = keysOf[step] ?? [];
     const found = keys.flatMap((key, order) => {
       const shown = shownKey(key);
-      return (byKey.get(key) ?? []).map((place) => look(options, place, shown, [step, order]));
+      return (byKey.get(key) ?? []).map((place) => look(place, shown, [step, order]));
     });
     return { strategy, keys, found: found.sort((a, b) => a.rank - b.rank) };
   });
@@ -82,71 +81,90 @@ export function explain(options: ExplainOptions, tenant: string, { host }: Desti
   const equals = new Set(all.filter(({ rank }) => rank === best && rank < Number.POSITIVE_INFINITY).map(idOf));
   const usable = ({ sessionId }: SessionRecord) => equals.has(sessionId);
   const taken = directory.choose({ tenant, host, strategies, zone, excluded: new Set(), usable })?.record;
-  const reached = new Set(all.map(idOf));
-  const others = (byKey.get('any') ?? []).filter(({ route }) => !reached.has(route.record.sessionId));
-  let left = MAX_CANDIDATES;
+  const isTaken = ({ rank, session }: Found) => rank === best && session.sessionId === taken?.sessionId;
+  // One place is for the session that is taken, however many stand under the strategies before its own.
+  let left = MAX_CANDIDATES - 1;
   return {
     taken,
     steps: steps.map(({ strategy, keys, found }) => {
-      const told = takenFirst(found, taken).slice(0, left);
+      const [first, rest] = apart(found, isTaken);
+      const told = rest.slice(0, left);
       left -= told.length;
       return {
         strategy,
         keys: keys.map((key) => ({ key: shownKey(key), sessions: byKey.get(key)?.length ?? 0 })),
-        candidates: told.map((one) => judge(one, best, taken, options)),
+        candidates: [...first, ...told].map((one) => judge(one, { best, equals, taken }, options)),
       };
     }),
-    others: others.slice(0, MAX_OTHERS).map((place) => {
-      const { rank: _, ...one } = look(options, place, '', [0, 0]);
+    others: others.map((place) => {
+      const { rank: _, ...one } = look(place, '', [0, 0]);
       return { ...one, standing: 'not', why: 'its agent names nothing that a strategy looks up for this destination' };
     }),
   };
+}
+
+/** The places that stand under the keys, and some of those that stand under none: most of a big plane's do. */
+function placesUnder(wanted: ReadonlySet<string>, places: Iterable<Place>) {
+  const byKey = new Map<string, Place[]>();
+  const others: Place[] = [];
+  for (const place of places) {
+    const keys = place.keys.filter((key) => wanted.has(key));
+    for (const key of keys) getOrPut(byKey, key, () => []).push(place);
+    if (keys.length === 0 && others.length < MAX_OTHERS) others.push(place);
+  }
+  return { byKey, others };
 }
 
 function idOf({ session }: Found): string {
   return session.sessionId;
 }
 
-/** Of those that are just as good, so that it is told however many there are. */
-function takenFirst(found: Found[], taken: SessionRecord | undefined): Found[] {
-  const at = found.findIndex(({ session }) => session.sessionId === taken?.sessionId);
-  const [one] = at > 0 && found[at]?.rank === found[0]?.rank ? found.splice(at, 1) : [];
-  return one ? [one, ...found] : found;
+/** The one that is taken, if it is here, and the rest in their order. */
+function apart(found: Found[], isTaken: (one: Found) => boolean): [first: Found[], rest: Found[]] {
+  const at = found.findIndex(isTaken);
+  return at < 0 ? [[], found] : [found.slice(at, at + 1), found.toSpliced(at, 1)];
 }
 
-function look(
-  { directory, zone: ownZone, hub, suspected }: ExplainOptions,
-  { route, zone, draining }: Place,
-  key: string,
-  [step, order]: readonly [step: number, order: number],
-): Found {
-  const { record: session, open } = route;
-  const { sessionId, hubId } = session;
-  const quarantined = directory.quarantineOf(session)?.reason;
-  const reachable = hub(hubId) !== undefined;
-  const isSuspected = suspected(hubId) || suspected(sessionId);
-  // A session that drains stands behind all others, whatever its zone.
-  const far = !draining && zone !== ownZone;
-  const out = !reachable || quarantined !== undefined;
-  return {
-    ...{ session, open, key, zone, draining, quarantined, reachable, suspected: isSuspected },
-    rank: out ? Number.POSITIVE_INFINITY : rankOf([Number(isSuspected), step, order, Number(draining), Number(far)]),
+/** A look at a place that asks for the state of each hub once. */
+function lookWith({ directory, zone: ownZone, hub, suspected }: ExplainOptions) {
+  const hubs = new Map<string, { readonly reachable: boolean; readonly silent: boolean }>();
+  return (
+    { route, zone, draining }: Place,
+    key: string,
+    [step, order]: readonly [step: number, order: number],
+  ): Found => {
+    const { record: session, open } = route;
+    const { sessionId, hubId } = session;
+    const quarantined = directory.quarantineOf(session)?.reason;
+    const state = () => ({ reachable: hub(hubId) !== undefined, silent: suspected(hubId) });
+    const { reachable, silent } = getOrPut(hubs, hubId, state);
+    const isSuspected = silent || suspected(sessionId);
+    // A session that drains stands behind all others, whatever its zone.
+    const far = !draining && zone !== ownZone;
+    const out = !reachable || quarantined !== undefined;
+    return {
+      ...{ session, open, key, zone, draining, quarantined, reachable, suspected: isSuspected },
+      rank: out ? Number.POSITIVE_INFINITY : rankOf([Number(isSuspected), step, order, Number(draining), Number(far)]),
+    };
   };
 }
 
-function judge(
-  { rank, ...found }: Found,
-  best: number,
-  taken: SessionRecord | undefined,
-  options: ExplainOptions,
-): Candidate {
+/** What a dial would choose from now, and what it would take of it. */
+interface Choosing {
+  readonly best: number;
+  readonly equals: ReadonlySet<string>;
+  readonly taken: SessionRecord | undefined;
+}
+
+function judge({ rank, ...found }: Found, { best, equals, taken }: Choosing, options: ExplainOptions): Candidate {
   const { quarantined, reachable, session } = found;
   if (quarantined !== undefined) {
     return { ...found, standing: 'not', why: `agent ${session.agentId} is in quarantine: ${quarantined}` };
   }
   if (!reachable) return { ...found, standing: 'not', why: `no link to hub ${session.hubId}` };
   const behind = difference(rank, best);
-  if (behind) return { ...found, standing: 'later', why: whyLater(behind, found.zone, options) };
+  if (behind)
+    return { ...found, standing: 'later', why: whyLater(behind, found.zone, equals.has(session.sessionId), options) };
   if (session.sessionId === taken?.sessionId) return { ...found, standing: 'taken', why: '' };
   return { ...found, standing: 'equal', why: 'just as good: chance and fewer open tunnels decide' };
 }
@@ -154,6 +172,7 @@ function judge(
 function whyLater(
   [part, value]: readonly [RankPart, number],
   zone: string,
+  foundBefore: boolean,
   { strategies, zone: ownZone }: ExplainOptions,
 ): string {
   switch (part) {
@@ -162,23 +181,12 @@ function whyLater(
     case 'strategy':
       return `strategy ${strategies[value]} comes first, and finds a session`;
     case 'key':
-      return 'a longer prefix leads to another session';
+      return foundBefore ? 'a longer prefix leads to it already' : 'a longer prefix leads to another session';
     case 'draining':
       return 'it drains';
     case 'zone':
       return `its hub is in zone ${JSON.stringify(zone)}, and this gateway in ${JSON.stringify(ownZone)}`;
   }
-}
-
-/** The prefix lengths that stand in keys, longest first. */
-function lengthsIn(keys: Iterable<string>): Record<4 | 6, number[]> {
-  const lengths = { 4: new Set<number>(), 6: new Set<number>() };
-  for (const key of keys) {
-    const prefix = prefixLength(key);
-    if (prefix) lengths[prefix.family].add(prefix.bits);
-  }
-  const longestFirst = (set: Set<number>) => [...set].sort((a, b) => b - a);
-  return { 4: longestFirst(lengths[4]), 6: longestFirst(lengths[6]) };
 }
 
 /** A key as it stands in agent identifiers: `10.0.0.0/8`, a host without the word. */

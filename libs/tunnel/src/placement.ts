@@ -96,6 +96,11 @@ export class Placement {
     return this.#tenants.get(tenant)?.sessions ?? 0;
   }
 
+  /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
+  prefixLengths(tenant: string): Readonly<Record<4 | 6, readonly number[]>> {
+    return this.#tenants.get(tenant)?.longestFirst ?? { 4: [], 6: [] };
+  }
+
   /** The tenants that have sessions, and how many. */
   *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
     for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
