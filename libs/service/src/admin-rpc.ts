@@ -15,6 +15,9 @@ export interface AdminRpc {
 
 /** A client that asks nothing for so long is ended: it may be gone. */
 const IDLE_CONNECTION_MS = 300_000;
+/** One that does not answer a ping is gone, whatever it watches: a machine that fell silent ends no connection. */
+const PING_EVERY_MS = 60_000;
+const PING_TIMEOUT_MS = 20_000;
 /** How soon those who watch the health learn of a change. */
 const WATCH_MS = 1000;
 
@@ -24,7 +27,11 @@ const WATCH_MS = 1000;
  */
 export async function serveRpc(backend: AdminBackend, ready: () => boolean): Promise<AdminRpc> {
   const health = healthState(ready);
-  const server = createServer({ 'grpc.max_connection_idle_ms': IDLE_CONNECTION_MS }).use(withReasons);
+  const server = createServer({
+    'grpc.max_connection_idle_ms': IDLE_CONNECTION_MS,
+    'grpc.keepalive_time_ms': PING_EVERY_MS,
+    'grpc.keepalive_timeout_ms': PING_TIMEOUT_MS,
+  }).use(withReasons);
   server.add(adminApi.AdminDefinition, adminService(backend));
   server.add(HealthDefinition, HealthServiceImpl(health));
   // What is listed must also be described, or clients that read all of it fail; the others' descriptors are not at hand.
