@@ -122,7 +122,7 @@ describe('files', () => {
 describe('Redis', () => {
   const good = { server: 'r:6379', version: '7.0.15', role: 'master', roundTripMs: 1, aheadMs: 0, refused: [] };
   const outcomes = (probe: Partial<typeof good> | object) =>
-    judgedRedis({ ...good, ...probe }).map(({ outcome }) => outcome);
+    judgedRedis({ ...good, ...probe }, 'prod').map(({ outcome }) => outcome);
 
   it('passes when it answers soon, is new enough, can be written to, and refuses nothing', () => {
     assert.deepEqual(outcomes({}), ['pass', 'pass', 'pass']);
@@ -131,11 +131,12 @@ describe('Redis', () => {
   it('warns of one that is slow or old, and fails for a replica and for rights that lack', () => {
     assert.deepEqual(outcomes({ roundTripMs: 300 }), ['warn', 'pass', 'pass']);
     assert.deepEqual(outcomes({ version: '6.2.1' }), ['pass', 'warn', 'pass']);
+    assert.deepEqual(outcomes({ version: '', role: '' }), ['pass', 'pass'], 'of what it may not ask nothing is said');
     assert.deepEqual(outcomes({ role: 'slave' }), ['pass', 'pass', 'fail', 'pass']);
     const refused = ['XADD', 'XADD', 'INFO'].map((command) => ({ command, reason: 'NOPERM' }));
-    const last = judgedRedis({ ...good, refused }).at(-1);
+    const last = judgedRedis({ ...good, refused }, 'prod').at(-1);
     assert.deepEqual([last?.outcome, last?.detail], ['fail', 'the user may not XADD, INFO (NOPERM)']);
-    assert.equal(last?.todo, 'ACL SETUSER name ~{plane}:* +xadd +info');
+    assert.equal(last?.todo, 'ACL SETUSER name ~{prod}:* +xadd +info');
   });
 });
 

@@ -30,7 +30,8 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
   if (options.redisUrl === undefined) return { results: [] };
   try {
     const probe = await probeRedis({ url: options.redisUrl, plane: options.plane, tls: () => tlsOf(options) });
-    return { results: judgedRedis(probe), aheadMs: probe.aheadMs };
+    const { aheadMs } = probe;
+    return { results: judgedRedis(probe, options.plane), ...(aheadMs !== undefined && { aheadMs }) };
   } catch (error) {
     const todo =
       'look whether it runs, at its address, name and password, and whether it wants TLS (rediss). Running gateways and hubs go on without it';
@@ -46,19 +47,21 @@ function tlsOf({ redisCaCert, redisCert, redisKey }: RedisOptions) {
   };
 }
 
-export function judgedRedis({ server, version, role, roundTripMs, refused }: RedisProbe): Result[] {
+export function judgedRedis({ server, version, role, roundTripMs, refused }: RedisProbe, plane: string): Result[] {
   const results = [
     roundTripMs < SLOW_MS
       ? report.pass(server, `answers in ${millis(roundTripMs)}`)
       : report.warn(server, `answers in ${millis(roundTripMs)}`, 'look at its load, and at the way to it'),
   ];
-  const old = Number(version.split('.')[0]) < OLDEST;
-  results.push(
-    old
-      ? report.warn(server, `version ${version} is not tested`, `use version ${OLDEST} or newer`)
-      : report.pass(server, `version ${version}`),
-  );
-  if (role !== 'master') {
+  if (version !== '') {
+    const old = Number(version.split('.')[0]) < OLDEST;
+    results.push(
+      old
+        ? report.warn(server, `version ${version} is not tested`, `use version ${OLDEST} or newer`)
+        : report.pass(server, `version ${version}`),
+    );
+  }
+  if (role !== '' && role !== 'master') {
     const todo = 'give the address of the primary, or redis+sentinel:// or redis+cluster://, which find it';
     results.push(report.fail(server, `it is a ${role}: nobody can write to it`, todo));
   }
@@ -66,11 +69,12 @@ export function judgedRedis({ server, version, role, roundTripMs, refused }: Red
   results.push(
     names.length === 0
       ? report.pass(server, 'the user has the rights that a plane takes')
-      : report.fail(server, `the user may not ${names.join(', ')} (${refused[0]?.reason})`, rights(names)),
+      : report.fail(server, `the user may not ${names.join(', ')} (${refused[0]?.reason})`, rights(names, plane)),
   );
   return results;
 }
 
-function rights(names: readonly string[]): string {
-  return `ACL SETUSER name ~{plane}:* ${names.map((name) => `+${name.toLowerCase()}`).join(' ')}`;
+/** Keys of a plane begin with its name in braces. */
+function rights(names: readonly string[], plane: string): string {
+  return `ACL SETUSER name ~{${plane}}:* ${names.map((name) => `+${name.toLowerCase()}`).join(' ')}`;
 }

@@ -64,6 +64,11 @@ function askingOptions(
 /** The server is not, or no longer, the one that is in charge of the plane's keys: another has to be looked up. */
 const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN)\b/;
 
+/** Whether the server that is in charge heard a command, and refused it: the next one may be taken. */
+export function isRefusal(error: unknown): error is Error {
+  return error instanceof Error && error.name === 'ReplyError' && !NOT_IN_CHARGE.test(error.message);
+}
+
 /**
  * One connection to Redis that comes back by itself. Nothing waits in it: a command either goes out now and has its answer
  * within the deadline, or fails. A connection that leaves a command without answer is dropped, since TCP may never tell.

@@ -90,6 +90,27 @@ describe('what operators ask of and leave in a Redis that fails', { skip }, () =
     await link.close();
   });
 
+  it('goes on following when it may not write again what an emptied store lost', async () => {
+    await server.command('ACL SETUSER reader on >word ~* +@all -hset');
+    const reader = new Observer(plane.connect({ url: server.url.replace('//', '//reader:word@') }));
+    const [lost, said] = ['lost', 'said'].map((agentId) => ({ tenant: 'default', agentId })) as [AgentName, AgentName];
+    await registry.quarantine(lost, 'leaks');
+    for (const each of [observer, reader]) await each.until('quarantine', () => each.quarantined.lost === 'leaks');
+    // The other watcher would write it again.
+    observer.stop();
+    await server.command('FLUSHALL');
+    await reader.until('a refusal', () => reader.states.some(({ detail }) => /cannot write quarantines/.test(detail)));
+    await registry.quarantine(said, 'leaks');
+    await reader.until('news', () => reader.quarantined.said === 'leaks');
+    assert.equal(reader.quarantined.lost, 'leaks');
+    await server.command('ACL SETUSER reader +hset');
+    await until(
+      async () => (await server.command(`HLEN ${key('quarantines')}`)) === ':2',
+      'the word that was refused before',
+    );
+    reader.stop();
+  });
+
   it('holds a bounded number of agents in quarantine, and remembers a bounded number that were let out', async () => {
     // A thousand writes in a row wait for each other on a machine that is busy.
     const patient = plane.connect({ timings: { ...FAST, commandMs: 10_000 } });

@@ -16,7 +16,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
       assert.deepEqual(probe.refused, []);
       assert.match(probe.version, /^\d+\.\d+/);
       assert.equal(probe.role, 'master');
-      assert.ok(Math.abs(probe.aheadMs) < 1000, `${probe.aheadMs}`);
+      assert.ok(Math.abs(probe.aheadMs ?? Number.NaN) < 1000, `${probe.aheadMs}`);
       assert.equal(await redis.command('DBSIZE'), ':0');
     } finally {
       await redis.stop();
@@ -30,6 +30,31 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
       const names = new Set(probe.refused.map(({ command }) => command));
       for (const command of ['SET', 'HSET', 'XADD', 'UNLINK']) assert.ok(names.has(command), command);
       for (const command of ['GET', 'HGET', 'MGET', 'EVAL', 'XREAD']) assert.ok(!names.has(command), command);
+    } finally {
+      await redis.stop();
+    }
+  });
+
+  it('names what is refused outside of scripts too', async () => {
+    const lacking = [
+      '--user',
+      'lacking',
+      'on',
+      '>word',
+      '~*',
+      '+@all',
+      '-time',
+      '-info',
+      '-ping',
+      '-evalsha',
+      '-hvals',
+    ];
+    const redis = await startRedis({ args: lacking });
+    try {
+      const probe = await probeRedis({ url: redis.url.replace('//', '//lacking:word@'), plane: 'test' });
+      const names = [...new Set(probe.refused.map(({ command }) => command))].sort();
+      assert.deepEqual(names, ['EVALSHA', 'HVALS', 'INFO', 'PING', 'TIME']);
+      assert.deepEqual([probe.version, probe.role, probe.aheadMs], ['', '', undefined]);
     } finally {
       await redis.stop();
     }

@@ -1,7 +1,7 @@
 import type { Change, HubRecord, Quarantine } from '@isthmus/tunnel';
 import { Copy } from '../copy.ts';
 import type { WatchListener } from '../registry.ts';
-import type { RedisConnection } from './connection.ts';
+import { isRefusal, type RedisConnection } from './connection.ts';
 import { Alarm, Health } from './loop.ts';
 import type { RedisTimings } from './options.ts';
 import { remind } from './quarantine.ts';
@@ -173,11 +173,21 @@ export class RedisWatcher {
     if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
   }
 
+  /** A store that refuses these words (by its access list, or for want of memory) can be followed all the same. */
   async #remind(): Promise<void> {
     const words = this.#unsaid;
     if (words.length === 0) return;
-    await this.#connection.run((client) => remind(client, this.#store, words));
-    this.#unsaid = [];
+    const refusal = await this.#connection.run(async (client) => {
+      try {
+        await remind(client, this.#store, words);
+      } catch (error) {
+        if (isRefusal(error)) return error.message;
+        throw error;
+      }
+      return undefined;
+    });
+    if (refusal === undefined) this.#unsaid = [];
+    else this.#health.note(`cannot write quarantines that the registry lost: ${refusal}`);
   }
 
   /** Another server, or another run of it, may lack changes that were read from the last one, or hold others. */
