@@ -51,7 +51,7 @@ export interface AdminBackend {
   sessions(): Iterable<KnownSession>;
   /** How many those are; at an agent its connections to servers. */
   sessionCount(): number;
-  tunnels(): Iterable<TunnelInfo>;
+  tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: RecentDials;
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;

@@ -212,7 +212,7 @@ async function serveElsewhere() {
   const code = `
     import { serveAdmin } from '${module}';
     const backend = {
-      ...{ sessions: () => [], tunnels: () => [] },
+      ...{ sessions: () => [], tunnels: () => new Set() },
       drain: async () => ({ sessions: 0, tunnels: 0 }),
       plan: () => ({ sessions: 0, moves: [] }),
     };

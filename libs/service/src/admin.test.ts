@@ -46,7 +46,7 @@ function tunnel(sessionId: string, since: number): TunnelInfo {
 
 const backend: AdminBackend = idleBackend({
   sessions: () => [session('younger', 2000), session('elder', 1000), session('other', 1, 'acme')],
-  tunnels: () => [tunnel('a', 2000), tunnel('b', 1000)],
+  tunnels: () => new Set([tunnel('a', 2000), tunnel('b', 1000)]),
   drain: async () => ({ sessions: 2, tunnels: 3 }),
   plan: () => ({ sessions: 2, moves: [], gracefulMs: 25_000 }),
 });
@@ -138,7 +138,7 @@ describe('the admin port', () => {
     });
     const planned: AdminBackend = {
       ...backend,
-      tunnels: () => Array.from({ length: 1500 }, (_, index) => tunnel(`s${index % 3}`, 1500 - index)),
+      tunnels: () => new Set(Array.from({ length: 1500 }, (_, index) => tunnel(`s${index % 3}`, 1500 - index))),
       drain: () => assert.fail('a dry run drains nothing'),
       plan: () => ({
         sessions: 2000,

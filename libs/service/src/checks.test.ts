@@ -20,14 +20,16 @@ test('a registry that has answered once is no reason to be unready, and its age 
 });
 
 test('sessions of another tenant are counted, and are of no use', () => {
-  const cases: [Record<string, number>, boolean, string][] = [
+  const cases: [Record<string, number>, boolean, string, quarantined?: number][] = [
     [{}, false, 'no agent has a session'],
     [{ other: 1 }, false, 'no agent has a session (of other tenants: 1)'],
     [{ default: 3 }, true, 'sessions: 3 (default: 3)'],
     [{ default: 3, other: 5 }, true, 'sessions: 8 (other: 5, default: 3)'],
+    [{ default: 3 }, true, 'sessions: 3 (default: 3), 2 in quarantine', 2],
   ];
-  for (const [counts, ok, detail] of cases) {
-    const directory = { sessionsOf: (tenant: string) => counts[tenant] ?? 0, tenants: () => Object.entries(counts) };
+  for (const [counts, ok, detail, quarantinedSessions = 0] of cases) {
+    const sessionsOf = (tenant: string) => counts[tenant] ?? 0;
+    const directory = { sessionsOf, tenants: () => Object.entries(counts), quarantinedSessions };
     assert.deepEqual({ ...sessionsCheck(directory, 'default') }, { name: 'sessions', ok, detail });
   }
 });
@@ -42,5 +44,5 @@ test('of many tenants those with most sessions are listed, and the rest as one',
 
 test('a probe that asks only whether there are sessions does not count those of each tenant', () => {
   const tenants = () => assert.fail('counted');
-  assert.equal(sessionsCheck({ sessionsOf: () => 1, tenants }, 'default').ok, true);
+  assert.equal(sessionsCheck({ sessionsOf: () => 1, tenants, quarantinedSessions: 0 }, 'default').ok, true);
 });

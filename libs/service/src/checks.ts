@@ -38,12 +38,18 @@ type Tenants = Iterable<readonly [tenant: string, sessions: number]>;
 const MAX_TENANTS = 20;
 
 /** Whether dials of a gateway's tenant have somewhere to go. What there is to know is put together only where it is shown. */
-export function sessionsCheck(directory: Pick<Directory, 'sessionsOf' | 'tenants'>, tenant: string): Check {
+export function sessionsCheck(
+  directory: Pick<Directory, 'sessionsOf' | 'tenants' | 'quarantinedSessions'>,
+  tenant: string,
+): Check {
   return {
     name: 'sessions',
     ok: directory.sessionsOf(tenant) > 0,
     get detail() {
-      if (this.ok) return countSessions(directory.tenants());
+      if (this.ok) {
+        const kept = directory.quarantinedSessions;
+        return countSessions(directory.tenants()) + (kept > 0 ? `, ${kept} in quarantine` : '');
+      }
       const others = sum([...directory.tenants()]);
       return others === 0 ? NO_SESSION : `${NO_SESSION} (of other tenants: ${others})`;
     },

@@ -146,6 +146,11 @@ export class Directory {
     return this.#quarantines.inForce();
   }
 
+  /** How many sessions those have, of all tenants. */
+  get quarantinedSessions(): number {
+    return this.#placement.quarantinedCount;
+  }
+
   /** What was said of an agent that is in quarantine. */
   quarantineOf(agent: AgentName): Quarantine | undefined {
     return this.#quarantines.of(agent);

@@ -96,6 +96,13 @@ export class Placement {
     return this.#tenants.get(tenant)?.sessions ?? 0;
   }
 
+  /** How many sessions are quarantined, of all tenants. */
+  get quarantinedCount(): number {
+    let count = 0;
+    for (const { quarantined } of this.#tenants.values()) count += quarantined.get('any')?.size ?? 0;
+    return count;
+  }
+
   /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
   prefixLengths(tenant: string): Readonly<Record<4 | 6, readonly number[]>> {
     return this.#tenants.get(tenant)?.longestFirst ?? { 4: [], 6: [] };

@@ -21,7 +21,11 @@ test('a session is told with its tunnels, and drains where it or its hub does', 
     { ...aSession('itself', { hubId: 'stays' }), draining: true },
     aSession('with its hub', { hubId: 'leaves' }),
   ];
-  await using client = await asking({ plane, sessions, tunnels: () => ['still', 'itself', 'still'].map(tunnel) });
+  await using client = await asking({
+    plane,
+    sessions,
+    tunnels: () => new Set(['still', 'itself', 'still'].map(tunnel)),
+  });
   const listed = (await client.admin.listSessions({})).sessions;
   assert.deepEqual(
     listed.map(({ sessionId, draining, tunnels }) => [sessionId, draining, tunnels]),

@@ -8,7 +8,7 @@ import {
   type SessionInfo,
   type TunnelInfo,
 } from '@isthmus/tunnel';
-import type { KnownSession } from '../admin-backend.ts';
+import type { AdminBackend, KnownSession } from '../admin-backend.ts';
 import type { SeenDial } from './recent-dials.ts';
 
 /** What the core knows, in the messages of the admin API. */
@@ -39,6 +39,11 @@ const OUTCOMES = {
   failed: OUTCOME_FAILED,
   overtaken: OUTCOME_OVERTAKEN,
 } as const satisfies Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>;
+
+/** The tenant of an agent that is asked for by name: as the gateway's own callers mean it, if none is given. */
+export function tenantOf({ routing }: AdminBackend, agent?: Pick<adminApi.Agent, 'tenant'>): string {
+  return agent?.tenant || routing?.tenant || 'default';
+}
 
 /** Oldest first. */
 export function byAge(a: { readonly since: number }, b: { readonly since: number }): number {
@@ -107,11 +112,15 @@ export function dialMessage(dial: SeenDial): adminApi.DialRecord {
 }
 
 /** Who took a dial; of a failed one, who had it last. */
-function whereMessage({ outcome, story }: SeenDial): Pick<adminApi.DialRecord, 'agentId' | 'sessionId' | 'hubId'> {
+function whereMessage({
+  outcome,
+  story,
+  session,
+}: SeenDial): Pick<adminApi.DialRecord, 'agentId' | 'sessionId' | 'hubId'> {
   const last = story?.attempts.at(-1);
   return {
     agentId: outcome?.agentId ?? last?.agentId ?? '',
-    sessionId: outcome?.sessionId ?? last?.sessionId ?? '',
+    sessionId: outcome?.sessionId ?? last?.sessionId ?? session ?? '',
     hubId: outcome?.hubId ?? last?.hubId ?? '',
   };
 }

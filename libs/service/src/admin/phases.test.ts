@@ -14,7 +14,7 @@ function attempt(given: Partial<AttemptRecord>): AttemptRecord {
 function seen(outcome: DialOutcome, story: DialStory): SeenDial {
   return {
     ...{ role: 'gateway', id: 'd', tenant: 'default', destination: { host: 'x', port: 1 }, start: 1000 },
-    ...{ caller: undefined, traceparent: undefined, story, outcome },
+    ...{ caller: undefined, traceparent: undefined, session: undefined, story, outcome },
   };
 }
 

@@ -9,8 +9,12 @@ import {
 } from '@isthmus/tunnel';
 import { DialRates } from './dial-rates.ts';
 
-/** Dials that are kept when they have ended. */
+/** Dials that are kept when they have ended: of a busy process those of the last second. */
 const KEPT = 1000;
+/** Failed and slow ones that are kept beside them, so that they are still there when somebody comes to look. */
+const KEPT_REMARKABLE = 300;
+/** A dial that took so long is slow. */
+const SLOW_MS = 1000;
 
 /** A dial as one role saw it: what is kept of it holds no stream, signal or callback of the dial. */
 export interface SeenDial {
@@ -20,7 +24,10 @@ export interface SeenDial {
   readonly destination: Destination;
   readonly caller: DialRequest['caller'];
   readonly traceparent: string | undefined;
+  /** The gateway's alone: in a process of both roles the hub's dial carries it too. */
   readonly story: DialStory | undefined;
+  /** Where a gateway sent it; unset as the gateway itself sees it. */
+  readonly session: string | undefined;
   /** When it began, in milliseconds of `performance.now()`. */
   readonly start: number;
   /** Unset while it runs. */
@@ -35,6 +42,7 @@ type Watcher = (dial: SeenDial) => void;
  */
 export class RecentDials {
   readonly #ring = new Ring<SeenDial>(KEPT);
+  readonly #remarkable = new Ring<SeenDial>(KEPT_REMARKABLE);
   readonly #rates: Readonly<Record<Role, DialRates>>;
   readonly #pending: Record<Role, number> = { gateway: 0, hub: 0, agent: 0 };
   readonly #watchers = new Set<Watcher>();
@@ -71,9 +79,12 @@ export class RecentDials {
     return this.#rates[role];
   }
 
-  /** Those that ended last, in that order. */
-  [Symbol.iterator](): Iterator<SeenDial> {
-    return this.#ring[Symbol.iterator]();
+  /** Those that are kept, in the order in which they ended. */
+  *[Symbol.iterator](): Iterator<SeenDial> {
+    const last = new Set(this.#ring);
+    // One that is not among the last ended before them all.
+    for (const dial of this.#remarkable) if (!last.has(dial)) yield dial;
+    yield* last;
   }
 
   /** A dial that ended a moment ago. */
@@ -100,11 +111,13 @@ export class RecentDials {
     this.#rates[role].count(now, outcome.error !== undefined);
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
+    if (outcome.error || outcome.ms >= SLOW_MS) this.#remarkable.push(seen);
     for (const watcher of this.#watchers) watcher(seen);
   }
 }
 
 function seenDial(role: Role, dial: DialRequest, start: number, outcome: DialOutcome | undefined): SeenDial {
-  const { id, tenant, destination, caller, traceparent, story } = dial;
-  return { role, id, tenant, destination, caller, traceparent, story, start, outcome };
+  const { id, tenant, destination, caller, traceparent, session } = dial;
+  const story = role === 'gateway' ? dial.story : undefined;
+  return { role, id, tenant, destination, caller, traceparent, story, session, start, outcome };
 }

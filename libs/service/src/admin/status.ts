@@ -39,7 +39,7 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         ...{ version: VERSION, runtime: runtime() },
         ...{ startedMs: BigInt(Math.round(performance.timeOrigin)), nowMs: BigInt(Date.now()) },
         ...{ ready: all.every(({ ok }) => ok), checks: all.map((check: Check) => ({ ...check })) },
-        ...{ sessions: backend.sessionCount(), tunnels: count(backend.tunnels()) },
+        ...{ sessions: backend.sessionCount(), tunnels: backend.tunnels().size },
         ...{ pendingDials: dials.pending(first), parkedDials: dials.parked },
         dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
         slowest: slowest(dials, first).map(dialMessage),
@@ -71,10 +71,4 @@ function slowest(dials: RecentDials, role: Role): SeenDial[] {
     .filter((dial) => dial.role === role && dial.start + ms(dial) >= since)
     .sort((a, b) => ms(b) - ms(a))
     .slice(0, SLOWEST);
-}
-
-function count(items: Iterable<unknown>): number {
-  let number = 0;
-  for (const _ of items) number++;
-  return number;
 }

@@ -86,6 +86,35 @@ test('a dial is told with its story, its timing, its trace and its failure', asy
   assert.ok(Math.abs(second.startMs - first.startMs - 30) < 0.01);
 });
 
+test("the gateway's story is not told as the hub's, which knows the session", async (t) => {
+  const { events, admin } = await watched(t);
+  const story = dialStory();
+  const where = { sessionId: 's', agentId: 'a', hubId: 'h' };
+  story.attempts.push({ ...where, kind: 'first', start: performance.now(), ms: 5, outcome: 'failed' });
+  dialled(events, dial('d', { story, session: 's' }), 5, true, 'hub');
+  dialled(events, dial('d', { story }), 5, true);
+  const told: unknown[] = [];
+  for await (const { dial: record } of admin.watchDials({ recentOnly: true })) {
+    told.push([record?.attempts.length, record?.sessionId, record?.agentId]);
+  }
+  assert.deepEqual(told, [
+    [0, 's', ''],
+    [1, 's', 'a'],
+  ]);
+});
+
+test('a failed and a slow dial outlast the many that were neither', async (t) => {
+  const { events, ids } = await watched(t);
+  dialled(events, dial('failed'), 5, true);
+  for (let index = 0; index < 1500; index++) dialled(events, dial('quick'));
+  dialled(events, dial('slow'), 1000);
+  for (let index = 0; index < 999; index++) dialled(events, dial('quick'));
+  const kept = await ids({});
+  assert.equal(kept.length, 1001);
+  assert.deepEqual([kept[0], kept[1]], ['failed', 'slow']);
+  assert.deepEqual(await ids({ onlyFailed: true }), ['failed']);
+});
+
 test('a watcher sees dials begin and end as they do, after the recent ones', { timeout: 10_000 }, async (t) => {
   const { events, dials, admin } = await watched(t);
   dialled(events, dial('before'));

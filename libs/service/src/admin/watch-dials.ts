@@ -52,11 +52,12 @@ function filterOf({ tenant, destination, onlyFailed, slowerThanMs, role }: admin
   if (role !== 0) wanted.push((dial) => ROLES[dial.role] === role);
   if (onlyFailed) wanted.push(({ outcome }) => outcome?.error !== undefined);
   if (slowerThanMs > 0) wanted.push(({ outcome }) => outcome !== undefined && outcome.ms >= slowerThanMs);
-  if (destination !== '') wanted.push((dial) => leadsTo(dial, destination.toLowerCase()));
+  const lower = destination.toLowerCase();
+  if (lower !== '') wanted.push((dial) => leadsTo(dial, lower));
   return (dial) => wanted.every((holds) => holds(dial));
 }
 
-/** @param wanted host:port, or a host with or without brackets */
+/** @param wanted host:port, or a host with or without brackets, in lower case */
 function leadsTo({ destination }: SeenDial, wanted: string): boolean {
   const host = destination.host.toLowerCase();
   return wanted === host || wanted === `[${host}]` || wanted === formatDestination(destination).toLowerCase();

@@ -15,7 +15,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     checks: () => [],
     sessions: () => [],
     sessionCount: () => 0,
-    tunnels: () => [],
+    tunnels: () => new Set(),
     dials: new RecentDials(planeEvents()),
     flags: [],
     log: { info() {}, level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },
