@@ -15,7 +15,8 @@ interface Options {
 export const quarantine = command({
   name: 'quarantine',
   summary: 'Keep new dials away from an agent, let it out again, or list who is in',
-  details: 'Holds in the whole plane. Tunnels that run through the agent go on: isthmus kick ends them.',
+  details:
+    "Holds in the whole plane. Tunnels that run through the agent go on: isthmus kick ends them. Without --tenant the agent is one of the gateway's own. Exits with 1 when nobody of this name is known.",
   args: [new Argument('[agent]', "the agent's id; without one, those in quarantine are listed")],
   options: [
     new Option('--reason <text>', 'why, for others who find it there').conflicts('lift'),
@@ -35,21 +36,37 @@ export const quarantine = command({
       return statusOf(false, unanswered);
     }
     if (!lift && reason === '') throw usage('say why, for others who find it there: --reason TEXT');
-    const { by, sessions, tunnels } = await change(await plane(), { agent: { agentId, tenant }, lift, reason });
-    output.show({ agent: agentId, quarantined: !lift, by, sessions, tunnels }, () => {
-      const done = lift ? 'takes dials again' : 'takes no new dials';
-      const rest = `${plural(sessions, 'session')} known at ${by}`;
-      return `${agentId} ${done}; ${rest}${lift ? '' : `, ${plural(tunnels, 'tunnel')} there ${tunnels === 1 ? 'goes' : 'go'} on`}\n`;
-    });
-    return EXIT.good;
+    const changed = await change(await plane(), { agent: { agentId, tenant }, lift, reason });
+    const shown = { agent: agentId, quarantined: !lift, ...changed };
+    output.show(shown, () => changeText(shown));
+    return changed.known ? EXIT.good : EXIT.wrong;
   },
 });
 
-/** The registry carries it to all: one member that is asked is enough. */
+type ChangeView = adminApi.QuarantineResponse & {
+  readonly agent: string;
+  readonly quarantined: boolean;
+  readonly by: string;
+};
+
+export function changeText({ agent, tenant, quarantined, by, known, sessions, tunnels }: ChangeView): string {
+  const name = `${agent} of tenant ${tenant}`;
+  if (!known) {
+    const rest = quarantined ? 'It is kept out all the same if it comes' : 'None was in quarantine';
+    return `No agent ${name} is known at ${by}: look at the name and at --tenant. ${rest}\n`;
+  }
+  const there = `${plural(sessions, 'session')} known at ${by}`;
+  if (!quarantined) return `${name} takes dials again; ${there}\n`;
+  const rest = `${plural(tunnels, 'tunnel')} there ${tunnels === 1 ? 'goes' : 'go'} on`;
+  return `${name} takes no new dials; ${there}, ${rest}\n`;
+}
+
+/** The registry carries it to all: one member that is asked is enough. Gateways come first: they know all sessions, and a tenant. */
 async function change(plane: Plane, request: adminApi.DeepPartial<adminApi.QuarantineRequest>) {
   const failures: string[] = [];
-  const members = plane.members.filter(({ roles }) => roles.includes('hub') || roles.includes('gateway'));
-  for (const member of members) {
+  const isGateway = ({ roles }: Plane['members'][number]) => roles.includes('gateway');
+  const hubs = plane.members.filter((member) => member.roles.includes('hub') && !isGateway(member));
+  for (const member of [...plane.members.filter(isGateway), ...hubs]) {
     const { answers, unanswered } = await plane.askThese([member], (admin, signal) =>
       admin.quarantine(request, { signal }),
     );

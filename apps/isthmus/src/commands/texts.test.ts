@@ -7,6 +7,7 @@ import { configText, differencesOf } from './config.ts';
 import { type DialView, dialText } from './dial-text.ts';
 import { dryRunText } from './drain.ts';
 import { explainText, type GatewayView } from './explain-text.ts';
+import { changeText } from './quarantine.ts';
 
 const plain = styleOf(false);
 
@@ -243,5 +244,29 @@ describe('what a member warned of last', () => {
       ...[line('failed', '4', { text: 'self-signed', port: 1 }), line('failed', '5', { text: 'self-signed', port: 1 })],
     ];
     assert.deepEqual(lastDifferent(lines), ['x', 'y', 'failed: text=self-signed, port=1']);
+  });
+});
+
+describe('what quarantine prints', () => {
+  const view = { agent: 'a', tenant: 'acme', quarantined: true, by: 'gw-1', known: true, sessions: 1, tunnels: 2 };
+
+  it('names the tenant, what is known of the agent, and who says so', () => {
+    assert.equal(
+      changeText(view),
+      'a of tenant acme takes no new dials; 1 session known at gw-1, 2 tunnels there go on\n',
+    );
+    assert.equal(
+      changeText({ ...view, quarantined: false }),
+      'a of tenant acme takes dials again; 1 session known at gw-1\n',
+    );
+  });
+
+  it('says that nobody of this name is known, and what was done all the same', () => {
+    const none = { ...view, known: false, sessions: 0, tunnels: 0 };
+    assert.match(
+      changeText(none),
+      /^No agent a of tenant acme is known at gw-1: look at .* It is kept out all the same/,
+    );
+    assert.match(changeText({ ...none, quarantined: false }), /None was in quarantine/);
   });
 });

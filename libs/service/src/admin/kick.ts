@@ -1,7 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import type { SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../admin-backend.ts';
-import { tunnelsBySession } from './messages.ts';
+import { tenantOf, tunnelsBySession } from './messages.ts';
 import { absent, invalid, notFound } from './refusals.ts';
 
 /** What a session is found by. */
@@ -36,7 +36,7 @@ export function kickRpc(backend: AdminBackend): KickRpc {
           return kickSessions(backend, ({ sessionId }) => sessionId === id, `session ${id}`, error);
         }
         case 'agent': {
-          const tenant = target.value.tenant || 'default';
+          const tenant = tenantOf(backend, target.value);
           const agent = named('agent.agent_id', target.value.agentId);
           const which = (session: SessionName) => session.agentId === agent && session.tenant === tenant;
           return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { Directory } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
 import { quarantineIn } from './quarantine-part.ts';
+import type { RoutingPart } from './routing.ts';
 
 /** A registry of one process. */
 function kept() {
@@ -25,8 +26,7 @@ test('an agent goes into quarantine and comes out, and its sessions say so', asy
   await using client = await asking({ quarantine: kept(), sessions });
   const { admin } = client;
   assert.deepEqual(await admin.quarantine({ agent: { agentId: 'a' }, reason: 'loses packets' }), {
-    sessions: 1,
-    tunnels: 0,
+    ...{ sessions: 1, tunnels: 0, tenant: 'default', known: true },
   });
   const agents = [{ tenant: 'default', agentId: 'a', reason: 'loses packets' }];
   assert.deepEqual(await admin.listQuarantined({}), { agents });
@@ -65,7 +65,25 @@ test('what cannot be put into quarantine is refused with what to do', async () =
     await refusal({ quarantine }, { agent: { agentId: 'a' }, reason: '' }),
     /INVALID_ARGUMENT: reason is empty/,
   );
-  assert.match(await refusal(named('RegistryUnavailable', 'no answer')), /UNAVAILABLE: no answer: nothing was changed/);
+  assert.match(
+    await refusal(named('RegistryUnavailable', 'no answer')),
+    /UNAVAILABLE: no answer: it may hold all the same, .* asking again does no harm/,
+  );
   assert.match(await refusal(named('QuarantineFull', 'no room')), /RESOURCE_EXHAUSTED: no room/);
   assert.match(await refusal(named('RangeError', 'too long')), /INVALID_ARGUMENT: too long/);
+});
+
+test('without a tenant the agent is one of the gateway, and a name that nobody knows is told', async () => {
+  const routing = { tenant: 'acme' } as RoutingPart;
+  const sessions = () => [aSession('s1', { tenant: 'acme' })];
+  await using client = await asking({ quarantine: kept(), sessions, routing });
+  const { admin } = client;
+  const known = async (agentId: string, lift = false) => {
+    const answer = await admin.quarantine({ agent: { agentId }, ...(lift ? { lift } : { reason: 'x' }) });
+    return [answer.tenant, answer.known];
+  };
+  assert.deepEqual(await known('a'), ['acme', true]);
+  assert.deepEqual(await known('typo'), ['acme', false]);
+  assert.deepEqual(await known('typo', true), ['acme', true], 'one that is away and was in quarantine');
+  assert.deepEqual(await known('typo', true), ['acme', false]);
 });

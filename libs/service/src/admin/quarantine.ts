@@ -1,6 +1,6 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../admin-backend.ts';
-import { tunnelsBySession } from './messages.ts';
+import { tenantOf, tunnelsBySession } from './messages.ts';
 import type { QuarantinePart } from './quarantine-part.ts';
 import { absent, exhausted, invalid, unavailable } from './refusals.ts';
 
@@ -13,12 +13,13 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
   return {
     async quarantine({ agent: asked, lift, reason }) {
       const part = partOf(backend);
-      const agent = { tenant: asked?.tenant || 'default', agentId: asked?.agentId ?? '' };
+      const agent = { tenant: tenantOf(backend, asked), agentId: asked?.agentId ?? '' };
       if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
       if (!lift && reason === '') throw invalid('reason is empty: say why, for those who find the agent in quarantine');
       if (reason.length > MAX_REASON) {
         throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
       }
+      const wasIn = part.reasonFor(agent) !== undefined;
       await part.set(agent, lift ? undefined : reason).catch(refused);
       const { tenant, agentId } = agent;
       const what = lift ? 'operator let an agent out of quarantine' : 'operator put an agent into quarantine';
@@ -28,7 +29,7 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
         (session) => session.tenant === tenant && session.agentId === agentId,
       );
       const tunnels = sessions.reduce((sum, { sessionId }) => sum + (through.get(sessionId) ?? 0), 0);
-      return { sessions: sessions.length, tunnels };
+      return { sessions: sessions.length, tunnels, tenant, known: wasIn || sessions.length > 0 };
     },
     async listQuarantined() {
       const agents = [...partOf(backend).list()];
@@ -46,6 +47,9 @@ function partOf({ quarantine }: AdminBackend): QuarantinePart {
 function refused(error: Error): never {
   if (error.name === 'RangeError') throw invalid(error.message);
   if (error.name === 'QuarantineFull') throw exhausted(error.message);
-  if (error.name === 'RegistryUnavailable') throw unavailable(`${error.message}: nothing was changed, ask again later`);
+  if (error.name === 'RegistryUnavailable') {
+    // The word may be in the registry, and only its answer be lost.
+    throw unavailable(`${error.message}: it may hold all the same, as the list says later; asking again does no harm`);
+  }
   throw error;
 }

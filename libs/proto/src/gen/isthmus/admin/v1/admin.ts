@@ -92,7 +92,7 @@ export interface GetStatusResponse {
   parkedDials: number;
   /** By role, over the last 10 s and the last minute. */
   dialRates: DialRate[];
-  /** The slowest of the recent dials of the last minute, slowest first, at most 10; of the process's first role. */
+  /** The slowest dials of the last minute, of those that WatchDials keeps: slowest first, at most 10; of the process's first role. */
   slowest: DialRecord[];
 }
 
@@ -107,7 +107,7 @@ export interface Check {
 /** How many dials had their answer in a window of time that ends now. */
 export interface DialRate {
   role: Role;
-  /** 10,000 or 60,000; less for a process that has not run for so long. */
+  /** 10,000 or 60,000, and what has passed of the second that runs; less for a process that has not run for so long. */
   windowMs: number;
   /** With the failed ones. */
   dials: bigint;
@@ -202,7 +202,10 @@ export interface WatchDialsRequest {
   slowerThanMs: number;
   /** Only what this role saw; unspecified for all. An all-in-one server sees each dial as gateway and as hub. */
   role: Role;
-  /** How many of the recent dials, which have ended, come first; unset for all that are kept (1,000), 0 for none. */
+  /**
+   * How many of the recent dials, which have ended, come first; unset for all that are kept, 0 for none. Kept are the last 1,000
+   * of all roles of the process, and the last 300 that failed or took a second.
+   */
   recent?:
     | number
     | undefined;
@@ -256,7 +259,10 @@ export interface DialRecord {
   attempts: DialAttempt[];
   /** At a gateway: how long it waited for a session to come. */
   parkedMs: number;
-  /** Of the trace it belongs to, 32 hexadecimal digits; empty where nothing traces. */
+  /**
+   * Of the trace it belongs to, 32 hexadecimal digits; empty where it has none. A caller may give one: the spans of this plane are
+   * found under it only where the plane exports traces.
+   */
   traceId: string;
 }
 
@@ -628,7 +634,7 @@ export interface KickRequest {
 }
 
 export interface Agent {
-  /** Empty for default. */
+  /** Empty for the own one of a process that is a gateway, and for default at others. */
   tenant: string;
   agentId: string;
 }
@@ -655,6 +661,10 @@ export interface QuarantineResponse {
   sessions: number;
   /** Tunnels of this process that run through them, and go on. */
   tunnels: number;
+  /** The agent's tenant. */
+  tenant: string;
+  /** The agent has sessions here, or was in quarantine before. If not, its name may be wrong. */
+  known: boolean;
 }
 
 export interface ListQuarantinedRequest {
@@ -4985,7 +4995,7 @@ export const QuarantineRequest: MessageFns<QuarantineRequest> = {
 };
 
 function createBaseQuarantineResponse(): QuarantineResponse {
-  return { sessions: 0, tunnels: 0 };
+  return { sessions: 0, tunnels: 0, tenant: "", known: false };
 }
 
 export const QuarantineResponse: MessageFns<QuarantineResponse> = {
@@ -4995,6 +5005,12 @@ export const QuarantineResponse: MessageFns<QuarantineResponse> = {
     }
     if (message.tunnels !== 0) {
       writer.uint32(16).uint32(message.tunnels);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(26).string(message.tenant);
+    }
+    if (message.known !== false) {
+      writer.uint32(32).bool(message.known);
     }
     return writer;
   },
@@ -5028,6 +5044,22 @@ export const QuarantineResponse: MessageFns<QuarantineResponse> = {
             message.tunnels = reader.uint32();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.known = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5047,6 +5079,8 @@ export const QuarantineResponse: MessageFns<QuarantineResponse> = {
     const message = createBaseQuarantineResponse();
     message.sessions = object.sessions ?? 0;
     message.tunnels = object.tunnels ?? 0;
+    message.tenant = object.tenant ?? "";
+    message.known = object.known ?? false;
     return message;
   },
 };
