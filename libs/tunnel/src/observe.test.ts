@@ -34,3 +34,17 @@ test('a failure tells it too', async () => {
   assert.equal(connectMs, 5000);
   assert.ok(agentMs >= 0 && hubMs >= agentMs);
 });
+
+test('a listener that throws ends an established dial once, without a failure, and its tunnel', async () => {
+  const observation = unobserved();
+  const told: (DialError | undefined)[] = [];
+  const fault = new Error('a bad listener');
+  observation.events.on('dial:end', (_role, _dial, { error }) => {
+    told.push(error);
+    throw fault;
+  });
+  const answer = established();
+  await assert.rejects(observed('hub', async () => answer, observation)(request), fault);
+  assert.deepEqual(told, [undefined]);
+  assert.ok(answer.end.stream.destroyed);
+});

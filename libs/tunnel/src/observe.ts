@@ -1,6 +1,6 @@
-import type { Dial, DialRequest, DialTiming } from './dial.ts';
+import type { Dial, DialRequest, DialTiming, Established } from './dial.ts';
 import { asDialError, type DialError } from './errors.ts';
-import type { DialFailureReason, PlaneEvents, Role } from './events.ts';
+import type { DialFailureReason, DialOutcome, PlaneEvents, Role } from './events.ts';
 import { dialStory } from './story.ts';
 import { type DialTracer, within } from './trace.ts';
 
@@ -17,25 +17,32 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
     const span = tracer.start(`${role}.dial`, told);
     const observed = within(told, span);
     events.emit('dial:start', role, observed);
-    try {
-      const established = await dial(observed);
-      const { agentId, sessionId, hubId } = established;
-      const ms = performance.now() - start;
-      const timing = timed(role, ms, established.timing);
-      const outcome = { ms, agentId, sessionId, hubId, timing };
+    const tell = (outcome: DialOutcome) => {
       span.end(outcome);
       events.emit('dial:end', role, observed, outcome);
-      return { ...established, timing, dial: observed };
+    };
+    let established: Established;
+    try {
+      established = await dial(observed);
     } catch (thrown) {
       const error = asDialError(thrown);
       const ms = performance.now() - start;
       error.timing = timed(role, ms, error.timing);
       if (role === 'gateway') error.traceparent = observed.traceparent;
-      const outcome = { ms, error, reason: failureReason(error, request), timing: error.timing };
-      span.end(outcome);
-      events.emit('dial:end', role, observed, outcome);
+      tell({ ms, error, reason: failureReason(error, request), timing: error.timing });
       throw error;
     }
+    const { agentId, sessionId, hubId } = established;
+    const ms = performance.now() - start;
+    const timing = timed(role, ms, established.timing);
+    try {
+      tell({ ms, agentId, sessionId, hubId, timing });
+    } catch (thrown) {
+      // A listener's fault, which is not the dial's; nobody gets the tunnel now.
+      established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
+      throw thrown;
+    }
+    return { ...established, timing, dial: observed };
   };
 }
 
