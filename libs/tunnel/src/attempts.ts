@@ -211,7 +211,9 @@ export class Attempts {
   #failed(attempt: Attempt, error: DialError): void {
     if (this.#settled) return;
     const { record } = attempt;
-    ended(attempt, 'failed', error);
+    // Where nobody waits any more the error is that alone, and the attempt has none of its own.
+    if (this.#request.signal.aborted && !error.expired) ended(attempt, 'overtaken');
+    else ended(attempt, 'failed', error);
     this.#last = error;
     this.#hubLost = this.#routing.hub(record.hubId) === undefined;
     // An agent without a socket left refuses faster than another serves, and seems to be the least busy.

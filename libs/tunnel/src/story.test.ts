@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DialRequest } from './dial.ts';
+import type { Dial, DialRequest } from './dial.ts';
 import { DialError } from './errors.ts';
 import { type DialOutcome, planeEvents } from './events.ts';
 import { observed } from './observe.ts';
@@ -57,4 +57,32 @@ test('a dial tells when it waits for a session, when no more, and for how long',
   const { dial } = await dialled;
   assert.deepEqual(told, [`park ${request.id}`, `unpark ${request.id}`]);
   assert.ok((dial?.story?.parkedMs ?? 0) > 0);
+});
+
+test('an attempt whose caller gave up has no error of its own, one that failed before keeps its error', async () => {
+  const observation = unobserved();
+  const ended: [DialRequest, DialOutcome][] = [];
+  observation.events.on('dial:end', (_role, dial, outcome) => ended.push([dial, outcome]));
+  const caller = new AbortController();
+  const lost = new DialError('connection_terminated', 'gone', { retryable: true });
+  const given = new DialError('connection_terminated', 'the caller went away');
+  const waits: Dial = ({ signal }) =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(given));
+      caller.abort();
+    });
+  const ways = [() => Promise.reject(lost), waits];
+  const hub: Dial = (dial) => (ways.shift() as Dial)(dial);
+  const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
+  const route = routed({ ...options, directory: plane('h1', 'h2'), hub: () => hub });
+  await assert.rejects(observed('gateway', route, observation)({ ...request, signal: caller.signal }), given);
+  const [[dial, outcome] = []] = ended;
+  assert.deepEqual(
+    dial?.story?.attempts.map(({ outcome, error }) => [outcome, error]),
+    [
+      ['failed', lost],
+      ['overtaken', undefined],
+    ],
+  );
+  assert.equal(outcome?.reason, 'frontend_close');
 });

@@ -13,6 +13,7 @@ export interface AttemptRecord {
   readonly start: number;
   /** Milliseconds; unset while it runs. */
   ms?: number;
+  /** `overtaken`: another attempt was answered first, or nobody waited any more. */
   outcome: 'running' | 'established' | 'failed' | 'overtaken';
   /** Why it failed. One that was overtaken, or whose caller gave up, has none of its own. */
   error?: DialError;

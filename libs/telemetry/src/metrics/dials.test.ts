@@ -56,19 +56,15 @@ test('what is not told is not observed, and a part does not tell its own total t
 test('a dial that fails is told from one that nobody waits for any more', async () => {
   const { events, metrics } = server();
   const error = new DialError('connection_timeout', 'i/o timeout');
-  const ended = (reason: 'error_response' | 'frontend_close') => {
-    events.emit(
-      'dial:end',
-      'gateway',
-      { ...dial, story: story(0, attempt('first', 'failed')) },
-      { ms: 1, error, reason },
-    );
+  const failed = attempt('first', 'failed');
+  const ended = (reason: 'error_response' | 'frontend_close', ...attempts: AttemptRecord[]) => {
+    events.emit('dial:end', 'gateway', { ...dial, story: story(0, ...attempts) }, { ms: 1, error, reason });
   };
-  ended('error_response');
-  ended('frontend_close');
+  ended('error_response', failed);
+  ended('frontend_close', failed, attempt('retry', 'overtaken'));
   assert.deepEqual(await counts(metrics), {
     '{phase="total",outcome="failed"}': 1,
-    '{phase="attempt",outcome="failed"}': 1,
+    '{phase="attempt",outcome="failed"}': 2,
     '{phase="total",outcome="abandoned"}': 1,
     '{phase="attempt",outcome="abandoned"}': 1,
   });
@@ -77,8 +73,8 @@ test('a dial that fails is told from one that nobody waits for any more', async 
   assert.deepEqual(
     Object.entries(attempts).filter(([, count]) => count > 0),
     [
-      ['{kind="first",outcome="failed"}', 1],
-      ['{kind="first",outcome="abandoned"}', 1],
+      ['{kind="first",outcome="failed"}', 2],
+      ['{kind="retry",outcome="abandoned"}', 1],
     ],
   );
 });

@@ -105,10 +105,10 @@ function outcomeOf({ error, reason }: DialOutcome): Outcome {
   return reason === 'frontend_close' ? 'abandoned' : 'failed';
 }
 
-/** An attempt that ran when its dial was given up has no end of its own. */
+/** An attempt that ran when its dial was given up was overtaken by that. */
 function endOf({ outcome }: AttemptRecord, dial: Outcome): Outcome {
   if (outcome === 'running') return dial;
-  return outcome === 'failed' && dial === 'abandoned' ? 'abandoned' : outcome;
+  return outcome === 'overtaken' && dial === 'abandoned' ? 'abandoned' : outcome;
 }
 
 function none(): Record<Outcome, number> {
