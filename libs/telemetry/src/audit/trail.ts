@@ -68,9 +68,10 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
     },
     stopping: dials.stopping,
     async close() {
-      process.off('exit', atExit);
       dials.end();
       await Promise.all(sinks.map((sink) => sink.end()));
+      // Not before: a second signal, or a program that takes too long to end, exits amid this.
+      process.off('exit', atExit);
       bursts.end();
     },
   };

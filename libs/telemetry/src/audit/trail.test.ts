@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
+import { test } from 'node:test';
+import { DialError, type DialRequest, dialStory, planeEvents } from '@isthmus/tunnel';
+import { createLogger } from '../logging/logger.ts';
+import { auditTrail } from './trail.ts';
+
+const dial: DialRequest = {
+  ...{ id: '00000000000000d1', tenant: 'default', destination: { host: '10.0.0.1', port: 443 } },
+  ...{ deadline: Number.POSITIVE_INFINITY, signal: new AbortController().signal, story: dialStory() },
+};
+
+test('a process that exits while its audit ends still writes what waits', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'audit-'));
+  try {
+    const log = join(directory, 'audit.log');
+    const events = planeEvents();
+    const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0, destination: { write() {} } });
+    const before = process.listeners('exit');
+    const trail = await auditTrail(events, {
+      ...{ gateway: 'gw-1', program: 'frontend-gw', role: 'gateway', version: '1', logger },
+      ...{ log, otlp: false, env: {} },
+    });
+    assert.ok(trail);
+    events.emit('dial:end', 'gateway', dial, { ms: 1, error: new DialError('dns_error', 'no such host') });
+    const closed = trail.close();
+    const added = process.listeners('exit').filter((listener) => !before.includes(listener));
+    assert.equal(added.length, 1, 'an exit is still seen');
+    await closed;
+    assert.deepEqual(process.listeners('exit'), before);
+    assert.equal(JSON.parse(readFileSync(log, 'utf8')).outcome, 'dns_error');
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
