@@ -125,6 +125,21 @@ test('beyond eight mebibytes lines are dropped, and each is told', async () => {
   assert.equal(files.files[0]?.length, 8 * MEBIBYTE);
 });
 
+test('the end of a loss to a slow reader is told once what waits is written, and the next loss is another', async () => {
+  const files = new Files();
+  const writer = new LineWriter(files, files.report);
+  const line = `${'x'.repeat(MEBIBYTE - 1)}\n`;
+  const overflow = async () => {
+    for (let i = 0; i < 9; i++) writer.write(line);
+    await until('the end of it', () => files.told.at(-1) === 'works');
+  };
+  await overflow();
+  assert.equal(files.files[0]?.length, 8 * MEBIBYTE);
+  await overflow();
+  assert.deepEqual(files.told, ['dropped 1', 'works', 'dropped 1', 'works']);
+  await writer.end();
+});
+
 test('after a wish to open again, what comes next goes into another file', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);

@@ -52,6 +52,8 @@ export class LineWriter {
   #written = 0;
   #writing = false;
   #failing = false;
+  /** Lines were lost since all was well. */
+  #losing = false;
   /** Whether it was opened, and when it is to be opened next: undefined while there is no wish to. */
   #opened = false;
   #openAt: number | undefined = 0;
@@ -70,6 +72,7 @@ export class LineWriter {
   write(line: string): void {
     const bytes = Buffer.from(line);
     if (this.#over || this.#waitingBytes + this.#left + bytes.length > MAX_WAITING) {
+      this.#losing = true;
       this.#report.dropped(1);
       return;
     }
@@ -171,8 +174,11 @@ export class LineWriter {
     } finally {
       this.#writing = false;
     }
-    if (!this.#failing) return;
+    // A queue that is still long would lose the next lines: that trouble is not over.
+    if (!this.#failing && !this.#losing) return;
+    if (this.#losing && this.#left + this.#waitingBytes > this.#target.batch) return;
     this.#failing = false;
+    this.#losing = false;
     this.#report.works();
   }
 
