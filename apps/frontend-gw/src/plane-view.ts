@@ -63,7 +63,9 @@ export class PlaneView {
 
   /** How many of the plane's other hubs dials can be sent to, and of how many. */
   get links(): string {
-    return this.#peers ? `links: ${this.#peers.up}, hubs: ${this.#wantedLinks}` : 'alone';
+    if (!this.#peers) return 'alone';
+    const { up, wanted } = this.#countLinks();
+    return `links: ${up}, hubs: ${wanted}`;
   }
 
   /** What metrics ask, of a gateway for this tenant's callers. */
@@ -73,22 +75,24 @@ export class PlaneView {
       registry: this.following,
       gateway: {
         tenant,
-        wantedLinks: () => this.#wantedLinks,
+        links: () => this.#countLinks(),
         reaches: (hubId) => this.dial(hubId) !== undefined,
         watch: (watcher) => directory.watch(watcher),
       },
     };
   }
 
-  /** The plane's other hubs, without those that drain: their links end. */
-  get #wantedLinks(): number {
-    if (!this.#peers) return 0;
+  /** To how many of the plane's other hubs there is a link, without those that drain: their links end. */
+  #countLinks(): { wanted: number; up: number } {
+    const count = { wanted: 0, up: 0 };
+    if (!this.#peers) return count;
     const { directory, own } = this.#options;
-    let hubs = 0;
     for (const { hubId, peerAddress, draining } of directory.hubs()) {
-      if (peerAddress !== '' && !draining && hubId !== own?.hubId) hubs++;
+      if (peerAddress === '' || draining || hubId === own?.hubId) continue;
+      count.wanted++;
+      if (this.#peers.linked(hubId)) count.up++;
     }
-    return hubs;
+    return count;
   }
 
   /** The plane as an operator sees it from here. */

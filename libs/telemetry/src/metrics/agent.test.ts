@@ -23,3 +23,11 @@ test('an agent counts its servers, its endpoints and its lease calls', async () 
   assert.equal(value('lease_lists_total{http_response_code="200",reason=""}'), 1);
   assert.equal(value('lease_watches_total{http_response_code="200",reason=""}'), 1);
 });
+
+test('an agent counts its tunnels by tenant alone: their hubs are not told to it', async () => {
+  const { events, metrics } = agent();
+  events.emit('tunnel:open', { ...tunnel('agent'), hubId: '' });
+  const page = await metrics.render();
+  assert.match(page.body, /^isthmus_tenant_tunnels\{.*\} 1$/m);
+  assert.doesNotMatch(page.body, /isthmus_hub_tunnels/);
+});

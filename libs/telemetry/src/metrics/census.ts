@@ -9,6 +9,8 @@ const LONGEST_NAME = 128;
 /** No tenant has such a name. */
 const OTHERS = '(others)';
 
+const REST = `The first ${MOST_NAMES} have a line each, further ones share "${OTHERS}".`;
+
 /** Whose something is. */
 export interface Placed {
   readonly tenant: string;
@@ -43,12 +45,16 @@ export class Census {
    * @param always tenants that have a line without having anything, so that nothing can be told from not known
    */
   show(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
-    const rest = `The first ${MOST_NAMES} have a line each, further ones share "${OTHERS}".`;
-    families.tallied('gauge', `tenant_${name}`, `Current number of ${what}, by tenant. ${rest}`, ['tenant'], () =>
-      Array.from(bounded(this.#tenants, always()), ([tenant, count]) => [{ tenant }, count] as const),
-    );
-    families.tallied('gauge', `hub_${name}`, `Current number of ${what}, by hub. ${rest}`, ['hub'], () =>
+    this.showTenants(families, name, what, always);
+    families.tallied('gauge', `hub_${name}`, `Current number of ${what}, by hub. ${REST}`, ['hub'], () =>
       Array.from(bounded(this.#hubs), ([hub, count]) => [{ hub }, count] as const),
+    );
+  }
+
+  /** The family `tenant_NAME` alone, where all that is counted has one hub or none. */
+  showTenants(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
+    families.tallied('gauge', `tenant_${name}`, `Current number of ${what}, by tenant. ${REST}`, ['tenant'], () =>
+      Array.from(bounded(this.#tenants, always()), ([tenant, count]) => [{ tenant }, count] as const),
     );
   }
 

@@ -31,18 +31,13 @@ export function sessionMetrics(families: Families): Subscriptions {
 
 /** A gateway's links to hubs. */
 export function hubLinkMetrics(families: Families): Subscriptions {
-  const links = families.gauge('hub_links', 'Current number of links of this gateway to hubs.');
   const opens = families.counter(
     'hub_link_opens_total',
     'Links to hubs that this gateway opened. Beyond one for each hub they are reconnects.',
   );
   const failures = families.counter('hub_link_failures_total', 'Links to hubs that this gateway could not open.');
   return {
-    'peer:open'() {
-      links.inc();
-      opens.inc();
-    },
-    'peer:close': () => links.dec(),
+    'peer:open': () => opens.inc(),
     'peer:failure': () => failures.inc(),
   };
 }

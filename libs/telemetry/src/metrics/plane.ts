@@ -18,8 +18,8 @@ export interface PlaneSight {
 export interface GatewaySight {
   /** The tenant of its callers. */
   readonly tenant: string;
-  /** How many hubs there are to have a link to. */
-  wantedLinks(): number;
+  /** How many hubs there are to have a link to, and to how many of those there is one. */
+  links(): { readonly wanted: number; readonly up: number };
   /** Whether dials to a hub have a way. */
   reaches(hubId: string): boolean;
   /** Tells of the sessions that there are, and of all changes. @returns ends it */
@@ -95,6 +95,11 @@ function coverageMetrics(families: Families, known: Census, gateway: () => Gatew
   families.measured(
     'hub_links_wanted',
     'Hubs of the plane to which this gateway should have a link: other than itself, and not draining.',
-    () => gateway()?.wantedLinks() ?? 0,
+    () => gateway()?.links().wanted ?? 0,
+  );
+  families.measured(
+    'hub_links',
+    'Those of the wanted hubs to which this gateway has a link. One to a hub that drains or has left the plane does not count.',
+    () => gateway()?.links().up ?? 0,
   );
 }

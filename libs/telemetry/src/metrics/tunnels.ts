@@ -7,7 +7,9 @@ import type { Families } from './families.ts';
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   const open = new Set<TunnelInfo>();
   const census = new Census();
-  census.show(families, 'tunnels', 'open tunnels');
+  // An agent is not told the hub of a tunnel.
+  if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');
+  else census.show(families, 'tunnels', 'open tunnels');
   let up = 0;
   let down = 0;
   families.tallied(
