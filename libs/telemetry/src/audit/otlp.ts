@@ -3,6 +3,7 @@ import { type Attributes, type Context, ROOT_CONTEXT, trace } from '@opentelemet
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchLogRecordProcessor, LoggerProvider, type LogRecordExporter } from '@opentelemetry/sdk-logs';
 import type { Protocol } from '../otlp/environment.ts';
+import { grpcExporter, PartlyRejected } from '../otlp/grpc-exporter.ts';
 import { known } from '../tracing/attributes.ts';
 import { parseTraceparent } from '../tracing/traceparent.ts';
 import type { LogSettings } from './otlp-settings.ts';
@@ -118,9 +119,8 @@ const GRPC_METHOD = '/opentelemetry.proto.collector.logs.v1.LogsService/Export';
 async function otlpExporter(settings: LogSettings): Promise<LogRecordExporter> {
   const { protocol, url, timeoutMillis } = settings;
   if (protocol === 'grpc') {
-    const { grpcExporter } = await import('../otlp/grpc-exporter.ts');
     const { ProtobufLogsSerializer } = await import('@opentelemetry/otlp-transformer');
-    return grpcExporter(settings, GRPC_METHOD, ProtobufLogsSerializer);
+    return grpcExporter(settings, GRPC_METHOD, ProtobufLogsSerializer, (partial) => partial.rejectedLogRecords);
   }
   const { OTLPLogExporter } = await EXPORTERS[protocol]();
   return new OTLPLogExporter({ url, timeoutMillis });
@@ -137,11 +137,15 @@ function counted(
       exporter.export(records, (result) => {
         settled(records.length);
         if (result.code === 0) report.works();
-        else report.dropped(records.length, result.error?.message ?? 'export failed');
+        else report.dropped(lostOf(result.error, records.length), result.error?.message ?? 'export failed');
         done(result);
       });
     },
     forceFlush: () => exporter.forceFlush(),
     shutdown: () => exporter.shutdown(),
   };
+}
+
+function lostOf(error: Error | undefined, records: number): number {
+  return error instanceof PartlyRejected ? error.rejected : records;
 }

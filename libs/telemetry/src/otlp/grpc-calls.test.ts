@@ -4,6 +4,7 @@ import http2, { type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:ht
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
+import { deferred } from '@isthmus/tunnel';
 import { OtelEnvironment } from './environment.ts';
 import { GrpcCalls, type GrpcSettings } from './grpc-calls.ts';
 
@@ -115,6 +116,26 @@ test('after a call without an answer the next one makes a new connection', async
     if (++calls > 1) succeed(stream);
   });
   await assert.rejects(server.calls.send(MESSAGE, 100), /no answer within 100 ms/);
+  await server.calls.send(MESSAGE, 5000);
+  assert.equal(server.sockets.size, 2);
+});
+
+test('a connection that goes away and ends later does not take the next one with it', async () => {
+  let begun = 0;
+  const asked = deferred<void>();
+  await using server = await serving((stream) => {
+    if (++begun > 1) return succeed(stream);
+    stream.session?.goaway(0, stream.id);
+    asked.resolve();
+  });
+  const held = server.calls.send(MESSAGE, 5000);
+  await asked.promise;
+  const [old] = server.sockets;
+  // A call that crosses the farewell on its way is refused.
+  while (server.sockets.size < 2) await server.calls.send(MESSAGE, 5000).catch(() => {});
+  old?.destroy();
+  await assert.rejects(held);
+  await new Promise(setImmediate);
   await server.calls.send(MESSAGE, 5000);
   assert.equal(server.sockets.size, 2);
 });

@@ -30,6 +30,29 @@ const SETTINGS = {
 /** Of OTLP/gRPC, where the URL names none. */
 const PORT = 4317;
 
+/** Before a message: whether it is compressed, and its length. */
+const FRAME_HEAD = 5;
+
+/** What an answer may have, in bytes: it says what was rejected, and why. */
+const MAX_ANSWER = 65_536;
+
+/** Statuses of gRPC after which OTLP tries again: CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS. */
+const RETRYABLE = ['1', '4', '10', '11', '14', '15'];
+
+/** Those of HTTP, from a proxy before the collector, which gRPC takes for UNAVAILABLE. */
+const RETRYABLE_HTTP = ['429', '502', '503', '504'];
+
+/** The collector answered, or what stands before it, and the answer is no. */
+export class Refused extends Error {
+  /** Whether it may be asked again. */
+  readonly retryable: boolean;
+
+  constructor(text: string, retryable: boolean) {
+    super(text);
+    this.retryable = retryable;
+  }
+}
+
 /** How long a connection is silent before TCP asks whether it still stands, in milliseconds. */
 const KEEPALIVE = 30_000;
 
@@ -52,12 +75,16 @@ export class GrpcCalls {
     this.#path = path;
   }
 
-  /** Rejects when the collector does not take it, or has not answered in time; then the next call makes a new connection. */
-  async send(message: Uint8Array, timeoutMs: number): Promise<void> {
-    const late = new Error(`no answer within ${timeoutMs} ms`);
+  /**
+   * @returns the message that answers it
+   * @throws Refused when the collector does not take it; another Error when it cannot be reached, or has not answered in time: then
+   * the next call makes a new connection
+   */
+  async send(message: Uint8Array, timeoutMs: number): Promise<Uint8Array> {
+    const late = new Error(`no answer within ${Math.ceil(timeoutMs)} ms`);
     const timer = setTimeout(() => this.#socket?.destroy(late), timeoutMs);
     try {
-      await this.#call(message);
+      return await this.#call(message);
     } finally {
       clearTimeout(timer);
     }
@@ -67,7 +94,7 @@ export class GrpcCalls {
     this.#socket?.destroy(new Error('export has ended'));
   }
 
-  async #call(message: Uint8Array): Promise<void> {
+  async #call(message: Uint8Array): Promise<Uint8Array> {
     const { headers, gzip } = this.#settings;
     const body = await framed(message, gzip);
     const session = await this.#connected();
@@ -83,19 +110,25 @@ export class GrpcCalls {
     });
     try {
       stream.end(body);
-      const { 'grpc-status': status, 'grpc-message': text = '' } = await answered(stream);
-      if (status !== '0') throw new Error(`the collector answered with gRPC status ${status}: ${text}`);
+      const { head, body: answer } = await answered(stream);
+      const { 'grpc-status': status = '', 'grpc-message': text = '' } = head;
+      if (status === '0') return answer.subarray(FRAME_HEAD);
+      throw new Refused(`the collector answered with gRPC status ${status}: ${text}`, RETRYABLE.includes(status));
     } finally {
       stream.close();
     }
   }
 
   #connected(): Promise<Http2Session> {
-    this.#session ??= this.#connect().catch((error) => {
-      this.#session = undefined;
-      throw error;
-    });
-    return this.#session;
+    if (this.#session) return this.#session;
+    const session = this.#connect();
+    // One that was told to go away ends when another may have taken its place.
+    const over = () => {
+      if (this.#session === session) this.#session = undefined;
+    };
+    session.then((made) => made.once('goaway', over).once('close', over), over);
+    this.#session = session;
+    return session;
   }
 
   async #connect(): Promise<Http2Session> {
@@ -104,12 +137,7 @@ export class GrpcCalls {
     this.#socket = socket;
     await once(socket, secure ? 'secureConnect' : 'connect');
     socket.setNoDelay(true).setKeepAlive(true, KEEPALIVE);
-    const session = new Http2Session({ role: 'client', socket, settings: SETTINGS });
-    const over = () => {
-      this.#session = undefined;
-    };
-    session.once('goaway', over).once('close', over);
-    return session;
+    return new Http2Session({ role: 'client', socket, settings: SETTINGS });
   }
 
   #secured(): tls.TLSSocket {
@@ -132,23 +160,39 @@ export class GrpcCalls {
 /** A message as gRPC sends it: whether it is compressed, its length, and itself. */
 async function framed(message: Uint8Array, compress: boolean): Promise<Buffer> {
   const body = compress ? await promisify(gzip)(message) : message;
-  const head = Buffer.alloc(5);
+  const head = Buffer.alloc(FRAME_HEAD);
   head[0] = compress ? 1 : 0;
   head.writeUInt32BE(body.length, 1);
   return Buffer.concat([head, body]);
 }
 
-/** The head that has the status: the trailers, or the only one where the call was refused at once. */
-function answered(stream: Http2Stream): Promise<Head> {
+interface Answer {
+  /** What has the status: the trailers, or the only head where the call was refused at once. */
+  readonly head: Head;
+  readonly body: Buffer;
+}
+
+function answered(stream: Http2Stream): Promise<Answer> {
   return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    const answer = (head: Head) => resolve({ head, body: Buffer.concat(chunks) });
     stream.once('response', (head: Head) => {
-      if (head['grpc-status'] !== undefined) resolve(head);
-      else if (head[':status'] !== '200') reject(new Error(`answered with HTTP status ${head[':status']}`));
+      const status = String(head[':status']);
+      if (head['grpc-status'] !== undefined) answer(head);
+      else if (status !== '200') {
+        reject(new Refused(`answered with HTTP status ${status}`, RETRYABLE_HTTP.includes(status)));
+      }
     });
-    stream.once('trailers', resolve);
+    stream.on('data', (chunk: Buffer) => {
+      length += chunk.length;
+      chunks.push(chunk);
+      if (length > MAX_ANSWER) reject(new Refused(`answered with more than ${MAX_ANSWER} bytes`, false));
+    });
+    // The trailers may be here before what came ahead of them is read.
+    stream.once('trailers', (head: Head) => stream.once('end', () => answer(head)));
     // The stream's listener stays: it may fail after the answer.
     stream.on('error', reject);
     stream.once('close', () => reject(new Error('the connection ended before the answer')));
-    stream.resume();
   });
 }

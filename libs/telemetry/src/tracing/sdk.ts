@@ -91,7 +91,7 @@ async function otlpExporter(settings: TraceSettings): Promise<SpanExporter> {
   if (protocol === 'grpc') {
     const { grpcExporter } = await import('../otlp/grpc-exporter.ts');
     const { ProtobufTraceSerializer } = await import('@opentelemetry/otlp-transformer');
-    return grpcExporter(settings, GRPC_METHOD, ProtobufTraceSerializer);
+    return grpcExporter(settings, GRPC_METHOD, ProtobufTraceSerializer, ({ rejectedSpans }) => rejectedSpans);
   }
   const { OTLPTraceExporter } = await EXPORTERS[protocol]();
   return new OTLPTraceExporter({ url, timeoutMillis });

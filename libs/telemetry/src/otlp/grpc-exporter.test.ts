@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http2, { type ServerHttp2Stream } from 'node:http2';
+import type { AddressInfo, Socket } from 'node:net';
+import { test } from 'node:test';
+import { grpcExporter, PartlyRejected } from './grpc-exporter.ts';
+
+const PATH = '/some.Service/Export';
+
+type Turn = (stream: ServerHttp2Stream) => void;
+
+/** Texts as one message, and an answer that counts those that were rejected in its first byte. */
+const texts = {
+  serializeRequest: (items: string[]) => Buffer.from(items.join()),
+  deserializeResponse: ([rejected]: Uint8Array) =>
+    rejected ? { partialSuccess: { rejected, errorMessage: 'too long' } } : {},
+};
+
+const ok = answer('0');
+
+function answer(status: string, message: Uint8Array = Buffer.alloc(0)): Turn {
+  return (stream) => {
+    stream.respond({ ':status': 200 }, { waitForTrailers: true });
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': status }));
+    stream.end(Buffer.concat([Buffer.of(0, 0, 0, 0, message.length), message]));
+  };
+}
+
+/** A collector that answers each call by the next of its turns, and by the last from then on. */
+async function collector(...turns: Turn[]) {
+  const sockets = new Set<Socket>();
+  const server = http2.createServer();
+  let calls = 0;
+  server.on('connection', (socket: Socket) => sockets.add(socket.on('error', () => {})));
+  server.on('stream', (stream) => {
+    stream.on('error', () => {}).resume();
+    turns[Math.min(calls++, turns.length - 1)]?.(stream);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    get calls() {
+      return calls;
+    },
+    send(timeoutMillis: number, ...items: string[]) {
+      const grpc = { url, headers: {}, gzip: false, ca: undefined, cert: undefined, key: undefined };
+      const settings = { protocol: 'grpc', url, timeoutMillis, grpc } as const;
+      const exporter = grpcExporter(settings, PATH, texts, ({ rejected }) => rejected);
+      const result = new Promise<{ code: number; error?: Error }>((resolve) => exporter.export(items, resolve));
+      return { exporter, result: result.finally(() => exporter.shutdown()) };
+    },
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close');
+      server.close();
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
+}
+
+test('a batch is sent again after UNAVAILABLE, a proxy that is overloaded, and a connection that broke', async () => {
+  const busy: Turn = (stream) => stream.respond({ ':status': 503 }, { endStream: true });
+  await using server = await collector(answer('14'), busy, (stream) => stream.session?.destroy(), ok);
+  assert.deepEqual(await server.send(20_000, 'a').result, { code: 0 });
+  assert.equal(server.calls, 4);
+});
+
+test('what the collector refuses for good is sent once, and so is what it took', async () => {
+  for (const [status, code] of [
+    ['3', 1],
+    ['16', 1],
+    ['0', 0],
+  ] as const) {
+    await using server = await collector(answer(status));
+    assert.equal((await server.send(20_000, 'a').result).code, code, status);
+    assert.equal(server.calls, 1);
+  }
+});
+
+test('a collector that stays unavailable is tried for the time there is', async () => {
+  await using server = await collector(answer('14'));
+  const start = performance.now();
+  const { error } = await server.send(500, 'a').result;
+  assert.ok(performance.now() - start < 2000);
+  assert.match(String(error), /gRPC status 14/);
+  assert.ok(server.calls >= 2);
+});
+
+test('an exporter that ends tries no more', async () => {
+  const ended: (() => void)[] = [];
+  await using server = await collector((stream) => {
+    answer('14')(stream);
+    stream.once('close', () => ended.pop()?.());
+  });
+  const { exporter, result } = server.send(60_000, 'a');
+  ended.push(() => exporter.shutdown());
+  assert.equal((await result).code, 1);
+  assert.equal(server.calls, 1);
+});
+
+test('what a collector rejects of a batch is an error that says how many', async () => {
+  await using server = await collector(answer('0', Buffer.of(2)));
+  const { error } = await server.send(20_000, 'a', 'b', 'c').result;
+  assert.ok(error instanceof PartlyRejected);
+  assert.equal(error.rejected, 2);
+  assert.equal(error.message, 'the collector rejected 2 of 3: too long');
+  assert.equal(server.calls, 1);
+});
