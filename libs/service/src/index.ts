@@ -1,6 +1,6 @@
 export type { KickPart } from './admin/kick.ts';
 export type { LogLevel, LogPart } from './admin/logs.ts';
-export type { ConnectedServer, HubLink, KnownMember, PlanePart, ServersPart } from './admin/members.ts';
+export type { ConnectedServer, HubLink, PlanePart, ServersPart } from './admin/members.ts';
 export { type QuarantinePart, quarantineIn } from './admin/quarantine-part.ts';
 export { RecentDials, type SeenDial } from './admin/recent-dials.ts';
 export type { RoutingPart } from './admin/routing.ts';

@@ -1,5 +1,5 @@
 import { adminApi } from '@isthmus/proto/admin';
-import type { HubRecord, SessionInfo } from '@isthmus/tunnel';
+import type { HubRecord, Member, SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import type { RegistryHealth } from '../checks.ts';
 import { PROTOCOLS, ROLES } from './messages.ts';
@@ -17,22 +17,10 @@ const LINKS = {
   none: LINK_NONE,
 } as const satisfies Record<HubLink, adminApi.Hub_Link>;
 
-/** A process of the plane, as the registry knows it. */
-export interface KnownMember {
-  readonly memberId: string;
-  readonly roles: readonly ('gateway' | 'hub')[];
-  readonly adminAddress: string;
-  readonly host: string;
-  readonly version: string;
-  readonly zone: string;
-  /** Milliseconds since the epoch. */
-  readonly since: number;
-}
-
 /** A gateway's or hub's view of its plane. */
 export interface PlanePart {
   /** Rejects when the registry does not answer, and when `signal` aborts. */
-  members(signal: AbortSignal): Promise<readonly KnownMember[]>;
+  members(signal: AbortSignal): Promise<readonly Member[]>;
   hubs(): Iterable<HubRecord>;
   linkTo(hub: HubRecord): HubLink;
   readonly registry: RegistryHealth;
@@ -81,7 +69,7 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-function memberMessage({ roles, since, ...member }: KnownMember, { memberId }: Identity): adminApi.Member {
+function memberMessage({ roles, since, ...member }: Member, { memberId }: Identity): adminApi.Member {
   const self = member.memberId === memberId;
   return { ...member, roles: roles.map((role) => ROLES[role]), sinceMs: BigInt(since), self };
 }
