@@ -9,9 +9,9 @@ import { ensureRedis } from './lib/redis.mjs';
 await ensureInstalled();
 const leftOut = [await ensureRedis(), await ensurePromtool()];
 const here = await gate();
-// One after the other: integration tests start programs, and each suite alone keeps two processors busy. Continuous integration has
-// time for all unit tests and for the tests of whole planes there, less the two that move gigabytes; `npm run test:deno` and `test:node-latest` run everything.
-const IN_CI = '^(libs|apps)/|^test/(src|dist)/(edges/(?!leaks|transfers)|plane/)';
+// One after the other: each suite alone keeps two processors busy. Continuous integration has time for all unit tests and for the tests of
+// what callers meet, less the two that move gigabytes; `npm run test:deno` and `test:node-latest` run everything.
+const IN_CI = '^(libs|apps)/|^test/(src|dist)/edges/(?!leaks|transfers)';
 const elsewhere = [];
 for (const name of process.env.CI ? RUNTIME_NAMES : []) elsewhere.push(await testOn(name, { match: IN_CI }));
 const counts = sum([here, ...elsewhere]);
