@@ -23,13 +23,14 @@ export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).ma
 
 async function measure(stage: Stage, { dialMs }: Sizes, agents: number): Promise<Findings> {
   const callers: Callers = { gateways: stage.gateways.map(({ uds }) => uds), target: stage.target };
+  // What sessions take at rest is no dial's cost.
+  const rest = await usage(stage, () => new Promise((resolve) => setTimeout(resolve, dialMs / 2)));
   // The first dials of a process are slow: code is compiled on the way.
   await dialAsFast(callers, CALLERS, dialMs / 2);
-  const before = cpuMs(stage.pids);
-  const start = performance.now();
-  const fast = await dialAsFast(callers, CALLERS, dialMs);
-  const perSecond = fast.tried / ((performance.now() - start) / 1000);
-  const cpu = (cpuMs(stage.pids) - before) / fast.tried;
+  const load = await usage(stage, () => dialAsFast(callers, CALLERS, dialMs));
+  const fast = load.result;
+  const perSecond = fast.tried / (load.ms / 1000);
+  const cpu = (load.cpu - (rest.cpu / rest.ms) * load.ms) / fast.tried;
   const steady = new SteadyDials(callers, STEADY);
   await new Promise((resolve) => setTimeout(resolve, dialMs));
   const calm = await steady.stop();
@@ -53,4 +54,11 @@ async function measure(stage: Stage, { dialMs }: Sizes, agents: number): Promise
     ],
     facts: { dialCpu: new Map([[agents, cpu]]) },
   };
+}
+
+/** What the plane's processes used while something went on, and for how long it did, in milliseconds. */
+async function usage<T>({ pids }: Stage, act: () => Promise<T>) {
+  const [start, before] = [performance.now(), cpuMs(pids)];
+  const result = await act();
+  return { result, ms: performance.now() - start, cpu: cpuMs(pids) - before };
 }
