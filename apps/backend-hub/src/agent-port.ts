@@ -36,13 +36,6 @@ const GO_AGENT_WINDOW = 16 * 1024 * 1024;
 /** Streams of one connection: each has its window before its token was looked at. */
 const GO_AGENT_STREAMS = 4;
 
-/**
- * How long an agent may be silent before its session ends, in milliseconds. Twice as long as hubs have: a silent session costs
- * one dial 300 ms and is then avoided, while ending the sessions of a machine that is merely short of processor time makes
- * its agents come back all at once, when it has the least to spare.
- */
-const AGENT_SILENCE = 6000;
-
 /** How long Go agents may take to go away, in milliseconds: upstream's server drops them within 0.4 s. */
 const GO_AGENT_GRACE = 300;
 
@@ -165,7 +158,6 @@ export class AgentPort {
     const link = new LinkClient({
       socket,
       peer: `agent ${agentId}`,
-      silence: AGENT_SILENCE,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),
       receive: ({ type }) => {

@@ -20,7 +20,7 @@ import {
 import { adminOf, carries, closed, Dialler, dial } from './dials.ts';
 
 const DEADLINE = 20_000;
-/** The end of a tunnel is noticed by a connection's end, and not only when PING has no answer for 2.5 s. */
+/** The end of a tunnel is noticed by a connection's end, and not only when PING has no answer for 2.25 s. */
 const AT_ONCE = 2000;
 const skip = redisMissing();
 

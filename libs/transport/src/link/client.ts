@@ -21,8 +21,6 @@ export interface LinkClientOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
-  /** How long it may be silent before it is taken for dead, in milliseconds; see `watchLiveness`. */
-  readonly silence?: number;
   readonly receive?: (message: ControlMessage) => void;
   /** Told of a control message that could not be read and was passed over. */
   readonly refused?: (error: Error) => void;
@@ -61,7 +59,7 @@ export class LinkClient implements Wire {
       this.#over ??= reason;
       this.#closed.resolve(reason);
     });
-    watchLiveness(session, (error) => this.destroy(error), options.silence);
+    watchLiveness(session, (error) => this.destroy(error));
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     const reconciler = this.#reconciler(options);
