@@ -50,7 +50,7 @@ export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   if (skipped) return { ...nothingOf(row), skipped };
   try {
     await using scope = new Scope();
-    const outcome = await Promise.race([observe(scope, row, options), rejected(options.signal)]);
+    const outcome = await Promise.race([observe(scope, row, options), rejected(options.signal, scope)]);
     return { ...outcome, row, seconds: (clock() - begin) / 1000 };
   } catch (error) {
     return { ...nothingOf(row), seconds: (clock() - begin) / 1000, problems: [(error as Error).message] };
@@ -148,11 +148,12 @@ function doing(
 }
 
 /** An end from outside must still end all that the scope holds. */
-function rejected(signal: AbortSignal): Promise<never> {
+function rejected(signal: AbortSignal, scope: Scope): Promise<never> {
   return new Promise((_, reject) => {
     const end = () => reject(new Error('ended from outside'));
     if (signal.aborted) end();
     else signal.addEventListener('abort', end, { once: true });
+    scope.defer(() => signal.removeEventListener('abort', end));
   });
 }
 
