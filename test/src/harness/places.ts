@@ -5,8 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Scope } from './scope.ts';
 
-/** Below the kernel's ephemeral range (32768 and up), so that no outgoing connection takes a port before its program does. */
-const FIRST_PORT = 10_000;
+/**
+ * Above 10080, the last port that fetch() refuses (the Fetch standard's "bad port"), and below the kernel's ephemeral range (32768
+ * and up), so that no outgoing connection takes a port before its program does.
+ */
+const FIRST_PORT = 10_200;
 const LAST_PORT = 32_000;
 
 /**
