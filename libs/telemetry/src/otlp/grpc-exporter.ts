@@ -7,6 +7,9 @@ import { GrpcCalls, Refused } from './grpc-calls.ts';
 /** Between two tries of a batch, in milliseconds. */
 const BACKOFF = { first: 200, cap: 5000 };
 
+/** A timer may come so much before the clock that it was set by, in milliseconds. */
+const EARLY = 5;
+
 interface ExportResult {
   readonly code: 0 | 1;
   readonly error?: Error;
@@ -77,13 +80,17 @@ export function grpcExporter<Item, Answer extends Response>(
 async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, ended: AbortSignal) {
   const deadline = performance.now() + timeoutMs;
   const backoff = new Backoff(BACKOFF.first, BACKOFF.cap);
+  let before: unknown;
   for (;;) {
     try {
       return await calls.send(message, deadline - performance.now());
     } catch (error) {
       const pause = backoff.next();
       const final = error instanceof Refused && !error.retryable;
-      if (final || ended.aborted || performance.now() + pause >= deadline) throw error;
+      // That the time ran out over the last try says less than why the one before it failed.
+      const told = performance.now() > deadline - EARLY ? (before ?? error) : error;
+      if (final || ended.aborted || performance.now() + pause >= deadline) throw told;
+      before = error;
       await sleep(pause, undefined, { signal: ended });
     }
   }
