@@ -33,7 +33,7 @@ export const REDIS_TIMINGS: RedisTimings = {
   coalesceMs: 20,
   memberBeatMs: 5_000,
   memberTtlMs: 16_000,
-  commandMs: 1_500,
+  commandMs: 1_200,
   backoffCapMs: 500,
 };
 
