@@ -2,6 +2,9 @@ import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Report, Result } from './result.ts';
 
+/** Connections outwards and admin ports read their files anew; all other ports do once, at the start. */
+const RENEW = 'renew it, and restart in turn the programs whose port shows it';
+
 const DAY_MS = 86_400_000;
 
 /** Below that many days a renewal is overdue: those who renew by themselves do it at a third of the lifetime. */
@@ -52,8 +55,7 @@ export function judged(
       "look at this machine's clock, then at the issuer's",
     );
   }
-  if (Date.parse(leaf.validTo) < now)
-    return report.fail(about, `${name} ran out on ${ends}`, 'renew it: the file is read anew without a restart');
+  if (Date.parse(leaf.validTo) < now) return report.fail(about, `${name} ran out on ${ends}`, RENEW);
   const purpose = purposeMissing(leaf, use);
   if (purpose)
     return report.fail(
@@ -77,12 +79,7 @@ export function judged(
       'issue one with the names by which it is reached (subjectAltName)',
     );
   }
-  if (days < FEW_DAYS)
-    return report.warn(
-      about,
-      `${name} runs out on ${ends}, in ${days} days`,
-      'renew it: the file is read anew without a restart',
-    );
+  if (days < FEW_DAYS) return report.warn(about, `${name} runs out on ${ends}, in ${days} days`, RENEW);
   return report.pass(about, `${name}, good until ${ends} (${days} days)`);
 }
 
