@@ -6,13 +6,16 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
-/** Each writes a page, or with --check says whether it is up to date. */
-const PAGE_WRITERS = ['libs/service/dist/flags/write-docs.js', 'libs/telemetry/dist/metrics/write-docs.js'];
+/** Pages, and the function of the built code that makes each. */
+const PAGES = [
+  { page: 'docs/FLAGS.md', source: 'libs/service/dist/flags/markdown.js', make: 'flagsMarkdown' },
+  { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/markdown.js', make: 'metricsMarkdown' },
+];
 
 /** Relative path to text, of every file below a directory. */
 function readTree(dir) {
@@ -71,15 +74,17 @@ function differences(generated, committed) {
   ].sort();
 }
 
-/** Fails where a writer does: a page is out of date, or nothing is built yet. */
-function writePages(check) {
-  for (const writer of PAGE_WRITERS) {
-    if (!existsSync(join(root, writer))) throw new Error(`${writer} is not there: run npm run build first`);
-    const { status } = spawnSync(process.execPath, [join(root, writer), ...(check ? ['--check'] : [])], {
-      stdio: 'inherit',
-      timeout: 60_000,
-    });
-    if (status !== 0) process.exitCode = 1;
+/** Writes each page, or with `check` fails where one is out of date. */
+async function writePages(check) {
+  for (const { page, source, make } of PAGES) {
+    if (!existsSync(join(root, source))) throw new Error(`${source} is not there: run npm run build first`);
+    const wanted = (await import(pathToFileURL(join(root, source)).href))[make]();
+    const path = join(root, page);
+    if (!check) writeFileSync(path, wanted);
+    else if (!existsSync(path) || readFileSync(path, 'utf8') !== wanted) {
+      process.stderr.write(`${page} is out of date: run npm run generate\n`);
+      process.exitCode = 1;
+    }
   }
 }
 
@@ -102,4 +107,4 @@ for (const path of check ? [] : changed) {
   }
 }
 process.stdout.write(`generated code is up to date: ${generated.size} files, ${check ? 0 : changed.length} written\n`);
-writePages(check);
+await writePages(check);

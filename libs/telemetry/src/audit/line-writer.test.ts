@@ -11,6 +11,8 @@ class Files implements LineTarget {
   readonly told: string[] = [];
   failure: string | undefined;
   openFailure: string | undefined;
+  /** Writes that failed. */
+  failures = 0;
   most = Number.POSITIVE_INFINITY;
   /** Bytes until the disk is full. */
   room = Number.POSITIVE_INFINITY;
@@ -36,7 +38,10 @@ class Files implements LineTarget {
   }
 
   writeSync(bytes: Uint8Array): number {
-    if (this.failure || this.room === 0) throw coded(this.failure ?? 'ENOSPC');
+    if (this.failure || this.room === 0) {
+      this.failures++;
+      throw coded(this.failure ?? 'ENOSPC');
+    }
     const taken = bytes.subarray(0, Math.min(this.most, this.room));
     this.room -= taken.length;
     this.files[this.files.length - 1] += Buffer.from(taken).toString();
@@ -89,7 +94,7 @@ for (const failure of ['ENOSPC', 'EIO']) {
     writer.write('1\n');
     await until('a failure', () => files.told.length > 0);
     writer.write('2\n');
-    await new Promise((resolve) => setTimeout(resolve, 150));
+    await until('another failure', () => files.failures > 1);
     files.failure = undefined;
     await until('both lines', () => files.files[0] === '1\n2\n');
     assert.deepEqual(files.told, [`failing ${failure}`, 'works']);
@@ -102,7 +107,7 @@ test('a reader that is slow is no failure', async () => {
   files.failure = 'EAGAIN';
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await until('a reader that takes nothing', () => files.failures > 0);
   files.failure = undefined;
   await until('the line', () => files.files[0] === '1\n');
   assert.deepEqual(files.told, []);
