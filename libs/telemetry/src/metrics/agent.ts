@@ -84,19 +84,19 @@ function endpointMetrics(families: Families): Subscriptions {
     'Latency of dial to the remote endpoint in seconds',
     LATENCY_BUCKETS,
   );
-  const failures = families.counter(
+  const failures = families.counters(
     'endpoint_dial_failure_total',
     'Number of failures dialing the remote endpoint, by reason (example: timeout).',
     ['reason'],
   );
-  for (const reason of ['timeout', 'unknown']) failures.inc({ reason }, 0);
+  for (const reason of ['timeout', 'unknown']) failures.of({ reason });
   const open = families.gauge('open_endpoint_connections', 'Current number of open endpoint connections.');
   return {
     'dial:end'(role, _dial, { ms, error }) {
       if (role === 'agent' && !error) duration.observe(ms / 1000);
     },
     'endpoint:failure'(reason) {
-      failures.inc({ reason });
+      failures.of({ reason }).inc();
     },
     'tunnel:open'({ role }) {
       if (role === 'agent') open.inc();
@@ -108,19 +108,19 @@ function endpointMetrics(families: Families): Subscriptions {
 }
 
 function serverLinkMetrics(families: Families): Subscriptions {
-  const failures = families.counter(
+  const failures = families.counters(
     'server_connection_failure_count',
     'Count of failures to send to or receive from the proxy server, labeled by the direction (from_server or to_server). DEPRECATED, please use stream_events_error_total',
     ['direction'],
   );
-  for (const direction of ['from_server', 'to_server']) failures.inc({ direction }, 0);
+  for (const direction of ['from_server', 'to_server']) failures.of({ direction });
   const open = families.gauge('open_server_connections', 'Current number of open server connections.');
   const known = families.gauge('known_server_count', 'Current number of servers agent is trying to connect to.');
   return {
     'server:open': () => open.inc(),
     'server:close': () => open.dec(),
     'server:failure'(_address, direction) {
-      failures.inc({ direction });
+      failures.of({ direction }).inc();
     },
     'server:known': (count) => known.set(count),
   };

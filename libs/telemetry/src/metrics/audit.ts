@@ -6,13 +6,13 @@ const SINKS: readonly AuditSink[] = ['log', 'otlp'];
 
 /** What a gateway could not tell of its dials. */
 export function auditMetrics(families: Families): Subscriptions {
-  const dropped = families.counter(
+  const dropped = families.counters(
     'audit_dropped_total',
     'Audit records that were lost, by where they were to go: log (a file or standard output) or otlp.',
     ['sink'],
   );
-  for (const sink of SINKS) dropped.inc({ sink }, 0);
+  for (const sink of SINKS) dropped.of({ sink });
   return {
-    'audit:dropped': (sink, records) => dropped.inc({ sink }, records),
+    'audit:dropped': (sink, records) => dropped.of({ sink }).inc(records),
   };
 }

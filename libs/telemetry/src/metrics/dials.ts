@@ -77,7 +77,7 @@ export function attemptMetrics(families: Families): Subscriptions {
 
 /** Series come with their first observation: most phases have one outcome or two. */
 function latencies(families: Families) {
-  const labelled = families.durations(
+  const labelled = families.histograms(
     'dial_latency_seconds',
     'How long dials took, by outcome (established, failed, abandoned by the caller; of an attempt also overtaken by another) and phase: in total, park (waiting for a session), attempt (each), hub and agent (what they took with all behind them), dns and connect (of the agent).',
     DIAL_BUCKETS,
@@ -93,7 +93,7 @@ function latencies(families: Families) {
     }
     let durations = ofPhase[outcome];
     if (!durations) {
-      durations = labelled({ phase, outcome });
+      durations = labelled.of({ phase, outcome });
       ofPhase[outcome] = durations;
     }
     durations.observe(ms / 1000, traceparent, kept);

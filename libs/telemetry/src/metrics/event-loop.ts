@@ -19,12 +19,11 @@ const BUCKETS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
  * @returns ends it
  */
 export function eventLoopDelay(families: Families, now = () => performance.now()): () => void {
-  const delays = families.durations(
+  const delays = families.histogram(
     'event_loop_delay_seconds',
     'How long what is ready waits for its turn in the event loop, looked at every 20 ms. All tunnels of a process wait while it is held up.',
     BUCKETS,
-    [],
-  )({});
+  );
   let due = now() + INTERVAL;
   const timer = setInterval(() => {
     const at = now();

@@ -1,7 +1,8 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { Durations } from './durations.ts';
 import type { Family, FamilyType, Sample } from './exposition.ts';
 import { formatFor } from './negotiation.ts';
+import { processFamilies } from './process.ts';
+import { Count, type Labels, Series } from './series.ts';
 
 /** A program's page of metrics. */
 export interface Metrics {
@@ -27,20 +28,12 @@ export interface Declared {
 }
 
 /** Values by their labels. */
-export type Lines<L extends string> = Iterable<readonly [labels: Readonly<Record<L, string>>, value: number]>;
+export type Lines<L extends string> = Iterable<readonly [labels: Labels<L>, value: number]>;
 
 /** A family on a page, and what reads its samples. */
 interface Entry {
   readonly declared: Declared;
-  readonly read: () => Promise<readonly Sample[]> | readonly Sample[];
-}
-
-/** As prom-client gives what it counted. */
-type Counted = () => Promise<{ readonly values: readonly CountedValue[] }>;
-interface CountedValue {
-  readonly value: number;
-  readonly labels: Partial<Record<string, string | number>>;
-  readonly metricName?: string;
+  readonly read: () => readonly Sample[];
 }
 
 /**
@@ -50,7 +43,7 @@ interface CountedValue {
 export class Families {
   readonly #entries: Entry[];
   readonly #prefix: string;
-  #process: Registry | undefined;
+  #process: (() => Promise<Family[]>) | undefined;
 
   constructor(prefix: string, entries: Entry[] = []) {
     this.#entries = entries;
@@ -66,25 +59,38 @@ export class Families {
     return new Families(prefix, this.#entries);
   }
 
-  counter<L extends string = never>(name: string, help: string, labelNames: L[] = []): Counter<L> {
-    const declared = this.#declare('counter', name, help, labelNames);
-    return this.#counting(declared, new Counter({ name: declared.name, help, labelNames, registers: [] }));
+  counter(name: string, help: string): Count {
+    return this.counters(name, help, []).of({});
   }
 
-  gauge<L extends string = never>(name: string, help: string, labelNames: L[] = []): Gauge<L> {
-    const declared = this.#declare('gauge', name, help, labelNames);
-    return this.#counting(declared, new Gauge({ name: declared.name, help, labelNames, registers: [] }));
+  counters<L extends string>(name: string, help: string, labels: readonly L[]): Series<L, Count> {
+    return this.#counted('counter', name, help, labels);
   }
 
-  histogram<L extends string = never>(
+  gauge(name: string, help: string): Count {
+    return this.gauges(name, help, []).of({});
+  }
+
+  gauges<L extends string>(name: string, help: string, labels: readonly L[]): Series<L, Count> {
+    return this.#counted('gauge', name, help, labels);
+  }
+
+  /** @param buckets upper bounds in seconds, ascending, without infinity */
+  histogram(name: string, help: string, buckets: readonly number[]): Durations {
+    return this.histograms(name, help, buckets, []).of({});
+  }
+
+  histograms<L extends string>(
     name: string,
     help: string,
-    bounds: readonly number[],
-    labelNames: L[] = [],
-  ): Histogram<L> {
-    const buckets = [...bounds];
-    const declared = { ...this.#declare('histogram', name, help, labelNames), buckets };
-    return this.#counting(declared, new Histogram({ name: declared.name, help, buckets, labelNames, registers: [] }));
+    buckets: readonly number[],
+    labels: readonly L[],
+  ): Series<L, Durations> {
+    const series = new Series(labels, () => new Durations(buckets));
+    const declared = { ...this.#declare('histogram', name, help, labels), buckets };
+    const read = () => [...series].flatMap(([labels, durations]) => [...durations.samples(declared.name, labels)]);
+    this.#entries.push({ declared, read });
+    return series;
   }
 
   /** A gauge that is worked out when the page is asked for; it is not there while that gives undefined. */
@@ -100,7 +106,7 @@ export class Families {
     type: 'counter' | 'gauge',
     name: string,
     help: string,
-    labels: L[],
+    labels: readonly L[],
     tally: () => Lines<L>,
   ): void {
     const declared = this.#declare(type, name, help, labels);
@@ -108,50 +114,27 @@ export class Families {
     this.#entries.push({ declared, read });
   }
 
-  /**
-   * A histogram for what happens often, with exemplars in OpenMetrics.
-   * @returns the series of a set of labels, to be kept by whoever observes
-   */
-  durations<L extends string>(
-    name: string,
-    help: string,
-    buckets: readonly number[],
-    labels: L[],
-  ): (labels: Readonly<Record<L, string>>) => Durations {
-    const series: (readonly [Readonly<Record<L, string>>, Durations])[] = [];
-    const declared = { ...this.#declare('histogram', name, help, labels), buckets };
-    const read = () => series.flatMap(([labels, durations]) => [...durations.samples(declared.name, labels)]);
-    this.#entries.push({ declared, read });
-    return (labels) => {
-      const durations = new Durations(buckets);
-      series.push([labels, durations]);
-      return durations;
-    };
-  }
-
-  /** Adds `process_*` (names as Go's client has them) and `nodejs_*`. Once a process: their observers never end. */
+  /** Adds `process_*` and `nodejs_*`. Once a process. */
   addProcess(): void {
-    this.#process = new Registry();
-    collectDefaultMetrics({ register: this.#process });
+    this.#process = processFamilies();
   }
 
   async render(accept?: string): Promise<{ contentType: string; body: string }> {
     const { contentType, text } = formatFor(accept);
-    const ours = this.#entries.map(async ({ declared, read }) => ({ ...declared, samples: await read() }));
-    return { contentType, body: text([...(await Promise.all(ours)), ...(await this.#processFamilies())]) };
+    const process = (await this.#process?.()) ?? [];
+    const ours = this.#entries.map(({ declared, read }) => ({ ...declared, samples: read() }));
+    return { contentType, body: text([...ours, ...process]) };
   }
 
-  async #processFamilies(): Promise<Family[]> {
-    const families = (await this.#process?.getMetricsAsJSON()) ?? [];
-    return families.map(({ name, help, type, values }) => {
-      // As text, whatever the declarations say: `type` is the word that the page shows.
-      return { name, help, type: String(type) as FamilyType, samples: samplesOf(name, values) };
-    });
-  }
-
-  #counting<C extends { get: Counted }>(declared: Declared, counter: C): C {
-    this.#entries.push({ declared, read: async () => samplesOf(declared.name, (await counter.get()).values) });
-    return counter;
+  #counted<L extends string>(
+    type: 'counter' | 'gauge',
+    name: string,
+    help: string,
+    labels: readonly L[],
+  ): Series<L, Count> {
+    const series = new Series(labels, () => new Count());
+    this.tallied(type, name, help, labels, () => Array.from(series, ([labels, { value }]) => [labels, value]));
+    return series;
   }
 
   #declare(type: FamilyType, name: string, help: string, labels: readonly string[]): Declared {
@@ -159,13 +142,4 @@ export class Families {
     if (this.declared.some((other) => other.name === full)) throw new Error(`there is a family ${full} already`);
     return { type, name: full, help, labels };
   }
-}
-
-function samplesOf(family: string, values: readonly CountedValue[]): Sample[] {
-  return values.map(({ metricName: name = family, labels, value }) => ({ name, labels: defined(labels), value }));
-}
-
-/** All labels have a value; prom-client's types cannot know. */
-function defined(labels: CountedValue['labels']): Sample['labels'] {
-  return labels as Sample['labels'];
 }

@@ -30,25 +30,25 @@ export function leaseCollection(families: Families): LeaseCollectionObserver {
     'culled_leases_count',
     'Count of expired leases that the lease garbage collection controller has culled.',
   );
-  const outcome: ('http_status_code' | 'reason')[] = ['http_status_code', 'reason'];
+  const outcome = ['http_status_code', 'reason'] as const;
   // The words of the help texts are upstream's, slips included: they are part of what a scrape shows.
-  const deletes = families.counter(
+  const deletes = families.counters(
     'lease_delete_total',
     'Count of lease delection calls by the garbage collection controller. Labeled by HTTP status code and reason.',
     outcome,
   );
-  const deleteLatency = families.histogram(
+  const deleteLatency = families.histograms(
     'lease_delete_latency_seconds',
     'Latency of lease deletion calls by the garbage collection controller in seconds.',
     DEFAULT_BUCKETS,
     ['http_status_code'],
   );
-  const lists = families.counter(
+  const lists = families.counters(
     'lease_list_total',
     'Count of lease deletion calls by the garbage collection controller. Labeled by HTTP status code and reason.',
     outcome,
   );
-  const listLatency = families.histogram(
+  const listLatency = families.histograms(
     'lease_list_latency_seconds',
     'Latency of lease list calls by the garbage collection controller in seconds.',
     DEFAULT_BUCKETS,
@@ -57,30 +57,30 @@ export function leaseCollection(families: Families): LeaseCollectionObserver {
   return {
     culled: () => culled.inc(),
     deleted({ status, reason, ms }) {
-      deletes.inc({ http_status_code: status, reason });
-      deleteLatency.observe({ http_status_code: status }, ms / 1000);
+      deletes.of({ http_status_code: status, reason }).inc();
+      deleteLatency.of({ http_status_code: status }).observe(ms / 1000);
     },
     listed({ status, reason, ms }) {
-      lists.inc({ http_status_code: status, reason });
-      listLatency.observe({ http_status_code: status }, ms / 1000);
+      lists.of({ http_status_code: status, reason }).inc();
+      listLatency.of({ http_status_code: status }).observe(ms / 1000);
     },
   };
 }
 
 export function leaseCount(families: Families, buckets: readonly number[]): LeaseCountObserver {
-  const outcome: ('http_response_code' | 'reason')[] = ['http_response_code', 'reason'];
-  const lists = families.counter(
+  const outcome = ['http_response_code', 'reason'] as const;
+  const lists = families.counters(
     'lease_lists_total',
     'Count of server lease list calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason',
     outcome,
   );
   // Upstream adds its watches to lease_lists_total and leaves this family empty; a watch is counted as one here.
-  const watches = families.counter(
+  const watches = families.counters(
     'lease_watches_total',
     'Count of server lease watch calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason',
     outcome,
   );
-  const latency = families.histogram(
+  const latency = families.histograms(
     'lease_list_latency_seconds',
     'Latency of server lease listing in seconds',
     buckets,
@@ -88,11 +88,11 @@ export function leaseCount(families: Families, buckets: readonly number[]): Leas
   );
   return {
     listed({ status, reason, ms }) {
-      lists.inc({ http_response_code: status, reason });
-      latency.observe({ http_response_code: status }, ms / 1000);
+      lists.of({ http_response_code: status, reason }).inc();
+      latency.of({ http_response_code: status }).observe(ms / 1000);
     },
     watched({ status, reason }) {
-      watches.inc({ http_response_code: status, reason });
+      watches.of({ http_response_code: status, reason }).inc();
     },
   };
 }

@@ -6,26 +6,26 @@ const PROTOCOLS: readonly SessionInfo['protocol'][] = ['link', 'packets'];
 
 /** A hub's sessions of agents. */
 export function sessionMetrics(families: Families): Subscriptions {
-  const sessions = families.gauge(
+  const sessions = families.gauges(
     'sessions',
     'Current number of sessions of agents at this hub, by protocol: link (HTTP/2) or packets (AgentService.Connect).',
     ['protocol'],
   );
-  const opens = families.counter(
+  const opens = families.counters(
     'session_opens_total',
     'Sessions that agents opened at this hub, by protocol. Beyond one for each agent they are reconnects.',
     ['protocol'],
   );
   for (const protocol of PROTOCOLS) {
-    sessions.set({ protocol }, 0);
-    opens.inc({ protocol }, 0);
+    sessions.of({ protocol });
+    opens.of({ protocol });
   }
   return {
     'session:open'({ protocol }) {
-      sessions.inc({ protocol });
-      opens.inc({ protocol });
+      sessions.of({ protocol }).inc();
+      opens.of({ protocol }).inc();
     },
-    'session:close': ({ protocol }) => sessions.dec({ protocol }),
+    'session:close': ({ protocol }) => sessions.of({ protocol }).dec(),
   };
 }
 

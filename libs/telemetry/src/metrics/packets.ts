@@ -20,7 +20,7 @@ export function packetMetrics(families: Families): Subscriptions {
     ['packet_type', 'segment'],
     () => seen(counts),
   );
-  const errors = families.counter(
+  const errors = families.counters(
     'stream_errors_total',
     'Count of gRPC stream errors, by segment, grpc Code, packet type. (example: from_agent, Code.Unavailable, DIAL_RSP)',
     ['code', 'packet_type', 'segment'],
@@ -30,7 +30,7 @@ export function packetMetrics(families: Families): Subscriptions {
       counts[segment][type]++;
     },
     'packet:error'(segment, code, packet_type) {
-      errors.inc({ code, packet_type, segment });
+      errors.of({ code, packet_type, segment }).inc();
     },
   };
 }

@@ -97,12 +97,12 @@ function dialMetrics(families: Families, role: Role): Subscriptions {
     'established_connections',
     'Current number of established end-to-end connections (post-dial).',
   );
-  const failures = families.counter(
+  const failures = families.counters(
     'dial_failure_count',
     'Number of dial failures observed. Multiple failures can occur for a single dial request.',
     ['reason'],
   );
-  for (const reason of REASONS) failures.inc({ reason }, 0);
+  for (const reason of REASONS) failures.of({ reason });
   return {
     'dial:start'(by) {
       if (by === role) pending.inc();
@@ -111,10 +111,10 @@ function dialMetrics(families: Families, role: Role): Subscriptions {
       if (by !== role) return;
       pending.dec();
       if (!error) duration.observe(ms / 1000);
-      else failures.inc({ reason: reason ?? 'error_response' });
+      else failures.of({ reason: reason ?? 'error_response' }).inc();
     },
     'dial:failure'(reason) {
-      failures.inc({ reason });
+      failures.of({ reason }).inc();
     },
     'tunnel:open'(tunnel) {
       if (tunnel.role === role) established.inc();
@@ -133,23 +133,23 @@ function connectionMetrics(families: Families): Subscriptions {
     'Latency of write to the frontend in seconds',
     LATENCY_BUCKETS,
   );
-  const grpc = families.gauge(
+  const grpc = families.gauges(
     'grpc_connections',
     'Number of current grpc connections, partitioned by service method.',
     ['service_method'],
   );
   const http = families.gauge('http_connections', 'Number of current HTTP CONNECT connections');
-  const full = families.gauge(
+  const full = families.gauges(
     'full_receive_channels',
     'Number of current connections blocked by a full receive channel, partitioned by service method.',
     ['service_method'],
   );
   for (const service_method of METHODS) {
-    grpc.set({ service_method }, 0);
-    full.set({ service_method }, 0);
+    grpc.of({ service_method });
+    full.of({ service_method });
   }
-  const proxy = grpc.labels({ service_method: 'Proxy' });
-  const connect = grpc.labels({ service_method: 'Connect' });
+  const proxy = grpc.of({ service_method: 'Proxy' });
+  const connect = grpc.of({ service_method: 'Connect' });
   return {
     'caller:open': (via) => (via === 'grpc' ? proxy : http).inc(),
     'caller:close': (via) => (via === 'grpc' ? proxy : http).dec(),
@@ -160,8 +160,8 @@ function connectionMetrics(families: Families): Subscriptions {
     'session:close'({ protocol }) {
       if (protocol === 'packets') connect.dec();
     },
-    'receive:full': (service_method) => full.inc({ service_method }),
-    'receive:free': (service_method) => full.dec({ service_method }),
+    'receive:full': (service_method) => full.of({ service_method }).inc(),
+    'receive:free': (service_method) => full.of({ service_method }).dec(),
   };
 }
 

@@ -39,25 +39,25 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
       return queued;
     },
   );
-  const errors = families.counter(
+  const errors = families.counters(
     'dial_errors_total',
     'Dials that did not become a tunnel, by the error name of RFC 9209.',
     ['error'],
   );
-  const refused = families.counter(
+  const refused = families.counters(
     'refused_total',
     'Connections and requests that were refused because they could not be understood or were not allowed, by where.',
     ['where'],
   );
-  const orphaned = families.counter(
+  const orphaned = families.counters(
     'orphaned_tunnels_total',
     'Tunnels of which only one side of a link knew, ended when the two compared. Should stay 0.',
     ['role'],
   );
-  orphaned.inc({ role }, 0);
+  orphaned.of({ role });
   return {
     'dial:end'(by, _dial, { error }) {
-      if (by === role && error) errors.inc({ error: error.code });
+      if (by === role && error) errors.of({ error: error.code }).inc();
     },
     'tunnel:open'(tunnel) {
       if (tunnel.role !== role) return;
@@ -71,10 +71,10 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
       down += tunnel.down;
     },
     'tunnel:orphaned'(by) {
-      orphaned.inc({ role: by });
+      orphaned.of({ role: by }).inc();
     },
     refused(where) {
-      refused.inc({ where });
+      refused.of({ where }).inc();
     },
   };
 }
