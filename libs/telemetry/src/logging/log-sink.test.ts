@@ -2,15 +2,19 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { LogSink } from './log-sink.ts';
 
-/** A log that can be told to fail, and how much of a write it takes. */
+/** A log that can be told to fail, and how many bytes it has room for. */
 class Log {
   text = '';
+  writes = 0;
   failure: string | undefined;
-  most = Number.POSITIVE_INFINITY;
+  room = Number.POSITIVE_INFINITY;
 
   readonly write = (bytes: Uint8Array): number => {
+    this.writes++;
     if (this.failure) throw Object.assign(new Error(this.failure), { code: this.failure });
-    const taken = Math.min(this.most, bytes.length);
+    if (this.room === 0) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
+    const taken = Math.min(this.room, bytes.length);
+    this.room -= taken;
     this.text += Buffer.from(bytes.subarray(0, taken)).toString();
     return taken;
   };
@@ -22,28 +26,57 @@ function logAndSink() {
   return { log, sink };
 }
 
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+test('the lines of one turn of the event loop are one write', async () => {
+  const { log, sink } = logAndSink();
+  sink.write('1\n');
+  sink.write('zwölf\n');
+  assert.equal(log.writes, 0);
+  await turn();
+  assert.deepEqual([log.text, log.writes], ['1\nzwölf\n', 1]);
+  sink.write('3\n');
+  await turn();
+  assert.deepEqual([log.text, log.writes], ['1\nzwölf\n3\n', 2]);
+});
+
+test('a turn that is long loses nothing while the log takes lines', () => {
+  const { log, sink } = logAndSink();
+  const line = `${'x'.repeat(1023)}\n`;
+  for (let i = 0; i < 3000; i++) sink.write(line);
+  sink.flush();
+  assert.equal(log.text.length, 3000 * 1024);
+});
+
 for (const failure of ['ENOSPC', 'EAGAIN', 'EPIPE', 'EIO']) {
-  test(`lines wait while the log fails with ${failure}, and come in order when it works`, () => {
+  test(`lines wait while the log fails with ${failure}, and come in order when it works`, async () => {
     const { log, sink } = logAndSink();
     sink.write('1\n');
+    await turn();
     log.failure = failure;
     sink.write('2\n');
+    await turn();
     sink.write('3\n');
     log.failure = undefined;
     sink.write('4\n');
+    await turn();
     assert.equal(log.text, '1\n2\n3\n4\n');
   });
 }
 
 test('a line that was written in parts stays one line', () => {
   const { log, sink } = logAndSink();
-  log.most = 3;
+  log.room = 8;
   sink.write('hello\n');
-  log.failure = 'ENOSPC';
   sink.write('world\n');
-  log.failure = undefined;
   sink.flush();
-  assert.equal(log.text, 'hello\nworld\n');
+  assert.equal(log.text, 'hello\nwo');
+  sink.write('again\n');
+  log.room = Number.POSITIVE_INFINITY;
+  sink.flush();
+  assert.equal(log.text, 'hello\nworld\nagain\n');
 });
 
 test('beyond a mebibyte lines are lost, and the log says how many', () => {
@@ -56,6 +89,7 @@ test('beyond a mebibyte lines are lost, and the log says how many', () => {
   assert.equal(log.text.length, 1024 * 1024 + 'lost 10: ENOSPC\n'.length);
   assert.match(log.text, /\nlost 10: ENOSPC\n$/);
   sink.write('on\n');
+  sink.flush();
   assert.match(log.text, /lost 10: ENOSPC\non\n$/);
 });
 
@@ -64,6 +98,7 @@ test('what waits is tried again although no line comes', (t: TestContext) => {
   const { log, sink } = logAndSink();
   log.failure = 'EAGAIN';
   sink.write('1\n');
+  sink.flush();
   t.mock.timers.tick(100);
   assert.equal(log.text, '');
   log.failure = undefined;

@@ -16,14 +16,21 @@ export type WriteBytes = (bytes: Uint8Array) => number;
 /**
  * Lines on their way to a log that may fail: its disk is full, its reader stands still or is gone. No program ends or waits
  * for that: so many lines wait, the rest is lost, and when the log takes lines again it is told how many those were.
+ *
+ * The lines of one turn of the event loop are one write: a system call costs as much as the line that it writes.
  */
 export class LogSink {
   readonly #write: WriteBytes;
   readonly #told: (lines: number, reason: string) => void;
-  readonly #waiting: Uint8Array[] = [];
+  /** Lines that wait behind the bytes. */
+  #lines = '';
+  /** What the log has not taken yet of the last write. A line may be cut in two where a disk ended: its rest comes first. */
+  #bytes: Uint8Array = Buffer.alloc(0);
+  /** Of both, in bytes. */
   #size = 0;
   #lost = 0;
   #reason = '';
+  #turn: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   /** @param told the log works again after so many lines were lost for this reason, the code of an error */
@@ -33,38 +40,50 @@ export class LogSink {
   }
 
   write(line: string): void {
-    const bytes = Buffer.from(line);
-    if (this.#size + bytes.length > MAX_WAITING) {
+    const size = Buffer.byteLength(line);
+    // A long turn of the event loop, or a log that fails.
+    if (this.#size + size > MAX_WAITING) this.flush();
+    if (this.#size + size > MAX_WAITING) {
       this.#lost++;
-    } else {
-      this.#waiting.push(bytes);
-      this.#size += bytes.length;
+      return;
     }
-    this.flush();
+    this.#lines += line;
+    this.#size += size;
+    this.#turn ??= setImmediate(() => {
+      this.#turn = undefined;
+      this.flush();
+    });
   }
 
   /** Writes what waits, as far as the log takes it. Never throws. */
   flush(): void {
     try {
-      for (let next = this.#waiting[0]; next; next = this.#waiting[0]) this.#advance(next, this.#write(next));
+      this.#drain();
+      while (this.#lost > 0) {
+        const lines = this.#lost;
+        this.#lost = 0;
+        this.#told(lines, this.#reason);
+        this.#drain();
+      }
     } catch (error) {
       this.#reason = (error as NodeJS.ErrnoException).code ?? String(error);
       this.#timer ??= setTimeout(() => {
         this.#timer = undefined;
         this.flush();
       }, RETRY_MS).unref();
-      return;
     }
-    const lines = this.#lost;
-    this.#lost = 0;
-    if (lines > 0) this.#told(lines, this.#reason);
   }
 
-  /** A line may be cut in two where a disk ended: what is left of it comes first when there is room again. */
-  #advance(first: Uint8Array, written: number): void {
-    this.#size -= written;
-    if (written === first.length) this.#waiting.shift();
-    else this.#waiting[0] = first.subarray(written);
+  #drain(): void {
+    while (this.#size > 0) {
+      if (this.#bytes.length === 0) {
+        this.#bytes = Buffer.from(this.#lines);
+        this.#lines = '';
+      }
+      const written = this.#write(this.#bytes);
+      this.#size -= written;
+      this.#bytes = this.#bytes.subarray(written);
+    }
   }
 }
 

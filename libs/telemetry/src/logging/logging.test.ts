@@ -83,6 +83,9 @@ for (const format of ['text', 'json'] as const) {
     logger.info({ url: 'redis://user:SECRET@r:6379/0', list: ['rediss://:SECRET@r'] }, 'at redis://:SECRET@r, twice');
     logger.child({ password: 'SECRET' }).warn({ pem }, `got Bearer SECRET and ${token},\nBearer SECRET\n${token}`);
     logger.error({ err: new Error('connect redis://u:SECRET@r failed') }, 'error');
+    for (const name of ['key', 'API-Key', 'private_key', 'authToken', 'cookie'])
+      logger.info({ [name]: 'SECRET' }, 'one');
+    for (const said of ['basic SECRET', '/?x-password=SECRET&y=1', pem]) logger.info({}, said);
     const all = lines.join('');
     assert.doesNotMatch(all, /SECRET|eyJ/);
     assert.match(all, /redis:\/\/user:\[redacted\]@r:6379\/0/);

@@ -7,6 +7,15 @@ interface LogRecord {
   readonly [field: string]: unknown;
 }
 
+/** What stands before the fields, in an order of its own. */
+const HEAD: ReadonlySet<string> = new Set(['time', 'level', 'name', 'msg']);
+
+const WORD = /^[^\s"=\p{Cc}]+$/u;
+
+// What nearly all values are, told without looking at Unicode's tables.
+const ASCII_WORD = /^[!#-<>-~]+$/;
+const ASCII_TEXT = /^[ -~]*$/;
+
 /**
  * A line of pino's JSON as text: `2026-11-21T10:00:00.000Z info  gateway  dial established destination=10.0.0.1:443 ms=3.2`.
  *
@@ -14,21 +23,22 @@ interface LogRecord {
  * of level `error` or `fatal` stands the stack of its `err`.
  */
 export function textLine(json: string): string {
-  const { time, level, name, msg, ...fields } = JSON.parse(json) as LogRecord;
-  const head = [time, level.padEnd(5), ...(name ? [name, ''] : []), plain(msg ?? '')];
-  const pairs = Object.entries(fields).map(([key, value]) => `${key}=${shown(value)}`);
-  const stack = level === 'error' || level === 'fatal' ? stackOf(fields.err) : '';
-  return `${[...head, ...pairs].join(' ')}\n${stack}`;
+  const record = JSON.parse(json) as LogRecord;
+  const { time, level, name, msg, err } = record;
+  let text = `${time} ${level.padEnd(5)} ${name ? `${name}  ` : ''}${plain(msg ?? '')}`;
+  for (const key in record) if (!HEAD.has(key)) text += ` ${key}=${shown(record[key])}`;
+  return `${text}\n${level === 'error' || level === 'fatal' ? stackOf(err) : ''}`;
 }
 
 /** A value that reads as one word stands as it is, others as JSON. */
 function shown(value: unknown): string {
   if (isError(value)) return shown(value.message);
-  if (typeof value !== 'string') return plain(JSON.stringify(value));
-  return /^[^\s"=\p{Cc}]+$/u.test(value) ? value : plain(JSON.stringify(value));
+  if (typeof value === 'string' && (ASCII_WORD.test(value) || WORD.test(value))) return value;
+  return plain(JSON.stringify(value));
 }
 
 function plain(text: string): string {
+  if (ASCII_TEXT.test(text)) return text;
   return text.replace(/[\p{Cc}\u2028\u2029]/gu, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
