@@ -11,6 +11,8 @@ export type Sink = Pick<Duplex, 'write'>;
 /** Something with DATA to send. */
 export interface Sender {
   readonly sendable: boolean;
+  /** It waits for its turn; kept by Sending, for which a Set of those that wait would be too much garbage that grows old. */
+  offered: boolean;
   /** Writes one frame with at most `limit` bytes of payload, and returns how many. */
   sendFrame(sink: Sink, limit: number): number;
 }
@@ -24,7 +26,6 @@ export class Sending {
   readonly #socket: Duplex;
   readonly #overflow: () => void;
   #ready: Sender[] = [];
-  readonly #waiting = new Set<Sender>();
   #overflowed = false;
   #scheduled = false;
   /** The other side's limits. */
@@ -64,8 +65,8 @@ export class Sending {
 
   /** A stream that has something to send, and may. */
   offer(sender: Sender): void {
-    if (this.#waiting.has(sender)) return;
-    this.#waiting.add(sender);
+    if (sender.offered) return;
+    sender.offered = true;
     this.#ready.push(sender);
     this.#schedule();
   }
@@ -90,7 +91,7 @@ export class Sending {
       let next = 0;
       while (next < turn.length && this.#window > 0 && !socket.writableNeedDrain) {
         const sender = turn[next++] as Sender;
-        this.#waiting.delete(sender);
+        sender.offered = false;
         if (!sender.sendable) continue;
         const sent = sender.sendFrame(socket, Math.min(limit, this.#window));
         this.#window -= sent;

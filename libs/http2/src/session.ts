@@ -13,6 +13,7 @@ import {
   windowUpdateFrame,
 } from './frames.ts';
 import { encodeHead, type Head, HeadReader, type OutgoingHead, type ReceivedHead } from './head.ts';
+import { OpenTable } from './open-table.ts';
 import { Pings } from './pings.ts';
 import { ReceiveWindow } from './receive-window.ts';
 import { Sending } from './sending.ts';
@@ -58,7 +59,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   readonly #role: 'client' | 'server';
   readonly #settings: SessionOptions['settings'];
   readonly #lost: (reason: Error) => Error;
-  readonly #streams = new Map<number, Http2Stream>();
+  readonly #streams = new OpenTable<number, Http2Stream>();
   readonly #reader: FrameReader;
   readonly #heads: HeadReader;
   readonly #sending: Sending;

@@ -32,6 +32,7 @@ export class Http2Stream extends Duplex implements Sender {
   /** Why it was reset, by either side. */
   rstCode: number = ErrorCode.NO_ERROR;
   headersSent = false;
+  offered = false;
   readonly #wire: Wire;
   readonly #window: ReceiveWindow;
   /** Came, and is more than the reader wants now. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import tls from 'node:tls';
-import { descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
+import { Crowd, descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
 import { SocketFile } from './socket-file.ts';
 import { secureContextOptions, type TlsSettings } from './tls.ts';
 
@@ -36,7 +36,7 @@ export interface ListenOptions {
 export interface Listener {
   /** `host:port` with the port that was given, or the path of the socket. */
   readonly address: string;
-  readonly connections: ReadonlySet<Socket>;
+  readonly connections: Iterable<Socket>;
   /** Takes no new connection; those that are open go on. */
   stop(): Promise<void>;
   /** After `stop`: resolves when the last connection is gone, those amid their TLS handshake too. */
@@ -48,7 +48,7 @@ export interface Listener {
 /** Listens for two protocols on one address and tells them apart by a connection's first bytes. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
-  const connections = new Set<Socket>();
+  const connections = new Crowd<Socket>();
   const accept = (socket: Socket) => {
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));

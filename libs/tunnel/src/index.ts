@@ -1,5 +1,6 @@
 export * from './admission.ts';
 export * from './backoff.ts';
+export { Crowd } from './crowd.ts';
 export * from './deferred.ts';
 export * from './descriptors.ts';
 export * from './destination.ts';

@@ -1,9 +1,10 @@
+import { Crowd } from './crowd.ts';
 import type { PlaneEvents, TunnelInfo } from './events.ts';
 import { Tunnel } from './tunnel.ts';
 
 /** The tunnels that run in this process, kept by listening to its events. */
 export class TunnelTable {
-  readonly #tunnels = new Set<TunnelInfo>();
+  readonly #tunnels = new Crowd<TunnelInfo>();
   readonly #idle: (() => void)[] = [];
 
   constructor(events: PlaneEvents) {
@@ -19,7 +20,7 @@ export class TunnelTable {
   }
 
   [Symbol.iterator](): Iterator<TunnelInfo> {
-    return this.#tunnels.values();
+    return this.#tunnels[Symbol.iterator]();
   }
 
   /** Ends the tunnel that a dial opened, in each role it has here. @returns how many there were */

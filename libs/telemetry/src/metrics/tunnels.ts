@@ -1,11 +1,11 @@
-import type { Role, TunnelInfo } from '@isthmus/tunnel';
+import { Crowd, type Role, type TunnelInfo } from '@isthmus/tunnel';
 import type { Subscriptions } from '../subscribe.ts';
 import { Census, type Placed } from './census.ts';
 import type { Families } from './families.ts';
 
 /** What upstream has no families for, in gateways, hubs and agents alike. */
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
-  const open = new Set<TunnelInfo>();
+  const open = new Crowd<TunnelInfo>();
   const census = new Census();
   // An agent is not told the hub of a tunnel.
   if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');

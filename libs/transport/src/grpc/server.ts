@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { hpackEncode } from '@isthmus/http2';
-import type { PlaneEvents } from '@isthmus/tunnel';
+import { Crowd, type PlaneEvents } from '@isthmus/tunnel';
 import { remoteOf } from '../listen.ts';
 import { ServerCall } from './call.ts';
 import { ServerConnection } from './http2/connection.ts';
@@ -59,7 +59,7 @@ export function grpcServer(options: GrpcServerOptions): GrpcServer {
 class Endpoint implements GrpcServer {
   readonly #options: GrpcServerOptions;
   readonly #methods: ReadonlyMap<string, GrpcService>;
-  readonly #connections = new Set<ServerConnection>();
+  readonly #connections = new Crowd<ServerConnection>();
   #draining = false;
   /** Set by `close`: called when the last connection is gone. */
   #idle = () => {};

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { ErrorCode, type Http2Session, type Http2Stream } from '@isthmus/http2';
 import {
   asDialError,
+  Crowd,
   type Dial,
   DialError,
   type DialRequest,
@@ -42,7 +43,7 @@ export class LinkClient implements Wire {
   readonly #session: Http2Session;
   readonly #peer: string;
   readonly #control: Control;
-  readonly #streams = new Set<Http2Stream>();
+  readonly #streams = new Crowd<Http2Stream>();
   /** Set once no new dial is taken: the reason. */
   #over: Error | undefined;
 

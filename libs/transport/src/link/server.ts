@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
 import {
   asDialError,
+  Crowd,
   type Dial,
   type DialRequest,
   deferred,
@@ -39,7 +40,7 @@ export class LinkServer {
   readonly closed = this.#closed.promise;
   readonly #session: Http2Session;
   readonly #options: LinkServerOptions;
-  readonly #streams = new Set<Http2Stream>();
+  readonly #streams = new Crowd<Http2Stream>();
   readonly #unsent: ControlMessage[] = [];
   readonly #reconciler = new ServingReconciler<Http2Stream>({
     streams: () => this.#streams,

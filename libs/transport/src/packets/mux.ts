@@ -1,3 +1,4 @@
+import { OpenTable } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
 import type { ChannelError, PacketChannel } from './channel.ts';
 import type { Half } from './closing.ts';
@@ -23,7 +24,7 @@ export class PacketMux {
   readonly #half: Half;
   readonly #options: PacketMuxOptions;
   readonly #outbox: Outbox;
-  readonly #streams = new Map<bigint, PacketStream>();
+  readonly #streams = new OpenTable<bigint, PacketStream>();
   /** Connection ids that were closed or answered; oldest first. */
   readonly #past = new Set<bigint>();
   #closed = false;

@@ -6,6 +6,7 @@ import {
   goawayFrame,
   HpackDecoder,
   MAX_WINDOW,
+  OpenTable,
   PREFACE,
   pingFrame,
   type Settings,
@@ -61,7 +62,7 @@ export class ServerConnection implements InboundSink {
   readonly #decoder = new HpackDecoder(DEFAULT_SETTINGS.headerTableSize, MAX_FIELDS);
   readonly #resets = new ResetCounter();
   readonly #watch: Watch;
-  readonly #streams = new Map<number, ServerStream>();
+  readonly #streams = new OpenTable<number, ServerStream>();
   #state: State = 'greeting';
   /** Bytes of the preface that came. */
   #preface = 0;

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Crowd } from './crowd.ts';
+
+test('a crowd holds each member once, and those that stay when others go', () => {
+  const [a, b, c] = [{}, {}, {}];
+  const crowd = new Crowd<object>();
+  for (const member of [a, b, c, b]) crowd.add(member);
+  assert.equal(crowd.size, 3);
+  assert.equal(crowd.delete(a), true);
+  assert.equal(crowd.delete(a), false);
+  assert.equal(crowd.has(a), false);
+  assert.deepEqual(new Set(crowd), new Set([b, c]));
+  assert.equal(crowd.delete(c) && crowd.delete(b), true);
+  assert.equal(crowd.size, 0);
+});
+
+test('whoever goes while a crowd is gone through disturbs nobody', () => {
+  const crowd = new Crowd<object>();
+  for (let i = 0; i < 5; i++) crowd.add({});
+  let seen = 0;
+  for (const member of crowd) {
+    crowd.delete(member);
+    seen++;
+  }
+  assert.equal(seen, 5);
+  crowd.add({});
+  crowd.clear();
+  assert.equal(crowd.size, 0);
+});
