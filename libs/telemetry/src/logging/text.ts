@@ -32,8 +32,9 @@ export function textLine(json: string): string {
 
 /** A value that reads as one word stands as it is, others as JSON. */
 function shown(value: unknown): string {
-  if (isError(value)) return shown(value.message);
+  if (typeof value === 'number') return String(value);
   if (typeof value === 'string' && (ASCII_WORD.test(value) || WORD.test(value))) return value;
+  if (isError(value)) return shown(value.message);
   return plain(JSON.stringify(value));
 }
 
