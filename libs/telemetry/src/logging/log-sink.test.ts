@@ -50,6 +50,13 @@ test('a turn that is long loses nothing while the log takes lines', () => {
   assert.equal(log.text.length, 3000 * 1024);
 });
 
+test('a line that is too long for any log is lost, and the log says so', async () => {
+  const { log, sink } = logAndSink();
+  sink.write('x'.repeat(2 ** 20 + 1));
+  await turn();
+  assert.equal(log.text, 'lost 1: too long\n');
+});
+
 for (const failure of ['ENOSPC', 'EAGAIN', 'EPIPE', 'EIO']) {
   test(`lines wait while the log fails with ${failure}, and come in order when it works`, async () => {
     const { log, sink } = logAndSink();

@@ -7,6 +7,9 @@ const MAX_WAITING = 1024 * 1024;
 /** When what waits is tried again although no line comes, in milliseconds. */
 const RETRY_MS = 100;
 
+/** Why a line is lost though the log has not failed. */
+const TOO_LONG = 'too long';
+
 const STDOUT = 1;
 const STDERR = 2;
 
@@ -29,11 +32,11 @@ export class LogSink {
   /** Of both, in bytes. */
   #size = 0;
   #lost = 0;
-  #reason = '';
+  #reason = TOO_LONG;
   #turn: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param told the log works again after so many lines were lost for this reason, the code of an error */
+  /** @param told the log works again after so many lines were lost for this reason: the code of an error, or `too long` */
   constructor(write: WriteBytes, told: (lines: number, reason: string) => void) {
     this.#write = write;
     this.#told = told;
@@ -45,10 +48,10 @@ export class LogSink {
     if (this.#size + size > MAX_WAITING) this.flush();
     if (this.#size + size > MAX_WAITING) {
       this.#lost++;
-      return;
+    } else {
+      this.#lines += line;
+      this.#size += size;
     }
-    this.#lines += line;
-    this.#size += size;
     this.#turn ??= setImmediate(() => {
       this.#turn = undefined;
       this.flush();
@@ -60,9 +63,10 @@ export class LogSink {
     try {
       this.#drain();
       while (this.#lost > 0) {
-        const lines = this.#lost;
+        const [lines, reason] = [this.#lost, this.#reason];
         this.#lost = 0;
-        this.#told(lines, this.#reason);
+        this.#reason = TOO_LONG;
+        this.#told(lines, reason);
         this.#drain();
       }
     } catch (error) {
@@ -75,7 +79,7 @@ export class LogSink {
   }
 
   #drain(): void {
-    while (this.#size > 0) {
+    while (this.#bytes.length > 0 || this.#lines !== '') {
       if (this.#bytes.length === 0) {
         this.#bytes = Buffer.from(this.#lines);
         this.#lines = '';

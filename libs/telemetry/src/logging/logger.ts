@@ -20,7 +20,12 @@ export interface LoggerOptions {
   /** klog's `-v`. */
   readonly verbosity: number;
   /** Default: the process's standard error, as klog's. */
-  readonly destination?: DestinationStream;
+  readonly destination?: LogDestination;
+}
+
+export interface LogDestination extends DestinationStream {
+  /** Writes what it has taken and not yet written. */
+  flush?(): void;
 }
 
 /**
@@ -35,14 +40,17 @@ export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' 
 
 /** A pino logger whose lines hold no secrets. Text is made in this thread: a pino transport would need a file of its own to load. */
 export function createLogger({ name, format, verbosity, destination }: LoggerOptions): ProgramLogger {
-  const target = destination ?? standardError((lines, reason) => logger.warn({ lines, reason }, 'log lines were lost'));
+  const target: LogDestination =
+    destination ?? standardError((lines, reason) => logger.warn({ lines, reason }, 'log lines were lost'));
   const recent = new RecentLines();
-  const sink: DestinationStream = {
-    write(line) {
+  const sink = {
+    write(line: string) {
       const clean = redactLine(line);
       recent.take(clean);
       target.write(format === 'text' ? textLine(clean) : clean);
     },
+    /** Called by pino after a line of level `fatal`: the process may not come to its end of this turn. */
+    flushSync: () => target.flush?.(),
   };
   const logger = pino(
     {

@@ -74,6 +74,18 @@ test("klog's verbosity decides the level", () => {
   assert.deepEqual(levels, ['warn', 'warn', 'warn', 'info', 'info', 'debug', 'debug', 'trace', 'trace']);
 });
 
+test('what is fatal is written at once, whatever becomes of the process', () => {
+  const done: string[] = [];
+  const destination = { write: (line: string) => void done.push(line), flush: () => void done.push('flushed') };
+  const { logger } = recorder({ destination });
+  logger.error({}, 'bad');
+  logger.fatal({}, 'worse');
+  assert.deepEqual(
+    done.map((line) => /bad|worse|flushed/.exec(line)?.[0]),
+    ['bad', 'worse', 'flushed'],
+  );
+});
+
 for (const format of ['text', 'json'] as const) {
   test(`secrets never appear in ${format}`, () => {
     const { logger, lines } = recorder({ format });
