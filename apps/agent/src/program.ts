@@ -20,7 +20,7 @@ import {
   type Running,
 } from '@isthmus/service';
 import { agentMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
-import { secureContextOptions } from '@isthmus/transport';
+import { tlsServer, watchCertificate } from '@isthmus/transport';
 import { formatDestination, type Observation } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
 import type { Uplink } from './uplink.ts';
@@ -39,12 +39,14 @@ export function startAgent(
     const metrics = agentMetrics(events, { process: true });
     closing.defer(metrics.close);
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
+    const options = agentOptions(flags, version, observation);
     const running = agent({
-      ...agentOptions(flags, version, observation),
+      ...options,
       ...(leases && { leases: () => leases.count() }),
     });
     closing.defer(() => running.close());
     metrics.see(running);
+    if (options.tls) closing.defer(watchCertificate({ where: 'uplink', files: options.tls, events }));
     let draining = false;
     const drain = () => {
       draining = true;
@@ -52,7 +54,7 @@ export function startAgent(
     };
     const check = () => checks(running, draining);
     const ops = await operations({
-      ...agentOperationsPorts(flags, secureContextOptions),
+      ...agentOperationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
       checks: check,
       unready: AGENT_UNREADY,
       metrics: metrics.render,

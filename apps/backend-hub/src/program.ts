@@ -16,11 +16,12 @@ import {
   RecentDials,
   type Running,
   redisOptions,
+  redisTls,
   registryCheck,
   SERVER_UNREADY,
 } from '@isthmus/service';
 import { instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
-import { secureContextOptions } from '@isthmus/transport';
+import { secureContextOptions, tlsServer, watchCertificate } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Hub, hub } from './hub.ts';
 import { hubOptions, kubernetes } from './options.ts';
@@ -38,6 +39,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
     const registry = redisRegistry(redisOptions(flags, secureContextOptions));
     closing.defer(() => registry.close());
+    closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
     const directory = new Directory();
     const running = await hub({
       ...hubOptions(flags, cluster.authenticate),
@@ -56,7 +58,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, following);
     const ops = await operations({
-      ...operationsPorts(flags, secureContextOptions),
+      ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

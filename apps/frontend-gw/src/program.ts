@@ -15,12 +15,13 @@ import {
   RecentDials,
   type Running,
   redisOptions,
+  redisTls,
   registryCheck,
   SERVER_UNREADY,
   sessionsCheck,
 } from '@isthmus/service';
 import { auditTrail, instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
-import { secureContextOptions } from '@isthmus/transport';
+import { secureContextOptions, tlsServer, watchCertificate } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Gateway, gateway } from './gateway.ts';
 import { gatewayOptions } from './options.ts';
@@ -56,6 +57,8 @@ export function startGateway(
     closing.defer(metrics.close);
     const registry = redisRegistry(redisOptions(flags, secureContextOptions));
     closing.defer(() => registry.close());
+    closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
+    closing.defer(watchCertificate({ where: 'peers', files: peerTls(flags), events }));
     const plane = new PlaneView({ registry, directory, events, peers: peerTls(flags) });
     closing.defer(() => plane.close());
     metrics.see(plane.sight(options.tenant));
@@ -68,7 +71,7 @@ export function startGateway(
     };
     const check = () => checks(edge, plane, directory, options.tenant);
     const ops = await operations({
-      ...operationsPorts(flags, secureContextOptions),
+      ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

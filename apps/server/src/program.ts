@@ -17,13 +17,14 @@ import {
   RecentDials,
   type Running,
   redisOptions,
+  redisTls,
   registryCheck,
   SERVER_UNREADY,
   type ServerValues,
   sessionsCheck,
 } from '@isthmus/service';
 import { auditTrail, instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
-import { secureContextOptions } from '@isthmus/transport';
+import { secureContextOptions, tlsServer, watchCertificate } from '@isthmus/transport';
 import { type Server, server } from './server.ts';
 
 /** Runs proxy-server from its flags: alone with a registry in memory, or as one of a plane with --redis-url. */
@@ -56,6 +57,7 @@ export function startServer(
     const joins = flags['redis-url'] !== '';
     const registry = joins ? await joined(flags) : memoryRegistry();
     closing.defer(() => registry.close());
+    closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
     const running = await server({
       ...{ gateway, registry, observation },
       hub: hubOptions(flags, cluster.authenticate),
@@ -67,7 +69,7 @@ export function startServer(
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, gateway.tenant);
     const ops = await operations({
-      ...operationsPorts(flags, secureContextOptions),
+      ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

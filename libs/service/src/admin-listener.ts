@@ -1,10 +1,9 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createServer, type Server, type Socket } from 'node:net';
-import { createServer as createTlsServer, type SecureContextOptions, type Server as TlsServer } from 'node:tls';
+import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import { type Refused, remoteOf } from './bad-requests.ts';
 
-/** Certificates, read anew for every connection, so that a renewed file is used. */
-export type AdminTls = () => SecureContextOptions;
+/** Makes a TLS server that has the admin port's certificates, renewed ones too. */
+export type AdminTls = (options: TlsOptions) => TlsServer;
 
 export interface AdminListener {
   readonly server: Server;
@@ -18,7 +17,6 @@ export interface AdminListenerOptions {
   readonly tls: AdminTls | undefined;
   readonly handshakeMs: number;
   readonly maxConnections: number;
-  readonly warn: (message: string) => void;
   readonly refused: Refused;
 }
 
@@ -44,9 +42,8 @@ export function adminListener(options: AdminListenerOptions): AdminListener {
   };
 }
 
-function tlsServer(read: AdminTls, { handshakeMs, warn, refused }: AdminListenerOptions): TlsServer {
-  const server = createTlsServer({
-    ...read(),
+function tlsServer(create: AdminTls, { handshakeMs, refused }: AdminListenerOptions): TlsServer {
+  const server = create({
     requestCert: true,
     rejectUnauthorized: true,
     handshakeTimeout: handshakeMs,
@@ -58,37 +55,5 @@ function tlsServer(read: AdminTls, { handshakeMs, warn, refused }: AdminListener
     // Node leaves one that took too long open.
     socket.destroy();
   });
-  renewing(server, read, warn);
   return server;
-}
-
-/** Looks at the files before each handshake. What cannot be used, such as one of two that are being renewed, waits for the next. */
-function renewing(server: TlsServer, read: AdminTls, warn: (message: string) => void): void {
-  let inUse = textOf(read());
-  let told = '';
-  server.prependListener('connection', () => {
-    try {
-      const options = read();
-      const text = textOf(options);
-      if (text === inUse) return;
-      checkPair(options);
-      server.setSecureContext(options);
-      inUse = text;
-      told = '';
-    } catch (error) {
-      const message = `the admin port goes on with the certificates it had: ${(error as Error).message}`;
-      if (message !== told) warn(message);
-      told = message;
-    }
-  });
-}
-
-/** Deno takes any pair, with which every handshake fails. */
-function checkPair({ cert, key }: SecureContextOptions): void {
-  const leaf = new X509Certificate(cert as Buffer);
-  if (!leaf.checkPrivateKey(createPrivateKey(key as Buffer))) throw new Error('its key is of another certificate');
-}
-
-function textOf(options: SecureContextOptions): string {
-  return Object.values(options).map(String).join('\0');
 }

@@ -60,7 +60,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   refuseBadRequests(web, refused);
 
   const limits = { handshakeMs: headTimeoutMs, maxConnections: MAX_CONNECTIONS };
-  const listener = adminListener({ tls, warn, refused, ...limits });
+  const listener = adminListener({ tls, refused, ...limits });
   const address = await listen(listener.server, host, port);
   const trusted = tls !== undefined || isLoopback(address.address);
   if (!trusted) warn(untrusted(address));

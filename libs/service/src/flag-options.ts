@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import type { SecureVersion } from 'node:tls';
+import type { SecureVersion, TlsOptions, Server as TlsServer } from 'node:tls';
 import { formatDestination, type Member } from '@isthmus/tunnel';
 import type { Identity } from './admin/status.ts';
 import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
@@ -18,18 +18,9 @@ export function tlsPolicy(flags: Pick<GatewayValues, 'cipher-suites' | 'tls-min-
 }
 
 /** This process towards other gateways and hubs. */
-export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'peer-ca-cert'>): {
-  cert: string;
-  key: string;
-  ca: string;
-} {
+export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'peer-ca-cert'>): TlsFiles {
   return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
 }
-
-type RedisFlags = Pick<GatewayValues, 'redis-url' | 'plane' | 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;
-
-/** Makes a TLS context of files. */
-type ReadTls<T> = (files: TlsFiles & ReturnType<typeof tlsPolicy>) => T;
 
 interface TlsFiles {
   readonly cert: string;
@@ -37,18 +28,32 @@ interface TlsFiles {
   readonly ca: string;
 }
 
-/** The plane's registry, and this process towards Redis and its Sentinels. @param read makes a TLS context of files */
-export function redisOptions<T>(flags: RedisFlags, read: ReadTls<T>): { url: string; plane: string; tls: () => T } {
-  const files = { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
-  return { url: flags['redis-url'], plane: flags.plane, tls: () => read(files) };
+type RedisTlsFlags = Pick<GatewayValues, 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;
+
+/** This process towards Redis and its Sentinels. */
+export function redisTls(flags: RedisTlsFlags): TlsFiles {
+  return { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
+}
+
+type RedisFlags = RedisTlsFlags & Pick<GatewayValues, 'redis-url' | 'plane'>;
+
+/** The plane's registry. @param read makes a TLS context of files */
+export function redisOptions<T>(
+  flags: RedisFlags,
+  read: (files: TlsFiles) => T,
+): { url: string; plane: string; tls: () => T } {
+  return { url: flags['redis-url'], plane: flags.plane, tls: () => read(redisTls(flags)) };
 }
 
 type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;
 
-/** The admin port's own certificates, if it is given any: read each time. */
-function adminTls<T>(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, read: ReadTls<T>) {
+/** Makes the admin port's TLS server, of files. */
+type CreateAdmin = (files: TlsFiles & ReturnType<typeof tlsPolicy>, options: TlsOptions) => TlsServer;
+
+/** The admin port's own certificates, if it is given any. */
+function adminTls(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, create: CreateAdmin) {
   const { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': ca } = flags;
-  return cert === '' ? undefined : () => read({ cert, key, ca, ...policy });
+  return cert === '' ? undefined : (options: TlsOptions) => create({ cert, key, ca, ...policy }, options);
 }
 
 type OperationsFlags = AdminTlsFlags &
@@ -56,8 +61,8 @@ type OperationsFlags = AdminTlsFlags &
   Pick<GatewayValues, 'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'>;
 
 /** Where operators look, alike for every server-side program. */
-export function operationsPorts<T>(flags: OperationsFlags, read: ReadTls<T>) {
-  const tls = adminTls(flags, tlsPolicy(flags), read);
+export function operationsPorts(flags: OperationsFlags, create: CreateAdmin) {
+  const tls = adminTls(flags, tlsPolicy(flags), create);
   return {
     health: { host: flags['health-bind-address'], port: flags['health-port'] },
     admin: { host: flags['admin-bind-address'], port: flags['admin-port'], tls },
@@ -72,10 +77,10 @@ type AgentOperationsFlags = AdminTlsFlags &
   >;
 
 /** As `operationsPorts`, by the names that an agent's flags have. */
-export function agentOperationsPorts<T>(flags: AgentOperationsFlags, read: ReadTls<T>) {
+export function agentOperationsPorts(flags: AgentOperationsFlags, create: CreateAdmin) {
   return {
     health: { host: flags['health-server-host'], port: flags['health-server-port'] },
-    admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'], tls: adminTls(flags, {}, read) },
+    admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'], tls: adminTls(flags, {}, create) },
     profiling: flags['enable-profiling'],
   };
 }

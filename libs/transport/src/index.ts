@@ -26,5 +26,6 @@ export * from './packets/dial.ts';
 export * from './packets/serve.ts';
 export * from './peer/client.ts';
 export * from './peer/server.ts';
+export * from './renewal.ts';
 export * from './tls.ts';
 export * from './wire.ts';

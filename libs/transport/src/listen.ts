@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
-import tls from 'node:tls';
-import { Crowd, descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
+import { type CertificatePlace, Crowd, descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
+import { tlsServer } from './renewal.ts';
 import { SocketFile } from './socket-file.ts';
-import { secureContextOptions, type TlsSettings } from './tls.ts';
+import type { TlsSettings } from './tls.ts';
 
 /** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */
 const FIRST_BYTES_TIMEOUT = 10_000;
@@ -30,7 +30,7 @@ export interface ListenOptions {
   readonly http1?: (socket: Socket) => void;
   readonly events: PlaneEvents;
   /** What listens, for errors: `callers`, `agents`. */
-  readonly name: string;
+  readonly name: CertificatePlace;
 }
 
 export interface Listener {
@@ -63,7 +63,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     void dispatch(socket, options);
   };
   const server = options.tls
-    ? tlsServer(options, options.tls, accept)
+    ? secured(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
   const file = 'path' in address ? new SocketFile(address.path, address.deleteExisting) : undefined;
   server.listen(file ? { path: file.boundPath } : boundTo(address));
@@ -119,20 +119,22 @@ async function untilNobodyWaits(server: Server): Promise<void> {
   server.off('connection', count);
 }
 
-function tlsServer(
+function secured(
   { events, name, handshakeTimeout = FIRST_BYTES_TIMEOUT }: ListenOptions,
-  settings: TlsSettings,
+  files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
-  const asksForCertificate = settings.ca !== undefined;
-  const server = tls.createServer({
-    ...secureContextOptions(settings),
-    requestCert: asksForCertificate,
-    rejectUnauthorized: asksForCertificate,
-    handshakeTimeout,
-    // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
-    ALPNProtocols: ['http/1.1', 'h2'],
-  });
+  const asksForCertificate = files.ca !== undefined;
+  const server = tlsServer(
+    { where: name, files, events },
+    {
+      requestCert: asksForCertificate,
+      rejectUnauthorized: asksForCertificate,
+      handshakeTimeout,
+      // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
+      ALPNProtocols: ['http/1.1', 'h2'],
+    },
+  );
   server.on('secureConnection', (socket) => {
     // Only from here on: a peer that ends its half amid the handshake is gone.
     socket.allowHalfOpen = true;

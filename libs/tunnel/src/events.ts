@@ -73,6 +73,9 @@ export interface TunnelOutcome {
   readonly error?: Error;
 }
 
+/** Where a certificate is shown: on a port, or to servers (`uplink`: an agent's; `peers` is both). */
+export type CertificatePlace = 'callers' | 'agents' | 'peers' | 'admin' | 'uplink' | 'redis';
+
 /** Where records of audit go. */
 export type AuditSink = 'log' | 'otlp';
 
@@ -127,6 +130,10 @@ export interface PlaneEventMap {
   'packet:error': [segment: Segment, code: string, type: PacketType | 'Unknown'];
   /** Something a peer sent was refused; the rest of the plane was not disturbed. */
   refused: [where: string, remote: string, error: Error];
+  /** A certificate is in force from now on, valid until then (milliseconds since the epoch): the first, or a renewed one. */
+  certificate: [where: CertificatePlace, validUntil: number];
+  /** What stands now in a certificate's files cannot be used: a port goes on with what it had. */
+  'certificate:failure': [where: CertificatePlace, error: Error];
   /** The registry's health changed. */
   registry: [state: 'up' | 'down', detail: string];
   /** At the gateway: so many records of audit were lost, on their way to a file or standard output, or over OTLP. */

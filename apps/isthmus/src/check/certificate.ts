@@ -2,8 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Report, Result } from './result.ts';
 
-/** Connections outwards and admin ports read their files anew; all other ports do once, at the start. */
-const RENEW = 'renew it, and restart in turn the programs whose port shows it';
+const RENEW = 'renew it in place: programs use the new one within 10 s';
 
 const DAY_MS = 86_400_000;
 

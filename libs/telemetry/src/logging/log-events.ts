@@ -38,6 +38,7 @@ export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits
     dialLines(logger, refusals),
     sessionLines(logger, flaps),
     linkLines(logger, flaps),
+    certificateLines(logger),
     refusalLines(logger, refusals),
   ].map((lines) => subscribe(events, lines));
   return () => {
@@ -157,6 +158,16 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
     'peer:failure': (hub, address, error) =>
       say(`hub ${hub}`, 'warn', { hub, address, text: error.message }, 'hub cannot be reached'),
     registry: (state, detail) => say('registry', state === 'up' ? 'info' : 'warn', { detail }, `registry is ${state}`),
+  };
+}
+
+/** Files are looked at every few seconds, and a fault of theirs is told once. */
+function certificateLines(logger: Logger): Subscriptions {
+  return {
+    certificate: (where, validUntil) =>
+      logger.info({ where, until: new Date(validUntil).toISOString() }, 'certificate in force'),
+    'certificate:failure': (where, error) =>
+      logger.warn({ where, text: error.message }, 'certificate cannot be renewed'),
   };
 }
 

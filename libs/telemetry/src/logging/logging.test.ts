@@ -192,6 +192,8 @@ test('the life of tunnels, sessions, servers, hubs and the registry is told', ()
     events.emit('peer:open', 'h1', 'y:1');
     events.emit('peer:close', 'h1', 'y:1', 'ping');
     events.emit('peer:failure', 'h1', 'y:1', new Error('connect ECONNREFUSED'));
+    events.emit('certificate', 'callers', Date.UTC(2027, 0));
+    events.emit('certificate:failure', 'callers', new Error('there is no certificate (PEM) in tls.crt'));
     events.emit('registry', 'down', 'ECONNRESET');
     events.emit('registry', 'up', 'again');
   });
@@ -208,6 +210,8 @@ test('the life of tunnels, sessions, servers, hubs and the registry is told', ()
       'info hub connected',
       'info hub connection closed',
       'warn hub cannot be reached',
+      'info certificate in force',
+      'warn certificate cannot be renewed',
       'warn registry is down',
       'info registry is up',
     ],

@@ -1,5 +1,6 @@
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
+import { certificateMetrics } from './certificates.ts';
 import { dialLatency } from './dials.ts';
 import { eventLoopDelay } from './event-loop.ts';
 import { Families, type Metrics } from './families.ts';
@@ -40,6 +41,7 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
     dialLatency(own, 'agent'),
     tunnelMetrics(own, 'agent'),
     coverageMetrics(own, () => sight),
+    certificateMetrics(own),
   );
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
   if (options.process) {

@@ -2,6 +2,7 @@ import type { DialFailureReason, GrpcMethod, PlaneEvents, Role, Strategy } from 
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { auditMetrics } from './audit.ts';
 import { Backends } from './backends.ts';
+import { certificateMetrics } from './certificates.ts';
 import { attemptMetrics, dialLatency } from './dials.ts';
 import { eventLoopDelay } from './event-loop.ts';
 import { Families, type Metrics } from './families.ts';
@@ -60,7 +61,12 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   const all = [dialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
   const leases = leaseCollection(families);
   const plane = planeMetrics(own, role);
-  all.push(dialLatency(own, role, options.keptAfter), tunnelMetrics(own, role), plane.subscriptions);
+  all.push(
+    dialLatency(own, role, options.keptAfter),
+    tunnelMetrics(own, role),
+    plane.subscriptions,
+    certificateMetrics(own),
+  );
   if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), auditMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));

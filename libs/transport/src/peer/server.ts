@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import tls, { type TLSSocket } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import { type Dial, descriptors, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import { type Listener, remoteOf } from '../listen.ts';
-import { peerSubject, secureContextOptions, type TlsSettings } from '../tls.ts';
+import { tlsServer } from '../renewal.ts';
+import { peerSubject, type TlsSettings } from '../tls.ts';
 
 export interface PeerServerOptions {
   readonly host: string;
@@ -21,17 +22,14 @@ export interface PeerServer extends Omit<Listener, 'idle'> {
 }
 
 /** The hub's peer port: takes gateways' links and serves their dials. */
-export async function servePeers({ host, port, tls: settings, dial, events }: PeerServerOptions): Promise<PeerServer> {
+export async function servePeers({ host, port, tls: files, dial, events }: PeerServerOptions): Promise<PeerServer> {
   const links = new Set<LinkServer>();
   const connections = new Set<TLSSocket>();
   let draining = false;
-  const server = tls.createServer({
-    ...secureContextOptions(settings),
-    ALPNProtocols: ['h2'],
-    requestCert: true,
-    rejectUnauthorized: true,
-    handshakeTimeout: 10_000,
-  });
+  const server = tlsServer(
+    { where: 'peers', files, events },
+    { ALPNProtocols: ['h2'], requestCert: true, rejectUnauthorized: true, handshakeTimeout: 10_000 },
+  );
   server.on('secureConnection', (socket) => {
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));

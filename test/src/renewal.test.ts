@@ -1,0 +1,207 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { copyFile, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { mock, test } from 'node:test';
+import { connect, type TLSSocket } from 'node:tls';
+import { listen, servePeers, tlsServer, watchCertificate } from '@isthmus/transport';
+import { type CertificatePlace, planeEvents } from '@isthmus/tunnel';
+import { Authority, type Identity, type Scope, scoped, tempDir } from './harness/index.ts';
+
+/** How often files are looked at, in milliseconds. */
+const LOOK = 10_000;
+
+interface Files extends Identity {
+  readonly ca: string;
+}
+
+/** An authority, files with a certificate of it, what is told of them, and a clock that only moves on to the next look. */
+async function place(scope: Scope) {
+  const dir = await tempDir(scope);
+  const authority = await Authority.create(dir, 'agents');
+  const own = await authority.server();
+  const files: Files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key'), ca: join(dir, 'ca.crt') };
+  const put = async (what: Partial<Files>) => {
+    for (const [file, from] of Object.entries(what)) await copyFile(from, files[file as keyof Files]);
+  };
+  await put({ ...own, ca: authority.cert });
+  mock.timers.enable({ apis: ['setInterval'] });
+  scope.defer(() => mock.timers.reset());
+  const events = planeEvents();
+  const told: string[] = [];
+  events.on('certificate', (where, validUntil) => told.push(`${where} until ${validUntil}`));
+  events.on('certificate:failure', (where, { message }) => told.push(`${where} ${message.replaceAll(`${dir}/`, '')}`));
+  return { dir, authority, own, files, put, events, told, look: () => mock.timers.tick(LOOK) };
+}
+
+type Place = Awaited<ReturnType<typeof place>>;
+
+const certificateIn = ({ cert }: Identity) => new X509Certificate(readFileSync(cert));
+const until = (where: CertificatePlace, identity: Identity) =>
+  `${where} until ${Date.parse(certificateIn(identity).validTo)}`;
+
+/** A server on these files, which says hello. */
+async function serve(scope: Scope, { files, events }: Place) {
+  const server = tlsServer({ where: 'agents', files, events }, { requestCert: true, rejectUnauthorized: true });
+  server.on('secureConnection', (socket) => {
+    scope.defer(() => socket.destroy());
+    socket.on('error', () => {}).write('hello');
+  });
+  server.listen(0, '127.0.0.1');
+  scope.defer(() => server.close());
+  await once(server, 'listening');
+  return { server, port: (server.address() as AddressInfo).port };
+}
+
+/** Connects as one who trusts an authority and has a certificate of another. */
+function greeted(port: number, ca: string, { cert, key }: Identity, ALPNProtocols?: string[]): TLSSocket {
+  const shown = { ca: readFileSync(ca), cert: readFileSync(cert), key: readFileSync(key) };
+  return connect({ port, host: '127.0.0.1', ...shown, ...(ALPNProtocols && { ALPNProtocols }) });
+}
+
+/** The serial number of the certificate that a new connection is shown. */
+async function shown(port: number, { authority, own }: Place, alpn?: string[]): Promise<string> {
+  const socket = greeted(port, authority.cert, own, alpn);
+  await once(socket, 'secureConnect');
+  const { serialNumber } = socket.getPeerCertificate();
+  socket.destroy();
+  return serialNumber;
+}
+
+test(
+  'a port goes on with the certificate it has until its files are a pair again, and says so once',
+  scoped(async (scope) => {
+    const here = await place(scope);
+    const { authority, own, files, put, told, look } = here;
+    const { port } = await serve(scope, here);
+    const next = await authority.server({ validMs: 3 * 86_400_000 });
+    const [before, after] = [certificateIn(own).serialNumber, certificateIn(next).serialNumber];
+    await put({ cert: next.cert });
+    look();
+    look();
+    assert.equal(await shown(port, here), before);
+    await put({ key: next.key });
+    assert.equal(await shown(port, here), before);
+    look();
+    assert.equal(await shown(port, here), after);
+    await rm(files.key);
+    look();
+    await writeFile(files.cert, '');
+    await put({ key: next.key });
+    look();
+    assert.equal(await shown(port, here), after);
+    await put({ cert: next.cert });
+    look();
+    await rm(files.key);
+    look();
+    assert.deepEqual(told, [
+      until('agents', own),
+      'agents the key in tls.key is not the one of the certificate in tls.crt',
+      until('agents', next),
+      "agents ENOENT: no such file or directory, open 'tls.key'",
+      'agents there is no certificate (PEM) in tls.crt',
+      "agents ENOENT: no such file or directory, open 'tls.key'",
+    ]);
+  }),
+);
+
+test(
+  'a mounted Secret that is renewed as a whole is used, by a port that was closed and listens again too',
+  scoped(async (scope) => {
+    const here = await place(scope);
+    const { dir, authority, own, files, look } = here;
+    /** As kubelets do: files are links through `..data`, which becomes a link to another directory. */
+    const mount = async (version: string, { cert, key }: Identity) => {
+      await mkdir(join(dir, version));
+      await copyFile(cert, join(dir, version, 'tls.crt'));
+      await copyFile(key, join(dir, version, 'tls.key'));
+      await symlink(version, join(dir, '..data_tmp'));
+      await rename(join(dir, '..data_tmp'), join(dir, '..data'));
+    };
+    await mount('..1', own);
+    for (const [path, file] of [
+      [files.cert, 'tls.crt'],
+      [files.key, 'tls.key'],
+    ] as const) {
+      await rm(path);
+      await symlink(join('..data', file), path);
+    }
+    const { server, port } = await serve(scope, here);
+    for (const version of ['..2', '..3']) {
+      const next = await authority.server();
+      await mount(version, next);
+      look();
+      assert.equal(await shown(port, here), certificateIn(next).serialNumber);
+      server.close();
+      await once(server, 'close');
+      server.listen(port, '127.0.0.1');
+      await once(server, 'listening');
+    }
+  }),
+);
+
+test(
+  'an authority that is renewed is believed from then on, an empty file is not, and connections that are open go on',
+  scoped(async (scope) => {
+    const here = await place(scope);
+    const { dir, authority, own, files, put, told, look } = here;
+    const { port } = await serve(scope, here);
+    const other = await Authority.create(dir, 'others');
+    const stranger = await other.client('stranger');
+    const open = greeted(port, authority.cert, own);
+    await once(open, 'data');
+    await writeFile(files.ca, '');
+    look();
+    await once(greeted(port, authority.cert, own), 'data');
+    const refused = greeted(port, authority.cert, stranger);
+    refused.on('error', () => {}).on('data', () => assert.fail('a stranger was let in'));
+    await once(refused, 'close');
+    await put({ ca: other.cert });
+    look();
+    await once(greeted(port, authority.cert, stranger), 'data');
+    assert.ok(open.writable);
+    assert.deepEqual(told.slice(1), ['agents there is no certificate (PEM) in ca.crt', until('agents', own)]);
+  }),
+);
+
+test(
+  "agents' and peers' ports show what was renewed",
+  scoped(async (scope) => {
+    const here = await place(scope);
+    const { authority, own, files, put, events, told, look } = here;
+    const host = '127.0.0.1';
+    const dial = () => Promise.reject(new Error('nobody dials here'));
+    const agents = await listen({ address: { host, port: 0 }, tls: files, name: 'agents', events });
+    scope.defer(() => agents.close());
+    const peers = await servePeers({ host, port: 0, tls: files, dial, events });
+    scope.defer(() => peers.close());
+    const next = await authority.server();
+    await put(next);
+    look();
+    for (const { address } of [agents, peers]) {
+      const port = Number(address.split(':').at(-1));
+      assert.equal(await shown(port, here, ['h2']), certificateIn(next).serialNumber);
+    }
+    assert.deepEqual(told, [
+      ...[until('agents', own), until('peers', own)],
+      ...[until('agents', next), until('peers', next)],
+    ]);
+  }),
+);
+
+test(
+  'a certificate that is shown to servers is told of, also when its files come later; without one there is nothing to tell',
+  scoped(async (scope) => {
+    const { authority, files, put, events, told, look } = await place(scope);
+    await rm(files.key);
+    scope.defer(watchCertificate({ where: 'uplink', files, events }));
+    scope.defer(watchCertificate({ where: 'redis', files: { cert: '', key: '', ca: files.ca }, events }));
+    const next = await authority.client('agent');
+    await put(next);
+    look();
+    assert.deepEqual(told, ["uplink ENOENT: no such file or directory, open 'tls.key'", until('uplink', next)]);
+  }),
+);
