@@ -24,7 +24,9 @@ export function hubOptions(
   const joins = flags['redis-url'] !== '';
   const tls = { ...tlsPolicy(flags) };
   const count = flags['server-count'];
-  const agentTls = { cert: flags['cluster-cert'], key: flags['cluster-key'], ca: flags['cluster-ca-cert'], ...tls };
+  const ca = flags['cluster-ca-cert'];
+  // Without authorities agents show tokens, and are not asked for a certificate.
+  const agentTls = { cert: flags['cluster-cert'], key: flags['cluster-key'], ...(ca !== '' && { ca }), ...tls };
   return {
     hubId: flags['server-id'],
     zone: flags.zone,

@@ -5,7 +5,7 @@ import type { Scope, Trust } from '../harness/index.ts';
 
 const LABELS = { 'k8s-app': 'konnectivity-server' };
 
-/** An API server that keeps leases, and a kubeconfig for it. */
+/** An API server that keeps leases and reviews tokens, and a kubeconfig for it. */
 export async function kubeApi(scope: Scope, { dir }: Trust) {
   const api = scope.use(await FakeApiServer.start());
   const { server, token } = api.connection;
@@ -20,6 +20,10 @@ export async function kubeApi(scope: Scope, { dir }: Trust) {
   await writeFile(kubeconfig, stringify(config), { mode: 0o600 });
   return {
     kubeconfig,
+    /** A token of a service account, `namespace:name`. */
+    trust(token: string, account: string) {
+      api.reviews.set(token, { authenticated: true, user: { username: `system:serviceaccount:${account}` } });
+    },
     /** A server's lease, renewed so many seconds ago. */
     put(name: string, age: number) {
       const renewTime = new Date(Date.now() - age * 1000).toISOString();

@@ -1,0 +1,39 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { newTrust, type Scope, scoped, startAgent, startServer, type Trust } from '../harness/index.ts';
+import { kubeApi } from './kube-api.ts';
+
+/** A server that lets agents in by the tokens of one service account. */
+async function withTokens(scope: Scope, trust: Trust) {
+  const api = await kubeApi(scope, trust);
+  api.trust('of-agents', 'kube-system:konnectivity-agent');
+  api.trust('of-others', 'default:default');
+  return startServer(scope, trust, {
+    'cluster-ca-cert': undefined,
+    kubeconfig: api.kubeconfig,
+    'agent-namespace': 'kube-system',
+    'agent-service-account': 'konnectivity-agent',
+    'authentication-audience': 'system:konnectivity-server',
+  });
+}
+
+/** An agent without a certificate. */
+async function bearer(scope: Scope, trust: Trust, port: number, token: string) {
+  const path = join(trust.dir, token);
+  await writeFile(path, token);
+  const flags = { 'agent-cert': undefined, 'agent-key': undefined, 'service-account-token-path': path };
+  return startAgent(scope, trust, port, flags);
+}
+
+test(
+  'over TLS a token lets an agent in without a certificate, and that of another service account does not',
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const server = await withTokens(scope, trust);
+    const agent = await bearer(scope, trust, server.agentPort, 'of-agents');
+    await agent.waitReady();
+    const other = await bearer(scope, trust, server.agentPort, 'of-others');
+    await other.waitForLine(/token was not accepted/);
+  }),
+);
