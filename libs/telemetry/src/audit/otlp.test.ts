@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { DialError, type DialRequest, dialStory, planeEvents } from '@isthmus/tunnel';
 import { createLogger } from '../logging/logger.ts';
 import type { Environment } from '../otlp/environment.ts';
+import { request } from '../testing/dial.ts';
 import { logSettings } from './otlp-settings.ts';
 import { auditTrail } from './trail.ts';
 
@@ -15,14 +16,8 @@ const SPAN = 'b7ad6b7169203331';
 const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 
 const dial: DialRequest = {
-  id: '00000000000000d1',
-  tenant: 'default',
-  destination: { host: '10.0.0.1', port: 443 },
-  deadline: Number.POSITIVE_INFINITY,
-  signal: new AbortController().signal,
-  caller: { via: 'grpc', identity: 'uds' },
+  ...{ ...request, caller: { via: 'grpc', identity: 'uds' }, story: dialStory() },
   traceparent: `00-${TRACE}-${SPAN}-01`,
-  story: dialStory(),
 };
 const error = new DialError('dns_error', 'no such host');
 

@@ -6,12 +6,10 @@ import process from 'node:process';
 import { test } from 'node:test';
 import { DialError, type DialRequest, dialStory, planeEvents } from '@isthmus/tunnel';
 import { createLogger } from '../logging/logger.ts';
+import { request } from '../testing/dial.ts';
 import { auditTrail } from './trail.ts';
 
-const dial: DialRequest = {
-  ...{ id: '00000000000000d1', tenant: 'default', destination: { host: '10.0.0.1', port: 443 } },
-  ...{ deadline: Number.POSITIVE_INFINITY, signal: new AbortController().signal, story: dialStory() },
-};
+const dial: DialRequest = { ...request, story: dialStory() };
 
 test('a process that exits while its audit ends still writes what waits', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'audit-'));

@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type DialRequest, type PlaneEvents, planeEvents, type SessionInfo } from '@isthmus/tunnel';
+import { request } from '../testing/dial.ts';
 import { logEvents } from './log-events.ts';
 import { createLogger, type LoggerOptions, levelOf } from './logger.ts';
 import { redactUrl } from './redact.ts';
 
 const dial: DialRequest = {
-  id: '00000000000000d1',
-  tenant: 'default',
-  destination: { host: 'fd00::1', port: 443 },
-  deadline: Number.POSITIVE_INFINITY,
-  signal: new AbortController().signal,
+  ...{ ...request, destination: { host: 'fd00::1', port: 443 } },
   caller: { via: 'http-connect', identity: 'CN=kube-apiserver' },
   traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
 };

@@ -1,4 +1,5 @@
-import { type DialRequest, planeEvents, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import { planeEvents, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import { request as dial } from '../testing/dial.ts';
 import { agentMetrics } from './agent.ts';
 import type { Metrics } from './families.ts';
 import { type ServerMetricsOptions, serverMetrics } from './server.ts';
@@ -6,13 +7,7 @@ import { type ServerMetricsOptions, serverMetrics } from './server.ts';
 export const SERVER = 'konnectivity_network_proxy_server_';
 export const AGENT = 'konnectivity_network_proxy_agent_';
 
-export const dial: DialRequest = {
-  id: '00000000000000d1',
-  tenant: 'default',
-  destination: { host: '10.0.0.1', port: 443 },
-  deadline: Number.POSITIVE_INFINITY,
-  signal: new AbortController().signal,
-};
+export { dial };
 
 export function tunnel(role: Role, change: Partial<TunnelInfo> = {}): TunnelInfo {
   return { role, dial, agentId: 'a1', sessionId: 's1', hubId: 'h1', since: 0, up: 0, down: 0, ...change };

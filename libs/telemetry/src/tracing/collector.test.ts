@@ -2,15 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { type Dial, type DialRequest, observed, planeEvents } from '@isthmus/tunnel';
+import { type Dial, observed, planeEvents } from '@isthmus/tunnel';
+import { request } from '../testing/dial.ts';
 import { type OtlpGrpcReceiver, otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver } from '../testing/otlp-receiver.ts';
 import { openTelemetry } from './opentelemetry.ts';
-
-const request: DialRequest = {
-  ...{ id: '00000000000000d1', tenant: 'default', destination: { host: '10.0.0.1', port: 443 } },
-  ...{ deadline: Number.POSITIVE_INFINITY, signal: new AbortController().signal },
-};
 
 const established: Dial = async () => {
   const stream = new PassThrough();

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type AttemptRecord, DialError, type DialOutcome, type DialRequest } from '@isthmus/tunnel';
+import { request as dial } from '../testing/dial.ts';
 import { otlpReceiver } from '../testing/otlp-receiver.ts';
 import { openTelemetry } from './opentelemetry.ts';
 
@@ -8,10 +9,6 @@ const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const PARENT = 'b7ad6b7169203331';
 const SLOW_MS = 1000;
 
-const dial: DialRequest = {
-  ...{ id: '00000000000000d1', tenant: 'default', destination: { host: '10.0.0.1', port: 443 } },
-  ...{ deadline: Number.POSITIVE_INFINITY, signal: new AbortController().signal },
-};
 const error = new DialError('connection_refused', 'dial tcp 10.0.0.1:443: connect: connection refused');
 
 interface Case {

@@ -2,19 +2,13 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
 import { DialError, type DialRequest, noTracer } from '@isthmus/tunnel';
+import { request } from '../testing/dial.ts';
 import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver, type ReceivedSpan, spanTree } from '../testing/otlp-receiver.ts';
 import { openTelemetry, type Tracing } from './opentelemetry.ts';
 import type { Environment } from './settings.ts';
 
-const dial: DialRequest = {
-  id: '00000000000000d1',
-  tenant: 'default',
-  destination: { host: '10.0.0.1', port: 443 },
-  deadline: Number.POSITIVE_INFINITY,
-  signal: new AbortController().signal,
-  caller: { via: 'http-connect', identity: 'CN=kube-apiserver' },
-};
+const dial: DialRequest = { ...request, caller: { via: 'http-connect', identity: 'CN=kube-apiserver' } };
 
 const TREE = { 'gateway.dial': { 'hub.dial': { 'agent.dial': {} } } };
 

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { type AttemptRecord, DialError, type DialOutcome, type DialRequest } from '@isthmus/tunnel';
 import { ROOT_CONTEXT, SpanKind, type Tracer } from '@opentelemetry/api';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
+import { request } from '../testing/dial.ts';
 import { ATTRIBUTES } from './attributes.ts';
 import { keepDials } from './kept.ts';
 import { KINDS, spanTracer } from './spans.ts';
@@ -30,8 +31,8 @@ const attempt: AttemptRecord = {
   ...{ start: performance.now(), ms: 1, outcome: 'failed', error },
 };
 const dial: DialRequest = {
-  ...{ id: '00000000000000d1', tenant: 'default', destination: { host: 'name', port: 443 }, session: 's1' },
-  ...{ deadline: 0, signal: new AbortController().signal, story: { attempts: [attempt], parkedMs: 1 } },
+  ...{ ...request, destination: { host: 'name', port: 443 }, session: 's1' },
+  ...{ deadline: 0, story: { attempts: [attempt], parkedMs: 1 } },
   caller: { via: 'grpc', identity: 'CN=kube-apiserver', remote: '::1:50000' },
 };
 const outcome: DialOutcome = {
