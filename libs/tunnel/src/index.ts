@@ -22,3 +22,4 @@ export { Suspects } from './suspects.ts';
 export * from './trace.ts';
 export * from './tunnel.ts';
 export * from './tunnel-table.ts';
+export { youngGarbage } from './young-garbage.ts';

@@ -2,7 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 /** What may be read before the buffers that held it are collected, in bytes. */
-const EVERY = 16 * 1024 * 1024;
+const EVERY = 8 * 1024 * 1024;
 
 type Collect = (options: { type: 'minor' }) => void;
 
@@ -22,7 +22,7 @@ export class YoungGarbage {
     this.#collect = collect;
   }
 
-  /** To be told of each read. */
+  /** To be told of each read of a tunnel's bytes, and of each copy of them. */
   read(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes < EVERY) return;

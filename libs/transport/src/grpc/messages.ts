@@ -1,3 +1,4 @@
+import { youngGarbage } from '@isthmus/tunnel';
 import { StatusError } from './status.ts';
 
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
@@ -75,6 +76,7 @@ export class MessageReader {
     const follows = before.buffer === this.#block.buffer && start + before.length === this.#used;
     const fits = this.#used + piece.length <= this.#block.length;
     if (!fits) {
+      youngGarbage.read(BLOCK);
       this.#block = Buffer.allocUnsafeSlow(BLOCK);
       this.#used = 0;
     }
@@ -101,6 +103,7 @@ export class MessageReader {
 
   #join(length: number): Buffer {
     const whole = Buffer.allocUnsafe(length);
+    youngGarbage.read(length);
     for (let filled = 0; filled < length; ) {
       const piece = this.#pieces[0] as Buffer;
       const taken = piece.copy(whole, filled);
