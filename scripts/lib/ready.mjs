@@ -31,13 +31,14 @@ export async function ensureInstalled() {
 export async function ensureReady(projects = []) {
   await ensureInstalled();
   if (readStamp(projects) === fingerprint()) return;
-  const { status, output } = await timed('Building (tsc -b)', () => build(projects));
-  if (status !== 0) fail(`${output}\ntsc -b failed with status ${status}.`);
+  const { status, output } = await timed('Building', () => build(projects));
+  if (status !== 0) fail(`${output}\nThe build failed with status ${status}.`);
 }
 
-/** Resolves with tsc's status and output. */
+/** Runs tsc and then the bundler; resolves with the status and output of the last that ran. */
 export async function build(projects = []) {
-  const result = await command([process.execPath, bin('tsc'), '-b', ...projects]);
+  let result = await command([process.execPath, bin('tsc'), '-b', ...projects]);
+  if (result.status === 0) result = await command([process.execPath, join(ROOT, 'scripts', 'bundle.mjs')]);
   if (result.status === 0) {
     mkdirSync(BUILT, { recursive: true });
     writeFileSync(stampOf(projects), fingerprint());

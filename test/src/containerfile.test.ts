@@ -66,6 +66,9 @@ test('the steps of the build stage give an image that runs all four programs', {
   );
   assert.match(stdout, /callers-ca\.pem/);
   assert.ok(!existsSync(join(tree, 'node_modules/typescript')), 'no tools are left');
+  for (const file of ['main.js', 'made-of.json'])
+    assert.ok(existsSync(join(tree, 'apps/server/dist/bundle', file)), file);
+  assert.ok(!existsSync(join(tree, 'apps/server/dist/.tsbuildinfo')), 'nothing that a bundle could be older than');
 });
 
 /** What .dockerignore keeps out of the build: names, and endings where it has a `*` before them. */

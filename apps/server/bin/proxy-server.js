@@ -1,2 +1,4 @@
 #!/usr/bin/env node
-import '../dist/main.js';
+import { launch } from '@isthmus/service/launch';
+
+await launch(new URL('../dist/', import.meta.url));

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { launch } from './launch.ts';
+
+const BUILD_INFOS = ['app/dist/.tsbuildinfo', 'lib/dist/.tsbuildinfo'];
+
+let root: string;
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'isthmus-launch-'));
+  mkdirSync(join(root, 'app/dist/bundle'), { recursive: true });
+  mkdirSync(join(root, 'lib/dist'), { recursive: true });
+  for (const file of BUILD_INFOS) writeFileSync(join(root, file), '{}');
+  writeFileSync(join(root, 'app/package.json'), '{"type":"module"}');
+  writeFileSync(join(root, 'app/dist/main.js'), program('modules'));
+  writeFileSync(join(root, 'app/dist/bundle/main.js'), program('bundle'));
+  const madeOf = BUILD_INFOS.map((file) => {
+    const { mtimeMs, size } = statSync(join(root, file));
+    return [`../../../${file}`, { mtimeMs, size }];
+  });
+  writeFileSync(join(root, 'app/dist/bundle/made-of.json'), JSON.stringify(Object.fromEntries(madeOf)));
+});
+
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+function program(name: string): string {
+  return `globalThis.launched = '${name}';`;
+}
+
+async function launched(): Promise<unknown> {
+  await launch(pathToFileURL(join(root, 'app/dist/')));
+  return (globalThis as { launched?: unknown }).launched;
+}
+
+test('a program is loaded from its bundle', async () => {
+  assert.equal(await launched(), 'bundle');
+});
+
+test('a program that was never bundled is loaded from its modules', async () => {
+  rmSync(join(root, 'app/dist/bundle'), { recursive: true });
+  assert.equal(await launched(), 'modules');
+});
+
+for (const file of BUILD_INFOS) {
+  test(`a bundle is out of date when ${file} was written since`, async () => {
+    utimesSync(join(root, file), 1, 1);
+    assert.equal(await launched(), 'modules');
+  });
+
+  test(`a bundle is out of date when ${file} has another size`, async () => {
+    const { atime, mtime } = statSync(join(root, file));
+    writeFileSync(join(root, file), '{ }');
+    utimesSync(join(root, file), atime, mtime);
+    assert.equal(await launched(), 'modules');
+  });
+}
+
+test('a bundle goes for nothing while one of its packages is not built', async () => {
+  rmSync(join(root, 'lib/dist/.tsbuildinfo'));
+  assert.equal(await launched(), 'modules');
+});
+
+test('a bundle is all that an image has', async () => {
+  for (const file of BUILD_INFOS) rmSync(join(root, file));
+  assert.equal(await launched(), 'bundle');
+});
