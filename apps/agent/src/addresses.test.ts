@@ -38,7 +38,7 @@ test('an address that fails waits ever longer, alone, until it lasts or its hub 
   const hubs = [hub('a'), hub('b')];
   const waits: number[] = [];
   for (let failure = 0; failure < 6; failure++) {
-    addresses.failed('a:1', false);
+    addresses.failed('a:1');
     assert.equal(order(addresses, hubs), '(a) b origin');
     const [{ wait }] = addresses.rank(hubs, true, []) as [{ wait: number }];
     waits.push(wait);
@@ -49,10 +49,10 @@ test('an address that fails waits ever longer, alone, until it lasts or its hub 
     const ceiling = Math.min(8, 2 ** index) * SECOND;
     assert.ok(wait >= ceiling / 2 && wait <= ceiling, `${wait} after ${index + 1} failures`);
   });
-  addresses.failed('a:1', false);
+  addresses.failed('a:1');
   addresses.started([hub('a')]);
   assert.equal(order(addresses, hubs), 'a b origin');
-  addresses.failed('a:1', false);
+  addresses.failed('a:1');
   assert.ok((addresses.rank(hubs, true, [])[0]?.wait as number) <= SECOND);
 });
 
@@ -83,11 +83,21 @@ test('a server that lets an agent in to say that it goes waits: shortly at first
 
 test('the first failure of an agent without a session makes it wait shortly, whatever was before', () => {
   const { addresses } = known();
-  for (let failure = 0; failure < 4; failure++) addresses.failed('a:1', false);
-  addresses.failed('a:1', true);
+  for (let failure = 0; failure < 4; failure++) addresses.failed('a:1');
+  addresses.failedUrgently('a:1', 0, false);
   assert.ok(addresses.wait({ server: { address: 'a', port: 1 } }) <= 100);
-  addresses.failed('a:1', false);
+  addresses.failedUrgently('a:1', 1, false);
   assert.ok(addresses.wait({ server: { address: 'a', port: 1 } }) >= 4 * SECOND, 'and changes nothing in what follows');
+});
+
+test('an agent without a session asks a few times more, shortly after another, where nobody listens yet', () => {
+  const { addresses } = known();
+  const ceilings = [50, 100, 200, 400, 800, 1000, 2000];
+  ceilings.forEach((ceiling, before) => {
+    addresses.failedUrgently('a:1', before, true);
+    const wait = addresses.wait({ server: { address: 'a', port: 1 } });
+    assert.ok(wait >= ceiling / 2 && wait <= ceiling, `${wait} after ${before} failures`);
+  });
 });
 
 test('while what is known of hubs is old the configured server comes first', () => {
@@ -102,7 +112,7 @@ test('while what is known of hubs is old the configured server comes first', () 
 test('with the last session gone no address waits, but for one that ended it at once', () => {
   const { addresses } = known();
   const hubs = [hub('a'), hub('b')];
-  addresses.failed('a:1', false);
+  addresses.failed('a:1');
   assert.equal(addresses.lost('b:1', 100, false), false);
   assert.equal(order(addresses, hubs, false), '(a) (b) origin');
   assert.equal(addresses.lost('b:1', 5 * SECOND, false), true);
@@ -129,7 +139,7 @@ test('the addresses of a name take turns, and one that failed waits', async () =
   const seen: string[] = [];
   for (let turn = 0; turn < 3; turn++) seen.push((await addresses.resolve({})).address);
   assert.deepEqual(seen.sort(), ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
-  addresses.failed('10.0.0.2:1', false);
+  addresses.failed('10.0.0.2:1');
   for (let turn = 0; turn < 6; turn++) assert.notEqual((await addresses.resolve({})).address, '10.0.0.2');
 });
 

@@ -65,10 +65,14 @@ export class Addresses {
     return server ?? this.#origin.next(this.#redial);
   }
 
-  /** @param urgent whether an agent without a session has not failed before since it lost it */
-  failed(place: string, urgent: boolean): void {
-    if (urgent) this.#redial.failedOnce(place);
-    else this.#redial.failed(place);
+  /** It failed an agent that has a session. */
+  failed(place: string): void {
+    this.#redial.failed(place);
+  }
+
+  /** It failed an agent without one, after `before` other failures. @param refused whether nobody listened there */
+  failedUrgently(place: string, before: number, refused: boolean): void {
+    this.#redial.failedUrgently(place, before, refused);
   }
 
   /** A session was lost that lasted `lived` milliseconds. @returns whether to hurry: it was the last one */

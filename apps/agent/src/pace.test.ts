@@ -65,9 +65,9 @@ test('a list of addresses that all fail is gone through fast, and then slowly', 
     return wait;
   });
   assert.deepEqual(waits, [...Array(9).fill(0), 250, 250, 250]);
-  assert.equal(pace.fresh, false);
+  assert.equal(pace.failures, 12);
   pace.afresh();
-  assert.deepEqual([pace.fresh, pace.wait(1, false)], [true, 0]);
+  assert.deepEqual([pace.failures, pace.wait(1, false)], [0, 0]);
 });
 
 test('an agent that has a session makes one attempt in fifteen seconds, and gives it time', async () => {

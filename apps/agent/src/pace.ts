@@ -53,8 +53,8 @@ export class Pace {
   readonly #pending = new Set<Attempt>();
   /** When a missing session may be sought. */
   #from: number | undefined;
-  /** Attempts that failed since the last that did not, and how many of them took too long. */
   #failures = 0;
+  /** How many of them took too long. */
   #late = 0;
   #connected = false;
 
@@ -66,9 +66,9 @@ export class Pace {
     return [...this.#pending];
   }
 
-  /** Whether nothing has failed since a session began, or the last one was lost. */
-  get fresh(): boolean {
-    return this.#failures === 0;
+  /** Attempts that failed since a session began, or the last one was lost. */
+  get failures(): number {
+    return this.#failures;
   }
 
   /** Milliseconds until one more attempt may begin. @param connected whether there is any session */

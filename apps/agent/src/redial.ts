@@ -10,6 +10,13 @@ const MAX_ADDRESSES = 1024;
 /** The longest that an agent without a session waits after one refusal: a balancer may lead elsewhere, in milliseconds. */
 const URGENT = 100;
 
+/**
+ * The same where nobody listened, and how often: asking again costs nobody anything, and finds a server that starts together
+ * with its agent as soon as it is there. Each time twice as long, so 1.5 s together.
+ */
+const REFUSED = 50;
+const MAX_REFUSED = 5;
+
 interface Pause {
   readonly backoff: Backoff;
   until: number;
@@ -39,9 +46,13 @@ export class Redial {
     this.#pause(address, backoff, backoff.next());
   }
 
-  /** It failed an agent that has no session, for the first time since it had one: that changes nothing in what follows. */
-  failedOnce(address: string): void {
-    this.#pause(address, this.#of(address).backoff, this.#urgent());
+  /**
+   * It failed an agent that has no session, after `before` other failures since it had one. The first does not change what
+   * follows, nor do the next few where nobody listened.
+   */
+  failedUrgently(address: string, before: number, refused: boolean): void {
+    if (before >= (refused ? MAX_REFUSED : 1)) this.failed(address);
+    else this.#pause(address, this.#of(address).backoff, this.#urgent(refused ? REFUSED * 2 ** before : URGENT));
   }
 
   /** A connection was lost that lasted `lived` milliseconds. One that was not stable counts as a failure when it began. */
@@ -60,7 +71,7 @@ export class Redial {
       this.lost(address, lived);
       return;
     }
-    this.failedOnce(address);
+    this.failedUrgently(address, 0, false);
     (this.#pauses.get(address) as Pause).until -= lived;
   }
 
@@ -84,7 +95,7 @@ export class Redial {
     if (this.#pauses.size > MAX_ADDRESSES) this.#pauses.delete(this.#pauses.keys().next().value as string);
   }
 
-  #urgent(): number {
-    return Math.min(URGENT, this.#first) * (0.5 + this.#clock.random() / 2);
+  #urgent(most: number): number {
+    return Math.min(most, this.#first) * (0.5 + this.#clock.random() / 2);
   }
 }

@@ -225,9 +225,10 @@ export class Upkeep {
     else this.#addresses.missed(isInPlane(this.#staying));
   }
 
-  #failed(place: string, attempt: Attempt, error: Error): void {
+  #failed(place: string, attempt: Attempt, error: NodeJS.ErrnoException): void {
     const { only } = attempt;
-    this.#addresses.failed(place, this.#pace.fresh && this.#staying.length === 0);
+    if (this.#staying.length > 0) this.#addresses.failed(place);
+    else this.#addresses.failedUrgently(place, this.#pace.failures, error.code === 'ECONNREFUSED');
     if (only !== undefined) this.#moves.failed(only);
     else this.#pace.failed(attempt);
     this.#options.events.emit('server:failure', place, 'to_server', error);
