@@ -26,36 +26,37 @@ const LENGTHS = [
 ];
 
 const EOS = 256;
+const LONGEST = 30;
 
-/** A node's children by bit: another node, or as a negative number -1 - octet. */
-type Tree = [number, number][];
-
-const TREE = tree();
-
-function tree(): Tree {
-  const nodes: Tree = [[0, 0]];
-  const octets = LENGTHS.map((length, octet) => ({ length, octet }));
-  octets.sort((a, b) => a.length - b.length || a.octet - b.octet);
-  let code = 0;
-  let before = 0;
-  for (const { length, octet } of octets) {
-    code <<= length - before;
-    before = length;
-    insert(nodes, code, length, octet);
-    code++;
-  }
-  return nodes;
+/** Of the codes with so many bits: the first, how many there are, and where their octets begin in `OCTETS`. */
+interface Row {
+  first: number;
+  count: number;
+  start: number;
 }
 
-function insert(nodes: Tree, code: number, length: number, octet: number): void {
-  let at = 0;
-  for (let bit = length - 1; bit > 0; bit--) {
-    const node = nodes[at] as [number, number];
-    const side = ((code >> bit) & 1) as 0 | 1;
-    if (node[side] === 0) node[side] = nodes.push([0, 0]) - 1;
-    at = node[side];
-  }
-  (nodes[at] as [number, number])[(code & 1) as 0 | 1] = -1 - octet;
+const ROWS: Row[] = Array.from({ length: LONGEST + 1 }, () => ({ first: 0, count: 0, start: 0 }));
+
+/** All octets, and EOS, by their codes. */
+const OCTETS = new Uint16Array(LENGTHS.length);
+
+// Once for each code and not for each bit of each: a function that runs hot while a program starts brings in V8's optimizing compiler, whose
+// own code takes 4 MB that a program at rest does without.
+for (const length of LENGTHS) row(length).count++;
+for (let bits = 1; bits <= LONGEST; bits++) {
+  const { first, count, start } = row(bits - 1);
+  row(bits).first = (first + count) << 1;
+  row(bits).start = start + count;
+}
+{
+  const next = ROWS.map(({ start }) => start);
+  LENGTHS.forEach((length, octet) => {
+    OCTETS[(next[length] as number)++] = octet;
+  });
+}
+
+function row(bits: number): Row {
+  return ROWS[bits] as Row;
 }
 
 /**
@@ -64,22 +65,22 @@ function insert(nodes: Tree, code: number, length: number, octet: number): void 
  */
 export function huffmanDecode(bytes: Uint8Array): string {
   let text = '';
-  let at = 0;
+  let code = 0;
   let depth = 0;
   let ones = true;
   for (const byte of bytes) {
     for (let bit = 7; bit >= 0; bit--) {
-      const side = ((byte >> bit) & 1) as 0 | 1;
-      const next = (TREE[at] as [number, number])[side];
+      const side = (byte >> bit) & 1;
+      code = (code << 1) | side;
       depth++;
       ones &&= side === 1;
-      if (next >= 0) {
-        at = next;
-        continue;
-      }
-      if (next === -1 - EOS) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: EOS in a string');
-      text += String.fromCharCode(-1 - next);
-      at = 0;
+      const { first, count, start } = row(depth);
+      // A code that is not below its row's end begins a longer one.
+      if (code - first >= count) continue;
+      const octet = OCTETS[start + code - first] as number;
+      if (octet === EOS) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: EOS in a string');
+      text += String.fromCharCode(octet);
+      code = 0;
       depth = 0;
       ones = true;
     }
