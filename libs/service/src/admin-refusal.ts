@@ -1,4 +1,4 @@
-import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import type { Http2Server, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';
 
 /** What those are told who connect where the RPC is not served: printable ASCII, since it goes into a header as it is. */
@@ -14,20 +14,25 @@ const SESSION_MS = 10_000;
 
 /** Answers each call of a gRPC client with why it is refused, without what the RPC's own server takes. */
 export class RpcRefusal {
-  readonly #server = createServer({ maxSessionMemory: 1, settings: { maxConcurrentStreams: 1 } });
-
-  constructor() {
-    this.#server.on('session', endSoon);
-    this.#server.on('stream', refuse);
-    this.#server.on('sessionError', () => {});
-  }
+  #server: Promise<Http2Server> | undefined;
 
   take(socket: Socket): void {
-    this.#server.emit('connection', socket);
+    this.#server ??= refusing();
+    void this.#server.then((server) => server.emit('connection', socket));
   }
 
   /** The connections are the caller's to end. */
   async close(): Promise<void> {}
+}
+
+/** Loaded when somebody asks: Node's HTTP/2 takes 1 MB. */
+async function refusing(): Promise<Http2Server> {
+  const { createServer } = await import('node:http2');
+  const server = createServer({ maxSessionMemory: 1, settings: { maxConcurrentStreams: 1 } });
+  server.on('session', endSoon);
+  server.on('stream', refuse);
+  server.on('sessionError', () => {});
+  return server;
 }
 
 function endSoon(session: ServerHttp2Session): void {

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { Session } from 'node:inspector';
+import type { Session } from 'node:inspector';
 import { pipeline } from 'node:stream/promises';
 import { getHeapSnapshot } from 'node:v8';
 import { NOT_FOUND, type Page, send } from './pages.ts';
@@ -42,7 +42,8 @@ async function sendHeap(response: ServerResponse): Promise<void> {
 }
 
 async function cpuProfile(response: ServerResponse, ms: number): Promise<Page> {
-  const session = new Session();
+  const inspector = await import('node:inspector');
+  const session = new inspector.Session();
   session.connect();
   try {
     await post(session, 'Profiler.enable');
