@@ -3,6 +3,8 @@ const POLL_MS = 10;
 export interface Wait {
   /** Milliseconds; default 10 s. */
   readonly deadline?: number;
+  /** Between two looks, in milliseconds; default 10. */
+  readonly every?: number;
   /** What is waited for, as the error shall name it; a function is asked when the wait has failed. */
   readonly what: string | (() => string);
   /** Says why to wait no longer, when that is so. */
@@ -17,7 +19,7 @@ export const DEFAULT_DEADLINE_MS = 10_000;
  */
 export async function until<T>(
   condition: () => T | Promise<T>,
-  { deadline = DEFAULT_DEADLINE_MS, what, hopeless }: Wait,
+  { deadline = DEFAULT_DEADLINE_MS, every = POLL_MS, what, hopeless }: Wait,
 ): Promise<True<T>> {
   const start = performance.now();
   for (;;) {
@@ -26,7 +28,7 @@ export async function until<T>(
     if (isTrue(value)) return value;
     const ms = Math.round(performance.now() - start);
     if (lost || ms >= deadline) throw new Error(waited(ms, what, lost ?? cause), { cause });
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    await new Promise((resolve) => setTimeout(resolve, every));
   }
 }
 

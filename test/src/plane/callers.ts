@@ -8,6 +8,9 @@ import { carries } from './dials.ts';
 /** Between the start of one dial and the next, in milliseconds. */
 const DIAL_EVERY = 20;
 
+/** Between one chunk of a long tunnel and the next, in milliseconds. */
+const SEND_EVERY = 100;
+
 /** Callers behind a balancer: dials at a constant rate, by gRPC and HTTP CONNECT in turn, and long tunnels that are never idle. */
 export class Callers {
   dials = 0;
@@ -98,9 +101,9 @@ export class Callers {
       sent.update(chunk);
       left += chunk.length;
       tunnel.write(chunk);
-      await Promise.race([sleep(100), failed]);
+      await Promise.race([sleep(SEND_EVERY), failed]);
     }
-    while (left > 0) await Promise.race([sleep(5), failed]);
+    while (left > 0) await Promise.race([once(tunnel, 'data'), failed]);
     if (sent.digest('hex') !== received.digest('hex')) throw new Error('other bytes came back');
   }
 }

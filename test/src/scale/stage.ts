@@ -104,12 +104,10 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   const fleet = scope.use(new Fleet({ hubPorts, tls, sessionCount: SESSIONS_PER_AGENT, rebalanceTime }));
   const known = () => Promise.all(gateways.map(({ program }) => knownSessions(program)));
   const learnt = async (agents: number) => {
-    const all = async () => {
-      // A page of metrics goes through all sessions: not more often than a few times a second.
-      await new Promise((resolve) => setTimeout(resolve, 200));
-      return (await known()).every((count) => count >= agents * SESSIONS_PER_AGENT);
-    };
-    await until(all, { deadline: LEARN_DEADLINE, what: `all sessions of ${agents} agents at every gateway` });
+    const all = async () => (await known()).every((count) => count >= agents * SESSIONS_PER_AGENT);
+    // A page of metrics goes through all sessions: not more often than a few times a second.
+    const rarely = { every: 200, deadline: LEARN_DEADLINE };
+    await until(all, { ...rarely, what: `all sessions of ${agents} agents at every gateway` });
     return performance.now();
   };
   const programs = [...hubs, ...gateways].map(({ program }) => program);

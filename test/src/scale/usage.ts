@@ -4,6 +4,9 @@ import { readFileSync } from 'node:fs';
 const TICKS_PER_SECOND = 100;
 const PAGE = 4096;
 
+/** How long a program may take for a collection, in milliseconds. Nothing tells when V8's threads have given back what it freed. */
+const COLLECTION = 1500;
+
 /** Processor time of processes so far, user and system, in milliseconds. */
 export function cpuMs(pids: readonly number[]): number {
   return pids.reduce((total, pid) => total + ticks(pid), 0) * (1000 / TICKS_PER_SECOND);
@@ -26,7 +29,7 @@ export async function settledBytes(pids: readonly number[]): Promise<number[]> {
   // Twice: what finalizers and the first collection let go of goes with the second.
   for (let round = 0; round < 2; round++) {
     for (const pid of pids) process.kill(pid, 'SIGUSR2');
-    await new Promise((resolve) => setTimeout(resolve, 1500));
+    await new Promise((resolve) => setTimeout(resolve, COLLECTION));
   }
   return pids.map(residentBytes);
 }

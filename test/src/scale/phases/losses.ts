@@ -1,3 +1,4 @@
+import { until } from '../../harness/until.ts';
 import { SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, seconds, whole } from '../findings.ts';
 import type { Stage, StageHub } from '../stage.ts';
@@ -49,7 +50,7 @@ async function lose(stage: Stage, fault: string, after: (hub: StageHub) => Promi
   await fleet.settled();
   const lost = (await fleet.coverage()).sessions.get(hub.hubId) ?? 0;
   const load = new SteadyDials({ gateways: gateways.map(({ uds }) => uds), target }, LOAD);
-  await new Promise((resolve) => setTimeout(resolve, 1000));
+  await until(() => load.results.latencies.length >= LOAD, { what: 'a second of dials before the fault' });
   const openedBefore = fleet.opened.length;
   const start = Date.now();
   await hub.program.kill();
