@@ -1,3 +1,4 @@
+import { constants } from 'node:crypto';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import { type CertificatePlace, Crowd, descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
@@ -133,6 +134,9 @@ function secured(
       handshakeTimeout,
       // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
       ALPNProtocols: ['http/1.1', 'h2'],
+      // Nobody resumes: an API server's and a Go agent's Go has no cache for it, our agents may come with a new certificate. A
+      // ticket holds the peer's certificate, and OpenSSL makes and reads back two for each connection: a third of a handshake.
+      secureOptions: constants.SSL_OP_NO_TICKET,
     },
   );
   server.on('secureConnection', (socket) => {
