@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import {
   type AgentHello,
   agentService,
+  fromTheStart,
   type GrpcServer,
   grpcServer,
   type HubHello,
@@ -87,8 +88,8 @@ export class AgentPort {
       name: 'agents',
       handshakeTimeout: HANDSHAKE_TIMEOUT,
       events,
-      http1: (socket) => upgrades.accept(socket),
-      http2: (socket) => grpc.accept(socket),
+      http1: fromTheStart((socket) => upgrades.accept(socket)),
+      http2: fromTheStart((socket) => grpc.accept(socket)),
     });
   }
 

@@ -1,7 +1,7 @@
-import type { Socket } from 'node:net';
 import type { AdmissionState, RoutingPart } from '@isthmus/service';
 import {
   connectEdge,
+  fromTheStart,
   grpcServer,
   type ListenAddress,
   type Listener,
@@ -102,8 +102,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   };
   try {
     for (const port of callers) {
-      const http1 = mode !== 'grpc' && { http1: (socket: Socket) => connect.accept(socket) };
-      const http2 = mode !== 'http-connect' && { http2: (socket: Socket) => grpc.accept(socket) };
+      const http1 = mode !== 'grpc' && { http1: connect.accept };
+      const http2 = mode !== 'http-connect' && { http2: fromTheStart((socket) => grpc.accept(socket)) };
       listeners.push(await listen({ ...port, ...http1, ...http2, name: 'callers', events }));
     }
   } catch (error) {

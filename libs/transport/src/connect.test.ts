@@ -10,7 +10,9 @@ import { connectEdge } from './connect.ts';
 async function refusedCaller(context: TestContext, reason: Error): Promise<net.Socket> {
   const dial = () => Promise.reject(reason);
   const edge = connectEdge({ dial, tenant: 'default', events: planeEvents(), timeout: 1000 });
-  const server = net.createServer({ allowHalfOpen: true }, (socket) => edge.accept(socket.on('error', () => {})));
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on('error', () => {}).once('data', (first) => edge.accept(socket, first));
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   context.after(() => server.close());

@@ -1,17 +1,17 @@
-import http, { type IncomingMessage } from 'node:http';
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import {
   asDialError,
   type Caller,
   type Dial,
-  DialError,
+  type DialError,
   type DialRequest,
   type PlaneEvents,
   parseDestination,
   Tunnel,
 } from '@isthmus/tunnel';
+import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-request.ts';
 import { newDialId } from './dial-id.ts';
 import { watchCaller } from './early-bytes.ts';
 import { proxyStatus } from './link/head.ts';
@@ -23,6 +23,8 @@ const HEAD_TIMEOUT = 10_000;
 
 /** How long a refused caller may take to read why and go, in milliseconds. */
 const REFUSED_FOR = 1000;
+
+const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
 export interface ConnectEdgeOptions {
   readonly dial: Dial;
@@ -36,63 +38,50 @@ export interface ConnectEdgeOptions {
  * The callers' HTTP CONNECT edge, as API servers use it: HTTP/1.1 only, the request-target is the destination (Host is
  * not), and after the 200's blank line come the destination's bytes alone.
  */
-export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socket): void } {
+export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
   const { events } = options;
-  const heads = new Map<Duplex, NodeJS.Timeout>();
-  const headDone = (socket: Duplex) => {
-    clearTimeout(heads.get(socket));
-    heads.delete(socket);
-  };
-  const refused = (socket: Socket, error: DialError, status?: number) => {
-    headDone(socket);
-    events.emit('refused', 'http-connect', remoteOf(socket), error);
-    answerError(socket, error, status);
-  };
-  const server = http.createServer({ keepAlive: false });
-  server.on('request', (request, response) => {
-    headDone(request.socket);
-    const text = `this port takes CONNECT, not ${request.method}`;
-    events.emit('refused', 'http-connect', remoteOf(request.socket), new Error(text));
-    response.writeHead(405, { allow: 'CONNECT', connection: 'close' }).end(`${text}\n`);
-  });
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;
-    refused(socket as Socket, new DialError('http_request_error', error.message), status);
-  });
-  server.on('connect', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
-    const socket = stream as Socket;
-    headDone(socket);
-    if (head.length > 0) socket.unshift(head);
-    void serve(request, socket, options);
-  });
   return {
-    accept(socket) {
+    accept(socket, first) {
       events.emit('caller:open', 'http-connect');
-      const late = () => refused(socket, new DialError('http_request_error', 'no request in time'), 408);
-      heads.set(socket, setTimeout(late, HEAD_TIMEOUT));
-      socket.once('close', () => {
-        headDone(socket);
-        events.emit('caller:close', 'http-connect');
-      });
-      server.emit('connection', socket);
+      socket.once('close', () => events.emit('caller:close', 'http-connect'));
+      const reader = new ConnectReader();
+      const settle = () => {
+        clearTimeout(timer);
+        socket.off('data', read).off('end', cut).off('close', settle);
+      };
+      const refuse = (error: DialError) => {
+        settle();
+        events.emit('refused', 'http-connect', remoteOf(socket), error);
+        answerError(socket, error);
+      };
+      const late = () => refuse(new RequestRefused(408, 'no request in time'));
+      const cut = () => refuse(new RequestRefused(400, 'the connection ended amid its request'));
+      const read = (chunk: Buffer) => {
+        try {
+          const request = reader.push(chunk);
+          if (!request) return;
+          const dialled = dialRequest(request, socket, options);
+          settle();
+          void serve(dialled, request.rest, socket, options);
+        } catch (error) {
+          refuse(asDialError(error));
+        }
+      };
+      const timer = setTimeout(late, HEAD_TIMEOUT);
+      socket.on('data', read).once('end', cut).once('close', settle);
+      read(first);
     },
   };
 }
 
-async function serve(request: IncomingMessage, socket: Socket, options: ConnectEdgeOptions): Promise<void> {
-  const { dial, events } = options;
+type Undialled = Omit<DialRequest, 'signal'>;
+
+async function serve(asked: Undialled, first: Buffer, socket: Socket, { dial, events }: ConnectEdgeOptions) {
   const abandoned = new AbortController();
-  let dialled: DialRequest;
+  const request = { ...asked, signal: abandoned.signal };
+  const putBack = watchCaller(socket, first, () => abandoned.abort());
   try {
-    dialled = readRequest(request, socket, options, abandoned.signal);
-  } catch (error) {
-    events.emit('refused', 'http-connect', remoteOf(socket), error as Error);
-    answerError(socket, asDialError(error));
-    return;
-  }
-  const putBack = watchCaller(socket, () => abandoned.abort());
-  try {
-    const established = await dial(dialled);
+    const established = await dial(request);
     if (abandoned.signal.aborted) {
       // The dial itself succeeded, and its answer has nobody to go to.
       events.emit('dial:failure', 'send_rsp', established.dial);
@@ -101,36 +90,25 @@ async function serve(request: IncomingMessage, socket: Socket, options: ConnectE
       return;
     }
     putBack();
-    socket.write('HTTP/1.1 200 Connection Established\r\n\r\n');
+    socket.write(ESTABLISHED);
     const end = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
-    new Tunnel('gateway', dialled, end, established, events);
+    new Tunnel('gateway', request, end, established, events);
+    if (socket.isPaused()) socket.resume();
   } catch (error) {
     putBack();
     answerError(socket, asDialError(error));
   }
 }
 
-function readRequest(
-  request: IncomingMessage,
-  socket: Socket,
-  { tenant, timeout }: ConnectEdgeOptions,
-  signal: AbortSignal,
-): DialRequest {
-  const { headers, httpVersion, url = '' } = request;
-  if (httpVersion !== '1.1')
-    throw new DialError('http_request_error', `HTTP/${httpVersion} is not served: use HTTP/1.1`);
-  if (Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined) {
-    throw new DialError('http_request_error', 'a CONNECT request has no body');
-  }
-  const { traceparent } = headers;
+function dialRequest({ target, traceparent }: ConnectRequest, socket: Socket, options: ConnectEdgeOptions): Undialled {
+  const { tenant, timeout } = options;
   return {
     id: newDialId(),
     tenant,
-    destination: parseDestination(url),
+    destination: parseDestination(target),
     deadline: performance.now() + timeout,
     caller: callerOf(socket),
-    signal,
-    ...(typeof traceparent === 'string' && { traceparent }),
+    ...(traceparent !== undefined && { traceparent }),
   };
 }
 
@@ -144,15 +122,17 @@ function callerOf(socket: Socket): Caller {
  * Answers a failed dial. The reason stands in the status line too, since that is all an API server shows of it; the body
  * holds the same text and ends with the connection, as upstream's does.
  */
-function answerError(socket: Socket, error: DialError, status = error.status): void {
+function answerError(socket: Socket, error: DialError): void {
   if (socket.destroyed || !socket.writable) return;
+  const status = error instanceof RequestRefused ? error.answer : error.status;
   const reason = error.message.replace(/[^\x20-\x7e]/g, '?').slice(0, 300);
   const head = [
-    `HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Error'}: ${reason}`,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Error'}: ${reason}`,
     `proxy-status: ${proxyStatus(error)}`,
     'content-type: text/plain; charset=utf-8',
     'connection: close',
   ];
+  if (status === 405) head.push('allow: CONNECT');
   if (status === 503) head.push(`retry-after: ${error.retryAfter}`);
   socket.end(`${head.join('\r\n')}\r\n\r\n${error.message}\n`);
   // Drain what the caller still sends, or the close would be a reset that overtakes the answer.

@@ -6,21 +6,23 @@ const MAX_EARLY = 64 * 1024;
 /**
  * Reads a caller's socket while its dial is pending, since a socket that nobody reads does not tell that its peer has gone.
  * What comes early is kept.
- * @returns stops reading and puts back what came
+ * @param first what came already
+ * @returns stops reading and puts back what came; the socket stands still then until it is resumed
  */
-export function watchCaller(socket: Socket, gone: () => void): () => void {
+export function watchCaller(socket: Socket, first: Buffer, gone: () => void): () => void {
   const early: Buffer[] = [];
   let length = 0;
-  const read = () => {
-    const chunk = socket.read() as Buffer | null;
-    if (!chunk) return;
+  const read = (chunk: Buffer) => {
     early.push(chunk);
     length += chunk.length;
-    if (length >= MAX_EARLY) socket.off('readable', read);
+    if (length >= MAX_EARLY) socket.pause();
   };
-  socket.on('readable', read).once('end', gone).once('close', gone);
+  if (first.length > 0) read(first);
+  socket.on('data', read).once('end', gone).once('close', gone);
   return () => {
-    socket.off('readable', read).off('end', gone).off('close', gone);
-    if (length > 0 && !socket.destroyed) socket.unshift(Buffer.concat(early));
+    socket.off('data', read).off('end', gone).off('close', gone);
+    if (length === 0 || socket.destroyed) return;
+    socket.pause();
+    socket.unshift(Buffer.concat(early));
   };
 }

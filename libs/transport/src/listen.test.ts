@@ -11,7 +11,7 @@ import { listen } from './listen.ts';
 
 test('a listener that stopped refuses callers, serves those that came before, and is idle when they have gone', async () => {
   const address = { host: '127.0.0.1', port: 0 };
-  const answer = (socket: net.Socket) => void socket.once('data', () => socket.end('late, but answered'));
+  const answer = (socket: net.Socket) => void socket.end('late, but answered');
   const listener = await listen({ address, http1: answer, events: planeEvents(), name: 'callers' });
   const port = Number(listener.address.split(':').at(-1));
   const before = net.connect(port, '127.0.0.1').setEncoding('utf8');
@@ -33,7 +33,7 @@ test('a listener that stopped refuses callers, serves those that came before, an
 
 test('a listener that stops takes what the kernel has accepted, and resets none', async () => {
   const address = { host: '127.0.0.1', port: 0 };
-  const answer = (socket: net.Socket) => void socket.once('data', () => socket.end('answered'));
+  const answer = (socket: net.Socket) => void socket.end('answered');
   const listener = await listen({ address, http1: answer, events: planeEvents(), name: 'callers' });
   const port = Number(listener.address.split(':').at(-1));
   const callers = Array.from({ length: 50 }, () => net.connect(port, '127.0.0.1').setEncoding('utf8'));

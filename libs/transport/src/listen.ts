@@ -19,6 +19,9 @@ export type ListenAddress =
   | { readonly path: string; readonly deleteExisting: boolean }
   | { readonly host: string; readonly port: number };
 
+/** Takes a socket that flows, with its first bytes: what comes next comes as soon as the one that takes it has returned. */
+export type Take = (socket: Socket, first: Buffer) => void;
+
 export interface ListenOptions {
   readonly address: ListenAddress;
   /** Unset: no TLS. With `ca`, a client certificate is asked for and must hold. */
@@ -26,9 +29,9 @@ export interface ListenOptions {
   /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
   readonly handshakeTimeout?: number;
   /** Takes a connection that begins with HTTP/2's preface. Unset: such a connection is refused. */
-  readonly http2?: (socket: Socket) => void;
+  readonly http2?: Take;
   /** Takes every other connection. Unset: such a connection is refused. */
-  readonly http1?: (socket: Socket) => void;
+  readonly http1?: Take;
   readonly events: PlaneEvents;
   /** What listens, for errors: `callers`, `agents`. */
   readonly name: CertificatePlace;
@@ -61,7 +64,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       return;
     }
     socket.setNoDelay(true);
-    void dispatch(socket, options);
+    dispatch(socket, options);
   };
   const server = options.tls
     ? secured(options, options.tls, accept)
@@ -160,47 +163,46 @@ function handshakeError(error: Error): Error {
   return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
 
-async function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions): Promise<void> {
-  try {
-    const isHttp2 = await beginsWithPreface(socket);
-    const take = isHttp2 ? http2 : http1;
-    if (!take) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
-    take(socket);
-  } catch (error) {
-    // A health check of a load balancer connects and goes; that is nobody's fault.
-    if (!(error instanceof SilentPeer)) events.emit('refused', name, remoteOf(socket), error as Error);
+/** Reads just enough of a connection to tell what it is. */
+function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions): void {
+  let seen: Buffer | undefined;
+  const settle = () => {
+    clearTimeout(timer);
+    socket.off('data', read).off('end', gone).off('close', settle);
+  };
+  const refuse = (error: Error) => {
+    settle();
+    events.emit('refused', name, remoteOf(socket), error);
     socket.destroy();
-  }
+  };
+  // A health check of a load balancer connects and goes; that is nobody's fault.
+  const gone = () => {
+    settle();
+    socket.destroy();
+  };
+  const read = (chunk: Buffer) => {
+    const first = seen ? Buffer.concat([seen, chunk]) : chunk;
+    const length = Math.min(first.length, PREFACE.length);
+    const isHttp2 = first.compare(PREFACE, 0, length, 0, length) === 0;
+    seen = first;
+    if (isHttp2 && length < PREFACE.length) return;
+    settle();
+    const take = isHttp2 ? http2 : http1;
+    if (take) take(socket, first);
+    else refuse(new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here'));
+  };
+  const late = () => refuse(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`));
+  const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
+  socket.on('data', read).once('end', gone).once('close', settle);
 }
 
-class SilentPeer extends Error {}
-
-/** Reads just enough to tell, and puts it back. */
-function beginsWithPreface(socket: Socket): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    let seen = Buffer.alloc(0);
-    const settle = (outcome: () => void) => {
-      clearTimeout(timer);
-      socket.off('readable', read).off('close', gone).off('end', gone);
-      outcome();
-    };
-    const gone = () => settle(() => reject(new SilentPeer('closed before its first byte')));
-    const read = () => {
-      const chunk = socket.read() as Buffer | null;
-      if (!chunk) return;
-      seen = Buffer.concat([seen, chunk]);
-      const length = Math.min(seen.length, PREFACE.length);
-      const alike = seen.compare(PREFACE, 0, length, 0, length) === 0;
-      if (alike && length < PREFACE.length) return;
-      settle(() => {
-        socket.unshift(seen);
-        resolve(alike);
-      });
-    };
-    const late = () => settle(() => reject(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`)));
-    const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
-    socket.on('readable', read).once('close', gone).once('end', gone);
-  });
+/** For one that reads a connection from its beginning: the socket stands still until it is resumed. */
+export function fromTheStart(take: (socket: Socket) => void): Take {
+  return (socket, first) => {
+    socket.pause();
+    socket.unshift(first);
+    take(socket);
+  };
 }
 
 /** For a while without descriptors. Whoever connects meanwhile is refused, also at a socket's file, which stays in its place. */

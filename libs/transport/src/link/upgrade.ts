@@ -126,6 +126,7 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
       waiting.set(socket, timer);
       socket.once('close', () => settle(socket));
       server.emit('connection', socket);
+      socket.resume();
     },
   };
 }

@@ -84,7 +84,7 @@ export class ServerConnection implements InboundSink {
       ping: () => this.#output.add(pingFrame(Buffer.alloc(8), false)),
       dead: (error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message)),
     });
-    socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN.
     socket.once('end', () => socket.destroy());
     socket.once('close', () => this.#closed());
