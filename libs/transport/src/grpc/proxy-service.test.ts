@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net, { type Socket } from 'node:net';
+import { test } from 'node:test';
+import { Client, credentials, status } from '@grpc/grpc-js';
+import type { Packet } from '@isthmus/proto';
+import { DialError, type DialRequest, deferred } from '@isthmus/tunnel';
+import { PROXY_METHOD } from './service.ts';
+import { caller, callMethod, destination, echo, ended, gateway, pings, request, socketPath } from './testing/plane.ts';
+import { cleanups, until } from './testing/until.ts';
+
+for (const [where, path] of [
+  ['TCP', () => undefined],
+  ['a unix socket', socketPath],
+] as const) {
+  test(`a caller dials over ${where} and its stream ends with its tunnel`, async () => {
+    const { target, dialled, server } = await gateway({}, path());
+    const dialer = caller(target);
+    const { end } = await dialer.dial(request(await destination(echo)));
+    assert.equal(dialled[0]?.caller?.via, 'grpc');
+    const from = path() === undefined ? /^127\.0\.0\.1:/ : /^uds$/;
+    assert.match(dialled[0]?.caller?.identity ?? '', from);
+    assert.match(dialled[0]?.caller?.remote ?? '', from);
+    end.stream.write('x'.repeat(25));
+    assert.equal(String((await once(end.stream, 'data'))[0]).length, 25);
+    end.stream.resume().end();
+    await until('tunnel gone', () => dialer.open === 0);
+    assert.match((await dialer.closed).message, /closed its stream/);
+    await until('connection gone', () => server.connections === 0);
+  });
+}
+
+test('a gateway hands on the words of a failed dial and ends the stream', async () => {
+  const { target, server } = await gateway({
+    dial: async () => {
+      throw new DialError('destination_unavailable', 'No agent available');
+    },
+  });
+  const dialer = caller(target);
+  await assert.rejects(dialer.dial(request({ host: 'h', port: 1 })), { message: 'No agent available' });
+  await dialer.closed;
+  await until('connection gone', () => server.connections === 0);
+});
+
+test('a caller that cancels while its dial is pending aborts it', async () => {
+  const pending = deferred<DialRequest>();
+  const { target, events } = await gateway({
+    dial: (dialled) => {
+      pending.resolve(dialled);
+      return new Promise((_resolve, reject) => dialled.signal.addEventListener('abort', () => reject(new Error('x'))));
+    },
+  });
+  const closed = once(events, 'caller:close');
+  const call = callMethod(target, PROXY_METHOD);
+  call.on('error', () => {});
+  call.write({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 1n });
+  const { signal } = await pending.promise;
+  call.write({ type: 'DIAL_CLS', random: 1n });
+  call.cancel();
+  await closed;
+  assert.equal(signal.aborted, true);
+});
+
+test('a connection that is no HTTP/2 is refused, and one that ends without GOAWAY leaves nothing', async () => {
+  const { target, server, events } = await gateway();
+  const [host, port] = target.split(':') as [string, string];
+  const refused = once(events, 'refused');
+  const garbage = net.connect(Number(port), host).on('error', () => {});
+  garbage.write('PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n');
+  await refused;
+  await until('garbage is gone', () => server.connections === 0);
+  const silent = net.connect({ port: Number(port), host, allowHalfOpen: true }).on('error', () => {});
+  cleanups.push(() => silent.destroy());
+  silent
+    .resume()
+    .write(Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]));
+  await once(silent, 'data');
+  assert.equal(server.connections, 1);
+  silent.end();
+  await until('connection gone', () => server.connections === 0);
+});
+
+test('bytes that are no packet end their stream with a clear status', async () => {
+  const { target } = await gateway();
+  const client = new Client(target, credentials.createInsecure());
+  const call = client.makeBidiStreamRequest(
+    PROXY_METHOD,
+    (bytes: Buffer) => bytes,
+    (bytes: Buffer) => bytes,
+  );
+  call.on('data', () => {});
+  call.write(Buffer.from([0x22, 0xff, 0xff]));
+  const error = await ended(call);
+  client.close();
+  assert.equal(error.code, status.INVALID_ARGUMENT);
+  assert.match(error.details, /bad packet/);
+});
+
+test('4 MiB of data in one packet pass, more end the stream', async () => {
+  const { target } = await gateway();
+  let received = 0;
+  const far = await destination((socket) => {
+    socket.on('data', (chunk) => {
+      received += chunk.length;
+    });
+  });
+  const call = callMethod(target, PROXY_METHOD);
+  const packets: Packet[] = [];
+  call.on('data', (packet: Packet) => packets.push(packet));
+  call.on('error', () => {});
+  call.write({ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random: 1n });
+  await until('tunnel', () => packets.length === 1);
+  const data = Buffer.alloc(4 * 1024 * 1024);
+  call.write({ type: 'DATA', connectID: 1n, error: '', data });
+  await until('data there', () => received === data.length);
+  const end = ended(call);
+  call.write({ type: 'DATA', connectID: 1n, error: '', data: Buffer.alloc(5 * 1024 * 1024) });
+  assert.equal((await end).code, status.RESOURCE_EXHAUSTED);
+});
+
+test('a caller that does not read stops its destination, and nothing is lost when it reads on', async () => {
+  const { target } = await gateway();
+  const size = 32 * 1024 * 1024;
+  const source = deferred<Socket>();
+  const far = await destination((socket) => {
+    source.resolve(socket);
+    socket.end(Buffer.alloc(size, 'x'));
+  });
+  const call = callMethod(target, PROXY_METHOD);
+  call.on('error', () => {});
+  call.write({ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random: 1n });
+  await once(call, 'readable');
+  const other = await caller(target).dial(request(await destination(echo)));
+  await pings(other.end.stream, 200);
+  assert.ok((await source.promise).writableLength > 0, 'the destination waits');
+  other.end.abort(new Error('over'));
+  const got: Packet[] = [];
+  call.on('data', (packet: Packet) => got.push(packet));
+  await once(call, 'end');
+  const bytes = got.reduce((sum, packet) => sum + (packet.type === 'DATA' ? packet.data.length : 0), 0);
+  assert.equal(bytes, size);
+  assert.deepEqual(got.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
+});

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Packet } from '@isthmus/proto';
+import { deferred } from '@isthmus/tunnel';
+import type { ServerCall } from './call.ts';
+import { connect, data, echo, message, open, serve, WINDOW } from './testing/calls.ts';
+import { cleanups, until } from './testing/until.ts';
+
+test('a caller sends no more than its window while nobody reads, and all of it when somebody does', async () => {
+  const calls: ServerCall[] = [];
+  const { port, sockets } = await serve((call) => void calls.push(call));
+  const session = connect(port);
+  const { stream, packets } = open(session);
+  const sent = Array.from({ length: 64 }, (_, i) => data(1n, Buffer.alloc(4096, i)));
+  stream.write(Buffer.concat(sent.map((packet) => message(packet))));
+  await until('call', () => calls.length === 1);
+  const other = open(session);
+  await until('other call', () => calls.length === 2);
+  calls[1]?.start(echo(calls[1]));
+  other.stream.write(message({ type: 'DRAIN' }));
+  await until('the other call is served', () => other.packets.length === 1);
+  const [socket] = sockets;
+  assert.ok((socket?.bytesRead ?? 0) < 2 * WINDOW, `${socket?.bytesRead} bytes came`);
+  calls[0]?.start(echo(calls[0] as ServerCall));
+  await until('all packets', () => packets.length === sent.length);
+  assert.deepEqual(packets, sent);
+});
+
+test('a reader that takes a packet now and then lets no more come than it took', async () => {
+  const calls: ServerCall[] = [];
+  let taken = 0;
+  const { port, sockets } = await serve((call) => {
+    calls.push(call);
+    const packet = (each: Packet) => {
+      if (each.type === 'DATA') taken += each.data.length;
+      call.pause();
+    };
+    call.start({ packet, drain() {}, close() {} });
+  });
+  const { stream } = open(connect(port));
+  const piece = message(data(1n, Buffer.alloc(1000)));
+  const write = () => {
+    while (stream.write(piece)) {}
+    stream.once('drain', write);
+  };
+  write();
+  await until('a call', () => taken > 0);
+  for (let round = 1; round <= 200; round++) {
+    calls[0]?.resume();
+    await until(`packet ${round}`, () => taken >= round * 1000);
+    // What is given for it comes before the next.
+    if (round % 20 === 0) await delay(5);
+  }
+  const came = [...sockets].reduce((sum, { bytesRead }) => sum + bytesRead, 0);
+  assert.ok(came <= taken + 2 * WINDOW, `${came} bytes came, and ${taken} were taken`);
+});
+
+test('windows that change amid a stream are kept to', async () => {
+  const size = 300_000;
+  const started = deferred<ServerCall>();
+  const { port } = await serve((call) => {
+    call.start({ packet() {}, drain() {}, close() {} });
+    started.resolve(call);
+  });
+  const session = connect(port);
+  const { stream, packets } = open(session);
+  stream.pause();
+  const call = await started.promise;
+  assert.equal(call.send(data(1n, Buffer.alloc(size, 1))), false);
+  await once(stream, 'readable');
+  for (const initialWindowSize of [1_000, 0, 20_000, 131_072]) {
+    await new Promise<void>((resolve) => session.settings({ initialWindowSize }, () => resolve()));
+  }
+  stream.resume();
+  await until('the packet', () => packets.length === 1);
+  assert.equal(packets[0]?.type === 'DATA' && packets[0].data.length, size);
+  call.end();
+});
+
+test('a peer that asks and does not read is cut off', async () => {
+  const { server, port, events } = await serve();
+  const refused = once(events, 'refused') as Promise<[string, string, Error]>;
+  const socket = net.connect(port, '127.0.0.1').on('error', () => {});
+  cleanups.push(() => socket.destroy());
+  const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0', 'latin1');
+  const pings = Buffer.concat(
+    Array.from({ length: 4_096 }, () => Buffer.from('\0\0\x08\x06\0\0\0\0\0pingping', 'latin1')),
+  );
+  socket.pause().write(preface);
+  const flood = () => {
+    while (!socket.destroyed && socket.write(pings));
+  };
+  socket.on('drain', flood);
+  flood();
+  assert.match((await refused)[2].message, /asks for more than it reads/);
+  await until('it is gone', () => server.connections === 0);
+});
