@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import {
+  Abandonment,
   asDialError,
   type Caller,
   type Dial,
@@ -77,12 +78,12 @@ export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socke
 type Undialled = Omit<DialRequest, 'signal'>;
 
 async function serve(asked: Undialled, first: Buffer, socket: Socket, { dial, events }: ConnectEdgeOptions) {
-  const abandoned = new AbortController();
-  const request = { ...asked, signal: abandoned.signal };
+  const abandoned = new Abandonment();
+  const request = { ...asked, signal: abandoned };
   const putBack = watchCaller(socket, first, () => abandoned.abort());
   try {
     const established = await dial(request);
-    if (abandoned.signal.aborted) {
+    if (abandoned.aborted) {
       // The dial itself succeeded, and its answer has nobody to go to.
       events.emit('dial:failure', 'send_rsp', established.dial);
       established.end.abort(new Error('the caller went away'));

@@ -1,3 +1,4 @@
+import { Abandonment } from './abandonment.ts';
 import { Candidates } from './candidates.ts';
 import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
@@ -41,7 +42,7 @@ interface Attempt {
   readonly record: SessionRecord;
   readonly told: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
-  readonly abort: AbortController;
+  readonly abort: Abandonment;
   hedge: NodeJS.Timeout | undefined;
 }
 
@@ -159,7 +160,7 @@ export class Attempts {
     const told: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#story.attempts.push(told);
     const span = this.#routing.observation.tracer.attempt(this.#request, told, this.#count);
-    const attempt: Attempt = { record, told, span, abort: new AbortController(), hedge: undefined };
+    const attempt: Attempt = { record, told, span, abort: new Abandonment(), hedge: undefined };
     this.#candidates.take(record);
     this.#running.add(attempt);
     attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);
@@ -171,7 +172,7 @@ export class Attempts {
       const established = await dial({
         ...within(this.#request, span),
         session: record.sessionId,
-        signal: attempt.abort.signal,
+        signal: attempt.abort,
         acknowledged: () => this.#lives(attempt),
       });
       whenClosed(established, closed);

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import type { DialSignal } from './abandonment.ts';
 import type { Destination } from './destination.ts';
 import type { DialStory } from './story.ts';
 
@@ -30,7 +31,7 @@ export interface DialRequest {
   /** Called when the agent, or whoever stands for it, has the dial in hand: it lives, though its answer may take a while. */
   readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */
-  readonly signal: AbortSignal;
+  readonly signal: DialSignal;
 }
 
 /** One side of a tunnel: bytes both ways with back-pressure; `stream.end()` is the half-close. */

@@ -1,3 +1,4 @@
+export * from './abandonment.ts';
 export * from './admission.ts';
 export * from './backoff.ts';
 export { Crowd } from './crowd.ts';

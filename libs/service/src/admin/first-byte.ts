@@ -1,5 +1,5 @@
 import { Duplex } from 'node:stream';
-import type { TunnelEnd } from '@isthmus/tunnel';
+import type { DialSignal, TunnelEnd } from '@isthmus/tunnel';
 
 export interface Heard {
   /** From the call to the first byte; undefined when none came. */
@@ -27,7 +27,7 @@ export class FirstByte {
   }
 
   /** Waits for at most so long, in milliseconds; 0 not at all. */
-  async wait(ms: number, signal: AbortSignal): Promise<Heard> {
+  async wait(ms: number, signal: DialSignal): Promise<Heard> {
     if (ms === 0 || signal.aborted) return { ms: undefined, ended: false };
     const start = performance.now();
     return new Promise((resolve) => {

@@ -3,6 +3,7 @@ import {
   DialError,
   type DialErrorCode,
   type DialRequest,
+  type DialSignal,
   type DialTiming,
   formatDestination,
   isDialErrorCode,
@@ -32,7 +33,7 @@ export function requestHead(request: DialRequest): OutgoingHead {
 }
 
 /** @throws DialError http_request_error for a head that is no dial. */
-export function readRequest(head: Head, signal: AbortSignal): DialRequest {
+export function readRequest(head: Head, signal: DialSignal): DialRequest {
   const left = Number(head['isthmus-deadline']);
   const id = head['isthmus-dial'];
   const tenant = head['isthmus-tenant'];

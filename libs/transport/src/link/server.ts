@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
 import {
+  Abandonment,
   asDialError,
   Crowd,
   type Dial,
@@ -103,10 +104,10 @@ export class LinkServer {
 
   async #serve(stream: Http2Stream, head: Head): Promise<void> {
     const { role, dial, events, peer } = this.#options;
-    const pending = new AbortController();
+    const pending = new Abandonment();
     let request: DialRequest;
     try {
-      request = readRequest(head, pending.signal);
+      request = readRequest(head, pending);
     } catch (error) {
       events.emit('refused', `${role} link`, peer, error as Error);
       refuse(stream, error);

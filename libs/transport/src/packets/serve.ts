@@ -1,10 +1,12 @@
 import type { Packet } from '@isthmus/proto';
 import {
+  Abandonment,
   asDialError,
   type Caller,
   type Dial,
   DialError,
   type DialRequest,
+  type DialSignal,
   deferred,
   type Established,
   type PlaneEvents,
@@ -75,7 +77,7 @@ class PacketServer implements ServedPackets {
   readonly #limits: ServeLimits;
   readonly #mux: PacketMux;
   /** Dials without an answer, by their random number. */
-  readonly #pending = new Map<bigint, AbortController>();
+  readonly #pending = new Map<bigint, Abandonment>();
   /** Tunnels, by the random number of their dial. */
   readonly #tunnels = new Map<bigint, Tunnel>();
   #lastConnectID = 0n;
@@ -124,10 +126,10 @@ class PacketServer implements ServedPackets {
   #admit(packet: DialRequestPacket): void {
     // The same dial sent twice: the answer to the first is the answer to both.
     if (this.#pending.has(packet.random) || this.#tunnels.has(packet.random)) return;
-    const pending = new AbortController();
+    const pending = new Abandonment();
     try {
       this.#checkRoom();
-      const request = this.#request(packet, pending.signal);
+      const request = this.#request(packet, pending);
       this.#pending.set(packet.random, pending);
       void this.#serve(packet.random, request);
     } catch (error) {
@@ -150,7 +152,7 @@ class PacketServer implements ServedPackets {
   }
 
   /** @throws DialError http_request_error for a packet that is no dial. */
-  #request({ protocol, address }: DialRequestPacket, signal: AbortSignal): DialRequest {
+  #request({ protocol, address }: DialRequestPacket, signal: DialSignal): DialRequest {
     if (protocol !== 'tcp') {
       throw new DialError('http_request_error', `dial ${protocol} ${address}: unknown network, want tcp`);
     }
