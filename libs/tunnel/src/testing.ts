@@ -4,7 +4,9 @@ import { Directory } from './directory.ts';
 import type { DialError } from './errors.ts';
 import { planeEvents } from './events.ts';
 import type { Observation } from './observe.ts';
+import type { AgentIdentifiers, HubRecord, SessionRecord } from './records.ts';
 import { routed } from './route.ts';
+import type { Strategy } from './strategies.ts';
 import { noTracer } from './trace.ts';
 
 export const request: DialRequest = {
@@ -15,22 +17,34 @@ export const request: DialRequest = {
   signal: new AbortController().signal,
 };
 
+export const nothing: AgentIdentifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+
+export function hub(hubId: string, more: Partial<HubRecord> = {}): HubRecord {
+  return { hubId, incarnation: 1, peerAddress: '', agentAddress: '', zone: '', draining: false, ...more };
+}
+
+export function session(sessionId: string, more: Partial<SessionRecord> = {}): SessionRecord {
+  return {
+    ...{ sessionId, tenant: 'default', agentId: sessionId, identifiers: nothing, hubId: 'h1', incarnation: 1 },
+    ...{ version: 1, draining: false, since: 0 },
+    ...more,
+  };
+}
+
+export function directory(hubs: HubRecord[], sessions: SessionRecord[]): Directory {
+  const all = new Directory();
+  all.reset({ hubs, sessions, quarantines: [] });
+  return all;
+}
+
 /** One session on each hub, called as the hub is; on a hub that is named again, another. */
 export function plane(...hubIds: string[]): Directory {
-  const directory = new Directory(() => 0);
+  const all = new Directory(() => 0);
   for (const [index, hubId] of hubIds.entries()) {
-    const hub = { hubId, incarnation: 1, peerAddress: 'p', agentAddress: '', zone: '', draining: false };
-    const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
-    directory.apply({ kind: 'hub', hub });
-    directory.apply({
-      kind: 'session',
-      session: {
-        ...{ sessionId: `${index} on ${hubId}`, tenant: 'default', agentId: 'a', identifiers, hubId },
-        ...{ incarnation: 1, version: 1, draining: false, since: 0 },
-      },
-    });
+    all.apply({ kind: 'hub', hub: hub(hubId, { peerAddress: 'p' }) });
+    all.apply({ kind: 'session', session: session(`${index} on ${hubId}`, { agentId: 'a', hubId }) });
   }
-  return directory;
+  return all;
 }
 
 /** What the registry tells of a hub and its session. */
@@ -38,6 +52,27 @@ export function join(directory: Directory, hubId: string): void {
   const joined = plane(hubId);
   for (const hub of joined.hubs()) directory.apply({ kind: 'hub', hub });
   for (const session of joined.sessions()) directory.apply({ kind: 'session', session });
+}
+
+export interface Ask {
+  tenant?: string;
+  strategies?: Strategy[];
+  zone?: string;
+  excluded?: string[];
+}
+
+/** Every session that a hundred choices give. */
+export function chosen(
+  from: Directory,
+  host: string,
+  { tenant = 'default', strategies = ['default'], zone = '', excluded = [] }: Ask = {},
+) {
+  const found = new Set<string>();
+  for (let round = 0; round < 100; round++) {
+    const route = from.choose({ tenant, host, strategies, zone, excluded: new Set(excluded) });
+    if (route) found.add(route.record.sessionId);
+  }
+  return [...found].sort();
 }
 
 export function established(): Established {
