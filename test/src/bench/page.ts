@@ -4,7 +4,7 @@ import { draw, type Series } from './drawing.ts';
 import { short } from './figures.ts';
 import { GROWING, GROWTH, type Growth, type GrowthName } from './lines.ts';
 import { type Book, contendersOf, figureOf, type Made } from './store.ts';
-import { asMarkdown, farTable, figureTable, type Row, ratioTable, tracingTable } from './tables.ts';
+import { asMarkdown, farTable, figureTables, type Row, relayTable, tracingTable, upstreamTable } from './tables.ts';
 
 const PAGE = `${ROOT}docs/PERFORMANCE.md`;
 const DRAWINGS = `${ROOT}docs/performance`;
@@ -20,10 +20,13 @@ export function writePage(book: Book): void {
   const grown = names.filter((name) => seriesOf(book, name).length > 0);
   mkdirSync(DRAWINGS, { recursive: true });
   for (const name of grown) writeFileSync(`${DRAWINGS}/${name}.svg`, drawn(book, name));
+  const figures = figureTables(book);
   const parts = [
     madeWith(book.made),
-    asMarkdown(figureTable(book)),
-    ...titled('### Side by side', ratioTable(book)),
+    ...titled('### Beside ANP', upstreamTable(book)),
+    ...titled('### Beside relays', relayTable(book)),
+    ...titled('### Figures', figures.own),
+    ...titled('### Figures, loaded by planebench', figures.planebench),
     ...titled('### An agent far away', farTable(book)),
     ...titled('### What traces cost', tracingTable(book)),
     ...grown.map((name) => section(book, name)),

@@ -3,7 +3,17 @@ import { test } from 'node:test';
 import { LINES } from './lines.ts';
 import { growthTable, seriesOf } from './page.ts';
 import { type Book, figureOf, merged, type Run } from './store.ts';
-import { asMarkdown, asText, comparison, farTable, figureTable, ratioTable, tracingTable } from './tables.ts';
+import {
+  asMarkdown,
+  asText,
+  comparison,
+  farTable,
+  figureTable,
+  figureTables,
+  relayTable,
+  tracingTable,
+  upstreamTable,
+} from './tables.ts';
 
 const made = { at: '', node: '', cores: 2, processor: '', commit: '', windowMs: 1, rounds: 1 };
 
@@ -84,20 +94,30 @@ test('a plane with a long way in it stands beside that way alone', () => {
 });
 
 test('figures stand beside those of upstream with the same front, by planebench where that loaded both, and beside relays', () => {
-  const [head, ...rows] = ratioTable(
-    book(
-      ['bulk-x1', 'relays-2', { gb_per_s: 2 }],
-      ['bulk-x1', 'connect-uds', { gb_per_s: 0.5 }],
-      ['bulk-x1', 'anp-connect-uds', { gb_per_s: 1 }],
-      ['bulk-x1', 'connect-uds (planebench)', { gb_per_s: 0.6 }],
-      ['bulk-x1', 'anp-connect-uds (planebench)', { gb_per_s: 0.2 }],
-      ['stall-x1', 'connect-uds', { down_kept: 1 }],
-      ['stall-x1', 'anp-connect-uds', { down_kept: 0.5 }],
-    ),
+  const all = book(
+    ['bulk-x1', 'relays-2', { gb_per_s: 2 }],
+    ['bulk-x1', 'connect-uds', { gb_per_s: 0.5 }],
+    ['bulk-x1', 'split-connect-uds', { gb_per_s: 0.4 }],
+    ['bulk-x1', 'anp-connect-uds', { gb_per_s: 1 }],
+    ['bulk-x1', 'connect-uds (planebench)', { gb_per_s: 0.6 }],
+    ['bulk-x1', 'anp-connect-uds (planebench)', { gb_per_s: 0.2 }],
+    ['stall-x1', 'connect-uds', { down_kept: 1 }],
+    ['stall-x1', 'anp-connect-uds', { down_kept: 0.5 }],
   );
-  const columns = ['connect-uds (planebench) / anp-connect-uds (planebench)', 'connect-uds / relays-2'];
-  assert.deepEqual(head, ['line', 'figure', ...columns, 'to reach beside ANP']);
-  assert.deepEqual(rows, [['bulk ×1', 'GB/s', '3.00', '0.25', '≥ 2.0, gRPC ≥ 1.6']]);
+  assert.deepEqual(upstreamTable(all), [
+    ['line', 'figure', 'connect-uds', 'to reach'],
+    ['bulk ×1', 'GB/s', '3.00', '≥ 2.0, gRPC ≥ 1.6'],
+  ]);
+  assert.deepEqual(relayTable(all), [
+    ['line', 'figure', 'connect-uds / relays-2', 'split-connect-uds / connect-uds'],
+    ['bulk ×1', 'GB/s', '0.25', '0.80'],
+  ]);
+  const { own, planebench } = figureTables(all);
+  assert.deepEqual(own[0], ['line', 'figure', 'relays-2', 'connect-uds', 'split-connect-uds', 'anp-connect-uds']);
+  assert.deepEqual(planebench, [
+    ['line', 'figure', 'connect-uds', 'anp-connect-uds'],
+    ['bulk ×1', 'GB/s', '0.60', '0.20'],
+  ]);
 });
 
 test('a dial that never worked again is told so', () => {

@@ -7,9 +7,33 @@ export type Row = readonly string[];
 /** Contenders whose figures stand beside those of the planes as the bounds of what can be. */
 const BOUNDS = ['direct', 'relays-2', 'relays-3'];
 
+const FRONTS = ['grpc-uds', 'connect-uds', 'connect-tcp-mtls'];
+const BY_PLANEBENCH = ' (planebench)';
+
 /** A row for each figure of each line, a column for each contender. */
 export function figureTable(book: Book, lines: readonly Line[] = STANDARD): Row[] {
-  const columns = inOrder(contendersOf(book, lines));
+  return figuresOf(book, lines, inOrder(contendersOf(book, lines)));
+}
+
+/** The same of the contenders that the bench itself has loaded, and of those that planebench has. */
+export function figureTables(book: Book): { readonly own: Row[]; readonly planebench: Row[] } {
+  const all = inOrder(contendersOf(book, STANDARD));
+  const [head = [], ...rows] = figuresOf(book, STANDARD, all.filter(byPlanebench));
+  return {
+    own: figuresOf(
+      book,
+      STANDARD,
+      all.filter((each) => !byPlanebench(each)),
+    ),
+    planebench: [head.map((each) => each.replace(BY_PLANEBENCH, '')), ...rows],
+  };
+}
+
+function byPlanebench(contender: string): boolean {
+  return contender.endsWith(BY_PLANEBENCH);
+}
+
+function figuresOf(book: Book, lines: readonly Line[], columns: readonly string[]): Row[] {
   const rows = lines.flatMap(({ name, title, shows }) =>
     shows.map(({ figure, label }) => {
       const cells = columns.map((contender) => cell(figureOf(book, name, contender, figure), figure));
@@ -19,40 +43,56 @@ export function figureTable(book: Book, lines: readonly Line[] = STANDARD): Row[
   return [['line', 'figure', ...columns], ...rows.filter((row) => row.slice(2).some((each) => each !== ''))];
 }
 
-const FRONTS = ['grpc-uds', 'connect-uds', 'connect-tcp-mtls'];
-const BY_PLANEBENCH = ' (planebench)';
+type Pair = readonly [string, string];
 
-/**
- * Our planes' figures beside upstream's with the same front, by planebench where it has loaded both; beside relays; and the split
- * tiers' beside the all-in-one server's.
- */
-export function ratioTable(book: Book): Row[] {
-  const pairs = pairsOf(contendersOf(book));
-  // What may break a plane says by itself whether it did.
-  const rows = STANDARD.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
-    shows.map(({ figure, label, reach = '' }) => {
-      const cells = pairs.map((pair) => {
-        const [one, other] = pair.map((contender) => figureOf(book, name, contender, figure));
-        return one === undefined || !other ? '' : short(one / other);
-      });
-      return [title, label, ...cells, reach];
-    }),
-  );
-  const head = ['line', 'figure', ...pairs.map((pair) => pair.join(' / ')), 'to reach beside ANP'];
-  return [head, ...rows.filter((row) => row.slice(2, -1).some((each) => each !== ''))];
+/** Our planes' figures in ratios to upstream's with the same front, by planebench where it has loaded both. */
+export function upstreamTable(book: Book): Row[] {
+  const pairs = FRONTS.flatMap((front) => {
+    const both = [BY_PLANEBENCH, ''].map((by) => [`${front}${by}`, `anp-${front}${by}`] as const);
+    return both.filter(isIn(contendersOf(book))).slice(0, 1);
+  });
+  const heads = pairs.map(([own]) => own.replace(BY_PLANEBENCH, ''));
+  return ratios(book, pairs, heads, ({ reach = '' }) => [reach], ['to reach']);
 }
 
-function pairsOf(names: readonly string[]): (readonly [string, string])[] {
-  const both = (pair: readonly [string, string]) => pair.every((name) => names.includes(name));
-  return FRONTS.flatMap((front) => {
-    const upstream = [BY_PLANEBENCH, ''].map((by) => [`${front}${by}`, `anp-${front}${by}`] as const).find(both);
-    const others = [
-      [front, 'relays-2'],
-      [`split-${front}`, 'relays-3'],
-      [`split-${front}`, front],
-    ] as const;
-    return [...(upstream ? [upstream] : []), ...others.filter(both)];
-  });
+/** Our planes' figures in ratios to those of relays, and the split tiers' to those of the all-in-one server. */
+export function relayTable(book: Book): Row[] {
+  const pairs = FRONTS.flatMap((front) =>
+    (
+      [
+        [front, 'relays-2'],
+        [`split-${front}`, 'relays-3'],
+        [`split-${front}`, front],
+      ] as const
+    ).filter(isIn(contendersOf(book))),
+  );
+  const heads = pairs.map((pair) => pair.join(' / '));
+  return ratios(book, pairs, heads, () => [], []);
+}
+
+function isIn(names: readonly string[]): (pair: Pair) => boolean {
+  return (pair) => pair.every((name) => names.includes(name));
+}
+
+/** What may break a plane is left out: it says by itself whether it did. */
+function ratios(
+  book: Book,
+  pairs: readonly Pair[],
+  heads: readonly string[],
+  beside: (shown: Shown) => Row,
+  besideHeads: Row,
+): Row[] {
+  const rows = STANDARD.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
+    shows.map((shown) => {
+      const cells = pairs.map((pair) => {
+        const [one, other] = pair.map((contender) => figureOf(book, name, contender, shown.figure));
+        return one === undefined || !other ? '' : short(one / other);
+      });
+      return { cells, row: [title, shown.label, ...cells, ...beside(shown)] };
+    }),
+  );
+  const told = rows.filter(({ cells }) => cells.some((each) => each !== ''));
+  return [['line', 'figure', ...heads, ...besideHeads], ...told.map(({ row }) => row)];
 }
 
 /** Planes with traces beside one without, as ratios: 1.000 is no cost at all. */
