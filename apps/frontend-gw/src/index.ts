@@ -1,3 +1,4 @@
 export * from './gateway.ts';
+export { gatewayInstruments } from './instruments.ts';
 export { gatewayOptions } from './options.ts';
 export { PlaneView } from './plane-view.ts';

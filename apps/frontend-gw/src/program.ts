@@ -12,7 +12,6 @@ import {
   operationsPorts,
   peerTls,
   quarantineIn,
-  RecentDials,
   type Running,
   redisOptions,
   redisTls,
@@ -20,34 +19,21 @@ import {
   SERVER_UNREADY,
   sessionsCheck,
 } from '@isthmus/service';
-import { auditTrail, instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
+import { type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
 import { secureContextOptions, tlsServer, watchCertificate } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type Gateway, gateway } from './gateway.ts';
+import { gatewayInstruments } from './instruments.ts';
 import { gatewayOptions } from './options.ts';
 import { PlaneView } from './plane-view.ts';
 
 /** Runs frontend-gw from its flags. */
-export function startGateway(
-  flags: GatewayValues,
-  { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
-): Promise<Running> {
+export function startGateway(flags: GatewayValues, context: Context<ProgramLogger>): Promise<Running> {
+  const { log, version, flags: inForce } = context;
   return Closing.guard(async (closing) => {
-    const { events, observation, tunnels, keptAfter, shutdown } = await instrument({
-      ...{ program: 'frontend-gw', role: 'gateway', version, log },
-      traceSlow: flags['trace-slow'],
-    });
-    closing.defer(shutdown);
-    const dials = new RecentDials(events);
-    const audit = await auditTrail(events, {
-      ...{ gateway: flags['server-id'], program: 'frontend-gw', role: 'gateway', version, logger: log },
-      ...{ log: flags['audit-log'], otlp: flags['audit-otlp'] },
-    });
-    if (audit) {
-      // Ends behind the gateway: tunnels that are cut have their records.
-      closing.defer(audit.close);
-      onHangup(audit.reopen);
-    }
+    const program = { program: 'frontend-gw', role: 'gateway' } as const;
+    const instruments = await gatewayInstruments(closing, program, flags, context);
+    const { events, observation, tunnels, dials, keptAfter } = instruments;
     const directory = new Directory();
     const options = gatewayOptions(flags);
     const metrics = serverMetrics(events, {
@@ -64,7 +50,7 @@ export function startGateway(
     metrics.see(plane.sight(options.tenant));
     const edge = await gateway({ ...options, directory, hub: (hubId) => plane.dial(hubId), observation });
     closing.defer(edge.close);
-    if (audit) closing.defer(audit.stopping);
+    closing.defer(instruments.stopping);
     const drain = async () => {
       await edge.drain();
       await tunnels.idle();

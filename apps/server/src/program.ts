@@ -1,5 +1,5 @@
 import { hubOptions, kubernetes } from '@isthmus/backend-hub';
-import { gatewayOptions } from '@isthmus/frontend-gw';
+import { gatewayInstruments, gatewayOptions } from '@isthmus/frontend-gw';
 import { memoryRegistry, type Registry } from '@isthmus/registry';
 import {
   admissionCheck,
@@ -14,7 +14,6 @@ import {
   operationsPorts,
   peerTls,
   quarantineIn,
-  RecentDials,
   type Running,
   redisOptions,
   redisTls,
@@ -23,31 +22,17 @@ import {
   type ServerValues,
   sessionsCheck,
 } from '@isthmus/service';
-import { auditTrail, instrument, type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
+import { type ProgramLogger, serverMetrics } from '@isthmus/telemetry';
 import { secureContextOptions, tlsServer, watchCertificate } from '@isthmus/transport';
 import { type Server, server } from './server.ts';
 
 /** Runs proxy-server from its flags: alone with a registry in memory, or as one of a plane with --redis-url. */
-export function startServer(
-  flags: ServerValues,
-  { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
-): Promise<Running> {
+export function startServer(flags: ServerValues, context: Context<ProgramLogger>): Promise<Running> {
+  const { log, version, flags: inForce } = context;
   return Closing.guard(async (closing) => {
-    const { events, observation, tunnels, keptAfter, shutdown } = await instrument({
-      ...{ program: 'proxy-server', role: 'server', version, log },
-      traceSlow: flags['trace-slow'],
-    });
-    closing.defer(shutdown);
-    const dials = new RecentDials(events);
-    const audit = await auditTrail(events, {
-      ...{ gateway: flags['server-id'], program: 'proxy-server', role: 'server', version, logger: log },
-      ...{ log: flags['audit-log'], otlp: flags['audit-otlp'] },
-    });
-    if (audit) {
-      // Ends behind the gateway: tunnels that are cut have their records.
-      closing.defer(audit.close);
-      onHangup(audit.reopen);
-    }
+    const program = { program: 'proxy-server', role: 'server' } as const;
+    const instruments = await gatewayInstruments(closing, program, flags, context);
+    const { events, observation, tunnels, dials, keptAfter } = instruments;
     const gateway = gatewayOptions(flags);
     const metrics = serverMetrics(events, {
       ...{ role: 'server', process: true, strategies: gateway.strategies, keptAfter },
@@ -64,7 +49,7 @@ export function startServer(
       ...(joins && { peers: peerTls(flags) }),
     });
     closing.defer(() => running.close());
-    if (audit) closing.defer(audit.stopping);
+    closing.defer(instruments.stopping);
     metrics.see(running.plane.sight(gateway.tenant));
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, gateway.tenant);
