@@ -2,6 +2,11 @@ import { type LookupAddress, lookup as resolve } from 'node:dns';
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Destination, DialError, DialRequest, DialStep, DialTiming, DialTracer } from '@isthmus/tunnel';
 
+/** What is connected to. Upstream's agents take the unspecified address for their own loopback, and API servers rely on it. */
+export function targetOf({ host }: Destination): string {
+  return host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
+}
+
 /** What an agent does for one dial, timed: the name's lookup, if it is a name, and the connection. Told as spans, and to send back. */
 export class EndpointSteps {
   readonly #request: DialRequest;
@@ -35,7 +40,11 @@ export class EndpointSteps {
     );
   };
 
-  connected({ remoteAddress: address, remotePort: port }: Socket): DialTiming {
+  connected(socket: Socket): DialTiming {
+    const { destination } = this.#request;
+    if (!this.#named) return this.#ended({ peer: { address: targetOf(destination), port: destination.port } });
+    // Asks the system, which costs a tenth of a connection: only where there is no other way to know.
+    const { remoteAddress: address, remotePort: port } = socket;
     return this.#ended(address !== undefined && port !== undefined ? { peer: { address, port } } : {});
   }
 

@@ -10,7 +10,7 @@ import {
   noTracer,
   type PlaneEvents,
 } from '@isthmus/tunnel';
-import { EndpointSteps } from './endpoint-steps.ts';
+import { EndpointSteps, targetOf } from './endpoint-steps.ts';
 
 /** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
 const CONNECT_TIMEOUT = 5000;
@@ -80,16 +80,15 @@ export function endpointDial(options: EndpointOptions): Dial {
     });
 }
 
-function open({ destination: { host, port } }: DialRequest, steps: EndpointSteps): Socket {
+function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
   descriptors.opened();
-  // Upstream's agents take the unspecified address for their own loopback, and API servers rely on it.
-  const target = host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
+  const host = targetOf(destination);
   return net.connect({
-    host: target,
-    port,
+    host,
+    port: destination.port,
     noDelay: true,
     allowHalfOpen: true,
-    ...(isIP(target) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
+    ...(isIP(host) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
   });
 }
 
