@@ -98,9 +98,9 @@ export class HpackDecoder {
     const length = this.#integer(7);
     const end = this.#at + length;
     if (end > this.#block.length) throw broken('a string longer than its block');
-    const bytes = this.#block.subarray(this.#at, end);
+    const start = this.#at;
     this.#at = end;
-    return coded ? huffmanDecode(bytes) : bytes.toString('latin1');
+    return coded ? huffmanDecode(this.#block.subarray(start, end)) : this.#block.toString('latin1', start, end);
   }
 
   #byte(): number {
