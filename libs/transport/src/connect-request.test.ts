@@ -32,7 +32,8 @@ test('a head without its end is no request yet', () => {
 });
 
 const refusals: [name: string, text: string, status: number, message: RegExp][] = [
-  ['another method', 'DELETE / HTTP/1.1\r\n\r\n', 405, /CONNECT, not DELETE/],
+  ['another method', 'DELETE / HTTP/1.1\r\n\r\n', 405, /CONNECT, not "DELETE"/],
+  ['a method of 16 KB', `${'x'.repeat(16_000)} / HTTP/1.1\r\n\r\n`, 405, /not "x{60}"$/],
   ['an older version', 'CONNECT a:1 HTTP/1.0\r\n\r\n', 400, /HTTP\/1\.0 is not served/],
   ['no version', 'CONNECT a:1\r\n\r\n', 400, /not an HTTP request: "CONNECT a:1"/],
   ['two spaces', 'CONNECT  a:1 HTTP/1.1\r\n\r\n', 400, /not an HTTP request/],
@@ -55,7 +56,7 @@ for (const [name, text, status, message] of refusals) {
   test(`${name} is refused with ${status}`, () => {
     assert.throws(
       () => read(text),
-      (error) => error instanceof RequestRefused && error.answer === status && message.test(error.message),
+      (error) => error instanceof RequestRefused && error.status === status && message.test(error.message),
     );
   });
 }

@@ -10,6 +10,8 @@ const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.
 /** A name without a space before the colon, a value without control characters, and no folding (RFC 9112 section 5). */
 const FIELD = /^([!#$%&'*+.^`|~\w-]+):([\t\x20-\x7e\x80-\xff]*)$/;
 
+const NOTHING = Buffer.alloc(0);
+
 const NO_LENGTH = /^0+$/;
 
 /** What a CONNECT request asks for. */
@@ -23,36 +25,42 @@ export interface ConnectRequest {
 
 /** A request that is not served, and the status that says so. */
 export class RequestRefused extends DialError {
-  readonly answer: number;
+  readonly #status: number;
 
-  constructor(answer: number, message: string) {
+  constructor(status: number, message: string) {
     super('http_request_error', message);
-    this.answer = answer;
+    this.#status = status;
+  }
+
+  override get status(): number {
+    return this.#status;
   }
 }
 
 /**
  * Reads the head of one CONNECT request (RFC 9112, RFC 9110 section 9.3.6), which is all that a caller's connection has of
- * HTTP: node:http takes a tenth of a gateway's time for a dial to hand the socket over.
+ * HTTP ([why not node:http](docs/adr/0007-callers-connect-read-by-our-own-code.md)). Host is not looked at, as in Go's server.
  */
 export class ConnectReader {
-  #seen: Buffer | undefined;
+  #seen: Buffer = NOTHING;
 
   /**
    * @returns the request when its head is complete
    * @throws RequestRefused
    */
   push(chunk: Buffer): ConnectRequest | undefined {
-    const bytes = this.#seen ? Buffer.concat([this.#seen, chunk]) : chunk;
-    this.#seen = bytes;
+    const searched = Math.max(0, this.#seen.length - HEAD_END.length + 1);
+    const bytes = this.#seen.length > 0 ? Buffer.concat([this.#seen, chunk]) : chunk;
     // Of TLS, or of noise, no end would ever come.
     if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
-    const end = bytes.indexOf(HEAD_END);
+    const end = bytes.indexOf(HEAD_END, searched);
     if (end > MAX_HEAD || (end < 0 && bytes.length > MAX_HEAD)) {
       throw new RequestRefused(431, `the request's head is longer than ${MAX_HEAD} bytes`);
     }
-    if (end < 0) return undefined;
-    return { ...parse(bytes.toString('latin1', 0, end)), rest: bytes.subarray(end + HEAD_END.length) };
+    this.#seen = bytes;
+    return end < 0
+      ? undefined
+      : { ...parse(bytes.toString('latin1', 0, end)), rest: bytes.subarray(end + HEAD_END.length) };
   }
 }
 
@@ -60,12 +68,12 @@ function parse(head: string): Omit<ConnectRequest, 'rest'> {
   const [requestLine = '', ...lines] = head.split('\r\n');
   const [, method, target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
-  if (method !== 'CONNECT') throw new RequestRefused(405, `this port takes CONNECT, not ${method}`);
+  if (method !== 'CONNECT') throw new RequestRefused(405, `this port takes CONNECT, not ${shown(method)}`);
   if (version !== '1.1') throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
   const fields = lines.map(readField);
   if (fields.some(promisesBody)) throw new RequestRefused(400, 'a CONNECT request has no body');
   const traceparent = fields.find(([name]) => name === 'traceparent')?.[1];
-  return { target, ...(traceparent !== undefined && { traceparent }) };
+  return { target: copied(target), ...(traceparent !== undefined && { traceparent: copied(traceparent) }) };
 }
 
 type Field = readonly [name: string, value: string];
@@ -80,10 +88,15 @@ function readField(line: string): Field {
   return [name.toLowerCase(), value.trim()];
 }
 
+/** A part of a string keeps all of it, and these stay as long as the tunnel. */
+function copied(part: string): string {
+  return Buffer.from(part, 'latin1').toString('latin1');
+}
+
 function isLetter(byte = 0): boolean {
   return (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a);
 }
 
-function shown(line: string): string {
+function shown(line = ''): string {
   return JSON.stringify(line.slice(0, 60));
 }

@@ -40,39 +40,47 @@ export interface ConnectEdgeOptions {
  * not), and after the 200's blank line come the destination's bytes alone.
  */
 export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
-  const { events } = options;
   return {
     accept(socket, first) {
-      events.emit('caller:open', 'http-connect');
-      socket.once('close', () => events.emit('caller:close', 'http-connect'));
-      const reader = new ConnectReader();
-      const settle = () => {
-        clearTimeout(timer);
-        socket.off('data', read).off('end', cut).off('close', settle);
-      };
-      const refuse = (error: DialError) => {
-        settle();
-        events.emit('refused', 'http-connect', remoteOf(socket), error);
-        answerError(socket, error);
-      };
-      const late = () => refuse(new RequestRefused(408, 'no request in time'));
-      const cut = () => refuse(new RequestRefused(400, 'the connection ended amid its request'));
-      const read = (chunk: Buffer) => {
-        try {
-          const request = reader.push(chunk);
-          if (!request) return;
-          const dialled = dialRequest(request, socket, options);
-          settle();
-          void serve(dialled, request.rest, socket, options);
-        } catch (error) {
-          refuse(asDialError(error));
-        }
-      };
-      const timer = setTimeout(late, HEAD_TIMEOUT);
-      socket.on('data', read).once('end', cut).once('close', settle);
-      read(first);
+      tellOf(socket, options.events);
+      readRequest(socket, first, options);
     },
   };
+}
+
+/** Apart from what reads the request, which a listener made beside it would keep as long as the tunnel. */
+function tellOf(socket: Socket, events: PlaneEvents): void {
+  events.emit('caller:open', 'http-connect');
+  socket.once('close', () => events.emit('caller:close', 'http-connect'));
+}
+
+function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions): void {
+  const reader = new ConnectReader();
+  const settle = () => {
+    clearTimeout(timer);
+    socket.off('data', read).off('end', cut).off('close', settle);
+  };
+  const refuse = (error: DialError) => {
+    settle();
+    options.events.emit('refused', 'http-connect', remoteOf(socket), error);
+    answerError(socket, error);
+  };
+  const late = () => refuse(new RequestRefused(408, 'no request in time'));
+  const cut = () => refuse(new RequestRefused(400, 'the connection ended amid its request'));
+  const read = (chunk: Buffer) => {
+    try {
+      const request = reader.push(chunk);
+      if (!request) return;
+      const dialled = dialRequest(request, socket, options);
+      settle();
+      void serve(dialled, request.rest, socket, options);
+    } catch (error) {
+      refuse(asDialError(error));
+    }
+  };
+  const timer = setTimeout(late, HEAD_TIMEOUT);
+  socket.on('data', read).once('end', cut).once('close', settle);
+  read(first);
 }
 
 type Undialled = Omit<DialRequest, 'signal'>;
@@ -80,7 +88,7 @@ type Undialled = Omit<DialRequest, 'signal'>;
 async function serve(asked: Undialled, first: Buffer, socket: Socket, { dial, events }: ConnectEdgeOptions) {
   const abandoned = new Abandonment();
   const request = { ...asked, signal: abandoned };
-  const putBack = watchCaller(socket, first, () => abandoned.abort());
+  const watch = watchCaller(socket, first, () => abandoned.abort());
   try {
     const established = await dial(request);
     if (abandoned.aborted) {
@@ -90,13 +98,13 @@ async function serve(asked: Undialled, first: Buffer, socket: Socket, { dial, ev
       socket.destroy();
       return;
     }
-    putBack();
+    watch.putBack();
     socket.write(ESTABLISHED);
     const end = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
     new Tunnel('gateway', request, end, established, events);
     if (socket.isPaused()) socket.resume();
   } catch (error) {
-    putBack();
+    watch.stop();
     answerError(socket, asDialError(error));
   }
 }
@@ -125,7 +133,7 @@ function callerOf(socket: Socket): Caller {
  */
 function answerError(socket: Socket, error: DialError): void {
   if (socket.destroyed || !socket.writable) return;
-  const status = error instanceof RequestRefused ? error.answer : error.status;
+  const { status } = error;
   const reason = error.message.replace(/[^\x20-\x7e]/g, '?').slice(0, 300);
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Error'}: ${reason}`,

@@ -3,13 +3,19 @@ import type { Socket } from 'node:net';
 /** What a caller may send ahead of the answer before it is left waiting in the kernel, in bytes. */
 const MAX_EARLY = 64 * 1024;
 
+export interface CallerWatch {
+  /** Stops reading. */
+  stop(): void;
+  /** Stops reading, and puts back what came; the socket stands still then until it is resumed. */
+  putBack(): void;
+}
+
 /**
  * Reads a caller's socket while its dial is pending, since a socket that nobody reads does not tell that its peer has gone.
  * What comes early is kept.
  * @param first what came already
- * @returns stops reading and puts back what came; the socket stands still then until it is resumed
  */
-export function watchCaller(socket: Socket, first: Buffer, gone: () => void): () => void {
+export function watchCaller(socket: Socket, first: Buffer, gone: () => void): CallerWatch {
   const early: Buffer[] = [];
   let length = 0;
   const read = (chunk: Buffer) => {
@@ -17,12 +23,16 @@ export function watchCaller(socket: Socket, first: Buffer, gone: () => void): ()
     length += chunk.length;
     if (length >= MAX_EARLY) socket.pause();
   };
+  const stop = () => void socket.off('data', read).off('end', gone).off('close', gone);
   if (first.length > 0) read(first);
   socket.on('data', read).once('end', gone).once('close', gone);
-  return () => {
-    socket.off('data', read).off('end', gone).off('close', gone);
-    if (length === 0 || socket.destroyed) return;
-    socket.pause();
-    socket.unshift(Buffer.concat(early));
+  return {
+    stop,
+    putBack() {
+      stop();
+      if (length === 0 || socket.destroyed) return;
+      socket.pause();
+      socket.unshift(Buffer.concat(early));
+    },
   };
 }

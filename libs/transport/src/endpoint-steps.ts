@@ -49,7 +49,9 @@ export class EndpointSteps {
   }
 
   failed(error: DialError): DialTiming {
-    const peer = peerOf(error.cause) ?? (this.#named ? undefined : this.#request.destination);
+    const { destination } = this.#request;
+    const { port } = destination;
+    const peer = peerOf(error.cause) ?? (this.#named ? undefined : { host: targetOf(destination), port });
     return this.#ended({ error, ...(peer && { peer: { address: peer.host, port: peer.port } }) });
   }
 

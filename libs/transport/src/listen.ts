@@ -1,4 +1,3 @@
-import { constants } from 'node:crypto';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import { type CertificatePlace, Crowd, descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
@@ -128,7 +127,7 @@ function secured(
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
-  const asksForCertificate = files.ca !== undefined;
+  const asksForCertificate = Boolean(files.ca);
   const server = tlsServer(
     { where: name, files, events },
     {
@@ -137,9 +136,6 @@ function secured(
       handshakeTimeout,
       // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
       ALPNProtocols: ['http/1.1', 'h2'],
-      // Nobody resumes: an API server's and a Go agent's Go has no cache for it, our agents may come with a new certificate. A
-      // ticket holds the peer's certificate, and OpenSSL makes and reads back two for each connection: a third of a handshake.
-      secureOptions: constants.SSL_OP_NO_TICKET,
     },
   );
   server.on('secureConnection', (socket) => {
@@ -188,8 +184,12 @@ function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions)
     if (isHttp2 && length < PREFACE.length) return;
     settle();
     const take = isHttp2 ? http2 : http1;
-    if (take) take(socket, first);
-    else refuse(new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here'));
+    try {
+      if (!take) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
+      take(socket, first);
+    } catch (error) {
+      refuse(error as Error);
+    }
   };
   const late = () => refuse(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`));
   const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);

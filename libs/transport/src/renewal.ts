@@ -1,13 +1,20 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { constants, createPrivateKey, X509Certificate } from 'node:crypto';
 import { createServer, type SecureContextOptions, type Server, type TlsOptions } from 'node:tls';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { secureContextOptions, type TlsSettings } from './tls.ts';
+import { secureContextOptions, type TlsSettings, textOf } from './tls.ts';
 
 /**
  * How often files are looked at, in milliseconds. Three small reads; to be told of a change instead (inotify) is not sure where files
  * are links into a directory that is replaced, as those of a mounted Secret are.
  */
 const LOOK_EVERY = 10_000;
+
+/**
+ * Nobody resumes: an API server's and a Go agent's Go has no cache for it, our agents may come with a new certificate. A ticket
+ * would hold the peer's certificate, and OpenSSL makes and reads back two for each connection: a third of a handshake. (With
+ * TLS 1.3 two are sent all the same, but with nothing in them.)
+ */
+const NO_TICKETS = constants.SSL_OP_NO_TICKET;
 
 export interface CertificateOptions {
   /** Where it is shown. */
@@ -24,8 +31,10 @@ export interface CertificateOptions {
  */
 export function tlsServer(certificate: CertificateOptions, options: TlsOptions): Server {
   const first = secureContextOptions(certificate.files);
-  const server = createServer({ ...options, ...first });
-  const renewal = new Renewal(certificate, (read) => server.setSecureContext({ ...options, ...read }));
+  check(first, certificate.files);
+  const always = { ...options, secureOptions: NO_TICKETS };
+  const server = createServer({ ...always, ...first });
+  const renewal = new Renewal(certificate, (read) => server.setSecureContext({ ...always, ...read }));
   renewal.begin(first);
   // It may listen again after it was closed.
   server.on('listening', () => renewal.watch());
@@ -118,8 +127,4 @@ function parsed(pem: SecureContextOptions['cert'], path: string | undefined): X5
   } catch (cause) {
     throw new Error(`there is no certificate (PEM) in ${path}`, { cause });
   }
-}
-
-function textOf(read: SecureContextOptions): string {
-  return Object.values(read).map(String).join('\0');
 }

@@ -41,12 +41,17 @@ const contexts = new WeakMap<TlsSettings, { readonly made: string; readonly cont
  */
 export function secureContext(settings: TlsSettings): SecureContext {
   const options = secureContextOptions(settings);
-  const made = Object.values(options).map(String).join('\0');
+  const made = textOf(options);
   const last = contexts.get(settings);
   if (last?.made === made) return last.context;
   const context = createSecureContext(options);
   contexts.set(settings, { made, context });
   return context;
+}
+
+/** What was read, to be compared. */
+export function textOf(read: SecureContextOptions): string {
+  return Object.values(read).map(String).join('\0');
 }
 
 /** The subject of a peer's certificate as one line, or undefined when it showed none. */

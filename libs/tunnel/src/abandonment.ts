@@ -26,7 +26,7 @@ export class Abandonment implements DialSignal {
     return this.#reason;
   }
 
-  /** Calls each listener, once. */
+  /** Calls each listener, once. They must not throw: what they would stop is more than one dial's. */
   abort(reason?: Error): void {
     if (this.#aborted) return;
     this.#aborted = true;

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-/** What may be read before the buffers that held it are collected, in bytes. */
+/** What may be read or copied before the buffers that held it are collected, in bytes. */
 const EVERY = 8 * 1024 * 1024;
 
 type Collect = (options: { type: 'minor' }) => void;

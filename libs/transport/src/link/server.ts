@@ -117,7 +117,7 @@ export class LinkServer {
     let answered = false;
     stream.once('close', () => {
       this.#streams.delete(stream);
-      // An abort makes an error with a stack, also when nobody listens any more.
+      // What has its answer was not abandoned.
       if (!answered) pending.abort();
       this.#endWhenIdle();
     });
