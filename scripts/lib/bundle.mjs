@@ -1,38 +1,90 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, dirname, join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
-import { ROOT, workspacePackages } from './workspace.mjs';
+import { putInPlace } from './bundle-files.mjs';
+import { INSTALLED, programs, ROOT, workspacePackages } from './workspace.mjs';
 
 const OPTIONS = {
-  ...{ bundle: true, splitting: true, format: 'esm', platform: 'node', target: 'node20', absWorkingDir: ROOT },
-  // What CommonJS packages ask for Node's own modules with.
-  banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
-  // Names and lines stay as they are, for stack traces; `node --enable-source-maps` shows those of the sources.
+  ...{ bundle: true, splitting: true, format: 'esm', platform: 'node', target: 'node20' },
+  // Lines stay apart and names nearly as they are, for stack traces; `node --enable-source-maps` shows those of the sources.
   ...{ write: false, metafile: true, sourcesContent: false, logLevel: 'silent' },
 };
 
-/** The workspace's packages that are programs: those with a command. */
-function programs() {
-  return workspacePackages().filter(({ manifest }) => manifest.bin);
+/**
+ * Puts each program, with all that it imports, into a few files below its `dist/bundle`: `main.js`, and one for each part that is
+ * loaded when it is asked for. Loading 340 modules takes a program twice the processor time and 15 MB more than loading one.
+ * @param projects directories of what was built: their programs, and those of what they refer to; none for all
+ * @param image whether nothing will be left that a bundle could be older than
+ */
+export async function bundle(projects = [], { root = ROOT, image = false } = {}) {
+  const stamps = stampsBelow(root);
+  const options = { ...OPTIONS, absWorkingDir: root };
+  const mains = programs(projects, root).map(({ dir }) => join(dir, 'dist', 'main.js'));
+  const looked = await build({ ...options, entryPoints: mains, outdir: root });
+  const plugins = [withNames(lazyCommonJs(looked.metafile), root), withPlaces(root)];
+  for (const main of mains) {
+    const bundles = join(dirname(main), 'bundle');
+    // As deep as the directory where the files will lie, whose name is made of them.
+    const outdir = join(bundles, 'any');
+    const banner = { js: bannerOf(relative(outdir, root)) };
+    const made = await build({ ...options, entryPoints: [main], outdir, plugins, banner, sourcemap: true });
+    for (const { path, text } of made.outputFiles) refuseOwnPlace(relative(outdir, path), text.slice(banner.js.length));
+    const madeOf = image ? [] : stamps.filter(({ path }) => isUsed(dirname(path), made.metafile));
+    putInPlace(made.outputFiles, bundles, madeOf);
+  }
 }
 
-/**
- * Puts each program, with all that it imports, into a few files in its `dist/bundle`: `main.js`, and one for each part that is
- * loaded when it is asked for. Loading 340 modules takes a program twice the processor time and 15 MB more than loading one.
- */
-export async function bundle() {
-  const built = buildInfos();
-  const mains = programs().map(({ dir }) => join(dir, 'dist', 'main.js'));
-  const looked = await build({ ...OPTIONS, entryPoints: mains, outdir: ROOT });
-  const plugins = [withNames(lazyCommonJs(looked.metafile))];
-  for (const main of mains) {
-    const outdir = join(dirname(main), 'bundle');
-    const made = await build({ ...OPTIONS, entryPoints: [main], outdir, plugins, sourcemap: true });
-    const madeOf = { path: join(outdir, 'made-of.json'), contents: stampOf(outdir, made, built) };
-    replace(outdir, [...made.outputFiles, madeOf]);
-  }
+/** What a bundle can be older than, as it is now: tsc's build info of each package that is built, and what npm wrote last. */
+function stampsBelow(root) {
+  const files = [INSTALLED, ...workspacePackages(root).map(({ path }) => join(path, 'dist', '.tsbuildinfo'))];
+  const present = files.map((path) => ({ path, file: join(root, path) })).filter(({ file }) => existsSync(file));
+  return present.map(({ path, file }) => {
+    const { mtimeMs, size } = statSync(file);
+    return { path, file, mtimeMs, size };
+  });
+}
+
+function isUsed(directory, { inputs }) {
+  return Object.keys(inputs).some((input) => input.startsWith(`${directory}/`));
+}
+
+/** What CommonJS packages ask for Node's own modules with, and where they are found. */
+function bannerOf(root) {
+  return [
+    "import { createRequire as __createRequire } from 'node:module';",
+    "import { fileURLToPath as __fileURLToPath } from 'node:url';",
+    'const require = __createRequire(import.meta.url);',
+    `const __root = __fileURLToPath(new URL('${root}/', import.meta.url));`,
+  ].join(' ');
+}
+
+/** A module that asks for its own place would be told its bundle's. */
+function refuseOwnPlace(name, text) {
+  const at = name.endsWith('.js') ? text.search(/\bimport\.meta\b/) : -1;
+  if (at < 0) return;
+  const line = text.slice(0, at).split('\n').length;
+  throw new Error(`${name}, line ${line}: import.meta stays in a bundle, where it is not what the module means by it`);
+}
+
+/** Gives CommonJS packages the `__dirname` and `__filename` that they have on Node. */
+function withPlaces(root) {
+  return {
+    name: 'places of CommonJS',
+    setup({ onLoad }) {
+      onLoad({ filter: /\/node_modules\/.*\.c?js$/ }, ({ path, namespace }) => {
+        if (namespace !== 'file') return undefined;
+        const contents = readFileSync(path, 'utf8');
+        const places = { __dirname: dirname(path), __filename: path };
+        const asked = Object.keys(places).filter((name) => contents.includes(name));
+        if (asked.length === 0) return undefined;
+        const given = asked.map((name) => `${name} = __root + ${JSON.stringify(relative(root, places[name]))}`);
+        // In the first line, so that lines keep their numbers.
+        return { contents: `var ${given.join(', ')}; ${contents}` };
+      });
+    },
+  };
 }
 
 /** The modules of CommonJS that are loaded by `import()`, as it names them. */
@@ -42,7 +94,7 @@ function lazyCommonJs({ inputs }) {
 }
 
 /** Gives these the names that they have on Node: esbuild gives CommonJS behind `import()` nothing but a default. */
-function withNames(modules) {
+function withNames(modules, root) {
   return {
     name: 'names of lazy CommonJS',
     setup({ onResolve, onLoad, resolve }) {
@@ -50,9 +102,10 @@ function withNames(modules) {
       onResolve({ filter }, async ({ path: name, kind, resolveDir, importer }) => {
         if (kind !== 'dynamic-import') return undefined;
         const { path } = await resolve(name, { kind: 'import-statement', resolveDir });
-        return { path, namespace: 'lazy', pluginData: createRequire(importer).resolve(name) };
+        const onNode = createRequire(importer).resolve(name);
+        return { path: relative(root, path), namespace: 'lazy', pluginData: { path, onNode } };
       });
-      onLoad({ filter: /./, namespace: 'lazy' }, async ({ path, pluginData: onNode }) => {
+      onLoad({ filter: /./, namespace: 'lazy' }, async ({ pluginData: { path, onNode } }) => {
         const exported = Object.keys(await import(pathToFileURL(onNode)));
         const names = exported.filter((name) => name !== 'default' && /^[a-z]\w*$/i.test(name));
         const from = `from ${JSON.stringify(path)};`;
@@ -61,38 +114,4 @@ function withNames(modules) {
       });
     },
   };
-}
-
-/** tsc's build info of each package that is built, by the package's path. */
-function buildInfos() {
-  const found = workspacePackages().map(({ dir, path }) => [path, join(dir, 'dist', '.tsbuildinfo')]);
-  return new Map(
-    found.filter(([, file]) => existsSync(file)).map(([path, file]) => [path, { file, ...statSync(file) }]),
-  );
-}
-
-/** What a bundle was made of, as `launch` compares it with what is there. */
-function stampOf(out, { metafile }, built) {
-  const inputs = Object.keys(metafile.inputs);
-  const used = [...built].filter(([path]) => inputs.some((input) => input.startsWith(`${path}/dist/`)));
-  const entries = used.map(([, { file, mtimeMs, size }]) => [relative(out, file), { mtimeMs, size }]);
-  return JSON.stringify(Object.fromEntries(entries));
-}
-
-/** Puts files in the place of a directory's; a program that starts meanwhile finds the old ones or the new. */
-function replace(directory, files) {
-  mkdirSync(directory, { recursive: true });
-  // The entry is written when all that it imports is there.
-  for (const { path, contents } of [...files].sort((a, b) => Number(isEntry(a)) - Number(isEntry(b)))) {
-    const draft = `${path}.${process.pid}`;
-    writeFileSync(draft, contents);
-    renameSync(draft, path);
-  }
-  const current = new Set(files.map(({ path }) => basename(path)));
-  const old = readdirSync(directory).filter((name) => /\.(js|json|map)$/.test(name) && !current.has(name));
-  for (const name of old) rmSync(join(directory, name), { force: true });
-}
-
-function isEntry({ path }) {
-  return basename(path) === 'main.js';
 }

@@ -2,12 +2,10 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { bin, command, npm, seconds } from './command.mjs';
-import { filesBelow, ROOT, readJson, workspacePackages } from './workspace.mjs';
+import { filesBelow, INSTALLED, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
 const OLDEST_NODE = 20;
 const LOCK = join(ROOT, 'package-lock.json');
-/** What npm wrote last, after all else is in place. */
-const INSTALLED = join(ROOT, 'node_modules', '.package-lock.json');
 /** For each set of projects that was built, what it was built from. */
 const BUILT = join(ROOT, 'node_modules', '.cache', 'isthmus-built');
 
@@ -38,7 +36,7 @@ export async function ensureReady(projects = []) {
 /** Runs tsc and then the bundler; resolves with the status and output of the last that ran. */
 export async function build(projects = []) {
   let result = await command([process.execPath, bin('tsc'), '-b', ...projects]);
-  if (result.status === 0) result = await command([process.execPath, join(ROOT, 'scripts', 'bundle.mjs')]);
+  if (result.status === 0) result = await command([process.execPath, join(ROOT, 'scripts', 'bundle.mjs'), ...projects]);
   if (result.status === 0) {
     mkdirSync(BUILT, { recursive: true });
     writeFileSync(stampOf(projects), fingerprint());
@@ -61,8 +59,9 @@ function fail(message) {
 
 /** Whether node_modules holds what the lock file asks for, by content: a checkout changes times of files, not this. */
 function isInstalled() {
-  if (!existsSync(INSTALLED)) return false;
-  const present = readJson(INSTALLED).packages;
+  const installed = join(ROOT, INSTALLED);
+  if (!existsSync(installed)) return false;
+  const present = readJson(installed).packages;
   return Object.entries(readJson(LOCK).packages).every(([path, wanted]) => {
     const found = present[path];
     // Packages for other platforms are in the lock file and on no disk.

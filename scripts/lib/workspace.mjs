@@ -4,6 +4,9 @@ import { fileURLToPath } from 'node:url';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
+/** What npm wrote last, after all else is in place; below the root. */
+export const INSTALLED = join('node_modules', '.package-lock.json');
+
 const NOT_OURS = new Set(['node_modules', 'dist']);
 
 export function readJson(file) {
@@ -32,6 +35,27 @@ export function workspacePackages(root = ROOT) {
   return dirs
     .filter((dir) => existsSync(join(dir, 'package.json')))
     .map((dir) => ({ dir, path: relative(root, dir), manifest: readJson(join(dir, 'package.json')) }));
+}
+
+/** The packages that are programs, which have a command: of these projects and all that they refer to, or every one. */
+export function programs(projects = [], root = ROOT) {
+  const all = workspacePackages(root).filter(({ manifest }) => manifest.bin);
+  if (projects.length === 0) return all;
+  const built = withReferences(projects.map((path) => join(root, path)));
+  return all.filter(({ dir }) => built.has(dir));
+}
+
+/** The directories that tsc builds when it is given these. */
+function withReferences(dirs, found = new Set()) {
+  for (const dir of dirs.filter((each) => !found.has(each))) {
+    found.add(dir);
+    const { references = [] } = readJson(join(dir, 'tsconfig.json'));
+    withReferences(
+      references.map(({ path }) => join(dir, path)),
+      found,
+    );
+  }
+  return found;
 }
 
 const isTest = (path) => path.endsWith('.test.ts');

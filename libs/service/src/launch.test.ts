@@ -6,26 +6,30 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { launch } from './launch.ts';
 
-const BUILD_INFOS = ['app/dist/.tsbuildinfo', 'lib/dist/.tsbuildinfo'];
+const MADE_OF = ['app/dist/.tsbuildinfo', 'lib/dist/.tsbuildinfo'];
 
 let root: string;
 
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), 'isthmus-launch-'));
-  mkdirSync(join(root, 'app/dist/bundle'), { recursive: true });
+  mkdirSync(join(root, 'app/dist/bundle/0b5e'), { recursive: true });
   mkdirSync(join(root, 'lib/dist'), { recursive: true });
-  for (const file of BUILD_INFOS) writeFileSync(join(root, file), '{}');
+  for (const file of MADE_OF) writeFileSync(join(root, file), '{}');
   writeFileSync(join(root, 'app/package.json'), '{"type":"module"}');
   writeFileSync(join(root, 'app/dist/main.js'), program('modules'));
-  writeFileSync(join(root, 'app/dist/bundle/main.js'), program('bundle'));
-  const madeOf = BUILD_INFOS.map((file) => {
+  writeFileSync(join(root, 'app/dist/bundle/0b5e/main.js'), program('bundle'));
+  const madeOf = MADE_OF.map((file) => {
     const { mtimeMs, size } = statSync(join(root, file));
     return [`../../../${file}`, { mtimeMs, size }];
   });
-  writeFileSync(join(root, 'app/dist/bundle/made-of.json'), JSON.stringify(Object.fromEntries(madeOf)));
+  setCurrent({ directory: '0b5e', madeOf: Object.fromEntries(madeOf) });
 });
 
 afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+function setCurrent(current: object): void {
+  writeFileSync(join(root, 'app/dist/bundle/current.json'), JSON.stringify(current));
+}
 
 function program(name: string): string {
   return `globalThis.launched = '${name}';`;
@@ -45,7 +49,7 @@ test('a program that was never bundled is loaded from its modules', async () => 
   assert.equal(await launched(), 'modules');
 });
 
-for (const file of BUILD_INFOS) {
+for (const file of MADE_OF) {
   test(`a bundle is out of date when ${file} was written since`, async () => {
     utimesSync(join(root, file), 1, 1);
     assert.equal(await launched(), 'modules');
@@ -59,12 +63,18 @@ for (const file of BUILD_INFOS) {
   });
 }
 
-test('a bundle goes for nothing while one of its packages is not built', async () => {
+test('a bundle goes for nothing when one of its packages is no longer built', async () => {
   rmSync(join(root, 'lib/dist/.tsbuildinfo'));
   assert.equal(await launched(), 'modules');
 });
 
+test('a bundle goes for nothing when all that was built was removed', async () => {
+  for (const file of MADE_OF) rmSync(join(root, file));
+  assert.equal(await launched(), 'modules');
+});
+
 test('a bundle is all that an image has', async () => {
-  for (const file of BUILD_INFOS) rmSync(join(root, file));
+  setCurrent({ directory: '0b5e', madeOf: {} });
+  for (const file of [...MADE_OF, 'app/dist/main.js']) rmSync(join(root, file));
   assert.equal(await launched(), 'bundle');
 });

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, test } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { currentBundle } from '../../libs/service/dist/launch.js';
+import { bundle } from './bundle.mjs';
+import { programs } from './workspace.mjs';
+
+test('each program of this workspace that is built runs from its bundle', () => {
+  const asModules = programs().filter(({ dir }) => !currentBundle(distOf(dir)));
+  assert.deepEqual(
+    asModules.map(({ path }) => path),
+    [],
+    'these would run as modules; `npm run build` makes their bundles',
+  );
+});
+
+describe('a workspace of two programs', () => {
+  let root;
+
+  beforeEach(() => {
+    root = mkdtempSync(join(tmpdir(), 'isthmus-bundle-'));
+    write('package.json', { workspaces: ['libs/*', 'apps/*', 'test'] });
+    write('node_modules/.package-lock.json', {});
+    write('node_modules/pack/package.json', { name: 'pack' });
+    write('node_modules/pack/index.js', 'exports.place = __dirname;');
+    write('node_modules/lazy/package.json', { name: 'lazy' });
+    write('node_modules/lazy/index.js', 'exports.file = __filename;');
+    addPackage('libs/core', [], { 'dist/index.js': 'export const name = "core";' });
+    addPackage('apps/one', ['libs/core'], { 'dist/main.js': mainOf('one') });
+    addPackage('apps/two', ['libs/core'], { 'dist/main.js': mainOf('two') });
+    addPackage('test', ['apps/two'], {});
+    for (const name of ['one', 'two']) write(`apps/${name}/package.json`, { type: 'module', bin: 'main.js' });
+  });
+
+  afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+  function write(path, contents) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), typeof contents === 'string' ? contents : JSON.stringify(contents));
+  }
+
+  function addPackage(path, references, files) {
+    const up = '../'.repeat(path.split('/').length);
+    write(`${path}/package.json`, { type: 'module' });
+    write(`${path}/tsconfig.json`, { references: references.map((to) => ({ path: `${up}${to}` })) });
+    write(`${path}/dist/.tsbuildinfo`, path);
+    for (const [name, contents] of Object.entries(files)) write(`${path}/${name}`, contents);
+  }
+
+  function mainOf(name) {
+    return [
+      'import { place } from "pack";',
+      'import { name } from "../../../libs/core/dist/index.js";',
+      `export const said = "${name} of " + name;`,
+      'export const late = () => import("lazy");',
+      'export { place };',
+    ].join('\n');
+  }
+
+  const current = (app) => currentBundle(distOf(join(root, 'apps', app)));
+  const bundlesOf = (app) => join(root, 'apps', app, 'dist/bundle');
+
+  test('all programs are bundled where no projects are named', async () => {
+    await bundle([], { root });
+    for (const app of ['one', 'two']) assert.equal((await import(current(app))).said, `${app} of core`);
+  });
+
+  test('only programs that projects refer to are bundled with them: others may never have been built', async () => {
+    rmSync(join(root, 'apps/one/dist'), { recursive: true });
+    await bundle(['test'], { root });
+    assert.ok(current('two'));
+    assert.ok(!existsSync(bundlesOf('one')));
+  });
+
+  for (const path of ['node_modules/.package-lock.json', 'libs/core/dist/.tsbuildinfo', 'apps/one/dist/.tsbuildinfo']) {
+    test(`a bundle is out of date when ${path} is newer, until the next is made`, async () => {
+      await bundle(['apps/one'], { root });
+      utimesSync(join(root, path), 1, 1);
+      assert.equal(current('one'), undefined);
+      await bundle(['apps/one'], { root });
+      assert.ok(current('one'));
+    });
+  }
+
+  test('what was built of a package that a program does not use does not matter to it', async () => {
+    await bundle([], { root });
+    utimesSync(join(root, 'apps/two/dist/.tsbuildinfo'), 1, 1);
+    assert.ok(current('one'));
+  });
+
+  test('the bundle of an image needs nothing beside it', async () => {
+    await bundle([], { root, image: true });
+    for (const path of ['libs', 'test', 'node_modules/.package-lock.json', 'apps/one/dist/main.js'])
+      rmSync(join(root, path), { recursive: true });
+    assert.equal((await import(current('one'))).said, 'one of core');
+  });
+
+  test('a program that runs finds its parts after it was built anew', async () => {
+    await bundle([], { root });
+    const running = await import(current('one'));
+    write('node_modules/lazy/index.js', 'exports.file = "another";');
+    await bundle([], { root });
+    assert.equal((await running.late()).file, join(root, 'node_modules/lazy/index.js'));
+  });
+
+  test('two builds at once leave one bundle that is whole', async () => {
+    await Promise.all([bundle([], { root }), bundle([], { root })]);
+    assert.equal((await import(current('two'))).said, 'two of core');
+    assert.equal(readdirSync(bundlesOf('two')).length, 2, 'the bundle, and the file that names it');
+  });
+
+  test('of many builds, and drafts of those that broke off, the last five stay', async () => {
+    for (const name of ['draft-1', 'draft-2', 'main.js.77']) write(`apps/one/dist/bundle/${name}`, 'of long ago');
+    for (const name of readdirSync(bundlesOf('one'))) utimesSync(join(bundlesOf('one'), name), 1, 1);
+    for (let build = 0; build < 6; build++) {
+      write('libs/core/dist/index.js', `export const name = "core ${build}";`);
+      await bundle(['apps/one'], { root });
+    }
+    const left = readdirSync(bundlesOf('one')).filter((name) => name !== 'current.json');
+    assert.equal(left.length, 5);
+    for (const name of left) assert.ok(existsSync(join(bundlesOf('one'), name, 'main.js')), name);
+    assert.equal((await import(current('one'))).said, 'one of core 5');
+  });
+
+  test('packages have the place that they have on Node', async () => {
+    await bundle([], { root });
+    const { place, late } = await import(current('one'));
+    assert.equal(place, join(root, 'node_modules/pack'));
+    assert.equal((await late()).file, join(root, 'node_modules/lazy/index.js'));
+  });
+
+  test('a module that asks for its own place is refused', async () => {
+    write('libs/core/dist/index.js', 'export const name = import.meta.url;');
+    await assert.rejects(bundle([], { root }), /main\.js, line \d+: import\.meta stays in a bundle/);
+  });
+
+  test('where the build ran is not in a bundle', async () => {
+    await bundle([], { root });
+    const directory = dirname(fileURLToPath(current('one')));
+    for (const name of readdirSync(directory))
+      assert.ok(!readFileSync(join(directory, name), 'utf8').includes(root), name);
+  });
+});
+
+function distOf(dir) {
+  return pathToFileURL(join(dir, 'dist/'));
+}
