@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { bin, command, npm, seconds } from './command.mjs';
-import { filesBelow, INSTALLED, ROOT, readJson, workspacePackages } from './workspace.mjs';
+import { filesBelow, INSTALLED, programs, ROOT, readJson, workspacePackages } from './workspace.mjs';
 
 const OLDEST_NODE = 20;
 const LOCK = join(ROOT, 'package-lock.json');
@@ -28,7 +29,7 @@ export async function ensureInstalled() {
  */
 export async function ensureReady(projects = []) {
   await ensureInstalled();
-  if (readStamp(projects) === fingerprint()) return;
+  if (readStamp(projects) === fingerprint() && (await isBundled(projects))) return;
   const { status, output } = await timed('Building', () => build(projects));
   if (status !== 0) fail(`${output}\nThe build failed with status ${status}.`);
 }
@@ -87,6 +88,15 @@ function fingerprint() {
     hash.update(existsSync(path) ? readFileSync(path) : 'absent');
   }
   return hash.digest('hex');
+}
+
+/**
+ * Whether each program of what is built would run from its bundle, by the same question that it asks when it starts: that compares
+ * times, which `tsc -b` changes without changing anything else.
+ */
+async function isBundled(projects) {
+  const { currentBundle } = await import('../../libs/service/dist/launch.js');
+  return programs(projects).every(({ dir }) => currentBundle(pathToFileURL(join(dir, 'dist/'))));
 }
 
 function stampOf(projects) {
