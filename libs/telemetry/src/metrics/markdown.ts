@@ -10,7 +10,8 @@ Every metric family of every program. This page is generated from where they are
 (\`npm run generate\`); \`npm run ok\` fails when it is out of date. Alerts and a dashboard are in [k8s/monitoring](../k8s/monitoring/README.md).
 
 \`GET /metrics\` on the health port, and on the admin port. \`process_*\` and \`nodejs_*\` stand there as well, as prom-client has them;
-which of these there are depends on the system and the runtime.
+which of these there are depends on the system and the runtime. \`nodejs_eventloop_lag_*\` do not: \`isthmus_event_loop_delay_seconds\` tells the same,
+and its buckets can be added up and read by more than one scraper. A page is without all of these while they cannot be read.
 
 **Upstream's families** (\`konnectivity_network_proxy_server_*\`, \`konnectivity_network_proxy_agent_*\`) have the names, types, labels,
 buckets and help of apiserver-network-proxy, and no label of ours. Of \`proxy-server\`, a gateway and a hub in one process, the gateway's dials
