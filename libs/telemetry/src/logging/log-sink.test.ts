@@ -100,6 +100,18 @@ test('beyond a mebibyte lines are lost, and the log says how many', () => {
   assert.match(log.text, /lost 10: ENOSPC\non\n$/);
 });
 
+test('the reason of a trouble that is over is not told of what is lost later', async () => {
+  const { log, sink } = logAndSink();
+  log.failure = 'EAGAIN';
+  sink.write('1\n');
+  sink.flush();
+  log.failure = undefined;
+  sink.flush();
+  sink.write('x'.repeat(2 ** 20 + 1));
+  await turn();
+  assert.equal(log.text, '1\nlost 1: too long\n');
+});
+
 test('what waits is tried again although no line comes', (t: TestContext) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { log, sink } = logAndSink();

@@ -63,12 +63,12 @@ export class LogSink {
     try {
       this.#drain();
       while (this.#lost > 0) {
-        const [lines, reason] = [this.#lost, this.#reason];
+        const lines = this.#lost;
         this.#lost = 0;
-        this.#reason = TOO_LONG;
-        this.#told(lines, reason);
+        this.#told(lines, this.#reason);
         this.#drain();
       }
+      this.#reason = TOO_LONG;
     } catch (error) {
       this.#reason = (error as NodeJS.ErrnoException).code ?? String(error);
       this.#timer ??= setTimeout(() => {
