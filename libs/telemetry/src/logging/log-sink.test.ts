@@ -6,11 +6,14 @@ import { LogSink } from './log-sink.ts';
 class Log {
   text = '';
   writes = 0;
+  /** How many writes find it full. */
+  busy = 0;
   failure: string | undefined;
   room = Number.POSITIVE_INFINITY;
 
   readonly write = (bytes: Uint8Array): number => {
     this.writes++;
+    if (this.busy-- > 0) throw Object.assign(new Error('busy'), { code: 'EAGAIN' });
     if (this.failure) throw Object.assign(new Error(this.failure), { code: this.failure });
     if (this.room === 0) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
     const taken = Math.min(this.room, bytes.length);
@@ -110,6 +113,30 @@ test('the reason of a trouble that is over is not told of what is lost later', a
   sink.write('x'.repeat(2 ** 20 + 1));
   await turn();
   assert.equal(log.text, '1\nlost 1: too long\n');
+});
+
+test('a process that exits waits a little for a reader that is slow, and writes what comes then at once', () => {
+  const { log, sink } = logAndSink();
+  log.busy = 3;
+  sink.write('1\n');
+  sink.exit();
+  assert.equal(log.text, '1\n');
+  log.busy = 3;
+  sink.write('2\n');
+  assert.equal(log.text, '1\n2\n');
+});
+
+test('a process that exits is not held up by a log that takes nothing', () => {
+  const { log, sink } = logAndSink();
+  for (const failure of ['ENOSPC', 'EAGAIN']) {
+    log.failure = failure;
+    const [began, writes] = [performance.now(), log.writes];
+    sink.write('1\n');
+    sink.exit();
+    for (let i = 0; i < 50; i++) sink.write('2\n');
+    assert.ok(performance.now() - began < 5000);
+    assert.equal(log.writes > writes + 51, failure === 'EAGAIN');
+  }
 });
 
 test('what waits is tried again although no line comes', (t: TestContext) => {

@@ -7,6 +7,10 @@ const MAX_WAITING = 1024 * 1024;
 /** When what waits is tried again although no line comes, in milliseconds. */
 const RETRY_MS = 100;
 
+/** What a log that is full may hold up a process that exits, in milliseconds: in all, and between two tries. */
+const EXIT_MS = 200;
+const EXIT_RETRY_MS = 5;
+
 /** Why a line is lost though the log has not failed. */
 const TOO_LONG = 'too long';
 
@@ -35,6 +39,8 @@ export class LogSink {
   #reason = TOO_LONG;
   #turn: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
+  /** The process exits, and waits no longer than until then. */
+  #exitBy: number | undefined;
 
   /** @param told the log works again after so many lines were lost for this reason: the code of an error, or `too long` */
   constructor(write: WriteBytes, told: (lines: number, reason: string) => void) {
@@ -52,10 +58,14 @@ export class LogSink {
       this.#lines += line;
       this.#size += size;
     }
-    this.#turn ??= setImmediate(() => {
-      this.#turn = undefined;
-      this.flush();
-    });
+    if (this.#exitBy === undefined) this.#turn ??= setImmediate(() => this.#endTurn());
+    else this.flush();
+  }
+
+  /** The process exits, no other turn comes: writes what waits, and from now on each line at once. Never throws. */
+  exit(): void {
+    this.#exitBy = performance.now() + EXIT_MS;
+    this.flush();
   }
 
   /** Writes what waits, as far as the log takes it. Never throws. */
@@ -70,12 +80,17 @@ export class LogSink {
       }
       this.#reason = TOO_LONG;
     } catch (error) {
-      this.#reason = (error as NodeJS.ErrnoException).code ?? String(error);
+      this.#reason = codeOf(error);
       this.#timer ??= setTimeout(() => {
         this.#timer = undefined;
         this.flush();
       }, RETRY_MS).unref();
     }
+  }
+
+  #endTurn(): void {
+    this.#turn = undefined;
+    this.flush();
   }
 
   #drain(): void {
@@ -84,11 +99,32 @@ export class LogSink {
         this.#bytes = Buffer.from(this.#lines);
         this.#lines = '';
       }
-      const written = this.#write(this.#bytes);
+      const written = this.#writePiece(this.#bytes);
       this.#size -= written;
       this.#bytes = this.#bytes.subarray(written);
     }
   }
+
+  /** A reader that is slow is waited for only by a process that exits. */
+  #writePiece(bytes: Uint8Array): number {
+    for (;;) {
+      try {
+        return this.#write(bytes);
+      } catch (error) {
+        const late = this.#exitBy === undefined || performance.now() >= this.#exitBy;
+        if (late || codeOf(error) !== 'EAGAIN') throw error;
+        sleep(EXIT_RETRY_MS);
+      }
+    }
+  }
+}
+
+function sleep(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+}
+
+function codeOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException).code ?? String(error);
 }
 
 /** Writes to the process's standard error, not by its stream: that ends at its first error, and buffers without a bound. */

@@ -67,6 +67,6 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
 
 function standardError(lost: (lines: number, reason: string) => void): LogSink {
   const sink = new LogSink(stderrWriter(), lost);
-  process.on('exit', () => sink.flush());
+  process.on('exit', () => sink.exit());
   return sink;
 }
