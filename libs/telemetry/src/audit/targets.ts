@@ -1,5 +1,5 @@
 import { close, constants, fstatSync, open, write, writeSync } from 'node:fs';
-import { withoutWaiting } from '../logging/log-sink.ts';
+import { PIPE_BUF, withoutWaiting } from '../logging/log-sink.ts';
 import type { LineTarget } from './line-writer.ts';
 
 /** For its owner to write and its group to read: a collector of logs is in the group. */
@@ -9,9 +9,6 @@ const MODE = 0o640;
 const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
 const STDOUT = 1;
-
-/** What a pipe takes as a whole or not at all (PIPE_BUF of Linux), in bytes. */
-const PIPE_BATCH = 4096;
 
 const FILE_BATCH = 256 * 1024;
 
@@ -42,7 +39,7 @@ export function fileTarget(path: string): LineTarget {
 export function stdoutTarget(): LineTarget {
   let fd: number | undefined;
   return {
-    batch: PIPE_BATCH,
+    batch: PIPE_BUF,
     async open() {
       fd ??= withoutWaiting(STDOUT);
     },

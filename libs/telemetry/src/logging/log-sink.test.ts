@@ -6,6 +6,7 @@ import { LogSink } from './log-sink.ts';
 class Log {
   text = '';
   writes = 0;
+  readonly written: string[] = [];
   /** How many writes find it full. */
   busy = 0;
   failure: string | undefined;
@@ -18,7 +19,8 @@ class Log {
     if (this.room === 0) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
     const taken = Math.min(this.room, bytes.length);
     this.room -= taken;
-    this.text += Buffer.from(bytes.subarray(0, taken)).toString();
+    this.written.push(Buffer.from(bytes.subarray(0, taken)).toString());
+    this.text += this.written.at(-1);
     return taken;
   };
 }
@@ -43,6 +45,21 @@ test('the lines of one turn of the event loop are one write', async () => {
   sink.write('3\n');
   await turn();
   assert.deepEqual([log.text, log.writes], ['1\nzwölf\n3\n', 2]);
+});
+
+test('many lines are written in pieces that a pipe takes as a whole, and none begins or ends amid a line', () => {
+  const { log, sink } = logAndSink();
+  const lines = Array.from({ length: 500 }, (_, i) => `${i} ${'x'.repeat(300)}\n`);
+  lines[250] = `${'y'.repeat(10_000)}\n`;
+  for (const line of lines) sink.write(line);
+  sink.flush();
+  assert.equal(log.text, lines.join(''));
+  assert.ok(log.written.every((piece) => piece.endsWith('\n')));
+  assert.deepEqual(
+    log.written.filter((piece) => piece.length > 4096),
+    [lines[250]],
+  );
+  assert.ok(log.writes < 50, `${log.writes} writes`);
 });
 
 test('a turn that is long loses nothing while the log takes lines', () => {

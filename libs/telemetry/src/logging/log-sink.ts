@@ -11,6 +11,11 @@ const RETRY_MS = 100;
 const EXIT_MS = 200;
 const EXIT_RETRY_MS = 5;
 
+/** What a pipe takes as a whole or not at all (PIPE_BUF of Linux), in bytes. */
+export const PIPE_BUF = 4096;
+
+const NEWLINE = 0x0a;
+
 /** Why a line is lost though the log has not failed. */
 const TOO_LONG = 'too long';
 
@@ -24,7 +29,8 @@ export type WriteBytes = (bytes: Uint8Array) => number;
  * Lines on their way to a log that may fail: its disk is full, its reader stands still or is gone. No program ends or waits
  * for that: so many lines wait, the rest is lost, and when the log takes lines again it is told how many those were.
  *
- * The lines of one turn of the event loop are one write: a system call costs as much as the line that it writes.
+ * The few lines of one turn of the event loop are one write: a system call costs as much as the line that it writes. Many are
+ * written in pieces of whole lines that a pipe takes as a whole: nothing that others write to it comes amid a line.
  */
 export class LogSink {
   readonly #write: WriteBytes;
@@ -99,7 +105,7 @@ export class LogSink {
         this.#bytes = Buffer.from(this.#lines);
         this.#lines = '';
       }
-      const written = this.#writePiece(this.#bytes);
+      const written = this.#writePiece(this.#bytes.subarray(0, endOfPiece(this.#bytes)));
       this.#size -= written;
       this.#bytes = this.#bytes.subarray(written);
     }
@@ -117,6 +123,13 @@ export class LogSink {
       }
     }
   }
+}
+
+/** As many lines as a pipe takes as a whole; one that is longer is a piece of its own. */
+function endOfPiece(bytes: Uint8Array): number {
+  if (bytes.length <= PIPE_BUF) return bytes.length;
+  const end = bytes.lastIndexOf(NEWLINE, PIPE_BUF - 1);
+  return (end < 0 ? bytes.indexOf(NEWLINE, PIPE_BUF) : end) + 1 || bytes.length;
 }
 
 function sleep(ms: number): void {
