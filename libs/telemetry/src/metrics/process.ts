@@ -11,8 +11,9 @@ const EVENT_LOOP = 'nodejs_eventloop_lag_';
  * `process_*` (names as Go's client has them) and `nodejs_*`, as they are now. Once a process: prom-client's observers never end.
  *
  * It is loaded for the first page, as it takes 2 MB and a tenth of a program's start: collections of garbage are counted from
- * then on, processor time from the process' beginning. A page for which it cannot be loaded (out of file descriptors) or read is without
- * these families, and the next one tries again.
+ * then on, processor time from the process' beginning. A page for which it cannot be loaded or read is without
+ * these families, and the next one tries again. (Node 20 keeps the error of a module that it found and could not read, out of file
+ * descriptors; newer ones try again as well.)
  */
 export function processFamilies(open = openRegistry): () => Promise<Family[]> {
   let opened: Promise<Registry> | undefined;
