@@ -17,7 +17,7 @@ import { currentBundle } from '../../libs/service/dist/launch.js';
 import { bundle } from './bundle.mjs';
 import { programs } from './workspace.mjs';
 
-test('each program of this workspace that is built runs from its bundle', () => {
+test('each program of this workspace runs from its bundle, once it is built', () => {
   const asModules = programs().filter(({ dir }) => !currentBundle(distOf(dir)));
   assert.deepEqual(
     asModules.map(({ path }) => path),
