@@ -18,7 +18,12 @@ export class RpcRefusal {
 
   take(socket: Socket): void {
     this.#server ??= refusing();
-    void this.#server.then((server) => server.emit('connection', socket));
+    this.#server
+      .then((server) => {
+        if (!socket.destroyed) server.emit('connection', socket);
+      })
+      // Nobody but the client has lost anything by that.
+      .catch(() => socket.destroy());
   }
 
   /** The connections are the caller's to end. */
