@@ -3,10 +3,10 @@ import { test } from 'node:test';
 import { Families } from './families.ts';
 import { Count, Series } from './series.ts';
 
-test('labels with the same values are one series, in whatever order they are given', () => {
+test('labels with the same values are one series, in whatever order and as whatever type they are given', () => {
   const series = new Series(['a', 'b'], () => new Count());
   series.of({ a: 'x', b: 1 }).inc();
-  series.of({ b: 1, a: 'x' }).inc(2);
+  series.of({ b: '1', a: 'x' }).inc(2);
   series.of({ a: 'x","1', b: '' }).dec();
   assert.deepEqual(
     Array.from(series, ([labels, { value }]) => [labels, value]),

@@ -35,7 +35,7 @@ export class Series<L extends string, T> {
 
   /** To be kept by who needs it often: finding it costs more than what is done with it. */
   of(labels: Labels<L>): T {
-    const key = JSON.stringify(this.#names.map((name) => labels[name]));
+    const key = JSON.stringify(this.#names.map((name) => String(labels[name])));
     let found = this.#by.get(key);
     if (!found) {
       found = [labels, this.#begin()];
