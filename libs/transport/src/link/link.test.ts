@@ -196,7 +196,9 @@ test('many tunnels that stall at once hold less each, and the last one still wor
   const { client } = await link(endless);
   const stalled = await Promise.all(Array.from({ length: 200 }, () => client.dial(request(1))));
   // All windows are in use, and then nothing more is asked for. Of the latter nothing tells: it is looked at for a tenth of a second.
+  const deadline = performance.now() + 30_000;
   for (let before = -1; before !== pulled || pulled < 200 * 65_535; ) {
+    assert.ok(performance.now() < deadline, `after ${pulled} bytes windows are not all in use, or more is asked for`);
     before = pulled;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
