@@ -9,7 +9,17 @@ import { mock, test } from 'node:test';
 import { connect, type TLSSocket } from 'node:tls';
 import { listen, servePeers, tlsServer, watchCertificate } from '@isthmus/transport';
 import { type CertificatePlace, planeEvents } from '@isthmus/tunnel';
-import { Authority, type Identity, type Scope, scoped, tempDir } from './harness/index.ts';
+import {
+  Authority,
+  freePort,
+  type Identity,
+  isUp,
+  type Scope,
+  scoped,
+  startProgram,
+  tempDir,
+  until as untilTrue,
+} from './harness/index.ts';
 
 /** How often files are looked at, in milliseconds. */
 const LOOK = 10_000;
@@ -18,8 +28,8 @@ interface Files extends Identity {
   readonly ca: string;
 }
 
-/** An authority, files with a certificate of it, what is told of them, and a clock that only moves on to the next look. */
-async function place(scope: Scope) {
+/** An authority, and files with a certificate of it. */
+async function certified(scope: Scope) {
   const dir = await tempDir(scope);
   const authority = await Authority.create(dir, 'agents');
   const own = await authority.server();
@@ -28,13 +38,23 @@ async function place(scope: Scope) {
     for (const [file, from] of Object.entries(what)) await copyFile(from, files[file as keyof Files]);
   };
   await put({ ...own, ca: authority.cert });
+  return { dir, authority, own, files, put };
+}
+
+type Certified = Awaited<ReturnType<typeof certified>>;
+
+/** The same, what is told of them, and a clock that only moves on to the next look. */
+async function place(scope: Scope) {
+  const here = await certified(scope);
   mock.timers.enable({ apis: ['setInterval'] });
   scope.defer(() => mock.timers.reset());
   const events = planeEvents();
   const told: string[] = [];
   events.on('certificate', (where, validUntil) => told.push(`${where} until ${validUntil}`));
-  events.on('certificate:failure', (where, { message }) => told.push(`${where} ${message.replaceAll(`${dir}/`, '')}`));
-  return { dir, authority, own, files, put, events, told, look: () => mock.timers.tick(LOOK) };
+  events.on('certificate:failure', (where, { message }) =>
+    told.push(`${where} ${message.replaceAll(`${here.dir}/`, '')}`),
+  );
+  return { ...here, events, told, look: () => mock.timers.tick(LOOK) };
 }
 
 type Place = Awaited<ReturnType<typeof place>>;
@@ -63,7 +83,7 @@ function greeted(port: number, ca: string, { cert, key }: Identity, ALPNProtocol
 }
 
 /** The serial number of the certificate that a new connection is shown. */
-async function shown(port: number, { authority, own }: Place, alpn?: string[]): Promise<string> {
+async function shown(port: number, { authority, own }: Certified, alpn?: string[]): Promise<string> {
   const socket = greeted(port, authority.cert, own, alpn);
   await once(socket, 'secureConnect');
   const { serialNumber } = socket.getPeerCertificate();
@@ -189,6 +209,28 @@ test(
       ...[until('agents', own), until('peers', own)],
       ...[until('agents', next), until('peers', next)],
     ]);
+  }),
+);
+
+test(
+  'the admin port of a program that runs shows what was renewed',
+  scoped(async (scope) => {
+    const here = await certified(scope);
+    const { authority, files, put } = here;
+    const [port, health] = [await freePort(), await freePort()];
+    const program = startProgram(scope, 'proxy-agent', {
+      flags: {
+        ...{ 'proxy-server-host': '127.0.0.1', 'proxy-server-port': await freePort() },
+        ...{ 'admin-server-port': port, 'health-server-port': health },
+        ...{ 'admin-server-cert': files.cert, 'admin-server-key': files.key, 'admin-ca-cert': files.ca },
+      },
+      healthPort: health,
+    });
+    await isUp(program);
+    const next = await authority.server();
+    await put(next);
+    const renewed = async () => (await shown(port, here)) === certificateIn(next).serialNumber;
+    await untilTrue(renewed, { deadline: 3 * LOOK, every: 250, what: 'the next certificate' });
   }),
 );
 
