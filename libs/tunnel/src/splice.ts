@@ -1,8 +1,10 @@
+import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { deferred } from './deferred.ts';
 import type { TunnelEnd } from './dial.ts';
 import { SessionLost } from './errors.ts';
 import type { ClosedBy } from './events.ts';
+import { writeGathered } from './gathered.ts';
 import { youngGarbage } from './young-garbage.ts';
 
 /** After one side is closed for good, how long the other may take to finish in good order, in milliseconds. */
@@ -22,8 +24,7 @@ type Side = 'caller' | 'destination';
  * Copies bytes between a caller's end and a destination's end until both are closed.
  *
  * A side's EOF half-closes the other; a side that fails or vanishes aborts the other; a side without half-close (`halfOpen`
- * false) that ends closes the other, which gets what is queued first. Never more than one chunk a direction is held here:
- * a full writer pauses its reader.
+ * false) that ends closes the other, which gets what is queued first. Nothing is held here: a full writer pauses its reader.
  */
 export class Splice {
   /** Bytes from caller to destination. */
@@ -76,12 +77,16 @@ export class Splice {
   ): void {
     const source = from.stream;
     const sink = to.stream;
+    const write =
+      sink instanceof Socket
+        ? (chunk: Uint8Array) => writeGathered(sink, chunk)
+        : (chunk: Uint8Array) => sink.write(chunk);
     let waitingSince: number | undefined;
     source.on('data', (chunk: Uint8Array) => {
       count(chunk.length);
       youngGarbage.read(chunk.length);
       if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
-      if (sink.write(chunk)) return written(0);
+      if (write(chunk)) return written(0);
       waitingSince ??= performance.now();
       source.pause();
     });
