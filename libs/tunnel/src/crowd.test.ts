@@ -28,3 +28,30 @@ test('whoever goes while a crowd is gone through disturbs nobody', () => {
   crowd.clear();
   assert.equal(crowd.size, 0);
 });
+
+test('a crowd draws each of its members, and none that is not eligible', () => {
+  const members = Array.from({ length: 8 }, (_, place) => ({ place }));
+  const crowd = new Crowd<{ place: number }>();
+  assert.equal(
+    crowd.draw(Math.random, () => true),
+    undefined,
+  );
+  for (const member of members) crowd.add(member);
+  for (const { place } of members)
+    assert.equal(
+      crowd.draw(
+        () => place / 8,
+        () => true,
+      )?.place,
+      place,
+    );
+  for (const only of members)
+    assert.equal(
+      crowd.draw(Math.random, (member) => member === only),
+      only,
+    );
+  assert.equal(
+    crowd.draw(Math.random, () => false),
+    undefined,
+  );
+});

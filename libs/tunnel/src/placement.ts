@@ -1,5 +1,5 @@
+import { Crowd } from './crowd.ts';
 import { getOrPut } from './get-or-put.ts';
-import { RandomSet } from './pool.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
 
@@ -36,8 +36,8 @@ export interface Standing {
 
 /** Sessions under one key, apart by how much they are wanted. */
 interface Pool {
-  readonly byZone: Map<string, RandomSet<Route>>;
-  readonly draining: RandomSet<Route>;
+  readonly byZone: Map<string, Crowd<Route>>;
+  readonly draining: Crowd<Route>;
 }
 
 interface Tenant {
@@ -187,14 +187,14 @@ export class Placement {
     return this.#lessBusy(pool.draining, eligible);
   }
 
-  #lessBusy(set: RandomSet<Route>, eligible: (route: Route) => boolean): Route | undefined {
+  #lessBusy(set: Crowd<Route>, eligible: (route: Route) => boolean): Route | undefined {
     const first = set.draw(this.#random, eligible);
     if (!first || set.size === 1) return first;
     const second = set.draw(this.#random, (route) => route !== first && eligible(route));
     return second && second.open < first.open ? second : first;
   }
 
-  #shuffledBySize(sets: RandomSet<Route>[]): RandomSet<Route>[] {
+  #shuffledBySize(sets: Crowd<Route>[]): Crowd<Route>[] {
     if (sets.length < 2) return sets;
     return sets
       .map((set) => ({ set, rank: this.#random() ** (1 / set.size) }))
@@ -211,7 +211,7 @@ function emptyTenant(): Tenant {
 }
 
 function emptyPool(): Pool {
-  return { byZone: new Map(), draining: new RandomSet() };
+  return { byZone: new Map(), draining: new Crowd() };
 }
 
 function removePooled(tenant: Tenant, key: string, place: Place): void {
@@ -228,8 +228,8 @@ function removeQuarantined(tenant: Tenant, key: string, route: Route): void {
   if (routes?.size === 0) tenant.quarantined.delete(key);
 }
 
-function partOf(pool: Pool, { draining, zone }: Standing): RandomSet<Route> {
-  return draining ? pool.draining : getOrPut(pool.byZone, zone, () => new RandomSet<Route>());
+function partOf(pool: Pool, { draining, zone }: Standing): Crowd<Route> {
+  return draining ? pool.draining : getOrPut(pool.byZone, zone, () => new Crowd<Route>());
 }
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
