@@ -84,9 +84,9 @@ test('a server that lets an agent in to say that it goes waits: shortly at first
 test('the first failure of an agent without a session makes it wait shortly, whatever was before', () => {
   const { addresses } = known();
   for (let failure = 0; failure < 4; failure++) addresses.failed('a:1');
-  addresses.failedUrgently('a:1', 0, false);
+  addresses.failedUrgently('a:1');
   assert.ok(addresses.wait({ server: { address: 'a', port: 1 } }) <= 100);
-  addresses.failedUrgently('a:1', 1, false);
+  addresses.failedUrgently('a:1', { before: 1 });
   assert.ok(addresses.wait({ server: { address: 'a', port: 1 } }) >= 4 * SECOND, 'and changes nothing in what follows');
 });
 
@@ -94,10 +94,25 @@ test('an agent without a session asks a few times more, shortly after another, w
   const { addresses } = known();
   const ceilings = [50, 100, 200, 400, 800, 1000, 2000];
   ceilings.forEach((ceiling, before) => {
-    addresses.failedUrgently('a:1', before, true);
+    addresses.failedUrgently('a:1', { before, refused: true });
     const wait = addresses.wait({ server: { address: 'a', port: 1 } });
     assert.ok(wait >= ceiling / 2 && wait <= ceiling, `${wait} after ${before} failures`);
   });
+});
+
+test('an agent without a session tries again what failed after all else, also when it need not wait any more', async () => {
+  const { clock, addresses } = known();
+  const hubs = [hub('a'), hub('b'), hub('c')];
+  addresses.lost('b:1', 60 * SECOND, false);
+  addresses.failedUrgently('a:1', { refused: true });
+  await clock.run(SECOND);
+  assert.equal(order(addresses, hubs, false), 'c b origin a');
+  addresses.failedUrgently('origin:1', { refused: true });
+  await clock.run(SECOND);
+  assert.equal(order(addresses, hubs, false), 'c b a origin');
+  assert.equal(order(addresses, hubs, true), 'a c b origin', 'one that has a session keeps to the order of hubs');
+  addresses.lost('c:1', 60 * SECOND, false);
+  assert.equal(order(addresses, hubs, false), 'a b c origin', 'all is worth a try anew');
 });
 
 test('while what is known of hubs is old the configured server comes first', () => {
@@ -107,6 +122,9 @@ test('while what is known of hubs is old the configured server comes first', () 
     first.map(({ server }) => server?.address),
     [undefined, 'a', 'b'],
   );
+  addresses.failedUrgently('origin:1');
+  const [again] = addresses.rank([hub('a'), hub('b')], false, [], true);
+  assert.equal(again?.server, undefined, 'also when it failed: many old hubs may hang');
 });
 
 test('with the last session gone no address waits, but for one that ended it at once', () => {
@@ -114,7 +132,7 @@ test('with the last session gone no address waits, but for one that ended it at 
   const hubs = [hub('a'), hub('b')];
   addresses.failed('a:1');
   assert.equal(addresses.lost('b:1', 100, false), false);
-  assert.equal(order(addresses, hubs, false), '(a) (b) origin');
+  assert.equal(order(addresses, hubs, false), 'origin (a) (b)');
   assert.equal(addresses.lost('b:1', 5 * SECOND, false), true);
   assert.equal(order(addresses, hubs, false), 'a b origin');
 });
@@ -137,10 +155,10 @@ test('a configured server that leads to nothing new waits, but not for an agent 
 test('the addresses of a name take turns, and one that failed waits', async () => {
   const { addresses } = known({ resolve: async () => ['10.0.0.1', '10.0.0.2', '10.0.0.3'] });
   const seen: string[] = [];
-  for (let turn = 0; turn < 3; turn++) seen.push((await addresses.resolve({})).address);
+  for (let turn = 0; turn < 3; turn++) seen.push((await addresses.resolve({}, true)).address);
   assert.deepEqual(seen.sort(), ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
   addresses.failed('10.0.0.2:1');
-  for (let turn = 0; turn < 6; turn++) assert.notEqual((await addresses.resolve({})).address, '10.0.0.2');
+  for (let turn = 0; turn < 6; turn++) assert.notEqual((await addresses.resolve({}, true)).address, '10.0.0.2');
 });
 
 test('a name that does not resolve in time fails, or leads where it did before', async (context) => {
@@ -148,13 +166,13 @@ test('a name that does not resolve in time fails, or leads where it did before',
   context.after(() => mock.timers.reset());
   let answers = false;
   const { addresses } = known({ resolve: () => (answers ? Promise.resolve(['10.0.0.1']) : new Promise(() => {})) });
-  const late = assert.rejects(addresses.resolve({}), /origin did not resolve within 5 s/);
+  const late = assert.rejects(addresses.resolve({}, true), /origin did not resolve within 5 s/);
   mock.timers.tick(5 * SECOND);
   await late;
   answers = true;
-  assert.equal((await addresses.resolve({})).address, '10.0.0.1');
+  assert.equal((await addresses.resolve({}, true)).address, '10.0.0.1');
   answers = false;
-  const again = addresses.resolve({});
+  const again = addresses.resolve({}, true);
   mock.timers.tick(5 * SECOND);
   assert.equal((await again).address, '10.0.0.1');
 });

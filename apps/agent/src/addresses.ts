@@ -1,7 +1,7 @@
 import type { HubMember } from '@isthmus/transport';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Origin, type OriginOptions } from './origin.ts';
-import { Redial, STABLE } from './redial.ts';
+import { Redial, STABLE, type UrgentFailure } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
 /** A server that ends connections sooner than this is not hastened back to, in milliseconds. */
@@ -28,9 +28,10 @@ export class Addresses {
 
   /**
    * Best first, each with the milliseconds until it may be tried. Where a session was just lost it is least likely to work.
+   * An agent without any has no time to try again what failed while there is something else.
    * @param connected whether the agent has any session that stays
    * @param without targets that are out of the question
-   * @param originFirst whether the configured server comes before all hubs, as what is known of them may be true no more
+   * @param originFirst whether the configured server comes before all hubs, whatever failed, as what is known of them may be true no more
    */
   rank(
     hubs: readonly HubMember[],
@@ -43,11 +44,18 @@ export class Addresses {
       .flatMap((hub) => serverOf(hub) ?? [])
       .map((server) => ({ server, place: placeOf(server) }))
       .filter(({ place }) => !excluded.has(place))
-      .map(({ server, place }) => ({ server, wait: this.#redial.wait(place), last: Number(place === this.#lost) }))
-      .sort((a, b) => a.last - b.last);
-    if (excluded.has(undefined)) return targets;
-    const origin = { wait: this.#origin.wait(this.#redial, connected) };
-    return originFirst ? [origin, ...targets] : [...targets, origin];
+      .sort((a, b) => Number(a.place === this.#lost) - Number(b.place === this.#lost))
+      .map(({ server, place }) => ({
+        ...{ server, wait: this.#redial.wait(place) },
+        failed: this.#redial.hasFailed(place),
+      }));
+    const origin = {
+      wait: this.#origin.wait(this.#redial, connected),
+      failed: !originFirst && this.#origin.hasFailed(this.#redial),
+    };
+    const origins = excluded.has(undefined) ? [] : [origin];
+    const ranked = originFirst ? [...origins, ...targets] : [...targets, ...origins];
+    return connected ? ranked : ranked.sort((a, b) => Number(a.failed) - Number(b.failed));
   }
 
   /** Milliseconds until a target may be tried again that failed. */
@@ -61,8 +69,8 @@ export class Addresses {
   }
 
   /** The address to connect to. */
-  async resolve({ server }: Target): Promise<ServerAddress> {
-    return server ?? this.#origin.next(this.#redial);
+  async resolve({ server }: Target, connected: boolean): Promise<ServerAddress> {
+    return server ?? this.#origin.next(this.#redial, connected);
   }
 
   /** It failed an agent that has a session. */
@@ -70,9 +78,9 @@ export class Addresses {
     this.#redial.failed(place);
   }
 
-  /** It failed an agent without one, after `before` other failures. @param refused whether nobody listened there */
-  failedUrgently(place: string, before: number, refused: boolean): void {
-    this.#redial.failedUrgently(place, before, refused);
+  /** It failed an agent without one. */
+  failedUrgently(place: string, failure?: UrgentFailure): void {
+    this.#redial.failedUrgently(place, failure);
   }
 
   /** A session was lost that lasted `lived` milliseconds. @returns whether to hurry: it was the last one */

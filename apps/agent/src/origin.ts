@@ -48,12 +48,19 @@ export class Origin {
     return connected ? Math.max(failed, this.#missedUntil - this.#options.clock.now()) : failed;
   }
 
-  /** Its addresses take turns; one that has to wait, only when all do. */
-  async next(redial: Redial): Promise<ServerAddress> {
+  /** Whether it does not resolve, or each of its addresses failed. */
+  hasFailed(redial: Redial): boolean {
+    const failed = (address: string) => redial.hasFailed(this.#place(address));
+    return redial.hasFailed(this.name) || (this.#addresses.length > 0 && this.#addresses.every(failed));
+  }
+
+  /** Its addresses take turns; one that has to wait, only when all do, and for an agent without a session one that failed. */
+  async next(redial: Redial, connected: boolean): Promise<ServerAddress> {
     const { host, port } = this.#options;
     this.#addresses = await this.#lookup();
+    const sound = this.#addresses.filter((address) => !connected && !redial.hasFailed(this.#place(address)));
     const free = this.#addresses.filter((address) => redial.wait(this.#place(address)) === 0);
-    const choice = free.length > 0 ? free : this.#addresses;
+    const choice = [sound, free].find(({ length }) => length > 0) ?? this.#addresses;
     const address = choice[this.#turn++ % choice.length];
     if (address === undefined) throw new Error(`${host} resolves to no address`);
     return { address, port };

@@ -17,8 +17,17 @@ const URGENT = 100;
 const REFUSED = 50;
 const MAX_REFUSED = 5;
 
+/** How an address failed an agent that has no session. */
+export interface UrgentFailure {
+  /** How many other failures there were since it had one. Default: none. */
+  readonly before?: number;
+  /** Nobody listened there. Default: false. */
+  readonly refused?: boolean;
+}
+
 interface Pause {
   readonly backoff: Backoff;
+  /** 0 for no longer. */
   until: number;
 }
 
@@ -41,16 +50,18 @@ export class Redial {
     return Math.max(0, (this.#pauses.get(address)?.until ?? 0) - this.#clock.now());
   }
 
+  /** Whether it failed since every address was worth a try. */
+  hasFailed(address: string): boolean {
+    return (this.#pauses.get(address)?.until ?? 0) > 0;
+  }
+
   failed(address: string): void {
     const { backoff } = this.#of(address);
     this.#pause(address, backoff, backoff.next());
   }
 
-  /**
-   * It failed an agent that has no session, after `before` other failures since it had one. The first does not change what
-   * follows, nor do the next few where nobody listened.
-   */
-  failedUrgently(address: string, before: number, refused: boolean): void {
+  /** It failed an agent that has no session. The first time does not change what follows, nor do the next few that are refused. */
+  failedUrgently(address: string, { before = 0, refused = false }: UrgentFailure = {}): void {
     if (before >= (refused ? MAX_REFUSED : 1)) this.failed(address);
     else this.#pause(address, this.#of(address).backoff, this.#urgent(refused ? REFUSED * 2 ** before : URGENT));
   }
@@ -71,7 +82,7 @@ export class Redial {
       this.lost(address, lived);
       return;
     }
-    this.failedUrgently(address, 0, false);
+    this.failedUrgently(address);
     (this.#pauses.get(address) as Pause).until -= lived;
   }
 

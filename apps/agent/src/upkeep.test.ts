@@ -47,6 +47,32 @@ test('an agent that loses its last session tries another address first, at once'
   assert.deepEqual(hubsOf(agent), [hub === 'hub-a' ? 'hub-b' : 'hub-a']);
 });
 
+for (const known of ['hubs', 'addresses of a name']) {
+  test(`an agent without a session asks all ${known} before it asks one again that refused it slowly`, async () => {
+    const hubIds = [...'abcdefgh'];
+    const { clock, plane } = planeOf(...hubIds);
+    const asked: string[] = [];
+    let refuses = known !== 'hubs';
+    const connect: FakePlane['connect'] = async (to, hear) => {
+      if (!refuses) return plane.connect(to, hear);
+      asked.push(to.address);
+      // Longer than the pause after the first refusals.
+      await new Promise<void>((resolve) => clock.after(60, resolve));
+      throw Object.assign(new Error('connection refused'), { code: 'ECONNREFUSED' });
+    };
+    const agent = plane.agent('agent-1', 'a', {
+      ...{ sessionCount: 1, connect },
+      ...(refuses && { server: { host: 'name', port: 1 }, resolve: async () => hubIds }),
+    });
+    if (!refuses) await clock.run(MINUTE);
+    refuses = true;
+    for (const hubId of hubsOf(agent)) plane.kill(hubId);
+    await clock.run(2000);
+    assert.deepEqual(new Set(asked.slice(0, hubIds.length)), new Set(hubIds), `${asked}`);
+    agent.stop();
+  });
+}
+
 test('hubs that are killed in turn every 5 s leave no agent without a session', async () => {
   const { clock, plane } = planeOf('hub-a', 'hub-b');
   const fleet = agents(plane, 100);

@@ -166,7 +166,7 @@ export class Upkeep {
       this.#warned(place, Math.max(0, clock.now() - since));
     };
     try {
-      const server = await this.#addresses.resolve(target);
+      const server = await this.#addresses.resolve(target, attempt.calm);
       place = placeOf(server);
       const uplink = await connect(server, {
         membership: (message) => this.#news(informant.hear(message)),
@@ -228,7 +228,7 @@ export class Upkeep {
   #failed(place: string, attempt: Attempt, error: NodeJS.ErrnoException): void {
     const { only } = attempt;
     if (this.#staying.length > 0) this.#addresses.failed(place);
-    else this.#addresses.failedUrgently(place, this.#pace.failures, error.code === 'ECONNREFUSED');
+    else this.#addresses.failedUrgently(place, { before: this.#pace.failures, refused: error.code === 'ECONNREFUSED' });
     if (only !== undefined) this.#moves.failed(only);
     else this.#pace.failed(attempt);
     this.#options.events.emit('server:failure', place, 'to_server', error);
