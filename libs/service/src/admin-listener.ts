@@ -22,7 +22,7 @@ export interface AdminListenerOptions {
 
 /** The admin port's listener, in plain text or with mutual TLS. */
 export function adminListener(options: AdminListenerOptions): AdminListener {
-  const server = options.tls ? tlsServer(options.tls, options) : createServer();
+  const server = options.tls ? mutualTlsServer(options.tls, options) : createServer();
   server.maxConnections = options.maxConnections;
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
@@ -42,7 +42,7 @@ export function adminListener(options: AdminListenerOptions): AdminListener {
   };
 }
 
-function tlsServer(create: AdminTls, { handshakeMs, refused }: AdminListenerOptions): TlsServer {
+function mutualTlsServer(create: AdminTls, { handshakeMs, refused }: AdminListenerOptions): TlsServer {
   const server = create({
     requestCert: true,
     rejectUnauthorized: true,
