@@ -1,16 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createLogger } from './logger.ts';
-
-function aLogger(format: 'text' | 'json') {
-  const written: string[] = [];
-  const destination = { write: (line: string) => void written.push(line) };
-  return { written, logger: createLogger({ name: 'gateway', format, verbosity: 4, destination }) };
-}
+import { recorder } from '../testing/logs.ts';
 
 test('the last lines are kept as JSON, whatever the format, without secrets and without what was not written', () => {
   for (const format of ['text', 'json'] as const) {
-    const { written, logger } = aLogger(format);
+    const { lines: written, logger } = recorder({ format });
     logger.info({ url: 'redis://user:word@redis' }, 'first');
     logger.debug({}, 'too fine');
     logger.child({ part: 'x' }).warn({}, 'second');
@@ -27,7 +21,7 @@ test('the last lines are kept as JSON, whatever the format, without secrets and 
 });
 
 test('a thousand lines are kept, and of a very long one its beginning', () => {
-  const { logger } = aLogger('json');
+  const { logger } = recorder();
   for (let index = 0; index < 1005; index++) logger.info({ index }, 'line');
   logger.warn({ extra: 'y'.repeat(20_000) }, 'x'.repeat(20_000));
   const lines = [...logger.recent];
@@ -38,7 +32,7 @@ test('a thousand lines are kept, and of a very long one its beginning', () => {
 });
 
 test('a level that is set while the program runs holds at once', () => {
-  const { logger } = aLogger('json');
+  const { logger } = recorder();
   logger.level = logger.levelOf(6);
   logger.debug({}, 'now it shows');
   assert.equal([...logger.recent].length, 1);

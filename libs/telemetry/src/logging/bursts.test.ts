@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DialError, type PlaneEvents, planeEvents, type SessionInfo } from '@isthmus/tunnel';
+import { dial, logged, recorder } from '../testing/logs.ts';
+import { logEvents } from './log-events.ts';
+
+test('a flood of refusals becomes a few lines and a count, for each place apart', async () => {
+  const { logger, records } = recorder();
+  const events = planeEvents();
+  const end = logEvents(events, logger, { refusals: { most: 2, windowMs: 50 } });
+  for (let i = 0; i < 100; i++) events.emit('refused', 'agent port', `10.0.0.${i}`, new Error('no TLS'));
+  events.emit('refused', 'caller port', 'r', new Error('no TLS'));
+  assert.equal(records().length, 3);
+  const deadline = performance.now() + 5000;
+  while (records().length < 4 && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
+  const { where, count, msg } = records()[3];
+  assert.deepEqual([msg, where, count], ['more was refused', 'agent port', 98]);
+  events.emit('refused', 'agent port', 'r', new Error('no TLS'));
+  assert.equal(records().length, 5);
+  end();
+  assert.equal(records().length, 5);
+});
+
+test('dials that a limit refuses are logged a few at a time, all others one by one', () => {
+  const error = (code: 'connection_limit_reached' | 'connection_refused') => new DialError(code, 'too many open files');
+  const records = logged((events) => {
+    for (let i = 0; i < 50; i++) {
+      events.emit('dial:end', 'gateway', dial, { ms: 1, error: error('connection_limit_reached') });
+      events.emit('dial:end', 'gateway', dial, { ms: 1, error: error('connection_refused') });
+    }
+  });
+  const count = (code: string) => records.filter((record) => record.error === code).length;
+  assert.deepEqual([count('connection_limit_reached'), count('connection_refused')], [10, 50]);
+  const { where, count: leftOut } = records.at(-1);
+  assert.deepEqual([where, leftOut], ['dials', 40]);
+});
+
+test('what flaps is told of a few times, then counted, and last comes how it stands', async () => {
+  const { logger, records } = recorder();
+  const events = planeEvents();
+  const end = logEvents(events, logger, { flaps: { most: 3, windowMs: 50 } });
+  for (let i = 0; i < 100; i++) {
+    events.emit('registry', 'down', `reset ${i}`);
+    events.emit('registry', 'up', 'again');
+    events.emit('server:failure', '10.0.0.1:8091', 'to_server', new Error('refused'));
+    events.emit('peer:failure', 'h1', 'y:1', new Error('refused'));
+  }
+  events.emit('server:failure', '10.0.0.2:8091', 'to_server', new Error('refused'));
+  assert.equal(records().length, 10);
+  const deadline = performance.now() + 5000;
+  while (records().length < 16 && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
+  const later = records().slice(10);
+  const shown = later.map(({ level, msg, of, count }) => [level, msg, of, count].filter((each) => each !== undefined));
+  assert.deepEqual(shown, [
+    ['warn', 'more lines were left out', 'registry', 196],
+    ['info', 'registry is up'],
+    ['warn', 'more lines were left out', 'server 10.0.0.1:8091', 96],
+    ['warn', 'server connection failed'],
+    ['warn', 'more lines were left out', 'hub h1', 96],
+    ['warn', 'hub cannot be reached'],
+  ]);
+  events.emit('registry', 'down', 'a minute later');
+  assert.equal(records().length, 17);
+  end();
+  assert.equal(records().length, 17);
+});
+
+test('an agent that reconnects all the time is told of by its name, whatever its sessions are called', () => {
+  const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+  const session = (agentId: string, sessionId: string): SessionInfo => {
+    return { sessionId, agentId, hubId: 'h1', tenant: 't', identifiers, protocol: 'link', remote: 'r:1', since: 0 };
+  };
+  const lines = logged((events) => {
+    for (let i = 0; i < 50; i++) {
+      events.emit('session:open', session('a1', `s${i}`));
+      events.emit('session:close', session('a1', `s${i}`), 'gone');
+    }
+    events.emit('session:open', session('a2', 'other'));
+  });
+  assert.deepEqual(
+    lines.slice(10).map(({ msg, agent, session, of, count }) => [msg, agent ?? of, session ?? count]),
+    [
+      ['session opened', 'a2', 'other'],
+      ['more lines were left out', 'agent t/a1', 89],
+      ['session closed', 'a1', 's49'],
+    ],
+  );
+});
+
+test('lines that are not shown are not counted as left out', () => {
+  const emit = (events: PlaneEvents) => {
+    for (let i = 0; i < 50; i++) {
+      events.emit('peer:open', 'h1', 'y:1');
+      events.emit('peer:close', 'h1', 'y:1', 'ping');
+    }
+  };
+  assert.deepEqual(logged(emit, 1), []);
+  assert.equal(logged(emit).length, 12);
+});

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DialError, type PlaneEvents, type SessionInfo } from '@isthmus/tunnel';
+import { dial, logged } from '../testing/logs.ts';
+
+test('a dial is one line with all that it is found by', () => {
+  const outcome = { ms: 3.2123, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
+  const [{ time: _, ...line }] = logged((events) => events.emit('dial:end', 'gateway', dial, outcome));
+  assert.deepEqual(line, {
+    level: 'info',
+    name: 'gateway',
+    msg: 'dial established',
+    destination: '[fd00::1]:443',
+    agent: 'a1',
+    ms: 3.2,
+    role: 'gateway',
+    dial: dial.id,
+    tenant: 'default',
+    caller: 'CN=kube-apiserver',
+    via: 'http-connect',
+    trace: '0af7651916cd43dd8448eb211c80319c',
+    session: 's1',
+    hub: 'h1',
+    dnsMs: 1,
+    connectMs: 2,
+  });
+});
+
+test('a failed dial warns with its RFC 9209 name, its reason and its text', () => {
+  const error = new DialError('connection_refused', 'dial tcp: connect: connection refused');
+  const [line] = logged((events) => events.emit('dial:end', 'agent', dial, { ms: 1, error, reason: 'error_response' }));
+  assert.equal(line.level, 'warn');
+  assert.equal(line.msg, 'dial failed');
+  assert.deepEqual([line.error, line.reason, line.text], ['connection_refused', 'error_response', error.message]);
+});
+
+test('a caller that gave up is no warning', () => {
+  const error = new DialError('connection_terminated', 'gone');
+  const emit = (events: PlaneEvents) =>
+    void events.emit('dial:end', 'gateway', dial, { ms: 1, error, reason: 'frontend_close' });
+  assert.deepEqual(logged(emit, 0), []);
+  assert.equal(logged(emit)[0].level, 'info');
+});
+
+test('where gateway and hub share a process, a dial is still one line', () => {
+  const emit = (events: PlaneEvents) => {
+    events.emit('dial:end', 'hub', dial, { ms: 1 });
+    events.emit('dial:end', 'gateway', dial, { ms: 1 });
+  };
+  assert.equal(logged(emit).length, 1);
+  assert.equal(logged(emit, 5).length, 2);
+});
+
+test('the life of tunnels, sessions, servers, hubs and the registry is told', () => {
+  const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
+  const where = { sessionId: 's1', agentId: 'a1', hubId: 'h1' };
+  const session: SessionInfo = { ...where, tenant: 't', identifiers, protocol: 'link', remote: 'r:1', since: 0 };
+  const tunnel = { ...where, role: 'gateway', dial, since: 0, up: 5, down: 7 } as const;
+  const lines = logged((events) => {
+    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'plane', error: new Error('lost') });
+    events.emit('session:open', session);
+    events.emit('session:drain', session);
+    events.emit('session:close', session, 'rolled');
+    events.emit('server:open', { address: 'x:1', serverId: 's', protocol: 'link' });
+    events.emit('server:close', { address: 'x:1', serverId: 's' }, 'gone');
+    events.emit('server:failure', 'x:1', 'to_server', new Error('refused'));
+    events.emit('peer:open', 'h1', 'y:1');
+    events.emit('peer:close', 'h1', 'y:1', 'ping');
+    events.emit('peer:failure', 'h1', 'y:1', new Error('connect ECONNREFUSED'));
+    events.emit('certificate', 'callers', Date.UTC(2027, 0));
+    events.emit('certificate:failure', 'callers', new Error('there is no certificate (PEM) in tls.crt'));
+    events.emit('registry', 'down', 'ECONNRESET');
+    events.emit('registry', 'up', 'again');
+  });
+  assert.deepEqual(
+    lines.map(({ level, msg }) => `${level} ${msg}`),
+    [
+      'info tunnel closed',
+      'info session opened',
+      'info session drains',
+      'info session closed',
+      'info server connected',
+      'info server connection closed',
+      'warn server connection failed',
+      'info hub connected',
+      'info hub connection closed',
+      'warn hub cannot be reached',
+      'info certificate in force',
+      'warn certificate cannot be renewed',
+      'warn registry is down',
+      'info registry is up',
+    ],
+  );
+  const { up, down, closedBy, text: reason } = lines[0];
+  assert.deepEqual([up, down, closedBy, reason], [5, 7, 'plane', 'lost']);
+});

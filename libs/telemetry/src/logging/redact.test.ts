@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { recorder } from '../testing/logs.ts';
+import { redactUrl } from './redact.ts';
+
+for (const format of ['text', 'json'] as const) {
+  test(`secrets never appear in ${format}`, () => {
+    const { logger, lines } = recorder({ format });
+    const token = 'eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl';
+    const pem = '-----BEGIN EC PRIVATE KEY-----\nSECRET\n-----END EC PRIVATE KEY-----\n';
+    logger.info({ token: 'SECRET', headers: { Authorization: 'SECRET "and" more' }, clientSecret: 'SECRET' }, 'fields');
+    logger.info({ url: 'redis://user:SECRET@r:6379/0', list: ['rediss://:SECRET@r'] }, 'at redis://:SECRET@r, twice');
+    logger.child({ password: 'SECRET' }).warn({ pem }, `got Bearer SECRET and ${token},\nBearer SECRET\n${token}`);
+    logger.error({ err: new Error('connect redis://u:SECRET@r failed') }, 'error');
+    for (const name of ['key', 'API-Key', 'private_key', 'authToken', 'cookie'])
+      logger.info({ [name]: 'SECRET' }, 'one');
+    for (const said of ['basic SECRET', '/?x-password=SECRET&y=1', pem]) logger.info({}, said);
+    const all = lines.join('');
+    assert.doesNotMatch(all, /SECRET|eyJ/);
+    assert.match(all, /redis:\/\/user:\[redacted\]@r:6379\/0/);
+    if (format === 'json') for (const line of lines) JSON.parse(line);
+  });
+}
+
+test('a URL loses its password alone', () => {
+  const cases = [
+    ['redis://user:p%40ss@host:6379/1', 'redis://user:[redacted]@host:6379/1'],
+    ['redis://:a@b@host', 'redis://:[redacted]@host'],
+    ['redis://host:6379', 'redis://host:6379'],
+    [
+      'redis+sentinel://u:p@a,b/main?sentinel-username=s&sentinel-password=w',
+      'redis+sentinel://u:[redacted]@a,b/main?sentinel-username=s&sentinel-password=[redacted]',
+    ],
+    ['redis://user@host', 'redis://user@host'],
+    ['redis://:a@x,redis://:b@y', 'redis://:[redacted]@y'],
+    ['no url', 'no url'],
+  ] as const;
+  for (const [url, clean] of cases) assert.equal(redactUrl(url), clean);
+});
+
+test('paths that name a token or a key are no secrets', () => {
+  const { logger, records } = recorder();
+  logger.info({ tokenPath: '/var/run/token', keyFile: '/k.pem' }, 'files');
+  assert.equal(records()[0].tokenPath, '/var/run/token');
+  assert.equal(records()[0].keyFile, '/k.pem');
+});
