@@ -116,7 +116,7 @@ class RunningAgent implements Agent {
     return serverCountSource === 'max' ? Math.max(1, ...counts) : (counts.at(-1) ?? 1);
   }
 
-  #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave' | 'timeout'> {
+  #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'> {
     const { agentId, identifiers, tenant, version, observation } = this.#options;
     return {
       ...this.#options,

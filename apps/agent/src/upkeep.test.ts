@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MEMBERSHIP_TTL } from '@isthmus/transport';
+import { planeEvents } from '@isthmus/tunnel';
 import { ranking } from './coverage.ts';
 import { FakeClock } from './fake-clock.ts';
 import {
@@ -239,4 +240,24 @@ test('an attempt that hangs does not hold up another address', async () => {
   await clock.run(200);
   assert.deepEqual(hubsOf(agent), [second?.hubId]);
   assert.equal(uplinkTo(agent, second?.hubId as string).leaving, false);
+});
+
+test('an agent that stops gives up what it began, and calls that no failure of the server', async () => {
+  const { clock, plane } = planeOf('hub-a');
+  const events = planeEvents();
+  let failures = 0;
+  events.on('server:failure', () => failures++);
+  let given: AbortSignal | undefined;
+  const agent = plane.agent('agent-1', 'hub-a', {
+    events,
+    connect: (_server, { signal }) => {
+      given = signal;
+      return new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('given up'))));
+    },
+  });
+  await clock.run(0);
+  assert.equal(given?.aborted, false);
+  agent.stop();
+  await clock.run(MINUTE);
+  assert.deepEqual([given?.aborted, failures], [true, 0]);
 });

@@ -25,7 +25,7 @@ export interface UpkeepOptions {
   readonly rebalanceTime: number;
   readonly connect: (
     server: ServerAddress,
-    attempt: Pick<UplinkOptions, 'membership' | 'leave' | 'timeout'>,
+    attempt: Pick<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'>,
   ) => Promise<Uplink>;
   /** A connection to this server has ended. */
   readonly closed: (server: ServerAddress) => void;
@@ -47,8 +47,8 @@ export class Upkeep {
   readonly #addresses: Addresses;
   readonly #moves: Moves;
   readonly #pace: Pace;
+  readonly #stopping = new AbortController();
   #cancel = () => {};
-  #stopped = false;
 
   constructor(options: UpkeepOptions) {
     const { server, syncInterval: first, syncIntervalCap: cap, rebalanceTime, resolve, clock } = options;
@@ -70,10 +70,14 @@ export class Upkeep {
     return this.#assess().wanted;
   }
 
-  /** Connects to nothing more; what is connected stays. */
+  /** Connects to nothing more, and gives up what it began; what is connected stays. */
   stop(): void {
-    this.#stopped = true;
+    this.#stopping.abort();
     this.#cancel();
+  }
+
+  get #stopped(): boolean {
+    return this.#stopping.signal.aborted;
   }
 
   reconcile(): void {
@@ -172,11 +176,12 @@ export class Upkeep {
         membership: (message) => this.#news(informant.hear(message)),
         leave,
         timeout: attempt.timeout,
+        signal: this.#stopping.signal,
       });
       since = clock.now();
       if (!this.#adopt(uplink, only, informant)) this.#missed(only);
     } catch (error) {
-      this.#failed(place, attempt, error as Error);
+      if (!this.#stopped) this.#failed(place, attempt, error as Error);
     }
     this.#pace.end(attempt);
     this.reconcile();

@@ -45,6 +45,7 @@ function options(more: Partial<UplinkOptions>): UplinkOptions {
     hello: { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' },
     token: () => 'secret',
     dial: () => Promise.reject(new Error('no dials')),
+    signal: new AbortController().signal,
     ...{ events: planeEvents(), membership() {}, leave() {}, ...more },
   };
 }
@@ -98,3 +99,34 @@ test('without TLS an agent that shows a token is led to no other host', { timeou
   assert.deepEqual(await addressesTold(context, {}), ['127.0.0.1:1', '', '']);
   assert.deepEqual(await addressesTold(context, { token: () => undefined }), ['127.0.0.1:1', '10.0.0.1:2', '']);
 });
+
+const silences = [
+  { server: 'takes connections and says nothing', hangsUp: 0, settings: {} },
+  { server: 'begins no TLS', hangsUp: 0, settings: { tls: {} } },
+  { server: 'hangs up as a gRPC server does, and then says nothing', hangsUp: 1, settings: {} },
+] satisfies { server: string; hangsUp: number; settings: Partial<UplinkOptions> }[];
+for (const { server, hangsUp, settings } of silences) {
+  test(`an attempt that is given up ends at once where a server ${server}`, { timeout: 10_000 }, async (context) => {
+    const silent = deferred<net.Socket>();
+    let connections = 0;
+    const port = await portOf(
+      net.createServer((socket) => {
+        socket.on('error', () => {});
+        if (connections++ < hangsUp) socket.destroy();
+        else silent.resolve(socket.resume());
+      }),
+      context,
+    );
+    const attempt = new AbortController();
+    const { signal } = attempt;
+    const address = { address: '127.0.0.1', port };
+    const more = { serverName: '127.0.0.1', signal, timeout: 60_000, ...settings };
+    const failure = assert.rejects(connectUplink(address, options(more)), /given up|aborted/);
+    const socket = await silent.promise;
+    attempt.abort();
+    await failure;
+    // grpc-js lets go of a connection that it begins only when the server says or ends something.
+    if (hangsUp > 0) socket.destroy();
+    else if (!socket.destroyed) await once(socket, 'close');
+  });
+}

@@ -41,6 +41,8 @@ export interface UplinkOptions {
   readonly keepaliveTime: number;
   /** How long a server may take until it has let the agent in, in milliseconds. */
   readonly timeout: number;
+  /** Gives up the attempt; without effect on a connection that stands. */
+  readonly signal: AbortSignal;
   readonly dial: Dial;
   readonly events: PlaneEvents;
   /** What the hub says of its plane. */
@@ -99,7 +101,7 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
 
 async function connect(server: ServerAddress, options: UplinkOptions): Promise<Socket> {
   const { address, port } = server;
-  const { tls: settings, alpn, serverName, timeout } = options;
+  const { tls: settings, alpn, serverName, timeout, signal } = options;
   const socket = settings
     ? tls.connect({
         host: address,
@@ -117,7 +119,7 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));
   const timer = setTimeout(late, timeout);
   try {
-    await once(socket, settings ? 'secureConnect' : 'connect');
+    await unlessGivenUp(socket, signal, once(socket, settings ? 'secureConnect' : 'connect'));
   } finally {
     clearTimeout(timer);
   }
@@ -125,11 +127,24 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   return socket;
 }
 
+/** Waits for what happens on a socket, which ends when the attempt is given up. */
+async function unlessGivenUp<T>(socket: Socket, signal: AbortSignal, step: Promise<T>): Promise<T> {
+  const abandon = () => socket.destroy(new Error('connection given up'));
+  if (signal.aborted) abandon();
+  signal.addEventListener('abort', abandon, { once: true });
+  try {
+    return await step;
+  } finally {
+    signal.removeEventListener('abort', abandon);
+  }
+}
+
 async function linkUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, membership } = options;
+  const { dial, events, membership, serverName, timeout, signal } = options;
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
-  const { hubId, plane, serverCount } = await requestLink(socket, options.serverName, hello, options.timeout);
+  const answer = requestLink(socket, serverName, hello, timeout);
+  const { hubId, plane, serverCount } = await unlessGivenUp(socket, signal, answer);
   // Without TLS nothing proves who is there: a token goes to no host but the configured one.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
@@ -139,7 +154,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     role: 'agent',
     dial,
     events,
-    membership: (message) => membership(mayRoam ? message : within(options.serverName, message)),
+    membership: (message) => membership(mayRoam ? message : within(serverName, message)),
     goaway: () => {
       leaving = true;
       options.leave();
@@ -175,13 +190,13 @@ function within(host: string, message: MembershipMessage): MembershipMessage {
 
 /** On a connection of its own, by the server's name: gRPC does its own handshake. */
 async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, serverName, timeout, keepaliveTime: keepaliveMs } = options;
+  const { dial, events, serverName, timeout, signal, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant } = options.hello;
   const token = options.token();
   const { serverId, serverCount, channel } = await connectPackets({
     target: formatDestination({ host: serverName, port: server.port }),
     ...(options.tls && { tls: options.tls }),
-    ...{ agentId, identifiers, keepaliveMs, timeout, signal: new AbortController().signal },
+    ...{ agentId, identifiers, keepaliveMs, timeout, signal },
     ...(token !== undefined && { token }),
   });
   options.packetServers.add(formatDestination({ host: server.address, port: server.port }));
