@@ -82,6 +82,13 @@ test('the rules are what Prometheus reads, and behave as their tests say', { ski
   }
 });
 
+test('what an alert asks, a panel shows', () => {
+  const metrics = (exprs: readonly string[]) => new Set(exprs.join(' ').match(/\b(isthmus|konnectivity|process)_\w+/g));
+  const shown = metrics(questions);
+  const hidden = [...metrics(alerts.map(({ expr }) => expr))].filter((name) => !shown.has(name));
+  assert.deepEqual(hidden, []);
+});
+
 test('every question of the dashboard can be asked', { skip: noPromtool }, () => {
   const directory = mkdtempSync(join(tmpdir(), 'isthmus-questions-'));
   try {
