@@ -51,7 +51,7 @@ export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socke
 /** Apart from what reads the request, which a listener made beside it would keep as long as the tunnel. */
 function tellOf(socket: Socket, events: PlaneEvents): void {
   events.emit('caller:open', 'http-connect');
-  socket.once('close', () => events.emit('caller:close', 'http-connect'));
+  socket.on('close', () => events.emit('caller:close', 'http-connect'));
 }
 
 function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions): void {
@@ -79,7 +79,7 @@ function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions)
     }
   };
   const timer = setTimeout(late, HEAD_TIMEOUT);
-  socket.on('data', read).once('end', cut).once('close', settle);
+  socket.on('data', read).on('end', cut).on('close', settle);
   read(first);
 }
 

@@ -25,7 +25,7 @@ export function watchCaller(socket: Socket, first: Buffer, gone: () => void): Ca
   };
   const stop = () => void socket.off('data', read).off('end', gone).off('close', gone);
   if (first.length > 0) read(first);
-  socket.on('data', read).once('end', gone).once('close', gone);
+  socket.on('data', read).on('end', gone).on('close', gone);
   return {
     stop,
     putBack() {

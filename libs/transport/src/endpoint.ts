@@ -9,6 +9,7 @@ import {
   formatDestination,
   noTracer,
   type PlaneEvents,
+  type TunnelEnd,
 } from '@isthmus/tunnel';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
 
@@ -69,7 +70,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       socket.once('connect', () => {
         settle();
         resolve({
-          end: { stream: socket, halfOpen: true, abort: () => void socket.resetAndDestroy() },
+          end: endOf(socket),
           agentId,
           sessionId: request.session ?? '',
           hubId: '',
@@ -90,6 +91,11 @@ function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
     allowHalfOpen: true,
     ...(isIP(host) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
   });
+}
+
+/** Made apart from the dial, which an arrow function beside its listeners would keep as long as the tunnel. */
+function endOf(socket: Socket): TunnelEnd {
+  return { stream: socket, halfOpen: true, abort: () => void socket.resetAndDestroy() };
 }
 
 const LIMIT = 'connection_limit_reached';

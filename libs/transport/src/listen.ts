@@ -54,7 +54,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const connections = new Crowd<Socket>();
   const accept = (socket: Socket) => {
     connections.add(socket);
-    socket.once('close', () => connections.delete(socket));
+    socket.on('close', () => connections.delete(socket));
     socket.on('error', () => {});
     descriptors.opened();
     if (descriptors.spent) {
@@ -193,7 +193,7 @@ function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions)
   };
   const late = () => refuse(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`));
   const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
-  socket.on('data', read).once('end', gone).once('close', settle);
+  socket.on('data', read).on('end', gone).on('close', settle);
 }
 
 /** For one that reads a connection from its beginning: the socket stands still until it is resumed. */

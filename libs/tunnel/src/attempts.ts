@@ -164,10 +164,7 @@ export class Attempts {
     this.#candidates.take(record);
     this.#running.add(attempt);
     attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);
-    route.open++;
-    const closed = () => {
-      route.open--;
-    };
+    const closed = entered(route);
     try {
       const established = await dial({
         ...within(this.#request, span),
@@ -268,7 +265,15 @@ function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error
   span.end(told);
 }
 
+/** Counts a dial through a route. Its end is all that this function's scope holds, for as long as the tunnel. */
+function entered(route: Route): () => void {
+  route.open++;
+  return () => {
+    route.open--;
+  };
+}
+
 function whenClosed({ end: { stream } }: Established, closed: () => void): void {
   if (stream.closed) closed();
-  else stream.once('close', closed);
+  else stream.on('close', closed);
 }

@@ -20,6 +20,15 @@ export interface SpliceResult {
 
 type Side = 'caller' | 'destination';
 
+interface WatchedEnd {
+  readonly side: Side;
+  readonly end: TunnelEnd;
+  /** Until its stream has closed. */
+  open: boolean;
+  /** Its last byte came. */
+  ended: boolean;
+}
+
 /**
  * Copies bytes between a caller's end and a destination's end until both are closed.
  *
@@ -34,9 +43,8 @@ export class Splice {
 
   readonly #done = deferred<SpliceResult>();
   readonly done = this.#done.promise;
-  readonly #ends: Readonly<Record<Side, TunnelEnd>>;
-  readonly #open = new Set<Side>(['caller', 'destination']);
-  readonly #ended = new Set<Side>();
+  readonly #caller: WatchedEnd;
+  readonly #destination: WatchedEnd;
   #result: SpliceResult | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** What the timer waits for: silence while half-closed, which data puts off, or the end of a close, which nothing does. */
@@ -44,9 +52,10 @@ export class Splice {
 
   /** @param written a write to the caller was taken, after so many milliseconds; 0 without a look at the clock for one that did not wait */
   constructor(caller: TunnelEnd, destination: TunnelEnd, written: (ms: number) => void = () => {}) {
-    this.#ends = { caller, destination };
-    this.#watch('caller', destination);
-    this.#watch('destination', caller);
+    this.#caller = { side: 'caller', end: caller, open: true, ended: false };
+    this.#destination = { side: 'destination', end: destination, open: true, ended: false };
+    this.#watch(this.#caller, this.#destination);
+    this.#watch(this.#destination, this.#caller);
     this.#copy(caller, destination, (bytes) => {
       this.up += bytes;
     });
@@ -58,15 +67,14 @@ export class Splice {
 
   /** Bytes that wait in both directions' writers. */
   get queued(): number {
-    const { caller, destination } = this.#ends;
-    return caller.stream.writableLength + destination.stream.writableLength;
+    return this.#caller.end.stream.writableLength + this.#destination.end.stream.writableLength;
   }
 
   /** Ends both sides at once; what is queued is lost. */
   abort(reason: Error): void {
     this.#result ??= { closedBy: 'plane', error: reason };
-    this.#ends.caller.abort(reason);
-    this.#ends.destination.abort(reason);
+    this.#caller.end.abort(reason);
+    this.#destination.end.abort(reason);
   }
 
   #copy(
@@ -97,32 +105,34 @@ export class Splice {
     });
   }
 
-  #watch(side: Side, other: TunnelEnd): void {
-    const { stream, halfOpen } = this.#ends[side];
+  #watch(watched: WatchedEnd, other: WatchedEnd): void {
+    const { side, end } = watched;
+    const { stream, halfOpen } = end;
     let failure: Error | undefined;
     stream.on('error', (error) => {
       failure ??= error;
     });
     stream.on('end', () => {
-      this.#ended.add(side);
+      watched.ended = true;
       this.#result ??= { closedBy: side };
-      other.stream.end();
+      other.end.stream.end();
       if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
-      else this.#awaitClose(other.stream);
+      else this.#awaitClose(other.end.stream);
     });
-    const closed = () => this.#closed(side, failure);
+    const closed = () => this.#closed(watched, other, failure);
     if (stream.destroyed) queueMicrotask(closed);
-    else stream.once('close', closed);
+    else stream.on('close', closed);
   }
 
   /** A side is gone. If it went in good order, the other still gets what was written to it; else it ends at once. */
-  #closed(side: Side, failure: Error | undefined): void {
-    if (!this.#open.delete(side)) return;
-    const orderly = failure === undefined && this.#ended.has(side);
+  #closed(gone: WatchedEnd, other: WatchedEnd, failure: Error | undefined): void {
+    if (!gone.open) return;
+    gone.open = false;
+    const { side } = gone;
+    const orderly = failure === undefined && gone.ended;
     if (!orderly) this.#fail(side, failure ?? new Error(`${side} went away`));
-    if (this.#open.size > 0) {
-      const [left] = this.#open;
-      if (orderly && left) this.#awaitClose(this.#ends[left].stream);
+    if (other.open) {
+      if (orderly) this.#awaitClose(other.end.stream);
       return;
     }
     clearTimeout(this.#timer);
@@ -132,7 +142,11 @@ export class Splice {
   #fail(side: Side, error: Error): void {
     const closedBy = error instanceof SessionLost ? 'plane' : side;
     if (this.#result?.error === undefined) this.#result = { closedBy: this.#result?.closedBy ?? closedBy, error };
-    for (const open of this.#open) this.#ends[open].abort(error);
+    this.#abortOpen(error);
+  }
+
+  #abortOpen(reason: Error): void {
+    for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(reason);
   }
 
   /** The other side is done for good: a slow reader still gets what was written to it, and from then on its time counts. */
@@ -144,11 +158,10 @@ export class Splice {
   /** One timer a tunnel, and only from its first end on. */
   #arm(ms: number): void {
     clearTimeout(this.#timer);
-    if (this.#open.size === 0) return;
+    if (!this.#caller.open && !this.#destination.open) return;
     this.#timerMs = ms;
     this.#timer = setTimeout(() => {
-      const overdue = new Error(ms === LINGER_MS ? 'peer did not finish closing' : 'half-closed and silent');
-      for (const open of this.#open) this.#ends[open].abort(overdue);
+      this.#abortOpen(new Error(ms === LINGER_MS ? 'peer did not finish closing' : 'half-closed and silent'));
     }, ms);
     this.#timer.unref();
   }

@@ -9,6 +9,7 @@ import {
   deferred,
   type Established,
   SessionLost,
+  type TunnelEnd,
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
 import type { Wire } from '../wire.ts';
@@ -125,10 +126,12 @@ export class LinkClient implements Wire {
   #dial(request: DialRequest): Promise<Established> {
     return new Promise((resolve, reject) => {
       const stream = this.#request(request);
+      const { acknowledged } = request;
       const settle = (error?: DialError) => {
         clearTimeout(timer);
         request.signal.removeEventListener('abort', abandon);
         stream.off('close', closed);
+        if (acknowledged) stream.off('headers', acknowledged);
         if (error) reject(error);
       };
       const giveUp = (error: DialError) => {
@@ -140,13 +143,13 @@ export class LinkClient implements Wire {
       const closed = () => settle(this.#lost(stream));
       const timer = setTimeout(expire, Math.max(0, request.deadline - performance.now()));
       request.signal.addEventListener('abort', abandon, { once: true });
-      stream.once('close', closed);
-      if (request.acknowledged) stream.on('headers', request.acknowledged);
-      stream.once('response', (head) => {
+      stream.on('close', closed);
+      if (acknowledged) stream.on('headers', acknowledged);
+      stream.on('response', (head) => {
         try {
           const answer = readAnswer(head);
           settle();
-          resolve({ ...answer, end: { stream, halfOpen: true, abort: () => stream.close() } });
+          resolve({ ...answer, end: endOf(stream) });
         } catch (error) {
           settle(asDialError(error));
           if (error instanceof DialError) stream.resume().end();
@@ -169,7 +172,7 @@ export class LinkClient implements Wire {
     this.#streams.add(stream);
     // The splice has its own listener; this one holds before it comes and after it went.
     stream.on('error', () => {});
-    stream.once('close', () => {
+    stream.on('close', () => {
       this.#streams.delete(stream);
       this.#endWhenIdle();
     });
@@ -185,4 +188,9 @@ export class LinkClient implements Wire {
     if (stream.rstCode === ErrorCode.REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
     return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
   }
+}
+
+/** Made apart from the dial, which an arrow function beside its listeners would keep as long as the tunnel. */
+function endOf(stream: Http2Stream): TunnelEnd {
+  return { stream, halfOpen: true, abort: () => stream.close() };
 }

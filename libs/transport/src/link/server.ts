@@ -115,7 +115,7 @@ export class LinkServer {
     }
     this.#streams.add(stream);
     let answered = false;
-    stream.once('close', () => {
+    stream.on('close', () => {
       this.#streams.delete(stream);
       // What has its answer was not abandoned.
       if (!answered) pending.abort();
