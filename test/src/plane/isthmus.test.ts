@@ -88,13 +88,14 @@ describe('isthmus', { skip: redisMissing() }, () => {
 
     // The program itself, once.
     const own = startIsthmus(scope, program, 'status');
-    const [status, agents, hubs, tunnels, explained, dialled, failed, check, config] = await Promise.all([
+    const [status, agents, hubs, tunnels, explained, dialled, silent, failed, check, config] = await Promise.all([
       asked<{ members: { member: string; ready: boolean }[] }>(program, 'status'),
       asked<{ agents: { agent: string; hubs: string[]; state: string }[] }>(program, 'agents'),
       asked<{ hubs: { hub: string; links: { link: string }[] }[] }>(program, 'hubs'),
       asked<{ tunnels: { dial: string; bytesUp: number; through: { role: string }[] }[] }>(program, 'tunnels'),
       asked<{ gateways: { agent: string }[] }>(program, 'explain', destination.authority),
       isthmus(program, 'dial', destination.authority, '--agent', 'node-a', '--first-byte', '5s'),
+      asked<{ ok: boolean; silentMs: number }>(program, 'dial', (await echo(scope)).authority, '--first-byte', '50ms'),
       isthmus(program, 'dial', await refused()),
       asked<{ failed: number; results: { check: string; outcome: string }[] }>(program, 'check'),
       asked<{ differences: unknown[] }>(program, 'config'),
@@ -119,6 +120,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
       ['node-a', 'node-a'],
     );
     assert.equal(dialled.status, 0, dialled.out);
+    assert.deepEqual([silent.ok, silent.silentMs], [true, 50]);
     for (const phase of ['attempt', 'hub', 'agent', 'connect', 'first byte'])
       assert.match(dialled.out, new RegExp(`^ *${phase} .*[█▉▊▋▌▍▎▏]`, 'm'));
     assert.equal(failed.status, 1);

@@ -26,6 +26,8 @@ export interface DialView {
   readonly phases: readonly PhaseView[];
   /** After the tunnel was open; unset when none came, or none was waited for. */
   readonly firstByteMs?: number;
+  /** How long a first byte was waited for in vain. */
+  readonly silentMs?: number;
   /** Why the tunnel ended before a byte came. */
   readonly ended?: string;
   readonly error?: { readonly code: string; readonly text: string; readonly advice: readonly string[] };
@@ -59,8 +61,9 @@ export function dialText(view: DialView, columns: number, style: Style): string 
   return `${verdict}\n${style.faint(ids.join(', '))}\n${picture}${endText(view, style)}`;
 }
 
-function endText({ ended, firstByteMs, ok, error }: DialView, style: Style): string {
+function endText({ ended, silentMs, firstByteMs, ok, error }: DialView, style: Style): string {
   if (error) return `\nWhat to do:\n${error.advice.map((line) => `  - ${line}\n`).join('')}`;
+  if (silentMs !== undefined) return `\n${style.warning(`No byte came within ${millis(silentMs)}`)}\n`;
   if (!ok || firstByteMs !== undefined || ended === undefined) return '';
   return `\n${style.warning(`No byte came: ${ended}`)}\n`;
 }

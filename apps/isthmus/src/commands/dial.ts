@@ -43,7 +43,7 @@ export const dial = command({
     const request = { destination, tenant, agentId: agent, timeoutMs: within, firstByteTimeoutMs: firstByte };
     const met = await plane();
     const { member, value } = await askFirst(met, membersWith(met, 'gateway', gateway), request);
-    const view = dialView(destination, member, value, await adviceOf(met, member, value));
+    const view = dialView({ destination, gateway: member, firstByte }, value, await adviceOf(met, member, value));
     output.show(view, () => dialText(view, terminal.size().columns, output.style));
     return view.ok ? EXIT.good : EXIT.wrong;
   },
@@ -89,18 +89,26 @@ async function adviceOf(plane: Plane, gateway: Member, { dial }: adminApi.DialRe
   return advice.length > 0 ? advice : general;
 }
 
-export function dialView(
-  destination: string,
-  gateway: Member,
+interface Asked {
+  readonly destination: string;
+  readonly gateway: Member;
+  /** How long a first byte was waited for, in milliseconds. */
+  readonly firstByte: number;
+}
+
+function dialView(
+  { destination, gateway, firstByte }: Asked,
   value: adminApi.DialResponse,
   advice: readonly string[],
 ): DialView {
   const { dial: record, phases, firstByteMs, ended } = value;
   const error = record?.error;
+  const ok = record?.state === adminApi.DialState.DIAL_STATE_ESTABLISHED;
+  const silent = ok && firstByte > 0 && firstByteMs === undefined && ended === '';
   return {
     destination,
     gateway: gateway.id,
-    ok: record?.state === adminApi.DialState.DIAL_STATE_ESTABLISHED,
+    ok,
     dial: record?.dialId ?? '',
     trace: record?.traceId ?? '',
     tenant: record?.tenant ?? '',
@@ -110,6 +118,7 @@ export function dialView(
     ms: record?.ms ?? 0,
     phases: phases.map(phaseView),
     ...(firstByteMs !== undefined && { firstByteMs }),
+    ...(silent && { silentMs: firstByte }),
     ...(ended !== '' && { ended }),
     ...(error && { error: { code: error.code, text: error.text, advice } }),
   };

@@ -55,6 +55,17 @@ describe('what dial prints', () => {
     );
   });
 
+  it('is that no byte came, and why, where one was waited for', () => {
+    const { firstByteMs: _, ...rest } = view;
+    const last = (more: Partial<DialView>) =>
+      dialText({ ...rest, ...more }, 76, plain)
+        .split('\n')
+        .at(-2);
+    assert.equal(last({ silentMs: 2000 }), 'No byte came within 2000 ms');
+    assert.equal(last({ ended: 'closed by the destination' }), 'No byte came: closed by the destination');
+    assert.match(last({}) ?? '', /^first byte/, 'nothing where none was waited for');
+  });
+
   it('is what to do where it failed', () => {
     const error = { code: 'connection_refused', text: 'connection refused', advice: ['look at it', 'or elsewhere'] };
     const shown = dialText({ ...view, ok: false, error, phases: [] }, 76, plain);
