@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { onDeno, type Program, ROOT, type Scope, scoped, startCommand } from './harness/index.ts';
+import { asked } from './plane/operator.ts';
 
 const START_MS = 60_000;
 const CURL = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed';
@@ -30,6 +31,10 @@ test(
     await demo.waitForLine(
       /CN=demo-caller \(http-connect\) at server → 127\.0\.0\.1:\d+ through agent at server in [\d.]+ ms$/,
     );
+    const guide = await demo.waitForLine(/^server .* admin /);
+    const adminPort = Number(/admin \S+:(\d+)/.exec(guide)?.[1]);
+    const check = await asked<{ warned: number; failed: number }>({ adminPort }, 'check', '--no-dials');
+    assert.deepEqual([check.warned, check.failed], [0, 0], JSON.stringify(check));
     const [dir = ''] = /\S+isthmus-demo-[^/]+/.exec(line) ?? [];
     assert.ok(existsSync(dir));
     demo.signal('SIGINT');

@@ -1,12 +1,13 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createTrust } from '@isthmus/service/testing';
 import { ChildFailed, type ChildOptions } from './child.ts';
 import { startDestination } from './destination.ts';
 import { dialLine, readDial } from './dials.ts';
 import { Fleet } from './fleet.ts';
 import { egressSelectorConfiguration, type Running, showGuide } from './guide.ts';
-import { makeTrust, type Part, singleLayout, splitLayout } from './layout.ts';
+import { type Part, singleLayout, splitLayout } from './layout.ts';
 import type { DemoOptions } from './options.ts';
 import { Ports } from './ports.ts';
 import { answersOk, redisAnswers } from './probes.ts';
@@ -18,6 +19,8 @@ const READY_MS = 30_000;
 const STOP_MS = 8000;
 /** In this order programs end: who takes callers first, what the others lean on last. */
 const TIERS = { fronts: 0, hubs: 1, agents: 2, redis: 3 } as const;
+/** So long that `isthmus check` has nothing to say of them, in milliseconds. */
+const CERTIFICATE_MS = 30 * 86_400_000;
 const NO_REDIS =
   'is not installed. Install it (apt-get install redis-server, dnf install redis, brew install redis), or run npm start without --split.';
 
@@ -67,7 +70,7 @@ interface Stage {
 async function bringUp({ split }: DemoOptions, stage: Stage): Promise<void> {
   const { dir, fleet, dials, screen, destinationPort } = stage;
   screen.faint(`Starting ${split ? 'two gateways, two hubs, two agents and Redis' : 'a server and an agent'} ...`);
-  const trust = await makeTrust(dir);
+  const trust = await createTrust(dir, 'demo-caller', CERTIFICATE_MS);
   const layout = await (split ? splitLayout : singleLayout)(trust, new Ports());
   if (layout.redisPort !== undefined) await startRedis(fleet, layout.redisPort, dir);
   const fronts = layout.fronts.map((part) => {

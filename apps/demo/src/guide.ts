@@ -1,5 +1,6 @@
+import type { Trust } from '@isthmus/service/testing';
 import type { Child } from './child.ts';
-import type { Front, Layout, Part, Trust } from './layout.ts';
+import type { Front, Layout, Part } from './layout.ts';
 import type { Screen } from './screen.ts';
 
 /** A line to paste. `--noproxy ''` because NO_PROXY often names 127.0.0.1; `-p` makes CONNECT of a plain http:// URL. */

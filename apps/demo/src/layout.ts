@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { Authority, type Identity } from '@isthmus/service/testing';
+import type { Trust } from '@isthmus/service/testing';
 import type { Ports } from './ports.ts';
 import type { ProgramName } from './programs.ts';
 
@@ -27,25 +27,6 @@ export interface Layout {
 }
 
 type Flags = Readonly<Record<string, string | number>>;
-
-/** Who trusts whom, each by an authority of its own: callers, agents, and gateways among hubs. */
-export interface Trust {
-  readonly dir: string;
-  readonly callers: Authority;
-  readonly agents: Authority;
-  readonly peers: Authority;
-  /** The caller whose certificate the curl line shows. */
-  readonly caller: Identity;
-}
-
-export async function makeTrust(dir: string): Promise<Trust> {
-  const [callers, agents, peers] = await Promise.all([
-    Authority.create(dir, 'callers'),
-    Authority.create(dir, 'agents'),
-    Authority.create(dir, 'peers'),
-  ]);
-  return { dir, callers, agents, peers, caller: await callers.client('demo-caller') };
-}
 
 /** How long programs let running tunnels finish after Ctrl-C. */
 const DRAIN = '3s';
@@ -79,7 +60,7 @@ export async function splitLayout(trust: Trust, ports: Ports): Promise<Layout> {
 
 async function gatewayPart(trust: Trust, ports: Ports, name: string, plane: Flags): Promise<Front> {
   const front = await frontFlags(trust, ports, name);
-  const flags = { ...front.flags, ...plane, ...(await peerFlags(trust)) };
+  const flags = { ...front.flags, ...plane, ...(await peerFlags(trust)), 'server-id': name };
   return { ...front, name, program: 'frontend-gw', flags };
 }
 

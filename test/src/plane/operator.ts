@@ -12,14 +12,17 @@ export interface Said {
   readonly err: string;
 }
 
+/** Who is asked. */
+export type Asked = Pick<Program, 'adminPort'>;
+
 /** `isthmus`, asked at the admin port of a program, in this process: a new one would take longer than its answer. */
-export async function isthmus(program: Program, ...args: string[]): Promise<Said> {
+export async function isthmus(program: Asked, ...args: string[]): Promise<Said> {
   const session = new Session(program, args);
   return { status: await session.done, out: session.out, err: session.err };
 }
 
 /** The same as a JSON document. */
-export async function asked<T>(program: Program, ...args: string[]): Promise<T & { readonly status: number | null }> {
+export async function asked<T>(program: Asked, ...args: string[]): Promise<T & { readonly status: number | null }> {
   const { status, out, err } = await isthmus(program, ...args, '-o', 'json');
   if (out === '') throw new Error(`isthmus ${args.join(' ')} ended with ${status}: ${err}`);
   return { ...(JSON.parse(out) as T), status };
@@ -32,7 +35,7 @@ export class Session {
   readonly done: Promise<number>;
   readonly #interrupt = new AbortController();
 
-  constructor(program: Program, args: readonly string[]) {
+  constructor(program: Asked, args: readonly string[]) {
     const terminal: Terminal = {
       args: [...args, '--address', `127.0.0.1:${program.adminPort}`],
       env: {},

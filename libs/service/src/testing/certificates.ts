@@ -13,7 +13,7 @@ export interface Identity {
 }
 
 export interface IdentityOptions {
-  /** When it stops being valid, in milliseconds from now; default in a day, which lets tests move clocks. */
+  /** When it stops being valid, in milliseconds from now; default with its authority. */
   readonly validMs?: number;
   readonly hosts?: Hosts;
 }
@@ -25,21 +25,26 @@ export class Authority {
   readonly #dir: string;
   readonly #name: string;
   readonly #authority: CertificateAuthority;
+  readonly #validMs: number;
   #issued = 0;
 
-  private constructor(dir: string, name: string, cert: string, authority: CertificateAuthority) {
+  private constructor(dir: string, name: string, cert: string, authority: CertificateAuthority, validMs: number) {
     this.cert = cert;
     this.#dir = dir;
     this.#name = name;
     this.#authority = authority;
+    this.#validMs = validMs;
   }
 
-  /** @param name becomes part of its subject and of its file names. */
-  static async create(dir: string, name: string): Promise<Authority> {
-    const authority = await CertificateAuthority.create(`${name} authority`, DAY_MS);
+  /**
+   * @param name becomes part of its subject and of its file names
+   * @param validMs from now; a day lets tests move clocks
+   */
+  static async create(dir: string, name: string, validMs = DAY_MS): Promise<Authority> {
+    const authority = await CertificateAuthority.create(`${name} authority`, validMs);
     const path = join(dir, `${name}-ca.pem`);
     await writeFile(path, authority.cert);
-    return new Authority(dir, name, path, authority);
+    return new Authority(dir, name, path, authority, validMs);
   }
 
   /** A certificate for localhost, 127.0.0.1 and ::1, good for servers and clients. */
@@ -60,10 +65,11 @@ export class Authority {
   /** A client's certificate of another authority that bears the same name. */
   async foreign(commonName: string): Promise<Identity> {
     const impostor = await this.#authority.impostor();
-    return new Authority(this.#dir, `${this.#name}-foreign`, this.cert, impostor).client(commonName);
+    const foreign = new Authority(this.#dir, `${this.#name}-foreign`, this.cert, impostor, this.#validMs);
+    return foreign.client(commonName);
   }
 
-  async #issue(commonName: string, { validMs = DAY_MS, hosts }: IdentityOptions): Promise<Identity> {
+  async #issue(commonName: string, { validMs = this.#validMs, hosts }: IdentityOptions): Promise<Identity> {
     const { cert, key } = await this.#authority.issue({ commonName, validMs, hosts });
     const stem = join(this.#dir, `${this.#name}-${this.#issued++}`);
     const identity = { cert: `${stem}.pem`, key: `${stem}-key.pem` };
@@ -71,4 +77,24 @@ export class Authority {
     await writeFile(identity.key, key, { mode: 0o600 });
     return identity;
   }
+}
+
+/** Who trusts whom, each by an authority of its own: callers, agents, and gateways among hubs. */
+export interface Trust {
+  readonly dir: string;
+  readonly callers: Authority;
+  readonly agents: Authority;
+  readonly peers: Authority;
+  /** What a caller holds. */
+  readonly caller: Identity;
+}
+
+/** @param caller the name of the one that may dial */
+export async function createTrust(dir: string, caller: string, validMs?: number): Promise<Trust> {
+  const [callers, agents, peers] = await Promise.all([
+    Authority.create(dir, 'callers', validMs),
+    Authority.create(dir, 'agents', validMs),
+    Authority.create(dir, 'peers', validMs),
+  ]);
+  return { dir, callers, agents, peers, caller: await callers.client(caller) };
 }
