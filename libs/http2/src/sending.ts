@@ -6,6 +6,12 @@ const TOO_MUCH = 8 * 1024 * 1024;
 /** One stream's frame is no longer than this while others wait, in bytes. */
 const TURN = 64 * 1024;
 
+/**
+ * Streams that may have bulk at hand to send, of all whose writers have more. What waits behind the socket outlives young garbage
+ * collections: with 256 busy streams that read ahead V8 collected the whole heap forty times a second, for a third of an agent's time.
+ */
+const AHEAD = 16;
+
 export type Sink = Pick<Duplex, 'write'>;
 
 /** Something with DATA to send. */
@@ -15,6 +21,8 @@ export interface Sender {
   offered: boolean;
   /** Writes one frame with at most `limit` bytes of payload, and returns how many. */
   sendFrame(sink: Sink, limit: number): number;
+  /** What it had has been sent, and it may have more. */
+  refill(): void;
 }
 
 /**
@@ -26,6 +34,8 @@ export class Sending {
   readonly #socket: Duplex;
   readonly #overflow: () => void;
   #ready: Sender[] = [];
+  /** Have sent what they had, and ask for more once fewer are ready. */
+  #empty: Sender[] = [];
   #overflowed = false;
   #scheduled = false;
   /** The other side's limits. */
@@ -71,6 +81,12 @@ export class Sending {
     this.#schedule();
   }
 
+  /** A stream that has sent bulk, and should get more when few others have some. */
+  emptied(sender: Sender): void {
+    this.#empty.push(sender);
+    this.#schedule();
+  }
+
   #schedule(): void {
     if (this.#scheduled || this.#socket.destroyed) return;
     this.#scheduled = true;
@@ -79,6 +95,7 @@ export class Sending {
       this.#fill();
       this.#scheduled = false;
       this.#socket.uncork();
+      this.#refill();
     });
   }
 
@@ -101,5 +118,12 @@ export class Sending {
       // Who did not get a turn comes before who did.
       if (next < turn.length) this.#ready = [...turn.slice(next), ...this.#ready];
     }
+  }
+
+  /** Asks those that are empty for more, the longest empty first, until as many as should be have something. */
+  #refill(): void {
+    if (this.#empty.length === 0 || this.#window <= 0 || this.#socket.writableNeedDrain) return;
+    for (const sender of this.#empty.splice(0, Math.max(0, AHEAD - this.#ready.length))) sender.refill();
+    if (this.#empty.length > 0) this.#schedule();
   }
 }

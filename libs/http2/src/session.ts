@@ -169,6 +169,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   #wireOfStreams(): Wire {
     return {
       offer: (stream) => this.#sending.offer(stream),
+      emptied: (stream) => this.#sending.emptied(stream),
       head: ({ id }, head, endStream) => this.#sendHead(id, encodeHead(head), endStream),
       credit: ({ id }, bytes) => this.#sending.frame(windowUpdateFrame(id, bytes)),
       reset: ({ id }, code) => this.#sending.frame(rstStreamFrame(id, code)),

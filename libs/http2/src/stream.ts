@@ -8,10 +8,15 @@ import type { Sender, Sink } from './sending.ts';
 /** What may wait here to be sent before the writer is asked to rest, in bytes: two reads of a socket. */
 const SEND_AHEAD = 128 * 1024;
 
+/** A write from this length on is one of many, in bytes; who writes less waits for no others. */
+const BULK = 16 * 1024;
+
 /** What a stream needs of its session. */
 export interface Wire {
   /** The stream has something to send. */
   offer(stream: Http2Stream): void;
+  /** The stream has sent bulk, and asks for more by `refill` when it is its turn. */
+  emptied(stream: Http2Stream): void;
   head(stream: Http2Stream, head: OutgoingHead, endStream: boolean): void;
   credit(stream: Http2Stream, bytes: number): void;
   reset(stream: Http2Stream, code: number): void;
@@ -47,6 +52,8 @@ export class Http2Stream extends Duplex implements Sender {
   /** Of the first chunk, what has been sent. */
   #offset = 0;
   #queued = 0;
+  /** Of the write under way, in bytes. */
+  #writing = 0;
   #written: Done | undefined;
   #final: Done | undefined;
 
@@ -162,8 +169,19 @@ export class Http2Stream extends Duplex implements Sender {
     for (let left = length; left > 0; ) left -= this.#sendPart(sink, left);
     this.#queued -= length;
     this.#sendWindow -= length;
-    if (this.#queued === 0) this.#take()?.();
+    if (this.#queued === 0) this.#sent();
     return length;
+  }
+
+  refill(): void {
+    this.#take()?.();
+  }
+
+  /** A write has left as a whole. Whoever writes bulk, and has no more here, is asked for it when it is the stream's turn. */
+  #sent(): void {
+    const isLast = this.writableLength === this.#writing && !this.writableEnded;
+    if (isLast && this.#writing >= BULK) this.#wire.emptied(this);
+    else this.refill();
   }
 
   #sendPart(sink: Sink, limit: number): number {
@@ -228,6 +246,7 @@ export class Http2Stream extends Duplex implements Sender {
     }
     this.#chunks = chunks;
     this.#queued = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+    this.#writing = this.#queued;
     if (this.#queued === 0) done();
     else this.#written = done;
     if (this.sendable) this.#wire.offer(this);
