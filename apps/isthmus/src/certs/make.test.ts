@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,6 +12,7 @@ import { EXIT } from '../exit.ts';
 import { run } from '../program.ts';
 import { TestTerminal } from '../testing.ts';
 
+const noCurl = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed';
 let dir: string;
 
 beforeEach(async () => {
@@ -74,6 +76,14 @@ describe('isthmus certs', () => {
     const operator = flags.find(({ program }) => program.startsWith('isthmus'));
     const terminal2 = new TestTerminal(['status', '-a', '127.0.0.1:1', ...(operator?.flags ?? [])]);
     assert.equal(await run(terminal2), EXIT.unasked, terminal2.stderr);
+  });
+
+  it('says them as curl takes them', { skip: noCurl }, async () => {
+    const { terminal } = await certs('-o', 'json');
+    const { flags } = JSON.parse(terminal.stdout) as { flags: { program: string; flags: string[] }[] };
+    const own = flags.find(({ program }) => program.startsWith('curl'))?.flags ?? assert.fail('no flags for curl');
+    const { status, stderr } = spawnSync('curl', [...own.flatMap((flag) => flag.split(' ')), '--version']);
+    assert.equal(status, 0, `${stderr}`);
   });
 
   it('writes over nothing, unless it is told to', async () => {

@@ -118,8 +118,8 @@ function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
 }
 
 function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions): Made['flags'] {
-  const given = (values: Readonly<Record<string, string>>) =>
-    Object.entries(values).map(([name, file]) => `--${name}=${join(dir, file)}`);
+  const given = (values: Readonly<Record<string, string>>, between = '=') =>
+    Object.entries(values).map(([name, file]) => `--${name}${between}${join(dir, file)}`);
   const identity = (prefix: string, file: string) => ({
     [`${prefix}cert`]: `${file}.pem`,
     [`${prefix}key`]: `${file}-key.pem`,
@@ -138,7 +138,8 @@ function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions
     })),
     {
       program: `curl (${caller})`,
-      flags: given({ ...identity('proxy-', `callers-${caller}`), 'proxy-cacert': 'callers-ca.pem' }),
+      // It knows no `--flag=value`.
+      flags: given({ ...identity('proxy-', `callers-${caller}`), 'proxy-cacert': 'callers-ca.pem' }, ' '),
     },
     { program: `isthmus (${operator})`, flags: given({ ca: 'admin-ca.pem', ...identity('', `admin-${operator}`) }) },
   ];
