@@ -6,8 +6,8 @@ import { blindness, type Greeting, membersOf } from './greeting.ts';
 const { GetStatusResponse, ListMembersResponse } = adminApi;
 const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
 
-const named = (memberId: string, adminAddress: string, host: string, self = false) => {
-  return { memberId, adminAddress, host, roles: [ROLE_GATEWAY, ROLE_HUB], self };
+const named = (memberId: string, adminAddress: string, host: string, self = false, sinceMs = 0) => {
+  return { memberId, adminAddress, host, roles: [ROLE_GATEWAY, ROLE_HUB], self, sinceMs: BigInt(sinceMs) };
 };
 
 function greeting(address: string, memberId: string, members: ReturnType<typeof named>[], membersError = ''): Greeting {
@@ -46,6 +46,17 @@ describe('the members of a plane', () => {
     );
     const beside = membersOf([greeting('127.0.0.1:8095', 'm1', [named('m2', '[::1]:8096', 'here')])], 'here');
     assert.equal(beside.get('m2')?.unreachable, undefined);
+  });
+
+  it('are not those that died, where another listens in their place', () => {
+    const members = [
+      named('m1', '10.0.0.1:8095', 'a', true, 30),
+      named('m2', '10.0.0.2:8095', 'b', false, 40),
+      ...[named('dead-1', '10.0.0.1:8095', 'a', false, 10), named('dead-2', '10.0.0.2:8095', 'b', false, 20)],
+      ...[named('m3', '', 'c', false, 10), named('m4', '', 'c', false, 20)],
+    ];
+    const found = membersOf([greeting('localhost:9000', 'm1', members)], 'here');
+    assert.deepEqual([...found.keys()], ['m1', 'm2', 'm3', 'm4']);
   });
 
   it('are not all known while the registry is away, unless someone knows them', () => {

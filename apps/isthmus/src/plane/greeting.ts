@@ -18,9 +18,11 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
     const { version, zone, hubId } = status;
     if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
   }
+  const last = lastAt(greetings.flatMap(({ list }) => list.members));
   for (const { list } of greetings) {
-    for (const { memberId: id, adminAddress: address, host, roles, version, zone, self } of list.members) {
-      if (self || members.has(id)) continue;
+    for (const member of list.members) {
+      const { memberId: id, adminAddress: address, host, roles, version, zone, self } = member;
+      if (self || members.has(id) || last.get(placeOf(member)) !== id) continue;
       const names = roleNames(roles);
       const unreachable = whyUnreachable(address, host, machine);
       const hubId = names.includes('hub') ? id : '';
@@ -28,6 +30,17 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
     }
   }
   return new Map([...members].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })));
+}
+
+/** Who joined last at each place: one that died is in the list for a while, though another may listen in its place by now. */
+function lastAt(members: readonly adminApi.Member[]): Map<string, string> {
+  const inOrder = [...members].sort((a, b) => Number(a.sinceMs - b.sinceMs));
+  return new Map(inOrder.map((member) => [placeOf(member), member.memberId]));
+}
+
+/** One without an address may be anywhere. */
+function placeOf({ memberId, adminAddress, host }: adminApi.Member): string {
+  return adminAddress === '' ? memberId : `${adminAddress} on ${host}`;
 }
 
 /** An admin port on a loopback address is another one on each machine. */
