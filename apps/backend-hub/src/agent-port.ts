@@ -89,7 +89,7 @@ export class AgentPort {
       handshakeTimeout: HANDSHAKE_TIMEOUT,
       events,
       http1: fromTheStart((socket) => upgrades.accept(socket)),
-      http2: fromTheStart((socket) => grpc.accept(socket)),
+      http2: (socket, first) => grpc.accept(socket, first),
     });
   }
 

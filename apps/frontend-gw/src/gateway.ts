@@ -1,12 +1,12 @@
 import type { AdmissionState, RoutingPart } from '@isthmus/service';
 import {
   connectEdge,
-  fromTheStart,
   grpcServer,
   type ListenAddress,
   type Listener,
   listen,
   proxyService,
+  type Take,
   type TlsSettings,
 } from '@isthmus/transport';
 import {
@@ -91,6 +91,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     ...{ services: [proxyService(edge)], name: 'callers', events },
     ...{ keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE), streamWindow: CALLER_WINDOW },
   });
+  const takeGrpc: Take = (socket, first) => grpc.accept(socket, first);
   const listeners: Listener[] = [];
   let leaving = false;
   const close = async () => {
@@ -103,7 +104,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   try {
     for (const port of callers) {
       const http1 = mode !== 'grpc' && { http1: connect.accept };
-      const http2 = mode !== 'http-connect' && { http2: fromTheStart((socket) => grpc.accept(socket)) };
+      const http2 = mode !== 'http-connect' && { http2: takeGrpc };
       listeners.push(await listen({ ...port, ...http1, ...http2, name: 'callers', events }));
     }
   } catch (error) {

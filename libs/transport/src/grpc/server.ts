@@ -37,8 +37,8 @@ export interface GrpcServerOptions {
 
 export interface GrpcServer {
   readonly connections: number;
-  /** Takes over an accepted connection whose first bytes are HTTP/2's. */
-  accept(socket: Socket): void;
+  /** Takes over an accepted connection whose first bytes are HTTP/2's. @param first those that were read from it */
+  accept(socket: Socket, first?: Buffer): void;
   /**
    * Asks every peer to go elsewhere (GOAWAY) and lets its streams finish. Whoever comes later is sent on before it opens a
    * stream, so that its own library tries again.
@@ -73,9 +73,20 @@ class Endpoint implements GrpcServer {
     return this.#connections.size;
   }
 
-  accept(socket: Socket): void {
-    if (!this.#draining) this.#open(socket);
-    else setTimeout(() => socket.destroyed || this.#open(socket).leave(), TURNED_AWAY_AFTER).unref();
+  accept(socket: Socket, first?: Buffer): void {
+    if (!this.#draining) this.#open(socket).start(first);
+    else this.#turnAway(socket);
+  }
+
+  /** What it said is of no use to anyone. */
+  #turnAway(socket: Socket): void {
+    socket.pause();
+    setTimeout(() => {
+      if (socket.destroyed) return;
+      const connection = this.#open(socket);
+      connection.leave();
+      connection.start();
+    }, TURNED_AWAY_AFTER).unref();
   }
 
   drain(): void {

@@ -84,11 +84,17 @@ export class ServerConnection implements InboundSink {
       ping: () => this.#output.add(pingFrame(Buffer.alloc(8), false)),
       dead: (error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message)),
     });
-    socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN.
     socket.once('end', () => socket.destroy());
     socket.once('close', () => this.#closed());
     if (socket.destroyed) queueMicrotask(() => this.#closed());
+  }
+
+  /** Begins to read. @param first what came before */
+  start(first?: Buffer): void {
+    if (first) this.#read(first);
+    if (this.#state === 'greeting') this.#watch.awaitGreeting();
+    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
   }
 
   /** Takes no new stream and lets those that run finish. */

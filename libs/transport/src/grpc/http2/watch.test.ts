@@ -21,7 +21,8 @@ function watch(keepaliveMs: number) {
 }
 
 test('a peer that sends no SETTINGS is given up', () => {
-  const { said } = watch(60_000);
+  const { own, said } = watch(60_000);
+  own.awaitGreeting();
   pass(10_000);
   assert.deepEqual(said, ['no SETTINGS within 10 s']);
 });

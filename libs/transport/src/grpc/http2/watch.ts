@@ -16,22 +16,23 @@ export interface WatchOptions {
 /** Ends a connection whose peer is gone without a word. One timer, which hearing from the peer does not touch. */
 export class Watch {
   readonly #options: WatchOptions;
-  readonly #greeting: NodeJS.Timeout;
   #timer: NodeJS.Timeout | undefined;
   #heard = true;
 
   constructor(options: WatchOptions) {
     this.#options = options;
-    this.#greeting = setTimeout(
-      () => options.dead(new Error(`no SETTINGS within ${GREETING_MS / 1000} s`)),
-      GREETING_MS,
-    );
-    this.#greeting.unref();
+  }
+
+  /** The peer's SETTINGS did not come with its first bytes. */
+  awaitGreeting(): void {
+    const { dead } = this.#options;
+    this.#timer = setTimeout(() => dead(new Error(`no SETTINGS within ${GREETING_MS / 1000} s`)), GREETING_MS);
+    this.#timer.unref();
   }
 
   /** The peer has sent its SETTINGS. */
   greeted(): void {
-    clearTimeout(this.#greeting);
+    clearTimeout(this.#timer);
     this.#arm();
   }
 
@@ -41,7 +42,6 @@ export class Watch {
   }
 
   stop(): void {
-    clearTimeout(this.#greeting);
     clearTimeout(this.#timer);
   }
 

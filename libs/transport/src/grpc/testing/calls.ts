@@ -28,7 +28,8 @@ export async function serve(
   const sockets = new Set<Socket>();
   const listener = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     sockets.add(socket.on('error', () => {}));
-    server.accept(socket);
+    // As a listener does that tells protocols apart.
+    socket.once('data', (first: Buffer) => server.accept(socket, first));
   });
   listener.listen(0, '127.0.0.1');
   await once(listener, 'listening');
