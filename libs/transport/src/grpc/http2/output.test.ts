@@ -41,24 +41,28 @@ test('what is added in one turn leaves in one write', async () => {
   assert.deepEqual(writes, ['ab', '2 parts']);
 });
 
-test('what is patient waits for company, and goes alone when none comes', async () => {
+test('what is patient waits for bulk, and goes alone when none comes', async () => {
   mock.timers.enable({ apis: ['setTimeout'] });
   const { output: own, writes, take } = output();
   own.addPatiently(Buffer.from('ping'));
+  own.add(Buffer.from('short'));
   await turn();
-  assert.deepEqual(writes, []);
-  own.add(Buffer.from('data'));
+  assert.deepEqual(writes, ['short']);
+  take();
+  own.add(Buffer.alloc(1_024));
   await turn();
-  assert.deepEqual(writes, ['pingdata']);
+  assert.deepEqual(writes, ['short', '1028 bytes']);
   take();
   own.addPatiently(Buffer.from('ping'));
-  mock.timers.tick(5);
-  assert.deepEqual(writes, ['pingdata', 'ping']);
+  mock.timers.tick(100);
+  await turn();
+  assert.deepEqual(writes, ['short', '1028 bytes', 'ping']);
   take();
   own.addPatiently(Buffer.from('late'));
   own.stop();
-  mock.timers.tick(5);
-  assert.deepEqual(writes, ['pingdata', 'ping']);
+  mock.timers.tick(100);
+  await turn();
+  assert.deepEqual(writes, ['short', '1028 bytes', 'ping']);
 });
 
 test('a flood of what is patient does not wait', async () => {

@@ -9,14 +9,14 @@ const AHEAD = 64 * 1024;
 const MERGED = 4 * 1024;
 
 /**
- * How long the answer to a PING may wait for company, in milliseconds. Go's clients send one for each packet they receive, to
- * measure the way: an answer of its own would be every third write of a dial, and the last comes when the caller has closed.
- * Behind bulk, where the measure counts, nothing waits.
+ * How long the answer to a PING may wait for bulk to leave with, in milliseconds. Go's clients measure the way with the first packet
+ * that they receive after each answer, to find how large their window must be. That matters behind bulk, where the answer leaves at once. Packets
+ * that are short would each bring a PING and a WINDOW_UPDATE for it, and all but the first of a dial's come to nothing.
  */
-const PATIENCE_MS = 5;
+const PATIENCE_MS = 100;
 
-/** Beyond so many bytes nothing waits. */
-const PATIENT = 1_024;
+/** From so many bytes on, what leaves is bulk, and nothing waits. */
+const BULK = 1_024;
 
 /** What a connection sends: all of one turn in one write. Streams take turns for what the socket and the peer's window allow. */
 export class Output {
@@ -32,6 +32,8 @@ export class Output {
   #bytes = 0;
   /** What was added leaves at the end of this turn. */
   #scheduled = false;
+  /** Frames that wait for bulk. */
+  #patient: Buffer | undefined;
   #patience: NodeJS.Timeout | undefined;
   /** The socket asked to wait. */
   #full = false;
@@ -69,16 +71,13 @@ export class Output {
     process.nextTick(this.#flushLater);
   }
 
-  /** Takes a frame that may wait a moment for others. */
+  /** Takes a frame that may wait. */
   addPatiently(frame: Buffer): void {
     if (this.#ended) return;
-    if (this.#bytes >= PATIENT) {
-      this.add(frame);
-      return;
-    }
-    this.#parts.push(frame);
-    this.#bytes += frame.length;
-    this.#patience ??= setTimeout(this.#flushLater, PATIENCE_MS);
+    this.#patient = this.#patient ? Buffer.concat([this.#patient, frame]) : frame;
+    if (this.#patient.length >= BULK) this.#losePatience();
+    // Whatever comes while it runs waits no longer than what began it.
+    else this.#patience ??= setTimeout(() => this.#timeIsUp(), PATIENCE_MS);
   }
 
   /** Has the stream pump when there is room. */
@@ -99,10 +98,10 @@ export class Output {
   }
 
   flush(): void {
+    if (this.#patient && this.#bytes >= BULK) this.#losePatience();
     const parts = this.#parts;
     const bytes = this.#bytes;
     this.#scheduled = false;
-    this.#dropPatience();
     if (parts.length === 0) return;
     this.#parts = [];
     this.#bytes = 0;
@@ -121,12 +120,18 @@ export class Output {
   /** The socket is gone. */
   stop(): void {
     this.#ended = true;
-    this.#dropPatience();
+    clearTimeout(this.#patience);
   }
 
-  #dropPatience(): void {
-    clearTimeout(this.#patience);
+  #timeIsUp(): void {
     this.#patience = undefined;
+    if (this.#patient) this.#losePatience();
+  }
+
+  #losePatience(): void {
+    const frames = this.#patient as Buffer;
+    this.#patient = undefined;
+    this.add(frames);
   }
 
   #resume(): void {
