@@ -7,6 +7,7 @@ import {
   blackHole,
   connectThrough,
   echo,
+  eventually,
   newTrust,
   open,
   type Program,
@@ -131,8 +132,10 @@ test(
     packets.stream.cancel();
     socket.destroy();
     await until(() => attempts(silent) === before, { deadline: DEADLINE_MS, what: 'the end of its attempts' });
-    const samples = await server.program.metric('konnectivity_network_proxy_server_dial_failure_count');
-    assert.equal(samples.get('{reason="frontend_close"}'), DIALS);
+    await eventually(async () => {
+      const samples = await server.program.metric('konnectivity_network_proxy_server_dial_failure_count');
+      assert.equal(samples.get('{reason="frontend_close"}'), DIALS);
+    });
     // The agent's own deadline of 5 s would end them as well.
     assert.ok((agents[0] as Program).lines.every((line) => !line.includes('i/o timeout')));
   }),

@@ -177,13 +177,15 @@ export async function metricIs(program: Program, name: string, wanted: number): 
   await until(reached, { deadline: DEADLINE_MS, what: () => `${name} to be ${wanted}; it is ${last}` });
 }
 
-/** Which of several agents gets a dial: the one whose log tells of one more. */
+/** Which of several agents gets a dial: the one that counts one more. Not by its log, in which an earlier dial may come late. */
 export async function taker(agents: readonly Program[], act: () => Promise<unknown>): Promise<Program> {
-  const taken = ({ logs }: Program) => logs.filter(({ msg }) => msg === 'dial established').length;
-  const before = new Map(agents.map((agent) => [agent, taken(agent)]));
+  const taken = async (agent: Program) =>
+    (await agent.metric('konnectivity_network_proxy_agent_dial_duration_seconds_count')).get('{}') ?? 0;
+  const before = await Promise.all(agents.map(taken));
   await act();
-  return until(() => agents.find((agent) => taken(agent) > (before.get(agent) ?? 0)), {
-    deadline: DEADLINE_MS,
-    what: 'an agent to tell of the dial',
-  });
+  const more = async () => {
+    const now = await Promise.all(agents.map(taken));
+    return agents.find((_, index) => (now[index] ?? 0) > (before[index] ?? 0));
+  };
+  return until(more, { deadline: DEADLINE_MS, what: 'an agent to count the dial' });
 }

@@ -35,11 +35,9 @@ test(
       const got = await taker(agents, async () => tunnels.push(await dial(scope, connect, target.authority)));
       assert.equal(got, other);
     }
-    for (const tunnel of tunnels) {
-      assert.ok(await echoes(tunnel, 'still here'));
-      assert.ok(first.running);
-      tunnel.end();
-    }
+    for (const tunnel of tunnels) assert.ok(await echoes(tunnel, 'still here'));
+    assert.ok(first.running);
+    for (const tunnel of tunnels) tunnel.end();
     assert.deepEqual(await first.ended(DEADLINE_MS), { code: 0, signal: null });
     assert.deepEqual([target.failed, other.running], [0, true]);
   }),

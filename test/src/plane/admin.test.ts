@@ -59,10 +59,13 @@ test(
       assert.deepEqual([now?.bytesUp, now?.bytesDown], [11n, 11n], `bytes move at ${program.name}`);
     }
 
-    const known = (await adminOf(scope, gateway.program).listSessions({})).sessions;
     const held = (await adminOf(scope, hub.program).listSessions({})).sessions;
     assert.deepEqual(held.map(({ agentId }) => agentId).sort(), ['agent-0', 'agent-1']);
-    assert.deepEqual(known.map(({ sessionId }) => sessionId).sort(), held.map(({ sessionId }) => sessionId).sort());
+    const ids = (sessions: typeof held) => sessions.map(({ sessionId }) => sessionId).sort();
+    await eventually(async () => {
+      const known = (await adminOf(scope, gateway.program).listSessions({})).sessions;
+      assert.deepEqual(ids(known), ids(held));
+    }, DEADLINE);
     assert.ok(held.every(({ protocol }) => protocol === adminApi.LinkProtocol.LINK_PROTOCOL_LINK));
     const { sessionId } = atGateway;
     assert.equal((await adminOf(scope, hub.program).listTunnels({ sessionId })).tunnels.length, 1);
