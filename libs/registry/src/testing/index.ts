@@ -1,3 +1,4 @@
+export { freePort } from './free-port.ts';
 export * from './observer.ts';
 export * from './records.ts';
 export * from './redis-cluster.ts';

@@ -1,5 +1,6 @@
+import { freePort } from './free-port.ts';
 import { type RedisGroup, starting, urlOf } from './redis-group.ts';
-import { freePort, planeUserArgs, type RedisServer, type RedisTls } from './redis-server.ts';
+import { planeUserArgs, type RedisServer, type RedisTls } from './redis-server.ts';
 import { until } from './until.ts';
 
 const SLOTS = 16_384;

@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { freePort } from './free-port.ts';
 import { type RedisGroup, starting, urlOf } from './redis-group.ts';
-import { freePort, planeUserArgs, type RedisServer, type RedisTls, tlsArgs } from './redis-server.ts';
+import { planeUserArgs, type RedisServer, type RedisTls, tlsArgs } from './redis-server.ts';
 import { until } from './until.ts';
 
 /** What the Sentinels call the primary. */

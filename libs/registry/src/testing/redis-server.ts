@@ -2,10 +2,11 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { connect as connectTcp, createServer, type Socket } from 'node:net';
+import { connect as connectTcp, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
+import { freePort } from './free-port.ts';
 
 /** A Redis server of a test's own, on the loopback, without persistence unless it is asked to save. */
 export interface RedisServer {
@@ -242,13 +243,4 @@ async function ask(socket: Socket, line: string, signal: AbortSignal): Promise<s
     if (!head.startsWith('$')) return head;
     if (body.length >= Number(head.slice(1)) + 2) return body.slice(0, -2);
   }
-}
-
-export async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const address = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
 }
