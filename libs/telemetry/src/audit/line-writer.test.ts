@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { until } from '../testing/until.ts';
 import { type LineTarget, LineWriter } from './line-writer.ts';
 
 const MEBIBYTE = 1024 * 1024;
@@ -55,14 +56,6 @@ class Files implements LineTarget {
 
 function coded(code: string): Error {
   return Object.assign(new Error(code), { code });
-}
-
-async function until(what: string, holds: () => boolean): Promise<void> {
-  const deadline = performance.now() + 5000;
-  while (!holds()) {
-    assert.ok(performance.now() < deadline, what);
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
 }
 
 test('lines are written in order, many at once, and the end waits for them', async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialError, type PlaneEvents, planeEvents, type SessionInfo } from '@isthmus/tunnel';
 import { dial, logged, recorder } from '../testing/logs.ts';
+import { until } from '../testing/until.ts';
 import { logEvents } from './log-events.ts';
 
 test('a flood of refusals becomes a few lines and a count, for each place apart', async () => {
@@ -11,8 +12,7 @@ test('a flood of refusals becomes a few lines and a count, for each place apart'
   for (let i = 0; i < 100; i++) events.emit('refused', 'agent port', `10.0.0.${i}`, new Error('no TLS'));
   events.emit('refused', 'caller port', 'r', new Error('no TLS'));
   assert.equal(records().length, 3);
-  const deadline = performance.now() + 5000;
-  while (records().length < 4 && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until('a count', () => records().length === 4);
   const { where, count, msg } = records()[3];
   assert.deepEqual([msg, where, count], ['more was refused', 'agent port', 98]);
   events.emit('refused', 'agent port', 'r', new Error('no TLS'));
@@ -47,8 +47,7 @@ test('what flaps is told of a few times, then counted, and last comes how it sta
   }
   events.emit('server:failure', '10.0.0.2:8091', 'to_server', new Error('refused'));
   assert.equal(records().length, 10);
-  const deadline = performance.now() + 5000;
-  while (records().length < 16 && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
+  await until('counts and last lines', () => records().length === 16);
   const later = records().slice(10);
   const shown = later.map(({ level, msg, of, count }) => [level, msg, of, count].filter((each) => each !== undefined));
   assert.deepEqual(shown, [

@@ -6,6 +6,7 @@ import { type Dial, observed, planeEvents } from '@isthmus/tunnel';
 import { request } from '../testing/dial.ts';
 import { type OtlpGrpcReceiver, otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver } from '../testing/otlp-receiver.ts';
+import { until } from '../testing/until.ts';
 import { openTelemetry } from './opentelemetry.ts';
 
 const established: Dial = async () => {
@@ -44,13 +45,13 @@ for (const [protocol, start] of RECEIVERS) {
     tracing.follow(events);
     const dial = observed('gateway', established, { events, tracer: tracing.tracer });
     await dial(request);
-    await until(() => receiver.spans.length > 0);
+    await until('a span', () => receiver.spans.length > 0);
 
     await receiver[Symbol.asyncDispose]();
     const from = performance.now();
     const dials = await Promise.all(Array.from({ length: 2000 }, () => dial(request)));
     assert.ok(performance.now() - from < UNHINDERED, `${performance.now() - from} ms`);
-    await until(() => lines.length === 2);
+    await until('two lines', () => lines.length === 2);
     await dial(request);
     await tracing.shutdown();
     assert.deepEqual(lines, ['traces are exported', 'traces cannot be exported, and are dropped']);
@@ -60,12 +61,4 @@ for (const [protocol, start] of RECEIVERS) {
       await closed;
     }
   });
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 10_000;
-  while (!condition()) {
-    assert.ok(performance.now() < deadline, 'in time');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }

@@ -5,6 +5,7 @@ import { DialError, type DialRequest, noTracer } from '@isthmus/tunnel';
 import { request } from '../testing/dial.ts';
 import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver, type ReceivedSpan, spanTree } from '../testing/otlp-receiver.ts';
+import { until } from '../testing/until.ts';
 import { openTelemetry, type Tracing } from './opentelemetry.ts';
 import type { Environment } from './settings.ts';
 
@@ -141,9 +142,9 @@ test('a collector that refuses is reported once, and once more when it takes spa
   const tracing = await openTelemetry(env, { ...options('hub'), logger: { info: told, warn: told } });
   receiver.status = 400;
   tracing.tracer.start('hub.dial', dial).end({ ms: 1 });
-  await until(() => lines.length === 2);
+  await until('two lines', () => lines.length === 2);
   tracing.tracer.start('hub.dial', dial).end({ ms: 1 });
-  await until(() => lines.length === 3);
+  await until('three lines', () => lines.length === 3);
   await tracing.shutdown();
   assert.deepEqual(lines, [
     'traces are exported',
@@ -176,11 +177,3 @@ test('bad settings of the exporter leave the program without traces, with a warn
   assert.equal(tracer, noTracer);
   assert.equal(warnings.length, 1);
 });
-
-async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 10_000;
-  while (!condition()) {
-    assert.ok(performance.now() < deadline, 'in time');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
