@@ -11,9 +11,9 @@ before(async () => {
 });
 after(() => api[Symbol.asyncDispose]());
 
-async function verdict(token: string, status: unknown, apiToken = 'secret') {
+async function verdict(token: string, status: unknown, { apiToken = 'secret', timeoutMs = 5000 } = {}) {
   api.reviews.set(token, status);
-  using client = await kubeClient({ source: async () => ({ ...api.connection, token: apiToken }), timeoutMs: 500 });
+  using client = await kubeClient({ source: async () => ({ ...api.connection, token: apiToken }), timeoutMs });
   const authenticate = tokenAuthenticator({
     client,
     namespace: 'kube-system',
@@ -73,16 +73,16 @@ describe('an agent token', () => {
   }
 
   it('is refused when the server itself is not let in', async () => {
-    const refusal = await verdict('good', user(AGENT), 'wrong');
+    const refusal = await verdict('good', user(AGENT), { apiToken: 'wrong' });
     assert.ok(!refusal.ok);
     assert.match(refusal.message, /^the token could not be reviewed: POST .*: status 401 Unauthorized/);
   });
 
   it('is refused when the API server does not answer', async () => {
     api.intercept = () => true;
-    const refusal = await verdict('good', user(AGENT));
+    const refusal = await verdict('good', user(AGENT), { timeoutMs: 100 });
     api.intercept = () => false;
     assert.ok(!refusal.ok);
-    assert.match(refusal.message, /no answer within 500 ms/);
+    assert.match(refusal.message, /no answer within 100 ms/);
   });
 });
