@@ -37,7 +37,8 @@ describe('registry on a Redis that fails', { skip }, () => {
   const key = (suffix: string) => `{${plane.name}}:${suffix}`;
   const gone = () => observer.changes.filter(({ kind }) => kind === 'hub-gone' || kind === 'session-gone');
 
-  it('resumes where it was after a short cut, without a snapshot', async () => {
+  /** A watcher that knows of one session, and has lost Redis since. */
+  async function oneCutOff() {
     const link = await relayTo(server.port);
     const cutOff = new Observer(plane.connect({ url: link.url }));
     const registration = registry.register(hub);
@@ -45,6 +46,11 @@ describe('registry on a Redis that fails', { skip }, () => {
     await cutOff.until('s1', () => cutOff.has('s1'));
     link.cut();
     await cutOff.until('down', () => cutOff.states.at(-1)?.up === false);
+    return { link, cutOff, registration };
+  }
+
+  it('resumes where it was after a short cut, without a snapshot', async () => {
+    const { link, cutOff, registration } = await oneCutOff();
     registration.announce(sessionRecord(hub, 's2'));
     await observer.until('s2', () => observer.has('s2'));
     link.mend();
@@ -55,13 +61,7 @@ describe('registry on a Redis that fails', { skip }, () => {
   });
 
   it('takes a snapshot when the stream was trimmed beyond its place while it was cut off', async () => {
-    const link = await relayTo(server.port);
-    const cutOff = new Observer(plane.connect({ url: link.url }));
-    const registration = registry.register(hub);
-    registration.announce(sessionRecord(hub, 's1'));
-    await cutOff.until('s1', () => cutOff.has('s1'));
-    link.cut();
-    await cutOff.until('down', () => cutOff.states.at(-1)?.up === false);
+    const { link, cutOff, registration } = await oneCutOff();
     for (let n = 0; n < 500; n++) registration.announce(sessionRecord(hub, `many-${n}`));
     registration.withdraw('s1', 2);
     await observer.until('500 sessions', () => observer.sessions.length === 500 && !observer.has('s1'));
