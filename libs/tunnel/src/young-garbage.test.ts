@@ -1,13 +1,59 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { YoungGarbage } from './young-garbage.ts';
+import { getHeapSpaceStatistics } from 'node:v8';
+import { YoungGarbage, type YoungGeneration } from './young-garbage.ts';
+
+const MIB = 1024 * 1024;
+
+/** Says that it is of so many bytes, and keeps what is asked of it. */
+class Young implements YoungGeneration {
+  readonly asked: string[] = [];
+  bytes: number;
+
+  constructor(bytes: number) {
+    this.bytes = bytes;
+  }
+
+  collect(): void {
+    this.asked.push('collect');
+  }
+
+  capacity(): number {
+    return this.bytes;
+  }
+
+  growBy(factor: number): void {
+    this.asked.push(`grow by ${factor}`);
+  }
+}
+
+function reads(garbage: YoungGarbage, count: number, bytes: number): void {
+  for (let read = 0; read < count; read++) garbage.read(bytes);
+}
 
 test('the young generation is collected after every 8 MiB, and not else', () => {
-  const asked: unknown[] = [];
-  const garbage = new YoungGarbage((options) => asked.push(options));
-  for (let read = 0; read < 24 * 1024 * 1024; read += 65_536) garbage.read(65_536);
-  garbage.read(8 * 1024 * 1024 - 1);
-  assert.deepEqual(asked, Array(3).fill({ type: 'minor' }));
+  const young = new Young(16 * MIB);
+  const garbage = new YoungGarbage(young);
+  reads(garbage, (24 * MIB) / 65_536, 65_536);
+  garbage.read(8 * MIB - 1);
+  assert.deepEqual(young.asked, ['collect', 'collect', 'collect']);
+});
+
+test('the young generation of a process at work may grow to 4 MiB, whenever it is smaller', () => {
+  const young = new Young(MIB);
+  const garbage = new YoungGarbage(young);
+  reads(garbage, 255, 1);
+  assert.deepEqual(young.asked, [], 'a process at rest leaves it as it is');
+  reads(garbage, 257, 1);
+  young.bytes = 2 * MIB;
+  reads(garbage, 256, 1);
+  assert.deepEqual(young.asked.splice(0), ['grow by 2']);
+  young.bytes = 4 * MIB;
+  reads(garbage, 512, 1);
+  assert.deepEqual(young.asked.splice(0), ['grow by 1']);
+  young.bytes = MIB;
+  reads(garbage, 256, 1);
+  assert.deepEqual(young.asked, ['grow by 2']);
 });
 
 test("a runtime's own collector can be asked, and what lives stays", () => {
@@ -15,4 +61,18 @@ test("a runtime's own collector can be asked, and what lives stays", () => {
   const kept = Buffer.from('kept');
   garbage.read(1e9);
   assert.equal(String(kept), 'kept');
+});
+
+test("a runtime's own young generation does not outgrow its bound", () => {
+  const garbage = new YoungGarbage();
+  let living: unknown[] = [];
+  for (let round = 0; round < 40_000; round++) {
+    living.push({ round, of: [round], with: new Array(16).fill(round) });
+    if (living.length > 2_000) living = [];
+    garbage.read(1);
+  }
+  // What a runtime says that has no such space is not looked at.
+  const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
+  const bytes = space ? space.space_used_size + space.space_available_size : 0;
+  assert.ok(bytes <= 4 * MIB, `${bytes} bytes`);
 });
