@@ -21,8 +21,8 @@ const NOTHING = Buffer.alloc(0);
 export class FrameReader {
   readonly #handler: FrameHandler;
   readonly #maxFrame: number;
-  /** A head that came in parts. */
-  readonly #head = Buffer.alloc(FRAME_HEAD);
+  /** A head that comes in parts. */
+  #head: Buffer | undefined;
   #headBytes = 0;
   #type = -1;
   #flags = 0;
@@ -68,6 +68,7 @@ export class FrameReader {
     let start = at;
     let next = at + FRAME_HEAD;
     if (this.#headBytes > 0 || next > chunk.length) {
+      this.#head ??= Buffer.alloc(FRAME_HEAD);
       const copied = chunk.copy(this.#head, this.#headBytes, at);
       this.#headBytes += copied;
       next = at + copied;

@@ -7,6 +7,8 @@ type Field = readonly [name: string, value: string];
 /** What an entry costs beside its two strings, in bytes (RFC 7541 section 4.1). */
 const ENTRY_OVERHEAD = 32;
 
+const NO_BLOCK = Buffer.alloc(0);
+
 /** Reads the header blocks of one direction of a connection (RFC 7541). */
 export class HpackDecoder {
   readonly #maxTable: number;
@@ -15,7 +17,7 @@ export class HpackDecoder {
   #table: Field[] = [];
   #tableBytes = 0;
   #tableLimit: number;
-  #block: Buffer = Buffer.alloc(0);
+  #block: Buffer = NO_BLOCK;
   #at = 0;
 
   /**

@@ -59,33 +59,39 @@ function row(bits: number): Row {
   return ROWS[bits] as Row;
 }
 
+/** Where a string is put together, in bytes: longer ones are rare, and get room of their own. */
+const ROOM = Buffer.allocUnsafeSlow(1_024);
+
+/** The shortest code has so many bits. */
+const SHORTEST = 5;
+
 /**
  * A string that was sent in HPACK's Huffman code.
  * @throws ConnectionError for EOS in it, or for padding that is none
  */
 export function huffmanDecode(bytes: Uint8Array): string {
-  let text = '';
+  const most = Math.ceil((bytes.length * 8) / SHORTEST);
+  const text = most <= ROOM.length ? ROOM : Buffer.allocUnsafe(most);
+  let length = 0;
   let code = 0;
   let depth = 0;
-  let ones = true;
   for (const byte of bytes) {
     for (let bit = 7; bit >= 0; bit--) {
-      const side = (byte >> bit) & 1;
-      code = (code << 1) | side;
-      depth++;
-      ones &&= side === 1;
+      code = (code << 1) | ((byte >> bit) & 1);
+      if (++depth < SHORTEST) continue;
       const { first, count, start } = row(depth);
       // A code that is not below its row's end begins a longer one.
       if (code - first >= count) continue;
       const octet = OCTETS[start + code - first] as number;
       if (octet === EOS) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: EOS in a string');
-      text += String.fromCharCode(octet);
+      text[length++] = octet;
       code = 0;
       depth = 0;
-      ones = true;
     }
   }
   // Padding is the beginning of EOS: up to seven ones.
-  if (depth > 7 || !ones) throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: a string with bad padding');
-  return text;
+  if (depth > 7 || code !== (1 << depth) - 1) {
+    throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'HPACK: a string with bad padding');
+  }
+  return text.toString('latin1', 0, length);
 }
