@@ -8,6 +8,8 @@ export const PREFIX = 5;
 const SMALL = 4 * 1024;
 const BLOCK = 16 * 1024;
 
+const NO_BLOCK = Buffer.alloc(0);
+
 /** Cuts what comes on a stream into messages. One that lies in one piece is a view of it, another is copied once. */
 export class MessageReader {
   readonly #mostBytes: number;
@@ -15,7 +17,7 @@ export class MessageReader {
   readonly #pieces: Buffer[] = [];
   #length = 0;
   /** Where small pieces are put, and how much of it is taken. */
-  #block: Buffer = Buffer.alloc(0);
+  #block: Buffer = NO_BLOCK;
   #used = 0;
   /** Length of the message whose prefix was taken. */
   #expected: number | undefined;

@@ -3,7 +3,7 @@ import { hpackEncode } from '@isthmus/http2';
 import { Crowd, type PlaneEvents } from '@isthmus/tunnel';
 import { remoteOf } from '../listen.ts';
 import { ServerCall } from './call.ts';
-import { ServerConnection } from './http2/connection.ts';
+import { greeting, ServerConnection } from './http2/connection.ts';
 import type { RequestHead } from './http2/request.ts';
 import type { ServerStream } from './http2/stream.ts';
 import { Metadata } from './metadata.ts';
@@ -59,13 +59,18 @@ export function grpcServer(options: GrpcServerOptions): GrpcServer {
 class Endpoint implements GrpcServer {
   readonly #options: GrpcServerOptions;
   readonly #methods: ReadonlyMap<string, GrpcService>;
+  readonly #greeting: Buffer;
+  readonly #maxStreams: number;
   readonly #connections = new Crowd<ServerConnection>();
   #draining = false;
   /** Set by `close`: called when the last connection is gone. */
   #idle = () => {};
 
   constructor(options: GrpcServerOptions) {
+    const { streamWindow, maxStreams = MAX_STREAMS } = options;
     this.#options = options;
+    this.#maxStreams = maxStreams;
+    this.#greeting = greeting(streamWindow, maxStreams);
     this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
 
@@ -108,11 +113,12 @@ class Endpoint implements GrpcServer {
   }
 
   #open(socket: Socket): ServerConnection {
-    const { streamWindow, maxStreams = MAX_STREAMS, keepaliveMs, events, name } = this.#options;
+    const { streamWindow, keepaliveMs, events, name } = this.#options;
     let peer: GrpcPeer | undefined;
     const connection = new ServerConnection(socket, {
+      greeting: this.#greeting,
       streamWindow,
-      maxStreams,
+      maxStreams: this.#maxStreams,
       keepaliveMs,
       accept: (stream, request) => {
         peer ??= peerOf(socket);

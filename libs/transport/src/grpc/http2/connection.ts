@@ -33,7 +33,11 @@ const LINGER_MS = 1_000;
 /** How long a peer may take to read what its last stream still had to say, in milliseconds. */
 const FLUSH_MS = 20_000;
 
+const SETTINGS_ACK = settingsAck();
+
 export interface ConnectionOptions {
+  /** Our first words, which say what the peer may do. */
+  readonly greeting: Buffer;
   /** What a peer may send ahead on one stream, in bytes. */
   readonly streamWindow: number;
   /** Streams that a peer may have open. */
@@ -147,7 +151,7 @@ export class ServerConnection implements InboundSink {
       this.#state = 'open';
       this.#watch.greeted();
     }
-    this.#output.add(settingsAck());
+    this.#output.add(SETTINGS_ACK);
     if (maxFrameSize !== undefined) this.#output.maxFrame = maxFrameSize;
     if (initialWindowSize === undefined) return;
     const by = initialWindowSize - this.#streamWindow;
@@ -241,14 +245,9 @@ export class ServerConnection implements InboundSink {
     return this.#streams.get(id);
   }
 
-  /**
-   * Our SETTINGS wait for the peer's, which come unasked: one write answers them, and the peer is woken once. The window of the
-   * whole connection exceeds the sum of its streams', or one that stalls would stop the rest.
-   */
+  /** Our SETTINGS wait for the peer's, which come unasked: one write answers them, and the peer is woken once. */
   #greet(): void {
-    const { streamWindow: initialWindowSize, maxStreams: maxConcurrentStreams } = this.#options;
-    this.#output.add(settingsFrame({ initialWindowSize, maxConcurrentStreams, maxHeaderListSize: MAX_FIELDS }));
-    this.#output.add(windowUpdateFrame(0, MAX_WINDOW - DEFAULT_SETTINGS.initialWindowSize));
+    this.#output.add(this.#options.greeting);
   }
 
   // How it ends.
@@ -292,6 +291,14 @@ export class ServerConnection implements InboundSink {
     this.#watch.stop();
     for (const stream of [...this.#streams.values()]) stream.close(ErrorCode.CANCEL);
   }
+}
+
+/** The window of the whole connection exceeds the sum of its streams', or one that stalls would stop the rest. */
+export function greeting(initialWindowSize: number, maxConcurrentStreams: number): Buffer {
+  return Buffer.concat([
+    settingsFrame({ initialWindowSize, maxConcurrentStreams, maxHeaderListSize: MAX_FIELDS }),
+    windowUpdateFrame(0, MAX_WINDOW - DEFAULT_SETTINGS.initialWindowSize),
+  ]);
 }
 
 function tooWide(): ConnectionError {

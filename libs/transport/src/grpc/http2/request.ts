@@ -17,11 +17,15 @@ const BAD_VALUE = /[\0\r\n]/;
 /** HTTP/2 has frames for what these say in HTTP/1.1 (section 8.2.2). */
 const CONNECTION_FIELDS = new Set(['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade']);
 
-const PSEUDO_FIELDS = new Set([':method', ':scheme', ':path', ':authority']);
-
 /** @returns undefined when the request is malformed (section 8.1.1) */
 export function readRequest(section: readonly Field[]): RequestHead | undefined {
-  const pseudo = new Map<string, string>();
+  // HTTP/2's own fields (section 8.3.1).
+  const own: Record<string, string | undefined> = {
+    ':method': undefined,
+    ':scheme': undefined,
+    ':path': undefined,
+    ':authority': undefined,
+  };
   const fields: Field[] = [];
   for (const field of section) {
     const [name, value] = field;
@@ -31,12 +35,11 @@ export function readRequest(section: readonly Field[]): RequestHead | undefined 
       if (name === 'te' && value !== 'trailers') return undefined;
       fields.push(field);
     } else {
-      if (fields.length > 0 || pseudo.has(name) || !PSEUDO_FIELDS.has(name)) return undefined;
-      pseudo.set(name, value);
+      if (fields.length > 0 || !(name in own) || own[name] !== undefined) return undefined;
+      own[name] = value;
     }
   }
-  const method = pseudo.get(':method');
-  const path = pseudo.get(':path');
-  if (!method || !path || !pseudo.has(':scheme')) return undefined;
+  const { ':method': method, ':path': path, ':scheme': scheme } = own;
+  if (!method || !path || scheme === undefined) return undefined;
   return { method, path, fields };
 }
