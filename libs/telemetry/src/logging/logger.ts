@@ -1,5 +1,5 @@
 import process from 'node:process';
-import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
 import { LogSink, stderrWriter } from './log-sink.ts';
 import { RecentLines } from './recent-lines.ts';
 import { redactLine } from './redact.ts';
@@ -57,12 +57,24 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
       name,
       base: { name },
       level: levelOf(verbosity),
-      timestamp: stdTimeFunctions.isoTime,
+      timestamp: isoTime(),
       formatters: { level: (level) => ({ level }) },
     },
     sink,
   );
   return Object.assign(logger, { recent, levelOf });
+}
+
+/** A line's time as pino wants it. Written once a millisecond, since that costs a sixth of a line. */
+function isoTime(): () => string {
+  let at: number | undefined;
+  let field = '';
+  return () => {
+    const now = Date.now();
+    if (now !== at) field = `,"time":"${new Date(now).toISOString()}"`;
+    at = now;
+    return field;
+  };
 }
 
 function standardError(lost: (lines: number, reason: string) => void): LogSink {
