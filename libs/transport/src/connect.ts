@@ -54,33 +54,45 @@ function tellOf(socket: Socket, events: PlaneEvents): void {
   socket.on('close', () => events.emit('caller:close', 'http-connect'));
 }
 
+/** Nearly every request comes whole. Only where it does not is the socket listened to for its rest, and its time counted. */
 function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions): void {
   const reader = new ConnectReader();
-  const settle = () => {
-    clearTimeout(timer);
-    socket.off('data', read).off('end', cut).off('close', settle);
-  };
-  const refuse = (error: DialError) => {
-    settle();
-    options.events.emit('refused', 'http-connect', remoteOf(socket), error);
-    answerError(socket, error);
-  };
-  const late = () => refuse(new RequestRefused(408, 'no request in time'));
-  const cut = () => refuse(new RequestRefused(400, 'the connection ended amid its request'));
-  const read = (chunk: Buffer) => {
+  /** @returns whether there is nothing more to read */
+  const read = (chunk: Buffer): boolean => {
     try {
       const request = reader.push(chunk);
-      if (!request) return;
+      if (!request) return false;
       const dialled = dialRequest(request, socket, options);
-      settle();
       void serve(dialled, request.rest, socket, options);
     } catch (error) {
-      refuse(asDialError(error));
+      refuse(socket, asDialError(error), options);
     }
+    return true;
   };
+  if (!read(first)) readRest(socket, read, options);
+}
+
+function readRest(socket: Socket, read: (chunk: Buffer) => boolean, options: ConnectEdgeOptions): void {
+  const settle = () => {
+    clearTimeout(timer);
+    socket.off('data', more).off('end', cut).off('close', settle);
+  };
+  const more = (chunk: Buffer) => {
+    if (read(chunk)) settle();
+  };
+  const end = (error: DialError) => {
+    settle();
+    refuse(socket, error, options);
+  };
+  const late = () => end(new RequestRefused(408, 'no request in time'));
+  const cut = () => end(new RequestRefused(400, 'the connection ended amid its request'));
   const timer = setTimeout(late, HEAD_TIMEOUT);
-  socket.on('data', read).on('end', cut).on('close', settle);
-  read(first);
+  socket.on('data', more).on('end', cut).on('close', settle);
+}
+
+function refuse(socket: Socket, error: DialError, { events }: ConnectEdgeOptions): void {
+  events.emit('refused', 'http-connect', remoteOf(socket), error);
+  answerError(socket, error);
 }
 
 type Undialled = Omit<DialRequest, 'signal'>;
