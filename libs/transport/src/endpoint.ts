@@ -40,14 +40,16 @@ export function endpointDial(options: EndpointOptions): Dial {
       const left = request.deadline - performance.now();
       const steps = new EndpointSteps(request, tracer);
       const socket = open(request, steps);
-      const timer = setTimeout(
-        () => unreached('timeout', timeoutError(request, steps, left < connectTimeout)),
-        Math.max(0, Math.min(connectTimeout, left)),
-      );
-      const acknowledgement = setTimeout(() => request.acknowledged?.(), ACKNOWLEDGE_AFTER);
+      const most = Math.max(0, Math.min(connectTimeout, left));
+      const expire = () => unreached('timeout', timeoutError(request, steps, left < connectTimeout));
+      const acknowledge = () => {
+        timer = setTimeout(expire, most - ACKNOWLEDGE_AFTER);
+        request.acknowledged?.();
+      };
+      // One timer at a time: most sockets are open before the first.
+      let timer = most > ACKNOWLEDGE_AFTER ? setTimeout(acknowledge, ACKNOWLEDGE_AFTER) : setTimeout(expire, most);
       const settle = () => {
         clearTimeout(timer);
-        clearTimeout(acknowledgement);
         request.signal.removeEventListener('abort', abandon);
         socket.off('error', refuse);
       };
