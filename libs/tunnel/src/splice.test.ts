@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import type { TunnelEnd } from './dial.ts';
@@ -168,4 +169,25 @@ test('an abort from outside ends both, once', async () => {
   assert.deepEqual(await splice.done, { closedBy: 'plane', error: reason });
   assert.equal(caller.aborted, reason);
   assert.equal(destination.aborted, reason);
+});
+
+test('a socket whose peer has ended gets all that was written before it is closed, and no error', async () => {
+  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const accepted = once(server, 'connection');
+  const client = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
+  const [socket] = (await accepted) as [Socket];
+  const caller = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
+  const destination = new Peer();
+  const splice = new Splice(caller, destination);
+  const all: Buffer[] = [];
+  client.on('data', (chunk: Buffer) => all.push(chunk));
+  client.end('ask');
+  await once(destination, 'finish');
+  destination.say('x'.repeat(1_000_000));
+  destination.push(null);
+  await once(client, 'end');
+  assert.equal(Buffer.concat(all).length, 1_000_000);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  server.close();
 });

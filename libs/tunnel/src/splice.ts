@@ -1,5 +1,6 @@
 import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 import { deferred } from './deferred.ts';
 import type { TunnelEnd } from './dial.ts';
 import { SessionLost } from './errors.ts';
@@ -115,7 +116,7 @@ export class Splice {
     stream.on('end', () => {
       watched.ended = true;
       this.#result ??= { closedBy: side };
-      other.end.stream.end();
+      endWriting(other);
       if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
       else this.#awaitClose(other.end.stream);
     });
@@ -165,4 +166,14 @@ export class Splice {
     }, ms);
     this.#timer.unref();
   }
+}
+
+/**
+ * A socket whose peer has ended too, and which has sent all, is closed at once: the kernel tells the peer by the same FIN, without a
+ * shutdown before. Not so TLS, which says itself that it ends.
+ */
+function endWriting({ ended, end: { stream } }: WatchedEnd): void {
+  const plain = stream instanceof Socket && !(stream instanceof TLSSocket);
+  if (ended && plain && stream.writableLength === 0) stream.destroy();
+  else stream.end();
 }
