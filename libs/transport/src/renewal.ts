@@ -1,7 +1,8 @@
 import { constants, createPrivateKey, X509Certificate } from 'node:crypto';
-import { createServer, type SecureContextOptions, type Server, type TlsOptions } from 'node:tls';
+import { createServer, type Server, type TlsOptions } from 'node:tls';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { secureContextOptions, type TlsSettings, textOf } from './tls.ts';
+import { withIssuers } from './issuers.ts';
+import { type ReadTls, secureContextOptions, type TlsSettings, textOf } from './tls.ts';
 
 /**
  * How often files are looked at, in milliseconds. Three small reads; to be told of a change instead (inotify) is not sure where files
@@ -32,9 +33,9 @@ export interface CertificateOptions {
 export function tlsServer(certificate: CertificateOptions, options: TlsOptions): Server {
   const first = secureContextOptions(certificate.files);
   check(first, certificate.files);
-  const always = { ...options, secureOptions: NO_TICKETS };
-  const server = createServer({ ...always, ...first });
-  const renewal = new Renewal(certificate, (read) => server.setSecureContext({ ...always, ...read }));
+  const shown = (read: ReadTls) => ({ ...options, ...read, cert: withIssuers(read), secureOptions: NO_TICKETS });
+  const server = createServer(shown(first));
+  const renewal = new Renewal(certificate, (read) => server.setSecureContext(shown(read)));
   renewal.begin(first);
   // It may listen again after it was closed.
   server.on('listening', () => renewal.watch());
@@ -58,19 +59,19 @@ export function watchCertificate(certificate: CertificateOptions): () => void {
 /** The files of one certificate, and what they said when they could last be used. */
 class Renewal {
   readonly #certificate: CertificateOptions;
-  readonly #use: (read: SecureContextOptions) => void;
+  readonly #use: (read: ReadTls) => void;
   #inForce = '';
   /** What was told of files that cannot be used. */
   #told = '';
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(certificate: CertificateOptions, use: (read: SecureContextOptions) => void) {
+  constructor(certificate: CertificateOptions, use: (read: ReadTls) => void) {
     this.#certificate = certificate;
     this.#use = use;
   }
 
   /** With what is in force already. */
-  begin(read: SecureContextOptions): void {
+  begin(read: ReadTls): void {
     this.#inForce = textOf(read);
     this.#tell(read);
   }
@@ -103,7 +104,7 @@ class Renewal {
     }
   }
 
-  #tell({ cert }: SecureContextOptions): void {
+  #tell({ cert }: ReadTls): void {
     const { where, events } = this.#certificate;
     events.emit('certificate', where, Date.parse(new X509Certificate(cert as Buffer).validTo));
   }
@@ -113,7 +114,7 @@ class Renewal {
  * Deno takes any pair, with which every handshake fails; and Node takes a file without authorities, such as one that is being
  * written, with which every client is refused.
  */
-function check({ cert, key, ca }: SecureContextOptions, files: TlsSettings): void {
+function check({ cert, key, ca }: ReadTls, files: TlsSettings): void {
   const leaf = parsed(cert, files.cert);
   if (ca !== undefined) parsed(ca, files.ca);
   if (!leaf.checkPrivateKey(createPrivateKey(key as Buffer))) {
@@ -121,7 +122,7 @@ function check({ cert, key, ca }: SecureContextOptions, files: TlsSettings): voi
   }
 }
 
-function parsed(pem: SecureContextOptions['cert'], path: string | undefined): X509Certificate {
+function parsed(pem: Buffer | undefined, path: string | undefined): X509Certificate {
   try {
     return new X509Certificate(pem as Buffer);
   } catch (cause) {
