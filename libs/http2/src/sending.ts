@@ -1,10 +1,18 @@
 import type { Duplex } from 'node:stream';
+import { FRAME_HEAD } from './frames.ts';
 
 /** What a peer that does not read may hold back of frames that no window bounds, in bytes. */
 const TOO_MUCH = 8 * 1024 * 1024;
 
-/** One stream's frame is no longer than this while others wait, in bytes. */
-const TURN = 64 * 1024;
+/**
+ * DATA that leaves in one write, with its frames' heads, in bytes: with what TLS adds just less than IP's 64 KiB. A few bytes more
+ * are a second segment and a trip of their own through the kernel; twice as much costs the agent twice the time a byte, and pings
+ * wait behind it.
+ */
+const WRITE = 65_300;
+
+/** No frame is cut shorter than this for the write's sake, in bytes. */
+const SHORT = 1024;
 
 /**
  * Streams that may have bulk at hand to send, of all whose writers have more. What waits behind the socket outlives young garbage
@@ -26,9 +34,8 @@ export interface Sender {
 }
 
 /**
- * The sending side of a connection. Streams take turns, a frame each, and wait while the socket asks them to (64 KiB: more in
- * one write costs the agent twice the time a byte, and pings wait behind it); all other frames go ahead of what waits. What is
- * sent within one turn of the event loop leaves in one write.
+ * The sending side of a connection. Streams take turns, a frame each, and wait while the socket asks them to; all other frames
+ * go ahead of what waits. What is sent within one turn of the event loop leaves in one write.
  */
 export class Sending {
   readonly #socket: Duplex;
@@ -96,21 +103,24 @@ export class Sending {
       this.#scheduled = false;
       this.#socket.uncork();
       this.#refill();
+      // A socket that would take more than was written says nothing when it has.
+      if (this.#ready.length > 0 && this.#window > 0 && !this.#socket.writableNeedDrain) this.#schedule();
     });
   }
 
   #fill(): void {
-    const socket = this.#socket;
-    const limit = Math.min(TURN, this.maxFrame);
-    while (this.#ready.length > 0 && this.#window > 0 && !socket.writableNeedDrain) {
+    if (this.#socket.writableNeedDrain) return;
+    let room = WRITE;
+    while (this.#ready.length > 0 && this.#window > 0 && room > SHORT) {
       const turn = this.#ready;
       this.#ready = [];
       let next = 0;
-      while (next < turn.length && this.#window > 0 && !socket.writableNeedDrain) {
+      while (next < turn.length && this.#window > 0 && room > SHORT) {
         const sender = turn[next++] as Sender;
         sender.offered = false;
         if (!sender.sendable) continue;
-        const sent = sender.sendFrame(socket, Math.min(limit, this.#window));
+        const sent = sender.sendFrame(this.#socket, Math.min(room - FRAME_HEAD, this.maxFrame, this.#window));
+        room -= FRAME_HEAD + sent;
         this.#window -= sent;
         this.bytes += sent;
         if (sender.sendable) this.offer(sender);
