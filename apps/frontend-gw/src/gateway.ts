@@ -22,8 +22,8 @@ import {
   sparing,
 } from '@isthmus/tunnel';
 
-/** What a caller may send ahead on its tunnel, in bytes. */
-const CALLER_WINDOW = 1024 * 1024;
+/** What a caller may send ahead on its tunnel at first, in bytes: what one holds whose destination does not read. It grows for one that does. */
+const CALLER_WINDOW = 64 * 1024;
 
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
 const CALLER_GRACE = 300;

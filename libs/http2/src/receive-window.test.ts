@@ -30,18 +30,18 @@ function pour(window: ReceiveWindow, time: { now: number }, ms: number, rounds =
 
 test('a window that is read fast doubles up to 4 MiB, and further where the way is long', () => {
   const time = clock();
-  const near = new ReceiveWindow(64 * KIB, () => 1, new WindowBudget(100 * MIB));
+  const near = new ReceiveWindow(64 * KIB, () => 1, { budget: new WindowBudget(100 * MIB) });
   assert.equal(pour(near, time, 5), 4 * MIB);
-  const far = new ReceiveWindow(64 * KIB, () => 100, new WindowBudget(100 * MIB));
+  const far = new ReceiveWindow(64 * KIB, () => 100, { budget: new WindowBudget(100 * MIB) });
   assert.equal(pour(far, time, 50), 16 * MIB);
 });
 
 test('a window that is read slowly, or not at all, stays as it began', () => {
   const time = clock();
   const budget = new WindowBudget(100 * MIB);
-  const slow = new ReceiveWindow(64 * KIB, () => 1, budget);
+  const slow = new ReceiveWindow(64 * KIB, () => 1, { budget });
   assert.equal(pour(slow, time, 1000), 64 * KIB);
-  const stalled = new ReceiveWindow(64 * KIB, () => 1, budget);
+  const stalled = new ReceiveWindow(64 * KIB, () => 1, { budget });
   assert.ok(stalled.receive(64 * KIB));
   assert.equal(stalled.receive(1), false, 'not a byte more');
   assert.equal(budget.left, 100 * MIB);
@@ -50,7 +50,7 @@ test('a window that is read slowly, or not at all, stays as it began', () => {
 test('all windows grow within one budget, which gets back what a stream had', () => {
   const time = clock();
   const budget = new WindowBudget(2 * MIB);
-  const windows = Array.from({ length: 4 }, () => new ReceiveWindow(64 * KIB, () => 1, budget));
+  const windows = Array.from({ length: 4 }, () => new ReceiveWindow(64 * KIB, () => 1, { budget }));
   for (const window of windows) pour(window, time, 5);
   assert.ok(budget.left < MIB && budget.left >= 0);
   for (const window of windows) window.close();

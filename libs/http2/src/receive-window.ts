@@ -48,6 +48,7 @@ const processBudget = new WindowBudget();
 export class ReceiveWindow {
   readonly #budget: WindowBudget;
   readonly #rtt: () => number;
+  readonly #largest: number;
   #size: number;
   /** What the other side may still send. */
   #open: number;
@@ -56,12 +57,16 @@ export class ReceiveWindow {
   #grown = 0;
   #since = performance.now();
 
-  /** @param rtt the connection's round-trip time, in milliseconds */
-  constructor(size: number, rtt: () => number, budget = processBudget) {
+  /**
+   * @param rtt the connection's round-trip time, in milliseconds
+   * @param options.largest what it may grow to, in bytes
+   */
+  constructor(size: number, rtt: () => number, { budget = processBudget, largest = LARGEST_WINDOW } = {}) {
     this.#size = size;
     this.#open = size;
     this.#rtt = rtt;
     this.#budget = budget;
+    this.#largest = largest;
   }
 
   /** @returns whether the other side kept to its window */
@@ -93,7 +98,7 @@ export class ReceiveWindow {
     this.#since = now;
     // A window that limits its sender is read by half within half a round trip, or little more.
     const short = this.#size < LOCAL_WINDOW ? took < FAST : took < this.#rtt();
-    const growth = Math.min(this.#size, LARGEST_WINDOW - this.#size);
+    const growth = Math.min(this.#size, this.#largest - this.#size);
     if (!short || growth <= 0 || !this.#budget.take(growth)) return 0;
     this.#size += growth;
     this.#grown += growth;

@@ -1,5 +1,16 @@
-import { dataHead, ErrorCode, headersFrames, MAX_WINDOW, rstStreamFrame, windowUpdateFrame } from '@isthmus/http2';
+import {
+  dataHead,
+  ErrorCode,
+  headersFrames,
+  MAX_WINDOW,
+  ReceiveWindow,
+  rstStreamFrame,
+  windowUpdateFrame,
+} from '@isthmus/http2';
 import type { Output } from './output.ts';
+
+/** A caller's window grows no further, in bytes: callers are near, and what lies in more outlives young garbage. */
+const LARGEST_WINDOW = 1024 * 1024;
 
 /** Whoever serves a stream. */
 export interface StreamReceiver {
@@ -15,7 +26,7 @@ export interface StreamReceiver {
 
 export interface StreamOptions {
   readonly output: Output;
-  /** What the peer may send ahead, in bytes. */
+  /** What the peer may send ahead at first, in bytes. */
   readonly receiveWindow: number;
   /** What we may send ahead, in bytes. */
   readonly sendWindow: number;
@@ -28,13 +39,10 @@ export class ServerStream {
   readonly id: number;
   readonly #output: Output;
   readonly #ended: (code?: number) => void;
-  readonly #receiveWindow: number;
   #receiver: StreamReceiver | undefined;
   #closed = false;
-  /** What the peer may still send, in bytes. */
-  #credit: number;
-  /** What was read since the peer was last given more. */
-  #read = 0;
+  /** What the peer may send. */
+  readonly #ahead: ReceiveWindow;
   /** The peer has sent its end. */
   #remoteEnded = false;
   /** What we may still send. */
@@ -49,8 +57,7 @@ export class ServerStream {
     this.id = id;
     this.#output = output;
     this.#ended = ended;
-    this.#receiveWindow = receiveWindow;
-    this.#credit = receiveWindow;
+    this.#ahead = new ReceiveWindow(receiveWindow, () => 0, { largest: LARGEST_WINDOW });
     this.#window = sendWindow;
   }
 
@@ -97,13 +104,11 @@ export class ServerStream {
     this.close(code);
   }
 
-  /** So many bytes were read: the peer may send as many again. */
+  /** So many bytes were read: the peer may send as many again, and more if it waits for them. */
   read(bytes: number): void {
-    this.#read += bytes;
-    if (this.#read * 2 < this.#receiveWindow || this.#closed || this.#remoteEnded) return;
-    this.#output.add(windowUpdateFrame(this.id, this.#read));
-    this.#credit += this.#read;
-    this.#read = 0;
+    if (this.#closed || this.#remoteEnded) return;
+    const credit = this.#ahead.consume(bytes);
+    if (credit > 0) this.#output.add(windowUpdateFrame(this.id, credit));
   }
 
   /** Sends what the windows and the socket allow. */
@@ -140,9 +145,8 @@ export class ServerStream {
 
   /** So many bytes of DATA frames came. */
   expect(bytes: number): void {
-    this.#credit -= bytes;
     if (this.#remoteEnded) this.reset(ErrorCode.STREAM_CLOSED);
-    else if (this.#credit < 0) this.reset(ErrorCode.FLOW_CONTROL_ERROR);
+    else if (!this.#ahead.receive(bytes)) this.reset(ErrorCode.FLOW_CONTROL_ERROR);
   }
 
   /** Bytes of a DATA frame came. */
@@ -171,6 +175,7 @@ export class ServerStream {
     this.#queue.length = 0;
     this.#queued = 0;
     this.#output.leave(this);
+    this.#ahead.close();
     this.#ended(code);
     this.#receiver?.close(code);
   }
