@@ -59,6 +59,27 @@ describe('the members of a plane', () => {
     assert.deepEqual([...found.keys()], ['m1', 'm2', 'm3', 'm4']);
   });
 
+  it('are told apart by address, not by the name of the machine', () => {
+    const members = [
+      named('dead-1', '10.0.0.1:8095', 'old-name', false, 10),
+      named('m1', '10.0.0.1:8095', 'new-name', false, 20),
+      named('dead-2', '127.0.0.1:8095', 'here', false, 10),
+      named('m2', '127.0.0.1:8095', 'here', false, 20),
+    ];
+    const found = membersOf([greeting('10.0.0.9:8095', 'm0', members)], 'here');
+    assert.deepEqual([...found.keys()], ['m0', 'm1', 'm2']);
+  });
+
+  it('are all named whose loopback is elsewhere: two machines may have one name', () => {
+    const members = [
+      named('m1', '127.0.0.1:8095', 'there', false, 10),
+      named('m2', '127.0.0.1:8095', 'there', false, 20),
+      named('m3', '127.0.0.1:8095', 'here', false, 30),
+    ];
+    const found = membersOf([greeting('10.0.0.9:8095', 'm0', members)], 'here');
+    assert.deepEqual([...found.keys()], ['m0', 'm1', 'm2', 'm3']);
+  });
+
   it('are not all known while the registry is away, unless someone knows them', () => {
     const blind = greeting('a:1', 'm1', [], 'redis r:6379: connect ECONNREFUSED');
     assert.match(

@@ -18,11 +18,14 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
     const { version, zone, hubId } = status;
     if (!members.has(id)) members.set(id, { id, address, roles: roleNames(status.roles), hubId, version, zone });
   }
-  const last = lastAt(greetings.flatMap(({ list }) => list.members));
+  const last = lastAt(
+    greetings.flatMap(({ list }) => list.members),
+    machine,
+  );
   for (const { list } of greetings) {
     for (const member of list.members) {
       const { memberId: id, adminAddress: address, host, roles, version, zone, self } = member;
-      if (self || members.has(id) || last.get(placeOf(member)) !== id) continue;
+      if (self || members.has(id) || last.get(placeOf(member, machine)) !== id) continue;
       const names = roleNames(roles);
       const unreachable = whyUnreachable(address, host, machine);
       const hubId = names.includes('hub') ? id : '';
@@ -33,14 +36,17 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
 }
 
 /** Who joined last at each place: one that died is in the list for a while, though another may listen in its place by now. */
-function lastAt(members: readonly adminApi.Member[]): Map<string, string> {
+function lastAt(members: readonly adminApi.Member[], machine: string): Map<string, string> {
   const inOrder = [...members].sort((a, b) => Number(a.sinceMs - b.sinceMs));
-  return new Map(inOrder.map((member) => [placeOf(member), member.memberId]));
+  return new Map(inOrder.map((member) => [placeOf(member, machine), member.memberId]));
 }
 
-/** One without an address may be anywhere. */
-function placeOf({ memberId, adminAddress, host }: adminApi.Member): string {
-  return adminAddress === '' ? memberId : `${adminAddress} on ${host}`;
+/**
+ * An address is one place, whatever the host is called: a container made anew keeps its address and has another name. One
+ * that leads nowhere from here may be anywhere: two machines of one name have a loopback each.
+ */
+function placeOf({ memberId, adminAddress, host }: adminApi.Member, machine: string): string {
+  return whyUnreachable(adminAddress, host, machine) === undefined ? adminAddress : memberId;
 }
 
 /** An admin port on a loopback address is another one on each machine. */
