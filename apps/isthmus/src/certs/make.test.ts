@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -79,11 +79,24 @@ describe('isthmus certs', () => {
   });
 
   it('says them as curl takes them', { skip: noCurl }, async () => {
-    const { terminal } = await certs('-o', 'json');
+    const terminal = new TestTerminal(['certs', join(dir, 'a space'), '-o', 'json']);
+    await run(terminal);
     const { flags } = JSON.parse(terminal.stdout) as { flags: { program: string; flags: string[] }[] };
     const own = flags.find(({ program }) => program.startsWith('curl'))?.flags ?? assert.fail('no flags for curl');
-    const { status, stderr } = spawnSync('curl', [...own.flatMap((flag) => flag.split(' ')), '--version']);
+    const { status, stderr } = spawnSync('curl', [...own, '--version']);
     assert.equal(status, 0, `${stderr}`);
+    const files = own.filter((argument) => !argument.startsWith('--'));
+    assert.deepEqual(files.map(existsSync), [true, true, true], own.join(' '));
+  });
+
+  it('shows people a flag and its file on one line', async () => {
+    const { terminal } = await certs();
+    assert.ok(
+      terminal.stdout.includes(` \\\n  --server-key=${join(dir, 'callers-server-key.pem')} \\\n`),
+      terminal.stdout,
+    );
+    const curl = `  --proxy-cert ${join(dir, 'callers-kube-apiserver.pem')} \\\n  --proxy-key ${dir}`;
+    assert.ok(terminal.stdout.includes(curl), terminal.stdout);
   });
 
   it('writes over nothing, unless it is told to', async () => {

@@ -28,7 +28,7 @@ interface File {
 export interface Made {
   readonly dir: string;
   readonly files: readonly File[];
-  /** Which flags of which program name them. */
+  /** Which flags of which program name them, each as an argument of its own. */
   readonly flags: readonly { readonly program: string; readonly flags: readonly string[] }[];
 }
 
@@ -118,8 +118,10 @@ function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
 }
 
 function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions): Made['flags'] {
-  const given = (values: Readonly<Record<string, string>>, between = '=') =>
-    Object.entries(values).map(([name, file]) => `--${name}${between}${join(dir, file)}`);
+  const given = (values: Readonly<Record<string, string>>) =>
+    Object.entries(values).map(([name, file]) => `--${name}=${join(dir, file)}`);
+  const apart = (values: Readonly<Record<string, string>>) =>
+    Object.entries(values).flatMap(([name, file]) => [`--${name}`, join(dir, file)]);
   const identity = (prefix: string, file: string) => ({
     [`${prefix}cert`]: `${file}.pem`,
     [`${prefix}key`]: `${file}-key.pem`,
@@ -139,7 +141,7 @@ function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions
     {
       program: `curl (${caller})`,
       // It knows no `--flag=value`.
-      flags: given({ ...identity('proxy-', `callers-${caller}`), 'proxy-cacert': 'callers-ca.pem' }, ' '),
+      flags: apart({ ...identity('proxy-', `callers-${caller}`), 'proxy-cacert': 'callers-ca.pem' }),
     },
     { program: `isthmus (${operator})`, flags: given({ ca: 'admin-ca.pem', ...identity('', `admin-${operator}`) }) },
   ];

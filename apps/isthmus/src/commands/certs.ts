@@ -75,6 +75,11 @@ export const certs = command({
 export function certsText({ dir, files, flags }: Made, style: Style): string {
   const width = Math.max(...files.map(({ path }) => path.length));
   const lines = files.map(({ path, is }) => `  ${path.padEnd(width)}  ${is}\n`);
-  const uses = flags.map(({ program, flags: given }) => `\n${style.strong(program)}\n  ${given.join(' \\\n  ')}\n`);
+  const uses = flags.map(({ program, flags: given }) => `\n${style.strong(program)}\n  ${flagLines(given)}\n`);
   return `Wrote to ${dir}:\n${lines.join('')}\nFlags that use them:\n${uses.join('')}`;
+}
+
+/** A flag a line, as a shell goes on reading them; a file that is an argument of its own stands beside its flag. */
+function flagLines(given: readonly string[]): string {
+  return given.reduce((lines, argument) => `${lines} ${argument.startsWith('--') ? '\\\n  ' : ''}${argument}`);
 }
