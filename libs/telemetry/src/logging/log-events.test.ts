@@ -4,7 +4,7 @@ import { DialError, type PlaneEvents, type SessionInfo } from '@isthmus/tunnel';
 import { dial, logged } from '../testing/logs.ts';
 
 test('a dial is one line with all that it is found by', () => {
-  const outcome = { ms: 3.2123, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
+  const outcome = { ms: 3.2123, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1.23456, connectMs: 2 } };
   const [{ time: _, ...line }] = logged((events) => events.emit('dial:end', 'gateway', dial, outcome));
   assert.deepEqual(line, {
     level: 'info',
@@ -21,7 +21,7 @@ test('a dial is one line with all that it is found by', () => {
     trace: '0af7651916cd43dd8448eb211c80319c',
     session: 's1',
     hub: 'h1',
-    dnsMs: 1,
+    dnsMs: 1.235,
     connectMs: 2,
   });
 });
