@@ -66,5 +66,12 @@ export function textOf(read: ReadTls): string {
  * that stands in the certificate, and hashes it three times: a twentieth of a handshake.)
  */
 export function peerSubject(socket: TLSSocket): string | undefined {
-  return socket.getPeerX509Certificate()?.subject?.replaceAll('\n', ',') || undefined;
+  return socket.getPeerX509Certificate()?.subject?.split('\n').map(escaped).join(',') || undefined;
+}
+
+/** Node escapes as RFC 4514, 2.4 has it, Deno nothing: a comma within a field must not look like its end. What is escaped stays so. */
+function escaped(field: string): string {
+  return field.replaceAll(/\\(?:[ "#+,;<=>\\]|[0-9A-F]{2})|[\\,]/g, (found) =>
+    found.length > 1 ? found : `\\${found}`,
+  );
 }
