@@ -115,6 +115,24 @@ test('an agent without a session tries again what failed after all else, also wh
   assert.equal(order(addresses, hubs, false), 'a b c origin', 'all is worth a try anew');
 });
 
+test('of many addresses that fail none is left out', async () => {
+  const { clock, addresses } = known();
+  const hubs = Array.from({ length: 20 }, (_, index) => hub(`h${index}`));
+  const asked = new Map<string, number>();
+  for (let attempt = 0; attempt < 210; attempt++) {
+    const [next] = addresses.rank(hubs, false, []).filter(({ wait }) => wait === 0);
+    if (next) {
+      const place = addresses.nameOf(next);
+      asked.set(place, (asked.get(place) ?? 0) + 1);
+      addresses.failed(place);
+    }
+    await clock.run(SECOND);
+  }
+  assert.equal(asked.size, 21);
+  const counts = [...asked.values()];
+  assert.ok(Math.max(...counts) - Math.min(...counts) <= 2, `${counts}`);
+});
+
 test('while what is known of hubs is old the configured server comes first', () => {
   const { addresses } = known();
   const first = addresses.rank([hub('a'), hub('b')], false, [], true);

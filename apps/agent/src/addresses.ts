@@ -1,7 +1,7 @@
 import type { HubMember } from '@isthmus/transport';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Origin, type OriginOptions } from './origin.ts';
-import { Redial, STABLE, type UrgentFailure } from './redial.ts';
+import { NEVER, Redial, STABLE, type UrgentFailure } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
 /** A server that ends connections sooner than this is not hastened back to, in milliseconds. */
@@ -28,7 +28,7 @@ export class Addresses {
 
   /**
    * Best first, each with the milliseconds until it may be tried. Where a session was just lost it is least likely to work.
-   * An agent without any has no time to try again what failed while there is something else.
+   * An agent without any asks those first that never failed, then those that failed longest ago: none is left out, however many there are.
    * @param connected whether the agent has any session that stays
    * @param without targets that are out of the question
    * @param originFirst whether the configured server comes before all hubs, whatever failed, as what is known of them may be true no more
@@ -47,15 +47,15 @@ export class Addresses {
       .sort((a, b) => Number(a.place === this.#lost) - Number(b.place === this.#lost))
       .map(({ server, place }) => ({
         ...{ server, wait: this.#redial.wait(place) },
-        failed: this.#redial.hasFailed(place),
+        failedAt: this.#redial.failedAt(place),
       }));
     const origin = {
       wait: this.#origin.wait(this.#redial, connected),
-      failed: !originFirst && this.#origin.hasFailed(this.#redial),
+      failedAt: originFirst ? NEVER : this.#origin.failedAt(this.#redial),
     };
     const origins = excluded.has(undefined) ? [] : [origin];
     const ranked = originFirst ? [...origins, ...targets] : [...targets, ...origins];
-    return connected ? ranked : ranked.sort((a, b) => Number(a.failed) - Number(b.failed));
+    return connected ? ranked : ranked.sort((a, b) => a.failedAt - b.failedAt);
   }
 
   /** Milliseconds until a target may be tried again that failed. */

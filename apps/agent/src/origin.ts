@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns/promises';
 import { Backoff, deferred, formatDestination } from '@isthmus/tunnel';
 import type { Clock } from './clock.ts';
-import type { Redial } from './redial.ts';
+import { NEVER, type Redial } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
 /** How long a name may take to resolve, in milliseconds. The resolver itself may take minutes when its servers are silent. */
@@ -48,17 +48,17 @@ export class Origin {
     return connected ? Math.max(failed, this.#missedUntil - this.#options.clock.now()) : failed;
   }
 
-  /** Whether it does not resolve, or each of its addresses failed. */
-  hasFailed(redial: Redial): boolean {
-    const failed = (address: string) => redial.hasFailed(this.#place(address));
-    return redial.hasFailed(this.name) || (this.#addresses.length > 0 && this.#addresses.every(failed));
+  /** When it did not resolve, or the first of its addresses failed that now all have; NEVER if neither. */
+  failedAt(redial: Redial): number {
+    const failed = this.#addresses.map((address) => redial.failedAt(this.#place(address)));
+    return Math.max(redial.failedAt(this.name), failed.length === 0 ? NEVER : Math.min(...failed));
   }
 
   /** Its addresses take turns; one that has to wait, only when all do, and for an agent without a session one that failed. */
   async next(redial: Redial, connected: boolean): Promise<ServerAddress> {
     const { host, port } = this.#options;
     this.#addresses = await this.#lookup();
-    const sound = this.#addresses.filter((address) => !connected && !redial.hasFailed(this.#place(address)));
+    const sound = this.#addresses.filter((address) => !connected && redial.failedAt(this.#place(address)) === NEVER);
     const free = this.#addresses.filter((address) => redial.wait(this.#place(address)) === 0);
     const choice = [sound, free].find(({ length }) => length > 0) ?? this.#addresses;
     const address = choice[this.#turn++ % choice.length];

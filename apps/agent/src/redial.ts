@@ -25,8 +25,13 @@ export interface UrgentFailure {
   readonly refused?: boolean;
 }
 
+/** Before all times of a clock. */
+export const NEVER = -1;
+
 interface Pause {
   readonly backoff: Backoff;
+  /** When it failed. NEVER when that tells nothing any more. */
+  at: number;
   /** 0 for no longer. */
   until: number;
 }
@@ -50,9 +55,9 @@ export class Redial {
     return Math.max(0, (this.#pauses.get(address)?.until ?? 0) - this.#clock.now());
   }
 
-  /** Whether it failed since every address was worth a try. */
-  hasFailed(address: string): boolean {
-    return (this.#pauses.get(address)?.until ?? 0) > 0;
+  /** When it failed, of the clock's time; NEVER if it has not since every address was worth a try. */
+  failedAt(address: string): number {
+    return this.#pauses.get(address)?.at ?? NEVER;
   }
 
   failed(address: string): void {
@@ -88,7 +93,10 @@ export class Redial {
 
   /** The last connection is lost: every address is worth a try now. What fails again waits as long as it would have. */
   hasten(): void {
-    for (const pause of this.#pauses.values()) pause.until = 0;
+    for (const pause of this.#pauses.values()) {
+      pause.at = NEVER;
+      pause.until = 0;
+    }
   }
 
   /** There is reason to think that it works now. */
@@ -102,7 +110,8 @@ export class Redial {
 
   #pause(address: string, backoff: Backoff, ms: number): void {
     this.#pauses.delete(address);
-    this.#pauses.set(address, { backoff, until: this.#clock.now() + ms });
+    const at = this.#clock.now();
+    this.#pauses.set(address, { backoff, at, until: at + ms });
     if (this.#pauses.size > MAX_ADDRESSES) this.#pauses.delete(this.#pauses.keys().next().value as string);
   }
 
