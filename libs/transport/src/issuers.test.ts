@@ -37,6 +37,28 @@ const LEAF = pem(`
   ypQSP7lweOQPjCd+Xnaq7AQ=
 `);
 
+/** An authority that was renewed with its key: the first ended a day later; and what it issued. */
+const ENDED = pem(`
+  MIIBhjCCASygAwIBAgIUCjWREAbhpI1qsac4iM7GA7IlyyMwCgYIKoZIzj0EAwIwDzENMAsGA1UEAwwEcm9vdDAeFw0yNjExMjIwNTA3MDhaFw0y
+  NjExMjMwNTA3MDhaMBIxEDAOBgNVBAMMB3JlbmV3ZWQwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAT+X1bO9RCC6Rav5MrdFJa22FgvRenXE1Bz
+  g5mLjIEkSA3dQWtMYF5/k8OylziRstVKhBIm3AgP83Kkymm3O+two2MwYTAPBgNVHRMBAf8EBTADAQH/MA4GA1UdDwEB/wQEAwICBDAdBgNVHQ4E
+  FgQUrHTDTjhqKm/FbxJqM3VTyzVBUb0wHwYDVR0jBBgwFoAUUbkOgnh5BoRGBofvB6CYTaxZg84wCgYIKoZIzj0EAwIDSAAwRQIgCn2DmiY+wgFw
+  ib6/Dve/W3uKfsJZQyhftUsnK0KtlcsCIQCbzwbgCVHCDYGnsA8RO04w8CNOVdqmIAEOfz/NTa8SqQ==
+`);
+const RENEWED = pem(`
+  MIIBiDCCAS6gAwIBAgIUCjWREAbhpI1qsac4iM7GA7IlyyQwCgYIKoZIzj0EAwIwDzENMAsGA1UEAwwEcm9vdDAgFw0yNjExMjIwNTA3MDhaGA8y
+  MTI2MTAyOTA1MDcwOFowEjEQMA4GA1UEAwwHcmVuZXdlZDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABP5fVs71EILpFq/kyt0UlrbYWC9F6dcT
+  UHODmYuMgSRIDd1Ba0xgXn+Tw7KXOJGy1UqEEibcCA/zcqTKabc763CjYzBhMA8GA1UdEwEB/wQFMAMBAf8wDgYDVR0PAQH/BAQDAgIEMB0GA1Ud
+  DgQWBBSsdMNOOGoqb8VvEmozdVPLNUFRvTAfBgNVHSMEGDAWgBRRuQ6CeHkGhEYGh+8HoJhNrFmDzjAKBggqhkjOPQQDAgNIADBFAiEAzKv9+ABY
+  Z3ewSiOPYr/4HMQobFtM/kbE0CyI7uxn2swCIDduP1kk9n81ZPmQ7trvmX6wN19eR/w5jGLvhKBXoXif
+`);
+const ISSUED = pem(`
+  MIIBGzCBwwIUVOycW89BKx+A7xKxL7Zblj4o/m8wCgYIKoZIzj0EAwIwEjEQMA4GA1UEAwwHcmVuZXdlZDAgFw0yNjExMjIwNTA3MDhaGA8yMTI2
+  MTAyOTA1MDcwOFowDjEMMAoGA1UEAwwDaHViMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE0kssRPI7oDQKgK5O3YeLqKO+Gz5N07aZkZL43VKS
+  7x3gOV/ywOJbnJrE8tNEVeX7z/00meP7C6OZhaiHSjnWnDAKBggqhkjOPQQDAgNHADBEAiABvGDvB6jx2OoGn/dhHU7PhbOzaqxsGNoXepu1eLcZ
+  HQIgJPaKkh5mPRhoixB4doaack2myKevdMiw2uSoftJGbp8=
+`);
+
 const NONE = pem('bm90IGEgY2VydGlmaWNhdGU=');
 
 /** What is shown by a server with these files. */
@@ -55,6 +77,11 @@ test('behind a certificate alone in its file come its issuers, up to the one tha
 test('of two authorities with one name the one whose key signed is shown', () => {
   assert.deepEqual(shown(LEAF, TWIN, INTERMEDIATE, ROOT), prints(LEAF, INTERMEDIATE, ROOT));
   assert.deepEqual(shown(LEAF, TWIN, INTERMEDIATE), prints(LEAF, INTERMEDIATE));
+});
+
+test('of an authority that was renewed the certificate is shown that ends last', () => {
+  assert.deepEqual(shown(ISSUED, ENDED, RENEWED), prints(ISSUED, RENEWED));
+  assert.deepEqual(shown(ISSUED, RENEWED, ENDED), prints(ISSUED, RENEWED));
 });
 
 test('a chain that is in the file, a certificate of nobody known and one that issued itself are shown as they are', () => {

@@ -20,7 +20,8 @@ export function withIssuers({ cert, ca }: ReadTls): Buffer | undefined {
 }
 
 function issuersOf(leaf: X509Certificate, authorities: readonly string[]): X509Certificate[] {
-  const known = authorities.map((pem) => new X509Certificate(pem));
+  // Of one that was renewed with its key the latest, as OpenSSL itself passes over those that have ended.
+  const known = authorities.map((pem) => new X509Certificate(pem)).sort((a, b) => ends(b) - ends(a));
   const chain: X509Certificate[] = [];
   for (let last: X509Certificate | undefined = leaf; last && !last.checkIssued(last); last = chain.at(-1)) {
     const issued = last;
@@ -30,6 +31,10 @@ function issuersOf(leaf: X509Certificate, authorities: readonly string[]): X509C
     chain.push(issuer);
   }
   return chain;
+}
+
+function ends({ validTo }: X509Certificate): number {
+  return Date.parse(validTo);
 }
 
 function certificatesIn(pem: Buffer): string[] {
