@@ -6,7 +6,7 @@ export { type HeaderSection, HeaderSections } from './header-section.ts';
 export { HpackDecoder } from './hpack/decoder.ts';
 export { hpackEncode } from './hpack/encoder.ts';
 export { OpenTable } from './open-table.ts';
-export { ReceiveWindow } from './receive-window.ts';
+export { ReceiveWindow, WindowBudget } from './receive-window.ts';
 export { Http2Session, type SessionOptions } from './session.ts';
 export { DEFAULT_SETTINGS, readSettings, type Settings } from './settings.ts';
 export { Http2Stream } from './stream.ts';

@@ -112,6 +112,7 @@ export class Output {
 
   /** Sends what there is, and then FIN. */
   end(): void {
+    if (this.#patient) this.#losePatience();
     this.flush();
     this.#ended = true;
     this.#socket.end();

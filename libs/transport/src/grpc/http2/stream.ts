@@ -5,12 +5,16 @@ import {
   MAX_WINDOW,
   ReceiveWindow,
   rstStreamFrame,
+  WindowBudget,
   windowUpdateFrame,
 } from '@isthmus/http2';
 import type { Output } from './output.ts';
 
 /** A caller's window grows no further, in bytes: callers are near, and what lies in more outlives young garbage. */
 const LARGEST_WINDOW = 1024 * 1024;
+
+/** What callers' windows may grow by together, in bytes: apart from the links', which theirs must not make small. */
+const BUDGET = new WindowBudget(128 * 1024 * 1024);
 
 /** Whoever serves a stream. */
 export interface StreamReceiver {
@@ -57,7 +61,7 @@ export class ServerStream {
     this.id = id;
     this.#output = output;
     this.#ended = ended;
-    this.#ahead = new ReceiveWindow(receiveWindow, () => 0, { largest: LARGEST_WINDOW });
+    this.#ahead = new ReceiveWindow(receiveWindow, () => 0, { budget: BUDGET, largest: LARGEST_WINDOW });
     this.#window = sendWindow;
   }
 
