@@ -37,13 +37,14 @@ export function endpointDial(options: EndpointOptions): Dial {
   const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT } = options;
   return (request) =>
     new Promise((resolve, reject) => {
-      const left = request.deadline - performance.now();
+      const now = performance.now();
+      const left = request.deadline - now;
       const steps = new EndpointSteps(request, tracer);
       const socket = open(request, steps);
       const most = Math.max(0, Math.min(connectTimeout, left));
       const expire = () => unreached('timeout', timeoutError(request, steps, left < connectTimeout));
       const acknowledge = () => {
-        timer = setTimeout(expire, most - ACKNOWLEDGE_AFTER);
+        timer = setTimeout(expire, Math.max(0, now + most - performance.now()));
         request.acknowledged?.();
       };
       // One timer at a time: most sockets are open before the first.
