@@ -94,7 +94,7 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
   } catch (error) {
     socket.destroy();
     // Over TLS, HTTP/1.1 was agreed on. Without TLS, a gRPC server answers an Upgrade with frames of HTTP/2, or hangs up.
-    if (options.tls || error instanceof LinkRefused || performance.now() >= late) throw error;
+    if (options.signal.aborted || options.tls || error instanceof LinkRefused || performance.now() >= late) throw error;
     return packetUplink(server, { ...options, timeout: left() });
   }
 }
