@@ -105,3 +105,14 @@ test('of many streams that send bulk few have some at hand, and all get on alike
   assert.ok(most > 0 && most <= 16, `${most} had something`);
   assert.ok(Math.max(...streams.map(({ sent }) => sent)) <= 6);
 });
+
+test('streams that wait for more are asked for it when the connection’s window opens', async () => {
+  const overflow = () => assert.fail('no frame waits');
+  const sending = new Sending(slow(), { maxFrame: CHUNK.length, window: 10 * CHUNK.length }, overflow);
+  const streams = Array.from({ length: 20 }, () => new Busy(sending));
+  const sent = () => streams.reduce((sum, stream) => sum + stream.sent, 0);
+  await eventually(() => sending.window <= 0);
+  const before = sent();
+  sending.allow(40 * CHUNK.length);
+  await eventually(() => sent() >= before + 40);
+});
