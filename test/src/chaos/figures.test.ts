@@ -8,7 +8,7 @@ const dial: DialRecord = { kind: 'short', protocol: 'grpc', first: 0, by: 0, at:
 const strike: Strike = { at: 2000, tunnels: new Set([1, 2]), fatal: true };
 
 function seen(parts: Partial<Seen>): Seen {
-  return { dials: [dial], cuts: [], ends: [], strikes: [], before: 5, ...parts };
+  return { dials: [dial], cuts: [], ends: [], strikes: [], before: 5, timed: true, ...parts };
 }
 
 function problems(parts: Partial<Seen>, bounds = {}): readonly string[] {
@@ -73,6 +73,20 @@ test('a short tunnel may be cut when a strike met it, not when it was dialled la
 test('a measure beyond its bound is a problem', () => {
   const measures = [{ name: 'detected after', value: 3100, unit: 'ms', most: 3000 } as const];
   assert.deepEqual(judge(seen({}), {}, measures).problems, ['detected after: 3100, and 3000 is the most']);
+});
+
+test('where times are not judged, counts are, and what never came', () => {
+  const slow = { ...dial, ms: 1001 };
+  const measures = [
+    { name: 'detected after', value: 3100, unit: 'ms', most: 3000 },
+    { name: 'sessions ended', value: 1, unit: '', most: 0 },
+  ] as const;
+  const cuts = [1, 2].map((tunnel) => ({ tunnel, at: 5000, how: 'ended' }));
+  const bounds = { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 1000 };
+  assert.deepEqual(judge(seen({ dials: [slow], cuts, strikes: [strike], timed: false }), bounds, measures).problems, [
+    'destination sockets ended after Infinity, and 1000 is the most',
+    'sessions ended: 1, and 0 is the most',
+  ]);
 });
 
 test('quantiles', () => {

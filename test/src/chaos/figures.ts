@@ -5,6 +5,9 @@ import type { Bounds, Measure, Strike } from './row.ts';
 /** An answer that was under way when a strike came may arrive so long after it at least, in milliseconds. */
 const LEAST_SLACK = 100;
 
+/** What a busy machine makes worse. */
+const TIMES: ReadonlySet<Measure['unit']> = new Set(['ms', '% of a processor']);
+
 /** What a row saw, from the fault's begin on. */
 export interface Seen {
   readonly dials: readonly DialRecord[];
@@ -13,6 +16,8 @@ export interface Seen {
   readonly strikes: readonly Strike[];
   /** The slowest of a hundred dials before the fault: a busy machine takes longer to hand an answer on. */
   readonly before: number;
+  /** Whether bounds on time are judged. Without them, what never came is late all the same. */
+  readonly timed: boolean;
 }
 
 /** What a row comes to, as the table shows it; times in milliseconds. */
@@ -40,7 +45,7 @@ export interface Judged {
 
 /** Counts, and compares with what must hold. */
 export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]): Judged {
-  const { dials, strikes, before } = seen;
+  const { dials, strikes, before, timed } = seen;
   const slack = Math.max(LEAST_SLACK, before);
   const failed = dials.filter(({ outcome }) => outcome === 'failed' || outcome === 'wrong');
   const excused = failed.filter((dial) => strikes.some((strike) => inFlight(dial, strike, slack)));
@@ -78,10 +83,10 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
       'struck tunnels did not end',
       missing.map((tunnel) => `tunnel ${tunnel}`),
     ),
-    ...late('the slowest dial took', figures.worst, bounds.dialMs),
-    ...late("callers' ends came after", figures.callersEnd, bounds.callersEndMs),
-    ...late('destination sockets ended after', figures.destinationsEnd, bounds.destinationsEndMs),
-    ...measures.flatMap(({ name, value, most }) => late(`${name}:`, value, most)),
+    ...beyond('the slowest dial took', figures.worst, bounds.dialMs, timed),
+    ...beyond("callers' ends came after", figures.callersEnd, bounds.callersEndMs, timed),
+    ...beyond('destination sockets ended after', figures.destinationsEnd, bounds.destinationsEndMs, timed),
+    ...measures.flatMap(({ name, value, unit, most }) => beyond(`${name}:`, value, most, timed || !TIMES.has(unit))),
   ];
   return { figures, problems };
 }
@@ -139,8 +144,9 @@ function texts(what: string, reasons: readonly string[]): string[] {
   return [`${reasons.length} ${what}: ${shown.join(', ')}${counts.size > 6 ? ', ...' : ''}`];
 }
 
-function late(what: string, value: number | undefined, most: number | undefined): string[] {
+function beyond(what: string, value: number | undefined, most: number | undefined, judged = true): string[] {
   if (value === undefined || most === undefined || value <= most) return [];
+  if (!judged && Number.isFinite(value)) return [];
   return [`${what} ${Math.round(value)}, and ${most} is the most`];
 }
 

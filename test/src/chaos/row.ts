@@ -52,7 +52,7 @@ export interface StrikeOptions {
 export interface Measure {
   readonly name: string;
   readonly value: number;
-  readonly unit: 'ms' | 's' | 'MB' | '';
+  readonly unit: 'ms' | 'MB' | '% of a processor' | '';
   readonly most?: number;
 }
 

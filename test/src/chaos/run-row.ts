@@ -31,6 +31,7 @@ export interface Outcome {
 }
 
 export interface RunOptions {
+  /** Short phases, for a machine that has other work: counts are judged, and times told. */
   readonly short: boolean;
   /** Dials a second. */
   readonly rate: number;
@@ -86,7 +87,8 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
 
   const dials = load.dials.filter(({ at, ms }) => at + ms >= from);
   // The load ends what still runs, when it stops.
-  const seen = { dials, cuts: load.cuts.filter(({ at }) => at >= from), ends: targets.ends, strikes, before };
+  const cuts = load.cuts.filter(({ at }) => at >= from);
+  const seen = { dials, cuts, ends: targets.ends, strikes, before, timed: !short };
   const { figures, problems } = judge(seen, row.bounds, measures);
   const all = [
     ...(failure ? [failure] : []),

@@ -15,7 +15,7 @@ const SHORT = { dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 
 const USAGE = `npm run scale [-- OPTIONS]
   --agents N     agents of the whole fleet (default ${AGENTS})
-  --short        ${SHORT_AGENTS} agents and short measurements, in less than a minute
+  --short        ${SHORT_AGENTS} agents and short measurements, in less than a minute; judges counts, not times
   --phase NAME   this phase alone; may be given several times
 A run without options writes its figures into docs/LIMITS.md. Phases:
 ${PHASES.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join('\n')}
@@ -24,6 +24,7 @@ ${PHASES.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join('\n')}
 interface Run {
   readonly sizes: Sizes;
   readonly phases: readonly Phase[];
+  readonly short: boolean;
   /** Whether its figures are those of the documentation. */
   readonly whole: boolean;
 }
@@ -43,6 +44,7 @@ function readRun(): Run | undefined {
   if (help || !Number.isInteger(agents) || agents < 10 || unknown.length > 0) return undefined;
   return {
     sizes: sizesOf(agents, short),
+    short,
     phases: names ? PHASES.filter(({ name }) => names.includes(name)) : PHASES,
     whole: !short && !names && agents === AGENTS,
   };
@@ -102,7 +104,7 @@ if (!wanted || missing) {
   process.exitCode = 2;
 } else {
   const findings = await run(wanted);
-  const held = print(findings, (text) => process.stdout.write(text));
+  const held = print(findings, wanted.short, (text) => process.stdout.write(text));
   if (wanted.whole) write(findings);
   process.exitCode = held ? 0 : 1;
 }

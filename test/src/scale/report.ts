@@ -8,9 +8,10 @@ const LIMITS = `${ROOT}docs/LIMITS.md`;
 const BEGIN = '<!-- npm run scale writes from here -->';
 const END = '<!-- to here -->';
 
-/** Tables as text, checks that do not hold, and the closing line. @returns whether all held */
-export function print(all: readonly Findings[], out: (text: string) => void): boolean {
-  const { tables, checks } = merged(all);
+/** Tables as text, checks that do not hold, and the closing line; of a short run without those of time. @returns whether all held */
+export function print(all: readonly Findings[], short: boolean, out: (text: string) => void): boolean {
+  const { tables, checks: found } = merged(all);
+  const checks = found.filter(({ timed }) => !(short && timed));
   for (const table of tables) out(`\n${table.title}\n${aligned(table)}\n`);
   const failed = checks.filter(({ holds }) => !holds);
   for (const { what, found } of failed) out(`\nFAILED ${what}: ${found}`);

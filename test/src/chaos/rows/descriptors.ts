@@ -121,7 +121,7 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
   }
   measure({ name: 'turned away within', value: slowest, unit: 'ms', most: 1000 });
   const share = (processorMs(server) - from) / (clock() - at);
-  measure({ name: 'processor share of the starved server in %', value: share * 100, unit: '', most: 30 });
+  measure({ name: 'the starved server took', value: share * 100, unit: '% of a processor', most: 30 });
   limitDescriptors(server, ENOUGH);
   measure({ name: 'back after', value: await takesAgain(plane.starved, targets), unit: 'ms', most: 2000 });
 }

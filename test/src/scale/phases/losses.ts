@@ -1,6 +1,6 @@
 import { until } from '../../harness/until.ts';
 import { SteadyDials } from '../dials.ts';
-import { check, type Findings, millis, seconds, whole } from '../findings.ts';
+import { check, type Findings, millis, seconds, timedCheck, whole } from '../findings.ts';
 import type { Stage, StageHub } from '../stage.ts';
 import type { PlanePhase } from './phase.ts';
 
@@ -76,8 +76,12 @@ async function lose(stage: Stage, fault: string, after: (hub: StageHub) => Promi
     tables: [{ title: 'Losing a hub', columns: COLUMNS, rows: [row] }],
     checks: [
       check(`${fault}: no dial fails`, failures.length === 0, failures.slice(0, 3).join('; ')),
-      check(`${fault}: all sessions are back within ${BACK_WITHIN / 1000} s`, back <= BACK_WITHIN, seconds(back)),
-      check(`${fault}: another hub takes no more than ${whole(bound)} sessions in any second`, most <= bound, most),
+      timedCheck(`${fault}: all sessions are back within ${BACK_WITHIN / 1000} s`, back <= BACK_WITHIN, seconds(back)),
+      timedCheck(
+        `${fault}: another hub takes no more than ${whole(bound)} sessions in any second`,
+        most <= bound,
+        most,
+      ),
     ],
   };
 }
