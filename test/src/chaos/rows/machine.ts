@@ -51,8 +51,8 @@ const fullDisk: Row<Disk> = {
   skip: () => (process.getuid?.() === 0 ? undefined : 'only root may mount a small file system'),
   topology: loggingToDisk,
   async inject({ plane: { disk, servers, agents }, hold, measure }) {
+    await until(async () => (await statfs(disk)).bfree === 0, { what: 'a full disk' });
     await hold(30_000, 8000);
-    if ((await statfs(disk)).bfree > 0) throw new Error('the disk is not full');
     const files = servers.flatMap(({ id }) => [`${disk}/${id}.log`, auditLog(disk, id)]);
     const sizes = files.map((path) => statSync(path).size);
     execFileSync('mount', ['-o', 'remount,size=256m', disk]);
