@@ -58,8 +58,8 @@ test('a call has its message in a frame of gRPC, and the headers that were asked
     },
     { headers },
   );
-  await server.calls.send(MESSAGE, 5000);
-  await server.calls.send(MESSAGE, 5000);
+  await server.calls.send(MESSAGE, 60_000);
+  await server.calls.send(MESSAGE, 60_000);
   assert.equal(server.sockets.size, 1, 'one connection for both');
   assert.equal(seen.length, 2);
   const [first] = seen;
@@ -81,7 +81,7 @@ test('a message is compressed where that is asked for', async () => {
     },
     { gzip: true },
   );
-  await server.calls.send(MESSAGE, 5000);
+  await server.calls.send(MESSAGE, 60_000);
   const [body] = seen;
   assert.ok(body);
   assert.equal(body[0], 1);
@@ -103,20 +103,27 @@ test('a call fails by what the collector answers: a status of gRPC, with or with
   ];
   let turn = 0;
   await using server = await serving((stream, ...rest) => answers[turn++]?.(stream, ...rest));
-  await assert.rejects(server.calls.send(MESSAGE, 5000), /gRPC status 16: who are you/);
-  await assert.rejects(server.calls.send(MESSAGE, 5000), /gRPC status 8: too much/);
-  await assert.rejects(server.calls.send(MESSAGE, 5000), /HTTP status 502/);
-  await server.calls.send(MESSAGE, 5000);
+  await assert.rejects(server.calls.send(MESSAGE, 60_000), /gRPC status 16: who are you/);
+  await assert.rejects(server.calls.send(MESSAGE, 60_000), /gRPC status 8: too much/);
+  await assert.rejects(server.calls.send(MESSAGE, 60_000), /HTTP status 502/);
+  await server.calls.send(MESSAGE, 60_000);
   assert.equal(server.sockets.size, 1, 'a refusal is no reason for another connection');
 });
 
-test('after a call without an answer the next one makes a new connection', async () => {
+test('after a call without an answer the next one makes a new connection', async (t) => {
   let calls = 0;
+  const asked = deferred<void>();
   await using server = await serving((stream) => {
     if (++calls > 1) succeed(stream);
+    else asked.resolve();
   });
-  await assert.rejects(server.calls.send(MESSAGE, 100), /no answer within 100 ms/);
-  await server.calls.send(MESSAGE, 5000);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const late = assert.rejects(server.calls.send(MESSAGE, 100), /no answer within 100 ms/);
+  await asked.promise;
+  t.mock.timers.tick(100);
+  await late;
+  t.mock.timers.reset();
+  await server.calls.send(MESSAGE, 60_000);
   assert.equal(server.sockets.size, 2);
 });
 
@@ -128,15 +135,15 @@ test('a connection that goes away and ends later does not take the next one with
     stream.session?.goaway(0, stream.id);
     asked.resolve();
   });
-  const held = server.calls.send(MESSAGE, 5000);
+  const held = server.calls.send(MESSAGE, 60_000);
   await asked.promise;
   const [old] = server.sockets;
   // A call that crosses the farewell on its way is refused.
-  while (server.sockets.size < 2) await server.calls.send(MESSAGE, 5000).catch(() => {});
+  while (server.sockets.size < 2) await server.calls.send(MESSAGE, 60_000).catch(() => {});
   old?.destroy();
   await assert.rejects(held);
   await new Promise(setImmediate);
-  await server.calls.send(MESSAGE, 5000);
+  await server.calls.send(MESSAGE, 60_000);
   assert.equal(server.sockets.size, 2);
 });
 
@@ -169,9 +176,9 @@ test('a collector that takes the connection and says nothing holds up a call for
 test('nobody there is an error, and so is a connection that breaks amid a call', async () => {
   const server = await listening((socket) => socket.once('data', () => socket.destroy()));
   const calls = new GrpcCalls({ ...PLAIN, url: `http://127.0.0.1:${server.port}` }, PATH);
-  await assert.rejects(calls.send(MESSAGE, 5000), /closed|ended|ECONNRESET/);
+  await assert.rejects(calls.send(MESSAGE, 60_000), /closed|ended|ECONNRESET/);
   await server[Symbol.asyncDispose]();
-  await assert.rejects(calls.send(MESSAGE, 5000), { code: 'ECONNREFUSED' });
+  await assert.rejects(calls.send(MESSAGE, 60_000), { code: 'ECONNREFUSED' });
 });
 
 test('the variables of the environment say how: those of the signal before those of all', () => {

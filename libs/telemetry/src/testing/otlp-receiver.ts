@@ -1,7 +1,8 @@
 import { once } from 'node:events';
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { decodeJson, decodeProtobuf, type ReceivedSpan } from './otlp.ts';
+import { refuse } from './refuse.ts';
 
 export type { ReceivedSpan } from './otlp.ts';
 export { otlpGrpcReceiver } from './otlp-grpc-receiver.ts';
@@ -18,10 +19,12 @@ export interface OtlpReceiver extends AsyncDisposable {
 }
 
 export async function otlpReceiver(): Promise<OtlpReceiver> {
+  const unanswered: ServerResponse[] = [];
   const server = createServer((request, response) => {
     take(request).then(
       () => {
         if (receiver.status !== 0) response.writeHead(receiver.status).end();
+        else unanswered.push(response);
       },
       (error) => response.destroy(error),
     );
@@ -44,6 +47,7 @@ export async function otlpReceiver(): Promise<OtlpReceiver> {
     requests: [],
     status: 200,
     async [Symbol.asyncDispose]() {
+      await refuse(unanswered);
       const closed = once(server, 'close');
       server.close();
       server.closeAllConnections();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 
-const DEADLINE_MS = 10_000;
+const DEADLINE_MS = 60_000;
 
 export async function until(what: string, holds: () => boolean): Promise<void> {
   const deadline = performance.now() + DEADLINE_MS;
