@@ -191,17 +191,15 @@ describe('registry on a Redis that fails', { skip }, () => {
     assert.deepEqual(observer.sessionIds, ['flaps']);
   });
 
-  it('tells of a session within a second, with the timings of service', async () => {
-    const inService = new RedisPlane(server, { timings: {} });
-    const watcher = new Observer(inService.connect());
-    const registration = inService.connect().register(hub);
+  it('tells of a session at once: neither the next beat nor the next look is waited for', async () => {
+    const rare = new RedisPlane(server, { timings: { beatMs: 600_000, ttlMs: 3_600_000, lookMs: 600_000 } });
+    const watcher = new Observer(rare.connect());
+    const registration = rare.connect().register(hub);
     await watcher.until('h1', () => watcher.hubs.length === 1);
-    const start = performance.now();
     registration.announce(sessionRecord(hub, 's1'));
     await watcher.until('s1', () => watcher.has('s1'));
-    assert.ok(performance.now() - start < 1_000, `${performance.now() - start} ms`);
     watcher.stop();
-    await inService.close();
+    await rare.close();
   });
 
   it('converges with 2 watchers, 2 hubs and 200 sessions each', async () => {
@@ -236,9 +234,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     );
     assert.equal(failure.name, 'RegistryUnavailable');
     assert.match(failure.message, /^redis 127\.0\.0\.1:1: .*ECONNREFUSED/);
-    const start = performance.now();
     await registration.close();
-    assert.ok(performance.now() - start < 2 * FAST.commandMs);
     assert.doesNotMatch(JSON.stringify([states, unseen.states, failure]), /hunter2/);
     assert.ok(states.length > 0 && states.every((state) => state.startsWith('false ')));
     unseen.stop();

@@ -5,7 +5,7 @@ import { type AgentName, MAX_QUARANTINED } from '@isthmus/tunnel';
 import type { Registry } from '../registry.ts';
 import { Observer } from '../testing/observer.ts';
 import { member } from '../testing/records.ts';
-import { FAST, RedisPlane } from '../testing/redis-plane.ts';
+import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
 import { until } from '../testing/until.ts';
@@ -113,7 +113,7 @@ describe('what operators ask of and leave in a Redis that fails', { skip }, () =
 
   it('holds a bounded number of agents in quarantine, and remembers a bounded number that were let out', async () => {
     // A thousand writes in a row wait for each other on a machine that is busy.
-    const patient = plane.connect({ timings: { ...FAST, commandMs: 10_000 } });
+    const patient = plane.connect({ timings: UNHURRIED });
     await patient.snapshot();
     const all = Array.from({ length: MAX_QUARANTINED }, (_, n) => ({ tenant: 'default', agentId: `agent-${n}` }));
     const everyone = async (reason: string | undefined) => {

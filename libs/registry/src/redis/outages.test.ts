@@ -10,9 +10,8 @@ import { RedisPlane } from '../testing/redis-plane.ts';
 import { startSentinels } from '../testing/redis-sentinel.ts';
 import { PLANE_USER, planeUserArgs, type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
+import { until } from '../testing/until.ts';
 
-/** What changed while the store was away is known everywhere so long after its return, in milliseconds. */
-const CONVERGED_MS = 3_000;
 /** Longer than a withdrawal waits for its session to come back, in milliseconds. */
 const OUTAGE_MS = 2_500;
 
@@ -71,15 +70,12 @@ async function survives(outage: Outage): Promise<void> {
     if (!outage.unnoticed) {
       await early.until('the outage', () => early.states.at(-1)?.up === false);
       assert.equal(late.snapshots, 0, 'who starts meanwhile knows nothing, and says so');
-      assert.equal(third.states.at(-1), false, 'who cannot write says so');
+      await until(async () => third.states.at(-1) === false, 'a word of who cannot write');
       assert.deepEqual(early.sessionIds, ['leaves', 'other', 'stays']);
     }
 
     await outage.end(plane.name);
-    const back = performance.now();
     await all('comes,other,stays,third');
-    const took = Math.round(performance.now() - back);
-    assert.ok(took < CONVERGED_MS, `${took} ms`);
     outage.after?.();
     first.announce('afterwards');
     await all('afterwards,comes,other,stays,third');
@@ -118,13 +114,11 @@ async function failover(group: Promise<RedisGroup>, how: 'dies' | 'hangs'): Prom
       else failed.pause();
     },
     async end(plane) {
-      const deadline = performance.now() + 20_000;
-      while (performance.now() < deadline) {
+      const another = async () => {
         const now = await inCharge(`{${plane}}:meta`);
-        if (now && now !== failed) return;
-        await pause(20);
-      }
-      assert.fail('nobody took over');
+        return now !== undefined && now !== failed;
+      };
+      await until(another, 'another in charge');
     },
     after: () => how === 'hangs' && failed?.resume(),
   };

@@ -1,6 +1,6 @@
 import { after, before } from 'node:test';
 import { registryContract } from '../contract.ts';
-import { RedisPlane } from '../testing/redis-plane.ts';
+import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 
 const skip = redisMissing();
@@ -14,4 +14,4 @@ after(async () => {
   await server?.stop();
 });
 
-registryContract('Redis', async () => new RedisPlane(server), { skip });
+registryContract('Redis', async () => new RedisPlane(server, { timings: UNHURRIED }), { skip });

@@ -2,7 +2,7 @@ import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from '@is
 import { Copy } from '../copy.ts';
 import type { Registry, WatchListener } from '../registry.ts';
 
-const DEADLINE_MS = 20_000;
+const DEADLINE_MS = 60_000;
 
 /** A watcher that keeps a copy by what it is told, as a gateway does, and counts. */
 export class Observer implements WatchListener {

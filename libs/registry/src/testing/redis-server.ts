@@ -64,8 +64,8 @@ export const planeUserArgs: readonly string[] = [
   ...PLANE_USER.rules.split(' '),
 ];
 
-const READY_MS = 10_000;
-const STOP_MS = 5_000;
+const READY_MS = 60_000;
+const STOP_MS = 10_000;
 const PORT_TRIES = 5;
 
 /** Why no Redis can be started here, or false when it can: the `skip` option of a test. */

@@ -1,4 +1,4 @@
-const DEADLINE_MS = 20_000;
+const DEADLINE_MS = 60_000;
 
 /** Asks again and again, until it holds. */
 export async function until(holds: () => Promise<boolean>, what: string | (() => string)): Promise<void> {
