@@ -9,7 +9,7 @@ import { connectEdge } from './connect.ts';
 /** A caller that dials through an edge where every dial fails for this reason. */
 async function refusedCaller(context: TestContext, reason: Error): Promise<net.Socket> {
   const dial = () => Promise.reject(reason);
-  const edge = connectEdge({ dial, tenant: 'default', events: planeEvents(), timeout: 1000 });
+  const edge = connectEdge({ dial, tenant: 'default', events: planeEvents(), timeout: 60_000 });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     socket.on('error', () => {}).once('data', (first) => edge.accept(socket, first));
   });
@@ -38,7 +38,7 @@ for (const [reason, seconds] of retryAfter) {
   });
 }
 
-test('a refused caller that goes on sending is let go', { timeout: 10_000 }, async (context) => {
+test('a refused caller that goes on sending is let go', { timeout: 60_000 }, async (context) => {
   const caller = await refusedCaller(context, new Error('refused'));
   const [answer] = await once(caller.setEncoding('latin1'), 'data');
   assert.match(answer, /^HTTP\/1\.1 502 /);

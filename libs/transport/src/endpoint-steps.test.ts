@@ -25,7 +25,7 @@ async function dial(host: string, port: number): Promise<Told> {
   const tracer: DialTracer = { ...noTracer, step: (name, _dial, step) => void steps.push({ name, step }) };
   const request: DialRequest = {
     ...{ id: '00000000000000aa', tenant: 'default', destination: { host, port } },
-    ...{ deadline: performance.now() + 10_000, signal: new AbortController().signal },
+    ...{ deadline: performance.now() + 60_000, signal: new AbortController().signal },
   };
   try {
     const { end, timing } = await endpointDial({ agentId: 'a', tracer })(request);

@@ -130,10 +130,11 @@ test('a call that fails while its caller does not read is reset, and its sink he
     call.destroy(new Error('enough'));
   });
   const { stream } = open(connect(port));
+  const aborted = once(stream, 'aborted');
   stream.pause();
   await once(stream, 'readable');
   stream.pause();
-  await once(stream, 'aborted');
+  await aborted;
   assert.equal(stream.rstCode, http2.constants.NGHTTP2_CANCEL);
   assert.equal(closed.length, 1);
 });

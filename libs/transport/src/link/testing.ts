@@ -88,7 +88,7 @@ export async function link(dial: Dial, options: Partial<LinkClientOptions> = {})
       tenant: 'default',
       version: '1',
     },
-    5000,
+    60_000,
   );
   assert.deepEqual(hello, { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 });
   const server = new LinkServer({ socket, peer: 'hub h1', role: 'agent', dial, events });
@@ -101,7 +101,7 @@ let ids = 0;
 export function request(port: number, signal: AbortSignal = new AbortController().signal): DialRequest {
   const id = (++ids).toString(16).padStart(16, '0');
   const destination = { host: '127.0.0.1', port };
-  return { id, tenant: 'default', destination, deadline: performance.now() + 5000, session: 's1', signal };
+  return { id, tenant: 'default', destination, deadline: performance.now() + 60_000, session: 's1', signal };
 }
 
 /**

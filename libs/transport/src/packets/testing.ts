@@ -7,7 +7,7 @@ import { type PacketDialer, packetDialer } from './dial.ts';
 import { channelPair, type PairedChannel } from './pair.ts';
 import { type ServedPackets, type ServePacketsOptions, servePackets } from './serve.ts';
 
-export const DEADLINE_MS = 5_000;
+export const DEADLINE_MS = 60_000;
 
 /** Waits for a condition that other work brings about. */
 export async function until(what: string, condition: () => boolean): Promise<void> {

@@ -3,7 +3,7 @@ import { afterEach } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** How long a test waits for what should come, in milliseconds. */
-export const DEADLINE_MS = 5_000;
+export const DEADLINE_MS = 60_000;
 
 /** Run after each test, the last first. */
 export const cleanups: (() => unknown)[] = [];
