@@ -6,7 +6,7 @@ import { LinkClient, upgradeServer } from '@isthmus/transport';
 import { deferred, noTracer, planeEvents } from '@isthmus/tunnel';
 import { agent } from './agent.ts';
 
-test('a connection that comes up while the agent drains is let go', { timeout: 10_000 }, async (context) => {
+test('a connection that comes up while the agent drains is let go', { timeout: 60_000 }, async (context) => {
   const asked = deferred<void>();
   const drained = deferred<void>();
   const opened = deferred<LinkClient>();

@@ -41,7 +41,7 @@ async function portOf(server: Server, context: TestContext): Promise<number> {
 
 function options(more: Partial<UplinkOptions>): UplinkOptions {
   return {
-    ...{ serverName: 'hubs.example', alpn: [], packetServers: new Set(), keepaliveTime: 60_000, timeout: 5000 },
+    ...{ serverName: 'hubs.example', alpn: [], packetServers: new Set(), keepaliveTime: 60_000, timeout: 60_000 },
     hello: { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' },
     token: () => 'secret',
     dial: () => Promise.reject(new Error('no dials')),
@@ -68,7 +68,7 @@ async function addressesTold(context: TestContext, more: Partial<UplinkOptions>)
 }
 
 test('a certificate for the address that is dialled makes no hub: it gets no token', {
-  timeout: 10_000,
+  timeout: 60_000,
 }, async (context) => {
   const dir = await mkdtemp(join(tmpdir(), 'isthmus-uplink-'));
   context.after(() => rm(dir, { recursive: true }));
@@ -95,7 +95,7 @@ test('a certificate for the address that is dialled makes no hub: it gets no tok
   assert.deepEqual(await connect([{ type: 'dns', value: 'isthmus-hub' }]), { tokens: ['secret'] });
 });
 
-test('without TLS an agent that shows a token is led to no other host', { timeout: 10_000 }, async (context) => {
+test('without TLS an agent that shows a token is led to no other host', { timeout: 60_000 }, async (context) => {
   assert.deepEqual(await addressesTold(context, {}), ['127.0.0.1:1', '', '']);
   assert.deepEqual(await addressesTold(context, { token: () => undefined }), ['127.0.0.1:1', '10.0.0.1:2', '']);
 });
@@ -106,7 +106,7 @@ const silences = [
   { server: 'hangs up as a gRPC server does, and then says nothing', hangsUp: 1, settings: {} },
 ] satisfies { server: string; hangsUp: number; settings: Partial<UplinkOptions> }[];
 for (const { server, hangsUp, settings } of silences) {
-  test(`an attempt that is given up ends at once where a server ${server}`, { timeout: 10_000 }, async (context) => {
+  test(`an attempt that is given up ends at once where a server ${server}`, { timeout: 60_000 }, async (context) => {
     const silent = deferred<net.Socket>();
     let connections = 0;
     const port = await portOf(

@@ -21,7 +21,7 @@ async function agentOf(address: string) {
   const socket = net.connect(Number(address.split(':').at(-1)), '127.0.0.1');
   await once(socket, 'connect');
   const hello = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
-  await requestLink(socket, 'hub', hello, 5000);
+  await requestLink(socket, 'hub', hello, 60_000);
   const asked = deferred<void>();
   const told: MembershipMessage[] = [];
   let hears = (_message: MembershipMessage) => {};
@@ -45,7 +45,7 @@ async function agentOf(address: string) {
 
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };
 
-test('a hub whose id another process takes sends its agents there, and says why', { timeout: 10_000 }, async (t) => {
+test('a hub whose id another process takes sends its agents there, and says why', { timeout: 60_000 }, async (t) => {
   const registry = memoryRegistry();
   const running = await hub(options(registry));
   t.after(() => running.close());
@@ -60,7 +60,7 @@ test('a hub whose id another process takes sends its agents there, and says why'
   await running.drain();
 });
 
-test('the successor of a hub is what its agents hear of under its id', { timeout: 10_000 }, async (t) => {
+test('the successor of a hub is what its agents hear of under its id', { timeout: 60_000 }, async (t) => {
   const registry = memoryRegistry();
   const running = await hub(options(registry));
   t.after(() => running.close());
@@ -70,7 +70,7 @@ test('the successor of a hub is what its agents hear of under its id', { timeout
   await agent.heard((message) => 'changed' in message && message.changed[0]?.address === successor.agentAddress);
 });
 
-test('a hub that drains says so of itself, whatever the registry knows of it', { timeout: 10_000 }, async (t) => {
+test('a hub that drains says so of itself, whatever the registry knows of it', { timeout: 60_000 }, async (t) => {
   for (const known of [true, false]) {
     const running = await hub(options(memoryRegistry()));
     t.after(() => running.close());
@@ -101,7 +101,7 @@ test('a hub that cannot listen is told to nobody', async () => {
   taken.close();
 });
 
-test('a hub is in the registry when it runs, and its agents when they come', { timeout: 10_000 }, async (t) => {
+test('a hub is in the registry when it runs, and its agents when they come', { timeout: 60_000 }, async (t) => {
   const registry = memoryRegistry();
   const running = await hub(options(registry));
   t.after(() => running.close());
@@ -118,7 +118,7 @@ test('a hub is in the registry when it runs, and its agents when they come', { t
 });
 
 test('a hub that leaves takes agents until it drains, and then tells them to go too', {
-  timeout: 10_000,
+  timeout: 60_000,
 }, async (t) => {
   const running = await hub(options(memoryRegistry()));
   t.after(() => running.close());

@@ -18,7 +18,7 @@ async function started(fleet: Fleet, tier: number, name: string, script: string)
       said = true;
     }),
   );
-  await child.until(async () => said, 10_000);
+  await child.until(async () => said, 60_000);
   return child;
 }
 
@@ -31,7 +31,7 @@ test('a program that ends by itself is reported with what it said last', async (
     assert.deepEqual([...failure.lastLines].sort(), ['one', 'two']);
     return true;
   });
-  await fleet.stop(1000);
+  await fleet.stop(60_000);
 });
 
 test('a program that is not installed is reported with what to do', async () => {
@@ -42,7 +42,7 @@ test('a program that is not installed is reported with what to do', async () => 
     missing: 'is not installed. Install it.',
   });
   await assert.rejects(fleet.death, { message: 'redis-server is not installed. Install it.' });
-  await fleet.stop(1000);
+  await fleet.stop(60_000);
 });
 
 test('tiers end one after the other, each with SIGTERM', async () => {
@@ -55,7 +55,7 @@ test('tiers end one after the other, each with SIGTERM', async () => {
     const child = await started(fleet, tier, name, `trap 'exit 0' TERM; ${WAITS}`);
     child.gone.then((how) => gone.push(`${name} ${how}`));
   }
-  assert.deepEqual(await fleet.stop(10_000), []);
+  assert.deepEqual(await fleet.stop(60_000), []);
   assert.deepEqual(gone, ['gateway ended with status 0', 'redis ended with status 0']);
 });
 
@@ -77,5 +77,5 @@ test('a program that is not ready in time is reported', async () => {
     child.until(async () => false, 100),
     { message: 'agent was not ready after 0.1 s', lastLines: ['ready'] },
   );
-  await fleet.stop(10_000);
+  await fleet.stop(60_000);
 });

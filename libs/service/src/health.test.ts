@@ -162,28 +162,26 @@ test('the admin port has metrics, and profiles only when asked to', async () => 
   }
 });
 
-test('a CPU profile and a heap snapshot are what the tools of V8 read, one at a time', async () => {
+test('a CPU profile and a heap snapshot are what the tools of V8 read', async () => {
   await using server = await admin(adminHandler({ metrics, profiling: true }));
-  const asked = server.asked();
-  const running = ask(server.port, '/debug/pprof/profile?seconds=1');
-  await asked;
-  assert.equal((await ask(server.port, '/debug/pprof/heap')).status, 409);
-  const profile = JSON.parse((await running).body);
+  const profile = JSON.parse((await ask(server.port, '/debug/pprof/profile?seconds=0.1')).body);
   assert.ok(profile.nodes.length > 0 && profile.endTime > profile.startTime);
   const heap = await ask(server.port, '/debug/pprof/heap');
   assert.equal(heap.status, 200);
   assert.ok(JSON.parse(heap.body).snapshot.meta);
 });
 
-test('a profile whose client went away makes way for the next', async () => {
+test('profiles and snapshots are taken one at a time, and one whose client went away makes way for the next', async () => {
   await using server = await admin(adminHandler({ metrics, profiling: true }));
   const asked = server.asked();
   const request = get({ host: '127.0.0.1', port: server.port, path: '/debug/pprof/profile?seconds=300', agent: false });
   request.on('error', () => {});
   await asked;
-  assert.equal((await ask(server.port, '/debug/pprof/profile?seconds=0.01')).status, 409);
+  for (const other of ['heap', 'profile?seconds=0.01']) {
+    assert.equal((await ask(server.port, `/debug/pprof/${other}`)).status, 409, other);
+  }
   request.destroy();
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 60_000;
   let status: number | undefined;
   do status = (await ask(server.port, '/debug/pprof/profile?seconds=0.01')).status;
   while (status !== 200 && Date.now() < deadline);

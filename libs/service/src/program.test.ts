@@ -18,7 +18,7 @@ after(() => {
 });
 
 const here = (name: string) => JSON.stringify(import.meta.url.replace('program.test', name));
-const DEADLINE_MS = 20_000;
+const DEADLINE_MS = 60_000;
 
 /** A program of one listener, as the body of `start` says. */
 function source(start: string, table = ''): string {

@@ -64,7 +64,7 @@ test('a dial is told with its story, its timing, its trace and its failure', asy
   const request = dial('d', { story, traceparent, caller: { via: 'grpc', identity: 'uds' } });
   events.emit('dial:start', 'gateway', request);
   const where = { sessionId: 's', agentId: 'a', hubId: 'h' };
-  const start = performance.now() - 80;
+  const [start, since] = [performance.now() - 80, Date.now()];
   story.attempts.push({ ...where, kind: 'first', start, ms: 30, outcome: 'failed', error });
   story.attempts.push({ ...where, kind: 'retry', start: start + 30, ms: 50, outcome: 'established' });
   events.emit('dial:end', 'gateway', request, { ...where, ms: 100, timing: { dnsMs: 1, connectMs: 2, hubMs: 4 } });
@@ -79,7 +79,9 @@ test('a dial is told with its story, its timing, its trace and its failure', asy
   assert.deepEqual([record.agentId, record.sessionId, record.hubId, record.ms], ['a', 's', 'h', 100]);
   assert.deepEqual([record.traceId, record.parkedMs], ['ab'.repeat(16), 12]);
   assert.deepEqual(record.timing, { dnsMs: 1, connectMs: 2, hubMs: 4, agentMs: undefined });
-  assert.ok(Math.abs(Number(record.startedMs) - (Date.now() - 100)) < 5000);
+  const endedMs = Number(record.startedMs) + 100;
+  // Two clocks, one of which may be set meanwhile.
+  assert.ok(since - 500 < endedMs && endedMs < Date.now() + 500, `${record.startedMs}`);
   const [first, second] = record.attempts as [adminApi.DialAttempt, adminApi.DialAttempt];
   assert.deepEqual(first.error, { code: 'connection_terminated', text: 'hub lost', reason: '', retryable: true });
   assert.deepEqual([first.ms, second.ms, second.error], [30, 50, undefined]);
@@ -115,7 +117,7 @@ test('a failed and a slow dial outlast the many that were neither', async (t) =>
   assert.deepEqual(await ids({ onlyFailed: true }), ['failed']);
 });
 
-test('a watcher sees dials begin and end as they do, after the recent ones', { timeout: 10_000 }, async (t) => {
+test('a watcher sees dials begin and end as they do, after the recent ones', { timeout: 60_000 }, async (t) => {
   const { events, dials, admin } = await watched(t);
   dialled(events, dial('before'));
   const stop = new AbortController();
@@ -137,7 +139,7 @@ test('a watcher sees dials begin and end as they do, after the recent ones', { t
   while (dials.watchers > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
-test('of more dials than a client can take, what it misses is counted', { timeout: 10_000 }, async (t) => {
+test('of more dials than a client can take, what it misses is counted', { timeout: 60_000 }, async (t) => {
   const { events, dials, admin } = await watched(t);
   dialled(events, dial('first'));
   const stop = new AbortController();

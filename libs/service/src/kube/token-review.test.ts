@@ -11,7 +11,7 @@ before(async () => {
 });
 after(() => api[Symbol.asyncDispose]());
 
-async function verdict(token: string, status: unknown, { apiToken = 'secret', timeoutMs = 5000 } = {}) {
+async function verdict(token: string, status: unknown, { apiToken = 'secret', timeoutMs = 60_000 } = {}) {
   api.reviews.set(token, status);
   using client = await kubeClient({ source: async () => ({ ...api.connection, token: apiToken }), timeoutMs });
   const authenticate = tokenAuthenticator({
