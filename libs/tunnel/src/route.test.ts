@@ -91,7 +91,8 @@ test('a session counts as busier while a dial or a tunnel runs through it', asyn
   assert.equal(route?.open, 0);
 });
 
-test('an agent without a socket left is passed over by the next dial, and its own refusal is given where there is no other', async () => {
+test('an agent without a socket left is passed over by the next dial, and its own refusal is given where there is no other', async (t) => {
+  t.mock.method(performance, 'now', () => 0);
   const tried: string[] = [];
   const full = new DialError('connection_limit_reached', 'socket: too many open files', { retryable: true });
   const dial = routing(plane('h1', 'h2'), { h1: failing(tried, 'h1', full), h2: async () => established() });
