@@ -13,6 +13,7 @@ import {
   startCluster,
   startRedis,
   startSentinels,
+  UNHURRIED,
 } from '@isthmus/registry/testing';
 import { Authority } from '@isthmus/service/testing';
 
@@ -31,8 +32,8 @@ before(async () => {
   clientTls = () => ({ cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(authority.cert) });
   const [server, sentinels, cluster] = await Promise.all([
     startRedis({ tls, args: planeUserArgs }),
-    startSentinels({ tls, password: 'word' }),
-    startCluster({ tls }),
+    startSentinels({ tls, password: 'word', steady: true }),
+    startCluster({ tls, steady: true }),
   ]);
   for (const group of [server, sentinels, cluster]) stops.unshift(() => group.stop());
   urls.standalone = server.url.replace('//', `//${PLANE_USER.name}:${PLANE_USER.password}@`);
@@ -45,6 +46,6 @@ after(async () => {
 });
 
 for (const kind of ['standalone', 'sentinel', 'cluster'] as const) {
-  const plane = async () => new RedisPlane({ url: urls[kind] }, { tls: clientTls });
+  const plane = async () => new RedisPlane({ url: urls[kind] }, { tls: clientTls, timings: UNHURRIED });
   registryContract(`${kind}, TLS and a user of few rights`, plane, { skip });
 }

@@ -11,7 +11,10 @@ let groups: { readonly sentinels: RedisGroup; readonly cluster: RedisGroup };
 
 before(async () => {
   if (skip) return;
-  const [sentinels, cluster] = await Promise.all([startSentinels({ password: 'word' }), startCluster()]);
+  const [sentinels, cluster] = await Promise.all([
+    startSentinels({ password: 'word', steady: true }),
+    startCluster({ steady: true }),
+  ]);
   groups = { sentinels, cluster };
 });
 

@@ -1,6 +1,6 @@
 import { freePort } from './free-port.ts';
-import { type RedisGroup, starting, urlOf } from './redis-group.ts';
-import { planeUserArgs, type RedisServer, type RedisTls } from './redis-server.ts';
+import { type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
+import { planeUserArgs, type RedisServer } from './redis-server.ts';
 import { until } from './until.ts';
 
 const SLOTS = 16_384;
@@ -14,7 +14,7 @@ interface Node {
 }
 
 /** A Cluster of three primaries with a replica each. */
-export function startCluster({ tls }: { readonly tls?: RedisTls } = {}): Promise<RedisGroup> {
+export function startCluster({ tls, steady }: RedisGroupOptions = {}): Promise<RedisGroup> {
   return starting(async (start) => {
     // Another process may have taken the port of the bus between finding and binding it.
     const node = (): Promise<Node> => newNode().catch(newNode);
@@ -50,6 +50,8 @@ export function startCluster({ tls }: { readonly tls?: RedisTls } = {}): Promise
     await until(() => everyone(servers, 'cluster_state:ok'), 'a Cluster that serves');
     const inStep = async () => (await Promise.all(replicas.map(linked))).every(Boolean);
     await until(inStep, 'replicas in step with their primaries');
+    // Not before: what nodes tell each other spreads the faster, the shorter it is.
+    if (steady) for (const server of servers) await does(server, `CONFIG SET cluster-node-timeout ${STEADY_MS}`);
     return { url: urlOf('cluster', servers, tls), servers, inCharge: (key) => ownerAmong(servers, key) };
   });
 }

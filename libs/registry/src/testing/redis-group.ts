@@ -10,6 +10,15 @@ export interface RedisGroup {
   stop(): Promise<void>;
 }
 
+export interface RedisGroupOptions {
+  readonly tls?: RedisTls;
+  /** For a test in which no server fails: one that a busy machine keeps waiting is not taken for dead. */
+  readonly steady?: boolean;
+}
+
+/** So long a server of a steady group may be silent, in milliseconds. */
+export const STEADY_MS = 60_000;
+
 type Start = (options: RedisServerOptions) => Promise<RedisServer>;
 
 /** Builds a group of servers, all of which end with it, or at once when it cannot be built. */

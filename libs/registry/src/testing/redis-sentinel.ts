@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { freePort } from './free-port.ts';
-import { type RedisGroup, starting, urlOf } from './redis-group.ts';
+import { type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
 import { planeUserArgs, type RedisServer, type RedisTls, tlsArgs } from './redis-server.ts';
 import { until } from './until.ts';
 
@@ -12,21 +12,21 @@ const SENTINELS = 3;
 /** When Sentinels take a silent server for dead, in milliseconds. */
 const DOWN_AFTER_MS = 500;
 
-export interface SentinelOptions {
-  readonly tls?: RedisTls;
+export interface SentinelOptions extends RedisGroupOptions {
   /** What clients must tell the Sentinels themselves. */
   readonly password?: string;
 }
 
 /** A primary with a replica, and three Sentinels that know each other from the start. */
-export function startSentinels({ tls, password = '' }: SentinelOptions = {}): Promise<RedisGroup> {
+export function startSentinels({ tls, password = '', steady }: SentinelOptions = {}): Promise<RedisGroup> {
   return starting(async (start) => {
     const common = tls ? { tls } : {};
     const primary = await start({ ...common, args: planeUserArgs });
     const replica = await start({ ...common, args: [...planeUserArgs, '--replicaof', '127.0.0.1', `${primary.port}`] });
     const all: Sentinel[] = [];
     for (let n = 0; n < SENTINELS; n++) all.push({ id: randomBytes(20).toString('hex'), port: await freePort() });
-    const settings = { primary, replica, all, password, tls };
+    const downAfterMs = steady ? STEADY_MS : DOWN_AFTER_MS;
+    const settings = { primary, replica, all, password, tls, downAfterMs };
     const sentinels = await Promise.all(
       all.map(({ id, port }) => {
         return start({ ...common, port, password, config: configOf(id, settings), args: ['--sentinel'] });
@@ -54,9 +54,10 @@ interface Settings {
   readonly all: readonly Sentinel[];
   readonly password: string;
   readonly tls: RedisTls | undefined;
+  readonly downAfterMs: number;
 }
 
-function configOf(own: string, { primary, replica, all, password, tls }: Settings) {
+function configOf(own: string, { primary, replica, all, password, tls, downAfterMs }: Settings) {
   return async (port: number, directory: string) => {
     const others = all.filter(({ id }) => id !== own);
     const lines = [
@@ -66,7 +67,7 @@ function configOf(own: string, { primary, replica, all, password, tls }: Setting
       ...(password ? [`requirepass ${password}`, `sentinel sentinel-pass ${password}`] : []),
       `sentinel myid ${own}`,
       `sentinel monitor ${NAME} 127.0.0.1 ${primary.port} 2`,
-      `sentinel down-after-milliseconds ${NAME} ${DOWN_AFTER_MS}`,
+      `sentinel down-after-milliseconds ${NAME} ${downAfterMs}`,
       `sentinel failover-timeout ${NAME} 2000`,
       `sentinel known-replica ${NAME} 127.0.0.1 ${replica.port}`,
       ...others.map(({ id, port: theirs }) => `sentinel known-sentinel ${NAME} 127.0.0.1 ${theirs} ${id}`),
