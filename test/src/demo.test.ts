@@ -3,10 +3,9 @@ import { execFile, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { onDeno, type Program, ROOT, type Scope, scoped, startCommand } from './harness/index.ts';
+import { DEFAULT_DEADLINE_MS, onDeno, type Program, ROOT, type Scope, scoped, startCommand } from './harness/index.ts';
 import { asked } from './plane/operator.ts';
 
-const START_MS = 60_000;
 const CURL = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed';
 
 /** Starts the demo as `npm start` does. Interrupted at the end: it ends its programs, which SIGKILL would leave behind. */
@@ -15,7 +14,7 @@ function startDemo(scope: Scope, ...args: string[]): Program {
   const demo = startCommand(scope, [process.execPath, ...main, ...args]);
   scope.defer(async () => {
     if (demo.running) demo.signal('SIGINT');
-    await demo.ended(30_000);
+    await demo.ended();
   });
   return demo;
 }
@@ -25,8 +24,8 @@ test(
   { skip: CURL },
   scoped(async (scope) => {
     const demo = startDemo(scope);
-    const line = await demo.waitForLine(/^curl /, START_MS);
-    const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: 10_000 });
+    const line = await demo.waitForLine(/^curl /);
+    const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: DEFAULT_DEADLINE_MS });
     assert.match(stdout, /^Hello from the demo destination: GET \/, dialled from 127\.0\.0\.1:\d+\n$/);
     await demo.waitForLine(
       /CN=demo-caller \(http-connect\) at server → 127\.0\.0\.1:\d+ through agent at server in [\d.]+ ms$/,
@@ -38,7 +37,7 @@ test(
     const [dir = ''] = /\S+isthmus-demo-[^/]+/.exec(line) ?? [];
     assert.ok(existsSync(dir));
     demo.signal('SIGINT');
-    assert.equal((await demo.ended(30_000)).code, 0);
+    assert.equal((await demo.ended()).code, 0);
     assert.ok(!existsSync(dir), `${dir} is still there`);
     assert.equal(demo.lines.at(-1), 'Ended. Dials that became tunnels: 1; dials that failed: 0.');
   }),
@@ -48,9 +47,9 @@ test(
   'a program of the demo that dies is shown with its last words and ends the demo',
   scoped(async (scope) => {
     const demo = startDemo(scope);
-    const line = await demo.waitForLine(/^agent .* pid \d+$/, START_MS);
+    const line = await demo.waitForLine(/^agent .* pid \d+$/);
     process.kill(Number(line.split(' ').at(-1)), 'SIGKILL');
-    assert.equal((await demo.ended(30_000)).code, 1);
+    assert.equal((await demo.ended()).code, 1);
     assert.ok(demo.lines.includes('agent was ended by SIGKILL'), demo.tail);
     assert.ok(
       demo.lines.some((each) => each.includes('server connected')),

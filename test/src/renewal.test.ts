@@ -230,7 +230,7 @@ test(
     const next = await authority.server();
     await put(next);
     const renewed = async () => (await shown(port, here)) === certificateIn(next).serialNumber;
-    await untilTrue(renewed, { deadline: 3 * LOOK, every: 250, what: 'the next certificate' });
+    await untilTrue(renewed, { every: 250, what: 'the next certificate' });
   }),
 );
 

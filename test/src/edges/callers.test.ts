@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { allInOne, connectThrough, echo, packetsThrough, type Scope, scoped } from '../harness/index.ts';
-import { abandoned, DEADLINE_MS, dial, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
+import { abandoned, dial, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
 
 test(
   'one server takes callers on all four edges at once, for IPv4, IPv6 and names',
@@ -42,8 +42,8 @@ for (const mode of ['grpc', 'http-connect'] as const) {
 
 /** Rejects when the connection ends without an answer. */
 function answerOf(scope: Scope, { protocol, via }: Edge, destination: string): Promise<unknown> {
-  if (protocol === 'http-connect') return connectThrough(scope, { via, destination, deadline: DEADLINE_MS });
+  if (protocol === 'http-connect') return connectThrough(scope, { via, destination });
   const packets = packetsThrough(scope, via);
   packets.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination, random: 1n });
-  return packets.expect('DIAL_RSP', DEADLINE_MS);
+  return packets.expect('DIAL_RSP');
 }

@@ -12,7 +12,7 @@ import {
   until,
   uplinkFlags,
 } from '../harness/index.ts';
-import { assertRefused, DEADLINE_MS, refusals } from './rig.ts';
+import { assertRefused, refusals } from './rig.ts';
 
 /** Of the range for documentation (RFC 5737): no network has them. */
 const PROHIBITED = '192.0.2.1';
@@ -83,7 +83,6 @@ async function planeInNamespace(scope: Scope) {
   await until(
     async () => (await connectThrough(scope, { via: { uds }, destination: `127.0.0.1:${agentPort}` })).status === 200,
     {
-      deadline: DEADLINE_MS,
       what: 'a dial to the agent port through the plane itself',
     },
   );

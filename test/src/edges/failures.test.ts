@@ -18,7 +18,7 @@ import {
   startServer,
   until,
 } from '../harness/index.ts';
-import { assertRefused, DEADLINE_MS, dial, type Edge, echoes, edgesOf, metricIs, refusals } from './rig.ts';
+import { assertRefused, dial, type Edge, echoes, edgesOf, metricIs, refusals } from './rig.ts';
 
 const PENDING = 'konnectivity_network_proxy_server_pending_backend_dials';
 
@@ -81,7 +81,6 @@ test(
     const target = await echo(scope);
     const connect = edgesOf(gateway).find(({ name }) => name === 'CONNECT over UDS') as Edge;
     await until(async () => echoes(await dial(scope, connect, target.authority), 'x'), {
-      deadline: DEADLINE_MS,
       what: 'a dial through the plane',
     });
     const pending = refusals(scope, gateway, await blackHole(scope));
@@ -102,18 +101,18 @@ test(
     // A gRPC caller is sent away before its stream begins, so that its own library connects elsewhere.
     // Deno 2.9's own HTTP/2 client spins for good on a GOAWAY that comes before its first stream was answered.
     if (!('Deno' in globalThis)) {
-      const turnedAway = await packetsThrough(scope, server.grpc).ended(DEADLINE_MS);
+      const turnedAway = await packetsThrough(scope, server.grpc).ended();
       assert.equal(turnedAway.code, grpcStatus.UNAVAILABLE, turnedAway.details);
     }
     const destination = target.authority;
-    const answer = await connectThrough(scope, { via: server.connect, destination, deadline: DEADLINE_MS });
+    const answer = await connectThrough(scope, { via: server.connect, destination });
     assert.deepEqual([answer.status, answer.headers['retry-after']], [503, '0']);
     assert.match(answer.reason, /proxy is shutting down/);
     for (const tunnel of tunnels) {
       assert.ok(await echoes(tunnel, 'still running'));
       tunnel.end();
     }
-    assert.deepEqual(await server.program.ended(DEADLINE_MS), { code: 0, signal: null });
+    assert.deepEqual(await server.program.ended(), { code: 0, signal: null });
     assert.equal(target.failed, 0);
   }),
 );
@@ -128,10 +127,10 @@ test(
     packets.send({ type: 'DIAL_REQ', protocol: 'tcp', address: silent, random: 1n });
     const socket = await open(scope, server.connect);
     socket.write(`CONNECT ${silent} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`);
-    await until(() => attempts(silent) === before + DIALS, { deadline: DEADLINE_MS, what: 'the agent to connect' });
+    await until(() => attempts(silent) === before + DIALS, { what: 'the agent to connect' });
     packets.stream.cancel();
     socket.destroy();
-    await until(() => attempts(silent) === before, { deadline: DEADLINE_MS, what: 'the end of its attempts' });
+    await until(() => attempts(silent) === before, { what: 'the end of its attempts' });
     await eventually(async () => {
       const samples = await server.program.metric('konnectivity_network_proxy_server_dial_failure_count');
       assert.equal(samples.get('{reason="frontend_close"}'), DIALS);

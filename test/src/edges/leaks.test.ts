@@ -15,7 +15,7 @@ import {
   scoped,
   until,
 } from '../harness/index.ts';
-import { abandoned, DEADLINE_MS, dial, type Edge, echoes, edgesOf, endpointsAre, metricIs, tunnelsAre } from './rig.ts';
+import { abandoned, dial, type Edge, echoes, edgesOf, endpointsAre, metricIs, tunnelsAre } from './rig.ts';
 
 const DIALS = 10_000;
 const CONCURRENCY = 20;
@@ -63,7 +63,7 @@ test(
       const settled = () => holds(program).descriptors <= descriptors + FEW;
       const what = () =>
         `${program.name} to hold ${descriptors} descriptors again; it holds ${holds(program).descriptors}`;
-      await until(settled, { deadline: DEADLINE_MS, what });
+      await until(settled, { what });
       const grown = holds(program).memory - memory;
       assert.ok(grown < GROWTH, `${program.name} grew by ${grown >> 20} MiB`);
     }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
 import { allInOne, Digest, echo, type Front, onDeno, type Scope, scoped, source, until } from '../harness/index.ts';
-import { DEADLINE_MS, destination, dial, digestOf, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
+import { destination, dial, digestOf, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
 
 const MIB = 1 << 20;
 
@@ -26,7 +26,6 @@ test(
     const tunnels = await stallOnEvery(scope, stallingEdgesOf(server), target.authority);
     const sent = () => [...target.sockets].map(({ bytesWritten, writableLength }) => bytesWritten - writableLength);
     await until(() => [...target.sockets].every(({ writableNeedDrain }) => writableNeedDrain), {
-      deadline: DEADLINE_MS,
       what: 'all sources to be held up',
     });
     await othersMove(scope, edgesOf(server));
@@ -56,14 +55,13 @@ test(
     const tunnels = await stallOnEvery(scope, stallingEdgesOf(server), target.authority);
     const offers = tunnels.map((tunnel) => new Offer(tunnel));
     await until(() => offers.every(({ heldUp }) => heldUp), {
-      deadline: DEADLINE_MS,
       what: 'all callers to be held up',
     });
     await othersMove(scope, edgesOf(server));
     const taken = offers.map((offer) => offer.taken);
     assertHeld(stallingEdgesOf(server), taken);
     for (const socket of target.sockets) socket.resume();
-    await until(() => received.every(({ bytes }) => bytes === OFFERED), { deadline: 60_000, what: 'all bytes' });
+    await until(() => received.every(({ bytes }) => bytes === OFFERED), { what: 'all bytes' });
     for (const { sha256 } of received) assert.equal(sha256, (offers[0] as Offer).sha256);
     for (const tunnel of tunnels) tunnel.end();
     await tunnelsAre(server.program, 0);

@@ -16,7 +16,7 @@ import {
   startServer,
   until,
 } from '../harness/index.ts';
-import { DEADLINE_MS, dial, type Edge, echoes, edgesOf, metricIs, taker, tunnelsAre } from './rig.ts';
+import { dial, type Edge, echoes, edgesOf, metricIs, taker, tunnelsAre } from './rig.ts';
 
 const BACKENDS = 'konnectivity_network_proxy_server_ready_backend_connections';
 const SERVERS = 'konnectivity_network_proxy_agent_open_server_connections';
@@ -38,7 +38,7 @@ test(
     for (const tunnel of tunnels) assert.ok(await echoes(tunnel, 'still here'));
     assert.ok(first.running);
     for (const tunnel of tunnels) tunnel.end();
-    assert.deepEqual(await first.ended(DEADLINE_MS), { code: 0, signal: null });
+    assert.deepEqual(await first.ended(), { code: 0, signal: null });
     assert.deepEqual([target.failed, other.running], [0, true]);
   }),
 );
@@ -101,7 +101,7 @@ test(
     const target = await echo(scope);
     const tunnel = await dial(scope, connectOf(server), target.authority);
     const again = () => opened(server).length >= 4;
-    await until(again, { deadline: DEADLINE_MS, what: 'the agent to look for the others' });
+    await until(again, { what: 'the agent to look for the others' });
     await sessionsAre(server, 1);
     await metricIs(agent, SERVERS, 1);
     assert.ok(await echoes(tunnel, 'still here'));
@@ -139,13 +139,13 @@ function connectOf(front: Front): Edge {
 async function everyOneGetsADial(scope: Scope, agents: readonly Program[], edge: Edge, authority: string) {
   const seen = new Set<Program>();
   const next = async () => seen.add(await taker(agents, () => dial(scope, edge, authority))).size === agents.length;
-  await until(next, { deadline: DEADLINE_MS, what: 'every agent to get a dial' });
+  await until(next, { what: 'every agent to get a dial' });
 }
 
 /** Sends SIGTERM to an agent and waits until the server has heard of it. */
 async function drain(server: Program, agent: Program): Promise<void> {
   agent.signal('SIGTERM');
-  await server.waitForLog(({ msg }) => msg === 'session drains', { deadline: DEADLINE_MS, what: 'the drain' });
+  await server.waitForLog(({ msg }) => msg === 'session drains', { what: 'the drain' });
 }
 
 function opened({ program }: AllInOne['server']) {
@@ -159,5 +159,5 @@ async function sessionsAre({ program }: Front & Back, count: number): Promise<vo
     held = [...(await program.metric('isthmus_sessions')).values()].reduce((sum, each) => sum + each, 0);
     return held === count;
   };
-  await until(right, { deadline: DEADLINE_MS, what: () => `${count} sessions; there are ${held}` });
+  await until(right, { what: () => `${count} sessions; there are ${held}` });
 }

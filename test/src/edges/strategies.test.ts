@@ -11,7 +11,7 @@ import {
   startAgent,
   startServer,
 } from '../harness/index.ts';
-import { DEADLINE_MS, dial, type Edge, edgesOf, taker } from './rig.ts';
+import { dial, type Edge, edgesOf, taker } from './rig.ts';
 
 /** What each agent says of itself. All of them reach all of loopback: only the choice tells them apart. */
 const AGENTS = {
@@ -87,7 +87,7 @@ async function plane(scope: Scope, strategies: string) {
     const flags = { 'agent-id': name, 'agent-identifiers': AGENTS[name] };
     agents.set(name, await startAgent(scope, trust, server.agentPort, flags));
   }
-  await Promise.all([...agents.values()].map((agent) => agent.waitReady(DEADLINE_MS)));
+  await Promise.all([...agents.values()].map((agent) => agent.waitReady()));
   const connect = edgesOf(server).find(({ name }) => name === 'CONNECT over UDS') as Edge;
   return { connect, agents };
 }

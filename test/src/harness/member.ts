@@ -5,8 +5,8 @@ import { type Env, type Flags, Program } from './program.ts';
 import { commandOf, type ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 
-/** What a listing may take. */
-const ASK_MS = 2000;
+/** What a listing may take of a program that is busy, in milliseconds. */
+const ASK_MS = 10_000;
 
 /** Where a process runs when that is not beside this one. */
 export interface Place {
@@ -67,7 +67,7 @@ export class Member {
   }
 
   /** SIGTERM, and started again once it has ended: what a rolling update does to each. */
-  async roll(deadline: number): Promise<void> {
+  async roll(deadline?: number): Promise<void> {
     this.program.signal('SIGTERM');
     const { code } = await this.program.ended(deadline);
     if (code !== 0) throw new Error(`${this.id} ended with status ${code} after SIGTERM${this.program.tail}`);

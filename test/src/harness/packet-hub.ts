@@ -79,7 +79,7 @@ export class PacketHub implements AsyncDisposable {
 
   /** The stream of an agent, once it has come. */
   agent(index = 0): Promise<AgentStream> {
-    return until(() => this.streams[index], { deadline: 20_000, what: `agent ${index} to connect` });
+    return until(() => this.streams[index], { what: `agent ${index} to connect` });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

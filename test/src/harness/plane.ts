@@ -182,7 +182,6 @@ async function frontMember(scope: Scope, trust: Trust, runs: ProgramName, id: st
 export async function isUp(program: Program): Promise<void> {
   const up = async () => (await program.get('/healthz')).status === 200;
   await until(up, {
-    deadline: 20_000,
     what: () => `/healthz of ${program.name}${program.tail}`,
     hopeless: () => (program.running ? undefined : 'it has ended'),
   });

@@ -7,6 +7,10 @@ import { type True, until, type Wait, within } from './until.ts';
 
 const KEPT_LINES = 20_000;
 const SHOWN_LINES = 30;
+/** What a page may take of a program that is busy, in milliseconds: one that hangs is no reason to wait for longer. */
+const PAGE_MS = 10_000;
+/** How long what a program said last may take to be read, in milliseconds. Only a grandchild that holds the pipe open takes so long. */
+const LAST_WORDS_MS = 10_000;
 
 /** One line of a program's log that is a JSON object. */
 export type LogLine = Readonly<Record<string, unknown>>;
@@ -76,7 +80,7 @@ export class Program implements AsyncDisposable {
       this.#process.once('exit', async (code, signal) => {
         this.#running = false;
         // What it said last is read first, but a grandchild that holds the pipe open holds up nothing.
-        await within(Promise.all(output), { deadline: 1000, what: 'the end of its output' }).catch(() => {});
+        await within(Promise.all(output), { deadline: LAST_WORDS_MS, what: 'the end of its output' }).catch(() => {});
         end({ code, signal });
       });
     });
@@ -132,16 +136,16 @@ export class Program implements AsyncDisposable {
   }
 
   /** Waits until /readyz answers 200. */
-  async waitReady(deadline = 20_000): Promise<void> {
+  async waitReady(deadline?: number): Promise<void> {
     await this.#until(async () => (await this.get('/readyz')).status === 200, {
-      deadline,
+      ...deadlineOf(deadline),
       what: '/readyz to answer 200',
     });
   }
 
   /** GET on the health port. */
   async get(path: string): Promise<{ readonly status: number; readonly body: string }> {
-    const signal = AbortSignal.timeout(2000);
+    const signal = AbortSignal.timeout(PAGE_MS);
     const headers = { connection: 'close' };
     const response = await fetch(`http://${this.healthHost}:${this.healthPort}${path}`, { signal, headers });
     return { status: response.status, body: await response.text() };

@@ -1,7 +1,7 @@
 const POLL_MS = 10;
 
 export interface Wait {
-  /** Milliseconds; default 30 s: a busy machine is no fault of what is waited for. */
+  /** Milliseconds; default 60 s. */
   readonly deadline?: number;
   /** Between two looks, in milliseconds; default 10. */
   readonly every?: number;
@@ -11,7 +11,8 @@ export interface Wait {
   readonly hopeless?: () => string | undefined;
 }
 
-export const DEFAULT_DEADLINE_MS = 30_000;
+/** Far more than anything here takes on a machine that is slow and busy: it ends what hangs, and judges nothing. */
+export const DEFAULT_DEADLINE_MS = 60_000;
 
 /**
  * Waits for a condition, and gives what it gave once that is neither undefined, null nor false.

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import test from 'node:test';
 import { allInOne, echo, Scope, tunnelThrough, within } from '../harness/index.ts';
-import { attack, bystander, PATIENCE, raw, refused, saidUntilEnd } from './rig.ts';
+import { attack, bystander, raw, refused, saidUntilEnd } from './rig.ts';
 
 /** Requests that are refused, by the status line they are answered with. */
 const REFUSED: readonly [name: string, request: string | Buffer, answer: RegExp][] = [
@@ -129,7 +129,6 @@ test('bad requests of HTTP CONNECT callers are answered, and disturb nothing', a
     scope.defer(() => clearInterval(flood));
     assert.match(await saidUntilEnd(socket), /^HTTP\/1\.1 400 /);
     await within<unknown>(socket.closed ? Promise.resolve() : once(socket, 'close'), {
-      deadline: PATIENCE,
       what: 'its end',
     });
   });
@@ -146,6 +145,6 @@ async function echoed(tunnel: NodeJS.ReadWriteStream, text: string, length = tex
     });
     tunnel.resume();
   });
-  await within(done, { deadline: PATIENCE, what: () => `an echo of ${length} bytes, got ${said.length}` });
+  await within(done, { what: () => `an echo of ${length} bytes, got ${said.length}` });
   return said;
 }

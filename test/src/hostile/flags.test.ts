@@ -12,7 +12,7 @@ import {
   Scope,
   startProgram,
 } from '../harness/index.ts';
-import { PATIENCE, raw } from './rig.ts';
+import { raw } from './rig.ts';
 
 test('a program that cannot start says why in one line and leaves nothing behind', async (t) => {
   await using scope = new Scope();
@@ -76,7 +76,7 @@ test('a program that cannot start says why in one line and leaves nothing behind
     await t.test(`${name} --${flag}=${String(value).slice(0, 12)}`, async () => {
       await using scope = new Scope();
       const program = startProgram(scope, name, { flags: { ...good[name], [flag]: value } });
-      assert.deepEqual(await program.ended(PATIENCE), { code: 1, signal: null }, program.tail);
+      assert.deepEqual(await program.ended(), { code: 1, signal: null }, program.tail);
       const said = program.lines.filter((line) => !line.startsWith('{'));
       assert.equal(said.length, 1, program.tail);
       assert.ok(said[0]?.includes(`--${flag}`), said[0]);

@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { until } from '../harness/index.ts';
-import { PATIENCE } from './rig.ts';
 
 /** HTTP/2's frames written by hand (RFC 9113 section 4 and 6), so that a test can send what no library does. */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
@@ -99,7 +98,6 @@ export class FrameSocket {
   async send(...parts: Buffer[]): Promise<void> {
     if (this.ended || this.#socket.write(Buffer.concat(parts))) return;
     await until(() => this.ended || !this.#socket.writableNeedDrain, {
-      deadline: PATIENCE,
       what: 'the bytes to be taken',
     });
   }
@@ -109,7 +107,6 @@ export class FrameSocket {
     return until(
       () => this.frames.find((one) => one.type === type && (stream === undefined || one.stream === stream)),
       {
-        deadline: PATIENCE,
         what: () => `a frame of type ${type}; came: ${this.frames.map(({ type }) => type).join(' ')}`,
         hopeless: () => (this.ended ? 'the connection has ended' : undefined),
       },
@@ -122,7 +119,6 @@ export class FrameSocket {
       (type === TYPE.GOAWAY && payload.readUInt32BE(4) !== 0) ||
       (type === TYPE.RST_STREAM && payload.readUInt32BE(0) !== 0);
     await until(() => this.ended || this.frames.some(bad), {
-      deadline: PATIENCE,
       what: () => `a refusal; came: ${this.frames.map(({ type }) => type).join(' ')}`,
     });
   }

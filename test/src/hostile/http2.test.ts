@@ -6,7 +6,7 @@ import test, { type TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { echo, freePort, type Identity, type Program, Scope, split, within } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE, uint32 } from './frames.ts';
-import { attack, type Bystander, bystander, PATIENCE, raw } from './rig.ts';
+import { attack, type Bystander, bystander, raw } from './rig.ts';
 
 type Open = (scope: Scope) => Promise<FrameSocket>;
 
@@ -208,6 +208,6 @@ async function openTls(scope: Scope, port: number, ca: string, identity: Identit
   });
   socket.on('error', () => {});
   scope.defer(() => socket.destroy());
-  await within(once(socket, 'secureConnect'), { deadline: PATIENCE, what: 'a TLS handshake' });
+  await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });
   return new FrameSocket(socket);
 }

@@ -4,7 +4,6 @@ import { connect as connectTcp, createServer, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { type Identity, type Scope, type Trust, within } from '../harness/index.ts';
 import { FrameSocket, PREFACE } from './frames.ts';
-import { PATIENCE } from './rig.ts';
 
 /** An agent's handshake up to the 101: from there the caller is an HTTP/2 server that may do anything. */
 export async function rogueAgent(
@@ -21,7 +20,7 @@ export async function rogueAgent(
   });
   socket.on('error', () => {});
   scope.defer(() => socket.destroy());
-  await within(once(socket, 'secureConnect'), { deadline: PATIENCE, what: 'a TLS handshake' });
+  await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });
   const hello = upgrade({ 'isthmus-agent': agentId, 'isthmus-identifiers': `host%3D${agentId}` });
   socket.write(Buffer.concat([Buffer.from(hello), glued]));
   await head(socket, / 101 /);
@@ -38,7 +37,7 @@ export function upgrade(fields: Readonly<Record<string, string>>): string {
 async function head(socket: Socket, wanted: RegExp): Promise<void> {
   let seen = Buffer.alloc(0);
   while (!seen.includes('\r\n\r\n')) {
-    const [chunk] = await within(once(socket, 'data'), { deadline: PATIENCE, what: `the end of a head: ${seen}` });
+    const [chunk] = await within(once(socket, 'data'), { what: `the end of a head: ${seen}` });
     socket.pause();
     seen = Buffer.concat([seen, chunk]);
   }

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { encodePacket, type Packet } from '@isthmus/proto';
 import { agentPackets, allInOne, echo, packetsThrough, Scope, until, type Via } from '../harness/index.ts';
 import { block, FLAG, type Frame, FrameSocket, frame, PREFACE, settings, TYPE } from './frames.ts';
-import { attack, bystander, PATIENCE, raw, refused } from './rig.ts';
+import { attack, bystander, raw, refused } from './rig.ts';
 
 const dialReq = (address: string, more: Partial<Extract<Packet, { type: 'DIAL_REQ' }>> = {}): Packet => {
   return { type: 'DIAL_REQ', protocol: 'tcp', address, random: 7n, ...more };
@@ -35,10 +35,10 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
       await refused(program, 'gateway packets', async () => {
         const packets = packetsThrough(scope, grpc);
         packets.send(dialReq(address, more));
-        const { error, random, connectID } = await packets.expect('DIAL_RSP', PATIENCE);
+        const { error, random, connectID } = await packets.expect('DIAL_RSP');
         assert.notEqual(error, '');
         assert.deepEqual([random, connectID], [7n, 0n]);
-        await packets.ended(PATIENCE);
+        await packets.ended();
       });
     }
   });
@@ -46,9 +46,9 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
   await attack(t, victim, 'packets of connections that no one opened', async (scope) => {
     const packets = packetsThrough(scope, grpc);
     packets.send(data(99n));
-    assert.equal((await packets.expect('CLOSE_RSP', PATIENCE)).connectID, 99n);
+    assert.equal((await packets.expect('CLOSE_RSP')).connectID, 99n);
     packets.send({ type: 'CLOSE_REQ', connectID: 98n });
-    assert.equal((await packets.expect('CLOSE_RSP', PATIENCE)).connectID, 98n);
+    assert.equal((await packets.expect('CLOSE_RSP')).connectID, 98n);
     packets.send({ type: 'CLOSE_RSP', connectID: 97n, error: '' });
     packets.send({ type: 'DIAL_CLS', random: 96n });
     packets.send({ type: 'DIAL_RSP', random: 95n, connectID: 95n, error: '' });
@@ -63,7 +63,6 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
     packets.send(data(1n));
     packets.send(data(-1n));
     const answers = await until(() => packets.received.find((packet) => packet.type === 'DIAL_RSP'), {
-      deadline: PATIENCE,
       what: 'a DIAL_RSP',
     });
     assert.equal(answers.type === 'DIAL_RSP' && answers.random, -5n);
@@ -77,9 +76,9 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
     packets.send(data(connectID, Buffer.alloc(4 << 20, 1)));
     const came = () =>
       packets.received.reduce((sum, packet) => sum + (packet.type === 'DATA' ? packet.data.length : 0), 0);
-    await until(() => came() === 4 << 20, { deadline: PATIENCE, what: () => `4 MiB back, got ${came()}` });
+    await until(() => came() === 4 << 20, { what: () => `4 MiB back, got ${came()}` });
     packets.send(data(connectID, Buffer.alloc(5 << 20)));
-    assert.equal((await packets.ended(PATIENCE)).code, 8, 'RESOURCE_EXHAUSTED');
+    assert.equal((await packets.ended()).code, 8, 'RESOURCE_EXHAUSTED');
   });
 
   await attack(t, victim, 'messages that are no packets', async (scope) => {
@@ -96,7 +95,7 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
     ] as const) {
       const socket = await openCall(scope, grpc, message);
       const ends = ({ type, flags }: Frame) => type === TYPE.HEADERS && (flags & FLAG.END_STREAM) !== 0;
-      await until(() => socket.frames.some(ends), { deadline: PATIENCE, what: `the status of ${name}` });
+      await until(() => socket.frames.some(ends), { what: `the status of ${name}` });
     }
   });
 
@@ -120,7 +119,7 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
   for (const [name, sent] of metadata) {
     await attack(t, victim, `a Go agent with ${name}`, (scope) =>
       refused(program, 'grpc agents', async () => {
-        const { code } = await agentPackets(scope, via, sent).ended(PATIENCE);
+        const { code } = await agentPackets(scope, via, sent).ended();
         assert.equal(code, 3, 'INVALID_ARGUMENT');
       }),
     );
@@ -135,7 +134,7 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
   for (const [name, via] of identities) {
     await attack(t, victim, `a Go agent with ${name}`, (scope) =>
       refused(program, 'agents', async () => {
-        const { code } = await agentPackets(scope, via, { agentid: 'rogue' }).ended(PATIENCE);
+        const { code } = await agentPackets(scope, via, { agentid: 'rogue' }).ended();
         assert.equal(code, 14, 'UNAVAILABLE');
       }),
     );
@@ -147,18 +146,14 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
     'a Go agent that sends what only servers send, and answers nobody asked for',
     async (scope) => {
       const agent = agentPackets(scope, via, { agentid: 'rogue', agentidentifiers: 'host=none' });
-      await until(() => agent.metadata, { deadline: PATIENCE, what: 'the metadata' });
+      await until(() => agent.metadata, { what: 'the metadata' });
       agent.send(dialReq(destination.authority));
       agent.send({ type: 'DIAL_RSP', random: 1n, connectID: 5n, error: '' });
       agent.send({ type: 'CLOSE_RSP', connectID: 6n, error: 'nonsense' });
       agent.send({ type: 'CLOSE_REQ', connectID: 6n });
       agent.send(data(6n, Buffer.alloc(4 << 20)));
       agent.send({ type: 'DIAL_CLS', random: 3n });
-      assert.equal(
-        (await agent.expect('CLOSE_REQ', PATIENCE)).connectID,
-        5n,
-        'the socket behind a stray answer is closed',
-      );
+      assert.equal((await agent.expect('CLOSE_REQ')).connectID, 5n, 'the socket behind a stray answer is closed');
       agent.send({ type: 'DRAIN' });
       await program.waitForLog(({ msg, agent }) => msg === 'session drains' && agent === 'rogue', {
         what: 'the drain',

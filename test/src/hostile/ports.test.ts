@@ -5,7 +5,7 @@ import { createServer, type Socket } from 'node:net';
 import test from 'node:test';
 import { connect as connectTls } from 'node:tls';
 import { allInOne, echo, freePort, type Program, Scope, split, until } from '../harness/index.ts';
-import { attack, bystander, PATIENCE, raw, refused, saidUntilEnd } from './rig.ts';
+import { attack, bystander, raw, refused, saidUntilEnd } from './rig.ts';
 
 /** A port of a program. */
 interface Place {
@@ -139,5 +139,5 @@ function drip(socket: Socket, bytes: Buffer): Socket {
 
 async function ended(socket: Socket, what: string): Promise<void> {
   socket.resume();
-  await until(() => socket.readableEnded || socket.destroyed, { deadline: PATIENCE, what: `the end of ${what}` });
+  await until(() => socket.readableEnded || socket.destroyed, { what: `the end of ${what}` });
 }

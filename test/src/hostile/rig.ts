@@ -3,9 +3,6 @@ import { connect, type Socket } from 'node:net';
 import type { TestContext } from 'node:test';
 import { type Program, Scope, tunnelThrough, until, type Via, within } from '../harness/index.ts';
 
-/** How long a program may take for what it does at once on an idle machine, in milliseconds. */
-export const PATIENCE = 20_000;
-
 const BEAT_MS = 50;
 
 /** No attack may stop a program's event loop for longer than this, in milliseconds; the machine may be busy besides. */
@@ -37,7 +34,6 @@ export class Bystander implements AsyncDisposable {
     for (const { name, running } of this.#programs) assert.ok(running, `${name} has ended${tail}`);
     const before = this.#beats;
     await until(() => this.#beats >= before + 2, {
-      deadline: PATIENCE,
       what: () => `the bystander's echo${this.tail}`,
       hopeless: () => this.#lost,
     });
@@ -109,12 +105,11 @@ export async function refused(program: Program, where: string, act: () => Promis
   const before = await refusals(program, where);
   await act();
   await until(async () => (await refusals(program, where)) > before, {
-    deadline: PATIENCE,
     what: () => `${program.name} to count a refusal at ${where}${program.tail}`,
   });
   // Of many in a short time only the first have a line each.
   const isLine = (line: Readonly<Record<string, unknown>>) => line.msg === 'refused' && line.where === where;
-  await program.waitForLog(isLine, { deadline: PATIENCE, what: `a line about a refusal at ${where}` });
+  await program.waitForLog(isLine, { what: `a line about a refusal at ${where}` });
 }
 
 /** A plain connection, for a test that says each byte. */
@@ -125,7 +120,7 @@ export async function raw(scope: Scope, via: { uds: string } | { port: number })
   const open = new Promise<void>((resolve, reject) => {
     socket.once('connect', () => resolve()).once('error', reject);
   });
-  await within(open, { deadline: PATIENCE, what: 'a connection' });
+  await within(open, { what: 'a connection' });
   return socket;
 }
 
@@ -141,7 +136,6 @@ export function saidUntilEnd(socket: Socket): Promise<string> {
   });
   socket.resume();
   return within(ended, {
-    deadline: PATIENCE,
     what: () => `the end of a connection that said ${JSON.stringify(said.slice(0, 200))}`,
   });
 }

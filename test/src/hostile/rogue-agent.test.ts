@@ -3,7 +3,7 @@ import test from 'node:test';
 import { allInOne, echo, Scope, until } from '../harness/index.ts';
 import { block, FLAG, type FrameSocket, frame, settings, TYPE, uint32 } from './frames.ts';
 import { rogueAgent } from './links.ts';
-import { attack, bystander, PATIENCE, raw } from './rig.ts';
+import { attack, bystander, raw } from './rig.ts';
 
 type Fields = readonly (readonly [name: string, value: string])[];
 
@@ -98,7 +98,6 @@ test('an agent that does what it likes with its link harms nobody else', async (
   };
   const closed = (agentId: string) =>
     program.waitForLog(({ msg, agent }) => msg === 'session closed' && agent === agentId, {
-      deadline: PATIENCE,
       what: `the end of ${agentId}`,
     });
 
@@ -116,17 +115,16 @@ test('an agent that does what it likes with its link harms nobody else', async (
       caller.on('data', (chunk) => {
         said += chunk.toString('latin1');
       });
-      await until(() => said.includes('\r\n\r\n') || caller.closed, { deadline: PATIENCE, what: 'an answer' });
+      await until(() => said.includes('\r\n\r\n') || caller.closed, { what: 'an answer' });
       assert.ok(dialled > 0, `the dial went elsewhere: ${said}`);
       assert.match(said, /^HTTP\/1\.1 (200|502|503|504) /);
       caller.end();
       await until(() => caller.closed || socket.ended || said.startsWith('HTTP/1.1 200'), {
-        deadline: PATIENCE,
         what: 'its end',
       });
       socket.socket.destroy();
       await closed(agentId);
-      await until(() => caller.closed, { deadline: PATIENCE, what: 'the end of the caller, whose agent is gone' });
+      await until(() => caller.closed, { what: 'the end of the caller, whose agent is gone' });
     });
   }
 

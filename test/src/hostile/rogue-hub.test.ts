@@ -2,7 +2,7 @@ import test from 'node:test';
 import { echo, newTrust, Scope, startAgent, startServer, until } from '../harness/index.ts';
 import { block, FLAG, frame, PREFACE, settings, TYPE } from './frames.ts';
 import { rogueHub, turnstile } from './links.ts';
-import { attack, bystander, PATIENCE } from './rig.ts';
+import { attack, bystander } from './rig.ts';
 
 const ACCEPTED = [
   'HTTP/1.1 101 Switching Protocols',
@@ -126,13 +126,13 @@ test('a hub that does what it likes with an agent leaves its other links alone',
       if (frames.length > 0) void socket.send(PREFACE, settings(), ...frames);
     });
     ports.splice(0, ports.length, port);
-    return until(() => sockets.length > 0 && sockets, { deadline: PATIENCE, what: 'the agent to come' });
+    return until(() => sockets.length > 0 && sockets, { what: 'the agent to come' });
   };
 
   for (const [name, head] of HEADS) {
     await attack(t, victim, `it answers with ${name}`, async (scope) => {
       await lure(scope, head);
-      await agent.waitForLog(({ msg }) => msg === 'server connection failed', { deadline: PATIENCE, what: 'a line' });
+      await agent.waitForLog(({ msg }) => msg === 'server connection failed', { what: 'a line' });
     });
   }
   for (const line of LINES) {

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { allInOne, echo, Scope, until } from '../harness/index.ts';
 import { settings } from './frames.ts';
 import { rogueAgent, upgrade } from './links.ts';
-import { attack, bystander, PATIENCE, raw, refused, saidUntilEnd } from './rig.ts';
+import { attack, bystander, raw, refused, saidUntilEnd } from './rig.ts';
 
 const HELLO = { 'isthmus-agent': 'rogue' };
 
@@ -61,7 +61,7 @@ test('1,000 links that start over TLS, with bytes glued to the heads, do not end
       const glued = Buffer.concat([settings(), settings([3, 100])]);
       const options = { identity, glued };
       const link = await rogueAgent(scope, trust, server.agentPort, `brief-${index}`, options);
-      if (index % 3 > 0) await until(() => link.frames.length > 0, { deadline: PATIENCE, what: 'a frame of the hub' });
+      if (index % 3 > 0) await until(() => link.frames.length > 0, { what: 'a frame of the hub' });
       link.socket.destroy();
     };
     for (let i = 0; i < 1000; i += 10) await Promise.all(Array.from({ length: 10 }, (_, k) => one(i + k)));

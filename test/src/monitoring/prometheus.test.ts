@@ -94,7 +94,7 @@ test(
           ['up', ''],
         ],
       );
-    }, 20_000);
+    });
 
     // A page gains names with time (the first garbage collection brings its histogram), and Prometheus asks again.
     const missing = async (metrics: Metrics) => {

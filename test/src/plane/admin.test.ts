@@ -17,7 +17,6 @@ import {
 } from '../harness/index.ts';
 import { adminOf, carries, closed, dial } from './dials.ts';
 
-const DEADLINE = 20_000;
 const { ROLE_GATEWAY, ROLE_HUB, ROLE_AGENT } = adminApi.Role;
 
 function hubIdOf({ logs }: Program): string {
@@ -65,7 +64,7 @@ test(
     await eventually(async () => {
       const known = (await adminOf(scope, gateway.program).listSessions({})).sessions;
       assert.deepEqual(ids(known), ids(held));
-    }, DEADLINE);
+    });
     assert.ok(held.every(({ protocol }) => protocol === adminApi.LinkProtocol.LINK_PROTOCOL_LINK));
     const { sessionId } = atGateway;
     assert.equal((await adminOf(scope, hub.program).listTunnels({ sessionId })).tunnels.length, 1);
@@ -77,7 +76,7 @@ test(
     await eventually(async () => {
       const [line] = hub.program.logs.filter(({ msg }) => msg === 'session drains');
       assert.equal(line?.agent, atGateway.agentId);
-    }, DEADLINE);
+    });
     assert.equal((await agent.get('/readyz')).status, 503);
 
     assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1, plan: undefined });
@@ -91,7 +90,7 @@ test(
     for (const program of [gateway.program, hub.program, agent]) assert.ok(program.running, program.name);
     assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1, plan: undefined });
     tunnel.destroy();
-    await eventually(async () => assert.deepEqual(await tunnelsOf(scope, gateway.program), []), DEADLINE);
+    await eventually(async () => assert.deepEqual(await tunnelsOf(scope, gateway.program), []));
   }),
 );
 
@@ -135,7 +134,7 @@ test(
     const single = { 'agent-id': 'single', 'session-count': 1, 'proxy-server-port': hub.agentPort };
     await startAgent(scope, plane.trust, hub.agentPort, single);
     const known = async () => (await adminOf(scope, gateway.program).listSessions({})).sessions;
-    await eventually(async () => assert.equal((await known()).length, 3), DEADLINE);
+    await eventually(async () => assert.equal((await known()).length, 3));
     const destination = await echo(scope);
     const tunnel = await dial(scope, gateway, 'mtls', destination.authority);
     await carries(tunnel);
@@ -148,7 +147,7 @@ test(
         assert.deepEqual([sessions, plan?.stranded, plan?.gracefulMs], [held.length, lonely, 7000n]);
         for (const move of plan?.moves ?? []) assert.equal(move.elsewhere, move.agentId === 'single' ? 0 : 1);
         assert.equal(plan?.running.length, tunnels);
-      }, DEADLINE);
+      });
       assert.equal((await program.get('/readyz')).status, 200);
     }
     const { tunnels, plan } = await adminOf(scope, gateway.program).drain({ dryRun: true });
@@ -206,13 +205,13 @@ test(
     await eventually(async () => {
       const { sessionId, steps } = await atGateway.explain({ destination: authority });
       assert.deepEqual([sessionId, steps[0]?.candidates[0]?.quarantineReason], ['', 'loses packets']);
-    }, DEADLINE);
+    });
     assert.match(
       (await atGateway.dial({ destination: authority })).dial?.error?.text ?? '',
       /agent-0 is in quarantine/,
     );
     await atGateway.quarantine({ agent, lift: true });
-    await eventually(async () => assert.ok((await atGateway.explain({ destination: authority })).sessionId), DEADLINE);
+    await eventually(async () => assert.ok((await atGateway.explain({ destination: authority })).sessionId));
 
     const [first, second] = [
       await dial(scope, gateway, 'mtls', authority),
@@ -238,6 +237,6 @@ test(
 async function failedDial(scope: Scope, program: Program): Promise<adminApi.DialRecord> {
   const events = adminOf(scope, program).watchDials({ onlyFailed: true }, { signal: scope.signal });
   const next = events[Symbol.asyncIterator]().next();
-  const { value } = await within(next, { deadline: DEADLINE, what: 'a failed dial on the watch' });
+  const { value } = await within(next, { what: 'a failed dial on the watch' });
   return value.dial;
 }

@@ -21,7 +21,6 @@ import { invalid, readRecords } from './audit-records.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
 import { tinyDisk, unmountable } from './tiny-disk.ts';
 
-const DEADLINE = 20_000;
 /** A drain waits for the tunnels that run. */
 const PATIENT = { 'graceful-shutdown-timeout': '1m' };
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -37,7 +36,7 @@ async function audited(scope: Scope, serverFlags: Flags = {}, agentFlags: Flags 
 /** The records of a file once there are so many. */
 async function recordsOf(path: string, count: number): Promise<AuditRecord[]> {
   const written = () => readFileSync(path, 'utf8').split('\n').length > count;
-  await until(written, { deadline: DEADLINE, what: () => `${count} records in ${readFileSync(path, 'utf8')}` });
+  await until(written, { what: () => `${count} records in ${readFileSync(path, 'utf8')}` });
   const records = readRecords(path);
   assert.equal(records.length, count);
   return records;
@@ -105,10 +104,9 @@ test(
         tunnel.destroy();
       }
     };
-    const says = (text: string) =>
-      server.program.waitForLog(({ msg }) => msg === text, { deadline: DEADLINE, what: text });
+    const says = (text: string) => server.program.waitForLog(({ msg }) => msg === text, { what: text });
     const full = () => statfsSync(disk).bfree === 0;
-    await until(async () => full() || (await dialMore()), { deadline: DEADLINE, what: 'the disk to be full' });
+    await until(async () => full() || (await dialMore()), { what: 'the disk to be full' });
     await dialMore();
     await says('audit records cannot be written, and wait');
     rmSync(filler);
@@ -118,7 +116,7 @@ test(
 
     await carries(await dial(scope, server, 'connect', target.authority));
     server.program.signal('SIGTERM');
-    await server.program.waitForLog(({ msg }) => msg === 'stopping', { deadline: DEADLINE, what: 'the stop' });
+    await server.program.waitForLog(({ msg }) => msg === 'stopping', { what: 'the stop' });
     server.program.signal('SIGTERM');
     assert.equal((await server.program.ended()).code, 143);
     const cut = readRecords(log).slice(dials);
@@ -150,9 +148,8 @@ test(
     }
     await Promise.all(dials);
     const both = () => [readRecords(`${log}.1`), readRecords(log)] as const;
-    await until(() => statSync(log, { throwIfNoEntry: false }), { deadline: DEADLINE, what: 'the new file' });
+    await until(() => statSync(log, { throwIfNoEntry: false }), { what: 'the new file' });
     await until(() => both().flat().length === 60, {
-      deadline: DEADLINE,
       what: () => `60, not ${both().flat().length}`,
     });
     assert.equal(
@@ -183,7 +180,7 @@ test(
     const { program, ...front } = await startServer(scope, trust, { 'audit-log': '-', 'dial-park-timeout': '1ms' });
     await assert.rejects(dial(scope, { program, ...front }, 'grpc', '10.0.0.1:443'), /No agent available/);
     const isRecord = (line: LogLine) => line.outcome !== undefined;
-    const record = await program.waitForLog(isRecord, { deadline: DEADLINE, what: 'a record' });
+    const record = await program.waitForLog(isRecord, { what: 'a record' });
     assert.equal(invalid(record), undefined);
     assert.equal(record.outcome, 'destination_unavailable');
   }),

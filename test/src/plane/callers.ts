@@ -8,10 +8,13 @@ import { carries } from './dials.ts';
 /** Between the start of one dial and the next, in milliseconds. */
 const DIAL_EVERY = 20;
 
+/** Short dials under way: on a machine that is too slow for the rate the next waits, so that they do not pile up. */
+const MOST_DIALS = 25;
+
 /** Between one chunk of a long tunnel and the next, in milliseconds. */
 const SEND_EVERY = 100;
 
-/** Callers behind a balancer: dials at a constant rate, by gRPC and HTTP CONNECT in turn, and long tunnels that are never idle. */
+/** Callers behind a balancer: dials at a constant rate where the machine allows, by gRPC and HTTP CONNECT in turn, and long tunnels that are never idle. */
 export class Callers {
   dials = 0;
   tunnels = 0;
@@ -21,6 +24,7 @@ export class Callers {
   readonly #uds: string;
   readonly #destination: string;
   readonly #running = new Set<Promise<void>>();
+  #underWay = 0;
   #stopped = false;
 
   constructor(scope: Scope, uds: string, destination: string) {
@@ -46,12 +50,13 @@ export class Callers {
 
   async #dialSteadily(): Promise<void> {
     while (!this.#stopped && !this.#scope.signal.aborted) {
-      this.#keep(this.#dialOnce(this.dials++));
+      if (this.#underWay < MOST_DIALS) this.#keep(this.#dialOnce(this.dials++));
       await sleep(DIAL_EVERY);
     }
   }
 
   async #dialOnce(index: number): Promise<void> {
+    this.#underWay++;
     try {
       const tunnel = await this.#dial(index);
       // A short tunnel may be cut by the end of its agent or hub: that is counted for long ones.
@@ -59,6 +64,8 @@ export class Callers {
       tunnel.destroy();
     } catch (error) {
       this.failures.push(`dial ${index}: ${(error as Error).message}`);
+    } finally {
+      this.#underWay--;
     }
   }
 

@@ -23,7 +23,6 @@ export async function carries(tunnel: Duplex, text = 'ping'): Promise<void> {
   tunnel.on('data', take).resume();
   tunnel.write(text);
   await until(() => seen.length >= text.length, {
-    deadline: 20_000,
     what: `echo of ${text}`,
     hopeless: () => (tunnel.destroyed || tunnel.readableEnded ? ENDED : undefined),
   });
@@ -32,13 +31,13 @@ export async function carries(tunnel: Duplex, text = 'ping'): Promise<void> {
 }
 
 /** Resolves when a tunnel is closed, however that came. */
-export async function closed(tunnel: Duplex, deadline = 20_000): Promise<void> {
+export async function closed(tunnel: Duplex): Promise<void> {
   tunnel.resume();
   if (tunnel.destroyed || tunnel.readableEnded) return;
   const over = new Promise<void>((resolve) => {
     for (const event of ['end', 'close', 'error']) tunnel.once(event, () => resolve());
   });
-  await within(over, { deadline, what: 'the end of a tunnel' });
+  await within(over, { what: 'the end of a tunnel' });
 }
 
 /** Dials one after the other until it is stopped. Keeps what failed; a tunnel that was cut later is no failed dial. */

@@ -32,5 +32,5 @@ export async function familiesAre(program: Program, prefix: string, expected: Ex
       found.push([name, isHistogram ? { observations: shown } : shown]);
     }
     assert.deepEqual(Object.fromEntries(found), expected);
-  }, 10_000);
+  });
 }

@@ -25,7 +25,6 @@ import { carries, dial } from './dials.ts';
 import { tinyDisk, unmountable } from './tiny-disk.ts';
 
 const run = promisify(execFile);
-const DEADLINE = 20_000;
 
 interface Logging {
   /** Opens tunnels, each of which is logged. */
@@ -92,7 +91,7 @@ test(
     const log = `${disk}/log`;
     const { program, dials } = await loggingTo(scope, log);
     const full = async () => (await statfs(disk)).bfree === 0;
-    await until(async () => (await full()) || (await dials(10)), { deadline: DEADLINE, what: 'the disk to be full' });
+    await until(async () => (await full()) || (await dials(10)), { what: 'the disk to be full' });
     await dials(20);
     assert.ok(program.running);
     await rm(filler);
@@ -162,7 +161,7 @@ test(
       pipe.read();
       return pipe.established === 200;
     };
-    await until(all, { deadline: DEADLINE, what: () => `200 dials in the log, not ${pipe.established}` });
+    await until(all, { what: () => `200 dials in the log, not ${pipe.established}` });
   }),
 );
 
@@ -180,6 +179,6 @@ test(
       pipe.read();
       return pipe.established === 20;
     };
-    await until(all, { deadline: DEADLINE, what: () => `20 dials in the log, not ${pipe.established}` });
+    await until(all, { what: () => `20 dials in the log, not ${pipe.established}` });
   }),
 );

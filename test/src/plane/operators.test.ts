@@ -8,10 +8,18 @@ import { redisMissing } from '@isthmus/registry/testing';
 import { VERSION } from '@isthmus/service';
 import { adminClient } from '@isthmus/service/admin-client';
 import { Authority } from '@isthmus/service/testing';
-import { type Back, echo, type Front, type Program, Scope, split, tempDir, until } from '../harness/index.ts';
+import {
+  type Back,
+  DEFAULT_DEADLINE_MS,
+  echo,
+  type Front,
+  type Program,
+  Scope,
+  split,
+  tempDir,
+  until,
+} from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
-
-const DEADLINE = 20_000;
 
 function adminAddresses(fronts: readonly Front[], backs: readonly Back[]): string[] {
   return [...fronts, ...backs].map(({ program }) => `127.0.0.1:${program.adminPort}`).sort();
@@ -33,7 +41,7 @@ async function answers(scope: Scope, gateway: Front, destination: string, wanted
     );
     return wanted.test(text);
   };
-  await until(asIs, { deadline: DEADLINE, what: `a dial that ends with ${wanted}` });
+  await until(asIs, { what: `a dial that ends with ${wanted}` });
 }
 
 test('an operator finds every process in the registry, and takes an agent out of use', {
@@ -51,7 +59,7 @@ test('an operator finds every process in the registry, and takes an agent out of
 
   await t.test('each process says what it is and where its admin port is, and when it goes', async () => {
     const wanted = adminAddresses(gateways, hubs).join();
-    await until(async () => (await listed(registry)).join() === wanted, { deadline: DEADLINE, what: 'all members' });
+    await until(async () => (await listed(registry)).join() === wanted, { what: 'all members' });
     const members = await registry.members();
     assert.deepEqual(members.map(({ roles }) => roles.join()).sort(), ['gateway', 'gateway', 'hub']);
     for (const { memberId, roles, host, version } of members) {
@@ -60,7 +68,7 @@ test('an operator finds every process in the registry, and takes an agent out of
     }
     const { program: leaves } = gateways.at(-1) as { program: Program };
     leaves.signal('SIGTERM');
-    await leaves.ended(DEADLINE);
+    await leaves.ended();
     assert.deepEqual(await listed(registry), adminAddresses([gateway], hubs));
   });
 
@@ -71,9 +79,9 @@ test('an operator finds every process in the registry, and takes an agent out of
     using operator = adminClient(address, tls);
     assert.equal((await operator.admin.listSessions({})).sessions.length, 1);
     using stranger = adminClient(address, { ca: tls.ca });
-    await assert.rejects(stranger.admin.listSessions({}, { signal: AbortSignal.timeout(DEADLINE) }));
+    await assert.rejects(stranger.admin.listSessions({}, { signal: AbortSignal.timeout(DEFAULT_DEADLINE_MS) }));
     using plain = adminClient(address);
-    await assert.rejects(plain.admin.listSessions({}, { signal: AbortSignal.timeout(DEADLINE) }));
+    await assert.rejects(plain.admin.listSessions({}, { signal: AbortSignal.timeout(DEFAULT_DEADLINE_MS) }));
   });
 
   await t.test('an agent in quarantine takes no dial, and its tunnels go on', async () => {

@@ -9,7 +9,6 @@ const AGENTS = 4;
 const KNOWN_WITHIN = 1000;
 /** Another try for a machine that was busy with something else: a plane that is slower than that by design fails each. */
 const TRIES = 3;
-const DEADLINE = 20_000;
 
 /** All of 127/8 is this machine: each agent is the only one that announces its address. */
 function addressOf(index: number): string {
@@ -26,7 +25,7 @@ function agentsOf({ program }: Front, destination: string, dials: number): Promi
     const lines = program.logs.filter((line) => line.msg === 'dial established' && line.destination === destination);
     return lines.length === dials && lines.map(({ agent }) => agent);
   };
-  return until(said, { deadline: DEADLINE, what: `${dials} lines about ${destination}` });
+  return until(said, { what: `${dials} lines about ${destination}` });
 }
 
 async function openServers(agent: Program): Promise<number | undefined> {
@@ -39,7 +38,7 @@ async function knownAfter(scope: Scope, { gateways }: Split, agentId: string): P
     gateways.map(async ({ program }) => {
       const admin = adminOf(scope, program);
       const find = async () => (await admin.listSessions({})).sessions.find((session) => session.agentId === agentId);
-      const { sinceMs } = await until(find, { deadline: DEADLINE, what: `${program.name} to know of ${agentId}` });
+      const { sinceMs } = await until(find, { what: `${program.name} to know of ${agentId}` });
       return Date.now() - Number(sinceMs);
     }),
   );
@@ -52,7 +51,7 @@ test('two gateways, two hubs, four agents, and mutual TLS between them', { skip:
 
   await t.test('an agent that knows one hub has a session to both', async () => {
     for (const agent of agents) {
-      await until(async () => (await openServers(agent)) === 2, { deadline: DEADLINE, what: 'two sessions' });
+      await until(async () => (await openServers(agent)) === 2, { what: 'two sessions' });
     }
     const sessions = await Promise.all(
       hubs.map(async ({ program }) => (await adminOf(scope, program).listSessions({})).sessions),
@@ -109,7 +108,7 @@ test('two gateways, two hubs, four agents, and mutual TLS between them', { skip:
       return sessions.some(({ agentId }) => agentId === `agent-${index}`);
     };
     for (const gateway of gateways) {
-      await until(async () => !(await known(gateway)), { deadline: DEADLINE, what: 'the session to be forgotten' });
+      await until(async () => !(await known(gateway)), { what: 'the session to be forgotten' });
     }
   });
 });

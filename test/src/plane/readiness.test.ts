@@ -19,7 +19,6 @@ import {
 } from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
 
-const DEADLINE = 20_000;
 /** What a program says of itself, page by page. */
 async function pages(program: Program) {
   const [healthz, readyz, ready, verbose] = await Promise.all(
@@ -41,7 +40,7 @@ async function failing(program: Program, status: number, ...checks: string[]): P
     assert.deepEqual(failed(page.checks), checks);
     assert.equal(page.status, status);
     for (const check of checks) assert.ok(page.body?.includes(check.slice(check.indexOf(':') + 2)), page.body);
-  }, DEADLINE);
+  });
 }
 
 /** Ready, for every check there is, and each says what it found. */
@@ -57,19 +56,18 @@ async function isReady(program: Program, checks: Readonly<Record<string, RegExp>
     for (const [index, [name, detail]] of Object.entries(checks).entries()) {
       assert.match((page.checks[index] ?? '').slice(`[+]${name} ok: `.length), detail, name);
     }
-  }, DEADLINE);
+  });
 }
 
 /** A program that drains says so for as long as a tunnel holds it, and then ends. */
 async function drains(program: Program, status: number, release: () => void): Promise<void> {
   program.signal('SIGTERM');
   await until(async () => (await pages(program)).checks.includes('[-]admission failed: draining'), {
-    deadline: DEADLINE,
     what: `${program.name} to drain`,
   });
   assert.equal((await pages(program)).status, status);
   release();
-  assert.deepEqual(await program.ended(DEADLINE), { code: 0, signal: null });
+  assert.deepEqual(await program.ended(), { code: 0, signal: null });
 }
 
 test(
@@ -116,7 +114,7 @@ test(
         assert.equal(status, 500);
         assert.match(body ?? '', /^no copy of the registry yet: .*ECONNREFUSED/);
         assert.match(failed(checks)[0] ?? '', /^\[-\]registry failed: no copy of the registry yet/);
-      }, DEADLINE);
+      });
     }
 
     const plane = await split(scope, { gateways: 1, hubs: 1 });

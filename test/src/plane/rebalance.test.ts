@@ -17,7 +17,6 @@ import {
 } from '../harness/index.ts';
 import { carries, Dialler, dial } from './dials.ts';
 
-const DEADLINE = 30_000;
 const AGENTS = 6;
 /** Sessions of each agent. */
 const SESSIONS = 2;
@@ -76,7 +75,7 @@ async function noDialFails(scope: Scope, gateway: Front, happens: (destination: 
   await happens(authority);
   const dials = diallers.map((dialler) => dialler.dials);
   const more = () => diallers.every((dialler, index) => dialler.dials > (dials[index] as number) + 10);
-  await until(more, { deadline: DEADLINE, what: 'ten more dials of each caller' });
+  await until(more, { what: 'ten more dials of each caller' });
   await Promise.all(diallers.map((dialler) => dialler.stop()));
   const failures = diallers.flatMap((dialler) => dialler.failures.map(({ message }) => message));
   assert.deepEqual(failures, []);
@@ -88,7 +87,7 @@ test('sessions move to a hub that joins, no dial fails, and no tunnel is cut', {
   const { gateway } = plane;
   const hubs: Member[] = [...plane.hubs];
   const settled = (hubIds: readonly string[]) =>
-    eventually(async () => assert.deepEqual(await agentsByHub(hubs), wanted(hubIds)), DEADLINE);
+    eventually(async () => assert.deepEqual(await agentsByHub(hubs), wanted(hubIds)));
   await settled(IDS.slice(0, 2));
   await noDialFails(scope, gateway, async (destination) => {
     const tunnels = await Promise.all(
@@ -100,7 +99,7 @@ test('sessions move to a hub that joins, no dial fails, and no tunnel is cut', {
     assert.ok(joined.length > 0 && joined.length < AGENTS);
     await eventually(async () => {
       assert.deepEqual((await agentsByHub(hubs))[IDS[2] as string], joined);
-    }, DEADLINE);
+    });
     // A session from which an agent goes is there until its last tunnel has ended.
     for (const tunnel of tunnels) {
       await carries(tunnel, 'still here');
@@ -118,7 +117,7 @@ test('hubs that are killed in turn, as soon as agents are back, fail no dial', {
       for (const agent of agents) {
         assert.equal(await agent.value('konnectivity_network_proxy_agent_open_server_connections'), SESSIONS);
       }
-    }, DEADLINE);
+    });
   await all();
   await noDialFails(scope, gateway, async () => {
     for (let kill = 0; kill < 4; kill++) {
@@ -141,11 +140,11 @@ test('an agent of one session has another before its hub goes', { skip }, async 
         .sort(),
       all,
     );
-  }, DEADLINE);
+  });
   const [goes, stays] = hubs;
   await noDialFails(scope, gateway, async () => {
     goes.program.signal('SIGTERM');
-    assert.deepEqual(await goes.program.ended(DEADLINE), { code: 0, signal: null });
+    assert.deepEqual(await goes.program.ended(), { code: 0, signal: null });
   });
   const left = await stays.sessions();
   assert.deepEqual(left.map(({ agentId }) => agentId).sort(), all);

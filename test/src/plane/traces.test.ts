@@ -33,7 +33,6 @@ const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const OTHER = `f${TRACE.slice(1)}`;
 const PARENT = '00f067aa0ba902b7';
 const TRACEPARENT = `00-${TRACE}-${PARENT}-01`;
-const DEADLINE = 20_000;
 
 const AT_HUB: SpanTree = { 'hub.dial': { 'agent.dial': { 'agent.connect': {} } } };
 /** A dial at its first attempt, and the tunnel that came of it. */
@@ -64,7 +63,6 @@ function collecting<Receiver extends Pick<OtlpReceiver, 'endpoint' | 'spans'>>(r
   const spansOf = async (traceId: string, count: number) => {
     const find = () => receiver.spans.filter((span) => span.traceId === traceId);
     await until(() => find().length >= count, {
-      deadline: DEADLINE,
       what: () => `${count} spans; came: ${find().map(({ name }) => name)}`,
     });
     return find();
@@ -89,9 +87,7 @@ function named(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
 /** The trace ids of a program's lines with these messages, once each is there. */
 async function loggedTraces(program: Program, ...messages: string[]): Promise<unknown[]> {
   const what = `a line of ${program.name}: `;
-  const lines = messages.map((text) =>
-    program.waitForLog(({ msg }) => msg === text, { deadline: DEADLINE, what: what + text }),
-  );
+  const lines = messages.map((text) => program.waitForLog(({ msg }) => msg === text, { what: what + text }));
   return (await Promise.all(lines)).map(({ trace }) => trace);
 }
 
@@ -208,7 +204,6 @@ test(
 
     await receiver[Symbol.asyncDispose]();
     const gone = server.program.waitForLog(({ msg }) => msg === 'traces cannot be exported, and are dropped', {
-      deadline: DEADLINE,
       what: 'a line that says so',
     });
     let slowest = 0;

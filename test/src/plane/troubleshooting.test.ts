@@ -21,7 +21,6 @@ import {
 } from '../harness/index.ts';
 import { isthmus } from './operator.ts';
 
-const DEADLINE = 20_000;
 const PARK = { 'dial-park-timeout': '200ms' };
 
 /** What README.md says of one cause: the commands, and what each prints. */
@@ -55,7 +54,7 @@ async function follow(
       const { status, out, err } = await isthmus(program, ...own);
       assert.match(out, new RegExp(pattern), `${cause}: isthmus ${own.join(' ')}: ${err}`);
       assert.equal(status, 1, `${cause}: isthmus ${own.join(' ')}`);
-    }, DEADLINE);
+    });
   }
 }
 
@@ -68,7 +67,6 @@ describe('README.md leads to why a dial fails', { concurrency: true }, () => {
       const foreign = await Authority.create(trust.dir, 'foreign');
       const agent = await startAgent(scope, trust, agentPort, { 'ca-cert': foreign.cert });
       await agent.waitForLog(({ msg }) => msg === 'server connection failed', {
-        deadline: DEADLINE,
         what: 'a refusal',
       });
       const values = { 'HOST:PORT': '127.0.0.1:1', 'ca.pem': foreign.cert };
@@ -100,12 +98,12 @@ describe('README.md leads to why a dial fails', { concurrency: true }, () => {
       const agent = await startAgent(scope, trust, hub.agentPort);
       const { program } = await startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)) });
       await agent.waitReady();
-      await eventually(async () => assert.match((await isthmus(program, 'agents')).out, /ready/), DEADLINE);
+      await eventually(async () => assert.match((await isthmus(program, 'agents')).out, /ready/));
       const values = { 'HOST:PORT': '127.0.0.1:1', URL: redis.url };
       await follow('the gateway does not reach the hub', { program, values });
       await redis.kill();
       const late = await startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)) });
-      await late.program.waitForLog(({ msg }) => msg === 'registry is down', { deadline: DEADLINE, what: 'the loss' });
+      await late.program.waitForLog(({ msg }) => msg === 'registry is down', { what: 'the loss' });
       await follow('Redis is down', { program: late.program, values });
     }),
   );
