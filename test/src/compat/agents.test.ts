@@ -6,6 +6,7 @@ import {
   echo,
   eventually,
   grpcThrough,
+  type LogLine,
   newTrust,
   type Program,
   packetHub,
@@ -111,8 +112,8 @@ across(EVERY_PAIR, 'two agents of one id are one backend, and the first keeps it
 
 across(
   EVERY_PAIR,
-  "a killed agent's tunnels end at once on every transport, and another takes the next",
-  async (scope, rig) => {
+  "a killed agent's tunnels end on every transport, without waiting for the answer to a PING, and another takes the next",
+  async (scope, rig, makes) => {
     const { server, agents, startAgent: another } = await rig();
     const destination = await echo(scope);
     const dest = destination.authority;
@@ -125,13 +126,16 @@ across(
     tunnel.resume();
     const other = await another({ 'agent-id': 'other' });
     await other.waitReady();
-    const start = performance.now();
     await (agents[0] as Program).kill();
     await Promise.all([
       until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' }),
       ...holding.map((program) => summaryOf(program)),
     ]);
-    assert.ok(performance.now() - start < 2000, `${performance.now() - start} ms`);
+    if (makes.server === 'our') {
+      const isEnd = ({ msg, agent }: LogLine) => msg === 'session closed' && agent === 'agent-0';
+      const { reason } = await server.program.waitForLog(isEnd, { what: 'the end of the session' });
+      assert.doesNotMatch(String(reason), /PING/);
+    }
     await eventually(async () => {
       const sum = await peerDial(scope, { via: { uds: server.grpc.uds }, dest, do: 'echo', size: 100, count: 5 });
       assert.equal(sum.failed, 0, sum.results.find(({ error }) => error)?.error);
@@ -139,7 +143,7 @@ across(
   },
 );
 
-across(EVERY_PAIR, 'a dial that waits for an agent fails at once when the agent dies', async (scope, rig, makes) => {
+across(EVERY_PAIR, 'a dial that waits for an agent fails when the agent dies', async (scope, rig, makes) => {
   const { server, agents } = await rig();
   const address = await blackHole(scope);
   const answer = connectThrough(scope, { via: server.connect, destination: address });
@@ -147,29 +151,30 @@ across(EVERY_PAIR, 'a dial that waits for an agent fails at once when the agent 
   caller.send({ type: 'DIAL_REQ', protocol: 'tcp', address, random: 3n });
   const pending = () => total(server.program, `${SERVER}pending_backend_dials`);
   await until(async () => (await pending()) === 2, { what: 'two pending dials' });
-  const start = performance.now();
   await (agents[0] as Program).kill();
   const { status } = await answer;
+  // The limit of the dial itself would be a 504.
   assert.ok(status === 502 || status === 503, String(status));
   // A Go server leaves its gRPC caller without an answer.
   if (makes.server === 'our') assert.notEqual((await caller.expect('DIAL_RSP')).error, '');
-  assert.ok(performance.now() - start < 2000, `${performance.now() - start} ms`);
 });
 
-across(EVERY_PAIR, 'a server that is told to stop drops its callers at once', async (scope, rig) => {
-  const { server } = await rig();
-  const destination = await echo(scope);
-  const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
-  tunnel.resume();
-  const packets = packetsThrough(scope, server.grpc);
-  await packets.dial(destination.authority);
-  const start = performance.now();
-  server.program.signal('SIGTERM');
-  await until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' });
-  await packets.ended();
-  assert.ok(performance.now() - start < 1000, `${performance.now() - start} ms`);
-  await eventually(() => assert.equal(destination.open, 0));
-});
+across(
+  EVERY_PAIR,
+  'a server that is told to stop drops its callers, and does not wait for them to end',
+  async (scope, rig) => {
+    const { server } = await rig();
+    const destination = await echo(scope);
+    const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
+    tunnel.resume();
+    const packets = packetsThrough(scope, server.grpc);
+    await packets.dial(destination.authority);
+    server.program.signal('SIGTERM');
+    await until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' });
+    await packets.ended();
+    await eventually(() => assert.equal(destination.open, 0));
+  },
+);
 
 const MIXED: readonly [Make, Make][] = [
   ['Go', 'our'],

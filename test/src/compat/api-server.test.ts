@@ -69,7 +69,8 @@ across(EVERY_PAIR, 'the Go client closes without waiting out its 10 s', async (s
   const via = { uds: server.grpc.uds };
   const { results } = await peerDial(scope, { via, dest: destination.authority, do: 'echo', size: 10 });
   assert.equal(results[0]?.error, '');
-  assert.ok((results[0]?.closeMs ?? 0) < 2000, `close took ${results[0]?.closeMs} ms`);
+  // It says "close timeout" when no CLOSE_RSP came in that time.
+  assert.equal(results[0]?.closeError, '');
 });
 
 across(EVERY_PAIR, 'five dials at once, as for an availability check, all succeed', async (scope, rig) => {

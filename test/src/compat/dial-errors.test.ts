@@ -53,26 +53,27 @@ across(EVERY_PAIR, 'a name that does not exist: no such host, and 502', async (s
   assert.equal(answer.status, 502);
 });
 
-across(EVERY_PAIR, 'a black hole: the agent answers after 5 s with i/o timeout', async (scope, rig) => {
-  const { server, agents } = await rig();
-  const destination = await blackHole(scope);
-  const start = performance.now();
-  const { error, answer } = await failBoth(scope, server, destination);
-  const ms = performance.now() - start;
-  assert.equal(error, `dial tcp ${destination}: i/o timeout`);
-  assert.ok(answer.status === 504 || answer.status === 502, String(answer.status));
-  assert.match(answer.body, /i\/o timeout/);
-  assert.ok(ms > 4500 && ms < 8000, `${ms} ms`);
-  const samples = await (agents[0] as Program).metric(`${AGENT}endpoint_dial_failure_total`);
-  assert.equal(samples.get('{reason="timeout"}'), 2);
-});
+across(
+  EVERY_PAIR,
+  'a black hole: the agent gives up before the server does, and answers with i/o timeout',
+  async (scope, rig) => {
+    const { server, agents } = await rig();
+    const destination = await blackHole(scope);
+    const { error, answer } = await failBoth(scope, server, destination);
+    assert.equal(error, `dial tcp ${destination}: i/o timeout`);
+    assert.ok(answer.status === 504 || answer.status === 502, String(answer.status));
+    assert.match(answer.body, /i\/o timeout/);
+    await eventually(async () => {
+      const samples = await (agents[0] as Program).metric(`${AGENT}endpoint_dial_failure_total`);
+      assert.equal(samples.get('{reason="timeout"}'), 2);
+    });
+  },
+);
 
 across(EVERY_PAIR, '--backend-dial-timeout is the limit of the server itself', async (scope, rig) => {
   const { server } = await rig({ serverFlags: { 'backend-dial-timeout': '700ms' } });
   const destination = await blackHole(scope);
-  const start = performance.now();
   const { answer } = await failBoth(scope, server, destination);
-  assert.ok(performance.now() - start < 3000);
   assert.equal(answer.status, 504);
   await eventually(async () => assert.equal(await failures(server.program, 'backend_dial_timeout'), 2));
 });
@@ -101,7 +102,8 @@ across(EVERY_PAIR, 'a caller that gives up with DIAL_CLS counts as frontend_clos
 across(OUR_SERVER, 'a Go caller that gives up counts as frontend_close', async (scope, rig) => {
   const { server } = await rig();
   const dest = await blackHole(scope);
-  const dial = { via: { uds: server.grpc.uds }, dest, timeout: '500ms', count: 3, concurrency: 3 };
+  // Time enough for the dials to get to the agent, which gives up after 5 s.
+  const dial = { via: { uds: server.grpc.uds }, dest, timeout: '3s', count: 3, concurrency: 3 };
   const { results } = await peerDial(scope, dial);
   assert.deepEqual(
     results.map(({ stage }) => stage),

@@ -103,7 +103,7 @@ across(EVERY_PAIR, 'a caller that vanishes takes its destination socket with it'
   const destination = await echo(scope);
   const caller = packetsThrough(scope, server.grpc);
   await caller.dial(destination.authority);
-  assert.equal(destination.open, 1);
+  await until(() => destination.open === 1, { what: 'the connection' });
   caller.stream.cancel();
   await eventually(() => assert.equal(destination.open, 0));
 });
@@ -157,6 +157,7 @@ test(
     const third = await connectAgent({ agentid: 'third' });
     second.stream.end();
     second.stream.cancel();
+    await two.caller.ended();
     const three = await dial(third, 'three.test:80');
     third.send({ type: 'DATA', connectID: 1n, error: '', data: Buffer.from('three') });
     assert.equal(Buffer.from((await three.caller.expect('DATA')).data).toString(), 'three');

@@ -25,7 +25,8 @@ test(
     const target = await source(scope, OFFERED);
     const tunnels = await stallOnEvery(scope, stallingEdgesOf(server), target.authority);
     const sent = () => [...target.sockets].map(({ bytesWritten, writableLength }) => bytesWritten - writableLength);
-    await until(() => [...target.sockets].every(({ writableNeedDrain }) => writableNeedDrain), {
+    const heldUp = () => [...target.sockets].filter(({ writableNeedDrain }) => writableNeedDrain).length;
+    await until(() => heldUp() === tunnels.length, {
       what: 'all sources to be held up',
     });
     await othersMove(scope, edgesOf(server));
@@ -61,7 +62,9 @@ test(
     const taken = offers.map((offer) => offer.taken);
     assertHeld(stallingEdgesOf(server), taken);
     for (const socket of target.sockets) socket.resume();
-    await until(() => received.every(({ bytes }) => bytes === OFFERED), { what: 'all bytes' });
+    await until(() => received.filter(({ bytes }) => bytes === OFFERED).length === tunnels.length, {
+      what: 'all bytes',
+    });
     for (const { sha256 } of received) assert.equal(sha256, (offers[0] as Offer).sha256);
     for (const tunnel of tunnels) tunnel.end();
     await tunnelsAre(server.program, 0);

@@ -29,7 +29,8 @@ function isAccepted(scope: Scope, port: number): Promise<boolean> {
   const socket: Socket = connect(port, '127.0.0.1');
   scope.defer(() => socket.destroy());
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, SILENCE_MS, false);
+    // What the kernel said meanwhile is heard before an immediate runs, also where this process was held up for as long.
+    const timer = setTimeout(() => setImmediate(resolve, false), SILENCE_MS);
     socket.once('error', reject).once('connect', () => {
       clearTimeout(timer);
       resolve(true);

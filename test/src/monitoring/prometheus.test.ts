@@ -66,7 +66,7 @@ test(
     });
     const directory = await tempDir(scope);
     const config = {
-      global: { scrape_interval: '200ms', scrape_timeout: '200ms' },
+      global: { scrape_interval: '2s', scrape_timeout: '2s' },
       scrape_configs: ['server', 'agent'].map(job),
     };
     await writeFile(`${directory}/prometheus.yaml`, stringify(config));
@@ -104,7 +104,7 @@ test(
     };
     for (const metrics of [server, agent]) await eventually(async () => assert.deepEqual(await missing(metrics), []));
     const now = Date.now() / 1000;
-    const range = `start=${now - 60}&end=${now + 60}`;
+    const range = `start=${now - 3600}&end=${now + 3600}`;
     const kept = await ask(`query_exemplars?query=isthmus_dial_latency_seconds_bucket&${range}`);
     assert.match(JSON.stringify(kept), new RegExp(`"trace_id":"${TRACE}"`));
   }),

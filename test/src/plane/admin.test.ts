@@ -226,7 +226,7 @@ test(
     const kicked = await atHub.kick({ target: { $case: 'agent', value: agent }, reason: 'hangs' });
     assert.deepEqual([kicked.sessionIds, kicked.tunnels], [[explained.sessionId], 1]);
     await closed(second);
-    await carries(await dial(scope, gateway, 'connect', authority), 'through a new session');
+    await eventually(async () => carries(await dial(scope, gateway, 'connect', authority), 'through a new session'));
     const lines = (await atHub.recentLogs({})).lines.map((line) => JSON.parse(line));
     assert.ok(lines.some(({ reason }) => String(reason).endsWith('ended by an operator: hangs')));
     assert.ok(lines.some(({ level, msg }) => level === 'debug' && msg === 'dial established'));

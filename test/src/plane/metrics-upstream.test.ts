@@ -47,7 +47,7 @@ test(
     const api = await kubeApi(scope, trust);
     api.put('konnectivity-proxy-server-dead', 3600);
     const leases = { kubeconfig: api.kubeconfig, 'enable-lease-controller': true };
-    const timeouts = { 'backend-dial-timeout': '1s', 'dial-park-timeout': '50ms' };
+    const timeouts = { 'backend-dial-timeout': '5s', 'dial-park-timeout': '50ms' };
     const { program, agentPort, grpc, connect } = await startServer(scope, trust, { ...leases, ...timeouts });
 
     await connectThrough(scope, { via: connect, destination: DESTINATION });

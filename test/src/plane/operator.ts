@@ -5,6 +5,9 @@ import { onDeno, ROOT } from '../harness/runtime.ts';
 const APP = `${ROOT}apps/isthmus`;
 const COMMAND = onDeno ? ['run', '-A', `${APP}/src/main.ts`] : [`${APP}/bin/isthmus.js`];
 
+/** How long each member may take to answer, where a test says nothing of it. */
+const PATIENT = ['--timeout', '30s'];
+
 /** What a command printed, and how it ended. */
 export interface Said {
   readonly status: number | null;
@@ -17,7 +20,7 @@ export type Asked = Pick<Program, 'adminPort'>;
 
 /** `isthmus`, asked at the admin port of a program, in this process: a new one would take longer than its answer. */
 export async function isthmus(program: Asked, ...args: string[]): Promise<Said> {
-  const session = new Session(program, args);
+  const session = new Session(program, args.includes('--timeout') ? args : [...args, ...PATIENT]);
   return { status: await session.done, out: session.out, err: session.err };
 }
 

@@ -15,7 +15,6 @@ import {
   startGateway,
   startHub,
   startServer,
-  until,
 } from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
 
@@ -62,10 +61,11 @@ async function isReady(program: Program, checks: Readonly<Record<string, RegExp>
 /** A program that drains says so for as long as a tunnel holds it, and then ends. */
 async function drains(program: Program, status: number, release: () => void): Promise<void> {
   program.signal('SIGTERM');
-  await until(async () => (await pages(program)).checks.includes('[-]admission failed: draining'), {
-    what: `${program.name} to drain`,
+  await eventually(async () => {
+    const page = await pages(program);
+    assert.ok(page.checks.includes('[-]admission failed: draining'), page.checks.join('\n'));
+    assert.equal(page.status, status);
   });
-  assert.equal((await pages(program)).status, status);
   release();
   assert.deepEqual(await program.ended(), { code: 0, signal: null });
 }

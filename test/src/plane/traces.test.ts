@@ -78,6 +78,12 @@ async function dialOnce(scope: Scope, { connect: via }: Front, destination: stri
   return answer;
 }
 
+async function dialFifty(scope: Scope, server: Front, destination: string): Promise<void> {
+  for (let dials = 0; dials < 50; dials++) {
+    assert.equal((await dialOnce(scope, server, destination, TRACEPARENT)).status, 200);
+  }
+}
+
 function named(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
   const span = spans.find((each) => each.name === name);
   assert.ok(span, `a span ${name}`);
@@ -121,9 +127,6 @@ test(
       assert.equal(attributes['error.type'], undefined, name);
       assert.equal(status.code, 0, name);
       assert.ok(start <= end, name);
-      // Processes of one machine share its clock, and each reads it to a millisecond or two.
-      assert.ok(start > first.start - 5, name);
-      assert.ok(end < first.end + 5 || name === 'gateway.tunnel', name);
     }
     const [attempt, hub, agent, connect] = ['gateway.attempt', 'hub.dial', 'agent.dial', 'agent.connect'].map((name) =>
       named(spans, name),
@@ -158,7 +161,8 @@ test(
       assert.equal((await dialOnce(scope, gateway, destination.authority, traceparent)).status, 200);
     }
     for (const trace of traces) await spansOf(trace, ALL);
-    const hedge = receiver.spans.find(({ attributes }) => attributes['isthmus.attempt.kind'] === 'hedge');
+    // On a slow machine a dial through the other hub is hedged too, and established by its first attempt.
+    const hedge = receiver.spans.find((span) => attempted(span) === 'hedge established');
     assert.ok(hedge, 'a dial tried the hub that hangs');
     assert.deepEqual(spanTree(await spansOf(hedge.traceId, ALL + 1), attempted), {
       'gateway.dial': { 'first overtaken': {}, 'hedge established': AT_HUB, 'gateway.tunnel': {} },
@@ -206,18 +210,23 @@ test(
     const gone = server.program.waitForLog(({ msg }) => msg === 'traces cannot be exported, and are dropped', {
       what: 'a line that says so',
     });
-    let slowest = 0;
-    const dialFifty = async () => {
-      for (let dials = 0; dials < 50; dials++) {
-        const from = performance.now();
-        assert.equal((await dialOnce(scope, server, destination.authority, TRACEPARENT)).status, 200);
-        slowest = Math.max(slowest, performance.now() - from);
-      }
-    };
-    await dialFifty();
+    await dialFifty(scope, server, destination.authority);
     await gone;
-    await dialFifty();
-    assert.ok(slowest < 1000, `the slowest dial took ${slowest} ms`);
+    await dialFifty(scope, server, destination.authority);
+  }),
+);
+
+test(
+  'no dial waits for a collector that never answers',
+  scoped(async (scope) => {
+    const { receiver, env } = await collector(scope);
+    receiver.status = 0;
+    const { server } = await allInOne(scope, { env: { ...env, OTEL_EXPORTER_OTLP_TIMEOUT: '600000' } });
+    const { authority } = await web(scope);
+    assert.equal((await dialOnce(scope, server, authority, TRACEPARENT)).status, 200);
+    await until(() => receiver.requests.length > 0, { what: 'an export' });
+    await dialFifty(scope, server, authority);
+    assert.ok(!server.program.logs.some(({ msg }) => String(msg).startsWith('traces cannot be exported')));
   }),
 );
 
