@@ -69,19 +69,19 @@ across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another'
   const [draining] = agents as [Program];
   const destination = await echo(scope);
   await tunnelThrough(scope, { via: server.connect, destination: destination.authority });
+  await until(async () => (await dialsOf(draining)) === 1, { what: 'the first dial to be counted' });
   const fresh = await another({ 'agent-id': 'fresh' });
   await fresh.waitReady();
   draining.signal('SIGTERM');
-  let dialled = 1;
-  /** How many of these dials each took. A Go agent counts a dial a moment after it answered it. */
+  /** How many of these dials each took. A Go agent counts a dial a moment after it answered it; a slow dial may be tried at both. */
   const take = async (dials: number) => {
     const before = [await dialsOf(draining), await dialsOf(fresh)] as const;
     for (const _ of Array(dials)) await grpcThrough(scope, server.grpc, destination.authority);
-    dialled += dials;
+    const dialled = before[0] + before[1] + dials;
     const after = await until(
       async () => {
         const counts = [await dialsOf(draining), await dialsOf(fresh)] as const;
-        return counts[0] + counts[1] === dialled && counts;
+        return counts[0] + counts[1] >= dialled && counts;
       },
       { what: `${dialled} dials to be counted` },
     );
@@ -89,7 +89,7 @@ across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another'
   };
   // A server picks at random, so a few dials may avoid it by luck.
   await until(async () => (await take(20)).draining === 0, { what: 'dials that avoid the draining agent' });
-  assert.deepEqual(await take(10), { draining: 0, fresh: 10 });
+  assert.equal((await take(10)).draining, 0);
   assert.ok(draining.running);
 });
 
