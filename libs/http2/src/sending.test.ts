@@ -14,9 +14,9 @@ function slow(): Duplex {
 
 /** Waits, turn by turn, until it holds. */
 async function eventually(holds: () => boolean): Promise<void> {
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + 60_000;
   while (!holds()) {
-    assert.ok(performance.now() < deadline, 'not within 10 s');
+    assert.ok(performance.now() < deadline, 'not within a minute');
     await turn();
   }
 }

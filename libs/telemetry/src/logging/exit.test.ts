@@ -28,7 +28,7 @@ process.exit(3);
 test('what is logged while a process exits is written, also by listeners that are called late', () => {
   // By its standard input: Deno looks for what is imported where a program is, or is run.
   const launch = onDeno ? ['run', '--allow-all', '--no-check', '-'] : ['--input-type=module', '-'];
-  const { status, stderr } = spawnSync(process.execPath, launch, { input: program, encoding: 'utf8', timeout: 20_000 });
+  const { status, stderr } = spawnSync(process.execPath, launch, { input: program, encoding: 'utf8', timeout: 60_000 });
   assert.equal(status, 3, stderr);
   assert.match(stderr, /"msg":"before"}\n(.*\n)*.*"msg":"audit records are lost"}\n$/);
 });
