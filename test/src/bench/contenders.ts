@@ -19,7 +19,9 @@ import type { Front } from './load/messages.ts';
 export interface Contender {
   readonly name: string;
   readonly kind: Kind;
-  /** Unset: straight to the destination. */
+  /** The processes between, by a name; one that another load uses too is started once. */
+  readonly plane: string;
+  /** What starts them. Unset: straight to the destination. */
   readonly family?: Family;
   readonly protocol?: Protocol;
   /** The program that loads it, in the place of the bench's own load. */
@@ -50,7 +52,7 @@ export function contenders({ anp, planebench }: Programs): Contender[] {
 function ownLoad(anp?: AnpBinaries): Contender[] {
   const through = (kind: Kind, prefix: string, family: (protocol: Protocol) => Family) =>
     PROTOCOLS.map((protocol) => ({ name: prefix + FRONTS[protocol], kind, protocol, family: family(protocol) }));
-  return [
+  const all: Omit<Contender, 'plane'>[] = [
     { name: 'direct', kind: 'direct' },
     { name: 'relays-2', kind: 'relays', family: twoRelays },
     { name: 'relays-3', kind: 'relays', family: threeRelays },
@@ -61,6 +63,8 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
     ...through('far', 'far-', () => farAgent),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
   ];
+  // Of its own for each way in, as each API server has one: V8 compiles for the one kind of caller that it has seen.
+  return all.map((each) => ({ ...each, plane: each.name }));
 }
 
 /** Traces off; on, and no dial sampled; on, and all exported. */
@@ -73,7 +77,7 @@ const threeRelays = relays(3);
 export class Planes implements AsyncDisposable {
   readonly #scope = new Scope();
   readonly #destinationPort: number;
-  readonly #running = new Map<Family, Started>();
+  readonly #running = new Map<string, Started>();
   readonly #warm = new Set<string>();
 
   constructor(destinationPort: number) {
@@ -81,22 +85,23 @@ export class Planes implements AsyncDisposable {
   }
 
   /** @param agents simulated ones, in the place of a real one */
-  async of({ family }: Contender, agents?: number): Promise<Started> {
+  async of({ plane, family }: Contender, agents?: number): Promise<Started> {
     if (!family) return NOTHING;
-    let started = this.#running.get(family);
+    let started = this.#running.get(plane);
     if (!started) {
       started = await (await family(this.#scope, this.#destinationPort, agents))();
       await started.ready();
-      this.#running.set(family, started);
+      this.#running.set(plane, started);
     }
     return started;
   }
 
-  /** Whether the processes have yet to carry something through this front before a line is measured; they are taken to do so now. */
-  isCold({ name, family }: Contender, { fresh, agents }: Line): boolean {
+  /** Whether the processes have yet to do this work before it is measured, since code that has not run is slow; they are taken to do so now. */
+  isCold({ plane, family }: Contender, { work, fresh, agents }: Line): boolean {
     if (!family || fresh) return agents !== undefined;
-    const cold = !this.#warm.has(name);
-    this.#warm.add(name);
+    const done = `${plane} ${work}`;
+    const cold = !this.#warm.has(done);
+    this.#warm.add(done);
     return cold;
   }
 

@@ -31,11 +31,6 @@ function within(line: Line): Line {
   return { ...line, conns: Math.min(line.conns, descriptorLimit() - OTHER_DESCRIPTORS) };
 }
 
-/** Code that has not run yet is slow: what does not ask for a fresh plane begins with some of each. */
-function warmUp(line: Line): Line {
-  return { ...line, work: line.agents === undefined ? 'ping-under-bulk' : line.work, rate: 0 };
-}
-
 /** Of Linux; a process may raise its own to this. */
 function descriptorLimit(): number {
   const [, hard] = /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
@@ -55,7 +50,7 @@ export async function measure(
     if (line.work === 'start') return await firstDial(contender, destinationPort);
     await using own = new Planes(destinationPort);
     const started = await (line.fresh ? own : planes).of(contender, line.agents);
-    if (planes.isCold(contender, line)) await load(warmUp(line), contender, started, destinationPort, pace);
+    if (planes.isCold(contender, line)) await load(line, contender, started, destinationPort, pace);
     return await load(line, contender, started, destinationPort, pace);
   } catch (error) {
     return { figures: {}, errors: { [(error as Error).message]: 1 } };
