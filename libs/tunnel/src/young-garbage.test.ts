@@ -42,9 +42,9 @@ test('the young generation is collected after every 8 MiB, and not else', () => 
 test('the young generation of a process at work may grow to 4 MiB, whenever it is smaller', () => {
   const young = new Young(MIB);
   const garbage = new YoungGarbage(young);
-  reads(garbage, 255, 1);
+  reads(garbage, 4095, 1);
   assert.deepEqual(young.asked, [], 'a process at rest leaves it as it is');
-  reads(garbage, 257, 1);
+  reads(garbage, 1, 1);
   young.bytes = 2 * MIB;
   reads(garbage, 256, 1);
   assert.deepEqual(young.asked.splice(0), ['grow by 2']);

@@ -10,6 +10,9 @@ const LARGEST = 4 * 1024 * 1024;
 /** Reads between two looks at how large it is: each takes a microsecond. */
 const LOOK_EVERY = 256;
 
+/** A process is at work after so many reads, those of a thousand dials and more. */
+const AT_WORK = 4096;
+
 /** What a runtime lets be done with its young generation. */
 export interface YoungGeneration {
   collect(): void;
@@ -33,7 +36,7 @@ export interface YoungGeneration {
 export class YoungGarbage {
   readonly #young: YoungGeneration;
   #bytes = 0;
-  #reads = 0;
+  #reads = LOOK_EVERY - AT_WORK;
   #factor: 1 | 2 = 1;
 
   constructor(young: YoungGeneration = ofRuntime()) {
