@@ -102,9 +102,11 @@ export class Sending {
       this.#fill();
       this.#scheduled = false;
       this.#socket.uncork();
+      // The socket, or the window, says when there is room again.
+      if (this.#window <= 0 || this.#socket.writableNeedDrain) return;
       this.#refill();
       // A socket that would take more than was written says nothing when it has.
-      if (this.#ready.length > 0 && this.#window > 0 && !this.#socket.writableNeedDrain) this.#schedule();
+      if (this.#ready.length + this.#empty.length > 0) this.#schedule();
     });
   }
 
@@ -132,8 +134,7 @@ export class Sending {
 
   /** Asks those that are empty for more, the longest empty first, until as many as should be have something. */
   #refill(): void {
-    if (this.#empty.length === 0 || this.#window <= 0 || this.#socket.writableNeedDrain) return;
+    if (this.#empty.length === 0) return;
     for (const sender of this.#empty.splice(0, Math.max(0, AHEAD - this.#ready.length))) sender.refill();
-    if (this.#empty.length > 0) this.#schedule();
   }
 }
