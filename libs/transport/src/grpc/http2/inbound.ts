@@ -1,6 +1,7 @@
 import {
   ConnectionError,
   DEFAULT_FRAME,
+  DEFAULT_SETTINGS,
   ErrorCode,
   Flag,
   type FrameHandler,
@@ -8,16 +9,26 @@ import {
   FrameType,
   type HeaderSection,
   HeaderSections,
+  HpackDecoder,
+  PREFACE,
   readSettings,
   type Settings,
 } from '@isthmus/http2';
+import type { Field } from './request.ts';
 
-/** What a peer says by frames that are well-formed, and allowed on a connection or on a stream. */
-export interface InboundSink {
+/** What a request's header fields may come to, in bytes. */
+export const MAX_FIELDS = 64 * 1024;
+
+/** What a peer says of the connection, by frames that are well-formed and allowed there. */
+export interface ConnectionSink {
   settings(changes: Partial<Settings>): void;
   ping(payload: Buffer): void;
+}
+
+/** What a peer says of streams and windows, likewise. */
+export interface StreamSink {
   /** @param ends the peer sends nothing more on the stream */
-  headers(stream: number, section: Buffer, ends: boolean): void;
+  headers(stream: number, fields: readonly Field[], ends: boolean): void;
   /** Bytes of a DATA frame came, which count for the windows with their padding. */
   data(stream: number, piece: Buffer, padding: number): void;
   dataEnds(stream: number): void;
@@ -26,29 +37,40 @@ export interface InboundSink {
   windowUpdate(stream: number, by: number): void;
 }
 
-/** What frames mean, each looked at by itself (RFC 9113 section 6). */
+/** What a peer's bytes mean: the preface, and frames, each looked at by itself (RFC 9113 sections 3.4 and 6). */
 export class Inbound implements FrameHandler {
-  readonly #sink: InboundSink;
+  readonly #connection: ConnectionSink;
+  readonly #streams: StreamSink;
   readonly #reader = new FrameReader(this, DEFAULT_FRAME);
-  readonly #sections: HeaderSections;
+  readonly #sections = new HeaderSections(MAX_FIELDS);
+  readonly #decoder = new HpackDecoder(DEFAULT_SETTINGS.headerTableSize, MAX_FIELDS);
+  /** Bytes of the preface that came. */
+  #preface = 0;
   #greeted = false;
 
-  /** @param mostFields what a header section may come to, in bytes */
-  constructor(sink: InboundSink, mostFields: number) {
-    this.#sink = sink;
-    this.#sections = new HeaderSections(mostFields);
+  constructor(connection: ConnectionSink, streams: StreamSink) {
+    this.#connection = connection;
+    this.#streams = streams;
   }
 
-  /** @throws ConnectionError, also from the sink; nothing may be read behind it. */
+  /** @throws ConnectionError, also from the sinks; nothing may be read behind it. */
   read(chunk: Buffer): void {
-    this.#reader.read(chunk);
+    this.#reader.read(this.#preface < PREFACE.length ? this.#readPreface(chunk) : chunk);
+  }
+
+  #readPreface(chunk: Buffer): Buffer {
+    const length = Math.min(chunk.length, PREFACE.length - this.#preface);
+    if (PREFACE.compare(chunk, 0, length, this.#preface, this.#preface + length) !== 0)
+      throw broken('no HTTP/2 preface');
+    this.#preface += length;
+    return chunk.subarray(length);
   }
 
   data(stream: number, piece: Buffer, flags: number, last: boolean, padding: number): void {
     this.#checkOrder(FrameType.DATA, stream, flags);
     onStream('DATA', stream);
-    this.#sink.data(stream, piece, padding);
-    if (last && flags & Flag.END_STREAM) this.#sink.dataEnds(stream);
+    this.#streams.data(stream, piece, padding);
+    if (last && flags & Flag.END_STREAM) this.#streams.dataEnds(stream);
   }
 
   frame(type: number, flags: number, stream: number, payload: Buffer): void {
@@ -68,7 +90,7 @@ export class Inbound implements FrameHandler {
       case FrameType.RST_STREAM:
         onStream('RST_STREAM', stream);
         sized('RST_STREAM', payload, 4);
-        this.#sink.reset(stream, payload.readUInt32BE());
+        this.#streams.reset(stream, payload.readUInt32BE());
         break;
       case FrameType.SETTINGS:
         onConnection('SETTINGS', stream);
@@ -79,7 +101,7 @@ export class Inbound implements FrameHandler {
       case FrameType.PING:
         onConnection('PING', stream);
         sized('PING', payload, 8);
-        if (!(flags & Flag.ACK)) this.#sink.ping(payload);
+        if (!(flags & Flag.ACK)) this.#connection.ping(payload);
         break;
       case FrameType.GOAWAY:
         // Of a client it says nothing: it opens no more streams, and closes when it likes.
@@ -87,7 +109,7 @@ export class Inbound implements FrameHandler {
         break;
       case FrameType.WINDOW_UPDATE:
         sized('WINDOW_UPDATE', payload, 4);
-        this.#sink.windowUpdate(stream, payload.readUInt32BE() & 0x7fffffff);
+        this.#streams.windowUpdate(stream, payload.readUInt32BE() & 0x7fffffff);
         break;
       default:
       // Of other types nobody knows anything; they are passed over (section 5.5).
@@ -95,7 +117,8 @@ export class Inbound implements FrameHandler {
   }
 
   #headers(section: HeaderSection | undefined): void {
-    if (section) this.#sink.headers(section.stream, section.block, section.ends);
+    // Decoded whatever becomes of it: the tables of both ends must stay alike.
+    if (section) this.#streams.headers(section.stream, this.#decoder.decode(section.block), section.ends);
   }
 
   #settings(flags: number, payload: Buffer): void {
@@ -104,7 +127,7 @@ export class Inbound implements FrameHandler {
       return;
     }
     this.#greeted = true;
-    this.#sink.settings(readSettings(payload));
+    this.#connection.settings(readSettings(payload));
   }
 
   #checkOrder(type: number, stream: number, flags: number): void {

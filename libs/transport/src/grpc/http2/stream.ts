@@ -28,21 +28,26 @@ export interface StreamReceiver {
   close(code: number | undefined): void;
 }
 
+/** Whose stream it is. */
+export interface StreamOwner {
+  /** The stream is over, by a reset if `code` is given. */
+  ended(id: number, code?: number): void;
+}
+
 export interface StreamOptions {
   readonly output: Output;
+  readonly owner: StreamOwner;
   /** What the peer may send ahead at first, in bytes. */
   readonly receiveWindow: number;
   /** What we may send ahead, in bytes. */
   readonly sendWindow: number;
-  /** The stream is over, by a reset if `code` is given. */
-  readonly ended: (code?: number) => void;
 }
 
 /** A stream that a peer opened. Its window bounds what comes, and what is written waits here until the peer's allows it. */
 export class ServerStream {
   readonly id: number;
   readonly #output: Output;
-  readonly #ended: (code?: number) => void;
+  readonly #owner: StreamOwner;
   #receiver: StreamReceiver | undefined;
   #closed = false;
   /** What the peer may send. */
@@ -57,10 +62,10 @@ export class ServerStream {
   #full = false;
   #trailers: Buffer | undefined;
 
-  constructor(id: number, { output, receiveWindow, sendWindow, ended }: StreamOptions) {
+  constructor(id: number, { output, owner, receiveWindow, sendWindow }: StreamOptions) {
     this.id = id;
     this.#output = output;
-    this.#ended = ended;
+    this.#owner = owner;
     this.#ahead = new ReceiveWindow(receiveWindow, () => 0, { budget: BUDGET, largest: LARGEST_WINDOW });
     this.#window = sendWindow;
   }
@@ -180,7 +185,7 @@ export class ServerStream {
     this.#queued = 0;
     this.#output.leave(this);
     this.#ahead.close();
-    this.#ended(code);
+    this.#owner.ended(this.id, code);
     this.#receiver?.close(code);
   }
 
