@@ -1,0 +1,158 @@
+import { ConnectionError, ErrorCode, MAX_WINDOW } from './codes.ts';
+import { headersFrames, rstStreamFrame, windowUpdateFrame } from './frames.ts';
+import { encodeHead, type OutgoingHead } from './head.ts';
+import { OpenTable } from './open-table.ts';
+import { ReceiveWindow } from './receive-window.ts';
+import type { Sending } from './sending.ts';
+import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
+import { Http2Stream, type Wire } from './stream.ts';
+
+export interface StreamsOptions {
+  readonly role: 'client' | 'server';
+  /** What the other side may do. */
+  readonly settings: Pick<Settings, 'initialWindowSize' | 'maxConcurrentStreams'>;
+  readonly sending: Sending;
+  /** The connection's round-trip time, in milliseconds. */
+  readonly rtt: () => number;
+  /** The last of those that were open has ended. */
+  readonly idle: () => void;
+}
+
+/**
+ * The open streams of a connection, by their ids, and which more there may be (RFC 9113 section 5.1). Only the client opens any,
+ * with odd ids. It is a table and does not hold one, since every frame that comes looks its stream up.
+ */
+export class Streams extends OpenTable<number, Http2Stream> implements Wire {
+  readonly #options: StreamsOptions;
+  readonly #sending: Sending;
+  /** What this side may do. */
+  #peer = DEFAULT_SETTINGS;
+  #next = 1;
+  /** The highest that the other side opened. */
+  #last = 0;
+  /** No new stream is opened, by either side. */
+  #closing = false;
+
+  constructor(options: StreamsOptions) {
+    super();
+    this.#options = options;
+    this.#sending = options.sending;
+  }
+
+  /** The highest that the other side opened, for GOAWAY. */
+  get last(): number {
+    return this.#last;
+  }
+
+  get closing(): boolean {
+    return this.#closing;
+  }
+
+  /** No id is left for another stream. */
+  get usedUp(): boolean {
+    return this.#next > MAX_WINDOW;
+  }
+
+  /** Opens no new stream, and takes none of the other side's. */
+  close(): void {
+    this.#closing = true;
+  }
+
+  /**
+   * Opens the client's next.
+   * @throws TypeError for a head that HTTP/2 cannot carry; Error when the other side takes no more streams
+   */
+  request(head: OutgoingHead): Http2Stream {
+    const most = this.#peer.maxConcurrentStreams;
+    if (this.size >= most) throw new Error(`the other side takes no more than ${most} streams`);
+    const block = encodeHead(head);
+    const stream = this.#open(this.#next);
+    this.#next += 2;
+    this.#sendHead(stream.id, block, false);
+    return stream;
+  }
+
+  /**
+   * Whether a head begins a new stream, whose id counts as used from now on.
+   * @throws ConnectionError for an id that is not a client's
+   */
+  begins(id: number): boolean {
+    if (this.#options.role === 'client' || id <= this.#last) return false;
+    if (id % 2 === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `stream ${id} is not a client's`);
+    this.#last = id;
+    return true;
+  }
+
+  /** Opens a stream that the other side began. @returns undefined for one that is refused */
+  accept(id: number): Http2Stream | undefined {
+    if (!this.#closing && this.size < this.#options.settings.maxConcurrentStreams) return this.#open(id);
+    this.#sending.frame(rstStreamFrame(id, ErrorCode.REFUSED_STREAM));
+    return undefined;
+  }
+
+  #open(id: number): Http2Stream {
+    const { settings, rtt } = this.#options;
+    const window = new ReceiveWindow(settings.initialWindowSize, rtt);
+    const stream = new Http2Stream(id, this, window, this.#peer.initialWindowSize);
+    this.set(id, stream);
+    return stream;
+  }
+
+  /**
+   * The stream; undefined for one that has closed, of which frames may still be under way.
+   * @throws ConnectionError for one that was never opened
+   */
+  known(id: number, frame: string): Http2Stream | undefined {
+    const stream = this.get(id);
+    if (stream) return stream;
+    const opened = this.#options.role === 'client' ? id < this.#next && id % 2 === 1 : id <= this.#last;
+    if (id === 0 || !opened) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `${frame} on stream ${id}`);
+    return undefined;
+  }
+
+  /** What the other side allows holds from now on, and for the windows of streams that are open too (section 6.9.2). */
+  adopt(settings: Partial<Settings>): void {
+    const before = this.#peer;
+    this.#peer = { ...before, ...settings };
+    this.#sending.maxFrame = this.#peer.maxFrameSize;
+    const change = this.#peer.initialWindowSize - before.initialWindowSize;
+    if (change !== 0) for (const stream of this.values()) stream.allow(change);
+  }
+
+  /** The other side goes away, and has seen none of ours behind this one: they may be tried elsewhere (section 6.8). */
+  refusedAfter(last: number): void {
+    if (this.#options.role === 'server') return;
+    for (const stream of this.values()) if (stream.id > last) stream.receiveReset(ErrorCode.REFUSED_STREAM);
+  }
+
+  // What a stream says.
+
+  offer(stream: Http2Stream): void {
+    this.#sending.offer(stream);
+  }
+
+  emptied(stream: Http2Stream): void {
+    this.#sending.emptied(stream);
+  }
+
+  head({ id }: Http2Stream, head: OutgoingHead, endStream: boolean): void {
+    this.#sendHead(id, encodeHead(head), endStream);
+  }
+
+  credit({ id }: Http2Stream, bytes: number): void {
+    this.#sending.frame(windowUpdateFrame(id, bytes));
+  }
+
+  reset({ id }: Http2Stream, code: number): void {
+    this.#sending.frame(rstStreamFrame(id, code));
+  }
+
+  closed({ id }: Http2Stream): void {
+    this.delete(id);
+    if (this.size === 0) this.#options.idle();
+  }
+
+  #sendHead(id: number, block: Buffer, endStream: boolean): void {
+    for (const frame of headersFrames(id, block, endStream, this.#sending.maxFrame)) this.#sending.frame(frame);
+  }
+}
