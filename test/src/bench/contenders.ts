@@ -96,7 +96,7 @@ export class Planes implements AsyncDisposable {
     return started;
   }
 
-  /** Whether the processes have yet to do this work before it is measured, since code that has not run is slow; they are taken to do so now. */
+  /** Whether the processes have yet to do this work before it is measured (what has not run is slow). They are taken to do so now. */
   isCold({ plane, family }: Contender, { work, fresh, agents }: Line): boolean {
     if (!family || fresh) return agents !== undefined;
     const done = `${plane} ${work}`;

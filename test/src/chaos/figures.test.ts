@@ -5,7 +5,7 @@ import type { DialRecord } from './load/messages.ts';
 import type { Strike } from './row.ts';
 
 const dial: DialRecord = { kind: 'short', protocol: 'grpc', first: 0, by: 0, at: 1000, ms: 5, outcome: 'ok' };
-const strike: Strike = { at: 2000, tunnels: new Set([1, 2]), fatal: true };
+const strike: Strike = { at: 2000, over: 2000, tunnels: new Set([1, 2]), fatal: true };
 
 function seen(parts: Partial<Seen>): Seen {
   return { dials: [dial], cuts: [], ends: [], strikes: [], before: 5, timed: true, ...parts };

@@ -93,12 +93,12 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
 
 /** A dial that was under way through a gateway when that died. */
 function inFlight({ first, by, at, ms }: DialRecord, strike: Strike, slack: number): boolean {
-  return (first === strike.gateway || by === strike.gateway) && at <= strike.at + slack && at + ms >= strike.at;
+  return (first === strike.gateway || by === strike.gateway) && at <= strike.over + slack && at + ms >= strike.at;
 }
 
 /** The few bytes of a short dial were on their way through what was struck. */
 function throughStruck({ at, ms, endedAt = 0 }: DialRecord, strike: Strike, slack: number): boolean {
-  return strike.fatal && at + ms <= strike.at + slack && endedAt >= strike.at;
+  return strike.fatal && at + ms <= strike.over + slack && endedAt >= strike.at;
 }
 
 /** Each cut belongs to the latest strike before it that took its tunnel, and each strike cuts a tunnel once. */

@@ -17,12 +17,20 @@ export interface Normal {
   readonly lacking: string;
 }
 
-/** Waits until dials are as fast as before, every tunnel carries, and the plane is whole. */
-export async function normalAgain(load: Load, plane: Topology, before: number, over: number): Promise<Normal> {
-  const slow = Math.max(2 * before, LEAST_SLOW);
+/**
+ * Waits until dials are as fast as before, every tunnel carries, and the plane is whole.
+ * @param before what the slowest of a hundred dials took, in milliseconds; undefined where times are not judged
+ */
+export async function normalAgain(
+  load: Load,
+  plane: Topology,
+  before: number | undefined,
+  over: number,
+): Promise<Normal> {
+  const usual = usualOf(load, before);
   for (let lacking = ''; ; ) {
     const now = clock();
-    const found = lackingIn(load, now, slow) ?? (await plane.missing().catch((error: Error) => error.message));
+    const found = lackingIn(load, now, usual) ?? (await plane.missing().catch((error: Error) => error.message));
     if (!found) return { ms: Math.max(0, now - WINDOW - over), lacking };
     lacking = found;
     if (now - over > GIVE_UP) return { lacking };
@@ -30,9 +38,21 @@ export async function normalAgain(load: Load, plane: Topology, before: number, o
   }
 }
 
-function lackingIn({ dials, moving, settings }: Load, now: number, slow: number): string | undefined {
+interface Usual {
+  /** Dials that are answered in a second. */
+  readonly answered: number;
+  /** The slowest of a hundred may take so long, in milliseconds. */
+  readonly slow: number;
+}
+
+function usualOf({ settings }: Load, before: number | undefined): Usual {
+  if (before === undefined) return { answered: 1, slow: Number.POSITIVE_INFINITY };
+  return { answered: settings.dialsPerSecond / 2, slow: Math.max(2 * before, LEAST_SLOW) };
+}
+
+function lackingIn({ dials, moving, settings }: Load, now: number, { answered, slow }: Usual): string | undefined {
   const recent = dials.filter(({ at, ms }) => at + ms > now - WINDOW);
-  if (recent.length < settings.dialsPerSecond / 2) return `${recent.length} dials were answered in the last second`;
+  if (recent.length < answered) return `${recent.length} dials were answered in the last second`;
   const failed = recent.filter(({ outcome }) => outcome !== 'ok');
   if (failed.length > 0) return `${failed.length} dials came to nothing: ${failed[0]?.error}`;
   const p99 = quantile(

@@ -33,6 +33,8 @@ export interface Bounds {
 /** The moment of a fault, and what it takes with it. */
 export interface Strike {
   readonly at: number;
+  /** When what it kills was gone: on a busy machine that takes a moment. */
+  readonly over: number;
   /** Long tunnels that it may cut, once each. */
   readonly tunnels: ReadonlySet<number>;
   /** A gateway that dies: the dials that are under way through it fail. */

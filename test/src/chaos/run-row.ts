@@ -80,7 +80,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     () => undefined,
     (error: Error) => error.message,
   );
-  const normal = await normalAgain(load, plane, before, clock());
+  const normal = await normalAgain(load, plane, short ? undefined : before, clock());
   const busy = between(timeFrom, processorTime(), clock() - from);
   const loadCpu = (load.cpuMs - cpuFrom) / (clock() - from);
   await load.stop();
@@ -106,7 +106,7 @@ async function whole(plane: Topology): Promise<void> {
     missing = await plane.missing();
     return !missing;
   };
-  await until(isWhole, { deadline: 30_000, what: () => `a whole plane: ${missing}` });
+  await until(isWhole, { what: () => `a whole plane: ${missing}` });
 }
 
 /** What is usual on this machine today, once all tunnels carry. */
@@ -138,9 +138,10 @@ function doing(
   return {
     async strike({ takes, gateway, fatal = true }, commit) {
       const tunnels = new Set((await plane.carried()).filter(takes).map(({ tunnel }) => tunnel));
-      const strike = { at: clock(), tunnels, fatal, ...(gateway !== undefined && { gateway }) };
-      strikes.push(strike);
+      const at = clock();
       await commit();
+      const strike = { at, over: fatal ? clock() : at, tunnels, fatal, ...(gateway !== undefined && { gateway }) };
+      strikes.push(strike);
       return strike;
     },
     hold: (ms, shortMs = ms / 4) => sleep(short ? shortMs : ms),

@@ -1,6 +1,6 @@
 import { createConnection } from 'node:net';
 
-const DEADLINE = 5000;
+const DEADLINE = 60_000;
 
 /** Redis' own counts of commands and bytes, and its memory in bytes. */
 export interface RedisUse {

@@ -14,7 +14,7 @@ export function print(all: readonly Findings[], short: boolean, out: (text: stri
   const checks = found.filter(({ timed }) => !(short && timed));
   for (const table of tables) out(`\n${table.title}\n${aligned(table)}\n`);
   const failed = checks.filter(({ holds }) => !holds);
-  for (const { what, found } of failed) out(`\nFAILED ${what}: ${found}`);
+  for (const { what, found: instead } of failed) out(`\nFAILED ${what}: ${instead}`);
   out(`\n${checks.length - failed.length} passed, ${failed.length} failed\n`);
   return failed.length === 0 && checks.length > 0;
 }

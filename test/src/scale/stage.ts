@@ -62,7 +62,7 @@ export interface Stage extends AsyncDisposable {
 const POPULATE_DEADLINE = 120_000;
 
 /** And then the gateways may take so long to learn of it, in milliseconds. */
-const LEARN_DEADLINE = 30_000;
+const LEARN_DEADLINE = 120_000;
 
 /** @param rebalanceTime how long agents take to move to the hubs that they prefer, in milliseconds */
 export async function stage(rebalanceTime: number): Promise<Stage> {

@@ -28,7 +28,6 @@ async function killCaller(
   const at = clock();
   await swarm.kill();
   await until(() => source.report?.open === 0, {
-    deadline: 30_000,
     what: () => `the end of ${source.report?.open} destination sockets`,
   });
   const ended = (source.report?.changedAt ?? 0) - at;

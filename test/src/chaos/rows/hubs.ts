@@ -101,7 +101,7 @@ async function fenced({ plane }: Context<SplitPlane>, hub: Member, before: Reado
       if (error instanceof Fence) breach = error;
       return false;
     });
-  await until(watched, { deadline: 20_000, what: `new sessions at ${hub.id}`, hopeless: () => breach?.message });
+  await until(watched, { what: `new sessions at ${hub.id}`, hopeless: () => breach?.message });
 }
 
 /**

@@ -111,7 +111,7 @@ async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Pro
     if (!short || seconds < 0) {
       await strike({ takes: (at) => at.gateway === 1 || at.hubId === other.id, gateway: 1 }, () => other.kill());
       await other.restart();
-      await until(async () => !(await plane.missing()), { deadline: 20_000, what: 'the restarted server to be known' });
+      await until(async () => !(await plane.missing()), { what: 'the restarted server to be known' });
     }
     plane.jump(all, 0);
   }
