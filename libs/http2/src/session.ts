@@ -96,7 +96,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
 
   /** Whether no new stream may be opened: it, or the other side, goes away. */
   get closed(): boolean {
-    return this.#streams.closing;
+    return this.#streams.refusesNew;
   }
 
   get destroyed(): boolean {
@@ -128,7 +128,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   /** Goes away in good order: no new stream either way, and the connection ends after the last. */
   close(): void {
     if (this.closed || this.#over) return;
-    this.#streams.close();
+    this.#streams.refuseNew();
     this.#sending.frame(goawayFrame(this.#streams.last));
     this.#endWhenIdle();
   }
@@ -161,7 +161,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   #fail(error: Error): void {
     if (this.#over) return;
     const code = error instanceof ConnectionError ? error.code : ErrorCode.INTERNAL_ERROR;
-    this.#streams.close();
+    this.#streams.refuseNew();
     this.#sending.frame(goawayFrame(this.#streams.last, code, error.message));
     this.#end(error);
   }
@@ -170,7 +170,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     if (this.#over) return;
     const reason = this.#lost(cause);
     const silent = this.closed;
-    this.#streams.close();
+    this.#streams.refuseNew();
     this.#over = reason;
     if (!silent) this.#sending.frame(goawayFrame(this.#streams.last));
     this.#receiving.stop();

@@ -21,7 +21,7 @@ export interface Wire {
   credit(stream: Http2Stream, bytes: number): void;
   reset(stream: Http2Stream, code: number): void;
   /** No frame of the stream will come or go any more. */
-  closed(stream: Http2Stream): void;
+  ended(stream: Http2Stream): void;
 }
 
 type Done = (error?: Error | null) => void;
@@ -276,7 +276,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.#wireClosed = true;
     this.#chunks = [];
     this.#queued = 0;
-    this.#wire.closed(this);
+    this.#wire.ended(this);
   }
 }
 

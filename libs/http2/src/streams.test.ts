@@ -51,12 +51,12 @@ test('a client takes frames of what it opened, and no stream of the other side',
   for (const id of [0, 2, 5]) assert.throws(() => streams.known(id, 'HEADERS'), broken);
 });
 
-test('a server refuses streams beyond its most, and all once it closes', async () => {
+test('a server refuses streams beyond its most, and all once it takes no new ones', async () => {
   const { streams, frames } = streamsOf('server', 1);
   assert.equal(streams.accept(1)?.id, 1);
   assert.equal(streams.accept(3), undefined);
   streams.get(1)?.close();
-  streams.close();
+  streams.refuseNew();
   assert.equal(streams.accept(5), undefined);
   await turn();
   const resets = frames.filter((frame) => frame[3] === FrameType.RST_STREAM);

@@ -31,7 +31,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   /** The highest that the other side opened. */
   #last = 0;
   /** No new stream is opened, by either side. */
-  #closing = false;
+  #refusesNew = false;
 
   constructor(options: StreamsOptions) {
     super();
@@ -44,8 +44,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     return this.#last;
   }
 
-  get closing(): boolean {
-    return this.#closing;
+  get refusesNew(): boolean {
+    return this.#refusesNew;
   }
 
   /** No id is left for another stream. */
@@ -54,8 +54,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   }
 
   /** Opens no new stream, and takes none of the other side's. */
-  close(): void {
-    this.#closing = true;
+  refuseNew(): void {
+    this.#refusesNew = true;
   }
 
   /**
@@ -85,7 +85,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
 
   /** Opens a stream that the other side began. @returns undefined for one that is refused */
   accept(id: number): Http2Stream | undefined {
-    if (!this.#closing && this.size < this.#options.settings.maxConcurrentStreams) return this.#open(id);
+    if (!this.#refusesNew && this.size < this.#options.settings.maxConcurrentStreams) return this.#open(id);
     this.#sending.frame(rstStreamFrame(id, ErrorCode.REFUSED_STREAM));
     return undefined;
   }
@@ -147,7 +147,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     this.#sending.frame(rstStreamFrame(id, code));
   }
 
-  closed({ id }: Http2Stream): void {
+  ended({ id }: Http2Stream): void {
     this.delete(id);
     if (this.size === 0) this.#options.idle();
   }
