@@ -12,9 +12,9 @@ import { connect, createServer } from 'node:tls';
 import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';
 import { type AdminClientTls, adminClient } from './admin-client.ts';
 import type { AdminTls } from './admin-listener.ts';
-import { until } from './kube/testing/until.ts';
 import { idleBackend } from './testing/backend.ts';
 import { Authority, type Identity } from './testing/certificates.ts';
+import { until } from './testing/until.ts';
 
 const backend = idleBackend();
 
