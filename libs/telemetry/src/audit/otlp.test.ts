@@ -40,11 +40,14 @@ class Collector implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await refuse(this.unanswered);
-    const closed = once(this.#server, 'close');
-    this.#server.close();
-    if ('closeAllConnections' in this.#server) this.#server.closeAllConnections();
-    await closed;
+    try {
+      await refuse(this.unanswered);
+    } finally {
+      const closed = once(this.#server, 'close');
+      this.#server.close();
+      if ('closeAllConnections' in this.#server) this.#server.closeAllConnections();
+      await closed;
+    }
   }
 }
 
