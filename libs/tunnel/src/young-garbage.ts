@@ -30,8 +30,9 @@ export interface YoungGeneration {
  * took half of an agent's processor time. A young collection takes half a millisecond, and the memory it frees is still in
  * the processor's cache.
  *
- * A dial makes 44 KB of garbage at the server and 25 at the agent, none of it outside the heap. Of the 1 MiB that V8 begins with the
- * dials under way are a good part, which each collection moves: with 4 MiB a dial takes four fifths of the processor time. A process at rest keeps what it began with.
+ * A dial makes 44 KB of garbage at the server and 25 at the agent, none of it outside the heap. Of the 1 MiB that V8 begins with
+ * the dials under way are a good part, which each collection moves: with 4 MiB a dial takes four fifths of the processor time.
+ * A process at rest keeps what it began with.
  */
 export class YoungGarbage {
   readonly #young: YoungGeneration;
