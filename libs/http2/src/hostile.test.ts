@@ -5,18 +5,9 @@ import { ErrorCode, FrameType } from './codes.ts';
 import { dataHead, goawayFrame, headersFrames, PREFACE, settingsFrame, windowUpdateFrame } from './frames.ts';
 import { encodeHead } from './head.ts';
 import { Http2Session } from './session.ts';
-import { SETTINGS, socketPair } from './testing.ts';
+import { raw, SETTINGS, socketPair } from './testing.ts';
 
 const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
-
-function raw(type: number, flags: number, stream: number, payload: Buffer, length = payload.length): Buffer {
-  const head = Buffer.alloc(9);
-  head.writeUIntBE(length, 0, 3);
-  head[3] = type;
-  head[4] = flags;
-  head.writeUInt32BE(stream, 5);
-  return Buffer.concat([head, payload]);
-}
 
 function open(stream: number): Buffer {
   return Buffer.concat(headersFrames(stream, HEAD, false, 16_384));

@@ -1,24 +1,14 @@
 import assert from 'node:assert/strict';
-import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { ConnectionError, ErrorCode, FrameType } from './codes.ts';
-import { Sending } from './sending.ts';
 import { Streams } from './streams.ts';
-import { SETTINGS } from './testing.ts';
+import { recorded, SETTINGS } from './testing.ts';
 
 const HEAD = { ':method': 'CONNECT', ':authority': 'h:1' };
 
 /** Streams without another side. */
 function streamsOf(role: 'client' | 'server', maxConcurrentStreams = 10) {
-  const frames: Buffer[] = [];
-  const socket = new Duplex({
-    read() {},
-    writev(chunks, done) {
-      frames.push(...chunks.map(({ chunk }) => chunk));
-      done();
-    },
-  });
-  const sending = new Sending(socket, { maxFrame: 16_384, window: 65_535 }, () => assert.fail('no frame waits'));
+  const { sending, frames } = recorded();
   const counts = { idle: 0 };
   const idle = () => {
     counts.idle++;

@@ -1,8 +1,12 @@
+import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { afterEach } from 'node:test';
+import { Sending } from './sending.ts';
 import { Http2Session } from './session.ts';
+import { DEFAULT_SETTINGS } from './settings.ts';
 
 /** Run after each test, the last first. */
 export const cleanups: (() => void)[] = [];
@@ -16,6 +20,31 @@ export const SETTINGS = {
   maxFrameSize: 32 * 1024,
   maxHeaderListSize: 16 * 1024,
 };
+
+/** A sending side without another side, and what has left: each frame but DATA whole, from the next turn on. */
+export function recorded(): { sending: Sending; frames: Buffer[] } {
+  const frames: Buffer[] = [];
+  const socket = new Duplex({
+    read() {},
+    writev(chunks, done) {
+      frames.push(...chunks.map(({ chunk }) => chunk));
+      done();
+    },
+  });
+  const { maxFrameSize, initialWindowSize } = DEFAULT_SETTINGS;
+  const limits = { maxFrame: maxFrameSize, window: initialWindowSize };
+  return { sending: new Sending(socket, limits, () => assert.fail('no frame waits')), frames };
+}
+
+/** A frame of any kind. @param length what its head says of the payload's length */
+export function raw(type: number, flags: number, stream: number, payload: Buffer, length = payload.length): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(length, 0, 3);
+  head[3] = type;
+  head[4] = flags;
+  head.writeUInt32BE(stream, 5);
+  return Buffer.concat([head, payload]);
+}
 
 /** Two connected sockets. */
 export async function socketPair(): Promise<[client: Socket, server: Socket]> {
