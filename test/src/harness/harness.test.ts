@@ -13,12 +13,28 @@ import { freePort, tempDir } from './places.ts';
 import { startCommand } from './program.ts';
 import { relayTo } from './relay.ts';
 import { scoped } from './scope.ts';
-import { eventually, until } from './until.ts';
+import { DEFAULT_DEADLINE_MS, eventually, until } from './until.ts';
 
 function connectTo(scope: { defer(end: () => unknown): void }, port: number): Socket {
   const socket = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true });
   scope.defer(() => socket.destroy());
   return socket.on('error', () => {});
+}
+
+/** A mocked clock goes on by a millisecond with each turn of the event loop, until something is so; by how many it went. */
+async function tickUntil(isSo: () => boolean): Promise<number> {
+  const end = performance.now() + DEFAULT_DEADLINE_MS;
+  mock.timers.enable({ apis: ['setTimeout'] });
+  try {
+    let passed = 0;
+    for (; !isSo() && performance.now() < end; passed++) {
+      await new Promise((turn) => setImmediate(turn));
+      mock.timers.tick(1);
+    }
+    return passed;
+  } finally {
+    mock.timers.reset();
+  }
 }
 
 test('a scope ends what it holds in reverse order, and all of it though one fails', async () => {
@@ -185,17 +201,11 @@ test(
     relay.resume();
     await until(() => seen.bytes === 'ab', { what: 'what was held back' });
     relay.delayMs = 50;
-    mock.timers.enable({ apis: ['setTimeout'] });
-    scope.defer(() => mock.timers.reset());
     socket.write('c');
     socket.write('d');
-    let passed = 0;
-    for (; seen.bytes !== 'abcd' && !socket.destroyed; passed++) {
-      await new Promise((turn) => setImmediate(turn));
-      mock.timers.tick(1);
-    }
+    const passed = await tickUntil(() => seen.bytes === 'abcd' || socket.destroyed);
+    assert.equal(seen.bytes, 'abcd');
     assert.ok(passed >= 2 * relay.delayMs, `what takes 50 ms each way came after ${passed} ms`);
-    mock.timers.reset();
     relay.delayMs = 0;
     relay.drop();
     await until(() => seen.ended, { what: 'the end' });
