@@ -181,10 +181,8 @@ describe('isthmus', { skip: redisMissing() }, () => {
     second.member.program.signal('SIGSTOP');
     const impatient = await asked<Unanswered>(program, 'agents', '--timeout', '5s');
     assert.equal(impatient.status, 3);
-    assert.deepEqual(
-      impatient.unanswered.map(({ member, reason }) => ({ member, reason })),
-      [{ member: 'gateway-2', reason: 'no answer within 5 s: it hangs, or is cut off' }],
-    );
+    const missed = impatient.unanswered.find(({ member }) => member === 'gateway-2');
+    assert.equal(missed?.reason, 'no answer within 5 s: it hangs, or is cut off');
     const waiting = startIsthmus(scope, program, 'status', '--timeout', '60s');
     const told = isthmus(program, 'tunnels', '--timeout', '60s');
     await seen(first.member);
