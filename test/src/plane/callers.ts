@@ -14,7 +14,7 @@ const MOST_DIALS = 25;
 /** Between one chunk of a long tunnel and the next, in milliseconds. */
 const SEND_EVERY = 100;
 
-/** Callers behind a balancer: dials at a constant rate where the machine allows, by gRPC and HTTP CONNECT in turn, and long tunnels that are never idle. */
+/** Callers behind a balancer: dials by gRPC and HTTP CONNECT in turn, as steadily as the machine allows, and long tunnels. */
 export class Callers {
   dials = 0;
   tunnels = 0;
