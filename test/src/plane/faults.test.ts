@@ -105,6 +105,7 @@ test('a plane goes on while its parts go and come', { skip }, async (t) => {
       for (const program of fronts) {
         const isEnd = (line: LogLine) => line.msg === 'hub connection closed' && line.hub === hubIdOf(first);
         const { reason } = await program.waitForLog(isEnd, { what: 'the end of the link' });
+        assert.match(String(reason), /^hub .*: ./);
         assert.doesNotMatch(String(reason), /PING/);
       }
       const other = tunnels.get(hubIdOf(second)) as Duplex;
