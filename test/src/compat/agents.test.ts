@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import {
-  blackHole,
   connectThrough,
   echo,
   eventually,
@@ -112,7 +111,7 @@ across(EVERY_PAIR, 'two agents of one id are one backend, and the first keeps it
 
 across(
   EVERY_PAIR,
-  "a killed agent's tunnels end on every transport, without waiting for the answer to a PING, and another takes the next",
+  "a killed agent's tunnels end on every transport, and another takes the next",
   async (scope, rig, makes) => {
     const { server, agents, startAgent: another } = await rig();
     const destination = await echo(scope);
@@ -131,9 +130,13 @@ across(
       until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' }),
       ...holding.map((program) => summaryOf(program)),
     ]);
+    const left = async () => [...(await server.program.metric(`${SERVER}ready_backends`)).values()];
+    await eventually(async () => assert.deepEqual(await left(), [1]));
     if (makes.server === 'our') {
+      // The end of its connection tells, not a PING that it does not answer.
       const isEnd = ({ msg, agent }: LogLine) => msg === 'session closed' && agent === 'agent-0';
       const { reason } = await server.program.waitForLog(isEnd, { what: 'the end of the session' });
+      assert.match(String(reason), /^agent agent-0: ./);
       assert.doesNotMatch(String(reason), /PING/);
     }
     await eventually(async () => {
@@ -145,13 +148,16 @@ across(
 
 across(EVERY_PAIR, 'a dial that waits for an agent fails when the agent dies', async (scope, rig, makes) => {
   const { server, agents } = await rig();
-  const address = await blackHole(scope);
+  const [agent] = agents as [Program];
+  const address = '10.0.0.1:443';
+  // By itself it would give up after 5 s; stopped, it never answers.
+  agent.signal('SIGSTOP');
   const answer = connectThrough(scope, { via: server.connect, destination: address });
   const caller = packetsThrough(scope, server.grpc);
   caller.send({ type: 'DIAL_REQ', protocol: 'tcp', address, random: 3n });
   const pending = () => total(server.program, `${SERVER}pending_backend_dials`);
   await until(async () => (await pending()) === 2, { what: 'two pending dials' });
-  await (agents[0] as Program).kill();
+  await agent.kill();
   const { status } = await answer;
   // The limit of the dial itself would be a 504.
   assert.ok(status === 502 || status === 503, String(status));
@@ -162,7 +168,7 @@ across(EVERY_PAIR, 'a dial that waits for an agent fails when the agent dies', a
 across(
   EVERY_PAIR,
   'a server that is told to stop drops its callers, and does not wait for them to end',
-  async (scope, rig) => {
+  async (scope, rig, makes) => {
     const { server } = await rig();
     const destination = await echo(scope);
     const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
@@ -173,6 +179,12 @@ across(
     await until(() => tunnel.readableEnded || tunnel.destroyed, { what: 'the end of the CONNECT tunnel' });
     await packets.ended();
     await eventually(() => assert.equal(destination.open, 0));
+    if (makes.server === 'Go') return;
+    assert.deepEqual(await server.program.ended(), { code: 0, signal: null });
+    assert.deepEqual(
+      server.program.logs.filter(({ msg }) => /the time for draining is over|closing takes too long/.test(String(msg))),
+      [],
+    );
   },
 );
 
