@@ -30,7 +30,7 @@ const FEW = 5;
  * By how much a process may have grown, in bytes. Measured: 17 to 38 MiB, as its heap stands between two collections.
  * Four ways of six open a tunnel for certain; were those kept, they would hold 50 KiB each, 160 MiB in all.
  */
-const GROWTH = 80 * 1024 * 1024;
+const GROWTH = 100 * 1024 * 1024;
 
 const DIALLED = 'konnectivity_network_proxy_server_pending_backend_dials';
 
