@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { ConnectionError, ErrorCode, FrameType } from './codes.ts';
 import { Streams } from './streams.ts';
 import { recorded, SETTINGS } from './testing.ts';
@@ -18,7 +19,6 @@ function streamsOf(role: 'client' | 'server', maxConcurrentStreams = 10) {
 }
 
 const broken = (error: unknown) => error instanceof ConnectionError && error.code === ErrorCode.PROTOCOL_ERROR;
-const turn = () => new Promise(setImmediate);
 
 test('a server takes ids that rise, and only those of a client', () => {
   const { streams } = streamsOf('server');
