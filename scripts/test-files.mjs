@@ -15,6 +15,6 @@ if (directories.length === 0) {
 }
 const files = directories.flatMap((directory) => compiledTests(resolve(directory)));
 const chosen = files.map((file) => relative(process.cwd(), file)).filter((file) => pattern.test(file));
-const { counts } = await runTests(chosen, { show: true });
+const { counts } = await runTests(chosen);
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = counts.failed > 0 ? 1 : 0;

@@ -1,70 +1,146 @@
-import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
-import { run } from 'node:test';
-import { spec } from 'node:test/reporters';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { seconds } from './command.mjs';
 import { NOTHING, ONE_FAILED, sum } from './counts.mjs';
 
-/** One file's tests; a file that hangs fails then. */
+const REPORTER = fileURLToPath(new URL('test-reporter.mjs', import.meta.url));
+
+/** A file that hangs fails after this long. */
 const FILE_TIMEOUT_MS = 300_000;
-/** More at once only makes tests with deadlines compete for the processors. */
-const MOST_AT_ONCE = 4;
+/** Nobody waits longer than this for a line. */
+const PROGRESS_MS = 10_000;
+/** What one file prints is kept up to this many characters, for the report of its failure. */
+const MOST_OUTPUT = 64 * 1024;
 
 /**
- * Runs test files, each in a process of its own, and resolves with their counts, what was skipped and why, and the
- * report. `show` writes the report as it comes.
+ * Runs test files, each in a process of its own, once: a test that fails beside others has failed. Prints each failure when it
+ * happens, with the command that runs that test again, and at least every ten seconds what runs and how much is left.
  *
- * Files that fail beside others are run once more, alone: what passes then depends on how busy the machine is, which is a fault of
- * the test and is said so, but none of the change under test.
+ * Resolves with `{ counts, skipped, slowest }`: the counts, the names of what was skipped and why, and the files that took longest.
+ * @param atOnce how many files run at the same time
  */
-export async function runTests(files, { show = false } = {}) {
-  const atOnce = Math.min(availableParallelism(), MOST_AT_ONCE);
-  const first = await runOnce(files, atOnce, show);
-  const failed = files.filter((file) => first.byFile.get(resolve(file))?.failed > 0);
-  if (failed.length === 0 || atOnce === 1) return total(first);
-  const second = await runOnce(failed, 1, show);
-  for (const file of failed) {
-    if (second.byFile.get(resolve(file))?.failed === 0) console.log(`${file} failed beside others, and passed alone`);
+export async function runTests(files, { atOnce = availableParallelism(), print = console.log } = {}) {
+  const waiting = [...files];
+  const running = new Map();
+  const results = [];
+  const progress = setInterval(() => {
+    const since = (start) => seconds(performance.now() - start);
+    const now = [...running].map(([file, start]) => `${nameOf(file)} (${since(start)})`).join(', ');
+    print(`       ${results.length} of ${files.length} files done, ${countsOf(results).failed} failed; running ${now}`);
+  }, PROGRESS_MS);
+  const scratch = mkdtempSync(join(tmpdir(), 'isthmus-tests-'));
+  const work = async (lane) => {
+    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+      running.set(file, performance.now());
+      const result = await runFile(file, join(scratch, `${lane}.ndjson`));
+      running.delete(file);
+      results.push(result);
+      for (const failure of result.failures) print(failure);
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: atOnce }, (_, lane) => work(lane)));
+  } finally {
+    clearInterval(progress);
+    rmSync(scratch, { recursive: true, force: true });
   }
-  return total({
-    byFile: new Map([...first.byFile, ...second.byFile]),
-    skipped: first.skipped,
-    output: first.output + second.output,
+  const slowest = results.sort((a, b) => b.ms - a.ms).slice(0, 5);
+  return {
+    counts: countsOf(results),
+    skipped: results.flatMap(({ skipped }) => skipped),
+    slowest: slowest.map(({ file, ms }) => `${nameOf(file)} ${seconds(ms)}`),
+  };
+}
+
+/** @param events where the reporter writes */
+async function runFile(file, events) {
+  const start = performance.now();
+  rmSync(events, { force: true });
+  const { problem, output } = await runProcess(file, events);
+  const reports = existsSync(events) ? readFileSync(events, 'utf8').split('\n').filter(Boolean).map(JSON.parse) : [];
+  const of = (outcome) => reports.filter((report) => report.outcome === outcome);
+  // A test fails with its subtests; only they say why.
+  const failures = of('failed').filter(({ why }) => why !== '');
+  // Exit status 1 without a failed test: something threw outside of the tests.
+  const broken = failures.length > 0 && problem === 'it exited with status 1' ? '' : problem;
+  return {
+    file,
+    failures: [
+      ...failures.map((failure) => failedTest(file, failure)),
+      ...(broken ? [failedFile(file, broken)] : []),
+      ...(output && (failures.length > 0 || broken) ? [indented(output)] : []),
+    ],
+    counts: {
+      passed: of('passed').length,
+      failed: of('failed').length + (broken ? 1 : 0),
+      skipped: of('skipped').length,
+    },
+    skipped: of('skipped').map(({ name, why }) => (why ? `${name} (${why})` : name)),
+    ms: performance.now() - start,
+  };
+}
+
+/** Resolves with what the file printed, its newest characters, and with what went wrong, if anything did. */
+function runProcess(file, events) {
+  return new Promise((resolve) => {
+    const options = [`--test-reporter=${REPORTER}`, `--test-reporter-destination=${events}`];
+    // Set where this runs in a test itself; it would make the file report to that one.
+    const { NODE_TEST_CONTEXT, ...env } = process.env;
+    const child = spawn(process.execPath, [...options, file], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      child.kill('SIGKILL');
+    }, FILE_TIMEOUT_MS);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (text) => {
+        output = (output + text).slice(-MOST_OUTPUT);
+      });
+    }
+    // Not `close`: a program that the file left behind may hold its output open.
+    child.once('exit', (status, signal) => {
+      clearTimeout(timer);
+      const ended = signal ? `it was ended by ${signal}` : status === 0 ? '' : `it exited with status ${status}`;
+      setImmediate(resolve, { problem: late ? `it still ran after ${seconds(FILE_TIMEOUT_MS)}` : ended, output });
+    });
   });
 }
 
-async function runOnce(files, concurrency, show) {
-  const byFile = new Map();
-  const skipped = [];
-  let output = '';
-  if (files.length === 0) return { byFile, skipped, output };
-  const events = run({ files: files.map((file) => resolve(file)), concurrency, timeout: FILE_TIMEOUT_MS });
-  const count = (outcome, event) => {
-    const because = event.skip ?? event.todo;
-    if (because !== undefined) skipped.push(because ? `${event.name} (${because})` : event.name);
-    const counts = byFile.get(event.file) ?? { ...NOTHING };
-    counts[because === undefined ? outcome : 'skipped']++;
-    byFile.set(event.file, counts);
-  };
-  events.on('test:pass', (event) => isSuite(event) || count('passed', event));
-  // A suite fails with its tests, which are counted already, or by a hook of its own.
-  events.on('test:fail', (event) => (isSuite(event) && failure(event) === 'subtestsFailed') || count('failed', event));
-  for await (const text of events.compose(new spec())) {
-    output += text;
-    if (show) process.stdout.write(text);
-  }
-  return { byFile, skipped, output };
+function failedTest(file, { name, line, why }) {
+  const patterns = name.split(' > ').map((part) => `--test-name-pattern=${quoted(`^${escaped(part)}$`)}`);
+  return [
+    `FAILED ${name} (${nameOf(file)}:${line})`,
+    indented(why),
+    `  again: node ${patterns.join(' ')} --test ${nameOf(file)}`,
+  ].join('\n');
 }
 
-function total({ byFile, skipped, output }) {
-  return { counts: sum([...byFile.values()]), skipped, output };
+function failedFile(file, problem) {
+  return `FAILED ${nameOf(file)}: ${problem}\n  again: node --test ${nameOf(file)}`;
 }
 
-function isSuite({ details }) {
-  return details.type === 'suite';
+function escaped(text) {
+  return text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
 }
 
-function failure({ details }) {
-  return details.error?.failureType;
+function quoted(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function indented(text) {
+  return text.trimEnd().replace(/^/gm, '    ');
+}
+
+function nameOf(file) {
+  return relative(process.cwd(), file);
+}
+
+function countsOf(results) {
+  return sum([NOTHING, ...results.map(({ counts }) => counts)]);
 }
 
 /**
