@@ -1,20 +1,29 @@
-// Runs the compiled tests of packages (build them first):
+// Runs the compiled tests of packages (build them first), or the tests beside scripts:
 //   node scripts/test-files.mjs [--match=PATTERN] DIRECTORY...
 import { relative, resolve } from 'node:path';
-import { closingLine } from './lib/counts.mjs';
+import { parseArgs } from 'node:util';
+import { seconds } from './lib/command.mjs';
+import { closingLine, succeeded } from './lib/counts.mjs';
 import { runTests } from './lib/tests.mjs';
-import { compiledTests } from './lib/workspace.mjs';
+import { compiledTests, filesBelow } from './lib/workspace.mjs';
 
-const [options, directories] = [true, false].map((wanted) =>
-  process.argv.slice(2).filter((arg) => arg.startsWith('--match=') === wanted),
-);
-const pattern = new RegExp(options[0]?.slice('--match='.length) ?? '');
-if (directories.length === 0) {
+const { values, positionals } = parseArgs({
+  options: { match: { type: 'string', default: '' } },
+  allowPositionals: true,
+});
+if (positionals.length === 0) {
   console.error('test-files.mjs: name the directories of the packages to test');
   process.exit(2);
 }
-const files = directories.flatMap((directory) => compiledTests(resolve(directory)));
+const start = performance.now();
+const pattern = new RegExp(values.match);
+const files = positionals.flatMap((directory) => [
+  ...compiledTests(resolve(directory)),
+  ...filesBelow(resolve(directory), (path) => path.endsWith('.test.mjs')),
+]);
 const chosen = files.map((file) => relative(process.cwd(), file)).filter((file) => pattern.test(file));
-const { counts } = await runTests(chosen);
+const { counts, skipped, slowest } = await runTests(chosen);
+if (skipped.length > 0) console.log(`skipped:\n  ${skipped.join('\n  ')}`);
+console.log(`${chosen.length} files in ${seconds(performance.now() - start)}; slowest: ${slowest.join(', ')}`);
 console.log(`\n${closingLine(counts)}`);
-process.exitCode = counts.failed > 0 ? 1 : 0;
+process.exitCode = succeeded(counts) ? 0 : 1;

@@ -10,6 +10,8 @@ const MAY_DEPEND_ON = {
   'layer:lib': ['layer:core', 'layer:proto'],
   'layer:app': ['layer:lib', 'layer:core', 'layer:proto'],
   'layer:composition': ['layer:app', 'layer:lib', 'layer:core', 'layer:proto'],
+  // The root: what holds for all packages at once.
+  'layer:workspace': [],
   'layer:test': ['layer:composition', 'layer:app', 'layer:lib', 'layer:core', 'layer:proto'],
 };
 

@@ -19,10 +19,17 @@ export function closingLine({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
 }
 
+/** Reads every closing line of an output back. */
+export function readClosingLines(output) {
+  return [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].map(([, ...numbers]) => {
+    const [passed, failed, skipped = 0] = numbers.filter((text) => text !== undefined).map(Number);
+    return { passed, failed, skipped };
+  });
+}
+
 /** Reads the last closing line of an output back; undefined where there is none. */
 export function readClosingLine(output) {
-  const line = [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].at(-1);
-  return line && { passed: Number(line[1]), failed: Number(line[2]), skipped: Number(line[3] ?? 0) };
+  return readClosingLines(output).at(-1);
 }
 
 /** Nothing passed means that nothing ran, and that is not success. */

@@ -1,14 +1,11 @@
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { bin, command, npm, seconds } from './command.mjs';
-import { filesBelow, INSTALLED, programs, ROOT, readJson, workspacePackages } from './workspace.mjs';
+import { INSTALLED, programs, ROOT, readJson } from './workspace.mjs';
 
 const OLDEST_NODE = 20;
 const LOCK = join(ROOT, 'package-lock.json');
-/** For each set of projects that was built, what it was built from. */
-const BUILT = join(ROOT, 'node_modules', '.cache', 'isthmus-built');
 
 /** Ends the process with one line where it cannot be done. */
 export async function ensureInstalled() {
@@ -24,25 +21,20 @@ export async function ensureInstalled() {
 }
 
 /**
- * Installs and builds; ends the process where either fails.
+ * Installs and builds what is missing; ends the process where either fails. tsc knows what it has built.
  * @param projects directories of what to build with all that they need; none for everything, tests as well
  */
 export async function ensureReady(projects = []) {
   await ensureInstalled();
-  if (readStamp(projects) === fingerprint() && (await isBundled(projects))) return;
   const { status, output } = await timed('Building', () => build(projects));
   if (status !== 0) fail(`${output}\nThe build failed with status ${status}.`);
 }
 
-/** Runs tsc and then the bundler; resolves with the status and output of the last that ran. */
-export async function build(projects = []) {
-  let result = await command([process.execPath, bin('tsc'), '-b', ...projects]);
-  if (result.status === 0) result = await command([process.execPath, join(ROOT, 'scripts', 'bundle.mjs'), ...projects]);
-  if (result.status === 0) {
-    mkdirSync(BUILT, { recursive: true });
-    writeFileSync(stampOf(projects), fingerprint());
-  }
-  return result;
+/** Runs tsc, and the bundler where a program has no bundle of what is built now. */
+async function build(projects) {
+  const compiled = await command([process.execPath, bin('tsc'), '-b', ...projects]);
+  if (compiled.status !== 0 || (await isBundled(projects))) return compiled;
+  return command([process.execPath, join(ROOT, 'scripts', 'bundle.mjs'), ...projects]);
 }
 
 async function timed(what, run) {
@@ -72,38 +64,10 @@ function isInstalled() {
 }
 
 /**
- * Changes when a source or a setting changes, and also when somebody else built or removed the output: tsc's own
- * build info is part of it.
- */
-function fingerprint() {
-  const hash = createHash('sha256');
-  const ours = workspacePackages().flatMap(({ dir }) => [
-    ...filesBelow(join(dir, 'src')),
-    join(dir, 'package.json'),
-    join(dir, 'tsconfig.json'),
-    join(dir, 'dist', '.tsbuildinfo'),
-  ]);
-  for (const path of [join(ROOT, 'tsconfig.base.json'), join(ROOT, 'tsconfig.json'), LOCK, ...ours]) {
-    hash.update(`${relative(ROOT, path)}\0`);
-    hash.update(existsSync(path) ? readFileSync(path) : 'absent');
-  }
-  return hash.digest('hex');
-}
-
-/**
  * Whether each program of what is built would run from its bundle, by the same question that it asks when it starts: that compares
  * times, which `tsc -b` changes without changing anything else.
  */
 async function isBundled(projects) {
   const { currentBundle } = await import('../../libs/service/dist/launch.js');
   return programs(projects).every(({ dir }) => currentBundle(pathToFileURL(join(dir, 'dist/'))));
-}
-
-function stampOf(projects) {
-  return join(BUILT, projects.length === 0 ? 'all' : projects.join('+').replaceAll('/', '-'));
-}
-
-function readStamp(projects) {
-  const stamp = stampOf(projects);
-  return existsSync(stamp) ? readFileSync(stamp, 'utf8') : '';
 }

@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { seconds } from './command.mjs';
 import { NOTHING, ONE_FAILED, sum } from './counts.mjs';
+import { ROOT } from './workspace.mjs';
 
 const REPORTER = fileURLToPath(new URL('test-reporter.mjs', import.meta.url));
 
@@ -136,7 +137,7 @@ function indented(text) {
 }
 
 function nameOf(file) {
-  return relative(process.cwd(), file);
+  return relative(ROOT, resolve(file));
 }
 
 function countsOf(results) {
