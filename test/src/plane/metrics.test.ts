@@ -30,9 +30,8 @@ import { samples, value } from './families.ts';
 const SERVER = 'konnectivity_network_proxy_server_';
 const AGENT = 'konnectivity_network_proxy_agent_';
 
-async function failures({ program }: Front): Promise<Record<string, number>> {
-  const counts = Object.entries(await samples(program, `${SERVER}dial_failure_count`));
-  return Object.fromEntries(counts.filter(([, count]) => count > 0));
+function failures({ program }: Front): Promise<Record<string, number>> {
+  return samples(program, `${SERVER}dial_failure_count`);
 }
 
 test(
@@ -142,7 +141,7 @@ test(
       await assert.rejects(dial(scope, server, protocol, where), /connection refused/);
       assert.deepEqual(await failures(server), { no_agent: 1, error_response: index + 1 });
     }
-    assert.deepEqual(await samples(agent, `${AGENT}endpoint_dial_failure_total`), { timeout: 0, unknown: 3 });
+    assert.deepEqual(await samples(agent, `${AGENT}endpoint_dial_failure_total`), { unknown: 3 });
 
     const hole = await blackHole(scope);
     await assert.rejects(dial(scope, server, 'grpc', hole), /timeout/);
@@ -184,7 +183,7 @@ test(
     // The agent answers after 5 s by itself.
     await assert.rejects(dial(scope, server, 'connect', hole), /504 .*i\/o timeout/);
     assert.deepEqual(await failures(server), { error_response: 1 });
-    assert.deepEqual(await samples(agent, `${AGENT}endpoint_dial_failure_total`), { timeout: 1, unknown: 0 });
+    assert.deepEqual(await samples(agent, `${AGENT}endpoint_dial_failure_total`), { timeout: 1 });
 
     const lost = assert.rejects(dial(scope, server, 'connect', hole), /50[23] /);
     await eventually(async () => assert.equal(await value(server.program, `${SERVER}pending_backend_dials`), 1));
@@ -203,7 +202,7 @@ test(
     const agent = await startAgent(scope, trust, await freePort());
     const failed = () => samples(agent, `${AGENT}server_connection_failure_count`);
     await eventually(async () => assert.ok(((await failed()).to_server ?? 0) >= 2));
-    assert.equal((await failed()).from_server, 0);
+    assert.equal((await failed()).from_server, undefined);
     assert.equal(await value(agent, `${AGENT}open_server_connections`), 0);
 
     const hub = await packetHub(scope, trust, 'one');

@@ -91,7 +91,6 @@ function endpointMetrics(families: Families): Subscriptions {
     'Number of failures dialing the remote endpoint, by reason (example: timeout).',
     ['reason'],
   );
-  for (const reason of ['timeout', 'unknown']) failures.of({ reason });
   const open = families.gauge('open_endpoint_connections', 'Current number of open endpoint connections.');
   return {
     'dial:end'(role, _dial, { ms, error }) {
@@ -115,7 +114,6 @@ function serverLinkMetrics(families: Families): Subscriptions {
     'Count of failures to send to or receive from the proxy server, labeled by the direction (from_server or to_server). DEPRECATED, please use stream_events_error_total',
     ['direction'],
   );
-  for (const direction of ['from_server', 'to_server']) failures.of({ direction });
   const open = families.gauge('open_server_connections', 'Current number of open server connections.');
   const known = families.gauge('known_server_count', 'Current number of servers agent is trying to connect to.');
   return {

@@ -66,13 +66,14 @@ test('a scraper gets OpenMetrics where it asks for it, and the text format in al
 });
 
 test('the page says which format it has', async () => {
-  const { metrics } = server();
+  const { events, metrics } = server();
+  events.emit('dial:failure', 'no_agent');
   assert.equal((await metrics.render()).contentType, 'text/plain; version=0.0.4; charset=utf-8');
   const { contentType, body } = await metrics.render('application/openmetrics-text');
   assert.equal(contentType, 'application/openmetrics-text; version=1.0.0; charset=utf-8');
   assert.ok(body.endsWith('\n# EOF\n'));
   assert.match(body, /^# TYPE konnectivity_network_proxy_server_dial_failure_count unknown$/m);
-  assert.match(body, /^konnectivity_network_proxy_server_dial_failure_count\{reason="no_agent"\} 0$/m);
+  assert.match(body, /^konnectivity_network_proxy_server_dial_failure_count\{reason="no_agent"\} 1$/m);
 });
 
 test('in OpenMetrics no two families have one name', async () => {

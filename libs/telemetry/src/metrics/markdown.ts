@@ -15,8 +15,8 @@ and its buckets can be added up and read by more than one scraper. A page is wit
 
 **Upstream's families** (\`konnectivity_network_proxy_server_*\`, \`konnectivity_network_proxy_agent_*\`) have the names, types, labels,
 buckets and help of apiserver-network-proxy, and no label of ours. Of \`proxy-server\`, a gateway and a hub in one process, the gateway's dials
-and tunnels count, so that each counts once. A family with labels has a line for each set of labels that was used; those
-whose labels are known beforehand are there at 0.
+and tunnels count, so that each counts once. A family with labels has a line for each set of labels that was used.
+Gauges whose labels are known beforehand are there at 0; upstream's counters with labels have only what occurred.
 
 **Families of ours** begin with \`isthmus_\`. Neither an agent nor a destination is a label, and an error is one of the dozen names of
 RFC 9209. Of tenants and hubs 1,000 have a line each, the first ones to come; the others share the line \`(others)\`, as do names of

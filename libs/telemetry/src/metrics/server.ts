@@ -1,4 +1,4 @@
-import type { DialFailureReason, GrpcMethod, PlaneEvents, Role, Strategy } from '@isthmus/tunnel';
+import type { GrpcMethod, PlaneEvents, Role, Strategy } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { auditMetrics } from './audit.ts';
 import { Backends } from './backends.ts';
@@ -19,16 +19,6 @@ const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5,
 const CONNECTION_BUCKETS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400];
 
 const METHODS: readonly GrpcMethod[] = ['Proxy', 'Connect'];
-
-const REASONS: readonly DialFailureReason[] = [
-  'no_agent',
-  'error_response',
-  'unrecognized_response',
-  'send_rsp',
-  'backend_close',
-  'backend_dial_timeout',
-  'frontend_close',
-];
 
 export interface ServerMetricsOptions {
   /** What the process is; of a `server`, gateway and hub in one, the gateway's dials and tunnels count, so that each counts once. */
@@ -108,7 +98,6 @@ function dialMetrics(families: Families, role: Role): Subscriptions {
     'Number of dial failures observed. Multiple failures can occur for a single dial request.',
     ['reason'],
   );
-  for (const reason of REASONS) failures.of({ reason });
   return {
     'dial:start'(by) {
       if (by === role) pending.inc();

@@ -73,7 +73,11 @@ test("what is not upstream's is ours", () => {
 });
 
 test('both formats have the same samples by the same names', async () => {
-  for (const { metrics } of [server(), agent()]) {
+  const [ofServer, ofAgent] = [server(), agent()];
+  ofServer.events.emit('dial:failure', 'no_agent');
+  ofAgent.events.emit('endpoint:failure', 'timeout');
+  ofAgent.events.emit('server:failure', 'x:1', 'to_server', new Error('reset'));
+  for (const { metrics } of [ofServer, ofAgent]) {
     const names = (body: string) => body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
     const [text, open] = await Promise.all([metrics.render(), metrics.render('application/openmetrics-text')]);
     assert.deepEqual(names(open.body), names(text.body));
@@ -81,7 +85,7 @@ test('both formats have the same samples by the same names', async () => {
   }
 });
 
-test('gauges and failure counters are there at 0 before anything happened', async () => {
+test('gauges are there at 0 before anything happened', async () => {
   const page = await samples(server().metrics);
   for (const name of [
     'established_connections',
@@ -90,7 +94,6 @@ test('gauges and failure counters are there at 0 before anything happened', asyn
     'ready_backends{proxy_strategy="default"}',
     'http_connections',
     'grpc_connections{service_method="Proxy"}',
-    'dial_failure_count{reason="no_agent"}',
     'culled_leases_count',
   ]) {
     assert.equal(page.get(SERVER + name), 0, name);
@@ -99,6 +102,17 @@ test('gauges and failure counters are there at 0 before anything happened', asyn
   for (const name of ['open_server_connections', 'known_server_count', 'open_endpoint_connections']) {
     assert.equal(agentPage.get(AGENT + name), 0, name);
   }
+});
+
+test('upstream counts by reason, direction or code only what occurred', async () => {
+  const labelled = (body: string, families: Record<string, Row>) =>
+    Object.entries(families)
+      .filter(([, [type, labels = []]]) => type === 'counter' && labels.length > 0)
+      .flatMap(([name]) => body.match(new RegExp(`^konnectivity_network_proxy_\\w+_${name}{.*`, 'gm')) ?? []);
+  const { body: ofServer } = await server().metrics.render();
+  assert.deepEqual(labelled(ofServer, OF_SERVERS), []);
+  const { body: ofAgent } = await agent().metrics.render();
+  assert.deepEqual(labelled(ofAgent, OF_AGENTS), []);
 });
 
 test('bucket bounds are written as Go writes them', async () => {
