@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { getServers } from 'node:dns';
 import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 import { test } from 'node:test';
@@ -12,6 +13,7 @@ import {
   type StepSpanName,
 } from '@isthmus/tunnel';
 import { endpointDial } from './endpoint.ts';
+import { onResolver, resolverAddress } from './resolver.ts';
 
 interface Told {
   readonly steps: { readonly name: StepSpanName; readonly step: DialStep }[];
@@ -103,5 +105,21 @@ test('a name that does not exist is a lookup with an error, and no connection', 
   assert.ok(dns);
   assert.deepEqual([dns.name, dns.step.error, others], ['agent.dns', error, []]);
   assert.equal(error?.code, 'dns_error');
+  const [resolver, ...more] = new Set(getServers());
+  const on = resolver === undefined || more.length > 0 ? '' : ` on ${resolverAddress(resolver)}`;
+  assert.equal(error?.message, `dial tcp: lookup does-not-exist.invalid${on}: no such host`);
   assert.deepEqual(timing, { dnsMs: lasted(dns) });
+});
+
+test('a resolver is named as Go names it, where it is known which one answered', () => {
+  const cases: readonly (readonly [servers: readonly string[], on: string])[] = [
+    [['10.0.0.10'], ' on 10.0.0.10:53'],
+    [['10.0.0.10', '10.0.0.10'], ' on 10.0.0.10:53'],
+    [['127.0.0.1:5353'], ' on 127.0.0.1:5353'],
+    [['2001:db8::1'], ' on [2001:db8::1]:53'],
+    [['[2001:db8::1]:1053'], ' on [2001:db8::1]:1053'],
+    [['10.0.0.10', '10.0.0.11'], ''],
+    [[], ''],
+  ];
+  for (const [servers, on] of cases) assert.equal(onResolver(servers), on, String(servers));
 });

@@ -12,6 +12,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
+import { onResolver } from './resolver.ts';
 
 /** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
 const CONNECT_TIMEOUT = 5000;
@@ -132,7 +133,7 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
     return new DialError(LIMIT, text, { retryable: true, cause: thrown });
   }
   if (code === 'ENOTFOUND')
-    return new DialError('dns_error', `dial tcp: lookup ${host}: no such host`, { cause: thrown });
+    return new DialError('dns_error', `dial tcp: lookup ${host}${onResolver()}: no such host`, { cause: thrown });
   if (error.syscall === 'getaddrinfo') {
     const [name, words]: [DialErrorCode, string] =
       code === 'EAI_AGAIN' ? ['dns_error', 'Temporary failure in name resolution'] : ['dns_error', error.message];
