@@ -58,6 +58,7 @@ const SCRUBBED: readonly (readonly [text: string, shown: string])[] = [
   ['rediss+sentinel://u:p%40ss@a:1,b:2/primary', 'rediss+sentinel://***@a:1,b:2/primary'],
   ['--redis-url=redis://:word@r:6379', '--redis-url=redis://***@r:6379'],
   ['Authorization: Bearer abcdefgh12345', 'Authorization: *** ***'],
+  ['invalid bearer token, Basic authentication', 'invalid bearer token, Basic authentication'],
   ['"token":"abcdef"', '"token":"***"'],
   ['password=hunter2&x=1', 'password=***&x=1'],
   ['-----BEGIN EC PRIVATE KEY-----\nMHc', '[private key left out]'],

@@ -1,9 +1,11 @@
+import { HTTP_CREDENTIAL } from '@isthmus/tunnel';
+
 /** What a secret looks like, and what stands in its place. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN ([A-Z ]*)PRIVATE KEY-----[\s\S]*?(-----END \1PRIVATE KEY-----|$)/g, '[private key left out]'],
   // The user and password of a URL.
   [/([a-z][a-z+.-]*:\/\/)[^/\s"'@]*:[^/\s"'@]*@/gi, '$1***@'],
-  [/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, '$1 ***'],
+  [HTTP_CREDENTIAL, '$1 ***'],
   // A JSON Web Token, as Kubernetes' service accounts have.
   [/\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '[token left out]'],
   // `password=...`, `"token": "..."`.

@@ -44,3 +44,42 @@ test('paths that name a token or a key are no secrets', () => {
   assert.equal(records()[0].tokenPath, '/var/run/token');
   assert.equal(records()[0].keyFile, '/k.pem');
 });
+
+test('a sentence about bearer tokens keeps its words', () => {
+  const { logger, records } = recorder();
+  const sentences = [
+    'token was not accepted: lookup failed: [invalid bearer token, Token has expired]',
+    'invalid bearer token',
+    'Bearer tokens are not accepted here.',
+    'bearer authentication is off; basic auth too',
+    'want a bearer token: none came',
+    'the bearer token "expired"',
+    'Basic authentication',
+  ];
+  for (const sentence of sentences) logger.warn({ text: sentence }, sentence);
+  const said = records().map(({ text, msg }) => [text, msg]);
+  assert.deepEqual(
+    said,
+    sentences.map((sentence) => [sentence, sentence]),
+  );
+});
+
+test('a credential behind its scheme is a secret, whatever it looks like', () => {
+  const { logger, records } = recorder();
+  const cases = [
+    ['Authorization: Bearer hunter', 'Authorization: Bearer [redacted]'],
+    ['bearer tokenofmine', 'bearer [redacted]'],
+    ['Bearer token-1', 'Bearer [redacted]'],
+    ['Bearer token.of.mine', 'Bearer [redacted]'],
+    ['Bearer is/it+this==', 'Bearer [redacted]'],
+    ['Basic dXNlcjpwYXNz, then more', 'Basic [redacted], then more'],
+    ['sent "Bearer abc" twice', 'sent "Bearer [redacted]" twice'],
+    ['BEARER abc', 'BEARER [redacted]'],
+    ['Bearer  abc\nBearer def', 'Bearer [redacted]\nBearer [redacted]'],
+  ] as const;
+  for (const [text] of cases) logger.warn({}, text);
+  assert.deepEqual(
+    records().map(({ msg }) => msg),
+    cases.map(([, clean]) => clean),
+  );
+});

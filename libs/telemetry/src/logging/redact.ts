@@ -1,3 +1,5 @@
+import { HTTP_CREDENTIAL } from '@isthmus/tunnel';
+
 const REDACTED = '[redacted]';
 
 const URL_PASSWORD = /(:\/\/[^\s/@:"']*):[^\s"']*@/g;
@@ -13,7 +15,7 @@ const SECRET_FIELD =
 const SECRETS: readonly [RegExp, string][] = [
   [URL_PASSWORD, `$1:${REDACTED}@`],
   [QUERY_PASSWORD, `$1${REDACTED}`],
-  [/(Bearer|Basic)\s+[\w.~+/=-]+/gi, `$1 ${REDACTED}`],
+  [HTTP_CREDENTIAL, `$1 ${REDACTED}`],
   // A JSON web token, such as a service account's, without the word Bearer before it.
   [/eyJ[\w-]+\.[\w-]+\.[\w-]*/g, REDACTED],
   [/-----BEGIN ([A-Z ]*PRIVATE KEY)-----[^"]*?-----END \1-----/g, REDACTED],
