@@ -27,6 +27,4 @@ export function usage(message: string): Failure {
   return new Failure(EXIT.usage, message);
 }
 
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
+export { inWords as messageOf } from '@isthmus/tunnel';

@@ -1,3 +1,4 @@
+import { inWords } from '@isthmus/tunnel';
 import { FlagError } from './flags/error.ts';
 import type { FlagTable } from './flags/flag.ts';
 import { listenersOf } from './flags/ports.ts';
@@ -22,7 +23,7 @@ export function startFailure(error: unknown, table: FlagTable, values: Values): 
   if (failure) return describe(failure, table, values);
   // An error in the program rather than around it: the place is what one needs to know.
   const isBug = error instanceof TypeError || error instanceof ReferenceError;
-  const text = isBug ? (error.stack ?? error.message) : error instanceof Error ? error.message : String(error);
+  const text = isBug ? (error.stack ?? error.message) : inWords(error);
   return `cannot start: ${isBug ? text : text.replaceAll(/\s*\n\s*/g, ' ')}`;
 }
 

@@ -11,6 +11,7 @@ export * from './directory.ts';
 export * from './errors.ts';
 export * from './events.ts';
 export * from './explain.ts';
+export { inWords } from './in-words.ts';
 export * from './observe.ts';
 export type { Choice, Place, Route, Standing } from './placement.ts';
 export * from './quarantine.ts';

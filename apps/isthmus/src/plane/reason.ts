@@ -1,4 +1,4 @@
-import { messageOf } from '../exit.ts';
+import { inWords } from '@isthmus/tunnel';
 
 /** What to look at first, by what the connection died of. */
 const HINTS: readonly (readonly [RegExp, string])[] = [
@@ -22,17 +22,13 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
 /** Of a call's failure: one line, with what to look at. */
 export function reasonOf(error: unknown, timeoutMs: number): string {
   const details = (error as { details?: unknown }).details;
-  const text = typeof details === 'string' && details !== '' ? details : messageOf(error);
+  const message = error instanceof Error ? error.message : String(error);
+  const text = typeof details === 'string' && details !== '' ? details : message;
   if (isExpired(error, text)) return `no answer within ${timeoutMs / 1000} s: it hangs, or is cut off`;
-  if (/UNIMPLEMENTED/.test(messageOf(error)) && /unknown method|does not implement/i.test(text)) {
+  if (/UNIMPLEMENTED/.test(message) && /unknown method|does not implement/i.test(text)) {
     return 'it does not know this question: it runs an older version';
   }
-  const told = text
-    .replace(/^.*Last error: (Error: )?/, '')
-    .replace(/\. Resolution note:.*$/s, '')
-    .replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)/, '')
-    .replaceAll(/\s+/g, ' ')
-    .trim();
+  const told = inWords(text).replaceAll(/\s+/g, ' ');
   const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];
   if (told === '' || told === 'undefined') return 'no connection';
   return hint === undefined ? told : `${told} (${hint})`;

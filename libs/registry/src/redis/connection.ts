@@ -1,4 +1,4 @@
-import { formatDestination } from '@isthmus/tunnel';
+import { formatDestination, inWords } from '@isthmus/tunnel';
 import { Redis, type RedisOptions } from 'ioredis';
 import { RegistryUnavailable } from '../registry.ts';
 import { type Credentials, type HostPort, parseAddress } from './address.ts';
@@ -137,7 +137,7 @@ export class RedisConnection {
   }
 
   #describe(error: unknown): string {
-    const text = error instanceof Error ? error.message || error.name : String(error);
+    const text = inWords(error);
     return this.#endpoint.secrets.reduce((shown, secret) => shown.replaceAll(secret, '***'), text).slice(0, 300);
   }
 

@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import { inWords as messageOf } from '@isthmus/tunnel';
 
 /** How to reach an API server and who to be there. PEM texts, not paths. */
 export interface KubeConnection {
@@ -16,9 +17,7 @@ export interface KubeConnection {
 /** Reads a connection anew: tokens and certificates are rotated in place. Rejects with what is wrong and where. */
 export type KubeConnectionSource = () => Promise<KubeConnection>;
 
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
+export { messageOf };
 
 /** Checks early what would otherwise fail at the first request, with words that do not name the file. */
 export function checkedCertificates(pem: string, where: string): string {

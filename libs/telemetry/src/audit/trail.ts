@@ -1,5 +1,5 @@
 import process from 'node:process';
-import type { PlaneEvents } from '@isthmus/tunnel';
+import { inWords, type PlaneEvents } from '@isthmus/tunnel';
 import { Bursts } from '../logging/bursts.ts';
 import type { Logger } from '../logging/logger.ts';
 import { redactUrl } from '../logging/redact.ts';
@@ -105,7 +105,7 @@ async function otlpSink(options: AuditOptions, means: Means): Promise<RecordSink
     logger.info(fields, 'audit records are exported');
     return { write: records.write, end: records.end, reopen() {}, endSync() {} };
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
+    const text = inWords(error);
     throw new Error(`cannot export audit records: bad OTEL_EXPORTER_OTLP settings: ${text}`, { cause: error });
   }
 }

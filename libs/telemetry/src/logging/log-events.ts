@@ -2,6 +2,7 @@ import {
   type DialOutcome,
   type DialRequest,
   formatDestination,
+  inWords,
   type PlaneEvents,
   type Role,
   type SessionInfo,
@@ -151,12 +152,12 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
     'server:close': ({ address, serverId }, reason) =>
       say(`server ${address}`, 'info', { address, server: serverId, reason }, 'server connection closed'),
     'server:failure': (address, direction, error) =>
-      say(`server ${address}`, 'warn', { address, direction, text: error.message }, 'server connection failed'),
+      say(`server ${address}`, 'warn', { address, direction, text: inWords(error) }, 'server connection failed'),
     'peer:open': (hub, address) => say(`hub ${hub}`, 'info', { hub, address }, 'hub connected'),
     'peer:close': (hub, address, reason) =>
       say(`hub ${hub}`, 'info', { hub, address, reason }, 'hub connection closed'),
     'peer:failure': (hub, address, error) =>
-      say(`hub ${hub}`, 'warn', { hub, address, text: error.message }, 'hub cannot be reached'),
+      say(`hub ${hub}`, 'warn', { hub, address, text: inWords(error) }, 'hub cannot be reached'),
     registry: (state, detail) => say('registry', state === 'up' ? 'info' : 'warn', { detail }, `registry is ${state}`),
   };
 }
@@ -167,14 +168,14 @@ function certificateLines(logger: Logger): Subscriptions {
     certificate: (where, validUntil) =>
       logger.info({ where, until: new Date(validUntil).toISOString() }, 'certificate in force'),
     'certificate:failure': (where, error) =>
-      logger.warn({ where, text: error.message }, 'certificate cannot be renewed'),
+      logger.warn({ where, text: inWords(error) }, 'certificate cannot be renewed'),
   };
 }
 
 function refusalLines(logger: Logger, bursts: Bursts): Subscriptions {
   return {
     refused(where, remote, error) {
-      if (bursts.admit(where)) logger.warn({ where, remote, text: error.message }, 'refused');
+      if (bursts.admit(where)) logger.warn({ where, remote, text: inWords(error) }, 'refused');
     },
   };
 }

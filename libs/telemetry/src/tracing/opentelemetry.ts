@@ -1,4 +1,4 @@
-import { type DialTracer, noTracer, type PlaneEvents } from '@isthmus/tunnel';
+import { type DialTracer, inWords, noTracer, type PlaneEvents } from '@isthmus/tunnel';
 import { redactUrl } from '../logging/redact.ts';
 import type { Environment } from '../otlp/environment.ts';
 import { type TraceSettings, traceSettings } from './settings.ts';
@@ -53,7 +53,7 @@ export async function openTelemetry(env: Environment, options: TracingOptions): 
     logger.info(fields, 'traces are exported');
     return tracing;
   } catch (error) {
-    logger.warn({ ...fields, error: messageOf(error) }, 'traces are not exported: bad OTEL_EXPORTER_OTLP settings');
+    logger.warn({ ...fields, error: inWords(error) }, 'traces are not exported: bad OTEL_EXPORTER_OTLP settings');
     return off();
   }
 }
@@ -98,8 +98,4 @@ async function exporting(
   });
   if (slowMs === undefined) return tracing(spanTracer(tracer), shutdown);
   return { ...tracing(spanTracer(tracer, keepDials(startAs, slowMs)), shutdown), keptAfter: slowMs };
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
