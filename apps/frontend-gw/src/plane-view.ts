@@ -107,10 +107,12 @@ export class PlaneView {
   }
 
   /** How dials reach a hub. */
-  #linkTo({ hubId, peerAddress }: HubRecord): HubLink {
+  #linkTo({ hubId, peerAddress, draining }: HubRecord): HubLink {
     if (hubId === this.#options.own?.hubId) return 'own';
     if (!this.#peers || peerAddress === '') return 'none';
-    return this.#peers.linked(hubId) ? 'up' : 'down';
+    if (this.#peers.linked(hubId)) return 'up';
+    // It went by itself, and nobody wants a link to it any more.
+    return draining ? 'none' : 'down';
   }
 
   close(): void {

@@ -227,4 +227,31 @@ describe('isthmus', { skip: redisMissing() }, () => {
       assert.match(err, /nobody answers: .*--cert and --key\)/);
     }
   });
+
+  it('dials from the gateway at its address', async () => {
+    const destination = await echo(scope);
+    for (const { member } of [plane.first, plane.second]) {
+      const { gateway } = await asked<{ gateway: string }>(member.program, 'dial', destination.authority);
+      assert.equal(gateway, member.id);
+    }
+  });
+
+  it('takes no drain for a fault', async () => {
+    const { first } = plane;
+    const { program } = first.member;
+    const tunnel = await dial(scope, { program, ...first.ways }, 'connect', (await echo(scope)).authority);
+    await carries(tunnel, 'ping');
+    const { tunnels } = await asked<{ tunnels: { hub: string }[] }>(program, 'tunnels');
+    const hub = tunnels[0]?.hub ?? '';
+    assert.equal((await isthmus(program, 'drain', hub)).status, 0);
+    await eventually(async () => {
+      const { status, out, err } = await isthmus(program, 'hubs');
+      assert.match(out, new RegExp(`^${hub} .* draining `, 'm'), err);
+      assert.doesNotMatch(out, /No link/);
+      assert.equal(status, 0, out);
+      // The tunnel holds the hub: its gateways have let go of it, all the same.
+      assert.match(out, new RegExp(`^${hub} .* 0 of 0 `, 'm'), out);
+    });
+    await carries(tunnel, 'undisturbed');
+  });
 });

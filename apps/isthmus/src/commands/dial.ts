@@ -20,7 +20,7 @@ export const dial = command({
   name: 'dial',
   summary: 'Open a real tunnel to a destination, close it, and show where the time went',
   details:
-    'The dial is routed, counted, traced and audited as any other. Exits with 1 when it fails. The first gateway that answers is asked; in JSON it is the same document, with the phases as numbers.',
+    'The dial is routed, counted, traced and audited as any other. Exits with 1 when it fails. It is dialled from the gateway at --address, or else from the first that answers; in JSON it is the same document, with the phases as numbers.',
   args: [destinationArgument()],
   options: [
     new Option('--gateway <id>', 'dial from this gateway'),

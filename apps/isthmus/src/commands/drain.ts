@@ -123,19 +123,28 @@ export function dryRunText(view: DrainView, style: Style): string {
   const cut = running
     .slice(0, SHOWN)
     .map((tunnel) => [tunnel.destination, tunnel.agent, age(tunnel.ageMs), bytes(tunnel.bytes), tunnel.dial]);
-  const limit = gracefulMs === undefined ? 'They may finish without a limit' : `Cut after ${gracefulMs / 1000} s`;
+  const lost = stranded > 0 ? `, ${stranded} of them with nowhere else to go` : '';
   return [
-    `Draining ${hub} would move ${plural(sessions, 'session')}; ${plural(tunnels, 'tunnel')} would go on. Nothing was changed.\n`,
+    `Draining ${hub} would send away ${plural(sessions, 'session')}${lost}; ${plural(tunnels, 'tunnel')} would run on until it ends. Nothing was changed.\n`,
     rows.length > 0
       ? `\n${table(['agent', 'tenant', right('sessions elsewhere'), right('tunnels'), 'session'], rows)}`
       : '',
     more(moves.length),
-    cut.length > 0 ? `\n${limit}:\n${table(['destination', 'agent', 'age', right('bytes'), 'dial'], cut)}` : '',
+    cut.length > 0
+      ? `\n${fateOf(hub, gracefulMs)}:\n${table(['destination', 'agent', 'age', right('bytes'), 'dial'], cut)}`
+      : '',
     more(running.length),
     stranded > 0
-      ? `\n${style.bad(`${plural(stranded, 'agent')} would be left without a session`)}: until they have another, dials to them wait or fail.\nGive them --session-count=2 or more, or wait until they have connected to another hub.\n`
+      ? `\n${style.bad(`${plural(stranded, 'session')} ${stranded === 1 ? 'has' : 'have'} nowhere else to go`)}: until its agent has another hub, dials to that agent wait or fail.\nGive such agents --session-count=2 or more, or wait until they have connected to another hub.\n`
       : '',
   ].join('');
+}
+
+/** What becomes of the tunnels that run: a drain waits for them, the end of the process may not. */
+function fateOf(hub: string, gracefulMs: number | undefined): string {
+  if (gracefulMs === undefined) return `Running now. Draining cuts none, and ${hub} waits for them before it stops`;
+  const grace = gracefulMs === 0 ? '' : ` after ${gracefulMs / 1000} s`;
+  return `Running now. Draining cuts none; stopping ${hub} cuts those that still run${grace}`;
 }
 
 function more(count: number): string {

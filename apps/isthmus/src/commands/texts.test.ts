@@ -142,27 +142,44 @@ describe('what explain prints', () => {
 
 describe('what a dry run of a drain prints', () => {
   it('is who has nowhere to go, and what may be cut', () => {
-    const moves = [{ session: 's1', tenant: 'default', agent: 'node-a', elsewhere: 0, tunnels: 1 }];
+    const moves = [
+      { session: 's1', tenant: 'default', agent: 'node-a', elsewhere: 0, tunnels: 1 },
+      { session: 's2', tenant: 'default', agent: 'node-b', elsewhere: 1, tunnels: 0 },
+    ];
     const running = [{ dial: 'd1', destination: '10.0.0.5:10250', agent: 'node-a', ageMs: 65_000, bytes: 1500 }];
     assert.equal(
       dryRunText(
-        { hub: 'hub-1', dryRun: true, sessions: 1, tunnels: 1, stranded: 1, gracefulMs: 25_000, moves, running },
+        { hub: 'hub-1', dryRun: true, sessions: 2, tunnels: 1, stranded: 1, gracefulMs: 25_000, moves, running },
         plain,
       ),
       [
-        'Draining hub-1 would move 1 session; 1 tunnel would go on. Nothing was changed.',
+        'Draining hub-1 would send away 2 sessions, 1 of them with nowhere else to go; 1 tunnel would run on until it ends. Nothing was changed.',
         '',
         'AGENT    TENANT    SESSIONS ELSEWHERE   TUNNELS   SESSION',
         'node-a   default                 none         1   s1',
+        'node-b   default                    1         0   s2',
         '',
-        'Cut after 25 s:',
+        'Running now. Draining cuts none; stopping hub-1 cuts those that still run after 25 s:',
         'DESTINATION      AGENT    AGE     BYTES   DIAL',
         '10.0.0.5:10250   node-a   1m5s   1.5 kB   d1',
         '',
-        '1 agent would be left without a session: until they have another, dials to them wait or fail.',
-        'Give them --session-count=2 or more, or wait until they have connected to another hub.',
+        '1 session has nowhere else to go: until its agent has another hub, dials to that agent wait or fail.',
+        'Give such agents --session-count=2 or more, or wait until they have connected to another hub.',
         '',
       ].join('\n'),
+    );
+  });
+
+  it('does not speak of seconds where there are none', () => {
+    const view = { hub: 'hub-1', dryRun: true, sessions: 0, tunnels: 1, stranded: 0, moves: [] };
+    const running = [{ dial: 'd1', destination: '10.0.0.5:10250', agent: 'node-a', ageMs: 65_000, bytes: 1500 }];
+    const shown = (gracefulMs?: number) =>
+      dryRunText({ ...view, running, ...(gracefulMs !== undefined && { gracefulMs }) }, plain);
+    assert.match(shown(0), /^Running now. Draining cuts none; stopping hub-1 cuts those that still run:$/m);
+    assert.match(shown(), /^Running now. Draining cuts none, and hub-1 waits for them before it stops:$/m);
+    assert.match(
+      shown(),
+      /^Draining hub-1 would send away 0 sessions; 1 tunnel would run on until it ends. Nothing was changed.$/m,
     );
   });
 });

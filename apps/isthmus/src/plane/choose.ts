@@ -13,11 +13,16 @@ export function memberOf(plane: Plane, id: string, role?: RoleName): Member {
   );
 }
 
-/** One member that is named, or all with this role. @throws Failure where there is none. */
+/**
+ * One member that is named, or all with this role: first those at the addresses that were named, in that order.
+ * @throws Failure where there is none.
+ */
 export function membersWith(plane: Plane, role: RoleName, id: string | undefined): readonly Member[] {
   if (id !== undefined) return [memberOf(plane, id, role)];
   const found = plane.members.filter(({ roles }) => roles.includes(role));
-  if (found.length > 0) return found;
+  const order = [...plane.addresses];
+  const place = ({ address }: Member) => (order.includes(address) ? order.indexOf(address) : order.length);
+  if (found.length > 0) return found.sort((a, b) => place(a) - place(b));
   const asked = plane.members.map((member) => `${member.id} (${member.roles.join('+')})`).join(', ');
   throw usage(
     `no ${role} is known, and it takes one to answer this; asked: ${asked}. Name one's admin port with --address`,

@@ -42,6 +42,11 @@ export class Plane implements Disposable {
     }
   }
 
+  /** Where it was met, as they were named. */
+  get addresses(): readonly string[] {
+    return this.#options.addresses;
+  }
+
   get members(): readonly Member[] {
     return [...this.#members.values()];
   }
