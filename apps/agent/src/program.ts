@@ -17,6 +17,7 @@ import {
   leaseCounter,
   operations,
   RecentDials,
+  RecentRefusals,
   type Running,
 } from '@isthmus/service';
 import { agentMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
@@ -36,6 +37,7 @@ export function startAgent(
     });
     closing.defer(shutdown);
     const dials = new RecentDials(events);
+    const refusals = new RecentRefusals(events);
     const metrics = agentMetrics(events, { process: true });
     closing.defer(metrics.close);
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
@@ -59,7 +61,7 @@ export function startAgent(
       unready: AGENT_UNREADY,
       metrics: metrics.render,
       backend: {
-        ...{ identity: identity(flags), checks: check, dials, flags: inForce, log },
+        ...{ identity: identity(flags), checks: check, dials, refusals, flags: inForce, log },
         sessions: () => [],
         sessionCount: () => running.uplinks.length,
         tunnels: () => tunnels,

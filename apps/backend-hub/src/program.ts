@@ -14,6 +14,7 @@ import {
   operationsPorts,
   quarantineIn,
   RecentDials,
+  RecentRefusals,
   type Running,
   redisOptions,
   redisTls,
@@ -34,6 +35,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
     });
     closing.defer(shutdown);
     const dials = new RecentDials(events);
+    const refusals = new RecentRefusals(events);
     const metrics = serverMetrics(events, { role: 'hub', strategies: ['default'], process: true });
     closing.defer(metrics.close);
     const cluster = await kubernetes(flags, closing, (message) => log.warn({}, message));
@@ -63,7 +65,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
-        ...{ identity: identityOf(flags, 'backend-hub', ['hub']), checks: check, dials, flags: inForce, log },
+        ...{ identity: identityOf(flags, 'backend-hub', ['hub']), checks: check, dials, refusals, flags: inForce, log },
         sessions: () => running.sessions(),
         sessionCount: () => running.sessionCount,
         tunnels: () => tunnels,

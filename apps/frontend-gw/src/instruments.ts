@@ -1,4 +1,4 @@
-import { type Closing, type Context, type GatewayValues, RecentDials } from '@isthmus/service';
+import { type Closing, type Context, type GatewayValues, RecentDials, RecentRefusals } from '@isthmus/service';
 import { auditTrail, type Instruments, instrument, type ProgramLogger } from '@isthmus/telemetry';
 
 /** What a program with callers is called, and what is in it. */
@@ -10,6 +10,7 @@ export interface GatewayProgram {
 /** What tells of a gateway's dials. */
 export interface GatewayInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
+  readonly refusals: RecentRefusals;
   /** The gateway begins to end: records of audit say so of tunnels that end from now on. */
   stopping(): void;
 }
@@ -27,6 +28,7 @@ export async function gatewayInstruments(
   });
   closing.defer(shutdown);
   const dials = new RecentDials(instruments.events);
+  const refusals = new RecentRefusals(instruments.events);
   const audit = await auditTrail(instruments.events, {
     ...{ gateway: flags['server-id'], program, role, version, logger: log },
     ...{ log: flags['audit-log'], otlp: flags['audit-otlp'] },
@@ -35,5 +37,5 @@ export async function gatewayInstruments(
     closing.defer(audit.close);
     onHangup(audit.reopen);
   }
-  return { ...instruments, dials, stopping: () => audit?.stopping() };
+  return { ...instruments, dials, refusals, stopping: () => audit?.stopping() };
 }

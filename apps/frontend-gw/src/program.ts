@@ -33,7 +33,7 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
   return Closing.guard(async (closing) => {
     const program = { program: 'frontend-gw', role: 'gateway' } as const;
     const instruments = await gatewayInstruments(closing, program, flags, context);
-    const { events, observation, tunnels, dials, keptAfter } = instruments;
+    const { events, observation, tunnels, dials, refusals, keptAfter } = instruments;
     const directory = new Directory();
     const options = gatewayOptions(flags);
     const metrics = serverMetrics(events, {
@@ -62,7 +62,14 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
-        ...{ identity: identityOf(flags, 'frontend-gw', ['gateway']), checks: check, dials, flags: inForce, log },
+        ...{
+          identity: identityOf(flags, 'frontend-gw', ['gateway']),
+          checks: check,
+          dials,
+          refusals,
+          flags: inForce,
+          log,
+        },
         sessions: () => directory.sessions(),
         sessionCount: () => directory.size,
         tunnels: () => tunnels,

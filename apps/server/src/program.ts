@@ -32,7 +32,7 @@ export function startServer(flags: ServerValues, context: Context<ProgramLogger>
   return Closing.guard(async (closing) => {
     const program = { program: 'proxy-server', role: 'server' } as const;
     const instruments = await gatewayInstruments(closing, program, flags, context);
-    const { events, observation, tunnels, dials, keptAfter } = instruments;
+    const { events, observation, tunnels, dials, refusals, keptAfter } = instruments;
     const gateway = gatewayOptions(flags);
     const metrics = serverMetrics(events, {
       ...{ role: 'server', process: true, strategies: gateway.strategies, keptAfter },
@@ -63,6 +63,7 @@ export function startServer(flags: ServerValues, context: Context<ProgramLogger>
           identity: identityOf(flags, 'proxy-server', ['gateway', 'hub']),
           checks: check,
           dials,
+          refusals,
           flags: inForce,
           log,
         },

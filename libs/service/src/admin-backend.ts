@@ -4,6 +4,7 @@ import type { LogPart } from './admin/logs.ts';
 import type { PlanePart, ServersPart } from './admin/members.ts';
 import type { QuarantinePart } from './admin/quarantine-part.ts';
 import type { RecentDials } from './admin/recent-dials.ts';
+import type { RecentRefusals } from './admin/recent-refusals.ts';
 import type { RoutingPart } from './admin/routing.ts';
 import type { Identity } from './admin/status.ts';
 import type { FlagInForce } from './flags/in-force.ts';
@@ -53,6 +54,7 @@ export interface AdminBackend {
   sessionCount(): number;
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: RecentDials;
+  readonly refusals: RecentRefusals;
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;
   readonly kick: KickPart;

@@ -7,6 +7,7 @@ import { kickRpc } from './admin/kick.ts';
 import { listsRpc } from './admin/lists.ts';
 import { logsRpc } from './admin/logs.ts';
 import { membersRpc } from './admin/members.ts';
+import { probesRpc } from './admin/probes.ts';
 import { quarantineRpc } from './admin/quarantine.ts';
 import { statusRpc } from './admin/status.ts';
 import { watchRpc } from './admin/watch-dials.ts';
@@ -24,6 +25,7 @@ export function adminService(backend: AdminBackend): adminApi.AdminServiceImplem
     ...dialRpc(backend),
     ...kickRpc(backend),
     ...quarantineRpc(backend),
+    ...probesRpc(backend),
     ...logsRpc(backend),
     ...drainRpc(backend),
   };

@@ -3,6 +3,7 @@ export type { LogLevel, LogPart } from './admin/logs.ts';
 export type { ConnectedServer, HubLink, PlanePart, ServersPart } from './admin/members.ts';
 export { type QuarantinePart, quarantineIn } from './admin/quarantine-part.ts';
 export { RecentDials, type SeenDial } from './admin/recent-dials.ts';
+export { RecentRefusals } from './admin/recent-refusals.ts';
 export type { RoutingPart } from './admin/routing.ts';
 export type { Identity } from './admin/status.ts';
 export * from './admin.ts';

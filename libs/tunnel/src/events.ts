@@ -130,6 +130,8 @@ export interface PlaneEventMap {
   'packet:error': [segment: Segment, code: string, type: PacketType | 'Unknown'];
   /** Something a peer sent was refused; the rest of the plane was not disturbed. */
   refused: [where: string, remote: string, error: Error];
+  /** An operator's `isthmus check` looks at this process's ports from there: what is refused of it is nobody's fault. */
+  probe: [remote: string];
   /** A certificate is in force from now on, valid until then (milliseconds since the epoch): the first, or a renewed one. */
   certificate: [where: CertificatePlace, validUntil: number];
   /** What stands now in a certificate's files cannot be used: a port goes on with what it had. */

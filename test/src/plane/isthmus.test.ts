@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import tls from 'node:tls';
 import { gunzipSync } from 'node:zlib';
 import { redisMissing, startRedis } from '@isthmus/registry/testing';
 import {
@@ -65,7 +67,7 @@ async function start(scope: Scope) {
   await eventually(async () => {
     for (const { member } of [first, second]) assert.equal((await member.sessions()).length, 2);
   });
-  return { trust, first, second, agent };
+  return { trust, first, second, agent, hubs };
 }
 
 describe('isthmus', { skip: redisMissing() }, () => {
@@ -226,6 +228,43 @@ describe('isthmus', { skip: redisMissing() }, () => {
       assert.equal(status, 3, flags.join(' '));
       assert.match(err, /nobody answers: .*--cert and --key\)/);
     }
+  });
+
+  it('shows who is refused beside those who are well, and no probe of its own', async () => {
+    const { trust, hubs, first } = plane;
+    const { program } = first.member;
+    const [hub] = hubs as [(typeof hubs)[0]];
+    const refusalsOf = (of: Member) => of.program.logs.filter(({ msg }) => msg === 'refused');
+    const before = hubs.map(({ member }) => refusalsOf(member).length);
+    const check = () =>
+      asked<{ results: { check: string; outcome: string; about: string; detail: string }[] }>(program, 'check');
+    const { results } = await check();
+    assert.equal(results.filter((each) => each.check === 'ports' && each.outcome === 'pass').length, 4);
+    // A handshake of somebody else, behind those of the check.
+    const stranger = tls.connect({
+      port: hub.agentPort,
+      ca: readFileSync(trust.agents.cert),
+      rejectUnauthorized: false,
+    });
+    stranger.on('error', () => {}).resume();
+    await once(stranger, 'close');
+    await eventually(async () => {
+      const { out, status } = await isthmus(program, 'status');
+      assert.match(out, /\nRefused of late:\n {2}hub-1, port for agents: \S+, \S+ ago: \S.*\n/);
+      assert.equal(out.match(/, port for /g)?.length, 1, out);
+      assert.equal(status, 0, out);
+    });
+    assert.deepEqual(
+      hubs.map(({ member }, index) => refusalsOf(member).length - (before[index] ?? 0)),
+      [1, 0],
+    );
+    const again = await check();
+    const told = again.results.filter((each) => each.check === 'refusals');
+    assert.deepEqual(
+      told.map(({ about, outcome }) => [about, outcome]),
+      [['hub-1, port for agents', 'warn']],
+    );
+    assert.equal(again.status, 0);
   });
 
   it('dials from the gateway at its address', async () => {

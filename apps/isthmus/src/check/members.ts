@@ -1,6 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import { millis } from '../output/units.ts';
 import type { Answers } from '../plane/member.ts';
+import { refusalText, refusalViews } from '../plane/refusals.ts';
 import { type Report, type Result, reportOf } from './result.ts';
 
 /** What a member said of itself, and how far its clock is ahead of this machine's, in milliseconds. */
@@ -32,6 +33,18 @@ export function checkMembers({ answers, unanswered }: Answers<Seen>): Result[] {
     );
   });
   return [...answered, ...silent];
+}
+
+/** Whoever is refused again and again is an agent or gateway that cannot do its part, however well the others do. */
+export function checkRefusals({ answers }: Answers<Seen>): Result[] {
+  const report = reportOf('refusals');
+  return answers.flatMap(({ member, value: { status } }) =>
+    refusalViews(status).map((refusal) => {
+      const todo =
+        'if it is one of yours, isthmus status --address with its admin port says what it sees; a stranger is kept out';
+      return report.warn(`${member.id}, port for ${refusal.where}`, `refused ${refusalText(refusal)}`, todo);
+    }),
+  );
 }
 
 export function checkVersions({ answers }: Answers<Seen>): Result[] {

@@ -3,13 +3,17 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { adminApi } from '@isthmus/proto/admin';
-import { parseDestination } from '@isthmus/tunnel';
+import { type Destination, parseDestination } from '@isthmus/tunnel';
 import { messageOf } from '../exit.ts';
 import { certificatesIn, judged } from './certificate.ts';
 import { type Result, reportOf } from './result.ts';
 
+/** How long a hub may take to say what it makes of a probe, in milliseconds: it is told then that nobody was refused. */
+const FAREWELL_MS = 2000;
+
 /** A port that others must reach, and what proves that they do when this machine does not. */
 interface Port {
+  readonly hubId: string;
   readonly about: string;
   readonly address: string;
   /** The file of the authorities that those others trust, and its flag. */
@@ -23,17 +27,20 @@ export interface PortTrust {
   readonly caCert?: string;
 }
 
+export interface Probing {
+  /** How long each answer may take. */
+  readonly timeoutMs: number;
+  /** Tells a hub from where a probe of its ports comes, before it is refused for want of a certificate. */
+  readonly announce: (hubId: string, remote: string) => Promise<void>;
+}
+
 const report = reportOf('ports');
 const shown = reportOf('certificates');
 
 /** Of every hub: where gateways and agents reach it, from this machine, and the certificates that it shows there. */
-export async function checkPorts(
-  hubs: readonly adminApi.Hub[],
-  trust: PortTrust,
-  timeoutMs: number,
-): Promise<Result[]> {
+export async function checkPorts(hubs: readonly adminApi.Hub[], trust: PortTrust, probing: Probing): Promise<Result[]> {
   const ports = hubs.flatMap((hub) => portsOf(hub, trust)).filter(({ address }) => address !== '');
-  return (await Promise.all(ports.map((port) => checkPort(port, timeoutMs)))).flat();
+  return (await Promise.all(ports.map((port) => checkPort(port, probing)))).flat();
 }
 
 function portsOf(
@@ -42,6 +49,7 @@ function portsOf(
 ): Port[] {
   return [
     {
+      hubId,
       about: `${hubId}, for gateways at ${peerAddress}`,
       address: peerAddress,
       trust: { flag: '--peer-ca-cert', path: peerCaCert },
@@ -49,6 +57,7 @@ function portsOf(
       todo: "look whether the hub listens there (--peer-port), at its --advertise-address, and at firewalls; or ask from a gateway's machine",
     },
     {
+      hubId,
       about: `${hubId}, for agents at ${agentAddress}`,
       address: agentAddress,
       trust: { flag: '--ca-cert', path: caCert },
@@ -58,10 +67,13 @@ function portsOf(
   ];
 }
 
-async function checkPort({ about, address, trust, proof, todo }: Port, timeoutMs: number): Promise<Result[]> {
+async function checkPort(
+  { hubId, about, address, trust, proof, todo }: Port,
+  { timeoutMs, announce }: Probing,
+): Promise<Result[]> {
   try {
     const { host, port } = parseDestination(address);
-    const certificate = await certificateAt(host, port, timeoutMs);
+    const certificate = await certificateAt({ host, port }, timeoutMs, (remote) => announce(hubId, remote));
     const open = report.pass(about, 'it listens');
     if (certificate === undefined)
       return [
@@ -81,10 +93,15 @@ async function checkPort({ about, address, trust, proof, todo }: Port, timeoutMs
 }
 
 /** What a port shows in a TLS handshake, trusted or not; undefined where it answers and speaks no TLS. Rejects where nobody listens. */
-async function certificateAt(host: string, port: number, timeoutMs: number): Promise<X509Certificate | undefined> {
+async function certificateAt(
+  { host, port }: Destination,
+  timeoutMs: number,
+  announce: (remote: string) => Promise<void>,
+): Promise<X509Certificate | undefined> {
   const socket = connectTcp({ host, port });
   try {
     await settled(socket, 'connect', timeoutMs);
+    await announce(`${socket.localAddress}:${socket.localPort}`);
     // Not verified by OpenSSL, which stops at the first fault and names it in its own words: `judged` looks at it.
     const tls = connectTls({ socket, rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
     try {
@@ -93,14 +110,16 @@ async function certificateAt(host: string, port: number, timeoutMs: number): Pro
       return undefined;
     }
     const raw = (tls as TLSSocket).getPeerCertificate().raw;
-    tls.destroy();
+    // It says where it is until the hub has made up its mind: one that is gone by then could be anybody.
+    tls.resume().end();
+    await settled(tls, 'end', FAREWELL_MS).catch(() => undefined);
     return raw && new X509Certificate(raw);
   } finally {
     socket.destroy();
   }
 }
 
-function settled(socket: Socket, event: 'connect' | 'secureConnect', timeoutMs: number): Promise<void> {
+function settled(socket: Socket, event: 'connect' | 'secureConnect' | 'end', timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
     const settle = (act: () => void) => () => {

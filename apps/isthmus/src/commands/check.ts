@@ -5,7 +5,7 @@ import { duration, hostPort } from '../arguments.ts';
 import { checkAgents, checkLinks } from '../check/coverage.ts';
 import { checkDials } from '../check/dials.ts';
 import { checkFiles, FILE_FLAGS, type FileOptions, flagName } from '../check/files.ts';
-import { checkClocks, checkMembers, checkVersions, type Seen } from '../check/members.ts';
+import { checkClocks, checkMembers, checkRefusals, checkVersions, type Seen } from '../check/members.ts';
 import { checkPorts } from '../check/ports.ts';
 import { checkRedis, type RedisOptions } from '../check/redis.ts';
 import { checkText, checkView, type Result, reportOf } from '../check/result.ts';
@@ -89,14 +89,26 @@ async function checkPlane(
   const hubs = [...new Map(lists.answers.flatMap(({ value }) => value.hubs).map((hub) => [hub.hubId, hub])).values()];
   return [
     ...checkMembers(seen),
+    ...checkRefusals(seen),
     ...checkClocks(seen, redisAheadMs),
     ...checkVersions(seen),
     ...checkConfigs(configs.answers.map(configView)),
     ...checkLinks(lists),
-    ...(await checkPorts(withAgentPorts(hubs, configs.answers), options, options.timeout)),
+    ...(await checkPorts(withAgentPorts(hubs, configs.answers), options, {
+      timeoutMs: options.timeout,
+      announce: announcer(plane),
+    })),
     ...checkAgents(sessions, hubs.filter(({ draining }) => !draining).length),
     ...(options.dials ? await checkDials(plane, sessions, { ...options, withinMs: options.within }) : []),
   ];
+}
+
+/** Tells hubs where a probe comes from. One that cannot be told says in its log that it refused somebody. */
+function announcer(plane: Plane): (hubId: string, remote: string) => Promise<void> {
+  return async (hubId, remote) => {
+    const hub = plane.members.filter((member) => member.hubId === hubId);
+    await plane.askThese(hub, (admin, signal) => admin.expectProbe({ remote }, { signal }));
+  };
 }
 
 /** Hubs that agents know by a balancer's address alone are looked at where they listen. */

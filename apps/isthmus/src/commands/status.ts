@@ -6,6 +6,7 @@ import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
 import { age, plural } from '../output/units.ts';
 import { type Answer, roleNames, type Unanswered } from '../plane/member.ts';
+import { type RefusalView, refusalText, refusalViews } from '../plane/refusals.ts';
 import { warningsOf } from '../plane/warnings.ts';
 
 interface MemberView {
@@ -27,6 +28,8 @@ interface MemberView {
   /** Over the last 10 s, of its first role: the dials of a plane are those of its gateways. */
   readonly dialsPerSecond: number;
   readonly failuresPerSecond: number;
+  /** Who it refused of late. */
+  readonly refusals: readonly RefusalView[];
   /** Of one that is not ready: what it warned of last. */
   readonly warnings?: readonly string[];
 }
@@ -81,6 +84,7 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     ...{ sessions, tunnels, pendingDials, parkedDials },
     dialsPerSecond: rate?.dialsPerSecond ?? 0,
     failuresPerSecond: rate?.failuresPerSecond ?? 0,
+    refusals: refusalViews(value),
   };
 }
 
@@ -115,5 +119,9 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
     ...warnings.map((warning) => `  ${member} warned: ${warning}\n`),
   ]);
   const why = unready.length > 0 ? `\nNot ready:\n${unready.join('')}` : '';
-  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent])}${why}${unansweredText(unanswered)}`;
+  const refused = members.flatMap(({ member, refusals }) =>
+    refusals.map((refusal) => `  ${member}, port for ${refusal.where}: ${refusalText(refusal)}\n`),
+  );
+  const kept = refused.length > 0 ? `\nRefused of late:\n${refused.join('')}` : '';
+  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent])}${why}${kept}${unansweredText(unanswered)}`;
 }

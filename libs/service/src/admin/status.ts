@@ -6,6 +6,7 @@ import type { Check } from '../health.ts';
 import { VERSION } from '../version.ts';
 import { dialMessage, ROLES } from './messages.ts';
 import type { RecentDials, SeenDial } from './recent-dials.ts';
+import type { Refusal } from './recent-refusals.ts';
 
 /** What a process is. Its first role is the one whose dials are told of first. */
 export interface Identity {
@@ -43,9 +44,14 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         ...{ pendingDials: dials.pending(first), parkedDials: dials.parked },
         dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
         slowest: slowest(dials, first).map(dialMessage),
+        refusals: backend.refusals.list().map(refusalMessage),
       };
     },
   };
+}
+
+function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
+  return { ...refusal, count: BigInt(count), firstMs: BigInt(first), lastMs: BigInt(last) };
 }
 
 function runtime(): string {

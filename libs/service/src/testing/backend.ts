@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { planeEvents, type SessionInfo } from '@isthmus/tunnel';
 import { RecentDials } from '../admin/recent-dials.ts';
+import { RecentRefusals } from '../admin/recent-refusals.ts';
 import { serveAdmin } from '../admin.ts';
 import type { AdminBackend } from '../admin-backend.ts';
 import { type AdminConnection, adminClient } from '../admin-client.ts';
@@ -17,6 +18,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
     sessionCount: () => 0,
     tunnels: () => new Set(),
     dials: new RecentDials(planeEvents()),
+    refusals: new RecentRefusals(planeEvents()),
     flags: [],
     log: { info() {}, level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },
     kick: { tunnel: () => 0 },

@@ -8,6 +8,7 @@ import {
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
+  unlessProbed,
 } from '@isthmus/tunnel';
 import type { Logger } from 'pino';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
@@ -173,11 +174,9 @@ function certificateLines(logger: Logger): Subscriptions {
 }
 
 function refusalLines(logger: Logger, bursts: Bursts): Subscriptions {
-  return {
-    refused(where, remote, error) {
-      if (bursts.admit(where)) logger.warn({ where, remote, text: inWords(error) }, 'refused');
-    },
-  };
+  return unlessProbed((where, remote, error) => {
+    if (bursts.admit(where)) logger.warn({ where, remote, text: inWords(error) }, 'refused');
+  });
 }
 
 /** A part's milliseconds, to a thousandth as they travel: V8 takes longer to write all digits of a fraction than the rest of the line. */

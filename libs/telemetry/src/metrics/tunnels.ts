@@ -1,4 +1,4 @@
-import { Crowd, type Role, type TunnelInfo } from '@isthmus/tunnel';
+import { Crowd, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
 import type { Subscriptions } from '../subscribe.ts';
 import { Census, type Placed } from './census.ts';
 import type { Families } from './families.ts';
@@ -73,9 +73,7 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     'tunnel:orphaned'(by) {
       orphaned.of({ role: by }).inc();
     },
-    refused(where) {
-      refused.of({ where }).inc();
-    },
+    ...unlessProbed((where) => refused.of({ where }).inc()),
   };
 }
 

@@ -94,6 +94,21 @@ export interface GetStatusResponse {
   dialRates: DialRate[];
   /** The slowest dials of the last minute, of those that WatchDials keeps: slowest first, at most 10; of the process's first role. */
   slowest: DialRecord[];
+  /** Who was refused at a port of this process in the last five minutes, the last first; at most 100. */
+  refusals: Refusal[];
+}
+
+/** Connections and requests from one address that were refused at one port for one reason. */
+export interface Refusal {
+  /** callers, agents, peers, admin, or a part of one. */
+  where: string;
+  /** Where the last one came from: address and port, or whose link it was. */
+  remote: string;
+  reason: string;
+  count: bigint;
+  /** When the first and the last one came. */
+  firstMs: bigint;
+  lastMs: bigint;
 }
 
 /** One thing that must hold for a program to be of use. */
@@ -680,6 +695,14 @@ export interface QuarantinedAgent {
   reason: string;
 }
 
+export interface ExpectProbeRequest {
+  /** Address and port that the connection comes from, as the process sees it: 10.0.0.7:40312. */
+  remote: string;
+}
+
+export interface ExpectProbeResponse {
+}
+
 export interface SetLogLevelRequest {
   /**
    * klog's verbosity, a number as in -v, or one of trace, debug, info, warn, error, fatal. Empty changes nothing, and asks what is
@@ -815,6 +838,7 @@ function createBaseGetStatusResponse(): GetStatusResponse {
     parkedDials: 0,
     dialRates: [],
     slowest: [],
+    refusals: [],
   };
 }
 
@@ -886,6 +910,9 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     }
     for (const v of message.slowest) {
       DialRecord.encode(v!, writer.uint32(154).fork()).join();
+    }
+    for (const v of message.refusals) {
+      Refusal.encode(v!, writer.uint32(162).fork()).join();
     }
     return writer;
   },
@@ -1065,6 +1092,14 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
             message.slowest.push(DialRecord.decode(reader, reader.uint32()));
             continue;
           }
+          case 20: {
+            if (tag !== 162) {
+              break;
+            }
+
+            message.refusals.push(Refusal.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1101,6 +1136,131 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     message.parkedDials = object.parkedDials ?? 0;
     message.dialRates = object.dialRates?.map((e) => DialRate.fromPartial(e)) || [];
     message.slowest = object.slowest?.map((e) => DialRecord.fromPartial(e)) || [];
+    message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseRefusal(): Refusal {
+  return { where: "", remote: "", reason: "", count: 0n, firstMs: 0n, lastMs: 0n };
+}
+
+export const Refusal: MessageFns<Refusal> = {
+  encode(message: Refusal, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.where !== "") {
+      writer.uint32(10).string(message.where);
+    }
+    if (message.remote !== "") {
+      writer.uint32(18).string(message.remote);
+    }
+    if (message.reason !== "") {
+      writer.uint32(26).string(message.reason);
+    }
+    if (message.count !== 0n) {
+      if (BigInt.asUintN(64, message.count) !== message.count) {
+        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.count);
+    }
+    if (message.firstMs !== 0n) {
+      if (BigInt.asIntN(64, message.firstMs) !== message.firstMs) {
+        throw new globalThis.Error("value provided for field message.firstMs of type int64 too large");
+      }
+      writer.uint32(40).int64(message.firstMs);
+    }
+    if (message.lastMs !== 0n) {
+      if (BigInt.asIntN(64, message.lastMs) !== message.lastMs) {
+        throw new globalThis.Error("value provided for field message.lastMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.lastMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Refusal {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRefusal();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.where = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.remote = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.count = reader.uint64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.firstMs = reader.int64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.lastMs = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Refusal>): Refusal {
+    return Refusal.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Refusal>): Refusal {
+    const message = createBaseRefusal();
+    message.where = object.where ?? "";
+    message.remote = object.remote ?? "";
+    message.reason = object.reason ?? "";
+    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    message.firstMs = (object.firstMs !== undefined && object.firstMs !== null) ? BigInt(object.firstMs) : 0n;
+    message.lastMs = (object.lastMs !== undefined && object.lastMs !== null) ? BigInt(object.lastMs) : 0n;
     return message;
   },
 };
@@ -5262,6 +5422,104 @@ export const QuarantinedAgent: MessageFns<QuarantinedAgent> = {
   },
 };
 
+function createBaseExpectProbeRequest(): ExpectProbeRequest {
+  return { remote: "" };
+}
+
+export const ExpectProbeRequest: MessageFns<ExpectProbeRequest> = {
+  encode(message: ExpectProbeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.remote !== "") {
+      writer.uint32(10).string(message.remote);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ExpectProbeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseExpectProbeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.remote = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ExpectProbeRequest>): ExpectProbeRequest {
+    return ExpectProbeRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ExpectProbeRequest>): ExpectProbeRequest {
+    const message = createBaseExpectProbeRequest();
+    message.remote = object.remote ?? "";
+    return message;
+  },
+};
+
+function createBaseExpectProbeResponse(): ExpectProbeResponse {
+  return {};
+}
+
+export const ExpectProbeResponse: MessageFns<ExpectProbeResponse> = {
+  encode(_: ExpectProbeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ExpectProbeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseExpectProbeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ExpectProbeResponse>): ExpectProbeResponse {
+    return ExpectProbeResponse.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<ExpectProbeResponse>): ExpectProbeResponse {
+    const message = createBaseExpectProbeResponse();
+    return message;
+  },
+};
+
 function createBaseSetLogLevelRequest(): SetLogLevelRequest {
   return { level: "", durationMs: 0 };
 }
@@ -6016,6 +6274,18 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
+    /**
+     * Says that the caller is about to open a connection to a port of this process, to see what it shows there. That it is refused,
+     * for want of a certificate, is then neither logged nor told of in GetStatusResponse.refusals.
+     */
+    expectProbe: {
+      name: "ExpectProbe",
+      requestType: ExpectProbeRequest as typeof ExpectProbeRequest,
+      requestStream: false,
+      responseType: ExpectProbeResponse as typeof ExpectProbeResponse,
+      responseStream: false,
+      options: {},
+    },
     /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
     setLogLevel: {
       name: "SetLogLevel",
@@ -6102,6 +6372,14 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     request: ListQuarantinedRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListQuarantinedResponse>>;
+  /**
+   * Says that the caller is about to open a connection to a port of this process, to see what it shows there. That it is refused,
+   * for want of a certificate, is then neither logged nor told of in GetStatusResponse.refusals.
+   */
+  expectProbe(
+    request: ExpectProbeRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<ExpectProbeResponse>>;
   /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
   setLogLevel(
     request: SetLogLevelRequest,
@@ -6172,6 +6450,14 @@ export interface AdminClient<CallOptionsExt = {}> {
     request: DeepPartial<ListQuarantinedRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListQuarantinedResponse>;
+  /**
+   * Says that the caller is about to open a connection to a port of this process, to see what it shows there. That it is refused,
+   * for want of a certificate, is then neither logged nor told of in GetStatusResponse.refusals.
+   */
+  expectProbe(
+    request: DeepPartial<ExpectProbeRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<ExpectProbeResponse>;
   /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
   setLogLevel(
     request: DeepPartial<SetLogLevelRequest>,
