@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -246,8 +245,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
       ca: readFileSync(trust.agents.cert),
       rejectUnauthorized: false,
     });
-    stranger.on('error', () => {}).resume();
-    await once(stranger, 'close');
+    await new Promise((closed) => stranger.on('error', () => {}).on('close', closed).resume());
     await eventually(async () => {
       const { out, status } = await isthmus(program, 'status');
       assert.match(out, /\nRefused of late:\n {2}hub-1, port for agents: \S+, \S+ ago: \S.*\n/);
