@@ -45,19 +45,38 @@ async function agentOf(address: string) {
 
 const RECORD = { hubId: 'h1', peerAddress: '10.0.0.2:8097', agentAddress: '10.0.0.2:8091', zone: '', draining: false };
 
-test('a hub whose id another process takes sends its agents there, and says why', { timeout: 60_000 }, async (t) => {
+test('a hub whose id another process takes sends its agents there, says why, and comes back', {
+  timeout: 60_000,
+}, async (t) => {
   const registry = memoryRegistry();
   const running = await hub(options(registry));
   t.after(() => running.close());
   const agent = await agentOf(running.agentAddress);
   assert.equal(running.registration.ok, true);
-  registry.register({ ...RECORD, incarnation: Date.now() + 1000 });
+  const other = registry.register({ ...RECORD, incarnation: Date.now() + 1000 });
   await agent.asked;
   await agent.closed;
   assert.deepEqual([running.admission, running.registration.ok], ['draining', false]);
-  assert.match(running.registration.detail, /its agents are sent away: hub h1 has a later incarnation/);
+  assert.match(
+    running.registration.detail,
+    /another process was started under --server-id h1, .* until it ends: hub h1 has a later incarnation/,
+  );
   await assert.rejects(agentOf(running.agentAddress), { code: 'ECONNREFUSED' });
+  await other.close();
+  running.reclaim();
+  running.reclaim();
+  while (!running.registration.ok) await new Promise((resolve) => setTimeout(resolve, 5));
+  const back = async () => {
+    const again = await agentOf(running.agentAddress);
+    await again.heard(({ type }) => type === 'membership');
+    return (await registry.snapshot()).sessions.length;
+  };
+  let sessions = 0;
+  while (sessions === 0) sessions = await back().catch(() => 0);
+  assert.deepEqual([running.admission, sessions], ['open', 1]);
   await running.drain();
+  running.reclaim();
+  assert.equal(running.admission, 'draining');
 });
 
 test('the successor of a hub is what its agents hear of under its id', { timeout: 60_000 }, async (t) => {

@@ -2,7 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { HubRegistration, Registry } from '@isthmus/registry';
 import type { AdmissionState, Check, SessionMove } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
-import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
+import {
+  type Change,
+  type Dial,
+  type Directory,
+  type HubRecord,
+  inWords,
+  observed,
+  type SessionInfo,
+} from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
 import { agentKey, sessionsElsewhere } from './elsewhere.ts';
@@ -13,6 +21,9 @@ import { SessionTable } from './sessions.ts';
  * then, and gateways know its successor alone.
  */
 const SUPERSEDED_GRACE = 30_000;
+
+/** How long a hub waits that has its id again and cannot listen, in milliseconds. */
+const LISTEN_AGAIN = 5000;
 
 export interface HubOptions extends AgentPortOptions {
   readonly zone: string;
@@ -50,6 +61,8 @@ export interface Hub {
   readonly registration: Check;
   /** The plane's hubs, this one included: passed on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
+  /** No other process runs under this hub's id any more: one that gave way takes agents again. */
+  reclaim(): void;
   /** Says of itself that agents should go elsewhere, and goes on taking those that a balancer still sends. */
   leave(): void;
   /**
@@ -76,25 +89,34 @@ class RunningHub implements Hub {
   #record: HubRecord;
   /** Unset until its ports listen. */
   #registration: HubRegistration | undefined;
-  readonly #sessions: SessionTable;
-  readonly #agents: AgentPort;
+  #sessions: SessionTable;
+  #agents: AgentPort;
   #peers: PeerServer | undefined;
   #leaving = false;
   #drained: Promise<void> | undefined;
   #registered = { superseded: false, detail: 'not yet registered' };
+  /** Told last of the plane's hubs. */
+  #hubs: readonly HubRecord[] = [];
+  /** Resolves when this hub's agents are gone, after another process has taken its id. */
+  #gaveWay: Promise<void> = Promise.resolve();
+  #reclaiming: Promise<void> | undefined;
+  /** It goes for good: no id that is free again brings it back. */
+  #ending = false;
 
   constructor(options: HubOptions) {
-    const { hubId, zone, changed, observation } = options;
+    this.#options = options;
+    this.hubId = options.hubId;
+    [this.#record, this.#sessions, this.#agents] = this.#term();
+    this.dial = observed('hub', (request) => this.#sessions.dial(request), options.observation);
+  }
+
+  /** What a hub begins with, at its start and when its id is its own again. */
+  #term(): [HubRecord, SessionTable, AgentPort] {
+    const { hubId, zone, changed, observation, advertiseAddress, advertiseAgentAddress } = this.#options;
     const { events } = observation;
     const incarnation = Date.now();
-    this.#options = options;
-    this.hubId = hubId;
-    this.#record = {
-      ...{ hubId, zone, incarnation, draining: false },
-      peerAddress: options.advertiseAddress,
-      agentAddress: options.advertiseAgentAddress,
-    };
-    this.#sessions = new SessionTable({
+    const addresses = { peerAddress: advertiseAddress, agentAddress: advertiseAgentAddress };
+    const sessions = new SessionTable({
       ...{ hubId, incarnation, events, changed },
       // Agents come in later turns of the event loop than the one in which the last port listens and the hub registers.
       registration: {
@@ -102,8 +124,8 @@ class RunningHub implements Hub {
         withdraw: (sessionId, version) => this.#registration?.withdraw(sessionId, version),
       },
     });
-    this.#agents = new AgentPort(options, this.#sessions);
-    this.dial = observed('hub', this.#sessions.dial, observation);
+    const record = { hubId, zone, incarnation, draining: false, ...addresses };
+    return [record, sessions, new AgentPort(this.#options, sessions)];
   }
 
   get agentAddress(): string {
@@ -159,7 +181,7 @@ class RunningHub implements Hub {
       await this.#agents.start();
       this.#register();
     } catch (error) {
-      await this.close();
+      await this.#shut();
       throw error;
     }
   }
@@ -173,23 +195,51 @@ class RunningHub implements Hub {
       this.#agents.membership.registry(up);
       observation.events.emit('registry', up ? 'up' : 'down', detail);
     });
-    void this.#registration.superseded.then(() => this.#giveWay());
+    void this.#registration.superseded.then(() => {
+      this.#gaveWay = this.#giveWay();
+    });
   }
 
   /** Another process was started under this hub's id. Agents go there, for gateways find no session here any more. */
   async #giveWay(): Promise<void> {
     const registered = this.#registered;
     registered.superseded = true;
-    registered.detail = `its agents are sent away: ${registered.detail}`;
+    registered.detail = `another process was started under --server-id ${this.hubId}, and agents are sent there until it ends: ${registered.detail}`;
     this.#options.observation.events.emit('registry', 'down', registered.detail);
-    await Promise.race([this.drain(), sleep(SUPERSEDED_GRACE, undefined, { ref: false })]);
+    await Promise.race([this.#drainOnce(), sleep(SUPERSEDED_GRACE, undefined, { ref: false })]);
     this.#sessions.destroy(new Error(`hub ${this.hubId} runs in another process`));
+  }
+
+  reclaim(): void {
+    if (this.#registered.superseded) this.#reclaiming ??= this.#reclaim();
+  }
+
+  /** Begins anew, as a later process of this hub would. */
+  async #reclaim(): Promise<void> {
+    const { events } = this.#options.observation;
+    await this.#gaveWay;
+    await this.#shut();
+    if (this.#ending) return;
+    [this.#record, this.#sessions, this.#agents] = this.#term();
+    this.#drained = undefined;
+    this.#leaving = false;
+    this.#registered = { superseded: false, detail: 'its id is its own again' };
+    this.#reclaiming = undefined;
+    try {
+      await this.start();
+      this.membership(this.#hubs);
+    } catch (error) {
+      this.#registered = { superseded: true, detail: `it cannot listen again: ${inWords(error)}` };
+      events.emit('registry', 'down', this.#registered.detail);
+      setTimeout(() => this.reclaim(), LISTEN_AGAIN).unref();
+    }
   }
 
   membership(hubs: Iterable<HubRecord>): void {
     const { superseded } = this.#registered;
     const own = (hub: HubRecord) => !superseded && hub.hubId === this.hubId;
     const known = [...hubs];
+    this.#hubs = known;
     // Of itself it knows best: that it drains before the registry tells, and that it lives after one lost everything.
     const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
     if (!superseded && !known.some(own)) told.push(this.#record);
@@ -201,6 +251,11 @@ class RunningHub implements Hub {
   }
 
   drain(): Promise<void> {
+    this.#ending = true;
+    return this.#drainOnce();
+  }
+
+  #drainOnce(): Promise<void> {
     this.#drained ??= this.#drain();
     return this.#drained;
   }
@@ -219,6 +274,11 @@ class RunningHub implements Hub {
   }
 
   async close(): Promise<void> {
+    this.#ending = true;
+    await this.#shut();
+  }
+
+  async #shut(): Promise<void> {
     this.#sessions.destroy(new Error('hub stops'));
     await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration?.close()]);
   }

@@ -12,6 +12,7 @@ import {
   memberOf,
   operations,
   operationsPorts,
+  planeRoll,
   quarantineIn,
   RecentDials,
   RecentRefusals,
@@ -59,13 +60,23 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
     metrics.see({ registry: following });
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, following);
+    const own = memberOf(flags, ['hub'], version);
+    const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => running.reclaim() });
     const ops = await operations({
       ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,
       backend: {
-        ...{ identity: identityOf(flags, 'backend-hub', ['hub']), checks: check, dials, refusals, flags: inForce, log },
+        ...{
+          identity: identityOf(flags, 'backend-hub', ['hub']),
+          checks: check,
+          dials,
+          refusals,
+          warnings,
+          flags: inForce,
+          log,
+        },
         sessions: () => running.sessions(),
         sessionCount: () => running.sessionCount,
         tunnels: () => tunnels,
@@ -75,7 +86,8 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
         },
         plane: {
           registry: following,
-          members: (signal) => registry.members(signal),
+          members: (signal) => roster.members(signal),
+          lastMembers: () => roster.last,
           hubs: () => directory.hubs(),
           linkTo: ({ hubId }) => (hubId === running.hubId ? 'own' : 'none'),
         },
@@ -91,7 +103,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
       refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
-    registry.join(memberOf(flags, ['hub'], version));
+    registry.join(own);
     const { hubId, agentAddress: agents, peerAddress: gateways } = running;
     log.info({ hub: hubId, agents, gateways, plane: flags.plane, version }, 'ready for agents');
     return { leave: () => running.leave(), drain: () => running.drain(), close: () => closing.close() };

@@ -1,4 +1,4 @@
-import { type Following, follow, type Registry } from '@isthmus/registry';
+import { type Following, follow, type Registry, type Roster } from '@isthmus/registry';
 import type { HubLink, PlanePart } from '@isthmus/service';
 import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type TlsSettings } from '@isthmus/transport';
@@ -96,11 +96,12 @@ export class PlaneView {
   }
 
   /** The plane as an operator sees it from here. */
-  get part(): PlanePart {
-    const { registry, directory } = this.#options;
+  part(roster: Roster): PlanePart {
+    const { directory } = this.#options;
     return {
       registry: this.following,
-      members: (signal) => registry.members(signal),
+      members: (signal) => roster.members(signal),
+      lastMembers: () => roster.last,
       hubs: () => directory.hubs(),
       linkTo: (hub) => this.#linkTo(hub),
     };

@@ -11,6 +11,7 @@ import {
   operations,
   operationsPorts,
   peerTls,
+  planeRoll,
   quarantineIn,
   type Running,
   redisOptions,
@@ -56,6 +57,8 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
       await tunnels.idle();
     };
     const check = () => checks(edge, plane, directory, options.tenant);
+    const own = memberOf(flags, ['gateway'], version);
+    const { roster, warnings } = planeRoll(registry, own, closing, { events });
     const ops = await operations({
       ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
       checks: check,
@@ -67,6 +70,7 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
           checks: check,
           dials,
           refusals,
+          warnings,
           flags: inForce,
           log,
         },
@@ -74,7 +78,7 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
         sessionCount: () => directory.size,
         tunnels: () => tunnels,
         kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
-        ...{ routing: edge.routing, plane: plane.part },
+        ...{ routing: edge.routing, plane: plane.part(roster) },
         quarantine: quarantineIn(registry, directory),
         ...drainBackend({ tunnels, drain, gracefulMs: flags['graceful-shutdown-timeout'] }),
       },
@@ -82,7 +86,7 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
       refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
-    registry.join(memberOf(flags, ['gateway'], version));
+    registry.join(own);
     log.info({ callers: edge.addresses, plane: flags.plane, version }, 'ready for callers');
     return { leave: edge.leave, drain, close: () => closing.close() };
   });

@@ -13,6 +13,7 @@ import {
   operations,
   operationsPorts,
   peerTls,
+  planeRoll,
   quarantineIn,
   type Running,
   redisOptions,
@@ -53,6 +54,8 @@ export function startServer(flags: ServerValues, context: Context<ProgramLogger>
     metrics.see(running.plane.sight(gateway.tenant));
     cluster.holdLease(metrics.leases);
     const check = () => checks(running, gateway.tenant);
+    const own = memberOf(flags, ['gateway', 'hub'], version);
+    const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => running.hub.reclaim() });
     const ops = await operations({
       ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
       checks: check,
@@ -64,6 +67,7 @@ export function startServer(flags: ServerValues, context: Context<ProgramLogger>
           checks: check,
           dials,
           refusals,
+          warnings,
           flags: inForce,
           log,
         },
@@ -74,7 +78,7 @@ export function startServer(flags: ServerValues, context: Context<ProgramLogger>
           tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
           sessions: (which, reason) => running.hub.kick(which, reason),
         },
-        ...{ routing: running.gateway.routing, plane: running.plane.part },
+        ...{ routing: running.gateway.routing, plane: running.plane.part(roster) },
         quarantine: quarantineIn(registry, running.directory),
         ...drainBackend({
           hub: running.hub,
@@ -87,7 +91,7 @@ export function startServer(flags: ServerValues, context: Context<ProgramLogger>
       refused: (...refusal) => events.emit('refused', ...refusal),
     });
     closing.defer(ops.close);
-    registry.join(memberOf(flags, ['gateway', 'hub'], version));
+    registry.join(own);
     const { hubId, agentAddress: agents, peerAddress: gateways } = running.hub;
     log.info({ hub: hubId, callers: running.gateway.addresses, agents, gateways, version }, 'ready');
     return {

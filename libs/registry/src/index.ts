@@ -2,3 +2,4 @@ export * from './follow.ts';
 export { memoryRegistry } from './memory.ts';
 export type { RedisRegistryOptions, RedisTimings } from './redis/options.ts';
 export * from './registry.ts';
+export { Roster } from './roster.ts';

@@ -55,6 +55,8 @@ export interface AdminBackend {
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: RecentDials;
   readonly refusals: RecentRefusals;
+  /** What an operator should mend though the program is ready. */
+  warnings?(): readonly string[];
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;
   readonly kick: KickPart;

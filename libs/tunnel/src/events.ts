@@ -136,6 +136,8 @@ export interface PlaneEventMap {
   certificate: [where: CertificatePlace, validUntil: number];
   /** What stands now in a certificate's files cannot be used: a port goes on with what it had. */
   'certificate:failure': [where: CertificatePlace, error: Error];
+  /** Another process runs under this one's id, which `warning` tells; without it, no other does any more. */
+  namesakes: [memberId: string, warning: string | undefined];
   /** The registry's health changed. */
   registry: [state: 'up' | 'down', detail: string];
   /** At the gateway: so many records of audit were lost, on their way to a file or standard output, or over OTLP. */

@@ -245,7 +245,12 @@ describe('isthmus', { skip: redisMissing() }, () => {
       ca: readFileSync(trust.agents.cert),
       rejectUnauthorized: false,
     });
-    await new Promise((closed) => stranger.on('error', () => {}).on('close', closed).resume());
+    await new Promise((closed) =>
+      stranger
+        .on('error', () => {})
+        .on('close', closed)
+        .resume(),
+    );
     await eventually(async () => {
       const { out, status } = await isthmus(program, 'status');
       assert.match(out, /\nRefused of late:\n {2}hub-1, port for agents: \S+, \S+ ago: \S.*\n/);

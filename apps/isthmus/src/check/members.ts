@@ -25,6 +25,9 @@ export function checkMembers({ answers, unanswered }: Answers<Seen>): Result[] {
   });
   const answered = answers.map(({ member, value: { status } }) => {
     const failing = status.checks.filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`);
+    const [warning] = status.warnings;
+    if (warning !== undefined)
+      return report.fail(member.id, warning, 'change --server-id of one of them, and restart it');
     if (status.ready) return report.pass(member.id, `${status.program} ${status.version} is ready`);
     return report.fail(
       member.id,

@@ -28,6 +28,8 @@ interface MemberView {
   /** Over the last 10 s, of its first role: the dials of a plane are those of its gateways. */
   readonly dialsPerSecond: number;
   readonly failuresPerSecond: number;
+  /** What to mend though it is ready. */
+  readonly notices: readonly string[];
   /** Who it refused of late. */
   readonly refusals: readonly RefusalView[];
   /** Of one that is not ready: what it warned of last. */
@@ -84,6 +86,7 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     ...{ sessions, tunnels, pendingDials, parkedDials },
     dialsPerSecond: rate?.dialsPerSecond ?? 0,
     failuresPerSecond: rate?.failuresPerSecond ?? 0,
+    notices: value.warnings,
     refusals: refusalViews(value),
   };
 }
@@ -119,9 +122,11 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
     ...warnings.map((warning) => `  ${member} warned: ${warning}\n`),
   ]);
   const why = unready.length > 0 ? `\nNot ready:\n${unready.join('')}` : '';
+  const noticed = members.flatMap(({ member, notices }) => notices.map((notice) => `  ${member}: ${notice}\n`));
+  const todo = noticed.length > 0 ? `\nTo mend:\n${noticed.join('')}` : '';
   const refused = members.flatMap(({ member, refusals }) =>
     refusals.map((refusal) => `  ${member}, port for ${refusal.where}: ${refusalText(refusal)}\n`),
   );
   const kept = refused.length > 0 ? `\nRefused of late:\n${refused.join('')}` : '';
-  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent])}${why}${kept}${unansweredText(unanswered)}`;
+  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent])}${why}${todo}${kept}${unansweredText(unanswered)}`;
 }

@@ -62,6 +62,8 @@ export function blindness(greetings: readonly Greeting[]): Unanswered[] {
   const errors = greetings.map(({ list }) => list.membersError);
   // Whoever has the list has all of it.
   if (errors.some((error) => error === '')) return [];
-  const reason = `who else there is is not known (${errors[0]}): name the others with --address`;
+  const remembered = greetings.some(({ list }) => list.members.length > 0);
+  const unknown = remembered ? 'who came or went since it answered last' : 'who else there is';
+  const reason = `${unknown} is not known (${errors[0]}): name the others with --address`;
   return [{ member: 'the registry', address: '', reason }];
 }

@@ -14,7 +14,7 @@ test('a session is told with its tunnels, and drains where it or its hub does', 
   const hubs = ['stays', 'leaves'].map((hubId) => ({ ...hub, hubId, draining: hubId === 'leaves' }));
   const plane = {
     registry: { synced: true, up: true, detail: '' },
-    ...{ members: async () => [], hubs: () => hubs, linkTo: () => 'none' as const },
+    ...{ lastMembers: () => [], members: async () => [], hubs: () => hubs, linkTo: () => 'none' as const },
   };
   const sessions = () => [
     aSession('still', { hubId: 'stays' }),

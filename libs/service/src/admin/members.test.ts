@@ -16,6 +16,7 @@ function hub(hubId: string): HubRecord {
 function plane(given: Partial<PlanePart> = {}): PlanePart {
   return {
     registry: { synced: true, up: true, detail: 'redis answers', lastAnswerAt: performance.now() - 250 },
+    lastMembers: () => [],
     members: async () =>
       ['m2', 'm1'].map((memberId) => ({
         ...{ memberId, roles: ['gateway', 'hub'], adminAddress: `${memberId}:8095`, host: 'node-1', version: '1' },

@@ -21,6 +21,8 @@ const LINKS = {
 export interface PlanePart {
   /** Rejects when the registry does not answer, and when `signal` aborts. */
   members(signal: AbortSignal): Promise<readonly Member[]>;
+  /** Those of the last answer. */
+  lastMembers(): readonly Member[];
   hubs(): Iterable<HubRecord>;
   linkTo(hub: HubRecord): HubLink;
   readonly registry: RegistryHealth;
@@ -52,7 +54,8 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
     async listMembers(_request, { signal }) {
       const { plane, servers } = backend;
       const members = plane ? await plane.members(signal).catch(asError) : [];
-      const told = members instanceof Error ? [] : members.map((member) => memberMessage(member, backend.identity));
+      const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
+      const told = known.map((member) => memberMessage(member, backend.identity));
       return {
         members: told.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
         membersError: members instanceof Error ? members.message : '',

@@ -72,7 +72,7 @@ async function gateway({ dial, strategies = ['default'], sessions = [session], q
   };
   const plane = {
     registry: { synced: true, up: true, detail: 'answers' },
-    ...{ members: async () => [], hubs: () => directory.hubs(), linkTo: () => 'up' as const },
+    ...{ members: async () => [], lastMembers: () => [], hubs: () => directory.hubs(), linkTo: () => 'up' as const },
   };
   const client = await asking({ dials, routing: asked, plane, sessions: () => directory.sessions() });
   return { client, admin: client.admin, events, outcomes, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };

@@ -45,6 +45,7 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
         slowest: slowest(dials, first).map(dialMessage),
         refusals: backend.refusals.list().map(refusalMessage),
+        warnings: [...(backend.warnings?.() ?? [])],
       };
     },
   };

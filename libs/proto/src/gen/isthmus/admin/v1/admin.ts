@@ -96,6 +96,8 @@ export interface GetStatusResponse {
   slowest: DialRecord[];
   /** Who was refused at a port of this process in the last five minutes, the last first; at most 100. */
   refusals: Refusal[];
+  /** What an operator should mend though the process is ready, such as another process of the same id. */
+  warnings: string[];
 }
 
 /** Connections and requests from one address that were refused at one port for one reason. */
@@ -372,7 +374,7 @@ export interface ListMembersResponse {
   servers: Server[];
   /** At an agent: how many servers it wants to be connected to. */
   serversWanted: number;
-  /** Why `members` is missing: the registry did not answer. Hubs are told of from this process's copy. */
+  /** Why `members` may be out of date: the registry did not answer. They and the hubs are told of from this process's copy. */
   membersError: string;
 }
 
@@ -839,6 +841,7 @@ function createBaseGetStatusResponse(): GetStatusResponse {
     dialRates: [],
     slowest: [],
     refusals: [],
+    warnings: [],
   };
 }
 
@@ -913,6 +916,9 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     }
     for (const v of message.refusals) {
       Refusal.encode(v!, writer.uint32(162).fork()).join();
+    }
+    for (const v of message.warnings) {
+      writer.uint32(170).string(v!);
     }
     return writer;
   },
@@ -1100,6 +1106,14 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
             message.refusals.push(Refusal.decode(reader, reader.uint32()));
             continue;
           }
+          case 21: {
+            if (tag !== 170) {
+              break;
+            }
+
+            message.warnings.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1137,6 +1151,7 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     message.dialRates = object.dialRates?.map((e) => DialRate.fromPartial(e)) || [];
     message.slowest = object.slowest?.map((e) => DialRecord.fromPartial(e)) || [];
     message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
+    message.warnings = object.warnings?.map((e) => e) || [];
     return message;
   },
 };

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Member } from '@isthmus/tunnel';
+import { memoryRegistry } from './memory.ts';
+import { Roster } from './roster.ts';
+
+function member(memberId: string, since: number): Member {
+  return { memberId, since, roles: ['hub'], adminAddress: `h:${since}`, host: 'h', version: '1', zone: '' };
+}
+
+/** Waits for a condition; the test's own deadline ends it. */
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+test('another process of the same id is told of, and that it is gone', { timeout: 60_000 }, async (t) => {
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const registry = memoryRegistry();
+  const own = member('a', 1);
+  registry.join(own);
+  registry.join(member('b', 2));
+  const told: number[][] = [];
+  const namesakes = (others: readonly Member[]) => void told.push(others.map(({ since }) => since));
+  new Roster(registry, { own, namesakes, signal: stop.signal, every: 5, echo: 0 });
+  const other = registry.join(member('a', 3));
+  await until(() => told.length === 1);
+  await other.close();
+  await until(() => told.length === 2);
+  assert.deepEqual(told, [[3], []]);
+});
+
+test('the last answer stays while the registry is away', { timeout: 60_000 }, async (t) => {
+  const stop = new AbortController();
+  t.after(() => stop.abort());
+  const registry = memoryRegistry();
+  registry.join(member('a', 1));
+  const roster = new Roster(registry, { own: member('a', 1), namesakes() {}, signal: stop.signal, every: 5, echo: 0 });
+  await until(() => roster.last.length === 1);
+  registry.members = () => Promise.reject(new Error('away'));
+  await assert.rejects(roster.members(stop.signal), /away/);
+  assert.deepEqual(
+    roster.last.map(({ memberId }) => memberId),
+    ['a'],
+  );
+});
