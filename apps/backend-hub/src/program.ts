@@ -1,4 +1,4 @@
-import { type Following, follow } from '@isthmus/registry';
+import { type Following, follow, planeRoll } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
 import {
   admissionCheck,
@@ -12,7 +12,6 @@ import {
   memberOf,
   operations,
   operationsPorts,
-  planeRoll,
   quarantineIn,
   RecentDials,
   RecentRefusals,

@@ -1,3 +1,4 @@
+import { planeRoll } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
 import {
   admissionCheck,
@@ -11,7 +12,6 @@ import {
   operations,
   operationsPorts,
   peerTls,
-  planeRoll,
   quarantineIn,
   type Running,
   redisOptions,

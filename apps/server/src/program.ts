@@ -1,6 +1,6 @@
 import { hubOptions, kubernetes } from '@isthmus/backend-hub';
 import { gatewayInstruments, gatewayOptions } from '@isthmus/frontend-gw';
-import { memoryRegistry, type Registry } from '@isthmus/registry';
+import { memoryRegistry, planeRoll, type Registry } from '@isthmus/registry';
 import {
   admissionCheck,
   type Check,
@@ -13,7 +13,6 @@ import {
   operations,
   operationsPorts,
   peerTls,
-  planeRoll,
   quarantineIn,
   type Running,
   redisOptions,

@@ -28,5 +28,4 @@ export { isLoopback } from './loopback.ts';
 export * from './operations.ts';
 export type { MetricsPage } from './pages.ts';
 export { type Context, type ProgramLog, type ProgramOptions, type Running, runProgram } from './program.ts';
-export { planeRoll } from './roster.ts';
 export { VERSION } from './version.ts';

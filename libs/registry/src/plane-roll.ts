@@ -1,6 +1,6 @@
-import { type Registry, Roster } from '@isthmus/registry';
 import type { Member, PlaneEvents } from '@isthmus/tunnel';
-import type { Closing } from './closing.ts';
+import type { Registry } from './registry.ts';
+import { Roster } from './roster.ts';
 
 export interface PlaneRoll {
   readonly roster: Roster;
@@ -12,7 +12,7 @@ export interface PlaneRoll {
 export function planeRoll(
   registry: Registry,
   own: Member,
-  closing: Closing,
+  closing: { defer(end: () => void): void },
   { events, freed = () => {} }: { readonly events: PlaneEvents; readonly freed?: () => void },
 ): PlaneRoll {
   const stop = new AbortController();
