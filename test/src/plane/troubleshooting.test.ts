@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { redisMissing, startRedis } from '@isthmus/registry/testing';
 import {
@@ -19,7 +20,19 @@ import {
   startHub,
   startServer,
 } from '../harness/index.ts';
-import { isthmus } from './operator.ts';
+import { asked, isthmus } from './operator.ts';
+
+interface Made {
+  readonly flags: readonly { readonly program: string; readonly flags: readonly string[] }[];
+}
+
+/** `--name=value` by name. */
+function flagsOf(given: readonly string[]): Flags {
+  return Object.fromEntries(given.map((flag) => flag.slice(2).split('=')));
+}
+
+/** `isthmus certs` asks nobody. */
+const NOWHERE = { adminPort: 1 };
 
 const PARK = { 'dial-park-timeout': '200ms' };
 
@@ -38,10 +51,19 @@ function told(cause: string): { readonly args: string[]; readonly prints: string
 /** Does what README.md says, and sees what it says, where `...` stands for what differs. */
 async function follow(
   cause: string,
-  at: { readonly program: Program; readonly agent?: Program; readonly values: Readonly<Record<string, string>> },
+  at: {
+    readonly program: Program;
+    readonly agent?: Program;
+    readonly values: Readonly<Record<string, string>>;
+    /** Other agents are well: dials go through those, and the plane is ready. What the agent itself says is not looked at. */
+    readonly besideHealthy?: true;
+    /** How to get into the admin port of the program; an agent's has no TLS. */
+    readonly options?: readonly string[];
+  },
 ) {
   for (const { args, prints } of told(cause)) {
     const address = args.indexOf('--address');
+    if (at.besideHealthy && (args[0] === 'dial' || address >= 0)) continue;
     const program = address < 0 ? at.program : at.agent;
     assert.ok(program);
     const own = (address < 0 ? args : args.toSpliced(address, 2)).map((arg) => at.values[arg] ?? arg);
@@ -51,9 +73,10 @@ async function follow(
       .join('.*');
     // What one process has seen, another may see a moment later.
     await eventually(async () => {
-      const { status, out, err } = await isthmus(program, ...own);
+      const { status, out, err } = await isthmus(program, ...own, ...(address < 0 ? (at.options ?? []) : []));
       assert.match(out, new RegExp(pattern), `${cause}: isthmus ${own.join(' ')}: ${err}`);
-      assert.equal(status, 1, `${cause}: isthmus ${own.join(' ')}`);
+      const ready = at.besideHealthy && address < 0 && args[0] === 'status';
+      assert.equal(status, ready ? 0 : 1, `${cause}: isthmus ${own.join(' ')}`);
     });
   }
 }
@@ -71,6 +94,31 @@ describe('README.md leads to why a dial fails', { concurrency: true }, () => {
       });
       const values = { 'HOST:PORT': '127.0.0.1:1', 'ca.pem': foreign.cert };
       await follow('the agent trusts another CA', { program, agent, values });
+    }),
+  );
+
+  it(
+    'where an agent beside healthy ones trusts another authority, with certificates of isthmus certs',
+    scoped(async (scope) => {
+      const { dir } = await newTrust(scope);
+      const [own, foreign] = [join(dir, 'pki'), join(dir, 'foreign')];
+      const made = await asked<Made>(NOWHERE, 'certs', own, '--agent', 'node-a', '--agent', 'node-b');
+      await isthmus(NOWHERE, 'certs', foreign, '--agent', 'node-a');
+      const given = (name: string) => made.flags.find(({ program }) => program.startsWith(name))?.flags ?? [];
+      const { program, agentPort } = await startServer(scope, await newTrust(scope), flagsOf(given('proxy-server')));
+      const ofAgents = flagsOf(given('proxy-agent'));
+      const healthy = await startAgent(scope, await newTrust(scope), agentPort, ofAgents);
+      const ca = String(ofAgents['ca-cert']).replace(own, foreign);
+      const agent = await startAgent(scope, await newTrust(scope), agentPort, {
+        ...ofAgents,
+        'agent-id': 'node-b',
+        'ca-cert': ca,
+      });
+      await healthy.waitReady();
+      await agent.waitForLog(({ msg }) => msg === 'server connection failed', { what: 'a refusal' });
+      const values = { 'HOST:PORT': '127.0.0.1:1', 'ca.pem': ca };
+      const at = { program, agent, values, besideHealthy: true as const };
+      await follow('the agent trusts another CA', { ...at, options: given('isthmus') });
     }),
   );
 
