@@ -3,6 +3,9 @@ import { FakeApiServer } from '@isthmus/service/testing/kube';
 import { stringify } from 'yaml';
 import type { Scope, Trust } from '../harness/index.ts';
 
+/** What tokens of agents are made for. */
+export const AUDIENCE = 'system:konnectivity-server';
+
 const LABELS = { 'k8s-app': 'konnectivity-server' };
 
 /** An API server that keeps leases and reviews tokens, and a kubeconfig for it. */
@@ -22,7 +25,8 @@ export async function kubeApi(scope: Scope, { dir }: Trust) {
     kubeconfig,
     /** A token of a service account, `namespace:name`. */
     trust(token: string, account: string) {
-      api.reviews.set(token, { authenticated: true, user: { username: `system:serviceaccount:${account}` } });
+      const user = { username: `system:serviceaccount:${account}` };
+      api.reviews.set(token, { authenticated: true, audiences: [AUDIENCE], user });
     },
     /** A server's lease, renewed so many seconds ago. */
     put(name: string, age: number) {

@@ -42,27 +42,33 @@ describe('an agent token', () => {
     });
   });
 
-  it('is good when the API server does not speak of audiences', async () => {
-    assert.deepEqual(await verdict('plain', user(AGENT)), { ok: true });
-  });
-
   const refused: readonly [name: string, status: unknown, message: string][] = [
     ['an invalid token', { authenticated: false }, 'service account jwt not valid'],
     ['no status', undefined, 'service account jwt not valid'],
     ['an error of the review', { authenticated: true, error: 'expired' }, 'expired'],
     ['another audience', user(AGENT, ['api']), 'token is not for audience "isthmus"'],
-    ['a person', user('jane'), 'unexpected username format'],
-    ['no user', { authenticated: true }, 'unexpected username format'],
-    ['a node', user('system:node:a:b'), 'username returned is not a service account'],
-    ['more than four parts', user(`${AGENT}:x`), 'unexpected username format'],
+    [
+      'an answer without audiences',
+      user(AGENT),
+      'the API server did not check that the token is for audience "isthmus"',
+    ],
+    [
+      'an empty list of audiences',
+      user(AGENT, []),
+      'the API server did not check that the token is for audience "isthmus"',
+    ],
+    ['a person', user('jane', ['isthmus']), 'unexpected username format'],
+    ['no user', { authenticated: true, audiences: ['isthmus'] }, 'unexpected username format'],
+    ['a node', user('system:node:a:b', ['isthmus']), 'username returned is not a service account'],
+    ['more than four parts', user(`${AGENT}:x`, ['isthmus']), 'unexpected username format'],
     [
       'another namespace',
-      user('system:serviceaccount:default:agent'),
+      user('system:serviceaccount:default:agent', ['isthmus']),
       'incoming request from "default" namespace. Expected "kube-system"',
     ],
     [
       'another account',
-      user('system:serviceaccount:kube-system:bob'),
+      user('system:serviceaccount:kube-system:bob', ['isthmus']),
       'incoming request from "bob" service account. Expected "agent"',
     ],
   ];

@@ -49,9 +49,10 @@ function refusal({ status }: TokenReview, options: TokenAuthenticatorOptions): s
   const { namespace, serviceAccount, audience } = options;
   if (status?.error) return status.error;
   if (status?.authenticated !== true) return 'service account jwt not valid';
-  // An API server that knows of audiences names those it checked; upstream does not look.
+  // An API server that does not name the audiences it checked has checked none: the token may be for the API server itself.
   const { audiences = [], user } = status;
-  if (audiences.length > 0 && !audiences.includes(audience)) return `token is not for audience ${quote(audience)}`;
+  if (audiences.length === 0) return `the API server did not check that the token is for audience ${quote(audience)}`;
+  if (!audiences.includes(audience)) return `token is not for audience ${quote(audience)}`;
   // system:serviceaccount:NAMESPACE:NAME
   const [system, kind, tokenNamespace, name, ...rest] = (user?.username ?? '').split(':');
   if (name === undefined || rest.length > 0) return 'unexpected username format';
