@@ -17,7 +17,7 @@ export interface TlsFiles {
 
 export interface TlsSettings extends TlsFiles {
   readonly minVersion?: SecureVersion;
-  /** OpenSSL names, colon-separated. */
+  /** OpenSSL names, colon-separated. Unset: `CIPHERS`. */
   readonly ciphers?: string;
 }
 
@@ -28,14 +28,36 @@ export interface ReadTls extends SecureContextOptions {
   readonly ca?: Buffer;
 }
 
+/**
+ * What is offered and accepted where nobody names suites: those of TLS 1.3, and of TLS 1.2 those with forward secrecy and
+ * authenticated encryption (RFC 9325 section 4.2). Node's own list also has CBC with SHA-1, and RSA key exchange.
+ */
+const CIPHERS = [
+  'TLS_AES_128_GCM_SHA256',
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+].join(':');
+
+/** Older versions know CBC alone: who asks for one by name gets the runtime's own list. */
+function defaultCiphers(minVersion: SecureVersion): string | undefined {
+  return minVersion === 'TLSv1' || minVersion === 'TLSv1.1' ? undefined : CIPHERS;
+}
+
 /** Reads the files once. @throws the file system's error for a file that cannot be read. */
-export function secureContextOptions({ cert, key, ca, minVersion, ciphers }: TlsSettings): ReadTls {
+export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: TlsSettings): ReadTls {
+  const { cert, key, ca, ciphers = defaultCiphers(minVersion) } = settings;
   return {
     ...(cert && { cert: readFileSync(cert) }),
     ...(key && { key: readFileSync(key) }),
     ...(ca && { ca: readFileSync(ca) }),
     ...(ciphers && { ciphers }),
-    minVersion: minVersion ?? 'TLSv1.2',
+    minVersion,
   };
 }
 
