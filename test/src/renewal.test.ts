@@ -32,7 +32,7 @@ interface Files extends Identity {
 async function certified(scope: Scope) {
   const dir = await tempDir(scope);
   const authority = await Authority.create(dir, 'agents');
-  const own = await authority.server();
+  const own = await authority.server(BOTH);
   const files: Files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key'), ca: join(dir, 'ca.crt') };
   const put = async (what: Partial<Files>) => {
     for (const [file, from] of Object.entries(what)) await copyFile(from, files[file as keyof Files]);
@@ -57,6 +57,9 @@ async function place(scope: Scope) {
   return { ...here, events, told, look: () => mock.timers.tick(LOOK) };
 }
 
+/** What these servers show, and their clients too. */
+const BOTH = { uses: ['client', 'server'] } as const;
+
 type Place = Awaited<ReturnType<typeof place>>;
 
 const certificateIn = ({ cert }: Identity) => new X509Certificate(readFileSync(cert));
@@ -65,11 +68,11 @@ const until = (where: CertificatePlace, identity: Identity) =>
 
 /** A server on these files, which says hello. */
 async function serve(scope: Scope, { files, events }: Place) {
-  const server = tlsServer({ where: 'agents', files, events }, { requestCert: true, rejectUnauthorized: true });
-  server.on('secureConnection', (socket) => {
+  const accept = (socket: TLSSocket) => {
     scope.defer(() => socket.destroy());
     socket.on('error', () => {}).write('hello');
-  });
+  };
+  const server = tlsServer({ where: 'agents', files, events }, {}, { accept, refused() {} });
   server.listen(0, '127.0.0.1');
   scope.defer(() => server.close());
   await once(server, 'listening');
@@ -97,7 +100,7 @@ test(
     const here = await place(scope);
     const { authority, own, files, put, told, look } = here;
     const { port } = await serve(scope, here);
-    const next = await authority.server({ validMs: 3 * 86_400_000 });
+    const next = await authority.server({ ...BOTH, validMs: 3 * 86_400_000 });
     const [before, after] = [certificateIn(own).serialNumber, certificateIn(next).serialNumber];
     await put({ cert: next.cert });
     look();
@@ -151,7 +154,7 @@ test(
     }
     const { server, port } = await serve(scope, here);
     for (const version of ['..2', '..3']) {
-      const next = await authority.server();
+      const next = await authority.server(BOTH);
       await mount(version, next);
       look();
       assert.equal(await shown(port, here), certificateIn(next).serialNumber);
@@ -172,12 +175,14 @@ test(
     const other = await Authority.create(dir, 'others');
     const stranger = await other.client('stranger');
     const open = greeted(port, authority.cert, own);
-    await once(open, 'data');
+    assert.equal(String(await once(open, 'data')), 'hello');
     await writeFile(files.ca, '');
     look();
     await once(greeted(port, authority.cert, own), 'data');
     const refused = greeted(port, authority.cert, stranger);
-    refused.on('error', () => {}).on('data', () => assert.fail('a stranger was let in'));
+    refused
+      .on('error', () => {})
+      .on('data', (chunk) => assert.match(String(chunk), /^HTTP\/1.1 403 /, 'a stranger was let in'));
     await once(refused, 'close');
     await put({ ca: other.cert });
     look();
@@ -198,7 +203,7 @@ test(
     scope.defer(() => agents.close());
     const peers = await servePeers({ host, port: 0, tls: files, dial, events });
     scope.defer(() => peers.close());
-    const next = await authority.server();
+    const next = await authority.server(BOTH);
     await put(next);
     look();
     for (const { address } of [agents, peers]) {
@@ -227,7 +232,7 @@ test(
       healthPort: health,
     });
     await isUp(program);
-    const next = await authority.server();
+    const next = await authority.server(BOTH);
     await put(next);
     const renewed = async () => (await shown(port, here)) === certificateIn(next).serialNumber;
     await untilTrue(renewed, { every: 250, what: 'the next certificate' });

@@ -56,7 +56,7 @@ export function startAgent(
     };
     const check = () => checks(running, draining);
     const ops = await operations({
-      ...agentOperationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
+      ...agentOperationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
       checks: check,
       unready: AGENT_UNREADY,
       metrics: metrics.render,

@@ -83,7 +83,7 @@ test('a certificate for the address that is dialled makes no hub: it gets no tok
     try {
       (await connectUplink({ address: '127.0.0.1', port }, settings)).destroy(new Error('seen'));
     } catch (error) {
-      return { tokens, code: (error as NodeJS.ErrnoException).code };
+      return { tokens, code: ((error as Error).cause as NodeJS.ErrnoException).code };
     }
     return { tokens };
   };

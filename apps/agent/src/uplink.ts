@@ -4,17 +4,17 @@ import tls from 'node:tls';
 import {
   type AgentHello,
   connectPackets,
-  HUB_SERVER_NAME,
   type HubMember,
   LinkRefused,
   LinkServer,
   type MembershipMessage,
   requestLink,
+  secureConnect,
   secureContext,
   servePackets,
   type TlsSettings,
 } from '@isthmus/transport';
-import { type Dial, formatDestination, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
+import { type Dial, formatDestination, HUB_SERVER_NAME, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 
 /** After a drain, how long dials that were already on their way may still come, in milliseconds. */
 export const DRAIN_SETTLE = 1000;
@@ -102,29 +102,34 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
 async function connect(server: ServerAddress, options: UplinkOptions): Promise<Socket> {
   const { address, port } = server;
   const { tls: settings, alpn, serverName, timeout, signal } = options;
-  const socket = settings
-    ? tls.connect({
-        host: address,
-        port,
-        secureContext: secureContext(settings),
-        ...(isIP(serverName) === 0 && { servername: serverName }),
+  const { socket, done } = settings
+    ? secureConnect(
+        {
+          host: address,
+          port,
+          secureContext: secureContext(settings),
+          ...(isIP(serverName) === 0 && { servername: serverName }),
+          // Ours first; ANP's servers know only the second.
+          ALPNProtocols: ['http/1.1', 'h2', ...alpn],
+        },
         // Not the address that is dialled: a hub's registry told it, or DNS did, and its holder may have a certificate too.
-        checkServerIdentity: (_host, certificate) =>
-          tls.checkServerIdentity(serverName, certificate) && tls.checkServerIdentity(HUB_SERVER_NAME, certificate),
-        // Ours first; ANP's servers know only the second.
-        ALPNProtocols: ['http/1.1', 'h2', ...alpn],
-      })
-    : net.connect({ host: address, port });
+        { host: serverName, orName: HUB_SERVER_NAME },
+      )
+    : connected(net.connect({ host: address, port }));
   socket.setNoDelay(true);
   const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));
   const timer = setTimeout(late, timeout);
   try {
-    await unlessGivenUp(socket, signal, once(socket, settings ? 'secureConnect' : 'connect'));
+    await unlessGivenUp(socket, signal, done);
   } finally {
     clearTimeout(timer);
   }
   socket.on('error', () => {});
   return socket;
+}
+
+function connected(socket: Socket) {
+  return { socket, done: once(socket, 'connect') };
 }
 
 /** Waits for what happens on a socket, which ends when the attempt is given up. */

@@ -62,7 +62,7 @@ export function startHub(flags: HubValues, { log, version, flags: inForce }: Con
     const own = memberOf(flags, ['hub'], version);
     const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => running.reclaim() });
     const ops = await operations({
-      ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
+      ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

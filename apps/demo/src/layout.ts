@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { Trust } from '@isthmus/service/testing';
+import type { PeerRole, Trust } from '@isthmus/service/testing';
 import type { Ports } from './ports.ts';
 import type { ProgramName } from './programs.ts';
 
@@ -60,7 +60,7 @@ export async function splitLayout(trust: Trust, ports: Ports): Promise<Layout> {
 
 async function gatewayPart(trust: Trust, ports: Ports, name: string, plane: Flags): Promise<Front> {
   const front = await frontFlags(trust, ports, name);
-  const flags = { ...front.flags, ...plane, ...(await peerFlags(trust)), 'server-id': name };
+  const flags = { ...front.flags, ...plane, ...(await peerFlags(trust, 'gateway')), 'server-id': name };
   return { ...front, name, program: 'frontend-gw', flags };
 }
 
@@ -98,7 +98,7 @@ async function hubPart(trust: Trust, ports: Ports, name: string, agentPort: numb
       ...flags,
       ...plane,
       ...(await agentPortFlags(trust, agentPort)),
-      ...(await peerFlags(trust)),
+      ...(await peerFlags(trust, 'hub')),
       'server-id': name,
       'peer-bind-address': '127.0.0.1',
       'peer-port': peerPort,
@@ -154,7 +154,7 @@ async function agentPortFlags(trust: Trust, port: number): Promise<Flags> {
   };
 }
 
-async function peerFlags(trust: Trust): Promise<Flags> {
-  const { cert, key } = await trust.peers.server();
+async function peerFlags(trust: Trust, role: PeerRole): Promise<Flags> {
+  const { cert, key } = await trust.peers.peer([role]);
   return { 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert };
 }

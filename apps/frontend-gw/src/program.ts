@@ -60,7 +60,7 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
     const own = memberOf(flags, ['gateway'], version);
     const { roster, warnings } = planeRoll(registry, own, closing, { events });
     const ops = await operations({
-      ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
+      ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

@@ -56,7 +56,7 @@ export function startServer(flags: ServerValues, context: Context<ProgramLogger>
     const own = memberOf(flags, ['gateway', 'hub'], version);
     const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => running.hub.reclaim() });
     const ops = await operations({
-      ...operationsPorts(flags, (files, options) => tlsServer({ where: 'admin', files, events }, options)),
+      ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
       checks: check,
       unready: SERVER_UNREADY,
       metrics: metrics.render,

@@ -1,9 +1,15 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
-import { type Refused, remoteOf } from './bad-requests.ts';
+import type { Refused } from './bad-requests.ts';
 
-/** Makes a TLS server that has the admin port's certificates, renewed ones too. */
-export type AdminTls = (options: TlsOptions) => TlsServer;
+/** Who comes through a TLS server, and who does not. */
+export interface AdminDoors {
+  readonly accept: (socket: Socket) => void;
+  readonly refused: Refused;
+}
+
+/** Makes a TLS server that has the admin port's certificates, renewed ones too, and lets in those whose certificate holds. */
+export type AdminTls = (options: TlsOptions, doors: AdminDoors) => TlsServer;
 
 export interface AdminListener {
   readonly server: Server;
@@ -21,9 +27,16 @@ export interface AdminListenerOptions {
 }
 
 /** The admin port's listener, in plain text or with mutual TLS. */
-export function adminListener(options: AdminListenerOptions): AdminListener {
-  const server = options.tls ? mutualTlsServer(options.tls, options) : createServer();
-  server.maxConnections = options.maxConnections;
+export function adminListener({ tls, handshakeMs, maxConnections, refused }: AdminListenerOptions): AdminListener {
+  let take = (socket: Socket): void => void socket.destroy();
+  const accept = (socket: Socket) => {
+    socket.on('error', () => socket.destroy());
+    take(socket);
+  };
+  // gRPC's clients offer h2 alone, and all others ask for pages.
+  const options = { handshakeTimeout: handshakeMs, ALPNProtocols: ['http/1.1', 'h2'] };
+  const server = tls ? tls(options, { accept, refused }) : createServer(accept);
+  server.maxConnections = maxConnections;
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);
@@ -33,27 +46,8 @@ export function adminListener(options: AdminListenerOptions): AdminListener {
   return {
     server,
     sockets,
-    accept(take) {
-      server.on(options.tls ? 'secureConnection' : 'connection', (socket: Socket) => {
-        socket.on('error', () => socket.destroy());
-        take(socket);
-      });
+    accept(taken) {
+      take = taken;
     },
   };
-}
-
-function mutualTlsServer(create: AdminTls, { handshakeMs, refused }: AdminListenerOptions): TlsServer {
-  const server = create({
-    requestCert: true,
-    rejectUnauthorized: true,
-    handshakeTimeout: handshakeMs,
-    // gRPC's clients offer h2 alone, and all others ask for pages.
-    ALPNProtocols: ['http/1.1', 'h2'],
-  });
-  server.on('tlsClientError', (error, socket) => {
-    refused(remoteOf(socket), error);
-    // Node leaves one that took too long open.
-    socket.destroy();
-  });
-  return server;
 }

@@ -41,8 +41,14 @@ function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
 /** What a server's flags say. */
 const files =
   ({ cert, key }: Identity = own): AdminTls =>
-  (options) =>
-    createServer({ ...options, cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(authority.cert) });
+  (options, { accept, refused }) => {
+    const asked = { ...options, requestCert: true, ca: readFileSync(authority.cert) };
+    const server = createServer({ ...asked, cert: readFileSync(cert), key: readFileSync(key) }, accept);
+    return server.on('tlsClientError', (error, socket) => {
+      refused('', error);
+      socket.destroy();
+    });
+  };
 
 const shows = ({ cert, key }: Identity): AdminClientTls => ({
   ca: readFileSync(authority.cert),

@@ -1,7 +1,8 @@
 import { hostname } from 'node:os';
-import type { SecureVersion, TlsOptions, Server as TlsServer } from 'node:tls';
+import type { SecureVersion, Server as TlsServer } from 'node:tls';
 import { formatDestination, type Member } from '@isthmus/tunnel';
 import type { Identity } from './admin/status.ts';
+import type { AdminTls } from './admin-listener.ts';
 import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
 import type { AgentValues, GatewayValues } from './flags/programs.ts';
 
@@ -48,12 +49,12 @@ export function redisOptions<T>(
 type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;
 
 /** Makes the admin port's TLS server, of files. */
-type CreateAdmin = (files: TlsFiles & ReturnType<typeof tlsPolicy>, options: TlsOptions) => TlsServer;
+type CreateAdmin = (files: TlsFiles & ReturnType<typeof tlsPolicy>, ...rest: Parameters<AdminTls>) => TlsServer;
 
 /** The admin port's own certificates, if it is given any. */
 function adminTls(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, create: CreateAdmin) {
   const { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': ca } = flags;
-  return cert === '' ? undefined : (options: TlsOptions) => create({ cert, key, ca, ...policy }, options);
+  return cert === '' ? undefined : (...rest: Parameters<AdminTls>) => create({ cert, key, ca, ...policy }, ...rest);
 }
 
 type OperationsFlags = AdminTlsFlags &

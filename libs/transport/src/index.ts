@@ -1,3 +1,4 @@
+export type { Doors } from './admit.ts';
 export * from './connect.ts';
 export * from './dial-id.ts';
 export * from './endpoint.ts';
@@ -27,5 +28,6 @@ export * from './packets/serve.ts';
 export * from './peer/client.ts';
 export * from './peer/server.ts';
 export * from './renewal.ts';
+export * from './secure-connect.ts';
 export * from './tls.ts';
 export * from './wire.ts';

@@ -127,36 +127,19 @@ function secured(
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
-  const asksForCertificate = Boolean(files.ca);
-  const server = tlsServer(
+  return tlsServer(
     { where: name, files, events },
+    // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
+    { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'] },
     {
-      requestCert: asksForCertificate,
-      rejectUnauthorized: asksForCertificate,
-      handshakeTimeout,
-      // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
-      ALPNProtocols: ['http/1.1', 'h2'],
+      accept(socket) {
+        // Only from here on: a peer that ends its half amid the handshake is gone.
+        socket.allowHalfOpen = true;
+        accept(socket);
+      },
+      refused: (remote, error) => events.emit('refused', name, remote, error),
     },
   );
-  server.on('secureConnection', (socket) => {
-    // Only from here on: a peer that ends its half amid the handshake is gone.
-    socket.allowHalfOpen = true;
-    accept(socket);
-  });
-  server.on('tlsClientError', (error, socket) => {
-    events.emit('refused', name, socket.remoteAddress ? remoteOf(socket) : 'gone', handshakeError(error));
-    // Node leaves one that took too long open.
-    socket.destroy();
-  });
-  return server;
-}
-
-/** A peer that does not trust what it is shown says so by an alert, or goes without a word. */
-function handshakeError(error: Error): Error {
-  const silent = (error as NodeJS.ErrnoException).code === 'ECONNRESET';
-  if (!silent && !/unknown ?ca/i.test(error.message)) return error;
-  const what = silent ? 'the peer went away amid the TLS handshake' : error.message;
-  return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
 
 /** Reads just enough of a connection to tell what it is. */

@@ -1,6 +1,7 @@
 import { constants, createPrivateKey, X509Certificate } from 'node:crypto';
 import { createServer, type Server, type TlsOptions } from 'node:tls';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+import { admit, type Doors } from './admit.ts';
 import { withIssuers } from './issuers.ts';
 import { type ReadTls, secureContextOptions, type TlsSettings, textOf } from './tls.ts';
 
@@ -27,14 +28,16 @@ export interface CertificateOptions {
 
 /**
  * A TLS server that shows new connections what its files say by now. While they cannot be used, such as one of two that are being
- * renewed, it goes on with what it had.
+ * renewed, it goes on with what it had. With authorities among its files it asks for a client's certificate.
  * @throws the file system's error for a file that cannot be read, OpenSSL's for one that holds no such thing
  */
-export function tlsServer(certificate: CertificateOptions, options: TlsOptions): Server {
+export function tlsServer(certificate: CertificateOptions, options: TlsOptions, doors: Doors): Server {
+  const asks = Boolean(certificate.files.ca);
   const first = secureContextOptions(certificate.files);
   check(first, certificate.files);
   const shown = (read: ReadTls) => ({ ...options, ...read, cert: withIssuers(read), secureOptions: NO_TICKETS });
-  const server = createServer(shown(first));
+  const server = createServer({ ...shown(first), requestCert: asks, rejectUnauthorized: false });
+  admit(server, asks, doors);
   const renewal = new Renewal(certificate, (read) => server.setSecureContext(shown(read)));
   renewal.begin(first);
   // It may listen again after it was closed.

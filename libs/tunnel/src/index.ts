@@ -18,6 +18,7 @@ export { unlessProbed } from './probes.ts';
 export * from './quarantine.ts';
 export * from './records.ts';
 export * from './ring.ts';
+export * from './roles.ts';
 export * from './route.ts';
 export * from './splice.ts';
 export * from './story.ts';

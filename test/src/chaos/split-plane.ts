@@ -132,7 +132,7 @@ async function hubOf(scope: Scope, trust: Trust, index: number, relayed: Readonl
 /** The first hub, on another machine as it were. */
 async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) {
   const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
-  const { cert, key } = await trust.peers.server({ hosts: [{ type: 'dns', value: 'isthmus-hub' }] });
+  const { cert, key } = await trust.peers.peer(['hub']);
   const admin = await trust.peers.server({ hosts: [{ type: 'dns', value: 'isthmus-admin' }] });
   const all = {
     ...health,

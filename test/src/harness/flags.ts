@@ -1,3 +1,4 @@
+import type { PeerRole } from '@isthmus/service/testing';
 import { freePort } from './places.ts';
 import type { Flags } from './program.ts';
 import type { Trust } from './trust.ts';
@@ -45,9 +46,9 @@ export async function agentPortFlags(trust: Trust, port: number): Promise<Flags>
   };
 }
 
-/** Flags of a gateway's or hub's own certificate. */
-export async function peerFlags(trust: Trust): Promise<Flags> {
-  const { cert, key } = await trust.peers.server();
+/** Flags of a gateway's or hub's own certificate; of both roles for a server that is both. */
+export async function peerFlags(trust: Trust, roles: readonly PeerRole[] = ['gateway', 'hub']): Promise<Flags> {
+  const { cert, key } = await trust.peers.peer(roles);
   return { 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert };
 }
 

@@ -141,7 +141,7 @@ export async function split(scope: Scope, options: SplitOptions = {}): Promise<S
   const plane = { 'redis-url': redis.url, plane: 'test' };
   const hubs = await times(hubCount, () => startHub(scope, trust, { ...plane, ...hubFlags }, env));
   const gateways = await times(gatewayCount, async () =>
-    startGateway(scope, trust, { ...plane, ...(await peerFlags(trust)), ...gatewayFlags }, env),
+    startGateway(scope, trust, { ...plane, ...(await peerFlags(trust, ['gateway'])), ...gatewayFlags }, env),
   );
   const agents = await startAgents(scope, trust, hubs, options);
   const programs = [...hubs, ...gateways].map(({ program }) => program);

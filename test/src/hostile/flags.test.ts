@@ -22,7 +22,7 @@ test('a program that cannot start says why in one line and leaves nothing behind
   scope.defer(() => occupant.close());
   const callers = await trust.callers.server();
   const agent = await trust.agents.client('agent');
-  const peers = await trust.peers.server();
+  const peers = await trust.peers.peer(['gateway', 'hub']);
   const ports = await healthFlags();
   const uds = `${trust.dir}/never.sock`;
   const [serverPort, agentPort, peerPort] = await Promise.all([freePort(), freePort(), freePort()]);

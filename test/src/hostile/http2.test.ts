@@ -124,7 +124,7 @@ test('bad HTTP/2 is refused on every port that takes it, and disturbs nothing', 
   const victim = await bystander(scope, gateway.connect, destination.authority, programs);
   const { agents, peers } = plane.trust;
   const agentIdentity = await agents.client('rogue');
-  const peerIdentity = await peers.client('rogue');
+  const peerIdentity = await peers.peer(['gateway']);
 
   const callers: Open = async (scope) => new FrameSocket(await raw(scope, gateway.grpc));
   await suite(t, victim, "callers' socket", gateway.program, callers, GRPC('/ProxyService/Proxy'));

@@ -21,7 +21,7 @@ test('a gateway that dials what and how it likes is answered, and disturbs nothi
   const destination = await echo(scope);
   const victim = await bystander(scope, gateway.connect, destination.authority, [gateway.program, hub.program, agent]);
   const opened = await hub.program.waitForLog(({ msg }) => msg === 'session opened', { what: 'the session' });
-  const identity = await peers.client('rogue');
+  const identity = await peers.peer(['gateway']);
   const open = (scope: Scope) => openLink(scope, peerPort, peers.cert, identity);
   const dial = (more: OutgoingHttpHeaders = {}): OutgoingHttpHeaders => ({
     ...{ ':method': 'CONNECT', ':authority': destination.authority },

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { createSecureContext } from 'node:tls';
 import { backendHub, frontendGateway, parseFlags, proxyAgent, proxyServer } from '@isthmus/service';
+import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { EXIT } from '../exit.ts';
 import { run } from '../program.ts';
 import { TestTerminal } from '../testing.ts';
@@ -40,6 +41,8 @@ describe('isthmus certs', () => {
       'agents-server',
       'agents-a',
       'agents-b',
+      'peers-gateway',
+      'peers-hub',
       'peers-server',
       'admin-server',
       'admin-operator',
@@ -58,9 +61,16 @@ describe('isthmus certs', () => {
       createSecureContext({ cert: read(`${leaf}.pem`), key: read(`${leaf}-key.pem`) });
       const days = (Date.parse(certificate.validTo) - Date.now()) / 86_400_000;
       assert.ok(days > 29.9 && days < 30.1, `${leaf}: ${days} days`);
-      const names = leaf.endsWith('-server') ? ['hub.example.com', '10.0.0.5'] : [undefined, undefined];
+      const names = /^(callers|agents|admin)-server$/.test(leaf)
+        ? ['hub.example.com', '10.0.0.5']
+        : [undefined, undefined];
       assert.deepEqual([certificate.checkHost('hub.example.com'), certificate.checkIP('10.0.0.5')], names, leaf);
     }
+    const roles = ['peers-gateway', 'peers-hub', 'peers-server'].map((leaf) => {
+      const certificate = new X509Certificate(read(`${leaf}.pem`));
+      return [GATEWAY_NAME, HUB_SERVER_NAME].filter((role) => certificate.checkHost(role));
+    });
+    assert.deepEqual(roles, [[GATEWAY_NAME], [HUB_SERVER_NAME], [GATEWAY_NAME, HUB_SERVER_NAME]]);
     for (const name of readdirSync(dir).filter((each) => each.endsWith('-key.pem'))) {
       assert.equal(statSync(join(dir, name)).mode & 0o77, 0, `${name} is its owner's alone`);
     }

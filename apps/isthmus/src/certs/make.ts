@@ -3,7 +3,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { ADMIN_SERVER_NAME } from '@isthmus/service/admin-client';
-import type { CertificateAuthority, Hosts } from '@isthmus/service/certificates';
+import type { CertificateAuthority, Hosts, Use } from '@isthmus/service/certificates';
+import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { messageOf, usage } from '../exit.ts';
 
 const DAY_MS = 86_400_000;
@@ -37,7 +38,9 @@ interface Wanted {
   readonly party: 'callers' | 'agents' | 'peers' | 'admin';
   readonly file: string;
   readonly commonName: string;
-  readonly server: boolean;
+  /** Unset for a client's. */
+  readonly hosts?: readonly string[];
+  readonly uses?: readonly Use[];
   readonly is: string;
 }
 
@@ -62,11 +65,9 @@ export async function makeCertificates(options: CertificatesOptions): Promise<Ma
     authorities.set(party, authority);
     texts.set(`${party}-ca.pem`, authority.cert).set(`${party}-ca-key.pem`, await authority.key());
   }
-  for (const { party, file, commonName, server } of all) {
-    // Pods' addresses come and go: an admin port may show this name in place of its address.
-    const names = party === 'admin' ? [...options.hosts, ADMIN_SERVER_NAME] : options.hosts;
-    const hosts = server ? hostNames(names) : undefined;
-    const identity = await authorities.get(party)?.issue({ commonName, validMs: days * DAY_MS, hosts });
+  for (const { party, file, commonName, hosts, uses } of all) {
+    const issued = { commonName, validMs: days * DAY_MS, hosts: hosts && hostNames(hosts), uses };
+    const identity = await authorities.get(party)?.issue(issued);
     if (identity) texts.set(`${file}.pem`, identity.cert).set(`${file}-key.pem`, identity.key);
   }
   await write(dir, texts);
@@ -75,19 +76,31 @@ export async function makeCertificates(options: CertificatesOptions): Promise<Ma
 
 function wanted({ agents, caller, operator, hosts }: CertificatesOptions): Wanted[] {
   const [name = 'localhost'] = hosts;
-  const server = (party: Wanted['party'], is: string): Wanted => {
-    return { party, file: `${party}-server`, commonName: name, server: true, is };
+  const server = (party: Wanted['party'], is: string, names: readonly string[] = []): Wanted => {
+    return { party, file: `${party}-server`, commonName: name, hosts: [...hosts, ...names], is };
+  };
+  // Gateways and hubs prove their role to each other, and no address; a server that is both has both.
+  const peer = (file: string, names: readonly string[], uses: readonly Use[], is: string): Wanted => {
+    return { party: 'peers', file, commonName: file, hosts: names, uses, is };
   };
   return [
     server('callers', 'what gateways show callers'),
-    { party: 'callers', file: `callers-${caller}`, commonName: caller, server: false, is: `the caller ${caller}` },
+    { party: 'callers', file: `callers-${caller}`, commonName: caller, is: `the caller ${caller}` },
     server('agents', 'what hubs show agents'),
     ...agents.map((agent): Wanted => {
-      return { party: 'agents', file: `agents-${agent}`, commonName: agent, server: false, is: `the agent ${agent}` };
+      return { party: 'agents', file: `agents-${agent}`, commonName: agent, is: `the agent ${agent}` };
     }),
-    server('peers', 'what gateways and hubs show each other'),
-    server('admin', 'what admin ports show'),
-    { party: 'admin', file: `admin-${operator}`, commonName: operator, server: false, is: `the operator ${operator}` },
+    peer('peers-gateway', [GATEWAY_NAME], ['client'], 'what gateways show hubs'),
+    peer('peers-hub', [HUB_SERVER_NAME], ['server'], 'what hubs show gateways'),
+    peer(
+      'peers-server',
+      [GATEWAY_NAME, HUB_SERVER_NAME],
+      ['client', 'server'],
+      'what a proxy-server shows, which is both',
+    ),
+    // Pods' addresses come and go: an admin port may show this name in place of its address.
+    server('admin', 'what admin ports show', [ADMIN_SERVER_NAME]),
+    { party: 'admin', file: `admin-${operator}`, commonName: operator, is: `the operator ${operator}` },
   ];
 }
 
@@ -128,12 +141,12 @@ function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions
   });
   const callers = { ...identity('server-', 'callers-server'), 'server-ca-cert': 'callers-ca.pem' };
   const cluster = { ...identity('cluster-', 'agents-server'), 'cluster-ca-cert': 'agents-ca.pem' };
-  const peers = { ...identity('peer-', 'peers-server'), 'peer-ca-cert': 'peers-ca.pem' };
+  const peers = (role: string) => ({ ...identity('peer-', `peers-${role}`), 'peer-ca-cert': 'peers-ca.pem' });
   const admin = { ...identity('admin-server-', 'admin-server'), 'admin-ca-cert': 'admin-ca.pem' };
   return [
-    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers, ...admin }) },
-    { program: 'frontend-gw', flags: given({ ...callers, ...peers, ...admin }) },
-    { program: 'backend-hub', flags: given({ ...cluster, ...peers, ...admin }) },
+    { program: 'proxy-server', flags: given({ ...callers, ...cluster, ...peers('server'), ...admin }) },
+    { program: 'frontend-gw', flags: given({ ...callers, ...peers('gateway'), ...admin }) },
+    { program: 'backend-hub', flags: given({ ...cluster, ...peers('hub'), ...admin }) },
     ...agents.map((agent) => ({
       program: `proxy-agent (${agent})`,
       flags: given({ 'ca-cert': 'agents-ca.pem', ...identity('agent-', `agents-${agent}`) }),

@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import type { Report, Result } from './result.ts';
 
 const RENEW = 'renew it in place: programs use the new one within 10 s';
@@ -9,12 +10,12 @@ const DAY_MS = 86_400_000;
 /** Below that many days a renewal is overdue: those who renew by themselves do it at a third of the lifetime. */
 const FEW_DAYS = 14;
 
-const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
-const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2';
+const PURPOSES = { server: ['1.3.6.1.5.5.7.3.1', 'serverAuth'], client: ['1.3.6.1.5.5.7.3.2', 'clientAuth'] } as const;
 
 /** What a certificate must be good for. */
 export interface Demands {
-  readonly use: 'server' | 'client' | 'both' | 'authority';
+  /** A `peer` proves by its names whether it is a gateway, a hub, or both. */
+  readonly use: 'server' | 'client' | 'peer' | 'authority';
   /** Those that the other side trusts; unset when they are not known here. */
   readonly authorities?: readonly X509Certificate[] | undefined;
   /** Where the authorities come from, for people. */
@@ -55,7 +56,16 @@ export function judged(
     );
   }
   if (Date.parse(leaf.validTo) < now) return report.fail(about, `${name} ran out on ${ends}`, RENEW);
-  const purpose = purposeMissing(leaf, use);
+  const uses = use === 'peer' ? rolesOf(leaf) : [use];
+  if (uses.length === 0) {
+    const roles = [GATEWAY_NAME, HUB_SERVER_NAME].join(' or ');
+    return report.fail(
+      about,
+      `${name} proves no role: neither ${roles} is among its names: ${leaf.subjectAltName ?? 'none'}`,
+      `issue one with the DNS name ${roles}, and both for a proxy-server`,
+    );
+  }
+  const purpose = uses.map((each) => purposeMissing(leaf, each)).find((each) => each !== undefined);
   if (purpose)
     return report.fail(
       about,
@@ -82,15 +92,20 @@ export function judged(
   return report.pass(about, `${name}, good until ${ends} (${days} days)`);
 }
 
-function purposeMissing({ keyUsage, ca }: X509Certificate, use: Demands['use']): string | undefined {
+function rolesOf(certificate: X509Certificate): ('client' | 'server')[] {
+  return [
+    ...(isFor(certificate, GATEWAY_NAME) ? (['client'] as const) : []),
+    ...(isFor(certificate, HUB_SERVER_NAME) ? (['server'] as const) : []),
+  ];
+}
+
+function purposeMissing({ keyUsage, ca }: X509Certificate, use: 'server' | 'client' | 'authority'): string | undefined {
   if (use === 'authority') return ca ? undefined : 'issuing others (CA:TRUE)';
   // Extended ones by their OIDs. Deno names the plain ones here: then nothing is known of the extended.
-  const purposes = keyUsage?.filter((each) => /^[\d.]+$/.test(each)) ?? [];
-  // Without the extension it is good for everything (RFC 5280 section 4.2.1.12).
-  if (purposes.length === 0) return undefined;
-  if (use !== 'client' && !purposes.includes(SERVER_AUTH)) return 'serverAuth';
-  if (use !== 'server' && !purposes.includes(CLIENT_AUTH)) return 'clientAuth';
-  return undefined;
+  const purposes = keyUsage ?? [];
+  if (purposes.some((each) => !/^[\d.]+$/.test(each))) return undefined;
+  const [oid, name] = PURPOSES[use];
+  return purposes.includes(oid) ? undefined : name;
 }
 
 /** Whether issuers lead from the certificate to an authority. */

@@ -11,7 +11,7 @@ export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
 const PAIRS = [
   { cert: 'serverCert', key: 'serverKey', use: 'server', trust: undefined },
   { cert: 'clusterCert', key: 'clusterKey', use: 'server', trust: 'caCert' },
-  { cert: 'peerCert', key: 'peerKey', use: 'both', trust: 'peerCaCert' },
+  { cert: 'peerCert', key: 'peerKey', use: 'peer', trust: 'peerCaCert' },
   { cert: 'agentCert', key: 'agentKey', use: 'client', trust: 'clusterCaCert' },
   { cert: 'redisCert', key: 'redisKey', use: 'client', trust: undefined },
 ] as const;
@@ -37,7 +37,7 @@ export function checkFiles(files: FileOptions, hosts: readonly string[]): Result
   const pairs = PAIRS.flatMap(({ cert, key, use, trust }) => {
     if (files[cert] === undefined && files[key] === undefined) return [];
     const from = trust && files[trust] ? { authorities: readAll(files[trust]), authoritiesFrom: flagName(trust) } : {};
-    const names = use === 'client' ? {} : { hosts };
+    const names = use === 'server' ? { hosts } : {};
     return [...checked(cert, files[cert], { use, ...from, ...names }), ...checkKey(cert, key, files)];
   });
   return [...authorities, ...pairs];

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { adminApi } from '@isthmus/proto/admin';
-import { type Destination, parseDestination } from '@isthmus/tunnel';
+import { type Destination, HUB_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { messageOf } from '../exit.ts';
 import { certificatesIn, judged } from './certificate.ts';
 import { type Result, reportOf } from './result.ts';
@@ -19,6 +19,8 @@ interface Port {
   /** The file of the authorities that those others trust, and its flag. */
   readonly trust: { readonly flag: string; readonly path: string | undefined };
   readonly proof: string | undefined;
+  /** What its certificate must name. Unset: the host of the address. */
+  readonly name?: string;
   readonly todo: string;
 }
 
@@ -54,6 +56,7 @@ function portsOf(
       address: peerAddress,
       trust: { flag: '--peer-ca-cert', path: peerCaCert },
       proof: undefined,
+      name: HUB_SERVER_NAME,
       todo: "look whether the hub listens there (--peer-port), at its --advertise-address, and at firewalls; or ask from a gateway's machine",
     },
     {
@@ -68,7 +71,7 @@ function portsOf(
 }
 
 async function checkPort(
-  { hubId, about, address, trust, proof, todo }: Port,
+  { hubId, about, address, trust, proof, name, todo }: Port,
   { timeoutMs, announce }: Probing,
 ): Promise<Result[]> {
   try {
@@ -84,7 +87,7 @@ async function checkPort(
         ),
       ];
     const authorities = trust.path === undefined ? undefined : certificatesIn(readFileSync(trust.path, 'utf8'));
-    const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [host] } as const;
+    const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
     return [open, judged(shown, `shown by ${about}`, [certificate], demands)];
   } catch (error) {
     if (proof !== undefined) return [report.pass(about, proof)];

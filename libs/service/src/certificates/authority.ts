@@ -24,9 +24,17 @@ export interface IssueOptions {
   readonly commonName: string;
   /** When it stops being valid, in milliseconds from now. */
   readonly validMs: number;
-  /** Good for a server of these names, and for a client; without them for a client alone. */
+  /** When it begins to be, likewise. Default two hours ago. */
+  readonly notBeforeMs?: number | undefined;
+  /** The names and addresses that it proves. */
   readonly hosts?: Hosts | undefined;
+  /** What it is good for. Default: with hosts a server, without them a client. */
+  readonly uses?: readonly Use[] | undefined;
 }
+
+export type Use = 'client' | 'server';
+
+const PURPOSES = { client: x509.ExtendedKeyUsage.clientAuth, server: x509.ExtendedKeyUsage.serverAuth };
 
 /** A certificate authority whose key is in memory. ECDSA on P-256, which every TLS 1.2 and 1.3 peer of a plane takes. */
 export class CertificateAuthority {
@@ -60,21 +68,22 @@ export class CertificateAuthority {
     return privateKeyPem(this.#keys);
   }
 
-  async issue({ commonName, validMs, hosts }: IssueOptions): Promise<IdentityTexts> {
+  async issue(options: IssueOptions): Promise<IdentityTexts> {
+    const { commonName, validMs, notBeforeMs, hosts, uses = [hosts ? 'server' : 'client'] } = options;
     const keys = await newKeys();
-    const purposes = [x509.ExtendedKeyUsage.clientAuth, ...(hosts ? [x509.ExtendedKeyUsage.serverAuth] : [])];
+    const purposes = uses.map((use) => PURPOSES[use]);
     const certificate = await x509.X509CertificateGenerator.create({
       serialNumber: crypto.randomUUID().replaceAll('-', ''),
       subject: `CN=${commonName}`,
       issuer: `CN=${this.#commonName}`,
-      ...validity(validMs),
+      ...validity(validMs, notBeforeMs),
       signingAlgorithm: ALGORITHM,
       publicKey: keys.publicKey,
       signingKey: this.#keys.privateKey,
       extensions: [
         new x509.BasicConstraintsExtension(false, undefined, true),
         new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-        new x509.ExtendedKeyUsageExtension(purposes),
+        ...(purposes.length > 0 ? [new x509.ExtendedKeyUsageExtension(purposes)] : []),
         ...(hosts ? [new x509.SubjectAlternativeNameExtension(hosts)] : []),
       ],
     });
@@ -114,7 +123,7 @@ function newKeys(): Promise<webcrypto.CryptoKeyPair> {
   return crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
 }
 
-/** Began two hours ago: for peers whose clocks are behind, and so that what has expired was valid once. */
-function validity(validMs: number): { notBefore: Date; notAfter: Date } {
-  return { notBefore: new Date(Date.now() - 2 * HOUR_MS), notAfter: new Date(Date.now() + validMs) };
+/** Begins two hours ago: for peers whose clocks are behind, and so that what has expired was valid once. */
+function validity(validMs: number, notBeforeMs = -2 * HOUR_MS): { notBefore: Date; notAfter: Date } {
+  return { notBefore: new Date(Date.now() + notBeforeMs), notAfter: new Date(Date.now() + validMs) };
 }

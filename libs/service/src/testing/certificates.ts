@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CertificateAuthority, type Hosts, LOOPBACK } from '../certificates/authority.ts';
+import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
+import { CertificateAuthority, type Hosts, type IssueOptions, LOOPBACK } from '../certificates/authority.ts';
 
 export { type IdentityTexts, selfSigned } from '../certificates/authority.ts';
 
@@ -12,11 +13,14 @@ export interface Identity {
   readonly key: string;
 }
 
-export interface IdentityOptions {
-  /** When it stops being valid, in milliseconds from now; default with its authority. */
-  readonly validMs?: number;
-  readonly hosts?: Hosts;
-}
+/** As an authority issues them; by default valid for as long as the authority itself. */
+export type IdentityOptions = Partial<Omit<IssueOptions, 'commonName'>>;
+
+export type PeerRole = 'gateway' | 'hub';
+const ROLES = {
+  gateway: { name: GATEWAY_NAME, use: 'client' },
+  hub: { name: HUB_SERVER_NAME, use: 'server' },
+} as const;
 
 /** A throw-away certificate authority that writes what it issues into a directory. */
 export class Authority {
@@ -47,7 +51,7 @@ export class Authority {
     return new Authority(dir, name, path, authority, validMs);
   }
 
-  /** A certificate for localhost, 127.0.0.1 and ::1, good for servers and clients. */
+  /** A certificate for localhost, 127.0.0.1 and ::1, good for servers alone. */
   server(options: IdentityOptions = {}): Promise<Identity> {
     return this.#issue('localhost', { hosts: LOOPBACK, ...options });
   }
@@ -57,20 +61,26 @@ export class Authority {
     return this.#issue(commonName, options);
   }
 
+  /** Between gateways and hubs; of an all-in-one server both roles. */
+  peer(roles: readonly PeerRole[], options: IdentityOptions = {}): Promise<Identity> {
+    const hosts: Hosts = roles.map((role) => ({ type: 'dns', value: ROLES[role].name }));
+    return this.#issue(roles.join('-'), { hosts, uses: roles.map((role) => ROLES[role].use), ...options });
+  }
+
   /** A client's certificate that ran out a minute ago. */
   expired(commonName: string): Promise<Identity> {
     return this.#issue(commonName, { validMs: -60_000 });
   }
 
-  /** A client's certificate of another authority that bears the same name. */
-  async foreign(commonName: string): Promise<Identity> {
+  /** A certificate of another authority that bears the same name; a client's, unless it is said otherwise. */
+  async foreign(commonName: string, options: IdentityOptions = {}): Promise<Identity> {
     const impostor = await this.#authority.impostor();
     const foreign = new Authority(this.#dir, `${this.#name}-foreign`, this.cert, impostor, this.#validMs);
-    return foreign.client(commonName);
+    return foreign.#issue(commonName, options);
   }
 
-  async #issue(commonName: string, { validMs = this.#validMs, hosts }: IdentityOptions): Promise<Identity> {
-    const { cert, key } = await this.#authority.issue({ commonName, validMs, hosts });
+  async #issue(commonName: string, options: IdentityOptions): Promise<Identity> {
+    const { cert, key } = await this.#authority.issue({ commonName, validMs: this.#validMs, ...options });
     const stem = join(this.#dir, `${this.#name}-${this.#issued++}`);
     const identity = { cert: `${stem}.pem`, key: `${stem}-key.pem` };
     await writeFile(identity.cert, cert);

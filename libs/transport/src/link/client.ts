@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { ErrorCode, type Http2Session, type Http2Stream } from '@isthmus/http2';
+import { ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isthmus/http2';
 import {
   asDialError,
   Crowd,
@@ -12,6 +12,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
+import { WHY_FIELD } from '../turn-away.ts';
 import type { Wire } from '../wire.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { readAnswer, requestHead } from './head.ts';
@@ -41,6 +42,9 @@ export class LinkClient implements Wire {
   readonly #closed = deferred<Error>();
   /** Resolves with the reason when the link has ended and all its tunnels with it. */
   readonly closed = this.#closed.promise;
+  readonly #answered = deferred<void>();
+  /** Resolves when the other side has taken the link. */
+  readonly answered = this.#answered.promise;
   readonly #session: Http2Session;
   readonly #peer: string;
   readonly #control: Control;
@@ -64,6 +68,11 @@ export class LinkClient implements Wire {
     watchLiveness(session, (error) => this.destroy(error));
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
+    stream.once('response', (head: Head) => {
+      const why = head[WHY_FIELD];
+      if (why === undefined) this.#answered.resolve();
+      else this.destroy(new Error(`it refuses this link: ${decodeURIComponent(why)}`));
+    });
     const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
       receive: (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),

@@ -1,12 +1,9 @@
-import { once } from 'node:events';
 import { isIP } from 'node:net';
-import tls, { type PeerCertificate, type TLSSocket } from 'node:tls';
-import { Backoff, type Dial, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
+import type { TLSSocket } from 'node:tls';
+import { Backoff, type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
+import { secureConnect } from '../secure-connect.ts';
 import { secureContext, type TlsSettings } from '../tls.ts';
-
-/** A hub's certificate names either the address that the hub advertises or this: pods' addresses are not known beforehand. */
-export const HUB_SERVER_NAME = 'isthmus-hub';
 
 /** How long a link to a hub may take to come up, in milliseconds. */
 const CONNECT_TIMEOUT = 3000;
@@ -84,6 +81,8 @@ class Peer {
   link: LinkClient | undefined;
   /** The first attempt to connect is over. */
   tried = false;
+  /** The hub has still to say that it takes it. */
+  #unanswered: LinkClient | undefined;
   readonly #hubId: string;
   readonly #options: PeerLinksOptions;
   readonly #backoff = new Backoff(100, 2000);
@@ -110,6 +109,7 @@ class Peer {
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
+    this.#unanswered?.destroy(new Error('gateway stops'));
     this.link?.close();
   }
 
@@ -126,6 +126,11 @@ class Peer {
         orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
         refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
       });
+      // In TLS 1.3 a client learns only after its handshake whether its certificate was taken.
+      this.#unanswered = link;
+      const refused = await Promise.race([link.answered, link.closed]);
+      this.#unanswered = undefined;
+      if (refused) throw refused;
       this.link = link;
       this.tried = true;
       this.#backoff.reset();
@@ -146,27 +151,26 @@ class Peer {
 async function connectHub(address: string, settings: TlsSettings): Promise<TLSSocket> {
   const { hostname, port } = new URL(`tcp://${address}`);
   const host = hostname.replace(/^\[|\]$/g, '');
-  const socket = tls.connect({
-    host,
-    port: Number(port),
-    secureContext: secureContext(settings),
-    ...(isIP(host) === 0 && { servername: host }),
-    ALPNProtocols: ['h2'],
-    checkServerIdentity: (_name, certificate) => checkHubIdentity(host, certificate),
-  });
+  // Its role, not its address: who can write to the registry could name any.
+  const { socket, done } = secureConnect(
+    {
+      host,
+      port: Number(port),
+      secureContext: secureContext(settings),
+      ...(isIP(host) === 0 && { servername: host }),
+      ALPNProtocols: ['h2'],
+    },
+    { role: HUB_SERVER_NAME },
+  );
   socket.setNoDelay(true);
   const timer = setTimeout(
     () => socket.destroy(new Error(`no TLS handshake within ${CONNECT_TIMEOUT} ms`)),
     CONNECT_TIMEOUT,
   );
   try {
-    await once(socket, 'secureConnect');
+    await done;
   } finally {
     clearTimeout(timer);
   }
   return socket;
-}
-
-function checkHubIdentity(host: string, certificate: PeerCertificate): Error | undefined {
-  return tls.checkServerIdentity(host, certificate) && tls.checkServerIdentity(HUB_SERVER_NAME, certificate);
 }

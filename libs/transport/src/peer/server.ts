@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { type Dial, descriptors, type PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, descriptors, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import { type Listener, remoteOf } from '../listen.ts';
 import { tlsServer } from '../renewal.ts';
@@ -10,7 +10,7 @@ import { peerSubject, type TlsSettings } from '../tls.ts';
 export interface PeerServerOptions {
   readonly host: string;
   readonly port: number;
-  /** With `ca`: only gateways with a certificate from it are served. */
+  /** With `ca`: only gateways with a certificate from it are served, which must prove a gateway's role. */
   readonly tls: TlsSettings;
   readonly dial: Dial;
   readonly events: PlaneEvents;
@@ -26,11 +26,7 @@ export async function servePeers({ host, port, tls: files, dial, events }: PeerS
   const links = new Set<LinkServer>();
   const connections = new Set<TLSSocket>();
   let draining = false;
-  const server = tlsServer(
-    { where: 'peers', files, events },
-    { ALPNProtocols: ['h2'], requestCert: true, rejectUnauthorized: true, handshakeTimeout: 10_000 },
-  );
-  server.on('secureConnection', (socket) => {
+  const accept = (socket: TLSSocket) => {
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
     if (socket.alpnProtocol !== 'h2') {
@@ -45,11 +41,12 @@ export async function servePeers({ host, port, tls: files, dial, events }: PeerS
     void link.closed.then(() => links.delete(link));
     // Its handshake was under way when the hub began to drain.
     if (draining) link.close();
-  });
-  server.on('tlsClientError', (error, socket) => {
-    events.emit('refused', 'peers', remoteOf(socket), error);
-    socket.destroy();
-  });
+  };
+  const server = tlsServer(
+    { where: 'peers', files, events },
+    { ALPNProtocols: ['h2'], handshakeTimeout: 10_000 },
+    { accept, refused: (remote, error) => events.emit('refused', 'peers', remote, error), role: GATEWAY_NAME },
+  );
   server.listen(port, host || undefined);
   await once(server, 'listening');
   const bound = (server.address() as AddressInfo).port;

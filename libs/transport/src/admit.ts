@@ -1,0 +1,57 @@
+import type { Socket } from 'node:net';
+import type { Server, TLSSocket } from 'node:tls';
+import { describe, faultOf } from './certificate.ts';
+import { handshakeError } from './handshake.ts';
+import { remoteOf } from './listen.ts';
+import { turnAway } from './turn-away.ts';
+
+/** Who comes through a TLS server, and who does not. */
+export interface Doors {
+  /** Takes a connection whose handshake is over, and whose certificate holds where one is asked for. */
+  readonly accept: (socket: TLSSocket) => void;
+  /** Told of every other. @param remote `address:port` */
+  readonly refused: (remote: string, error: Error) => void;
+  /** A name that each certificate must have (subjectAltName, DNS). */
+  readonly role?: string;
+}
+
+/**
+ * Lets in whom a TLS server may serve. Where it asks for certificates it judges them itself, after the handshake: the runtime
+ * would end the connection without a word to either side, and what it knew of the peer would be gone by then.
+ */
+export function admit(server: Server, asks: boolean, { accept, refused, role }: Doors): void {
+  // A socket remembers where it comes from once it was asked; later, when it is gone, it cannot say.
+  server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
+  server.on('secureConnection', (socket) => {
+    const fault = asks ? faultOfClient(socket, role) : undefined;
+    if (fault === undefined) return accept(socket);
+    refused(remoteOf(socket), new Error(fault));
+    turnAway(socket, fault);
+  });
+  server.on('tlsClientError', (error, socket) => {
+    refused(cameFrom(socket), handshakeError(error));
+    // Node leaves one that took too long open.
+    socket.destroy();
+  });
+}
+
+function faultOfClient(socket: TLSSocket, role: string | undefined): string | undefined {
+  const certificate = socket.getPeerX509Certificate();
+  if (!certificate) return 'no client certificate was shown, and this port asks for one';
+  const untrusted = socket.authorized ? undefined : untrustedFor(socket);
+  const fault = faultOf(certificate, untrusted, { use: 'client', role });
+  return fault && `the client certificate of ${describe(certificate)} is refused: ${fault}`;
+}
+
+/** OpenSSL's code, such as CERT_HAS_EXPIRED. Node's types say that it is an Error, and it is one in Deno. */
+export function untrustedFor({ authorizationError }: TLSSocket): string {
+  const found: unknown = authorizationError;
+  return (found as NodeJS.ErrnoException | null)?.code ?? String(found);
+}
+
+/** A TLS socket that failed has lost its handle, and with it the address. The one below it has not. */
+function cameFrom(socket: TLSSocket): string {
+  const below = (socket as unknown as { readonly _parent?: Socket })._parent;
+  const known = [socket, below].find((each) => each?.remoteAddress);
+  return known ? remoteOf(known) : 'gone';
+}

@@ -1,0 +1,46 @@
+/** TLS alerts that tell of certificates and versions (RFC 8446 section 6.2), and what the one who sent it means. */
+const ALERTS: readonly (readonly [code: number, name: string, means: string])[] = [
+  [40, 'handshake_failure', 'it has no version, cipher suite or certificate in common with this side'],
+  [42, 'bad_certificate', 'it does not accept the certificate that it was shown'],
+  [
+    43,
+    'unsupported_certificate',
+    'the certificate that it was shown is not for this purpose, or not of its authorities',
+  ],
+  [44, 'certificate_revoked', 'the certificate that it was shown is revoked'],
+  [45, 'certificate_expired', 'the certificate that it was shown has run out, or is not valid yet'],
+  [46, 'certificate_unknown', 'it does not accept the certificate that it was shown'],
+  [48, 'unknown_ca', 'it does not trust the authority of the certificate that it was shown'],
+  [49, 'access_denied', 'it does not let this certificate in'],
+  [70, 'protocol_version', 'it wants another version of TLS'],
+  [116, 'certificate_required', 'it asks for a certificate, and was shown none'],
+];
+
+/** What the other side's TLS alert says, in words; undefined for an error that is none. OpenSSL gives its number, rustls its name. */
+export function alertIn({ message }: Error): string | undefined {
+  const number = Number(/alert number (\d+)/.exec(message)?.[1]);
+  const word = /received fatal alert: (\w+)/.exec(message)?.[1]?.toLowerCase();
+  // Go's words, which reach us by way of a gRPC library: `remote error: tls: bad certificate`.
+  const spoken = /remote error: tls: ([\w ]+)/.exec(message)?.[1]?.replaceAll(' ', '');
+  const found = ALERTS.find(([code, name]) => code === number || [word, spoken].includes(name.replaceAll('_', '')));
+  return found && `the other side ended the TLS handshake (alert ${found[1]}): ${found[2]}`;
+}
+
+/** An error of a handshake that failed, without OpenSSL's numbers and source files. */
+export function inWords(error: Error): Error {
+  const alert = alertIn(error);
+  if (alert !== undefined) return new Error(alert, { cause: error });
+  const { reason } = error as { reason?: unknown };
+  if (typeof reason !== 'string' || !error.message.includes(':SSL routines:')) return error;
+  return new Error(`the TLS handshake failed: ${reason}`, { cause: error });
+}
+
+/** At a server: a peer that does not trust what it is shown says so by an alert, or goes without a word. */
+export function handshakeError(error: Error): Error {
+  const told = inWords(error);
+  const silent = (error as NodeJS.ErrnoException).code === 'ECONNRESET';
+  if (!silent && !/\b(unknown_ca|bad_certificate|unsupported_certificate|certificate_unknown)\b/.test(told.message))
+    return told;
+  const what = silent ? 'the peer went away amid the TLS handshake' : told.message;
+  return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
+}

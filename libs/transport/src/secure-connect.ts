@@ -1,0 +1,56 @@
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import tls, { type ConnectionOptions, type PeerCertificate, type TLSSocket } from 'node:tls';
+import { describe, dnsNames, faultOf } from './certificate.ts';
+import { inWords } from './handshake.ts';
+
+/** What the server's certificate must be for. */
+export type Identity = { readonly role: string } | { readonly host: string; readonly orName: string };
+
+/** A connection whose server is still to prove itself. */
+export interface Handshake {
+  readonly socket: TLSSocket;
+  /** Resolves when it has. Rejects, with the socket destroyed, for one that does not: with its certificate and what is wrong with it. */
+  readonly done: Promise<unknown>;
+}
+
+/** Connects, and judges the server's certificate, which must be good for a server and prove an identity. */
+export function secureConnect(options: Omit<ConnectionOptions, 'checkServerIdentity'>, identity: Identity): Handshake {
+  let shown: X509Certificate | undefined;
+  const socket = tls.connect({
+    ...options,
+    checkServerIdentity: (_name, certificate) => {
+      shown ??= certificate.raw && new X509Certificate(certificate.raw);
+      const fault = shown ? faultOf(shown, undefined, wanted(identity)) : 'it showed no certificate';
+      return fault === undefined ? misnamed(shown as X509Certificate, certificate, identity) : new Error(fault);
+    },
+  });
+  // Before Node judges its chain: of a socket that is destroyed for it nothing is known any more.
+  socket.prependListener('secure', () => {
+    shown = socket.getPeerX509Certificate();
+  });
+  const done = once(socket, 'secureConnect').catch((error: Error) => {
+    throw refusal(error, shown, wanted(identity));
+  });
+  return { socket, done };
+}
+
+function wanted(identity: Identity) {
+  return { use: 'server', ...('role' in identity && { role: identity.role }) } as const;
+}
+
+function misnamed(shown: X509Certificate, certificate: PeerCertificate, identity: Identity): Error | undefined {
+  if ('role' in identity) return undefined;
+  const known = certificate.raw ? certificate : (shown.toLegacyObject() as PeerCertificate);
+  return dnsNames(shown).includes(identity.orName) ? undefined : tls.checkServerIdentity(identity.host, known);
+}
+
+function refusal(error: Error, shown: X509Certificate | undefined, need: ReturnType<typeof wanted>): Error {
+  const told = inWords(error);
+  if (!shown || told !== error) return told;
+  const { code } = error as NodeJS.ErrnoException;
+  // What the runtime found itself has a code of OpenSSL's; what was found above speaks for itself.
+  const untrusted = code !== undefined && /^[A-Z_]+$/.test(code) && !code.startsWith('E') ? code : undefined;
+  const fault = (untrusted && faultOf(shown, untrusted, need)) ?? error.message;
+  return new Error(`the server's certificate (${describe(shown)}) is refused: ${fault}`, { cause: error });
+}

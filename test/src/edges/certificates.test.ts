@@ -1,0 +1,179 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect as connectHttp2 } from 'node:http2';
+import { after, before, describe, it } from 'node:test';
+import { connect, type TLSSocket } from 'node:tls';
+import { redisMissing } from '@isthmus/registry/testing';
+import {
+  type Authority,
+  freePort,
+  type Identity,
+  type IdentityOptions,
+  newTrust,
+  type Program,
+  Scope,
+  split,
+  startAgent,
+  startServer,
+  type Trust,
+  within,
+} from '../harness/index.ts';
+
+const DAY = 86_400_000;
+
+/** What may be wrong with a client's certificate, and the word for it. */
+const FAULTS: readonly [
+  fault: string,
+  says: RegExp,
+  make: (authority: Authority, good: IdentityOptions) => Promise<Identity> | undefined,
+][] = [
+  [
+    'expired',
+    /it ran out at \d{4}-\d\d-\d\dT/,
+    (authority, good) => authority.client('ann', { ...good, validMs: -60_000 }),
+  ],
+  [
+    'not yet valid',
+    /it is not valid before \d{4}-\d\d-\d\dT/,
+    (authority, good) => authority.client('ann', { ...good, notBeforeMs: DAY / 2 }),
+  ],
+  [
+    'foreign',
+    /it was issued by CN=\w+ authority, which is no authority that is trusted here/,
+    (authority, good) => authority.foreign('ann', good),
+  ],
+  [
+    'for servers',
+    /its extended key usage lacks clientAuth/,
+    (authority, good) => authority.client('ann', { ...good, uses: ['server'] }),
+  ],
+  [
+    'without extended key usage',
+    /its extended key usage lacks clientAuth/,
+    (authority, good) => authority.client('ann', { ...good, uses: [] }),
+  ],
+  ['missing', /no client certificate was shown, and this port asks for one/, () => undefined],
+];
+
+/** Shows a port a certificate, speaks as its peers do, and returns what it answers. */
+async function answerAt(
+  port: number,
+  ca: string,
+  identity: Identity | undefined,
+  alpn: string | undefined,
+): Promise<{ readonly from: string; readonly said: string }> {
+  const shown = identity && { cert: readFileSync(identity.cert), key: readFileSync(identity.key) };
+  const socket = connect({
+    port,
+    host: '127.0.0.1',
+    ca: readFileSync(ca),
+    ...shown,
+    checkServerIdentity: () => undefined,
+    ...(alpn && { ALPNProtocols: [alpn] }),
+  });
+  socket.on('error', () => {});
+  let said = '';
+  if (alpn !== 'h2') {
+    socket.on('data', (chunk) => {
+      said += chunk.toString('latin1');
+    });
+  }
+  await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });
+  const from = `127.0.0.1:${socket.localPort}`;
+  if (alpn === 'h2') said = await answerOf(socket);
+  else socket.write('CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n');
+  await within(once(socket, 'close'), { what: 'the end of the connection' });
+  return { from, said };
+}
+
+/** Why the first stream of HTTP/2 is refused: as gRPC's clients read it. */
+async function answerOf(socket: TLSSocket): Promise<string> {
+  const session = connectHttp2('https://x', { createConnection: () => socket });
+  session.on('error', () => {});
+  const stream = session.request({ ':method': 'POST', ':path': '/x', 'content-type': 'application/grpc' });
+  stream.on('error', () => {});
+  const [head] = await within(once(stream, 'response'), { what: 'an answer' });
+  assert.equal(head['grpc-status'], '7');
+  session.close();
+  return decodeURIComponent(head['grpc-message']);
+}
+
+async function serverWithAdmin(scope: Scope, trust: Trust) {
+  const adminPort = await freePort();
+  const { cert, key } = await trust.callers.server();
+  const admin = { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': trust.callers.cert };
+  return { ...(await startServer(scope, trust, { 'admin-port': adminPort, ...admin })), adminPort };
+}
+
+describe('a client certificate that does not hold is named at both ends', { skip: redisMissing() }, () => {
+  let scope: Scope;
+  let trust: Trust;
+  let ports: readonly {
+    readonly where: string;
+    readonly program: Program;
+    readonly port: number;
+    readonly authority: Authority;
+    readonly good: IdentityOptions;
+    readonly alpn: string | undefined;
+  }[];
+
+  before(async () => {
+    scope = new Scope();
+    const peerPort = await freePort();
+    trust = await newTrust(scope);
+    // One for each protocol: of what one port refuses, the log tells ten times a minute.
+    const [server, other] = await Promise.all([serverWithAdmin(scope, trust), serverWithAdmin(scope, trust)]);
+    const plane = await split(scope, {
+      gateways: 1,
+      hubs: 1,
+      agents: 1,
+      hubFlags: { 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` },
+    });
+    const hub = plane.hubs[0]!.program;
+    const gateway = { hosts: [{ type: 'dns', value: 'isthmus-gateway' }], uses: ['client'] } satisfies IdentityOptions;
+    const portsOf = ({ program, mtls, agentPort, adminPort }: typeof server, alpn?: string) => [
+      { where: 'callers', program, port: mtls.port, authority: trust.callers, good: {}, alpn },
+      { where: 'agents', program, port: agentPort, authority: trust.agents, good: {}, alpn },
+      { where: 'admin', program, port: adminPort, authority: trust.callers, good: {}, alpn },
+    ];
+    ports = [
+      ...portsOf(server),
+      ...portsOf(other, 'h2'),
+      { where: 'peers', program: hub, port: peerPort, authority: plane.trust.peers, good: gateway, alpn: 'h2' },
+    ];
+  });
+  after(() => scope[Symbol.asyncDispose]());
+
+  for (const [fault, says, make] of FAULTS) {
+    it(`one that is ${fault}, on every port`, async () => {
+      for (const { where, program, port, authority, good, alpn } of ports) {
+        const identity = await make(authority, good);
+        const { from, said } = await answerAt(port, authority.cert, identity, alpn);
+        const line = await program.waitForLog(({ msg, remote }) => msg === 'refused' && remote === from, {
+          what: `${where} ${alpn}: a line for ${from}`,
+        });
+        assert.match(String(line.text), says, `${where} ${alpn}`);
+        if (identity) assert.match(String(line.text), /CN=ann, serial [0-9A-F]{8}/, `${where} ${alpn}`);
+        assert.equal(String(line.where), where);
+        if (alpn !== 'h2') assert.match(said, /^HTTP\/1.1 403 Forbidden\r\n/, `${where} ${alpn}`);
+        assert.match(said, says, `${where} ${alpn}`);
+      }
+    });
+  }
+
+  it("in an agent's own words", async () => {
+    const server = await startServer(scope, trust);
+    for (const [fault, says, make] of FAULTS) {
+      const identity = await make(trust.agents, {});
+      const shown = identity
+        ? { 'agent-cert': identity.cert, 'agent-key': identity.key }
+        : { 'agent-cert': undefined, 'agent-key': undefined };
+      const agent = await startAgent(scope, trust, server.agentPort, shown);
+      const line = await agent.waitForLog(({ msg }) => msg === 'server connection failed', {
+        what: `${fault}: a line`,
+      });
+      assert.match(String(line.text), says, fault);
+    }
+  });
+});
