@@ -1,5 +1,5 @@
 import { endpointDial, type TlsSettings } from '@isthmus/transport';
-import { Admission, formatDestination, type Observation, observed, sparing } from '@isthmus/tunnel';
+import { Admission, formatDestination, type Observation, observed, type Prohibited, sparing } from '@isthmus/tunnel';
 import { systemClock } from './clock.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
@@ -31,6 +31,8 @@ export interface AgentOptions {
   /** Sessions move to better hubs within this, in milliseconds; see docs/LIMITS.md. */
   readonly rebalanceTime: number;
   readonly keepaliveTime: number;
+  /** Which addresses are not dialled. */
+  readonly prohibited?: Prohibited;
   readonly observation: Observation;
 }
 
@@ -64,10 +66,10 @@ class RunningAgent implements Agent {
   #closed = false;
 
   constructor(options: AgentOptions) {
-    const { agentId, observation } = options;
+    const { agentId, prohibited, observation } = options;
     this.#options = options;
     this.agentId = agentId;
-    this.#admission = new Admission(sparing(endpointDial({ agentId, ...observation })));
+    this.#admission = new Admission(sparing(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })));
     this.#upkeep = new Upkeep({
       ...{ ...options, clock: systemClock },
       events: observation.events,

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
 import {
   AGENT_UNREADY,
   type AgentValues,
@@ -16,13 +17,14 @@ import {
   type LeaseCountObserver,
   leaseCounter,
   operations,
+  parseProhibitions,
   RecentDials,
   RecentRefusals,
   type Running,
 } from '@isthmus/service';
 import { agentMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
-import { formatDestination, type Observation } from '@isthmus/tunnel';
+import { formatDestination, type Observation, prohibitedBy } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
 import type { Uplink } from './uplink.ts';
 
@@ -111,6 +113,11 @@ function agentOptions(flags: AgentValues, version: string, observation: Observat
     syncForever: flags['sync-forever'],
     rebalanceTime: flags['rebalance-time'],
     keepaliveTime: flags['keepalive-time'],
+    prohibited: prohibitedBy({
+      ownPorts: [flags['health-server-port'], flags['admin-server-port']],
+      ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
+      lifted: parseProhibitions(flags['allow-destinations']),
+    }),
     observation,
   };
 }

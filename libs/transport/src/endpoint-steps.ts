@@ -9,6 +9,7 @@ export function targetOf({ host }: Destination): string {
 
 /** What an agent does for one dial, timed: the name's lookup, if it is a name, and the connection. Told as spans, and to send back. */
 export class EndpointSteps {
+  readonly refused: (address: string) => Error | undefined;
   readonly #request: DialRequest;
   readonly #tracer: DialTracer;
   readonly #start = performance.now();
@@ -16,7 +17,9 @@ export class EndpointSteps {
   /** When there was an address to connect to: from the start, where the destination is one. */
   #resolved: number | undefined;
 
-  constructor(request: DialRequest, tracer: DialTracer) {
+  /** @param refused why an address is not connected to */
+  constructor(request: DialRequest, tracer: DialTracer, refused: (address: string) => Error | undefined) {
+    this.refused = refused;
     this.#request = request;
     this.#tracer = tracer;
     this.#named = isIP(request.destination.host) === 0;
@@ -34,8 +37,16 @@ export class EndpointSteps {
       hostname,
       options,
       (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family: number) => {
-        if (!error) this.#resolved = performance.now();
-        callback(error, address as string, family);
+        if (error) return callback(error, address as string, family);
+        this.#resolved = performance.now();
+        // Of several addresses those that may be: to judge the name again later could give another answer.
+        const found = typeof address === 'string' ? [{ address, family }] : address;
+        const refusals = found.map((each) => this.refused(each.address));
+        const allowed = found.filter((_, index) => refusals[index] === undefined);
+        const [one] = allowed;
+        if (!one) return callback(refusals[0] ?? null, '', family);
+        if (typeof address === 'string') callback(null, one.address, one.family);
+        else callback(null, allowed as never);
       },
     );
   };

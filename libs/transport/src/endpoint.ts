@@ -9,6 +9,8 @@ import {
   formatDestination,
   noTracer,
   type PlaneEvents,
+  type Prohibited,
+  type Prohibition,
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
@@ -29,18 +31,23 @@ export interface EndpointOptions {
   readonly events?: PlaneEvents;
   /** Told of each name that was resolved and each connection that was tried. */
   readonly tracer?: DialTracer;
+  /** Which addresses are not dialled. Default: none. */
+  readonly prohibited?: Prohibited;
   /** Milliseconds; for tests. */
   readonly connectTimeout?: number;
 }
 
 /** The agent's Dial: opens the destination's socket. Errors keep Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
-  const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT } = options;
+  const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT, prohibited = () => undefined } = options;
   return (request) =>
     new Promise((resolve, reject) => {
       const now = performance.now();
       const left = request.deadline - now;
-      const steps = new EndpointSteps(request, tracer);
+      const steps = new EndpointSteps(request, tracer, (address) => {
+        const rule = prohibited(address, request.destination.port);
+        return rule && prohibition(request, address, rule);
+      });
       const socket = open(request, steps);
       const most = Math.max(0, Math.min(connectTimeout, left));
       const expire = () => unreached('timeout', timeoutError(request, steps, left < connectTimeout));
@@ -66,8 +73,12 @@ export function endpointDial(options: EndpointOptions): Dial {
         events?.emit('endpoint:failure', reason);
         fail(error);
       };
-      const refuse = (error: NodeJS.ErrnoException) =>
-        unreached(error.code === 'ETIMEDOUT' ? 'timeout' : 'unknown', connectError(request, error));
+      const refuse = (error: NodeJS.ErrnoException) => {
+        const prohibits = error instanceof DialError;
+        if (prohibits) events?.emit('refused', 'destination', formatDestination(request.destination), error);
+        const reason = error.code === 'ETIMEDOUT' ? 'timeout' : 'unknown';
+        unreached(reason, prohibits ? error : connectError(request, error));
+      };
       const abandon = () => fail(new DialError('connection_terminated', 'the dial was abandoned'));
       request.signal.addEventListener('abort', abandon, { once: true });
       socket.once('error', refuse);
@@ -86,8 +97,10 @@ export function endpointDial(options: EndpointOptions): Dial {
 }
 
 function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
-  descriptors.opened();
   const host = targetOf(destination);
+  const refused = isIP(host) === 0 ? undefined : steps.refused(host);
+  if (refused) return new net.Socket().destroy(refused);
+  descriptors.opened();
   return net.connect({
     host,
     port: destination.port,
@@ -95,6 +108,15 @@ function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
     allowHalfOpen: true,
     ...(isIP(host) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
   });
+}
+
+/**
+ * Final: other agents have the same rules, and what one of them may dial is told apart by the strategies, not by trying. The
+ * address is the one that would have been connected to, so that no spelling and no answer of a resolver leads around it.
+ */
+function prohibition({ destination }: DialRequest, address: string, rule: Prohibition): DialError {
+  const text = `dial tcp ${formatDestination(destination)}: agents do not dial ${address} (${rule}); --allow-destinations=${rule} lifts this`;
+  return new DialError('destination_ip_prohibited', text);
 }
 
 /** Made apart from the dial, which an arrow function beside its listeners would keep as long as the tunnel. */

@@ -15,6 +15,7 @@ export { inWords } from './in-words.ts';
 export * from './observe.ts';
 export type { Choice, Place, Route, Standing } from './placement.ts';
 export { unlessProbed } from './probes.ts';
+export * from './prohibited.ts';
 export * from './quarantine.ts';
 export * from './records.ts';
 export * from './ring.ts';

@@ -7,4 +7,5 @@ export { flagsMarkdown } from './markdown.ts';
 export { type Environment, type Parsed, parseFlags } from './parse.ts';
 export * from './programs.ts';
 export { readDuration } from './syntax.ts';
+export { parseProhibitions } from './topics/agent.ts';
 export { parseStrategies } from './topics/server.ts';

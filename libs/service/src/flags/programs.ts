@@ -11,6 +11,8 @@ import {
   checkLeaseSelector,
   checkServerConnection,
   checkSynchronisation,
+  destinations,
+  parseProhibitions,
   serverConnection,
   synchronisation,
 } from './topics/agent.ts';
@@ -162,6 +164,7 @@ export const agentFlags = {
   ...agentKubernetes,
   ...kubernetesContentType,
   ...agentQueues,
+  ...destinations,
   ...debug,
   ...logging,
   ...about,
@@ -228,6 +231,7 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
   flags: agentFlags,
   check(values, warn) {
     checkPorts(agentFlags, values);
+    parseProhibitions(values['allow-destinations']);
     checkDurations(agentFlags, values);
     checkServerConnection(values);
     checkAgentIdentity(values, warn);

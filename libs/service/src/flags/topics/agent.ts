@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
+import { PROHIBITIONS, type Prohibition } from '@isthmus/tunnel';
 import { isLoopback } from '../../loopback.ts';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
@@ -92,6 +93,23 @@ export const agentQueues = topic('Behaviour', {
     inert: 'a full queue holds up its own tunnel alone',
   }),
 });
+
+export const destinations = topic('Behaviour', {
+  'allow-destinations': strings(
+    [],
+    `What this agent dials all the same: a comma list of ${PROHIBITIONS.join(', ')}. Without it no tunnel leads to its own health and admin ports, to link-local addresses, or to the metadata services of clouds.`,
+    { own: true },
+  ),
+});
+
+/** @throws FlagError */
+export function parseProhibitions(names: readonly string[]): Prohibition[] {
+  return names.map((name) => {
+    const known = PROHIBITIONS.find((each) => each === name);
+    if (known) return known;
+    throw new FlagError('allow-destinations', `unknown name ${JSON.stringify(name)}: want ${PROHIBITIONS.join(', ')}`);
+  });
+}
 
 type Warn = (message: string) => void;
 

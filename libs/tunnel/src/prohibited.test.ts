@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Prohibition, prohibitedBy } from './prohibited.ts';
+
+const options = { ownPorts: [8093, 8094], ownAddresses: () => ['10.0.0.7', 'fd00::7'], lifted: [] };
+
+const CASES: readonly [address: string, port: number, by: Prohibition | undefined][] = [
+  ['127.0.0.1', 8094, 'own-ports'],
+  ['127.9.9.9', 8093, 'own-ports'],
+  ['::1', 8094, 'own-ports'],
+  ['::', 8094, 'own-ports'],
+  ['0.0.0.0', 8094, 'own-ports'],
+  ['::ffff:127.0.0.1', 8094, 'own-ports'],
+  ['::ffff:7f00:1', 8094, 'own-ports'],
+  ['64:ff9b::7f00:1', 8094, 'own-ports'],
+  ['10.0.0.7', 8094, 'own-ports'],
+  ['::ffff:10.0.0.7', 8094, 'own-ports'],
+  ['fd00:0:0::7', 8093, 'own-ports'],
+  ['127.0.0.1', 8095, undefined],
+  ['10.0.0.8', 8094, undefined],
+  ['169.254.1.1', 80, 'link-local'],
+  ['::ffff:169.254.1.1', 80, 'link-local'],
+  ['fe80::1%eth0', 80, 'link-local'],
+  ['febf::1', 80, 'link-local'],
+  ['fec0::1', 80, undefined],
+  ['169.254.169.254', 80, 'metadata'],
+  ['64:ff9b::a9fe:a9fe', 80, 'metadata'],
+  ['::a9fe:a9fe', 80, 'metadata'],
+  ['fd00:ec2::254', 80, 'metadata'],
+  ['fd00:ec2::253', 80, undefined],
+  ['168.63.129.16', 443, 'metadata'],
+  ['100.100.100.200', 80, 'metadata'],
+  ['100.100.100.201', 80, undefined],
+];
+
+test('an address is judged by what it stands for, however it is written', () => {
+  const prohibited = prohibitedBy(options);
+  for (const [address, port, by] of CASES) assert.equal(prohibited(address, port), by, `${address} ${port}`);
+});
+
+test('a prohibition is lifted by its name, and no other with it', () => {
+  for (const lifted of ['own-ports', 'link-local', 'metadata'] as const) {
+    const prohibited = prohibitedBy({ ...options, lifted: [lifted] });
+    for (const [address, port, by] of CASES) {
+      assert.equal(prohibited(address, port), by === lifted ? undefined : by, `${address} ${port} without ${lifted}`);
+    }
+  }
+});
