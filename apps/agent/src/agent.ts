@@ -69,7 +69,9 @@ class RunningAgent implements Agent {
     const { agentId, prohibited, observation } = options;
     this.#options = options;
     this.agentId = agentId;
-    this.#admission = new Admission(sparing(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })));
+    this.#admission = new Admission(
+      sparing(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })),
+    );
     this.#upkeep = new Upkeep({
       ...{ ...options, clock: systemClock },
       events: observation.events,

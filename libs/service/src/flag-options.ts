@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { SecureVersion, Server as TlsServer } from 'node:tls';
 import { formatDestination, type Member } from '@isthmus/tunnel';
@@ -5,6 +6,7 @@ import type { Identity } from './admin/status.ts';
 import type { AdminTls } from './admin-listener.ts';
 import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
 import type { AgentValues, GatewayValues } from './flags/programs.ts';
+import type { REDIS_CREDENTIALS } from './flags/topics/plane.ts';
 
 /** Options that several programs read from the same flags. */
 
@@ -36,14 +38,28 @@ export function redisTls(flags: RedisTlsFlags): TlsFiles {
   return { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
 }
 
-type RedisFlags = RedisTlsFlags & Pick<GatewayValues, 'redis-url' | 'plane'>;
+type RedisFlags = RedisTlsFlags & Pick<GatewayValues, 'redis-url' | 'plane' | (typeof REDIS_CREDENTIALS)[number]>;
 
 /** The plane's registry. @param read makes a TLS context of files */
-export function redisOptions<T>(
-  flags: RedisFlags,
-  read: (files: TlsFiles) => T,
-): { url: string; plane: string; tls: () => T } {
-  return { url: flags['redis-url'], plane: flags.plane, tls: () => read(redisTls(flags)) };
+export function redisOptions<T>(flags: RedisFlags, read: (files: TlsFiles) => T) {
+  const kept = (username: (typeof REDIS_CREDENTIALS)[number], password: (typeof REDIS_CREDENTIALS)[number]) => ({
+    ...(flags[username] && { username: textIn(flags[username]) }),
+    ...(flags[password] && { password: textIn(flags[password]) }),
+  });
+  return {
+    url: flags['redis-url'],
+    plane: flags.plane,
+    tls: () => read(redisTls(flags)),
+    credentials: () => ({
+      user: kept('redis-username-file', 'redis-password-file'),
+      sentinelUser: kept('redis-sentinel-username-file', 'redis-sentinel-password-file'),
+    }),
+  };
+}
+
+/** Without the line's end, which editors and `echo` add. */
+function textIn(path: string): string {
+  return readFileSync(path, 'utf8').replace(/\r?\n$/, '');
 }
 
 type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;

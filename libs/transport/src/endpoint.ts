@@ -39,7 +39,13 @@ export interface EndpointOptions {
 
 /** The agent's Dial: opens the destination's socket. Errors keep Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
-  const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT, prohibited = () => undefined } = options;
+  const {
+    agentId,
+    events,
+    tracer = noTracer,
+    connectTimeout = CONNECT_TIMEOUT,
+    prohibited = () => undefined,
+  } = options;
   return (request) =>
     new Promise((resolve, reject) => {
       const now = performance.now();

@@ -19,7 +19,13 @@ export type Prohibited = (address: string, port: number) => Prohibition | undefi
 type Range = readonly [address: ipaddr.IPv4 | ipaddr.IPv6, bits: number];
 
 /** Of AWS and most others, of AWS over IPv6, of AWS for containers, of Azure, of Alibaba. */
-const METADATA = ['169.254.169.254/32', 'fd00:ec2::254/128', '169.254.170.2/32', '168.63.129.16/32', '100.100.100.200/32'];
+const METADATA = [
+  '169.254.169.254/32',
+  'fd00:ec2::254/128',
+  '169.254.170.2/32',
+  '168.63.129.16/32',
+  '100.100.100.200/32',
+];
 const LINK_LOCAL = ['169.254.0.0/16', 'fe80::/10'];
 const LOOPBACK = ['127.0.0.0/8', '::1/128', '0.0.0.0/8', '::/128'];
 
@@ -37,7 +43,8 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
     // Metadata services have link-local addresses too: to lift one name does not lift the other.
     if (holds('link-local') && within(address, linkLocal) && !within(address, metadata)) return 'link-local';
     if (!holds('own-ports') || !ownPorts.includes(port)) return undefined;
-    const own = within(address, loopback) || ownAddresses().some((each) => plain(each).toString() === address.toString());
+    const own =
+      within(address, loopback) || ownAddresses().some((each) => plain(each).toString() === address.toString());
     return own ? 'own-ports' : undefined;
   };
 }

@@ -1,8 +1,9 @@
 import { formatDestination, inWords } from '@isthmus/tunnel';
 import { Redis, type RedisOptions } from 'ioredis';
 import { RegistryUnavailable } from '../registry.ts';
-import { type Credentials, type HostPort, parseAddress } from './address.ts';
+import { type Credentials, type HostPort, parseAddress, type RedisAddress } from './address.ts';
 import { connectionOptions, type TlsSource } from './connector.ts';
+import { keepCurrent, withCredentials } from './credentials.ts';
 import { planeKeys } from './keys.ts';
 import { locator } from './locate.ts';
 import type { RedisRegistryOptions, RedisTimings } from './options.ts';
@@ -15,26 +16,31 @@ type ClientOptions = Omit<RedisOptions, 'replyMapping'>;
 
 export interface Endpoint {
   readonly options: ClientOptions;
+  readonly address: RedisAddress;
   /** For people. */
   readonly name: string;
   /** What must not appear in any text. */
-  readonly secrets: readonly string[];
+  readonly secrets: () => readonly string[];
 }
 
 /** @throws RangeError for a URL or a plane's name that is none; its text does not repeat the URL, which may hold a password. */
-export function endpointOf({ url, plane, tls }: RedisRegistryOptions, timings: RedisTimings): Endpoint {
-  const address = parseAddress(url);
+export function endpointOf(options: RedisRegistryOptions, timings: RedisTimings): Endpoint {
+  const { url, plane, tls, credentials } = options;
+  const parsed = parseAddress(url);
+  const address = credentials ? withCredentials(parsed, credentials) : parsed;
   const source = address.tls ? (tls ?? (() => ({}))) : undefined;
   const locate = locator(address, planeKeys(plane).meta, (server, user) => {
     return new Redis(askingOptions(server, user, source, timings));
   });
-  const passwords = [address.user.password, address.sentinelUser.password];
   return {
+    address,
     options: { ...connectionOptions(locate, source, address.user), db: address.db },
     name: address.seeds.map(formatDestination).join(','),
-    secrets: passwords
-      .flatMap((password) => [password, encodeURIComponent(password)])
-      .filter((secret) => secret !== ''),
+    secrets: () =>
+      [parsed, address]
+        .flatMap(({ user, sentinelUser }) => [user.password, sentinelUser.password])
+        .flatMap((password) => [password, encodeURIComponent(password)])
+        .filter((secret) => secret !== ''),
   };
 }
 
@@ -63,6 +69,9 @@ function askingOptions(
 
 /** The server is not, or no longer, the one that is in charge of the plane's keys: another has to be looked up. */
 const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN)\b/;
+
+/** Who this connection is does not hold, or not any more: another one may have a newer password. */
+const UNKNOWN_USER = /^(NOAUTH|WRONGPASS)\b/;
 
 /** Whether the server that is in charge heard a command, and refused it: the next one may be taken. */
 export function isRefusal(error: unknown): error is Error {
@@ -99,6 +108,7 @@ export class RedisConnection {
       maxRetriesPerRequest: 0,
       retryStrategy: (attempt) => jittered(Math.min(timings.backoffCapMs, 50 * 2 ** Math.min(attempt, 16))),
     }) as unknown as Client;
+    keepCurrent(this.#client, endpoint.address);
     this.#client.on('error', (error) => {
       this.#lastError = this.#describe(error);
     });
@@ -113,7 +123,8 @@ export class RedisConnection {
     } catch (error) {
       const text = error instanceof Error ? error.message : '';
       const unanswered = text === 'Command timed out';
-      if ((unanswered || NOT_IN_CHARGE.test(text)) && this.#client.status === 'ready') this.#client.disconnect(true);
+      const anew = unanswered || NOT_IN_CHARGE.test(text) || UNKNOWN_USER.test(text);
+      if (anew && this.#client.status === 'ready') this.#client.disconnect(true);
       const detail = unanswered ? `no answer within ${this.#deadlineMs} ms` : this.#describe(error);
       throw new RegistryUnavailable(`redis ${this.#endpoint.name}: ${detail}`);
     }
@@ -138,7 +149,10 @@ export class RedisConnection {
 
   #describe(error: unknown): string {
     const text = inWords(error);
-    return this.#endpoint.secrets.reduce((shown, secret) => shown.replaceAll(secret, '***'), text).slice(0, 300);
+    return this.#endpoint
+      .secrets()
+      .reduce((shown, secret) => shown.replaceAll(secret, '***'), text)
+      .slice(0, 300);
   }
 
   /** Resolves when the connection can take commands; rejects at the first failed attempt, or at the deadline. */

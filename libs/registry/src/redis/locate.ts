@@ -44,10 +44,12 @@ async function primaryOf(address: RedisAddress, sentinel: HostPort, ask: Ask): P
 /** From slot, to slot, then its servers, the one in charge first: each host, port and more. */
 type SlotRange = [number, number, ...[string | null, number, ...unknown[]][]];
 
-function ownerLocator({ seeds, user }: RedisAddress, key: string, ask: Ask): Locate {
+function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
+  const { seeds } = address;
   // Seeds may be gone one day; what the Cluster last said of itself is asked first.
   let learnt: readonly HostPort[] = [];
   const ownerOf = async (node: HostPort) => {
+    const { user } = address;
     const [slot, ranges] = (await ask(node, user, ['CLUSTER', 'KEYSLOT', key], ['CLUSTER', 'SLOTS'])) as [
       number,
       SlotRange[],

@@ -1,4 +1,5 @@
 import type { TlsSource } from './connector.ts';
+import type { CredentialSource } from './credentials.ts';
 
 /** All in milliseconds. */
 export interface RedisTimings {
@@ -48,6 +49,8 @@ export interface RedisRegistryOptions {
   readonly plane: string;
   /** Certificates for TLS. Default: none shown, and the authorities of the system. */
   readonly tls?: TlsSource;
+  /** Users and passwords in place of those in the URL. Default: the URL's. */
+  readonly credentials?: CredentialSource;
   /** About how many changes the stream keeps for watchers that were cut off; one that missed more takes a snapshot. */
   readonly keptChanges?: number;
   readonly timings?: Partial<RedisTimings>;

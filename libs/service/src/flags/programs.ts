@@ -37,10 +37,12 @@ import {
   checkMembership,
   checkPeerListener,
   checkPeerTls,
+  checkRedisCredentials,
   checkRedisTls,
   membership,
   peerListening,
   peerTls,
+  redisCredentials,
   redisTls,
   requirePeerTls,
   requireRegistry,
@@ -85,6 +87,7 @@ export const serverFlags = {
   ...callerTls,
   ...clusterTls,
   ...peerTls,
+  ...redisCredentials,
   ...redisTls,
   ...adminTls,
   ...tlsPolicy,
@@ -113,6 +116,7 @@ export const gatewayFlags = {
   ...serverHealth,
   ...callerTls,
   ...peerTls,
+  ...redisCredentials,
   ...redisTls,
   ...adminTls,
   ...tlsPolicy,
@@ -135,6 +139,7 @@ export const hubFlags = {
   ...serverHealth,
   ...clusterTls,
   ...peerTls,
+  ...redisCredentials,
   ...redisTls,
   ...adminTls,
   ...tlsPolicy,
@@ -254,6 +259,7 @@ function checkServerSide(values: Common, warn: (message: string) => void): void 
   checkTlsPolicy(values, warn);
   checkMembership(values);
   checkPeerTls(values);
+  checkRedisCredentials(values);
   checkRedisTls(values);
   checkAdminTls(values);
   checkAdminAdvertising(values);

@@ -1,6 +1,6 @@
 import { parseDestination } from '@isthmus/tunnel';
 import { FlagError } from '../error.ts';
-import { checkAuthorities, checkKeyPair } from '../files.ts';
+import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
 import { int, string, topic, type Values } from '../flag.ts';
 import { SERVER_PORTS } from './callers.ts';
 
@@ -17,6 +17,24 @@ export const membership = topic('Plane', {
   }),
   zone: string('', 'Where this process runs. Dials prefer sessions of their own zone.', { own: true }),
 });
+
+const anew = 'read anew for each connection, so that it can be rotated in place';
+
+export const redisCredentials = topic('Plane', {
+  'redis-username-file': string('', `File with the user's name for Redis, in place of the URL's; ${anew}.`, {
+    own: true,
+  }),
+  'redis-password-file': string('', `File with the password for Redis, in place of the URL's; ${anew}.`, { own: true }),
+  'redis-sentinel-username-file': string('', `File with the user's name for Sentinels; ${anew}.`, { own: true }),
+  'redis-sentinel-password-file': string('', `File with the password for Sentinels; ${anew}.`, { own: true }),
+});
+
+export const REDIS_CREDENTIALS = [
+  'redis-username-file',
+  'redis-password-file',
+  'redis-sentinel-username-file',
+  'redis-sentinel-password-file',
+] as const;
 
 export const redisTls = topic('TLS: to Redis', {
   'redis-ca-cert': string('', "Authorities of Redis' certificates (PEM). Empty for the system's.", { own: true }),
@@ -105,6 +123,16 @@ export function checkRedisTls(flags: Membership & RedisTls): void {
   const named = (['redis-ca-cert', 'redis-cert'] as const).find((name) => flags[name] !== '');
   if (named && !flags['redis-url'].startsWith('rediss')) {
     throw new FlagError(named, 'is of no use while --redis-url does not begin with rediss');
+  }
+}
+
+export function checkRedisCredentials(flags: Membership & Values<typeof redisCredentials>): void {
+  for (const name of REDIS_CREDENTIALS.filter((each) => flags[each] !== '')) {
+    if (flags['redis-url'] === '') throw new FlagError(name, 'is of no use without --redis-url');
+    if (name.startsWith('redis-sentinel') && !/^rediss?\+sentinel:/.test(flags['redis-url'])) {
+      throw new FlagError(name, 'is of no use while --redis-url names no Sentinels');
+    }
+    readNamedFile(name, flags[name]);
   }
 }
 
