@@ -2,6 +2,7 @@ import { constants, createPrivateKey, X509Certificate } from 'node:crypto';
 import { createServer, type Server, type TlsOptions } from 'node:tls';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { admit, type Doors } from './admit.ts';
+import { describe } from './certificate.ts';
 import { withIssuers } from './issuers.ts';
 import { type ReadTls, secureContextOptions, type TlsSettings, textOf } from './tls.ts';
 
@@ -109,7 +110,9 @@ class Renewal {
 
   #tell({ cert }: ReadTls): void {
     const { where, events } = this.#certificate;
-    events.emit('certificate', where, Date.parse(new X509Certificate(cert as Buffer).validTo));
+    const leaf = new X509Certificate(cert as Buffer);
+    const about = { name: describe(leaf), validFrom: Date.parse(leaf.validFrom) };
+    events.emit('certificate', where, Date.parse(leaf.validTo), about);
   }
 }
 

@@ -76,6 +76,14 @@ export interface TunnelOutcome {
 /** Where a certificate is shown: on a port, or to servers (`uplink`: an agent's; `peers` is both). */
 export type CertificatePlace = 'callers' | 'agents' | 'peers' | 'admin' | 'uplink' | 'redis';
 
+/** What a certificate says of itself. */
+export interface CertificateFacts {
+  /** Subject and serial number. */
+  readonly name: string;
+  /** Milliseconds since the epoch. */
+  readonly validFrom: number;
+}
+
 /** Where records of audit go. */
 export type AuditSink = 'log' | 'otlp';
 
@@ -133,7 +141,7 @@ export interface PlaneEventMap {
   /** An operator's `isthmus check` looks at this process's ports from there: what is refused of it is nobody's fault. */
   probe: [remote: string];
   /** A certificate is in force from now on, valid until then (milliseconds since the epoch): the first, or a renewed one. */
-  certificate: [where: CertificatePlace, validUntil: number];
+  certificate: [where: CertificatePlace, validUntil: number, about?: CertificateFacts];
   /** What stands now in a certificate's files cannot be used: a port goes on with what it had. */
   'certificate:failure': [where: CertificatePlace, error: Error];
   /** Another process runs under this one's id, which `warning` tells; without it, no other does any more. */

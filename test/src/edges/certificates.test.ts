@@ -174,6 +174,15 @@ describe('a client certificate that does not hold is named at both ends', { skip
         what: `${fault}: a line`,
       });
       assert.match(String(line.text), says, fault);
+      const warned = agent.logs.filter(({ msg }) => /^own certificate/.test(String(msg))).map(({ msg }) => msg);
+      const expected = { expired: 'own certificate has run out', 'not yet valid': 'own certificate is not valid yet' }[
+        fault
+      ];
+      assert.deepEqual(
+        warned.map((msg) => String(msg).split(':')[0]),
+        expected ? [expected] : [],
+        fault,
+      );
     }
   });
 });

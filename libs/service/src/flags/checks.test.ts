@@ -14,11 +14,15 @@ const file = (name: string, text = '') => {
   return join(dir, name);
 };
 let ca: string;
+let callersCa: string;
+let adminCa: string;
 let one: Identity;
 let other: Identity;
 
 before(async () => {
   const authority = await Authority.create(dir, 'test');
+  adminCa = (await Authority.create(dir, 'operators')).cert;
+  callersCa = (await Authority.create(dir, 'callers')).cert;
   [ca, one, other] = [authority.cert, await authority.server(), await authority.server()];
 });
 after(() => rmSync(dir, { recursive: true }));
@@ -33,7 +37,7 @@ function check<T extends FlagTable>(program: ProgramFlags<T>, ...args: readonly 
 
 const uds = () => ['--uds-name', join(dir, 's'), '--server-port=0'];
 const cluster = () => [`--cluster-cert=${one.cert}`, `--cluster-key=${one.key}`, `--cluster-ca-cert=${ca}`];
-const callers = () => [`--server-cert=${one.cert}`, `--server-key=${one.key}`, `--server-ca-cert=${ca}`];
+const callers = () => [`--server-cert=${one.cert}`, `--server-key=${one.key}`, `--server-ca-cert=${callersCa}`];
 const peers = () => [`--peer-cert=${one.cert}`, `--peer-key=${one.key}`, `--peer-ca-cert=${ca}`];
 const redis = () => ['--redis-url=redis://127.0.0.1:6379'];
 const server = (...args: string[]) => check(proxyServer, ...uds(), ...cluster(), ...args);
@@ -170,10 +174,10 @@ test('plain text is for loopback addresses alone', () => {
 test('the admin port of every program has mutual TLS or none', () => {
   const own = [`--admin-server-cert=${one.cert}`, `--admin-server-key=${one.key}`];
   for (const program of [server, gateway, hub, agent]) {
-    assert.deepEqual(program(...own, `--admin-ca-cert=${ca}`), []);
+    assert.deepEqual(program(...own, `--admin-ca-cert=${adminCa}`), []);
     refuses(program, [
       [own.join(' '), '--admin-ca-cert: must be set when --admin-server-cert is'],
-      [`--admin-ca-cert=${ca}`, '--admin-server-cert: must be set when --admin-ca-cert is'],
+      [`--admin-ca-cert=${adminCa}`, '--admin-server-cert: must be set when --admin-ca-cert is'],
       [`--admin-server-cert=${one.cert}`, '--admin-server-key: must be set when --admin-server-cert is'],
       [`--admin-server-cert=${one.cert} --admin-server-key=${other.key}`, /^--admin-server-key: the key in .* is not/],
       [`${own.join(' ')} --admin-ca-cert=/none`, '--admin-ca-cert: cannot read /none: there is no such file'],
@@ -258,6 +262,19 @@ test('values mean something', () => {
   for (const selector of ['', 'a', '!a', 'a=b', 'a==b', 'a!=b', 'a in (b, c)', 'a notin (b),k8s.io/x=y']) {
     assert.deepEqual(agent(`--lease-label-selector=${selector}`), [], selector);
   }
+});
+
+test('an authority that signs for two edges is warned of by name', () => {
+  const admin = [`--admin-server-cert=${one.cert}`, `--admin-server-key=${one.key}`];
+  const warned = (...args: string[]) => check(proxyServer, ...cluster(), ...callers(), ...args);
+  assert.deepEqual(warned(), []);
+  const [shared] = warned(`--server-ca-cert=${ca}`);
+  assert.match(
+    shared ?? '',
+    /^--cluster-ca-cert and --server-ca-cert share the authority CN=test authority: certificates of agents pass for those of callers\./,
+  );
+  assert.match(warned(...admin, `--admin-ca-cert=${callersCa}`).join(), /^--server-ca-cert and --admin-ca-cert share/);
+  assert.equal(warned(...admin, `--admin-ca-cert=${ca}`, `--server-ca-cert=${ca}`).length, 3);
 });
 
 test('what upstream takes though it is doubtful is taken with a warning', () => {

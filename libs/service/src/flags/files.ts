@@ -49,6 +49,23 @@ export function checkAuthorities(flag: string, path: string): void {
   if (path !== '') certificatesIn(flag, path);
 }
 
+/** An authority that two files share, by its subject; undefined where there is none, or where a file is not named. */
+export function sharedAuthority(
+  one: readonly [flag: string, path: string],
+  other: readonly [flag: string, path: string],
+): string | undefined {
+  if (one[1] === '' || other[1] === '') return undefined;
+  const keys = new Set(certificatesIn(...one).map(keyOf));
+  return certificatesIn(...other)
+    .find((each) => keys.has(keyOf(each)))
+    ?.subject.replaceAll('\n', ',');
+}
+
+/** Two certificates of one authority, such as a renewed one, have its key in common. */
+function keyOf({ publicKey }: X509Certificate): string {
+  return publicKey.export({ type: 'spki', format: 'der' }).toString('base64');
+}
+
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 function certificatesIn(flag: string, path: string): X509Certificate[] {

@@ -62,7 +62,7 @@ import {
   shutdown,
   shutdownDelay,
 } from './topics/server.ts';
-import { adminTls, checkAdminTls, checkTlsPolicy, tlsPolicy } from './topics/tls.ts';
+import { adminTls, checkAdminTls, checkTlsPolicy, tlsPolicy, warnOfSharedAuthorities } from './topics/tls.ts';
 import { tracing } from './topics/tracing.ts';
 
 /** What a program takes on its command line. */
@@ -262,6 +262,7 @@ function checkServerSide(values: Common, warn: (message: string) => void): void 
   checkRedisCredentials(values);
   checkRedisTls(values);
   checkAdminTls(values);
+  warnOfSharedAuthorities(values, warn);
   checkAdminAdvertising(values);
   checkDebug(values);
   checkLogging(values, warn);

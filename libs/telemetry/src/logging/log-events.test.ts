@@ -94,3 +94,21 @@ test('the life of tunnels, sessions, servers, hubs and the registry is told', ()
   const { up, down, closedBy, text: reason } = lines[0];
   assert.deepEqual([up, down, closedBy, reason], [5, 7, 'plane', 'lost']);
 });
+
+test('a certificate of its own that others refuse, now or soon, is a warning with its name', () => {
+  const day = 86_400_000;
+  const cases: readonly [from: number, until: number, level: string, msg: RegExp][] = [
+    [-300, 60, 'info', /^certificate in force$/],
+    [-351, 13, 'warn', /^own certificate runs out soon/],
+    [-20, 6, 'info', /^certificate in force$/],
+    [-25, 5, 'warn', /^own certificate runs out soon/],
+    [-30, -1, 'warn', /^own certificate has run out/],
+    [1, 30, 'warn', /^own certificate is not valid yet/],
+  ];
+  for (const [from, until, level, msg] of cases) {
+    const about = { name: 'CN=a, serial 01', validFrom: Date.now() + from * day };
+    const [line] = logged((events) => void events.emit('certificate', 'uplink', Date.now() + until * day, about));
+    assert.deepEqual([line.level, line.certificate], [level, about.name], `${from} to ${until}`);
+    assert.match(String(line.msg), msg);
+  }
+});

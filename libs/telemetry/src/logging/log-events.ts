@@ -167,11 +167,31 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
   };
 }
 
+/** Of its lifetime so much is left when a certificate should be renewed by now: those who do it by themselves do it at a third. */
+const LAST_PART = 0.2;
+
+/** A year's certificate is nobody's concern ten weeks before its end, in milliseconds. */
+const SOON_AT_MOST = 14 * 86_400_000;
+
+/** What is wrong with a certificate of this process' own, which others would refuse, now or soon. */
+function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
+  const now = Date.now();
+  if (validFrom > now) return 'own certificate is not valid yet: look at the clock; others refuse it';
+  if (validUntil <= now) return 'own certificate has run out: renew it; others refuse it';
+  const soon = Math.min(SOON_AT_MOST, LAST_PART * (validUntil - validFrom));
+  return validUntil - now < soon ? 'own certificate runs out soon: renew it' : undefined;
+}
+
 /** Files are looked at every few seconds, and a fault of theirs is told once. */
 function certificateLines(logger: Logger): Subscriptions {
   return {
-    certificate: (where, validUntil) =>
-      logger.info({ where, until: new Date(validUntil).toISOString() }, 'certificate in force'),
+    certificate(where, validUntil, about) {
+      const until = new Date(validUntil).toISOString();
+      const fields = { where, certificate: about?.name, until };
+      const fault = about && faultOfOwn(validUntil, about.validFrom);
+      if (fault === undefined) logger.info(fields, 'certificate in force');
+      else logger.warn({ ...fields, from: new Date(about?.validFrom ?? 0).toISOString() }, fault);
+    },
     'certificate:failure': (where, error) =>
       logger.warn({ where, text: inWords(error) }, 'certificate cannot be renewed'),
   };

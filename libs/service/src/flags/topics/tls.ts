@@ -1,6 +1,6 @@
 import { cipherSuiteNames, isCipherSuite, tlsVersion } from '../ciphers.ts';
 import { FlagError } from '../error.ts';
-import { checkAuthorities, checkKeyPair } from '../files.ts';
+import { checkAuthorities, checkKeyPair, sharedAuthority } from '../files.ts';
 import { string, strings, topic, type Values } from '../flag.ts';
 import { nearest } from '../nearest.ts';
 
@@ -47,4 +47,24 @@ export function checkAdminTls(flags: Values<typeof adminTls>): void {
     throw new FlagError('admin-ca-cert', 'must be set when --admin-server-cert is');
   if (cert === '' && authorities !== '')
     throw new FlagError('admin-server-cert', 'must be set when --admin-ca-cert is');
+}
+
+/** Whose certificates each of these flags' authorities sign. A program has some of them. */
+const EDGES = { 'cluster-ca-cert': 'agents', 'server-ca-cert': 'callers', 'admin-ca-cert': 'operators' } as const;
+
+type Edge = keyof typeof EDGES;
+
+/** Warns of an authority that signs for two edges: a certificate is believed for who signed it, so one of either opens both. */
+export function warnOfSharedAuthorities(flags: Partial<Record<Edge, string>>, warn: (message: string) => void): void {
+  const edges = Object.keys(EDGES) as Edge[];
+  for (const [index, one] of edges.entries()) {
+    for (const other of edges.slice(index + 1)) {
+      const shared = sharedAuthority([one, flags[one] ?? ''], [other, flags[other] ?? '']);
+      if (shared === undefined) continue;
+      warn(
+        `--${one} and --${other} share the authority ${shared}: certificates of ${EDGES[one]} pass for those of ${EDGES[other]}. ` +
+          'Give each an authority of its own (isthmus certs makes them)',
+      );
+    }
+  }
 }
