@@ -12,7 +12,7 @@ export interface DialsOptions {
   readonly withinMs: number;
 }
 
-/** An agent's health port, by its default. Where that is another, the refusal shows the way as well. */
+/** An agent's health port, by its default. Agents refuse to dial it, and only they can: the refusal shows the way to them. */
 const OWN_HEALTH_PORT = '127.0.0.1:8093';
 
 /** Answers that only an agent can give: the way to it is good, whatever stands behind. */
