@@ -47,8 +47,16 @@ function misnamed(shown: X509Certificate, certificate: PeerCertificate, identity
 
 function refusal(error: Error, shown: X509Certificate | undefined, need: ReturnType<typeof wanted>): Error {
   const told = inWords(error);
-  if (!shown || told !== error) return told;
+  if (told !== error) return told;
   const { code } = error as NodeJS.ErrnoException;
+  // Deno verifies amid the handshake, keeps nothing of the certificate, and has one code for every fault.
+  if (!shown && code === 'UNABLE_TO_VERIFY_LEAF_SIGNATURE') {
+    return new Error(
+      `the server's certificate is refused: ${error.message}; isthmus check says what is wrong with it`,
+      { cause: error },
+    );
+  }
+  if (!shown) return error;
   // What the runtime found itself has a code of OpenSSL's; what was found above speaks for itself.
   const untrusted = code !== undefined && /^[A-Z_]+$/.test(code) && !code.startsWith('E') ? code : undefined;
   const fault = (untrusted && faultOf(shown, untrusted, need)) ?? error.message;

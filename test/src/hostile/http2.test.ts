@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { connect as connectTls } from 'node:tls';
+import { HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { echo, freePort, type Identity, type Program, Scope, split, within } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE, uint32 } from './frames.ts';
 import { attack, type Bystander, bystander, raw } from './rig.ts';
@@ -131,7 +132,7 @@ test('bad HTTP/2 is refused on every port that takes it, and disturbs nothing', 
   const agentsPort: Open = (scope) => openTls(scope, hub.agentPort, agents.cert, agentIdentity);
   const connect = GRPC('/AgentService/Connect', [['agentid', 'rogue']]);
   await suite(t, victim, "agents' port", hub.program, agentsPort, connect);
-  const peersPort: Open = (scope) => openTls(scope, peerPort, peers.cert, peerIdentity);
+  const peersPort: Open = (scope) => openTls(scope, peerPort, peers.cert, peerIdentity, HUB_SERVER_NAME);
   await suite(t, victim, "gateways' port", hub.program, peersPort, DIAL);
 
   for (const [where, open, path] of [
@@ -201,9 +202,15 @@ async function memory(program: Program): Promise<number> {
   return (await program.metric('process_resident_memory_bytes')).get('{}') ?? 0;
 }
 
-async function openTls(scope: Scope, port: number, ca: string, identity: Identity): Promise<FrameSocket> {
+async function openTls(
+  scope: Scope,
+  port: number,
+  ca: string,
+  identity: Identity,
+  servername = 'localhost',
+): Promise<FrameSocket> {
   const socket: Socket = connectTls({
-    ...{ port, host: '127.0.0.1', servername: 'localhost', ALPNProtocols: ['h2'] },
+    ...{ port, host: '127.0.0.1', servername, ALPNProtocols: ['h2'] },
     ...{ ca: readFileSync(ca), cert: readFileSync(identity.cert), key: readFileSync(identity.key) },
   });
   socket.on('error', () => {});

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { type ClientHttp2Session, connect as connectHttp2, type OutgoingHttpHeaders } from 'node:http2';
 import test from 'node:test';
 import { connect as connectTls } from 'node:tls';
+import { HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { blackHole, echo, freePort, type Identity, Scope, split, until, within } from '../harness/index.ts';
 import { attack, bystander, refused } from './rig.ts';
 
@@ -81,7 +82,7 @@ test('a gateway that dials what and how it likes is answered, and disturbs nothi
 
 async function openLink(scope: Scope, port: number, ca: string, identity: Identity): Promise<ClientHttp2Session> {
   const socket = connectTls({
-    ...{ port, host: '127.0.0.1', servername: 'localhost', ALPNProtocols: ['h2'] },
+    ...{ port, host: '127.0.0.1', servername: HUB_SERVER_NAME, ALPNProtocols: ['h2'] },
     ...{ ca: readFileSync(ca), cert: readFileSync(identity.cert), key: readFileSync(identity.key) },
   });
   await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });

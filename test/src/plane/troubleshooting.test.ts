@@ -123,6 +123,18 @@ describe('README.md leads to why a dial fails', { concurrency: true }, () => {
   );
 
   it(
+    "where an agent's certificate is not taken",
+    scoped(async (scope) => {
+      const trust = await newTrust(scope);
+      const { program, agentPort } = await startServer(scope, trust, PARK);
+      const { cert, key } = await trust.agents.expired('agent');
+      const agent = await startAgent(scope, trust, agentPort, { 'agent-cert': cert, 'agent-key': key });
+      await agent.waitForLog(({ msg }) => msg === 'server connection failed', { what: 'a refusal' });
+      await follow("the agent's certificate is not taken", { program, agent, values: {} });
+    }),
+  );
+
+  it(
     'where no agent serves the network, and where the destination refuses',
     scoped(async (scope) => {
       const serverFlags = { 'proxy-strategies': 'destCIDR', ...PARK };

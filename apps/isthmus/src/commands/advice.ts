@@ -8,7 +8,7 @@ const ADVICE: Readonly<Record<DialErrorCode, string>> = {
   destination_ip_unroutable: "the agent's network has no way there: another agent must serve it, see isthmus explain",
   dns_error: "the agent's resolver does not know the name: look it up from the agent's pod",
   dns_timeout: "the agent's resolver does not answer: look at DNS in the agent's network",
-  destination_ip_prohibited: 
+  destination_ip_prohibited:
     'the text names a rule of the agent, which its --allow-destinations lifts; without one, a route or firewall of its machine forbids it',
   http_request_denied: 'the caller may not dial: see who it is in the audit log',
   http_request_error: 'the request cannot be understood: write host:port, IPv6 in brackets',
