@@ -28,7 +28,7 @@ export interface Server {
  */
 export async function server(options: ServerOptions): Promise<Server> {
   const { registry, observation, peers } = options;
-  const directory = new Directory();
+  const directory = new Directory({ ownHub: options.hub.hubId });
   const ownHub = await hub({
     ...options.hub,
     ...{ registry, directory, observation },

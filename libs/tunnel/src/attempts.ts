@@ -190,9 +190,10 @@ export class Attempts {
     if (!this.#settled) this.#request.acknowledged?.();
   }
 
-  /** The session is silent: it, or its hub, may hang. */
-  #hedge({ record }: Attempt): void {
-    this.#routing.suspects.accuse(record.hubId, record.sessionId);
+  /** The session is silent: it, or its hub, may hang. A hub in this process does not. */
+  #hedge({ record: { hubId, sessionId } }: Attempt): void {
+    const { directory, suspects } = this.#routing;
+    suspects.accuse(sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
     if (!this.#settled) this.#start('hedge');
   }
 

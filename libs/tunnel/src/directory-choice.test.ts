@@ -68,6 +68,38 @@ test('the own zone comes first, then others, then what drains', () => {
   assert.deepEqual(chosen(all, 'x', { zone: 'elsewhere' }), ['f', 'n']);
 });
 
+test('the hub in this process comes before the own zone, then the zone, then others, then what drains', () => {
+  const hubs = [hub('own', { zone: 'b' }), hub('near', { zone: 'a' }), hub('far', { zone: 'b' })];
+  const sessions = [session('n', { hubId: 'near' }), session('f', { hubId: 'far' })];
+  const all = directory(hubs, [...sessions, session('o', { hubId: 'own' }), session('p', { hubId: 'own' })], 'own');
+  assert.deepEqual(chosen(all, 'x', { zone: 'a' }), ['o', 'p']);
+  assert.deepEqual(chosen(all, 'x', { zone: 'a', excluded: ['o', 'p'] }), ['n']);
+  assert.deepEqual(chosen(all, 'x', { zone: 'a', excluded: ['o', 'p', 'n'] }), ['f']);
+  all.apply({ kind: 'hub', hub: hub('own', { zone: 'b', draining: true }) });
+  assert.deepEqual(chosen(all, 'x', { zone: 'a' }), ['n']);
+  all.apply({ kind: 'hub', hub: hub('own', { zone: 'b' }) });
+  for (const sessionId of ['o', 'p'])
+    all.apply({ kind: 'session-gone', sessionId, hubId: 'own', incarnation: 1, version: 2 });
+  assert.deepEqual(chosen(all, 'x', { zone: 'a' }), ['n']);
+});
+
+test('an agent that is much too busy at the own hub loses its preference, also when all tunnels came by another hub', () => {
+  const all = directory(
+    [hub('own'), hub('h1')],
+    [session('o', { hubId: 'own', agentId: 'a' }), session('same', { agentId: 'a' }), session('b')],
+    'own',
+  );
+  const open = (counts: Record<string, number>) => {
+    for (const { route } of all.placed('default')) route.open = counts[route.record.sessionId] ?? 0;
+  };
+  open({ o: 1001, b: 600 });
+  assert.deepEqual(chosen(all, 'x'), ['o']);
+  open({ o: 1001, same: 500, b: 600 });
+  assert.deepEqual(chosen(all, 'x'), ['b']);
+  open({ o: 5000, b: 0 });
+  assert.deepEqual(chosen(all, 'x', { excluded: ['b'] }), ['o']);
+});
+
 test('a hub that begins to drain takes its sessions out of the first choice, and back when it stays', () => {
   const all = directory([hub('h1'), hub('h2')], [session('a'), session('b', { hubId: 'h2' })]);
   all.apply({ kind: 'hub', hub: hub('h1', { draining: true }) });

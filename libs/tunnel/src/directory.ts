@@ -10,6 +10,12 @@ export interface SessionWatcher {
   went(session: SessionRecord): void;
 }
 
+export interface DirectoryOptions {
+  /** The hub in this very process, if there is one: its sessions come before others. */
+  readonly ownHub?: string;
+  readonly random?: () => number;
+}
+
 /**
  * A gateway's copy of the registry: which sessions there are, and which of them to take for a destination.
  *
@@ -17,6 +23,7 @@ export interface SessionWatcher {
  * then the greater version. Sessions of an agent in quarantine are there, and are not chosen.
  */
 export class Directory {
+  readonly ownHub: string | undefined;
   readonly #hubs = new Map<string, HubRecord>();
   readonly #byHub = new Map<string, Set<string>>();
   readonly #placement: Placement;
@@ -24,7 +31,8 @@ export class Directory {
   readonly #arrivals = new Arrivals();
   readonly #watchers = new Set<SessionWatcher>();
 
-  constructor(random: () => number = Math.random) {
+  constructor({ ownHub, random = Math.random }: DirectoryOptions = {}) {
+    this.ownHub = ownHub;
     this.#placement = new Placement(random);
   }
 
@@ -141,6 +149,11 @@ export class Directory {
     return this.#placement.choose(choice);
   }
 
+  /** See `Placement`. */
+  isTooBusy(own: Route, other: Route): boolean {
+    return this.#placement.isTooBusy(own, other);
+  }
+
   /** The agents in quarantine, of which some may have no session. */
   quarantined(): Quarantine[] {
     return this.#quarantines.inForce();
@@ -214,7 +227,8 @@ export class Directory {
     const hub = this.#hubs.get(record.hubId);
     const draining = record.draining || (hub?.draining ?? false);
     const quarantined = this.#isQuarantined(route);
-    this.#placement.put(route, { zone: hub?.zone ?? '', draining, quarantined });
+    const own = record.hubId === this.ownHub;
+    this.#placement.put(route, { own, zone: hub?.zone ?? '', draining, quarantined });
     if (!quarantined) this.#arrivals.tell(record.tenant, record.hubId);
   }
 

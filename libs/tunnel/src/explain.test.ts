@@ -24,11 +24,16 @@ interface Asked extends Partial<Omit<ExplainOptions, 'directory'>> {
   readonly sessions: SessionRecord[];
   readonly quarantines?: Quarantine[];
   readonly host?: string;
+  readonly ownHub?: string;
+  /** Tunnels that run already, by session. */
+  readonly open?: Readonly<Record<string, number>>;
 }
 
-function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.3', ...more }: Asked): Explanation {
-  const directory = new Directory(() => 0);
+function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.3', ...rest }: Asked): Explanation {
+  const { ownHub, open = {}, ...more } = rest;
+  const directory = new Directory({ random: () => 0, ...(ownHub !== undefined && { ownHub }) });
   directory.reset({ hubs, sessions, quarantines });
+  for (const { route } of directory.placed('default')) route.open = open[route.record.sessionId] ?? 0;
   return explain(
     {
       ...{ directory, strategies: ['default'], zone: '', hub: () => async () => established() },
@@ -110,6 +115,41 @@ test('why a session stands behind another', () => {
       'sick: not, agent agent of sick is in quarantine: it loses packets',
       'lost: not, no link to hub cut',
     ],
+  ]);
+});
+
+const OTHER = "it is at another hub, and the one in this gateway's own process comes first";
+
+test("the hub in the gateway's own process comes before its zone, and behind suspicion and a longer prefix", () => {
+  const hubs = [hub('mine', { zone: 'b' }), hub('near', { zone: 'a' }), hub('leaves', { draining: true })];
+  const sessions = [session('own', 'mine'), session('next', 'near'), session('moving', 'leaves')];
+  const plane = { ownHub: 'mine', zone: 'a', hubs, sessions };
+  assert.deepEqual(told(asked(plane)), [['own: taken', `next: later, ${OTHER}`, 'moving: later, it drains']]);
+  assert.deepEqual(told(asked({ ...plane, suspected: (id) => id === 'own' })), [
+    [
+      'next: taken',
+      'moving: later, it drains',
+      'own: later, it, or its hub, left a dial without a sign of life a moment ago',
+    ],
+  ]);
+  const cidr = { identifiers: { ...nothing, cidr: ['10.0.0.0/8'] } };
+  const routed = [session('own', 'mine'), session('next', 'near', cidr)];
+  assert.equal(asked({ ...plane, strategies: ['destCIDR', 'default'], sessions: routed }).taken?.sessionId, 'next');
+});
+
+test('an agent at the own hub that is far busier than one elsewhere is passed over for it', () => {
+  const hubs = [hub('mine'), hub('other')];
+  const sessions = [session('own', 'mine'), session('next', 'other')];
+  const plane = { ownHub: 'mine', hubs, sessions };
+  const busy = 'its agent carries too much: far more tunnels of this gateway than another';
+  assert.deepEqual(told(asked({ ...plane, open: { own: 1001, next: 500 } })), [['next: taken', `own: later, ${busy}`]]);
+  for (const open of [{ own: 1000 }, { own: 1001, next: 501 }]) {
+    assert.deepEqual(told(asked({ ...plane, open })), [['own: taken', `next: later, ${OTHER}`]]);
+  }
+  // Another hub leads to the same agent, and so to the same load.
+  const same = sessions.map((each) => ({ ...each, agentId: 'a' }));
+  assert.deepEqual(told(asked({ ...plane, sessions: same, open: { own: 5000 } })), [
+    ['own: taken', `next: later, ${OTHER}`],
   ]);
 });
 

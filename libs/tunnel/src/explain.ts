@@ -3,7 +3,7 @@ import type { Destination } from './destination.ts';
 import type { Dial } from './dial.ts';
 import type { Directory } from './directory.ts';
 import { getOrPut } from './get-or-put.ts';
-import type { Place } from './placement.ts';
+import { BUSY, type Place, type Route } from './placement.ts';
 import { difference, type RankPart, rankOf } from './ranks.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy } from './strategies.ts';
@@ -64,7 +64,7 @@ interface Found extends Omit<Candidate, 'standing' | 'why'> {
 /** How a dial to a destination would be routed now, and why not otherwise. Dials nothing, and changes nothing. */
 export function explain(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
-  const look = lookWith(options);
+  const look = lookWith(options, (own) => isTooBusy(own, options, tenant, host));
   const lengths = directory.prefixLengths(tenant);
   const keysOf = strategies.map((strategy) => destinationKeys(strategy, host, lengths));
   const { byKey, others } = placesUnder(new Set(keysOf.flat()), directory.placed(tenant));
@@ -125,11 +125,25 @@ function apart(found: Found[], isTaken: (one: Found) => boolean): [first: Found[
   return at < 0 ? [[], found] : [found.slice(at, at + 1), found.toSpliced(at, 1)];
 }
 
+/** Whether a dial would rather take another agent's session than this one at the own hub. */
+function isTooBusy(own: Route, options: ExplainOptions, tenant: string, host: string): boolean {
+  const { directory, strategies, zone, hub, suspected } = options;
+  if (own.open <= BUSY) return false;
+  const usable = ({ sessionId, hubId, agentId }: SessionRecord) =>
+    hubId !== directory.ownHub &&
+    agentId !== own.record.agentId &&
+    hub(hubId) !== undefined &&
+    !suspected(hubId) &&
+    !suspected(sessionId);
+  const other = directory.choose({ tenant, host, strategies, zone, excluded: new Set(), usable });
+  return other !== undefined && directory.isTooBusy(own, other);
+}
+
 /** A look at a place that asks for the state of each hub once. */
-function lookWith({ directory, zone: ownZone, hub, suspected }: ExplainOptions) {
+function lookWith({ directory, zone: ownZone, hub, suspected }: ExplainOptions, isTooBusy: (own: Route) => boolean) {
   const hubs = new Map<string, { readonly reachable: boolean; readonly silent: boolean }>();
   return (
-    { route, zone, draining }: Place,
+    { route, own, zone, draining }: Place,
     key: string,
     [step, order]: readonly [step: number, order: number],
   ): Found => {
@@ -139,12 +153,15 @@ function lookWith({ directory, zone: ownZone, hub, suspected }: ExplainOptions) 
     const state = () => ({ reachable: hub(hubId) !== undefined, silent: suspected(hubId) });
     const { reachable, silent } = getOrPut(hubs, hubId, state);
     const isSuspected = silent || suspected(sessionId);
-    // A session that drains stands behind all others, whatever its zone.
-    const far = !draining && zone !== ownZone;
+    // A session that drains stands behind all others, whatever its hub and zone.
+    const other = !draining && !own;
+    const far = other && zone !== ownZone;
+    const busy = own && isTooBusy(route);
+    const standing = [draining, busy, other, far].map(Number);
     const out = !reachable || quarantined !== undefined;
     return {
       ...{ session, open, key, zone, draining, quarantined, reachable, suspected: isSuspected },
-      rank: out ? Number.POSITIVE_INFINITY : rankOf([Number(isSuspected), step, order, Number(draining), Number(far)]),
+      rank: out ? Number.POSITIVE_INFINITY : rankOf([Number(isSuspected), step, order, ...standing]),
     };
   };
 }
@@ -184,6 +201,10 @@ function whyLater(
       return foundBefore ? 'a longer prefix leads to it already' : 'a longer prefix leads to another session';
     case 'draining':
       return 'it drains';
+    case 'busy':
+      return 'its agent carries too much: far more tunnels of this gateway than another';
+    case 'process':
+      return "it is at another hub, and the one in this gateway's own process comes first";
     case 'zone':
       return `its hub is in zone ${JSON.stringify(zone)}, and this gateway in ${JSON.stringify(ownZone)}`;
   }

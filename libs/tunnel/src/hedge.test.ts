@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
-import { established, failing, plane, request, routing, silent } from './testing.ts';
+import { directory, established, failing, hub, plane, request, routing, session, silent } from './testing.ts';
 
 test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
@@ -29,6 +29,24 @@ test('a silent hub is passed over by the next dial', async (t) => {
   await first;
   for (let round = 0; round < 20; round++) await dial(request);
   assert.equal(seen.length, 1);
+  t.mock.timers.reset();
+});
+
+test('a silent session at the hub of this process speaks against its agent alone, not against that hub', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hubs = [hub('own'), hub('other')];
+  const sessions = [session('a', { hubId: 'own' }), session('b', { hubId: 'own' }), session('c', { hubId: 'other' })];
+  const dialled: string[] = [];
+  const own: Dial = async ({ session = '' }) => {
+    dialled.push(session);
+    return session === 'a' ? new Promise(() => {}) : established();
+  };
+  const dial = routing(directory(hubs, sessions, 'own'), { own, other: async () => assert.fail('the other hub') });
+  const dials = Array.from({ length: 20 }, () => dial(request));
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await Promise.all(dials);
+  assert.ok(dialled.includes('a') && dialled.includes('b'));
   t.mock.timers.reset();
 });
 

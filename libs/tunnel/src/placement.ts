@@ -27,6 +27,8 @@ export interface Choice {
 
 /** How much a session is wanted. */
 export interface Standing {
+  /** Its hub runs in this very process. */
+  readonly own: boolean;
   readonly zone: string;
   /** Dials go elsewhere while there is an elsewhere. */
   readonly draining: boolean;
@@ -36,6 +38,7 @@ export interface Standing {
 
 /** Sessions under one key, apart by how much they are wanted. */
 interface Pool {
+  readonly own: Crowd<Route>;
   readonly byZone: Map<string, Crowd<Route>>;
   readonly draining: Crowd<Route>;
 }
@@ -51,6 +54,15 @@ interface Tenant {
   readonly longestFirst: Record<4 | 6, readonly number[]>;
 }
 
+/**
+ * Tunnels of one gateway through a session up to which its agent is never too busy: far from what an agent carries, and far
+ * above what differs between agents by chance.
+ */
+export const BUSY = 1000;
+
+/** A busy agent's session at the own hub is passed over for one whose agent carries less than its part in so many. */
+const LOPSIDED = 2;
+
 /** Where a route stands in its tenant's pools, kept so that it is taken out of just where it was put. */
 export interface Place extends Standing {
   readonly route: Route;
@@ -64,6 +76,7 @@ export interface Place extends Standing {
 export class Placement {
   readonly #places = new Map<string, Place>();
   readonly #tenants = new Map<string, Tenant>();
+  readonly #byAgent = new Map<string, Set<Route>>();
   readonly #random: () => number;
 
   constructor(random: () => number) {
@@ -126,6 +139,7 @@ export class Placement {
       countLength(tenant, key, 1);
     }
     tenant.sessions++;
+    getOrPut(this.#byAgent, agentKey(route), () => new Set<Route>()).add(route);
   }
 
   /** @returns what stood under this id */
@@ -142,12 +156,16 @@ export class Placement {
     }
     tenant.sessions--;
     if (tenant.sessions === 0) this.#tenants.delete(route.record.tenant);
+    const siblings = this.#byAgent.get(agentKey(route)) as Set<Route>;
+    siblings.delete(route);
+    if (siblings.size === 0) this.#byAgent.delete(agentKey(route));
     return route;
   }
 
   /**
-   * The session to dial through: strategies in order, then the own zone before others, then sessions that drain; among
-   * equals the one with fewer open tunnels of two drawn at random.
+   * The session to dial through: strategies in order, then the hub in this process, the own zone, other zones, and sessions
+   * that drain; among equals the one with fewer open tunnels of two drawn at random. An agent that is far busier than one
+   * elsewhere loses the preference for this process.
    */
   choose({ tenant, host, strategies, zone, agent, excluded, usable = () => true }: Choice): Route | undefined {
     const known = this.#tenants.get(tenant);
@@ -174,17 +192,38 @@ export class Placement {
     }
   }
 
+  /** Whether a session of a busy agent at the own hub stands behind another agent's at another hub. */
+  isTooBusy(own: Route, other: Route): boolean {
+    return this.#openOf(own) > LOPSIDED * this.#openOf(other);
+  }
+
+  /** Tunnels of this gateway that run through an agent, by any hub. */
+  #openOf(route: Route): number {
+    let open = 0;
+    for (const sibling of this.#byAgent.get(agentKey(route)) ?? []) open += sibling.open;
+    return open;
+  }
+
   #draw(pool: Pool, zone: string, eligible: (route: Route) => boolean): Route | undefined {
-    const own = pool.byZone.get(zone);
-    const near = own && this.#lessBusy(own, eligible);
-    if (near) return near;
+    const own = this.#lessBusy(pool.own, eligible);
+    if (!own) return this.#drawElsewhere(pool, zone, eligible) ?? this.#lessBusy(pool.draining, eligible);
+    if (own.open <= BUSY) return own;
+    const { agentId } = own.record;
+    const other = this.#drawElsewhere(pool, zone, (route) => route.record.agentId !== agentId && eligible(route));
+    return other && this.isTooBusy(own, other) ? other : own;
+  }
+
+  #drawElsewhere(pool: Pool, zone: string, eligible: (route: Route) => boolean): Route | undefined {
+    const near = pool.byZone.get(zone);
+    const route = near && this.#lessBusy(near, eligible);
+    if (route) return route;
     // Other zones count by their sessions: one zone is drawn for the two candidates in proportion to its size.
     const others = [...pool.byZone].filter(([name]) => name !== zone).map(([, set]) => set);
     for (const set of this.#shuffledBySize(others)) {
       const route = this.#lessBusy(set, eligible);
       if (route) return route;
     }
-    return this.#lessBusy(pool.draining, eligible);
+    return undefined;
   }
 
   #lessBusy(set: Crowd<Route>, eligible: (route: Route) => boolean): Route | undefined {
@@ -211,15 +250,15 @@ function emptyTenant(): Tenant {
 }
 
 function emptyPool(): Pool {
-  return { byZone: new Map(), draining: new Crowd() };
+  return { own: new Crowd(), byZone: new Map(), draining: new Crowd() };
 }
 
 function removePooled(tenant: Tenant, key: string, place: Place): void {
   const pool = tenant.pools.get(key) as Pool;
   const part = partOf(pool, place);
   part.delete(place.route);
-  if (part.size === 0 && !place.draining) pool.byZone.delete(place.zone);
-  if (pool.byZone.size === 0 && pool.draining.size === 0) tenant.pools.delete(key);
+  if (part.size === 0 && pool.byZone.get(place.zone) === part) pool.byZone.delete(place.zone);
+  if (pool.own.size + pool.byZone.size + pool.draining.size === 0) tenant.pools.delete(key);
 }
 
 function removeQuarantined(tenant: Tenant, key: string, route: Route): void {
@@ -228,8 +267,13 @@ function removeQuarantined(tenant: Tenant, key: string, route: Route): void {
   if (routes?.size === 0) tenant.quarantined.delete(key);
 }
 
-function partOf(pool: Pool, { draining, zone }: Standing): Crowd<Route> {
-  return draining ? pool.draining : getOrPut(pool.byZone, zone, () => new Crowd<Route>());
+function agentKey({ record: { tenant, agentId } }: Route): string {
+  return JSON.stringify([tenant, agentId]);
+}
+
+function partOf(pool: Pool, { draining, own, zone }: Standing): Crowd<Route> {
+  if (draining) return pool.draining;
+  return own ? pool.own : getOrPut(pool.byZone, zone, () => new Crowd<Route>());
 }
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {

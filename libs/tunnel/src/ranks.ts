@@ -2,7 +2,7 @@
  * How sessions compare for a dial, as one number; less is better. It has these parts, the first deciding over the second, and
  * each so many values; see `Attempts` and `Placement.choose`, whose order this is.
  */
-const RANKS = { suspected: 2, strategy: 16, key: 256, draining: 2, zone: 2 };
+const RANKS = { suspected: 2, strategy: 16, key: 256, draining: 2, busy: 2, process: 2, zone: 2 };
 const SIZES = Object.values(RANKS);
 
 export type RankPart = keyof typeof RANKS;

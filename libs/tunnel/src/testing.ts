@@ -31,15 +31,15 @@ export function session(sessionId: string, more: Partial<SessionRecord> = {}): S
   };
 }
 
-export function directory(hubs: HubRecord[], sessions: SessionRecord[]): Directory {
-  const all = new Directory();
+export function directory(hubs: HubRecord[], sessions: SessionRecord[], ownHub?: string): Directory {
+  const all = new Directory(ownHub === undefined ? {} : { ownHub });
   all.reset({ hubs, sessions, quarantines: [] });
   return all;
 }
 
 /** One session on each hub, called as the hub is; on a hub that is named again, another. */
 export function plane(...hubIds: string[]): Directory {
-  const all = new Directory(() => 0);
+  const all = new Directory({ random: () => 0 });
   for (const [index, hubId] of hubIds.entries()) {
     all.apply({ kind: 'hub', hub: hub(hubId, { peerAddress: 'p' }) });
     all.apply({ kind: 'session', session: session(`${index} on ${hubId}`, { agentId: 'a', hubId }) });

@@ -81,6 +81,46 @@ test(
   }),
 );
 
+for (const agents of [1, 2]) {
+  test(
+    `with sessions of ${agents} agent(s) at both servers, a server that is killed cuts no tunnel of the other's callers`,
+    { skip },
+    scoped(async (scope) => {
+      const { trust, servers } = await twoServers(scope);
+      const [stays, goes] = servers;
+      for (let index = 0; index < agents; index++) {
+        for (const { agentPort } of servers) {
+          await startAgent(scope, trust, agentPort, { 'agent-id': `agent-${index}`, 'session-count': 1 });
+        }
+      }
+      const sessions = async ({ program }: Front) => (await adminOf(scope, program).listSessions({})).sessions.length;
+      await eventually(async () => {
+        for (const server of servers) assert.equal(await sessions(server), 2 * agents);
+      });
+      const destination = await echo(scope);
+      const opened = Array.from({ length: 24 }, (_, n) =>
+        dial(scope, stays, PROTOCOLS[n % PROTOCOLS.length] as (typeof PROTOCOLS)[number], destination.authority),
+      );
+      const tunnels = await Promise.all(opened);
+      await goes.program.kill();
+      await eventually(async () => assert.equal(await sessions(stays), agents));
+      const lost = await Promise.all(
+        tunnels.map((tunnel) =>
+          carries(tunnel).then(
+            () => 0,
+            () => 1,
+          ),
+        ),
+      );
+      assert.equal(
+        lost.reduce<number>((sum, one) => sum + one, 0),
+        0,
+        'tunnels that were cut',
+      );
+    }),
+  );
+}
+
 /** A port that leads to each server in turn, as a load balancer's does. */
 async function balancer(scope: Scope, backs: readonly Back[]): Promise<number> {
   let next = 0;

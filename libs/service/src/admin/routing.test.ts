@@ -55,7 +55,7 @@ function destination({ says, ends = false }: { says?: string; ends?: boolean } =
 async function gateway({ dial, strategies = ['default'], sessions = [session], quarantined }: Given = {}) {
   const events = planeEvents();
   const dials = new RecentDials(events);
-  const directory = new Directory(() => 0);
+  const directory = new Directory({ random: () => 0 });
   const hub = { hubId: 'h1', incarnation: 1, peerAddress: 'h1:1', agentAddress: '', zone: 'b', draining: false };
   const quarantine = { tenant: 'default', agentId: 'a1', version: 1 };
   const quarantines = quarantined === undefined ? [] : [{ ...quarantine, reason: quarantined }];

@@ -55,6 +55,24 @@ const killed: Row<ServerPlane> = {
   },
 };
 
+/** Each agent has a session to both servers, so neither server needs the other for its own callers. */
+function beside(agents: number): Row<ServerPlane> {
+  return {
+    name: `servers-apart-${agents}`,
+    fault: `2 all-in-one servers beside 2 API-server callers, ${agents} agent${agents === 1 ? '' : 's'}: SIGKILL of one`,
+    holds: `${HOLDS}; no tunnel of the other server's callers is cut`,
+    bounds: { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 3000 },
+    topology: (scope) => serverPlane(scope, { servers: 2, agents }),
+    async inject({ plane, strike, hold }) {
+      const [victim] = plane.servers;
+      await strike({ takes: ({ gateway }) => gateway === 0, gateway: 0 }, () => victim?.kill());
+      await hold(RESTART_AFTER, RESTART_AFTER);
+      await victim?.restart();
+      await hold(5000, 1000);
+    },
+  };
+}
+
 const rolled: Row<ServerPlane> = {
   name: 'servers-roll',
   fault: `${FAULT}: SIGTERM of each in turn`,
@@ -72,4 +90,4 @@ const rolled: Row<ServerPlane> = {
   },
 };
 
-export const allInOneRows: readonly Row<ServerPlane>[] = [killed, rolled];
+export const allInOneRows: readonly Row<ServerPlane>[] = [killed, rolled, beside(1), beside(2)];
