@@ -71,11 +71,15 @@ export class Pace {
     return this.#failures;
   }
 
-  /** Milliseconds until one more attempt may begin. @param connected whether there is any session */
-  wait(missing: number, connected: boolean): number {
+  /**
+   * Milliseconds until one more attempt may begin.
+   * @param connected whether there is any session
+   * @param alone whether no other agent has seen what made it seek
+   */
+  wait(missing: number, connected: boolean, alone = !connected): number {
     const now = this.#clock.now();
     this.#connected = connected;
-    this.#from ??= connected ? now + this.#clock.random() * STAGGER : now;
+    this.#from ??= alone ? now : now + this.#clock.random() * STAGGER;
     if (this.#young.length >= Math.max(1, missing) || this.#counted.length >= MAX_PENDING) return YOUNG;
     const mayWait = connected || this.#failures > FREE_FAILURES;
     return mayWait ? Math.max(0, this.#from - now) : 0;

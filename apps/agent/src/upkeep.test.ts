@@ -4,17 +4,8 @@ import { MEMBERSHIP_TTL } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 import { ranking } from './coverage.ts';
 import { FakeClock } from './fake-clock.ts';
-import {
-  agents,
-  best,
-  type FakeHub,
-  FakePlane,
-  type FakeUplink,
-  hubsOf,
-  MINUTE,
-  planeOf,
-  uplinkTo,
-} from './testing.ts';
+import { agents, best, FakeHub, FakePlane, FakeUplink, hubsOf, MINUTE, planeOf, uplinkTo } from './testing.ts';
+import type { Uplink } from './uplink.ts';
 
 test('an agent that knows one address connects to it at once, and to a second hub a little later', async () => {
   const { clock, plane } = planeOf('a', 'b', 'c');
@@ -126,6 +117,26 @@ test('behind one address an agent collects as many hubs as it should have, and a
   });
   const moved = fleet.filter((_, index) => best(`agent-${index}`, plane, 2).includes('hub-c')).length;
   assert.ok(plane.asked.length - asked < moved * 8, `${(plane.asked.length - asked) / moved} tries a move`);
+});
+
+test('an agent that starts is connected to each of its servers at once, and comes back to one a little later', async () => {
+  const clock = new FakeClock();
+  const servers = ['a', 'b', 'c'].map((id) => new FakeHub(id));
+  let turn = 0;
+  const connect: FakePlane['connect'] = async (server, hear) => {
+    const next = servers[turn++ % servers.length] as FakeHub;
+    return new FakeUplink(next, server, hear, { plane: '', serverCount: servers.length });
+  };
+  const serverCount = (uplinks: readonly Uplink[]) => uplinks.at(-1)?.serverCount ?? 1;
+  const agent = new FakePlane(clock).agent('agent-1', 'balancer', { connect, serverCount });
+  await clock.run(0);
+  assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
+  // All agents have lost it at the same moment.
+  uplinkTo(agent, 'a').destroy(new Error('connection closed'));
+  await clock.run(0);
+  assert.deepEqual(hubsOf(agent), ['b', 'c']);
+  await clock.run(2000);
+  assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
 });
 
 test('behind an address that leads to one hub alone the other is sought ever more slowly', async () => {

@@ -48,6 +48,8 @@ export class Upkeep {
   readonly #moves: Moves;
   readonly #pace: Pace;
   readonly #stopping = new AbortController();
+  /** It had as many sessions as it wanted, once. */
+  #complete = false;
   #cancel = () => {};
 
   constructor(options: UpkeepOptions) {
@@ -115,12 +117,15 @@ export class Upkeep {
     const missing = wanted - staying.length;
     // Within a plane an agent is told of every hub.
     const seeks = missing <= 0 && this.#options.syncForever && !isInPlane(staying);
+    this.#complete ||= staying.length > 0 && missing <= 0;
     if (missing <= 0 && !seeks) {
       this.#pace.anew();
       return Number.POSITIVE_INFINITY;
     }
     const connected = staying.length > 0;
-    const wait = this.#pace.wait(missing, connected);
+    // Servers that share no plane serve a caller each, who waits for an agent that starts.
+    const starts = !this.#complete && !isInPlane(staying);
+    const wait = this.#pace.wait(missing, connected, starts || !connected);
     if (wait > 0) return wait;
     const known = seeks ? [] : candidates;
     const targets = this.#addresses.rank(known, connected, this.#pace.engaged, this.#asksOrigin);
