@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -71,12 +71,12 @@ function ask(path: string): Promise<string> {
   return text(socket);
 }
 
-test('a unix socket is for its owner alone, and its file goes with it', async (context) => {
+test('a unix socket is for its owner and its group, and its file goes with it', async (context) => {
   const dir = directory(context);
   const path = join(dir, 'callers.sock');
   const listener = await speaker(path, 'hello', false);
   assert.equal(listener.address, path);
-  assert.equal(lstatSync(path).mode & 0o777, 0o600);
+  assert.equal(lstatSync(path).mode & 0o777, 0o660);
   assert.equal(await ask(path), 'hello');
   await listener.close();
   assert.deepEqual(readdirSync(dir), []);
@@ -86,13 +86,34 @@ test('a process that took a unix socket over keeps it when the old one ends, by 
   const path = join(directory(context), 'callers.sock');
   for (const way of ['stop', 'close'] as const) {
     const old = await speaker(path, 'old');
+    await assert.rejects(speaker(path, 'too early'), /another process listens there/);
+    assert.equal(await ask(path), 'old');
+    unlinkSync(path);
+    assert.match(old.lost ?? '', /was deleted/);
     const taken = await speaker(path, 'new');
+    assert.match(old.lost ?? '', /another's/);
     assert.equal(await ask(path), 'new');
     await old[way]();
     assert.equal(await ask(path), 'new', `after ${way}`);
     await Promise.all([old.close(), taken.close()]);
     assert.equal(existsSync(path), false);
   }
+});
+
+test('a listener that stops takes its unix socket away first, and serves those that came before', async (context) => {
+  const path = join(directory(context), 'callers.sock');
+  const listener = await speaker(path, 'served');
+  const callers = Array.from({ length: 20 }, () => net.connect(path));
+  await Promise.all(callers.map((caller) => once(caller, 'connect')));
+  const stopped = listener.stop();
+  assert.equal(existsSync(path), false);
+  assert.equal(listener.lost, undefined);
+  const next = await speaker(path, 'the next');
+  for (const caller of callers) caller.write('GET');
+  assert.deepEqual(new Set(await Promise.all(callers.map((caller) => text(caller)))), new Set(['served']));
+  await stopped;
+  assert.equal(await ask(path), 'the next');
+  await Promise.all([listener.close(), next.close()]);
 });
 
 test('what is in the way of a unix socket is left alone if it may not be deleted, or is no socket', async (context) => {

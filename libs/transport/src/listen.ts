@@ -40,7 +40,11 @@ export interface Listener {
   /** `host:port` with the port that was given, or the path of the socket. */
   readonly address: string;
   readonly connections: Iterable<Socket>;
-  /** Takes no new connection; those that are open go on. */
+  /** Whether callers are on this machine: it listens on a unix socket. */
+  readonly local: boolean;
+  /** Why callers do not find it, though it listens: its socket's file is gone, or another's. */
+  readonly lost: string | undefined;
+  /** Takes no new connection, and takes a unix socket's file away first; connections that are open go on. */
   stop(): Promise<void>;
   /** After `stop`: resolves when the last connection is gone, those amid their TLS handshake too. */
   readonly idle: Promise<void>;
@@ -71,15 +75,27 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const file = 'path' in address ? new SocketFile(address.path, address.deleteExisting) : undefined;
   server.listen(file ? { path: file.boundPath } : boundTo(address));
   await once(server, 'listening');
-  file?.place();
+  try {
+    await file?.claim();
+  } catch (error) {
+    server.close();
+    throw error;
+  }
   server.on('error', (error) => events.emit('refused', name, '', error));
   const listenedOn = addressOf(server, address);
   const unguard = descriptors.guard(reopening(server, options, file));
   let stopped = false;
+  const hide = () => {
+    unguard();
+    try {
+      file?.remove();
+    } catch (error) {
+      events.emit('refused', name, '', error as Error);
+    }
+  };
   const stop = () => {
     stopped = true;
-    unguard();
-    file?.remove();
+    hide();
     return new Promise<void>((resolve) => server.close(() => resolve()));
   };
   const idle = new Promise<void>((resolve) => {
@@ -89,8 +105,12 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     idle,
     address: listenedOn,
     connections,
+    local: file !== undefined,
+    get lost() {
+      return file?.lost;
+    },
     async stop() {
-      unguard();
+      hide();
       await untilNobodyWaits(server);
       // The callback comes only after the last connection; nobody waits for those here.
       void stop();

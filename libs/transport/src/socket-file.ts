@@ -1,9 +1,19 @@
 import { randomBytes } from 'node:crypto';
-import { chmodSync, lstatSync, renameSync, type Stats, unlinkSync } from 'node:fs';
+import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync } from 'node:fs';
+import net from 'node:net';
+
+/** What the owner and the group may do: connect. Upstream's socket has 0770. */
+const MODE = 0o660;
+
+/** How long a process may take to be connected to before it counts as one that is there, in milliseconds. */
+const ANSWER_MS = 1000;
+
+/** How often another process may be faster before this one gives up. */
+const MAX_TRIES = 10;
 
 /**
- * The file of a unix socket that is listened on. It is bound under a name of its own and renamed, so that a restarted process
- * takes the place of the old one in one step: at no moment is there no socket, nor one that others may connect to.
+ * The file of a unix socket that is listened on. It is bound under a name of its own, and shown under the wanted one once its
+ * mode is right. A file that a dead process left there is taken away; the file of one that answers never is.
  *
  * libuv deletes the name that it has bound when it closes, which is nobody's by then. The file itself is deleted here, unless
  * it is another process' by now.
@@ -12,24 +22,36 @@ export class SocketFile {
   /** The name to bind. */
   readonly boundPath: string;
   readonly #path: string;
+  readonly #deleteExisting: boolean;
   #own: Stats | undefined;
 
-  /** @throws when something is in the way that may not be replaced */
   constructor(path: string, deleteExisting: boolean) {
-    const there = lstatSync(path, { throwIfNoEntry: false });
-    if (there && !deleteExisting) {
-      throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
-    }
-    if (there && !there.isSocket()) throw new Error(`${path} exists and is no unix socket: it is left alone`);
     this.#path = path;
+    this.#deleteExisting = deleteExisting;
     // Short, for a socket's name has 107 bytes at most.
     this.boundPath = `${path}.${randomBytes(2).toString('hex')}`;
   }
 
-  /** To be called whenever it was bound: shows it to callers, unless another process has taken over since the first time. */
+  /**
+   * To be called once it was bound: shows it to callers. Of several processes that do this at once, one succeeds.
+   * @throws when something is in the way that may not be replaced
+   */
+  async claim(): Promise<void> {
+    chmodSync(this.boundPath, MODE);
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const there = statOf(this.#path);
+      if (there) await this.#check(there);
+      // From here to the end in one go, so that what was seen still holds, or is noticed not to.
+      if (there && !this.#clear(there)) continue;
+      if (this.#show()) return;
+    }
+    throw new Error(`${this.#path}: other processes take this --uds-name faster than it can be looked at`);
+  }
+
+  /** To be called whenever it was bound again: shows it, unless another process has taken over meanwhile. */
   place(): void {
-    chmodSync(this.boundPath, 0o600);
-    const isWanted = this.#own === undefined || this.#stands();
+    chmodSync(this.boundPath, MODE);
+    const isWanted = this.#stands();
     this.#own = lstatSync(this.boundPath);
     if (isWanted) renameSync(this.boundPath, this.#path);
   }
@@ -40,9 +62,86 @@ export class SocketFile {
     this.#own = undefined;
   }
 
+  /** Why callers do not find this process at its path, as far as that is not its own doing. */
+  get lost(): string | undefined {
+    if (this.#own === undefined || this.#stands()) return undefined;
+    const what = statOf(this.#path) ? "is another's by now" : 'was deleted';
+    return `${this.#path} ${what}, so that callers do not come here: start this server again, with a --uds-name of its own`;
+  }
+
+  /** @throws when what is at the path is not to be taken away */
+  async #check(there: Stats): Promise<void> {
+    const path = this.#path;
+    if (!this.#deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
+    if (!there.isSocket()) throw new Error(`${path} exists and is no unix socket: it is left alone`);
+    const refusal = await connectionTo(path);
+    if (refusal === 'ECONNREFUSED' || refusal === 'ENOENT') return;
+    const whose =
+      refusal === undefined ? 'another process listens there' : `it cannot be told whose it is (${refusal})`;
+    throw new Error(`--uds-name ${path}: ${whose}. End that process, or give this one another --uds-name`);
+  }
+
+  /** Takes away what a dead process left. @returns whether the path is free */
+  #clear(dead: Stats): boolean {
+    const aside = `${this.boundPath}~`;
+    try {
+      renameSync(this.#path, aside);
+    } catch (error) {
+      return isCode(error, 'ENOENT');
+    }
+    // What another process has put there since is put back at once, unless a third was faster.
+    const isDead = isSame(lstatSync(aside), dead);
+    if (!isDead && statOf(this.#path) === undefined) renameSync(aside, this.#path);
+    else unlinkSync(aside);
+    return isDead;
+  }
+
+  /** @returns false when something is there */
+  #show(): boolean {
+    const own = lstatSync(this.boundPath);
+    try {
+      linkSync(this.boundPath, this.#path);
+      unlinkSync(this.boundPath);
+    } catch {
+      if (statOf(this.#path)) return false;
+      // A file system without hard links.
+      renameSync(this.boundPath, this.#path);
+    }
+    this.#own = own;
+    return true;
+  }
+
   /** Whether the file is still this process'. Its inode is not given to another while the socket is open. */
   #stands(): boolean {
-    const there = lstatSync(this.#path, { throwIfNoEntry: false });
-    return there !== undefined && there.ino === this.#own?.ino && there.dev === this.#own.dev;
+    const there = statOf(this.#path);
+    return there !== undefined && this.#own !== undefined && isSame(there, this.#own);
   }
+}
+
+function statOf(path: string): Stats | undefined {
+  return lstatSync(path, { throwIfNoEntry: false });
+}
+
+function isSame(a: Stats, b: Stats): boolean {
+  return a.ino === b.ino && a.dev === b.dev;
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return (error as NodeJS.ErrnoException).code === code;
+}
+
+/** Asks whether someone listens at a socket. @returns the system's refusal; undefined when someone does */
+function connectionTo(path: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = net.connect(path);
+    const settle = (refusal?: string) => {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(refusal);
+    };
+    const timer = setTimeout(settle, ANSWER_MS);
+    socket.on('connect', () => settle());
+    // The queue of one that listens may be full.
+    socket.on('error', ({ code }: NodeJS.ErrnoException) => settle(code === 'EAGAIN' ? undefined : code));
+  });
 }

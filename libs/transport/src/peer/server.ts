@@ -16,7 +16,7 @@ export interface PeerServerOptions {
   readonly events: PlaneEvents;
 }
 
-export interface PeerServer extends Omit<Listener, 'idle'> {
+export interface PeerServer extends Omit<Listener, 'idle' | 'local' | 'lost'> {
   /** Takes no new gateway, asks those that are there to dial elsewhere and lets running tunnels finish. */
   drain(): void;
 }
