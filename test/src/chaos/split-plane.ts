@@ -1,3 +1,4 @@
+import { adminApi } from '@isthmus/proto/admin';
 import { startRedis } from '@isthmus/registry/testing';
 import {
   agentMember,
@@ -177,7 +178,9 @@ export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]>
   const lists = await Promise.all(
     gateways.map(async (member, gateway) => {
       const tunnels = member.running ? await member.tunnels() : [];
-      return tunnels.map(({ destination, hubId, agentId }) => ({
+      // An all-in-one server lists what its hub carries, too, also for callers of other servers.
+      const own = tunnels.filter(({ role }) => role === adminApi.Role.ROLE_GATEWAY);
+      return own.map(({ destination, hubId, agentId }) => ({
         ...{ gateway, hubId, agentId },
         tunnel: tunnelNumber(destination) ?? -1,
       }));
