@@ -1,4 +1,4 @@
-import type { AdmissionState, RoutingPart } from '@isthmus/service';
+import { type AdmissionState, type Check, type RoutingPart, socketsCheck } from '@isthmus/service';
 import {
   connectEdge,
   grpcServer,
@@ -28,7 +28,7 @@ const CALLER_WINDOW = 64 * 1024;
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
 const CALLER_GRACE = 300;
 
-/** After a drain, how long callers that were accepted last may take for their handshake and their answer, in milliseconds. */
+/** In a drain, how long callers that were accepted last may take for their handshake, and for their dial or its answer, in milliseconds. */
 const ANSWER_GRACE = 1000;
 
 /**
@@ -68,9 +68,16 @@ export interface Gateway {
   readonly admission: AdmissionState;
   /** How an operator dials and asks how dials are routed. */
   readonly routing: RoutingPart;
+  /** Whether callers on this machine find it. */
+  readonly sockets: Check;
   /** Says of itself that callers should go elsewhere, and goes on serving them. */
   leave(): void;
-  /** Sends callers elsewhere and refuses new dials; resolves when those that are pending have their answer. */
+  /**
+   * Takes its unix sockets away: callers there wait for the next server, and would not if they met a GOAWAY. Resolves when
+   * those that came before have dialled, as far as they do that at once.
+   */
+  hide(): Promise<void>;
+  /** Hides, sends callers elsewhere and refuses new dials; resolves when those that are pending have their answer. */
   drain(): Promise<void>;
   /** Ends everything at once. */
   close(): Promise<void>;
@@ -87,23 +94,37 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { zone, parkTimeout } = options;
   const explained = { ...options, suspected: (id: string) => suspects.has(id) };
   const connect = connectEdge(edge);
-  const grpc = grpcServer({
-    ...{ services: [proxyService(edge)], name: 'callers', events },
-    ...{ keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE), streamWindow: CALLER_WINDOW },
-  });
-  const takeGrpc: Take = (socket, first) => grpc.accept(socket, first);
+  const grpc = () =>
+    grpcServer({
+      ...{ services: [proxyService(edge)], name: 'callers', events },
+      ...{ keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE), streamWindow: CALLER_WINDOW },
+    });
+  // Those beside it learn that it goes from their socket, which is no more.
+  const [beside, afar] = [grpc(), grpc()];
   const listeners: Listener[] = [];
-  let leaving = false;
+  let state: AdmissionState = 'open';
+  const hideAll = async () => {
+    const local = listeners.filter((listener) => listener.local);
+    await Promise.all(local.map((listener) => listener.stop()));
+    await atMost(ANSWER_GRACE, Promise.all(local.map(({ idle }) => idle)));
+  };
+  let hidden: Promise<void> | undefined;
+  const hide = () => {
+    hidden ??= hideAll();
+    return hidden;
+  };
   const close = async () => {
     // Whoever connects from now on is refused, and whoever was before gets an answer: no caller is reset amid its request.
     await Promise.all(listeners.map((listener) => listener.stop()));
     if (admission.closed) await atMost(ANSWER_GRACE, Promise.all(listeners.map(({ idle }) => idle)));
-    await grpc.close(CALLER_GRACE);
+    await Promise.all([beside.close(CALLER_GRACE), afar.close(CALLER_GRACE)]);
     await Promise.all(listeners.map((listener) => listener.close()));
   };
   try {
     for (const port of callers) {
       const http1 = mode !== 'grpc' && { http1: connect.accept };
+      const grpc = 'path' in port.address ? beside : afar;
+      const takeGrpc: Take = (socket, first) => grpc.accept(socket, first);
       const http2 = mode !== 'http-connect' && { http2: takeGrpc };
       listeners.push(await listen({ ...port, ...http1, ...http2, name: 'callers', events }));
     }
@@ -118,15 +139,21 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       explain: (of, destination) => explain(explained, of, destination),
     },
     get admission() {
-      if (admission.closed) return 'draining';
-      return leaving ? 'leaving' : 'open';
+      return state;
+    },
+    get sockets() {
+      return socketsCheck(listeners);
     },
     leave() {
-      leaving = true;
+      state = 'leaving';
     },
-    drain() {
-      grpc.drain();
-      return admission.close();
+    hide,
+    async drain() {
+      state = 'draining';
+      afar.drain();
+      await hide();
+      beside.drain();
+      await admission.close();
     },
     close,
   };

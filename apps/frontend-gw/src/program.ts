@@ -92,9 +92,10 @@ export function startGateway(flags: GatewayValues, context: Context<ProgramLogge
   });
 }
 
-function checks({ admission }: Gateway, plane: PlaneView, directory: Directory, tenant: string): Check[] {
+function checks({ admission, sockets }: Gateway, plane: PlaneView, directory: Directory, tenant: string): Check[] {
   return [
     admissionCheck(admission),
+    sockets,
     registryCheck(plane.following),
     sessionsCheck(directory, tenant),
     { name: 'hubs', ok: plane.linked, detail: plane.links },

@@ -120,6 +120,7 @@ function checks(running: Server, tenant: string): Check[] {
   const { gateway, hub, plane, directory } = running;
   return [
     admissionCheck(gateway.admission),
+    gateway.sockets,
     registryCheck(plane.following),
     hub.registration,
     sessionsCheck(directory, tenant),

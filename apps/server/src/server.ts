@@ -57,7 +57,10 @@ export async function server(options: ServerOptions): Promise<Server> {
   return {
     ...{ gateway: ownGateway, hub: ownHub, directory, plane },
     async drain() {
-      await Promise.all([ownGateway.drain(), ownHub.drain()]);
+      const drained = ownGateway.drain();
+      // Whoever came last still finds the hub's sessions.
+      await ownGateway.hide();
+      await Promise.all([drained, ownHub.drain()]);
     },
     async close() {
       await ownGateway.close();

@@ -21,6 +21,12 @@ export function admissionCheck(admission: AdmissionState): Check {
   return { name: 'admission', ok: admission === 'open', detail: details[admission] };
 }
 
+/** Whether callers find the unix sockets of a process that listens there. */
+export function socketsCheck(listeners: readonly { readonly lost: string | undefined }[]): Check {
+  const lost = listeners.flatMap((listener) => listener.lost ?? []);
+  return { name: 'sockets', ok: lost.length === 0, detail: lost.join('; ') };
+}
+
 /** Holds as long as there is a copy, for dials go by the copy; and says how old the last answer is. */
 export function registryCheck(registry: RegistryHealth, now = performance.now()): Check {
   const { synced, up, detail, lastAnswerAt } = registry;

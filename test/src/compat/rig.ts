@@ -21,6 +21,7 @@ import {
   startServer,
   type Trust,
   uplinkFlags,
+  type Ways,
 } from '../harness/index.ts';
 
 export type Make = 'our' | 'Go';
@@ -124,7 +125,7 @@ async function startGoServer(scope: Scope, trust: Trust, flags: Flags): Promise<
 }
 
 /** Paths of egress configurations, by the transport they name. */
-export async function writeEgressConfigs(trust: Trust, front: Front): Promise<Map<string, string>> {
+export async function writeEgressConfigs(trust: Trust, front: Ways): Promise<Map<string, string>> {
   const paths = new Map<string, string>();
   for (const [transport, text] of Object.entries(egressConfigs(front))) {
     const path = `${trust.dir}/egress-${paths.size}.yaml`;

@@ -178,7 +178,7 @@ test(
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const { program, ...front } = await startServer(scope, trust, { 'audit-log': '-', 'dial-park-timeout': '1ms' });
-    await assert.rejects(dial(scope, { program, ...front }, 'grpc', '10.0.0.1:443'), /No agent available/);
+    await assert.rejects(dial(scope, front, 'grpc', '10.0.0.1:443'), /No agent available/);
     const isRecord = (line: LogLine) => line.outcome !== undefined;
     const record = await program.waitForLog(isRecord, { what: 'a record' });
     assert.equal(invalid(record), undefined);

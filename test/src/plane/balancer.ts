@@ -33,8 +33,10 @@ export async function balancer(scope: Scope, backends: readonly Backend[]): Prom
     if (!first) return void socket.destroy();
     const backend = connect({ path: first.uds, allowHalfOpen: true });
     keep(backend);
-    backend.once('error', () => backend.connecting && forward(socket, rest));
+    const next = () => forward(socket, rest);
+    backend.once('error', next);
     backend.once('connect', () => {
+      backend.off('error', next);
       socket.pipe(backend).pipe(socket);
       socket.once('close', () => backend.destroy());
       backend.once('close', () => socket.destroy());

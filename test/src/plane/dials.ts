@@ -1,6 +1,15 @@
 import type { Duplex } from 'node:stream';
 import { type AdminConnection, adminClient } from '@isthmus/service/admin-client';
-import { type Front, grpcThrough, type Program, type Scope, tunnelThrough, until, within } from '../harness/index.ts';
+import {
+  type Front,
+  grpcThrough,
+  type Program,
+  type Scope,
+  tunnelThrough,
+  until,
+  type Ways,
+  within,
+} from '../harness/index.ts';
 
 export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
 /** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
@@ -9,7 +18,7 @@ export type Protocol = (typeof PROTOCOLS)[number];
 const ENDED = 'the tunnel ended';
 
 /** Opens a tunnel as an API server would, or fails with the text of the refusal. */
-export function dial(scope: Scope, front: Front, protocol: Protocol, destination: string): Promise<Duplex> {
+export function dial(scope: Scope, front: Ways, protocol: Protocol, destination: string): Promise<Duplex> {
   if (protocol === 'grpc') return grpcThrough(scope, front.grpc, destination);
   return tunnelThrough(scope, { via: front[protocol], destination });
 }

@@ -83,7 +83,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     const { trust, first } = plane;
     const { program } = first.member;
     const destination = await greeter(scope, 'hello');
-    const tunnel = await dial(scope, { program, ...first.ways }, 'connect', (await echo(scope)).authority);
+    const tunnel = await dial(scope, first.ways, 'connect', (await echo(scope)).authority);
     await carries(tunnel, 'ping');
 
     // The program itself, once.

@@ -82,7 +82,14 @@ test(
     const agent = await startAgent(scope, trust, server.agentPort);
     const registry = /^in memory$/;
     const sessions = /^sessions: 1 \(default: 1\)$/;
-    await isReady(server.program, { admission: /^$/, registry, registration: /memory/, sessions, hubs: /^alone$/ });
+    await isReady(server.program, {
+      admission: /^$/,
+      sockets: /^$/,
+      registry,
+      registration: /memory/,
+      sessions,
+      hubs: /^alone$/,
+    });
     await isReady(agent, { admission: /^$/, servers: /^connected to 1 of 1$/ });
 
     const destination = await echo(scope);
@@ -123,7 +130,7 @@ test(
     const [agent] = plane.agents as [Program];
     const registry = /^answered \d+\.\d s ago$/;
     const sessions = /^sessions: 1 \(default: 1\)$/;
-    await isReady(gateway.program, { admission: /^$/, registry, sessions, hubs: /^links: 1, hubs: 1$/ });
+    await isReady(gateway.program, { admission: /^$/, sockets: /^$/, registry, sessions, hubs: /^links: 1, hubs: 1$/ });
     await isReady(hub.program, { admission: /^$/, registry, registration: /^hub .* is registered$/, sessions });
     const destination = await echo(scope);
     const tunnel = await dial(scope, gateway, 'connect', destination.authority);

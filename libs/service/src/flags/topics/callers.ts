@@ -8,8 +8,14 @@ import { bool, duration, int, oneOf, string, topic, type Values } from '../flag.
 export const SERVER_PORTS = { lowest: 1024, highest: 49_151 } as const;
 
 export const callerListening = topic('Listening: callers (API servers)', {
-  'uds-name': string('', 'Path of a unix socket to listen on. Whoever may open it may dial.'),
-  'delete-existing-uds-file': bool(true, 'Remove a socket that an earlier process left at --uds-name.'),
+  'uds-name': string(
+    '',
+    "Path of a unix socket to listen on, for this process' user and group (mode 0660). Whoever may open it may dial.",
+  ),
+  'delete-existing-uds-file': bool(
+    true,
+    'Remove a socket that an earlier process left at --uds-name. A socket that another process listens on stays, and this one does not start.',
+  ),
   mode: oneOf(['', 'grpc', 'http-connect'])(
     '',
     'What callers speak: grpc or http-connect. Unset, the same listener serves both, told apart by the first bytes.',

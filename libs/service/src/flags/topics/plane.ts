@@ -15,7 +15,11 @@ export const membership = topic('Plane', {
   plane: string('isthmus', 'Name of the plane: gateways and hubs of one name and registry belong together.', {
     own: true,
   }),
-  zone: string('', 'Where this process runs. Dials prefer sessions of their own zone.', { own: true }),
+  zone: string(
+    '',
+    'Where this process runs. Dials prefer sessions of their own zone; in proxy-server, after those of its own hub.',
+    { own: true },
+  ),
 });
 
 const anew = 'read anew for each connection, so that it can be rotated in place';

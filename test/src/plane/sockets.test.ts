@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { existsSync, unlinkSync } from 'node:fs';
+import test from 'node:test';
+import {
+  echo,
+  eventually,
+  type Flags,
+  newTrust,
+  type Scope,
+  scoped,
+  serverMember,
+  startAgent,
+  until,
+} from '../harness/index.ts';
+import { carries, dial } from './dials.ts';
+import { isthmus } from './operator.ts';
+
+/** Servers that share a unix socket, one after the other as it should be. */
+async function sharing(scope: Scope) {
+  const trust = await newTrust(scope);
+  const uds = `${trust.dir}/callers.sock`;
+  const server = async (id: string, flags: Flags = {}) => {
+    const started = await serverMember(scope, trust, id, { flags: { 'uds-name': uds, ...flags } });
+    await startAgent(scope, trust, started.agentPort);
+    return started;
+  };
+  return { uds, server, destination: await echo(scope) };
+}
+
+test(
+  "a server refuses another living server's unix socket by name, and takes over a dead one's",
+  scoped(async (scope) => {
+    const { server, destination } = await sharing(scope);
+    const first = await server('first');
+    await first.member.program.waitReady();
+    const second = await server('second');
+    assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
+    assert.match(second.member.program.tail, /--uds-name .*callers\.sock: another process listens there/);
+    await carries(await dial(scope, first.ways, 'connect', destination.authority));
+    await first.member.kill();
+    await second.member.restart();
+    await carries(await dial(scope, second.ways, 'connect', destination.authority));
+  }),
+);
+
+test(
+  'a server tells that its unix socket was deleted, or is another one by now, on /readyz and to isthmus check',
+  scoped(async (scope) => {
+    const { uds, server } = await sharing(scope);
+    const { member } = await server('first');
+    await member.program.waitReady();
+    const tells = (what: string) =>
+      eventually(async () => {
+        const { status, body } = await member.program.get('/readyz');
+        assert.deepEqual(
+          [status, body.includes(`${uds} ${what}, so that callers do not come here`)],
+          [500, true],
+          body,
+        );
+        const { out } = await isthmus(member.program, 'check', '--no-dials');
+        assert.match(out, new RegExp(`sockets: .*callers\\.sock ${what}`));
+      });
+    unlinkSync(uds);
+    await tells('was deleted');
+    const second = await server('second');
+    await second.member.program.waitReady();
+    await tells("is another's by now");
+  }),
+);
+
+test(
+  'a server that drains has taken its unix socket away, and what runs there goes on while the next server listens',
+  scoped(async (scope) => {
+    const { uds, server, destination } = await sharing(scope);
+    const first = await server('first', { 'graceful-shutdown-timeout': '10m' });
+    await first.member.program.waitReady();
+    const tunnels = [
+      await dial(scope, first.ways, 'grpc', destination.authority),
+      await dial(scope, first.ways, 'connect', destination.authority),
+    ];
+    for (const tunnel of tunnels) await carries(tunnel);
+    first.member.program.signal('SIGTERM');
+    await until(() => !existsSync(uds), { what: 'the socket to be taken away' });
+    const next = await server('next');
+    await next.member.program.waitReady();
+    await carries(await dial(scope, next.ways, 'grpc', destination.authority));
+    for (const tunnel of tunnels) {
+      await carries(tunnel, 'still here');
+      tunnel.destroy();
+    }
+    assert.deepEqual(await first.member.program.ended(), { code: 0, signal: null });
+    assert.ok(existsSync(uds), "the next server's socket stays");
+  }),
+);
