@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { decodePacket, encodePacket } from './codec.ts';
+import { decodeDataHead, decodePacket, encodePacket } from './codec.ts';
 import { Packet as GeneratedPacket, PacketType as GeneratedType } from './gen/konnectivity/packet.ts';
 import { AgentServiceDefinition, ProxyServiceDefinition } from './gen/konnectivity/services.ts';
 import type { Packet } from './packet.ts';
@@ -178,4 +178,24 @@ describe('the services', () => {
       '/AgentService/Connect',
     );
   });
+});
+
+it('the head of a DATA packet is read ahead of its data, and that of no other', () => {
+  for (const connectID of [0n, 1n, 2n ** 62n, -1n]) {
+    const packet = { type: 'DATA', connectID, error: '', data: Buffer.alloc(100_000) } as const;
+    const bytes = encodePacket(packet);
+    const head = decodeDataHead(bytes.subarray(0, 64), bytes.length);
+    assert.deepEqual(head, { connectID, length: bytes.length - packet.data.length });
+    // Something stands behind the data.
+    assert.equal(decodeDataHead(bytes.subarray(0, 64), bytes.length + 2), undefined);
+  }
+  const others: Packet[] = [
+    { type: 'DIAL_REQ', protocol: 'tcp', address: 'x'.repeat(100), random: 1n },
+    { type: 'CLOSE_RSP', connectID: 1n, error: 'x'.repeat(100) },
+    { type: 'DATA', connectID: 1n, error: 'x'.repeat(100), data: Buffer.alloc(100) },
+  ];
+  for (const packet of others) {
+    const bytes = encodePacket(packet);
+    assert.equal(decodeDataHead(bytes.subarray(0, 64), bytes.length), undefined, packet.type);
+  }
 });

@@ -166,6 +166,32 @@ export function decodePacket(bytes: Uint8Array): Packet {
   return packetOf(number, payload);
 }
 
+/**
+ * Reads the beginning of a DATA packet whose data stands last, as every encoder puts it: for who takes the data as it comes.
+ * @param bytes the first 44 bytes of it at least
+ * @param length what the packet comes to
+ * @returns the length of what stands before the data; undefined when it is another packet, or laid out in another way
+ */
+export function decodeDataHead(
+  bytes: Uint8Array,
+  length: number,
+): { readonly connectID: bigint; readonly length: number } | undefined {
+  const reader = new WireReader(bytes, 0, length);
+  try {
+    if (reader.tag() !== varintTag(TYPE_FIELD) || reader.int32() !== ON_WIRE.DATA.number) return undefined;
+    if (reader.tag() !== lengthTag(ON_WIRE.DATA.payload) || !reader.reachesEnd()) return undefined;
+    let connectID = 0n;
+    let tag = reader.tag();
+    if (tag === varintTag(1)) {
+      connectID = reader.int64();
+      tag = reader.tag();
+    }
+    return tag === lengthTag(3) && reader.reachesEnd() ? { connectID, length: reader.offset } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 function isPayloadTag(tag: number): boolean {
   return tag >= lengthTag(FIRST_PAYLOAD) && tag <= lengthTag(LAST_PAYLOAD) && tag === lengthTag(tag >> 3);
 }

@@ -45,6 +45,17 @@ export class WireReader {
     return this.#offset >= this.#end;
   }
 
+  /** Of what was read. */
+  get offset(): number {
+    return this.#offset;
+  }
+
+  /** Reads a length. @returns whether what it measures ends with the range */
+  reachesEnd(): boolean {
+    const length = this.#length();
+    return this.#offset + length === this.#end;
+  }
+
   /** Field number and wire type as one number, to compare with `varintTag` and `lengthTag`. */
   tag(): number {
     const tag = Number(this.#varint());

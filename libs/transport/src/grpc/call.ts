@@ -1,11 +1,12 @@
 import { ErrorCode, hpackEncode } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
-import { decodePacket, encodeDataHead, encodePacket } from '@isthmus/proto';
+import { encodeDataHead, encodePacket } from '@isthmus/proto';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
 import type { Field } from './http2/request.ts';
 import type { ServerStream, StreamReceiver } from './http2/stream.ts';
-import { MessageReader, PREFIX, writePrefix } from './messages.ts';
+import { PREFIX, writePrefix } from './messages.ts';
 import type { Metadata } from './metadata.ts';
+import { PacketReader } from './packet-reader.ts';
 import type { GrpcPeer } from './peer.ts';
 import { MAX_MESSAGE } from './service.ts';
 import { OK_TRAILERS, StatusError, statusFields } from './status.ts';
@@ -27,7 +28,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   readonly metadata: Metadata;
   readonly peer: GrpcPeer;
   readonly #stream: ServerStream;
-  readonly #messages = new MessageReader(MAX_MESSAGE);
+  readonly #packets = new PacketReader(MAX_MESSAGE);
   #sink: PacketSink | undefined;
   #paused = true;
   /** Bytes that came, for which the peer was not yet given as many more. */
@@ -130,11 +131,13 @@ export class ServerCall implements PacketChannel, StreamReceiver {
       this.#stream.read(piece.length);
       return;
     }
-    this.#messages.add(piece);
+    this.#packets.add(piece);
     this.#owed += piece.length;
-    if (this.#paused) return;
-    this.#deliver();
-    this.#give();
+    if (!this.#paused) {
+      this.#deliver();
+      this.#give();
+    }
+    this.#packets.hold();
   }
 
   drain(): void {
@@ -154,23 +157,19 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#close(orderly ? undefined : new ChannelError('Canceled', 'stream was cancelled'));
   }
 
-  /**
-   * Lets the peer send as much again as was taken. What waits for a paused reader was not: given back too, it would come again each
-   * time that the reader takes a packet. Of a message that has not come whole nothing is kept back, or a long one never would.
-   */
+  /** Lets the peer send as much again as was taken. What is held, by a paused reader or amid a message, counts for its window. */
   #give(): void {
-    const kept = this.#paused ? Math.min(this.#messages.length, this.#owed) : 0;
-    const taken = this.#owed - kept;
-    this.#owed = kept;
+    const taken = this.#owed - this.#packets.length;
+    this.#owed = this.#packets.length;
     if (taken > 0) this.#stream.read(taken);
   }
 
   #deliver(): void {
     try {
       while (!this.#paused && !this.#closed) {
-        const message = this.#messages.next();
-        if (!message) break;
-        this.#sink?.packet(read(message));
+        const packet = this.#packets.next();
+        if (!packet) break;
+        this.#sink?.packet(packet);
       }
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
@@ -178,7 +177,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
       return;
     }
     if (!this.#remoteEnded || this.#paused || this.#closed) return;
-    if (!this.#messages.empty) this.fail(new StatusError('Internal', 'stream ends amid a message'));
+    if (!this.#packets.empty) this.fail(new StatusError('Internal', 'stream ends amid a message'));
     this.end();
     this.#close();
   }
@@ -188,13 +187,5 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#closed = { error };
     clearTimeout(this.#deadline);
     this.#sink?.close(error);
-  }
-}
-
-function read(message: Buffer): Packet {
-  try {
-    return decodePacket(message);
-  } catch (error) {
-    throw new StatusError('InvalidArgument', `bad packet: ${(error as Error).message}`);
   }
 }

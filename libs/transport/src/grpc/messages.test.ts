@@ -94,3 +94,28 @@ for (const [what, bytes, status, text] of REFUSED) {
     );
   });
 }
+
+test('a small piece that is kept does not keep the block that it came in', () => {
+  const reader = new MessageReader(MOST);
+  for (let n = 0; n < 8; n++) {
+    const block = Buffer.alloc(64 * 1024);
+    message('kept').copy(block, 100);
+    reader.add(block.subarray(100, 100 + PREFIX + 4));
+    reader.hold();
+  }
+  let messages = 0;
+  for (let next = reader.next(); next; next = reader.next(), messages++) {
+    assert.equal(String(next), 'kept');
+    assert.ok(next.buffer.byteLength <= 1024, `4 bytes keep ${next.buffer.byteLength}`);
+  }
+  assert.equal(messages, 8);
+});
+
+test('a piece of some size is kept without a much larger block', () => {
+  const reader = new MessageReader(20_000);
+  const block = Buffer.alloc(64 * 1024);
+  writePrefix(block, 10_000 - PREFIX);
+  reader.add(block.subarray(0, 10_000));
+  reader.hold();
+  assert.equal(reader.next()?.buffer.byteLength, 10_000);
+});

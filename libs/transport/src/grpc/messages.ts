@@ -4,8 +4,11 @@ import { StatusError } from './status.ts';
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
 export const PREFIX = 5;
 
-/** Pieces of fewer bytes are put together while others wait: each would cost more than it holds. */
+/** Pieces of fewer bytes are put together while they are kept: each would cost more than it holds. */
 const SMALL = 4 * 1024;
+
+/** Where they are put grows from the one size to the other, in bytes: what is kept takes a few times its length at most. */
+const FIRST_BLOCK = 64;
 const BLOCK = 16 * 1024;
 
 const NO_BLOCK = Buffer.alloc(0);
@@ -38,8 +41,27 @@ export class MessageReader {
 
   add(piece: Buffer): void {
     this.#length += piece.length;
-    if (piece.length >= SMALL || this.#pieces.length === 0) this.#pieces.push(piece);
-    else this.#append(piece);
+    this.#pieces.push(piece);
+  }
+
+  /** What is left waits for more: it must not keep the block of memory that it came in, which may be thousands of times as long. */
+  hold(): void {
+    const last = this.#pieces.at(-1);
+    if (!last || last.buffer === this.#block.buffer || last.length * 2 >= last.buffer.byteLength) return;
+    this.#pieces.pop();
+    if (last.length < SMALL) this.#append(last);
+    else this.#pieces.push(copyOf(last));
+  }
+
+  /**
+   * Length of the next message, once its prefix has come.
+   * @throws StatusError for what we do not take
+   */
+  get expected(): number | undefined {
+    if (this.#expected === undefined && this.#length >= PREFIX) {
+      this.#expected = this.#readPrefix(this.#take(PREFIX));
+    }
+    return this.#expected;
   }
 
   /**
@@ -47,14 +69,25 @@ export class MessageReader {
    * @throws StatusError for what we do not take
    */
   next(): Buffer | undefined {
-    if (this.#expected === undefined) {
-      if (this.#length < PREFIX) return undefined;
-      this.#expected = this.#readPrefix(this.#take(PREFIX));
-    }
-    if (this.#length < this.#expected) return undefined;
-    const message = this.#take(this.#expected);
-    this.#expected = undefined;
-    return message;
+    const { expected } = this;
+    return expected === undefined || this.#length < expected ? undefined : this.part(expected);
+  }
+
+  /** The next bytes of a message, of which so many have come. */
+  part(length: number): Buffer {
+    const left = (this.#expected as number) - length;
+    this.#expected = left > 0 ? left : undefined;
+    return this.#take(length);
+  }
+
+  /** The first bytes of what has come, as many as lie in one piece, and so many at least if they are there. */
+  peek(atLeast: number): Buffer {
+    const [first = NO_BLOCK] = this.#pieces;
+    if (first.length >= atLeast || first.length === this.#length) return first;
+    const joined = this.#take(Math.min(atLeast, this.#length));
+    this.#length += joined.length;
+    this.#pieces.unshift(joined);
+    return joined;
   }
 
   /** As Go's servers answer. */
@@ -70,23 +103,24 @@ export class MessageReader {
     return length;
   }
 
-  /** Copies a small piece behind the last, if that lies in the block and there is room. */
+  /** Copies a small piece behind the last, if that lies in the block and there is room, or both into a larger block. */
   #append(piece: Buffer): void {
-    const last = this.#pieces.length - 1;
-    const before = this.#pieces[last] as Buffer;
-    const start = before.byteOffset - this.#block.byteOffset;
-    const follows = before.buffer === this.#block.buffer && start + before.length === this.#used;
-    const fits = this.#used + piece.length <= this.#block.length;
-    if (!fits) {
-      youngGarbage.read(BLOCK);
-      this.#block = Buffer.allocUnsafeSlow(BLOCK);
-      this.#used = 0;
+    const last = this.#pieces.at(-1);
+    const needed = piece.length + (last?.length ?? 0);
+    const follows = last?.buffer === this.#block.buffer && last.byteOffset + last.length === this.#used;
+    if (last && follows && this.#used + piece.length <= this.#block.length) {
+      this.#used += piece.copy(this.#block, this.#used);
+      this.#pieces[this.#pieces.length - 1] = this.#block.subarray(last.byteOffset, this.#used);
+      return;
     }
-    const from = follows && fits ? start : this.#used;
+    const joins = last !== undefined && needed <= BLOCK / 2;
+    const size = Math.min(BLOCK, Math.max(FIRST_BLOCK, 2 * (joins ? needed : piece.length)));
+    youngGarbage.read(size);
+    this.#block = Buffer.allocUnsafeSlow(size);
+    this.#used = joins ? last.copy(this.#block) : 0;
     this.#used += piece.copy(this.#block, this.#used);
-    const view = this.#block.subarray(from, this.#used);
-    if (follows && fits) this.#pieces[last] = view;
-    else this.#pieces.push(view);
+    if (joins) this.#pieces.pop();
+    this.#pieces.push(this.#block.subarray(0, this.#used));
   }
 
   #take(length: number): Buffer {
@@ -115,6 +149,13 @@ export class MessageReader {
     }
     return whole;
   }
+}
+
+function copyOf(piece: Buffer): Buffer {
+  youngGarbage.read(piece.length);
+  const copy = Buffer.allocUnsafeSlow(piece.length);
+  piece.copy(copy);
+  return copy;
 }
 
 /** Fills in the prefix of a message, for which room was left at `offset`. */

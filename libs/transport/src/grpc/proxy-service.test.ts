@@ -141,3 +141,17 @@ test('a caller that does not read stops its destination, and nothing is lost whe
   assert.equal(bytes, size);
   assert.deepEqual(got.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
 });
+
+test('a caller that dials nothing is told so, and one that has dialled has all the time it wants', async () => {
+  const { target, events } = await gateway({ firstDialMs: 500 });
+  const dialled = await caller(target).dial(request(await destination(echo)));
+  const refused = once(events, 'refused');
+  const idle = callMethod(target, PROXY_METHOD);
+  idle.on('data', () => {});
+  const shown = await ended(idle);
+  assert.equal(shown.code, status.ABORTED);
+  assert.match(shown.details, /no dial within 0.5 s/);
+  assert.equal((await refused)[0], 'callers');
+  await pings(dialled.end.stream, 1);
+  dialled.end.abort(new Error('over'));
+});

@@ -4,12 +4,20 @@ import type { ServerCall } from './call.ts';
 import type { GrpcPeer } from './peer.ts';
 import { type GrpcService, PROXY_METHOD } from './service.ts';
 
+/**
+ * How long a caller may take from its stream to its dial, in milliseconds. An API server asks for both in one breath; a stream
+ * without a dial would stay for as long as its connection.
+ */
+const FIRST_DIAL_MS = 30_000;
+
 export interface ProxyServiceOptions {
   readonly dial: Dial;
   readonly tenant: string;
   readonly events: PlaneEvents;
   /** How long a dial may take, in milliseconds. */
   readonly timeout: number;
+  /** Milliseconds; for tests. */
+  readonly firstDialMs?: number;
   /** Who a caller is. Default: the subject of its certificate, or where it comes from. */
   readonly identify?: (peer: GrpcPeer) => string;
 }
@@ -20,20 +28,31 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
 }
 
 function serve(call: ServerCall, options: ProxyServiceOptions): void {
-  const { dial, tenant, events, timeout, identify = identity } = options;
+  const { dial, tenant, events, timeout, firstDialMs = FIRST_DIAL_MS, identify = identity } = options;
   const caller: Caller = { via: 'grpc', identity: identify(call.peer), remote: call.peer.remote };
   const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
+  const late = setTimeout(() => {
+    const error = new Error(`no dial within ${firstDialMs / 1000} s`);
+    events.emit('refused', 'callers', call.peer.remote, error);
+    served.destroy(error);
+  }, firstDialMs).unref();
   const served = servePackets(call, {
     role: 'gateway',
-    dial,
+    dial(request) {
+      clearTimeout(late);
+      return dial(request);
+    },
     tenant,
     events,
     caller,
     limits: { dialMs: timeout },
     ...(traceparent !== undefined && { traceparent }),
   });
-  void served.closed.then(() => events.emit('caller:close', 'grpc'));
+  void served.closed.then(() => {
+    clearTimeout(late);
+    events.emit('caller:close', 'grpc');
+  });
 }
 
 function identity({ subject, remote }: GrpcPeer): string {
