@@ -1,20 +1,26 @@
 import type { Socket } from 'node:net';
 import {
   type AgentHello,
+  type Authenticate,
   agentService,
   fromTheStart,
   type GrpcServer,
   grpcServer,
   type HubHello,
+  type IdentifierLimits,
   LinkClient,
   LinkRefused,
   type ListenAddress,
   type Listener,
   listen,
   type PacketAgent,
+  PeerLimit,
   packetDialer,
   parseIdentifiers,
+  placeOf,
   remoteOf,
+  type StrangerLimits,
+  sourceOf,
   type TlsSettings,
   upgradeServer,
 } from '@isthmus/transport';
@@ -22,20 +28,29 @@ import type { Observation } from '@isthmus/tunnel';
 import { Membership } from './membership.ts';
 import { newSessionId, type SessionTable } from './sessions.ts';
 
-/** How long a token's check may take, in milliseconds. */
-const AUTHENTICATE_TIMEOUT = 10_000;
-
 /**
  * How long an agent may take for its TLS handshake, in milliseconds. Longer than agents wait for ours: when thousands come at
  * once, those that still wait must not be sent away to begin anew.
  */
 const HANDSHAKE_TIMEOUT = 60_000;
 
+/**
+ * How long a connection may take until its agent is let in, in milliseconds: its handshake, then 10 s each for its first bytes, its
+ * request and the review of its token.
+ */
+const ADMISSION_TIMEOUT = HANDSHAKE_TIMEOUT + 30_000;
+
 /** What a Go agent may send ahead on its one stream, in bytes. */
 const GO_AGENT_WINDOW = 16 * 1024 * 1024;
 
-/** Streams of one connection: each has its window before its token was looked at. */
+/** Streams of one connection. */
 const GO_AGENT_STREAMS = 4;
+
+/** What a connection of gRPC may send ahead, in bytes, and its streams, until its agent is let in: nobody reads it before. */
+const STRANGERS = { streamWindow: 64 * 1024, maxStreams: 1 };
+
+/** A Go agent cannot say which tenant it is of. */
+const GO_AGENT_TENANT = 'default';
 
 /** How long Go agents may take to go away, in milliseconds: upstream's server drops them within 0.4 s. */
 const GO_AGENT_GRACE = 300;
@@ -50,9 +65,19 @@ export interface AgentPortOptions {
   readonly serverCount?: number;
   /** Keepalive of Go agents' connections, in milliseconds. */
   readonly keepaliveTime: number;
-  /** Rejects for a service account token that does not hold; unset where certificates alone decide. */
-  readonly authenticate?: (token: string, signal: AbortSignal) => Promise<void>;
+  /** For service account tokens; unset where certificates alone decide. */
+  readonly authenticate?: Authenticate;
+  readonly limits: AgentLimits;
   readonly observation: Observation;
+}
+
+/** What agents may have, and those who have yet to show that they are agents. */
+export interface AgentLimits extends IdentifierLimits {
+  /** Sessions of one agent at this hub. */
+  readonly sessions: number;
+  /** Connections that wait to be let in: in all, and from one source address. */
+  readonly waiting: number;
+  readonly waitingOfSource: number;
 }
 
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
@@ -77,9 +102,9 @@ export class AgentPort {
     const { agents, observation } = this.#options;
     const { events } = observation;
     const upgrades = upgradeServer({
-      admit: (hello) => this.#admit(hello),
+      admit: (hello, socket) => this.#admit(hello, socket),
       open: (socket, hello, answer) => this.#open(socket, hello, answer),
-      refused: (socket, error) => events.emit('refused', 'agents', remoteOf(socket), error),
+      refused: (socket, error) => events.emit('refused', placeOf(error, 'agents'), remoteOf(socket), error),
     });
     const grpc = this.#goAgents();
     this.#grpc = grpc;
@@ -87,6 +112,7 @@ export class AgentPort {
       ...agents,
       name: 'agents',
       handshakeTimeout: HANDSHAKE_TIMEOUT,
+      strangers: this.#strangers(),
       events,
       http1: fromTheStart((socket) => upgrades.accept(socket)),
       http2: (socket, first) => grpc.accept(socket, first),
@@ -104,25 +130,46 @@ export class AgentPort {
     await this.#listener?.close();
   }
 
+  #strangers(): StrangerLimits {
+    const { waiting: most, waitingOfSource: mostOfSource } = this.#options.limits;
+    const names = { most: '--max-waiting-agents', mostOfSource: '--max-waiting-agents-per-source' };
+    return { most, mostOfSource, names, deadlineMs: ADMISSION_TIMEOUT };
+  }
+
+  /** @throws PeerLimit for an agent that may have no further session */
+  #checkRoom(tenant: string, agentId: string): void {
+    const { sessions } = this.#options.limits;
+    if (this.#sessions.ofAgent({ tenant, agentId }) < sessions) return;
+    const text = `agent ${agentId} has ${sessions} sessions here already: --max-agent-sessions`;
+    throw new PeerLimit('agent sessions', text);
+  }
+
   #goAgents(): GrpcServer {
-    const { hubId: serverId, observation, keepaliveTime: keepaliveMs, authenticate } = this.#options;
+    const { hubId: serverId, observation, keepaliveTime: keepaliveMs, authenticate, limits } = this.#options;
     const { events } = observation;
     const service = agentService({
       ...{ serverId, events, onAgent: (agent) => this.#openPackets(agent) },
       serverCount: () => this.#serverCount(),
+      ...{ identifierLimits: limits, checkRoom: (agentId) => this.#checkRoom(GO_AGENT_TENANT, agentId) },
       ...(authenticate && { authenticate }),
     });
-    const limits = { streamWindow: GO_AGENT_WINDOW, maxStreams: GO_AGENT_STREAMS };
-    return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...limits });
+    const windows = { streamWindow: GO_AGENT_WINDOW, maxStreams: GO_AGENT_STREAMS, strangers: STRANGERS };
+    return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...windows });
   }
 
   #openPackets({ agentId, identifiers, peer, channel }: PacketAgent): void {
     const { hubId, observation } = this.#options;
+    this.#listener?.strangers.leave(peer.socket);
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
     const dialer = packetDialer(channel, { ...{ agentId, sessionId, hubId, drain }, events: observation.events });
-    // A Go agent cannot say which tenant it is of.
-    const identity = { tenant: 'default', agentId, identifiers, protocol: 'packets' as const, remote: peer.remote };
+    const identity = {
+      tenant: GO_AGENT_TENANT,
+      agentId,
+      identifiers,
+      protocol: 'packets' as const,
+      remote: peer.remote,
+    };
     this.#sessions.add(sessionId, identity, dialer);
   }
 
@@ -131,24 +178,32 @@ export class AgentPort {
     return this.#options.serverCount ?? Math.max(1, this.membership.live);
   }
 
-  async #admit(hello: AgentHello): Promise<HubHello> {
-    const { hubId, plane } = this.#options;
-    await this.#authenticate(hello.token);
+  /** What costs nothing is looked at first: a token's check asks the API server. */
+  async #admit({ tenant, agentId, identifiers, token }: AgentHello, socket: Socket): Promise<HubHello> {
+    const { hubId, plane, limits } = this.#options;
     try {
-      parseIdentifiers(hello.identifiers);
+      parseIdentifiers(identifiers, limits);
     } catch (error) {
+      if (error instanceof PeerLimit) throw error;
       throw new LinkRefused(400, (error as Error).message);
     }
+    this.#checkRoom(tenant, agentId);
+    await this.#authenticate(token, socket);
+    this.#checkRoom(tenant, agentId);
     return { hubId, sessionId: newSessionId(), plane, serverCount: this.#serverCount() };
   }
 
-  async #authenticate(token: string | undefined): Promise<void> {
+  async #authenticate(token: string | undefined, socket: Socket): Promise<void> {
     const { authenticate } = this.#options;
     if (!authenticate) return;
     if (token === undefined) throw new LinkRefused(401, 'this hub wants a service account token');
+    const gone = new AbortController();
+    socket.once('close', () => gone.abort());
+    const source = sourceOf(socket.remoteAddress ?? '');
     try {
-      await authenticate(token, AbortSignal.timeout(AUTHENTICATE_TIMEOUT));
+      await authenticate(token, { source, signal: gone.signal });
     } catch (error) {
+      if (error instanceof PeerLimit) throw error;
       throw new LinkRefused(403, `token was not accepted: ${(error as Error).message}`);
     }
   }
@@ -156,6 +211,9 @@ export class AgentPort {
   #open(socket: Socket, hello: AgentHello, { sessionId }: HubHello): void {
     const { tenant, agentId } = hello;
     const { events } = this.#options.observation;
+    // Others may have come while the answer was on its way.
+    this.#checkRoom(tenant, agentId);
+    this.#listener?.strangers.leave(socket);
     const link = new LinkClient({
       socket,
       peer: `agent ${agentId}`,

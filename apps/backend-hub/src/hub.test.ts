@@ -13,6 +13,7 @@ function options(registry: Registry): HubOptions {
     agents: { address: { host: '127.0.0.1', port: 0 } },
     ...{ advertiseAddress: '10.0.0.1:8097', advertiseAgentAddress: '10.0.0.1:8091' },
     observation: { events: planeEvents(), tracer: noTracer },
+    limits: { sessions: 100, identifiers: 256, identifierBytes: 8192, waiting: 100, waitingOfSource: 100 },
   };
 }
 

@@ -9,12 +9,12 @@ import {
   leaseHolder,
   parseLabels,
   peerTls,
+  TokenReviews,
   tlsPolicy,
   tokenAuthenticator,
 } from '@isthmus/service';
+import type { Authenticate } from '@isthmus/transport';
 import type { HubOptions } from './hub.ts';
-
-type Authenticate = (token: string, signal: AbortSignal) => Promise<void>;
 
 /** What a hub's own flags say. Without a registry it serves no other process' gateways and shares no plane. */
 export function hubOptions(
@@ -43,6 +43,13 @@ export function hubOptions(
     ...(count !== undefined && { serverCount: count }),
     keepaliveTime: flags['keepalive-time'],
     ...(authenticate && { authenticate }),
+    limits: {
+      sessions: flags['max-agent-sessions'],
+      identifiers: flags['max-agent-identifiers'],
+      identifierBytes: flags['max-agent-identifier-bytes'],
+      waiting: flags['max-waiting-agents'],
+      waitingOfSource: flags['max-waiting-agents-per-source'],
+    },
   };
 }
 
@@ -87,8 +94,9 @@ function authenticator(flags: HubValues, client: KubeClient): Authenticate {
     serviceAccount: flags['agent-service-account'],
     audience: flags['authentication-audience'],
   });
-  return async (token) => {
-    const verdict = await review(token);
+  const reviews = new TokenReviews({ review, rememberMs: flags['token-review-cache-ttl'] });
+  return async (token, bearer) => {
+    const verdict = await reviews.check(token, bearer);
     if (!verdict.ok) throw new Error(verdict.message);
   };
 }

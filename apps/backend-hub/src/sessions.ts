@@ -50,6 +50,7 @@ export class SessionTable {
   /** A Go agent's streams on this hub, oldest first, by tenant and agent id: only the oldest takes dials, as upstream has it. */
   readonly #streams = new Map<string, Entry[]>();
   readonly #tenants = new Map<string, number>();
+  readonly #agents = new Map<string, number>();
   #version = 0;
   #leaving = false;
 
@@ -80,6 +81,11 @@ export class SessionTable {
     return this.#tenants;
   }
 
+  /** Sessions of one agent. */
+  ofAgent(agent: Pick<SessionInfo, 'tenant' | 'agentId'>): number {
+    return this.#agents.get(agentKey(agent)) ?? 0;
+  }
+
   *list(): Iterable<SessionInfo & { readonly draining: boolean }> {
     for (const { info, draining, givenUp } of this.#entries.values()) {
       yield { ...info, draining: draining || givenUp || this.#leaving };
@@ -105,7 +111,7 @@ export class SessionTable {
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
     const entry: Entry = { info, wire, draining: false, givenUp: false };
     this.#entries.set(sessionId, entry);
-    this.#count(info.tenant, 1);
+    this.#count(info, 1);
     events.emit('session:open', info);
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
@@ -150,10 +156,9 @@ export class SessionTable {
     for (const { wire } of this.#entries.values()) wire.destroy(reason);
   }
 
-  #count(tenant: string, by: 1 | -1): void {
-    const sessions = (this.#tenants.get(tenant) ?? 0) + by;
-    if (sessions === 0) this.#tenants.delete(tenant);
-    else this.#tenants.set(tenant, sessions);
+  #count(info: SessionInfo, by: 1 | -1): void {
+    count(this.#tenants, info.tenant, by);
+    count(this.#agents, agentKey(info), by);
   }
 
   #giveUp(entry: Entry): void {
@@ -179,7 +184,7 @@ export class SessionTable {
     const { info } = entry;
     const wasActive = this.#isActive(entry) && !entry.givenUp;
     this.#entries.delete(info.sessionId);
-    this.#count(info.tenant, -1);
+    this.#count(info, -1);
     if (wasActive) this.#withdraw(info.sessionId);
     if (info.protocol === 'packets') this.#dequeue(entry);
     this.#options.events.emit('session:close', info, reason.message);
@@ -213,4 +218,10 @@ export class SessionTable {
     changed({ kind: 'session-gone', sessionId, hubId, incarnation, version });
     registration.withdraw(sessionId, version);
   }
+}
+
+function count(sessions: Map<string, number>, key: string, by: 1 | -1): void {
+  const left = (sessions.get(key) ?? 0) + by;
+  if (left === 0) sessions.delete(key);
+  else sessions.set(key, left);
 }

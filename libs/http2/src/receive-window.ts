@@ -85,6 +85,12 @@ export class ReceiveWindow {
     return credit;
   }
 
+  /** The other side may send so many bytes more ahead. */
+  widen(bytes: number): void {
+    this.#size += bytes;
+    this.#open += bytes;
+  }
+
   /** The stream is over. */
   close(): void {
     this.#budget.give(this.#grown);

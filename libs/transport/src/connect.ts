@@ -16,7 +16,7 @@ import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-re
 import { newDialId } from './dial-id.ts';
 import { watchCaller } from './early-bytes.ts';
 import { proxyStatus } from './link/head.ts';
-import { remoteOf } from './listen.ts';
+import { remoteOf } from './remote.ts';
 import { peerSubject } from './tls.ts';
 
 /** How long a caller may take to send its request's head, in milliseconds. */

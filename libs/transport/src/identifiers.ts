@@ -1,4 +1,11 @@
-import type { AgentIdentifiers } from '@isthmus/tunnel';
+import { type AgentIdentifiers, isPrintable } from '@isthmus/tunnel';
+import { PeerLimit } from './peer-limit.ts';
+
+/** What one session may say of what it reaches. */
+export interface IdentifierLimits {
+  readonly identifiers: number;
+  readonly identifierBytes: number;
+}
 
 /** What Go's strconv.ParseBool takes for true. */
 const GO_TRUE = new Set(['1', 't', 'T', 'true', 'True', 'TRUE']);
@@ -6,9 +13,10 @@ const GO_TRUE = new Set(['1', 't', 'T', 'true', 'True', 'TRUE']);
 /**
  * Reads what an agent says it can reach: a URL query such as `ipv4=10.0.0.1&host=db.internal&default-route=true`, read as
  * Go's url.ParseQuery does. Keys of later versions are passed over.
- * @throws Error when it is no URL query.
+ * @throws PeerLimit when it is more than an agent may say, another Error when it is no URL query.
  */
-export function parseIdentifiers(query: string): AgentIdentifiers {
+export function parseIdentifiers(query: string, limits?: IdentifierLimits): AgentIdentifiers {
+  if (limits) checkSize(query, limits);
   const values = parseQuery(query);
   return {
     ipv4: values.get('ipv4') ?? [],
@@ -19,6 +27,19 @@ export function parseIdentifiers(query: string): AgentIdentifiers {
   };
 }
 
+/** Before it is read. */
+function checkSize(query: string, { identifiers, identifierBytes }: IdentifierLimits): void {
+  const bytes = Buffer.byteLength(query);
+  if (bytes > identifierBytes) throw tooMuch(`${bytes} bytes`, identifierBytes, 'max-agent-identifier-bytes');
+  let count = 1;
+  for (let at = query.indexOf('&'); at >= 0; at = query.indexOf('&', at + 1)) count++;
+  if (count > identifiers) throw tooMuch(`${count} identifiers`, identifiers, 'max-agent-identifiers');
+}
+
+function tooMuch(what: string, most: number, flag: string): PeerLimit {
+  return new PeerLimit('agent identifiers', `${what} in the agent's identifiers, and ${most} are taken: --${flag}`);
+}
+
 function parseQuery(query: string): Map<string, string[]> {
   const values = new Map<string, string[]>();
   for (const pair of query.split('&')) {
@@ -27,6 +48,7 @@ function parseQuery(query: string): Map<string, string[]> {
     const equals = pair.indexOf('=');
     const key = percentDecoded(equals < 0 ? pair : pair.slice(0, equals));
     const value = equals < 0 ? '' : percentDecoded(pair.slice(equals + 1));
+    if (!isPrintable(value)) throw malformed('identifiers with control characters');
     const known = values.get(key);
     if (known) known.push(value);
     else values.set(key, [value]);

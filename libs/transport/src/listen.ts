@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import { type CertificatePlace, Crowd, descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
+import { remoteOf } from './remote.ts';
 import { tlsServer } from './renewal.ts';
 import { SocketFile } from './socket-file.ts';
+import { guardServer, type StrangerLimits, Strangers } from './strangers.ts';
 import type { TlsSettings } from './tls.ts';
 
 /** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */
@@ -10,6 +12,15 @@ const FIRST_BYTES_TIMEOUT = 10_000;
 
 /** How long a listener that stops goes on while connections come without a gap, in milliseconds. */
 const STOP_TIMEOUT = 500;
+
+/**
+ * Connections that may be amid their handshakes at one port. Of callers that dial, no more than 2,000 have an answer coming at once
+ * (MAX_PENDING of a tenant), so that only an attack meets these.
+ */
+const STRANGERS: StrangerLimits = {
+  ...{ most: 4096, mostOfSource: 2048, deadlineMs: 30_000 },
+  names: { most: 'the port takes no more', mostOfSource: 'the port takes no more from there' },
+};
 
 /** HTTP/2's connection preface (RFC 9113 section 3.4) begins so, and no HTTP/1.1 method does. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0');
@@ -31,6 +42,11 @@ export interface ListenOptions {
   readonly http2?: Take;
   /** Takes every other connection. Unset: such a connection is refused. */
   readonly http1?: Take;
+  /**
+   * Of peers that have yet to show who they are. Whoever gives limits also tells when a peer has, see `Listener.strangers`. Unset:
+   * the handshake shows it.
+   */
+  readonly strangers?: StrangerLimits;
   readonly events: PlaneEvents;
   /** What listens, for errors: `callers`, `agents`. */
   readonly name: CertificatePlace;
@@ -45,6 +61,7 @@ export interface Listener {
   /** Why callers do not find it, though it listens: its socket's file is gone, or another's. */
   readonly lost: string | undefined;
   /** Takes no new connection, and takes a unix socket's file away first; connections that are open go on. */
+  readonly strangers: Strangers;
   stop(): Promise<void>;
   /** After `stop`: resolves when the last connection is gone, those amid their TLS handshake too. */
   readonly idle: Promise<void>;
@@ -56,7 +73,10 @@ export interface Listener {
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
   const connections = new Crowd<Socket>();
+  const tellOfStranger = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
+  const strangers = new Strangers(options.strangers ?? STRANGERS, tellOfStranger);
   const accept = (socket: Socket) => {
+    if (!options.strangers) strangers.leave(socket);
     connections.add(socket);
     socket.on('close', () => connections.delete(socket));
     socket.on('error', () => {});
@@ -72,6 +92,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const server = options.tls
     ? secured(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
+  guardServer(server, strangers);
   const file = 'path' in address ? new SocketFile(address.path, address.deleteExisting) : undefined;
   server.listen(file ? { path: file.boundPath } : boundTo(address));
   await once(server, 'listening');
@@ -109,6 +130,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
     get lost() {
       return file?.lost;
     },
+    strangers,
     async stop() {
       hide();
       await untilNobodyWaits(server);
@@ -241,8 +263,4 @@ function addressOf(server: Server, address: ListenAddress): string {
   if ('path' in address) return address.path;
   const { port } = server.address() as AddressInfo;
   return address.host.includes(':') ? `[${address.host}]:${port}` : `${address.host || '0.0.0.0'}:${port}`;
-}
-
-export function remoteOf(socket: Socket): string {
-  return socket.remoteAddress ? `${socket.remoteAddress}:${socket.remotePort}` : 'uds';
 }

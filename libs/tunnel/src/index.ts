@@ -12,6 +12,7 @@ export * from './errors.ts';
 export * from './events.ts';
 export * from './explain.ts';
 export { inWords } from './in-words.ts';
+export * from './names.ts';
 export * from './observe.ts';
 export type { Choice, Place, Route, Standing } from './placement.ts';
 export { unlessProbed } from './probes.ts';

@@ -18,6 +18,7 @@ import {
 } from './topics/agent.ts';
 import {
   agentAuthentication,
+  agentLimits,
   agentListening,
   checkAgents,
   checkKubeconfig,
@@ -94,6 +95,7 @@ export const serverFlags = {
   ...serverIdentity,
   ...serverCount,
   ...agentAuthentication,
+  ...agentLimits,
   ...routing,
   ...shutdown(0),
   ...shutdownDelay,
@@ -146,6 +148,7 @@ export const hubFlags = {
   ...serverIdentity,
   ...serverCount,
   ...agentAuthentication,
+  ...agentLimits,
   ...shutdown(DRAIN_MS),
   ...shutdownDelay,
   ...membership,

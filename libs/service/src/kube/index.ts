@@ -7,5 +7,6 @@ export { type LeaseCall, parseLabels } from './lease.ts';
 export type { LeaseCollectionObserver } from './lease-collection.ts';
 export { type LeaseCounter, type LeaseCounterOptions, type LeaseCountObserver, leaseCounter } from './lease-counter.ts';
 export { type LeaseHolder, type LeaseHolderOptions, leaseHolder } from './lease-holder.ts';
+export { TokenReviews, type TokenReviewsOptions } from './reviews.ts';
 export { KubeStatusError } from './status.ts';
 export { type TokenAuthenticatorOptions, type TokenVerdict, tokenAuthenticator } from './token-review.ts';

@@ -11,7 +11,10 @@ export interface TokenAuthenticatorOptions {
   readonly audience: string;
 }
 
-export type TokenVerdict = { readonly ok: true } | { readonly ok: false; readonly message: string };
+export type TokenVerdict =
+  | { readonly ok: true }
+  /** `reviewed` unless the API server did not say: then it may be good the next time. */
+  | { readonly ok: false; readonly reviewed: boolean; readonly message: string };
 
 interface TokenReview {
   readonly status?: {
@@ -23,8 +26,8 @@ interface TokenReview {
 }
 
 /**
- * Asks the API server whether a token is that of the agents' service account, as upstream does: one TokenReview a
- * connection, no cache. Never rejects: an API server that does not answer is a refusal with that as its message.
+ * Asks the API server whether a token is that of the agents' service account, as upstream does, by one
+ * TokenReview. Never rejects: an API server that does not answer is a refusal with that as its message.
  */
 export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: string) => Promise<TokenVerdict> {
   const { client, audience } = options;
@@ -37,9 +40,9 @@ export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: 
     try {
       const path = '/apis/authentication.k8s.io/v1/tokenreviews';
       const message = refusal(await client.request<TokenReview>({ method: 'POST', path, body: review }), options);
-      return message === undefined ? { ok: true } : { ok: false, message: `lookup failed: ${message}` };
+      return message === undefined ? { ok: true } : { ok: false, reviewed: true, message: `lookup failed: ${message}` };
     } catch (error) {
-      return { ok: false, message: `the token could not be reviewed: ${messageOf(error)}` };
+      return { ok: false, reviewed: false, message: `the token could not be reviewed: ${messageOf(error)}` };
     }
   };
 }

@@ -9,6 +9,7 @@ import {
   type ServiceError,
 } from '@grpc/grpc-js';
 import { encodePacket, type Packet } from '@isthmus/proto';
+import { checkName } from '@isthmus/tunnel';
 import type { PacketChannel } from '../packets/channel.ts';
 import { secureContext, type TlsSettings } from '../tls.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
@@ -130,7 +131,7 @@ function open(client: Client, options: ConnectPacketsOptions): ClientDuplexStrea
 }
 
 function readAnswer(metadata: Metadata): { serverId: string; serverCount: number } {
-  const serverId = exactlyOne(metadata, 'serverid', 'server ID');
+  const serverId = checkName('server ID', exactlyOne(metadata, 'serverid', 'server ID'));
   const count = exactlyOne(metadata, 'servercount', 'server count');
   if (!/^\d{1,9}$/.test(count)) throw new Error(`server count is no number: ${JSON.stringify(count)}`);
   return { serverId, serverCount: Number(count) };

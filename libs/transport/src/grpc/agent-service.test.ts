@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { Metadata, status } from '@grpc/grpc-js';
-import { SessionLost } from '@isthmus/tunnel';
+import { deferred, SessionLost } from '@isthmus/tunnel';
+import { PeerLimit } from '../peer-limit.ts';
 import { connectPackets } from './agent-client.ts';
 import { CONNECT_METHOD } from './service.ts';
 import { agentAtHub, callMethod, connect, destination, echo, ended, hub, listen, request } from './testing/plane.ts';
@@ -102,4 +103,73 @@ test('a hub that shuts down ends what is left after its grace', async () => {
   assert.equal(end.stream.destroyed, true);
   await served.closed;
   await until('agent has let go', () => served.open === 0);
+});
+
+const LIMITED: [what: string, metadata: Record<string, string>, code: status, details: RegExp, where: string][] = [
+  ['a long id', { agentid: 'a'.repeat(265) }, status.INVALID_ARGUMENT, /agent ID of 265 characters/, 'grpc agents'],
+  [
+    'an identifier with a line’s end',
+    { agentid: 'a', agentidentifiers: 'host=a%0Ab' },
+    status.INVALID_ARGUMENT,
+    /identifiers with control characters/,
+    'grpc agents',
+  ],
+  [
+    'more bytes of identifiers than it may have',
+    { agentid: 'a', agentidentifiers: `host=${'x'.repeat(100)}` },
+    status.RESOURCE_EXHAUSTED,
+    /105 bytes in the agent's identifiers, and 100 are taken: --max-agent-identifier-bytes/,
+    'agent identifiers',
+  ],
+  [
+    'more identifiers than it may have',
+    { agentid: 'a', agentidentifiers: 'a&b&c&d&e' },
+    status.RESOURCE_EXHAUSTED,
+    /5 identifiers in the agent's identifiers, and 4 are taken: --max-agent-identifiers/,
+    'agent identifiers',
+  ],
+  ['no room', { agentid: 'full' }, status.RESOURCE_EXHAUSTED, /full has enough/, 'agent sessions'],
+];
+
+for (const [what, fields, code, details, where] of LIMITED) {
+  test(`an agent with ${what} is refused before its token is looked at`, async () => {
+    const reviewed: string[] = [];
+    const { target, agents, events } = await hub({
+      authenticate: async (token) => void reviewed.push(token),
+      identifierLimits: { identifiers: 4, identifierBytes: 100 },
+      checkRoom(agentId) {
+        if (agentId === 'full') throw new PeerLimit('agent sessions', 'full has enough');
+      },
+    });
+    const refused = once(events, 'refused');
+    const metadata = new Metadata();
+    metadata.add('authorization', 'Bearer x');
+    for (const [key, value] of Object.entries(fields)) metadata.add(key, value);
+    const call = callMethod(target, CONNECT_METHOD, metadata);
+    call.on('data', () => {});
+    const shown = await ended(call);
+    assert.deepEqual([shown.code, (await refused)[0]], [code, where]);
+    assert.match(shown.details, details);
+    assert.deepEqual([agents.length, reviewed], [0, []]);
+  });
+}
+
+test('the check of a token is given up when its agent goes away', async () => {
+  const asked = deferred<AbortSignal>();
+  const { target } = await hub({
+    authenticate: (_token, { signal, source }) => {
+      assert.equal(source, '127.0.0.1');
+      asked.resolve(signal);
+      return new Promise(() => {});
+    },
+  });
+  const metadata = new Metadata();
+  metadata.add('agentid', 'a');
+  metadata.add('authorization', 'Bearer x');
+  const call = callMethod(target, CONNECT_METHOD, metadata);
+  call.on('error', () => {});
+  const signal = await asked.promise;
+  assert.equal(signal.aborted, false);
+  call.cancel();
+  await until('it is told', () => signal.aborted);
 });

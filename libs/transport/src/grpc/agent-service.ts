@@ -1,14 +1,13 @@
-import type { AgentIdentifiers, PlaneEvents } from '@isthmus/tunnel';
-import { parseIdentifiers } from '../identifiers.ts';
+import { type AgentIdentifiers, checkName, type PlaneEvents } from '@isthmus/tunnel';
+import { type IdentifierLimits, parseIdentifiers } from '../identifiers.ts';
 import type { PacketChannel } from '../packets/channel.ts';
+import { PeerLimit, placeOf } from '../peer-limit.ts';
+import { sourceOf } from '../strangers.ts';
 import type { ServerCall } from './call.ts';
 import type { Metadata } from './metadata.ts';
 import type { GrpcPeer } from './peer.ts';
 import { CONNECT_METHOD, type GrpcService } from './service.ts';
 import { StatusError } from './status.ts';
-
-/** How long it may take to find out whether a token holds, in milliseconds. */
-const AUTHENTICATE_MS = 10_000;
 
 const SCHEME = 'Bearer ';
 
@@ -20,28 +19,46 @@ export interface PacketAgent {
   readonly channel: PacketChannel;
 }
 
+/** Who shows a token. */
+export interface TokenBearer {
+  /** Where it comes from, as limits count it. */
+  readonly source: string;
+  /** Aborted when it is gone. */
+  readonly signal: AbortSignal;
+}
+
+/** Rejects for a token that does not hold, and for one of which it could not be found out in time. */
+export type Authenticate = (token: string, bearer: TokenBearer) => Promise<void>;
+
 export interface AgentServiceOptions {
   readonly serverId: string;
   readonly serverCount: () => number;
   readonly events: PlaneEvents;
-  /** Rejects for a token that does not hold. Unset: agents need none. */
-  readonly authenticate?: (token: string, signal: AbortSignal) => Promise<void>;
+  /** Unset: agents need no token. */
+  readonly authenticate?: Authenticate;
+  readonly identifierLimits?: IdentifierLimits;
+  /** Throws for an agent that may have no further session. */
+  readonly checkRoom?: (agentId: string) => void;
   readonly onAgent: (agent: PacketAgent) => void;
 }
 
 /** The Go agents' edge: each holds one stream, over which all its tunnels go. */
 export function agentService(options: AgentServiceOptions): GrpcService {
-  return { path: CONNECT_METHOD, serve: (call) => void admit(call, options) };
+  return { path: CONNECT_METHOD, serve: (call, admitted) => void admit(call, admitted, options) };
 }
 
-async function admit(call: ServerCall, options: AgentServiceOptions): Promise<void> {
+async function admit(call: ServerCall, admitted: () => void, options: AgentServiceOptions): Promise<void> {
   const { serverId, serverCount, events, onAgent } = options;
   const { metadata, peer } = call;
   try {
     const agentId = readAgentId(metadata);
-    const identifiers = readIdentifiers(metadata);
-    await authenticate(metadata, options);
+    const identifiers = readIdentifiers(metadata, options);
+    options.checkRoom?.(agentId);
+    await authenticate(call, options);
     if (call.over) return;
+    // Others may have come meanwhile.
+    options.checkRoom?.(agentId);
+    admitted();
     // Agents wait for these two before anything else.
     call.respond([
       ['serverid', serverId],
@@ -49,18 +66,26 @@ async function admit(call: ServerCall, options: AgentServiceOptions): Promise<vo
     ]);
     onAgent({ agentId, identifiers, peer, channel: call });
   } catch (error) {
-    events.emit('refused', 'grpc agents', peer.remote, error as Error);
-    call.fail(error instanceof StatusError ? error : new StatusError('Internal', (error as Error).message));
+    const refusal = error as Error;
+    events.emit('refused', placeOf(refusal, 'grpc agents'), peer.remote, refusal);
+    call.fail(statusOf(refusal));
   }
+}
+
+function statusOf(error: Error): StatusError {
+  if (error instanceof StatusError) return error;
+  return new StatusError(error instanceof PeerLimit ? 'ResourceExhausted' : 'Internal', error.message);
 }
 
 function readAgentId(metadata: Metadata): string {
   const ids = metadata.get('agentid');
-  if (ids.length === 1) return ids[0] as string;
-  throw new StatusError('InvalidArgument', `expected one agent ID in the context, got [${ids.join(' ')}]`);
+  if (ids.length !== 1) {
+    throw new StatusError('InvalidArgument', `expected one agent ID in the context, got [${ids.join(' ')}]`);
+  }
+  return valid(() => checkName('agent ID', ids[0] as string));
 }
 
-function readIdentifiers(metadata: Metadata): AgentIdentifiers {
+function readIdentifiers(metadata: Metadata, { identifierLimits }: AgentServiceOptions): AgentIdentifiers {
   const queries = metadata.get('agentidentifiers');
   if (queries.length > 1) {
     const shown = queries.join(' ');
@@ -69,15 +94,21 @@ function readIdentifiers(metadata: Metadata): AgentIdentifiers {
       `expected at most one set of agent identifiers in the context, got [${shown}]`,
     );
   }
+  return valid(() => parseIdentifiers(queries[0] ?? '', identifierLimits));
+}
+
+function valid<T>(read: () => T): T {
   try {
-    return parseIdentifiers(queries[0] ?? '');
+    return read();
   } catch (error) {
+    if (error instanceof PeerLimit) throw error;
     throw new StatusError('InvalidArgument', (error as Error).message);
   }
 }
 
-async function authenticate(metadata: Metadata, options: AgentServiceOptions): Promise<void> {
+async function authenticate(call: ServerCall, options: AgentServiceOptions): Promise<void> {
   if (!options.authenticate) return;
+  const { metadata, peer, signal } = call;
   const value = metadata.first('authorization');
   if (value === undefined) {
     throw new StatusError('Unauthenticated', 'Authentication context was not found in metadata');
@@ -86,8 +117,10 @@ async function authenticate(metadata: Metadata, options: AgentServiceOptions): P
     throw new StatusError('Unauthenticated', `received token does not have "${SCHEME}" prefix`);
   }
   try {
-    await options.authenticate(value.slice(SCHEME.length), AbortSignal.timeout(AUTHENTICATE_MS));
+    const source = sourceOf(peer.socket.remoteAddress ?? '');
+    await options.authenticate(value.slice(SCHEME.length), { source, signal });
   } catch (error) {
+    if (error instanceof PeerLimit) throw error;
     const why = (error as Error).message;
     throw new StatusError('Unauthenticated', `Failed to validate authentication token, err:${why}`);
   }

@@ -40,6 +40,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   #ended = false;
   /** Set once it is over: with the error that says why, if not in good order. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
+  #abort: AbortController | undefined;
   #reset: NodeJS.Timeout | undefined;
   #deadline: NodeJS.Timeout | undefined;
 
@@ -60,6 +61,13 @@ export class ServerCall implements PacketChannel, StreamReceiver {
 
   get over(): boolean {
     return this.#closed !== undefined;
+  }
+
+  /** Aborted when it is over. Made for who asks: most calls need none. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#closed) this.#abort.abort();
+    return this.#abort.signal;
   }
 
   /** Sends initial metadata ahead of the first packet. */
@@ -186,6 +194,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     if (this.#closed) return;
     this.#closed = { error };
     clearTimeout(this.#deadline);
+    this.#abort?.abort();
     this.#sink?.close(error);
   }
 }

@@ -1,11 +1,12 @@
 import type { Socket } from 'node:net';
 import { hpackEncode } from '@isthmus/http2';
 import { Crowd, type PlaneEvents } from '@isthmus/tunnel';
-import { remoteOf } from '../listen.ts';
+import { remoteOf } from '../remote.ts';
 import { ServerCall } from './call.ts';
 import { greeting, ServerConnection } from './http2/connection.ts';
 import type { RequestHead } from './http2/request.ts';
 import type { ServerStream } from './http2/stream.ts';
+import type { PeerLimits } from './http2/streams.ts';
 import { Metadata } from './metadata.ts';
 import { type GrpcPeer, peerOf } from './peer.ts';
 import type { GrpcService } from './service.ts';
@@ -33,6 +34,8 @@ export interface GrpcServerOptions {
   readonly streamWindow: number;
   /** Streams that a peer may have open. Default 10,000. */
   readonly maxStreams?: number;
+  /** What a peer may do until a service has admitted it. Default: what it may do then. */
+  readonly strangers?: PeerLimits;
 }
 
 export interface GrpcServer {
@@ -60,7 +63,9 @@ class Endpoint implements GrpcServer {
   readonly #options: GrpcServerOptions;
   readonly #methods: ReadonlyMap<string, GrpcService>;
   readonly #greeting: Buffer;
-  readonly #maxStreams: number;
+  /** What a peer may do at first, and once it is admitted. */
+  readonly #first: PeerLimits;
+  readonly #admitted: PeerLimits;
   readonly #connections = new Crowd<ServerConnection>();
   #draining = false;
   /** Set by `close`: called when the last connection is gone. */
@@ -69,8 +74,9 @@ class Endpoint implements GrpcServer {
   constructor(options: GrpcServerOptions) {
     const { streamWindow, maxStreams = MAX_STREAMS } = options;
     this.#options = options;
-    this.#maxStreams = maxStreams;
-    this.#greeting = greeting(streamWindow, maxStreams);
+    this.#admitted = { streamWindow, maxStreams };
+    this.#first = options.strangers ?? this.#admitted;
+    this.#greeting = greeting(this.#first);
     this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
 
@@ -113,16 +119,20 @@ class Endpoint implements GrpcServer {
   }
 
   #open(socket: Socket): ServerConnection {
-    const { streamWindow, keepaliveMs, events, name } = this.#options;
+    const { keepaliveMs, events, name } = this.#options;
     let peer: GrpcPeer | undefined;
+    let limits = this.#first;
+    const admit = () => {
+      if (limits !== this.#admitted) connection.allow(this.#admitted);
+      limits = this.#admitted;
+    };
     const connection = new ServerConnection(socket, {
       greeting: this.#greeting,
-      streamWindow,
-      maxStreams: this.#maxStreams,
+      limits,
       keepaliveMs,
       accept: (stream, request) => {
         peer ??= peerOf(socket);
-        this.#serve(stream, request, peer);
+        this.#serve(stream, request, peer, admit);
       },
       failed: (error) => events.emit('refused', name, remoteOf(socket), error),
       closed: () => {
@@ -134,14 +144,14 @@ class Endpoint implements GrpcServer {
     return connection;
   }
 
-  #serve(stream: ServerStream, request: RequestHead, peer: GrpcPeer): void {
+  #serve(stream: ServerStream, request: RequestHead, peer: GrpcPeer, admit: () => void): void {
     const metadata = new Metadata(request.fields);
     const timeout = readTimeout(metadata.first('grpc-timeout'));
     const service = this.#methods.get(request.path);
     const refusal = refusalOf(request, metadata, timeout);
     if (refusal) refuse(stream, ...refusal);
     else if (!service) refuse(stream, 200, new StatusError('Unimplemented', `unknown method ${request.path}`));
-    else service.serve(new ServerCall(stream, metadata, peer, timeout));
+    else service.serve(new ServerCall(stream, metadata, peer, timeout), admit);
   }
 }
 

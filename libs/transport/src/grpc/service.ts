@@ -4,7 +4,8 @@ import type { ServerCall } from './call.ts';
 export interface GrpcService {
   /** `/Service/Method`. */
   readonly path: string;
-  readonly serve: (call: ServerCall) => void;
+  /** @param admit tells that the peer has shown who it is: what strangers may do no longer bounds it */
+  readonly serve: (call: ServerCall, admit: () => void) => void;
 }
 
 /** ANP's two methods; its services have no package. */

@@ -99,3 +99,35 @@ test('a peer that asks and does not read is cut off', async () => {
   assert.match((await refused)[2].message, /asks for more than it reads/);
   await until('it is gone', () => server.connections === 0);
 });
+
+test('a stranger sends 64 KiB on one stream, and what its window allows once it is admitted', async () => {
+  const calls: ServerCall[] = [];
+  let admit = () => {};
+  const wide = 1024 * 1024;
+  const { port, sockets } = await serve(
+    (call, admitted) => {
+      calls.push(call);
+      admit = admitted;
+    },
+    { streamWindow: wide, maxStreams: 4, strangers: { streamWindow: WINDOW, maxStreams: 1 } },
+  );
+  const session = connect(port);
+  await once(session, 'remoteSettings');
+  const { initialWindowSize, maxConcurrentStreams } = session.remoteSettings;
+  assert.deepEqual([initialWindowSize, maxConcurrentStreams], [WINDOW, 1]);
+  const first = open(session);
+  first.stream.write(Buffer.alloc(4 * wide));
+  const [socket] = sockets;
+  const came = () => socket?.bytesRead ?? 0;
+  await until('its window is full', () => came() >= WINDOW);
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => session.ping(resolve));
+  assert.ok(came() < WINDOW + 4096, `${came()} bytes came of a stranger`);
+  admit();
+  await until('a wider window is full', () => came() >= wide);
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => session.ping(resolve));
+  assert.ok(came() < wide + 4096, `${came()} bytes came while nobody read`);
+  assert.deepEqual([session.remoteSettings.initialWindowSize, session.remoteSettings.maxConcurrentStreams], [wide, 4]);
+  const others = [open(session), open(session), open(session)];
+  for (const { stream } of others) stream.write(message({ type: 'DRAIN' }));
+  await until('three more streams', () => calls.length === 4);
+});

@@ -1,4 +1,4 @@
-import { parseDestination } from '@isthmus/tunnel';
+import { isName, parseDestination } from '@isthmus/tunnel';
 import { isRecord } from './json.ts';
 
 /** A hub as agents see it. */
@@ -37,9 +37,6 @@ export const MEMBERSHIP_TTL = 3 * MEMBERSHIP_BEAT;
 /** Hubs in one message. A longer list goes on in changes, so that no line outgrows what the other side reads. */
 export const MAX_HUBS_IN_MESSAGE = 128;
 
-/** The longest hub id, zone or address, in characters: a DNS name, brackets and a port. */
-const MAX_NAME = 264;
-
 /**
  * What came as a membership message, with nothing in it that was not asked for; undefined when it is none. A hub of a version
  * that does not say whether its list is current, or which process a hub is, is believed without.
@@ -71,18 +68,18 @@ function listOf<T>(value: unknown, read: (item: unknown) => T | undefined): T[] 
 function readMember(value: unknown): HubMember | undefined {
   if (!isRecord(value)) return undefined;
   const { hubId, address, zone, draining, generation = 0 } = value;
-  if (readId(hubId) === undefined || !isName(address) || !isName(zone)) return undefined;
+  if (readId(hubId) === undefined || !isNameOf(address) || !isNameOf(zone)) return undefined;
   if (typeof draining !== 'boolean' || !Number.isSafeInteger(generation)) return undefined;
   if (address !== '' && !isPlace(address)) return undefined;
   return { hubId: hubId as string, address, zone, draining, generation: generation as number };
 }
 
 function readId(value: unknown): string | undefined {
-  return isName(value) && value !== '' ? value : undefined;
+  return isNameOf(value) && value !== '' ? value : undefined;
 }
 
-function isName(value: unknown): value is string {
-  return typeof value === 'string' && value.length <= MAX_NAME;
+function isNameOf(value: unknown): value is string {
+  return typeof value === 'string' && isName(value);
 }
 
 function isPlace(text: string): boolean {

@@ -1,7 +1,9 @@
 import http, { type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { checkName } from '@isthmus/tunnel';
 import { type HttpHead, readHead } from '../head-reader.ts';
+import { PeerLimit } from '../peer-limit.ts';
 
 /**
  * How an agent's connection becomes a link: the agent sends an HTTP/1.1 Upgrade request that says who it is, the hub
@@ -65,9 +67,9 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   const [head] = await Promise.all([readHead(socket, timeout), request]);
   if (head.status !== 101) throw await refusal(socket, head);
   return {
-    hubId: decodeURIComponent(head.fields.get('isthmus-hub') ?? ''),
-    sessionId: head.fields.get('isthmus-session') ?? '',
-    plane: decodeURIComponent(head.fields.get('isthmus-plane') ?? ''),
+    hubId: checkName('hub id', decodeURIComponent(head.fields.get('isthmus-hub') ?? '')),
+    sessionId: checkName('session id', head.fields.get('isthmus-session') ?? ''),
+    plane: checkName('plane', decodeURIComponent(head.fields.get('isthmus-plane') ?? '')),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
 }
@@ -81,7 +83,7 @@ async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
 export interface UpgradeServerOptions {
   /** Decides on a hello. Rejects with LinkRefused (its status is answered), or with any error (500). */
   readonly admit: (hello: AgentHello, socket: Socket) => Promise<HubHello>;
-  /** The socket is ready for a link. */
+  /** The socket is ready for a link. Throws for one that is to be ended after all. */
   readonly open: (socket: Socket, hello: AgentHello, answer: HubHello) => void;
   readonly refused: (socket: Socket, error: Error) => void;
 }
@@ -94,10 +96,14 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
     clearTimeout(waiting.get(socket));
     waiting.delete(socket);
   };
-  const refuse = (socket: Socket, error: Error) => {
+  const refuse = (socket: Socket, error: Error, answered = false) => {
     settle(socket);
     options.refused(socket, error);
-    const status = error instanceof LinkRefused ? error.status : 500;
+    if (answered) {
+      socket.destroy();
+      return;
+    }
+    const status = error instanceof LinkRefused ? error.status : error instanceof PeerLimit ? 429 : 500;
     answerRefusal(socket, status, error.message);
   };
   const elsewhere = ({ method, socket }: IncomingMessage) =>
@@ -110,14 +116,16 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
     const socket = stream as Socket;
     settle(socket);
     socket.on('error', () => {});
+    let answered = false;
     try {
       const hello = readHello(request);
       const answer = await options.admit(hello, socket);
+      answered = true;
       await write(socket, acceptance(answer));
       if (head.length > 0) socket.unshift(head);
       options.open(socket, hello, answer);
     } catch (error) {
-      refuse(socket, error as Error);
+      refuse(socket, error as Error, answered);
     }
   });
   return {
@@ -138,12 +146,19 @@ function readHello(request: IncomingMessage): AgentHello {
   const agents = request.headersDistinct['isthmus-agent'] ?? [];
   if (agents.length !== 1 || agents[0] === '') throw new LinkRefused(400, 'want exactly one agent id');
   const field = (name: string) => decode(request.headersDistinct[name]?.[0] ?? '', name);
+  const named = (name: string) => {
+    try {
+      return checkName(name, field(name));
+    } catch (error) {
+      throw new LinkRefused(400, (error as Error).message);
+    }
+  };
   const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
   return {
-    agentId: decode(agents[0] as string, 'isthmus-agent'),
+    agentId: named('isthmus-agent'),
     identifiers: field('isthmus-identifiers'),
-    tenant: field('isthmus-tenant') || 'default',
-    version: field('isthmus-version'),
+    tenant: named('isthmus-tenant') || 'default',
+    version: named('isthmus-version'),
     ...(token !== undefined && { token }),
   };
 }

@@ -3,9 +3,17 @@ import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { type Dial, descriptors, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
-import { type Listener, remoteOf } from '../listen.ts';
+import type { Listener } from '../listen.ts';
+import { remoteOf } from '../remote.ts';
 import { tlsServer } from '../renewal.ts';
+import { guardServer, type StrangerLimits, Strangers } from '../strangers.ts';
 import { peerSubject, type TlsSettings } from '../tls.ts';
+
+/** Gateways that may be amid their handshakes at once: a plane has tens of them, each with one link to a hub. */
+const STRANGERS: StrangerLimits = {
+  ...{ most: 1024, mostOfSource: 512, deadlineMs: 30_000 },
+  names: { most: 'the port takes no more', mostOfSource: 'the port takes no more from there' },
+};
 
 export interface PeerServerOptions {
   readonly host: string;
@@ -16,7 +24,7 @@ export interface PeerServerOptions {
   readonly events: PlaneEvents;
 }
 
-export interface PeerServer extends Omit<Listener, 'idle' | 'local' | 'lost'> {
+export interface PeerServer extends Omit<Listener, 'idle' | 'local' | 'lost' | 'strangers'> {
   /** Takes no new gateway, asks those that are there to dial elsewhere and lets running tunnels finish. */
   drain(): void;
 }
@@ -26,7 +34,9 @@ export async function servePeers({ host, port, tls: files, dial, events }: PeerS
   const links = new Set<LinkServer>();
   const connections = new Set<TLSSocket>();
   let draining = false;
+  const strangers = new Strangers(STRANGERS, (remote, error) => events.emit('refused', 'peers waiting', remote, error));
   const accept = (socket: TLSSocket) => {
+    strangers.leave(socket);
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
     if (socket.alpnProtocol !== 'h2') {
@@ -47,6 +57,7 @@ export async function servePeers({ host, port, tls: files, dial, events }: PeerS
     { ALPNProtocols: ['h2'], handshakeTimeout: 10_000 },
     { accept, refused: (remote, error) => events.emit('refused', 'peers', remote, error), role: GATEWAY_NAME },
   );
+  guardServer(server, strangers);
   server.listen(port, host || undefined);
   await once(server, 'listening');
   const bound = (server.address() as AddressInfo).port;

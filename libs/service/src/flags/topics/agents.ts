@@ -25,6 +25,25 @@ export const agentAuthentication = topic('Agents', {
   'authentication-audience': string('', 'Audience that the token must be for.'),
 });
 
+export const agentLimits = topic('Agents', {
+  'max-agent-sessions': int(100, 'Sessions that one agent may have at this server.', { own: true }),
+  'max-agent-identifiers': int(256, 'Identifiers that an agent may give (--agent-identifiers).', { own: true }),
+  'max-agent-identifier-bytes': int(8192, 'What they may come to, as a URL query.', { own: true }),
+  'max-waiting-agents': int(2000, 'Connections to --agent-port whose agents have yet to be let in. More are refused.', {
+    own: true,
+  }),
+  'max-waiting-agents-per-source': int(
+    1000,
+    'Those of them that may come from one IPv4 address, or one IPv6 network of 64 bits: a fleet behind one address gets in a part at a time.',
+    { own: true },
+  ),
+  'token-review-cache-ttl': duration(
+    30_000,
+    "How long the API server's answer about an agent's token holds, a refusal for 10 s at most. 0 asks each time.",
+    { own: true },
+  ),
+});
+
 export const kubernetes = topic('Kubernetes API', {
   kubeconfig: string('', "Path of a kubeconfig file. Empty for the pod's own service account."),
   'kubeconfig-qps': float32(0, 'Requests a second to the API server. 0 for 5.'),
@@ -38,8 +57,20 @@ export const kubernetesContentType = topic('Kubernetes API', {
 });
 
 type Flags = Values<
-  typeof agentListening & typeof clusterTls & typeof agentAuthentication & Pick<typeof kubernetes, 'kubeconfig'>
+  typeof agentListening &
+    typeof clusterTls &
+    typeof agentAuthentication &
+    typeof agentLimits &
+    Pick<typeof kubernetes, 'kubeconfig'>
 >;
+
+const LIMITS = [
+  'max-agent-sessions',
+  'max-agent-identifiers',
+  'max-agent-identifier-bytes',
+  'max-waiting-agents',
+  'max-waiting-agents-per-source',
+] as const;
 
 export function checkAgents(flags: Flags, warn: (message: string) => void): void {
   const { 'cluster-cert': cert, 'cluster-ca-cert': authorities, 'agent-bind-address': address } = flags;
@@ -52,6 +83,9 @@ export function checkAgents(flags: Flags, warn: (message: string) => void): void
     );
   }
   if (cert === '' && authorities !== '') throw new FlagError('cluster-cert', 'must be set when --cluster-ca-cert is');
+  for (const name of LIMITS) {
+    if (flags[name] < 1) throw new FlagError(name, `bad number ${flags[name]}: want 1 or more`);
+  }
   const withTokens = checkTokens(flags);
   if (authorities === '' && !withTokens) {
     warn('agents are not authenticated: set --cluster-ca-cert, or --agent-namespace and what belongs to it');

@@ -14,7 +14,7 @@ import {
 import { type ConnectionSink, Inbound, MAX_FIELDS } from './inbound.ts';
 import { Output } from './output.ts';
 import { ResetCounter } from './reset-counter.ts';
-import { Streams, type StreamsOptions, type StreamsOwner } from './streams.ts';
+import { type PeerLimits, Streams, type StreamsOptions, type StreamsOwner } from './streams.ts';
 import { Watch } from './watch.ts';
 
 /** What may wait for a peer that asks (PING, SETTINGS, streams that are refused) and does not read, in bytes. */
@@ -77,6 +77,14 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
     if (first) this.#read(first);
     if (this.#state === 'greeting') this.#watch.awaitGreeting();
     this.#socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
+  }
+
+  /** The peer may do more from now on. */
+  allow(limits: PeerLimits): void {
+    if (this.#state === 'ended') return;
+    const { streamWindow: initialWindowSize, maxStreams: maxConcurrentStreams } = limits;
+    this.#output.add(settingsFrame({ initialWindowSize, maxConcurrentStreams }));
+    this.#streams.allow(limits);
   }
 
   /** Takes no new stream and lets those that run finish. */
@@ -182,7 +190,8 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
 }
 
 /** The window of the whole connection exceeds the sum of its streams', or one that stalls would stop the rest. */
-export function greeting(initialWindowSize: number, maxConcurrentStreams: number): Buffer {
+export function greeting(limits: PeerLimits): Buffer {
+  const { streamWindow: initialWindowSize, maxStreams: maxConcurrentStreams } = limits;
   return Buffer.concat([
     settingsFrame({ initialWindowSize, maxConcurrentStreams, maxHeaderListSize: MAX_FIELDS }),
     windowUpdateFrame(0, MAX_WINDOW - DEFAULT_SETTINGS.initialWindowSize),

@@ -152,6 +152,11 @@ export class ServerStream {
     }
   }
 
+  /** The peer may send so many bytes more ahead: it is told so by SETTINGS. */
+  allow(bytes: number): void {
+    this.#ahead.widen(bytes);
+  }
+
   /** So many bytes of DATA frames came. */
   expect(bytes: number): void {
     if (this.#remoteEnded) this.reset(ErrorCode.STREAM_CLOSED);

@@ -43,8 +43,7 @@ function streamsOf(maxStreams = 1000) {
   const streams = new Streams(
     output,
     {
-      streamWindow: WINDOW,
-      maxStreams,
+      limits: { streamWindow: WINDOW, maxStreams },
       accept: (stream) => {
         const { id } = stream;
         served.set(id, stream);

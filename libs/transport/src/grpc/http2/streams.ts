@@ -5,11 +5,17 @@ import { type Field, type RequestHead, readRequest } from './request.ts';
 import { ResetCounter } from './reset-counter.ts';
 import { ServerStream, type StreamOwner } from './stream.ts';
 
-export interface StreamsOptions {
-  /** What a peer may send ahead on one stream, in bytes. */
+/** What a peer may do. */
+export interface PeerLimits {
+  /** What it may send ahead on one stream, in bytes. */
   readonly streamWindow: number;
-  /** Streams that a peer may have open. */
+  /** Streams that it may have open. */
   readonly maxStreams: number;
+}
+
+export interface StreamsOptions {
+  /** What a peer may do at first. */
+  readonly limits: PeerLimits;
   /** A request came: the stream is to be served at once. */
   readonly accept: (stream: ServerStream, request: RequestHead) => void;
 }
@@ -28,6 +34,7 @@ export class Streams implements StreamSink, StreamOwner {
   readonly #options: StreamsOptions;
   readonly #owner: StreamsOwner;
   readonly #open = new OpenTable<number, ServerStream>();
+  #limits: PeerLimits;
   /** No new stream is served. */
   #closed = false;
   /** The last stream that was served, and the last that the peer opened: beyond our GOAWAY they differ. */
@@ -41,6 +48,7 @@ export class Streams implements StreamSink, StreamOwner {
   constructor(output: Output, options: StreamsOptions, owner: StreamsOwner) {
     this.#output = output;
     this.#options = options;
+    this.#limits = options.limits;
     this.#owner = owner;
   }
 
@@ -71,6 +79,13 @@ export class Streams implements StreamSink, StreamOwner {
     for (const stream of [...this.#open.values()]) if (!stream.widen(by)) throw tooWide();
   }
 
+  /** The peer may do more from now on, on the streams that it has as well. */
+  allow(limits: PeerLimits): void {
+    const by = limits.streamWindow - this.#limits.streamWindow;
+    this.#limits = limits;
+    for (const stream of this.#open.values()) stream.allow(by);
+  }
+
   // What the peer says.
 
   headers(id: number, fields: readonly Field[], ends: boolean): void {
@@ -94,11 +109,11 @@ export class Streams implements StreamSink, StreamOwner {
     const stream = new ServerStream(id, {
       output: this.#output,
       owner: this,
-      receiveWindow: this.#options.streamWindow,
+      receiveWindow: this.#limits.streamWindow,
       sendWindow: this.#sendWindow,
     });
     if (!request) stream.reset(ErrorCode.PROTOCOL_ERROR);
-    else if (this.#open.size >= this.#options.maxStreams) stream.reset(ErrorCode.REFUSED_STREAM);
+    else if (this.#open.size >= this.#limits.maxStreams) stream.reset(ErrorCode.REFUSED_STREAM);
     else {
       this.#open.set(id, stream);
       this.#options.accept(stream, request);

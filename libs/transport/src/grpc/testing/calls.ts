@@ -6,6 +6,7 @@ import { deferred, planeEvents } from '@isthmus/tunnel';
 import type { PacketSink } from '../../packets/channel.ts';
 import type { ServerCall } from '../call.ts';
 import { type GrpcServerOptions, grpcServer } from '../server.ts';
+import type { GrpcService } from '../service.ts';
 import { cleanups } from './until.ts';
 
 export const WINDOW = 64 * 1024;
@@ -17,7 +18,7 @@ export function echo(call: ServerCall): PacketSink {
 }
 
 export async function serve(
-  serveCall: (call: ServerCall) => void = (call) => call.start(echo(call)),
+  serveCall: GrpcService['serve'] = (call) => call.start(echo(call)),
   more: Partial<GrpcServerOptions> = {},
 ) {
   const events = planeEvents();

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
+import { afterEach, mock, test } from 'node:test';
+import { Strangers, sourceOf } from './strangers.ts';
+
+afterEach(() => mock.timers.reset());
+
+let port = 0;
+
+/** A connection that only comes and goes. */
+function connection(remoteAddress: string): Socket {
+  const socket = Object.assign(new EventEmitter(), {
+    remoteAddress,
+    remotePort: ++port,
+    destroyed: false,
+    destroy() {
+      socket.destroyed = true;
+      socket.emit('close');
+      return socket;
+    },
+  });
+  return socket as unknown as Socket;
+}
+
+function strangers(most: number, mostOfSource: number) {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  const refused: string[] = [];
+  const limits = { most, mostOfSource, deadlineMs: 90_000, names: { most: '--all', mostOfSource: '--source' } };
+  const own = new Strangers(limits, (_remote, error) => refused.push(error.message));
+  const enter = (address: string, count: number) => {
+    const sockets = Array.from({ length: count }, () => connection(address));
+    return sockets.filter((socket) => own.enter(socket));
+  };
+  return { own, refused, enter };
+}
+
+test('one source has so many places, and gets another for each that it leaves', () => {
+  const { own, refused, enter } = strangers(100, 10);
+  const let_in = enter('10.0.0.1', 25);
+  assert.deepEqual([let_in.length, own.size, refused.length], [10, 10, 15]);
+  assert.equal(refused[0], '10 connections from 10.0.0.1 wait to be let in already: --source');
+  own.leave(let_in[0] as Socket);
+  let_in[1]?.destroy();
+  assert.equal(enter('10.0.0.1', 5).length, 2);
+  assert.equal(enter('10.0.0.2', 1).length, 1);
+});
+
+test('where all places are taken, who comes takes one of the source that has the most', () => {
+  const { own, refused, enter } = strangers(20, 15);
+  const flood = enter('10.0.0.1', 15);
+  const other = enter('10.0.0.2', 5);
+  const honest = enter('10.0.0.3', 3);
+  assert.deepEqual([own.size, honest.length], [20, 3]);
+  assert.deepEqual(
+    [flood, other].map((sockets) => sockets.filter(({ destroyed }) => destroyed).length),
+    [3, 0],
+  );
+  // The flood itself gets no more.
+  assert.equal(enter('10.0.0.1', 5).length, 0);
+  assert.match(refused.at(-1) ?? '', /^20 connections wait to be let in already: --all$/);
+});
+
+test('a connection that has waited for long gives its place to one of its own source', () => {
+  let now = 0;
+  mock.method(performance, 'now', () => now);
+  const { own, enter } = strangers(100, 10);
+  const idle = enter('10.0.0.1', 10);
+  assert.equal(enter('10.0.0.1', 1).length, 0);
+  now = 11_000;
+  assert.equal(enter('10.0.0.1', 1).length, 1);
+  assert.equal(idle.filter(({ destroyed }) => destroyed).length, 1);
+  assert.equal(own.size, 10);
+  mock.restoreAll();
+});
+
+test('a connection that is never let in ends at the deadline', () => {
+  const { own, refused, enter } = strangers(100, 10);
+  const [late, known] = enter('10.0.0.1', 2);
+  own.leave(known as Socket);
+  mock.timers.tick(90_000);
+  assert.deepEqual([late?.destroyed, known?.destroyed, own.size], [true, false, 0]);
+  assert.deepEqual(refused, ['not let in within 90 s']);
+});
+
+test('a source is an IPv4 address, or a network of IPv6', () => {
+  assert.equal(sourceOf('10.0.0.1'), '10.0.0.1');
+  assert.equal(sourceOf('::ffff:10.0.0.1'), '10.0.0.1');
+  assert.equal(sourceOf('2001:db8:1:2:3:4:5:6'), sourceOf('2001:db8:1:2::6'));
+  assert.notEqual(sourceOf('2001:db8:1:2::6'), sourceOf('2001:db8:1:3::6'));
+  assert.equal(sourceOf('fe80::1%eth0'), 'fe80:0:0:0::/64');
+  assert.equal(sourceOf('::1'), '0:0:0:0::/64');
+  assert.equal(sourceOf(''), '');
+});

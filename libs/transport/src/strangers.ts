@@ -1,0 +1,160 @@
+import { isIPv6, type Server, type Socket } from 'node:net';
+import { remoteOf } from './remote.ts';
+
+/**
+ * After so long a connection gives its place to one that comes and finds none, in milliseconds. Of honest peers that come at once, each
+ * that has a place is let in well before: 1,000 handshakes take 5 s.
+ */
+const PATIENCE = 10_000;
+
+/** How much of an IPv6 address is a source: whoever has one address has its network of 64 bits. */
+const IPV6_GROUPS = 4;
+
+export interface StrangerLimits {
+  /** Connections that wait, in all. */
+  readonly most: number;
+  /** Of those, from one source address. */
+  readonly mostOfSource: number;
+  /** How long one may wait, in milliseconds. */
+  readonly deadlineMs: number;
+  /** What the limits are called in errors: the flags that set them, if there are any. */
+  readonly names: { readonly most: string; readonly mostOfSource: string };
+}
+
+interface Stranger {
+  readonly socket: Socket;
+  readonly key: string;
+  readonly source: string;
+  readonly since: number;
+  readonly deadline: NodeJS.Timeout;
+}
+
+/**
+ * Connections whose peers have not yet shown who they are. Each has a handshake, buffers and a window, so there are so many and no
+ * more; beyond that they are refused as they come, before they cost anything. Where all sources together are too many, one that
+ * comes takes the place of the source that has the most: a flood keeps out itself.
+ */
+export class Strangers {
+  readonly #limits: StrangerLimits;
+  readonly #refused: (remote: string, error: Error) => void;
+  /** By `host:port`, which a TLS socket has in common with the one below it. */
+  readonly #waiting = new Map<string, Stranger>();
+  /** By source, each in order of arrival. */
+  readonly #sources = new Map<string, Set<Stranger>>();
+
+  constructor(limits: StrangerLimits, refused: (remote: string, error: Error) => void) {
+    this.#limits = limits;
+    this.#refused = refused;
+  }
+
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /** A connection came. @returns false when it was refused, and ended */
+  enter(socket: Socket): boolean {
+    const { remoteAddress } = socket;
+    const key = remoteOf(socket);
+    // Of unix sockets the file's permissions have decided.
+    if (remoteAddress === undefined || this.#waiting.has(key)) return true;
+    const source = sourceOf(remoteAddress);
+    const refusal = this.#makeRoom(source);
+    if (refusal) {
+      this.#refused(key, refusal);
+      socket.destroy();
+      return false;
+    }
+    this.#add(socket, key, source);
+    return true;
+  }
+
+  /** Its peer has shown who it is, or is gone. */
+  leave(socket: Socket): void {
+    const stranger = this.#waiting.get(remoteOf(socket));
+    if (stranger) this.#remove(stranger);
+  }
+
+  #add(socket: Socket, key: string, source: string): void {
+    const { deadlineMs } = this.#limits;
+    const late = () => this.#end(stranger, new Error(`not let in within ${deadlineMs / 1000} s`));
+    const deadline = setTimeout(late, deadlineMs).unref();
+    const stranger: Stranger = { socket, key, source, since: performance.now(), deadline };
+    this.#waiting.set(key, stranger);
+    const own = this.#sources.get(source);
+    if (own) own.add(stranger);
+    else this.#sources.set(source, new Set([stranger]));
+    socket.once('close', () => this.#remove(stranger));
+  }
+
+  #remove(stranger: Stranger): void {
+    clearTimeout(stranger.deadline);
+    if (this.#waiting.get(stranger.key) === stranger) this.#waiting.delete(stranger.key);
+    const own = this.#sources.get(stranger.source);
+    own?.delete(stranger);
+    if (own?.size === 0) this.#sources.delete(stranger.source);
+  }
+
+  #end(stranger: Stranger, error: Error): void {
+    this.#remove(stranger);
+    this.#refused(stranger.key, error);
+    stranger.socket.destroy();
+  }
+
+  /** @returns why there is none */
+  #makeRoom(source: string): Error | undefined {
+    const { most, mostOfSource, names } = this.#limits;
+    const own = this.#sources.get(source);
+    if (own && own.size >= mostOfSource) {
+      const error = new Error(
+        `${mostOfSource} connections from ${source} wait to be let in already: ${names.mostOfSource}`,
+      );
+      return this.#takePlace(own, error);
+    }
+    if (this.#waiting.size < most) return undefined;
+    const error = new Error(`${most} connections wait to be let in already: ${names.most}`);
+    const heaviest = this.#heaviest();
+    if (heaviest === undefined || heaviest.size <= (own?.size ?? 0) + 1) return this.#takePlace(own, error);
+    this.#end(first(heaviest), error);
+    return undefined;
+  }
+
+  /** Of the longest waiting, if that had its time. */
+  #takePlace(own: Set<Stranger> | undefined, error: Error): Error | undefined {
+    const oldest = own && first(own);
+    if (!oldest || performance.now() - oldest.since < PATIENCE) return error;
+    this.#end(oldest, error);
+    return undefined;
+  }
+
+  #heaviest(): Set<Stranger> | undefined {
+    let heaviest: Set<Stranger> | undefined;
+    for (const one of this.#sources.values()) if (one.size > (heaviest?.size ?? 0)) heaviest = one;
+    return heaviest;
+  }
+}
+
+/** Refuses connections that find no place before anything is done for them; TLS servers begin with a handshake. */
+export function guardServer(server: Server, strangers: Strangers): void {
+  const taken = server.listeners('connection');
+  server.removeAllListeners('connection');
+  server.on('connection', (socket: Socket) => {
+    if (strangers.enter(socket)) for (const take of taken) take.call(server, socket);
+  });
+}
+
+/** What limits count by. */
+export function sourceOf(address: string): string {
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
+  if (!isIPv6(plain)) return plain;
+  const [before = '', after] = plain.split('::') as [string, string | undefined];
+  const head = before === '' ? [] : before.split(':');
+  const tail = after === undefined || after === '' ? [] : after.split(':');
+  const zeros = after === undefined ? 0 : 8 - head.length - tail.length;
+  const groups = [...head, ...Array.from({ length: Math.max(0, zeros) }, () => '0'), ...tail];
+  return `${groups.slice(0, IPV6_GROUPS).join(':')}::/64`;
+}
+
+function first(strangers: Set<Stranger>): Stranger {
+  const [oldest] = strangers;
+  return oldest as Stranger;
+}
