@@ -167,8 +167,9 @@ export class ServerCall implements PacketChannel, StreamReceiver {
 
   /** Lets the peer send as much again as was taken. What is held, by a paused reader or amid a message, counts for its window. */
   #give(): void {
-    const taken = this.#owed - this.#packets.length;
-    this.#owed = this.#packets.length;
+    const kept = Math.min(this.#packets.held, this.#owed);
+    const taken = this.#owed - kept;
+    this.#owed = kept;
     if (taken > 0) this.#stream.read(taken);
   }
 
@@ -195,6 +196,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#closed = { error };
     clearTimeout(this.#deadline);
     this.#abort?.abort();
+    this.#packets.close();
     this.#sink?.close(error);
   }
 }

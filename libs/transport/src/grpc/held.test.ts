@@ -61,3 +61,23 @@ test('a long message that is no data is refused before it has come', async () =>
   assert.match(decodeURIComponent(String(fields['grpc-message'])), /bytes that is no DATA/);
   assert.ok(encodePacket(text).length > LONG);
 });
+
+test('messages that are no data and longer than a window are taken, as many as there is room for at once', async () => {
+  const took: Packet[] = [];
+  const { port } = await serve((call) => taking(call, took));
+  const session = connect(port);
+  const dial = message({ type: 'DIAL_REQ', protocol: 'tcp', address: 'x'.repeat(100_000), random: 1n });
+  const calls = Array.from({ length: 200 }, () => open(session));
+  let refused = 0;
+  for (const { stream, status } of calls) {
+    void status.then((fields) => fields['grpc-status'] === '8' && refused++);
+    stream.write(dial.subarray(0, 1_000));
+  }
+  // 16 MiB hold 167 of them.
+  await until('the others are refused', () => refused === 200 - Math.floor((16 * 1024 * 1024) / (dial.length - 5)));
+  for (const { stream } of calls) if (!stream.closed) stream.write(dial.subarray(1_000));
+  await until('those that were begun have come', () => took.length === 200 - refused);
+  const late = open(session);
+  late.stream.write(dial);
+  await until('there is room again', () => took.length === 201 - refused);
+});

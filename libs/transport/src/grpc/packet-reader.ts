@@ -1,3 +1,4 @@
+import { WindowBudget } from '@isthmus/http2';
 import { decodeDataHead, decodePacket, type Packet } from '@isthmus/proto';
 import { MessageReader } from './messages.ts';
 import { StatusError } from './status.ts';
@@ -11,17 +12,25 @@ const WHOLE = 16 * 1024;
 /** Of a longer one each part has so many bytes, but for the last: a peer that sends byte for byte must not make a packet of each. */
 const PART = 4 * 1024;
 
+/** A message of another kind may be so long, in bytes: nothing that makes sense comes near, and what makes none is answered. */
+const LONGEST_OTHER = 128 * 1024;
+
+/** What all streams together may keep of such messages beyond their windows, in bytes. */
+const OTHERS = new WindowBudget(16 * 1024 * 1024);
+
 /** All of a DATA packet but its data: two tags, two lengths and a number are 44 bytes at most. */
 const DATA_HEAD = 64;
 
 /**
  * Cuts what comes on a stream into packets. The data of a long message is handed on as it comes, as packets of their own: kept until
- * it is whole, 4 MiB of each stream would be, for which no window has room. A long message of another kind is refused.
+ * it is whole, 4 MiB of each stream would be, for which no window has room.
  */
 export class PacketReader {
   readonly #messages: MessageReader;
   /** Of the long message under way. */
   #connectID: bigint | undefined;
+  /** Of the budget, for the long message of another kind under way. */
+  #lent = 0;
 
   /** @param mostBytes what a message may come to */
   constructor(mostBytes: number) {
@@ -33,13 +42,19 @@ export class PacketReader {
     return this.#messages.empty;
   }
 
-  /** Bytes that came and were not taken. */
-  get length(): number {
-    return this.#messages.length;
+  /** Bytes that came and were not taken, as far as they count for the stream's window. */
+  get held(): number {
+    return this.#lent > 0 ? 0 : this.#messages.length;
   }
 
   add(piece: Buffer): void {
     this.#messages.add(piece);
+  }
+
+  /** Nothing more is read. */
+  close(): void {
+    OTHERS.give(this.#lent);
+    this.#lent = 0;
   }
 
   /** What is left waits for more, or for its reader. */
@@ -55,22 +70,25 @@ export class PacketReader {
     const messages = this.#messages;
     const { expected } = messages;
     if (expected === undefined) return undefined;
-    if (this.#connectID === undefined) {
-      if (expected <= WHOLE) {
-        const message = messages.next();
-        return message && read(message);
-      }
+    const isLong = this.#connectID === undefined && this.#lent === 0 && expected > WHOLE;
+    if (isLong) {
       if (messages.length < DATA_HEAD) return undefined;
-      this.#connectID = this.#readHead(expected);
+      this.#readHead(expected);
     }
-    return this.#part(this.#connectID);
+    if (this.#connectID !== undefined) return this.#part(this.#connectID);
+    const message = messages.next();
+    if (!message) return undefined;
+    this.close();
+    return read(message);
   }
 
-  #readHead(expected: number): bigint {
+  #readHead(expected: number): void {
     const head = decodeDataHead(this.#messages.peek(DATA_HEAD), expected);
-    if (!head) throw new StatusError('ResourceExhausted', `received message of ${expected} bytes that is no DATA`);
-    this.#messages.part(head.length);
-    return head.connectID;
+    if (head) {
+      this.#messages.part(head.length);
+      this.#connectID = head.connectID;
+    } else if (expected <= LONGEST_OTHER && OTHERS.take(expected)) this.#lent = expected;
+    else throw new StatusError('ResourceExhausted', `received message of ${expected} bytes that is no DATA`);
   }
 
   #part(connectID: bigint): Packet | undefined {
