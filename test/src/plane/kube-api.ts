@@ -23,6 +23,7 @@ export async function kubeApi(scope: Scope, { dir }: Trust) {
   await writeFile(kubeconfig, stringify(config), { mode: 0o600 });
   return {
     kubeconfig,
+    api,
     /** A token of a service account, `namespace:name`. */
     trust(token: string, account: string) {
       const user = { username: `system:serviceaccount:${account}` };

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { agentPackets, allInOne, Scope, scoped, until } from '../harness/index.ts';
+import { upgrade } from './links.ts';
+import { raw, refusals, refused, saidUntilEnd } from './rig.ts';
+
+/** Without TLS, and so without certificates. */
+const PLAIN = {
+  serverFlags: { 'cluster-cert': undefined, 'cluster-key': undefined, 'cluster-ca-cert': undefined },
+  agentFlags: { 'ca-cert': undefined, 'agent-cert': undefined, 'agent-key': undefined },
+};
+
+/** What was answered in the field for errors. */
+const errorOf = (head: string) => decodeURIComponent(/isthmus-error: (\S+)/.exec(head)?.[1] ?? '');
+
+test(
+  'an agent has so many sessions, by links and by gRPC together, and another has its own',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope, PLAIN);
+    const { program, agentPort: port } = server;
+    const join = async (agent: string) => {
+      const socket = await raw(scope, { port });
+      socket.write(upgrade({ 'isthmus-agent': agent }));
+      let said = '';
+      socket.on('data', (chunk) => {
+        said += chunk.toString('latin1');
+      });
+      await until(() => said.includes('\r\n\r\n'), { what: 'an answer' });
+      return said;
+    };
+    const answers = [];
+    for (let i = 0; i < 130; i++) answers.push(await join('many'));
+    assert.equal(answers.filter((answer) => answer.startsWith('HTTP/1.1 101 ')).length, 100);
+    assert.equal(errorOf(answers.at(-1) as string), 'agent many has 100 sessions here already: --max-agent-sessions');
+    const packets = agentPackets(scope, { port }, { agentid: 'many' });
+    const { code, details } = await packets.ended();
+    assert.deepEqual([code, details], [8, 'agent many has 100 sessions here already: --max-agent-sessions']);
+    assert.equal(await refusals(program, 'agent sessions'), 31);
+    assert.match(await join('another'), /^HTTP\/1\.1 101 /);
+  }),
+);
+
+test(
+  'identifiers beyond their bounds and names with control characters are refused by their names, and keep nothing',
+  scoped(async (scope) => {
+    const { server } = await allInOne(scope, PLAIN);
+    const { program, agentPort: port } = server;
+    const long = `host=${'x'.repeat(13_700)}`;
+    const many = Array.from({ length: 257 }, (_, i) => `host=${i}`).join('&');
+    const refusedLinks: readonly [where: string, fields: Readonly<Record<string, string>>, error: RegExp][] = [
+      [
+        'agent identifiers',
+        { 'isthmus-agent': 'a', 'isthmus-identifiers': encodeURIComponent(long) },
+        /^13705 bytes in the agent's identifiers, and 8192 are taken: --max-agent-identifier-bytes$/,
+      ],
+      [
+        'agent identifiers',
+        { 'isthmus-agent': 'a', 'isthmus-identifiers': encodeURIComponent(many) },
+        /^257 identifiers in the agent's identifiers, and 256 are taken: --max-agent-identifiers$/,
+      ],
+      ['agents', { 'isthmus-agent': 'a%1B%5B2J' }, /^isthmus-agent with control characters/],
+      ['agents', { 'isthmus-agent': 'a%E2%80%AE' }, /^isthmus-agent with control characters/],
+      ['agents', { 'isthmus-agent': 'x'.repeat(265) }, /^isthmus-agent of 265 characters/],
+      ['agents', { 'isthmus-agent': 'a', 'isthmus-tenant': 'a%0Ab' }, /^isthmus-tenant with control characters/],
+      ['agents', { 'isthmus-agent': 'a', 'isthmus-version': 'a%00' }, /^isthmus-version with control characters/],
+      ['agents', { 'isthmus-agent': 'a', 'isthmus-identifiers': 'host%3Da%250Ab' }, /control characters/],
+    ];
+    for (const [where, fields, error] of refusedLinks) {
+      await refused(program, where, async () => {
+        const socket = await raw(scope, { port });
+        socket.write(upgrade(fields));
+        assert.match(errorOf(await saidUntilEnd(socket)), error);
+      });
+    }
+    for (const [where, metadata, details] of [
+      ['agent identifiers', { agentid: 'a', agentidentifiers: long }, /8192 are taken: --max-agent-identifier-bytes/],
+      ['agent identifiers', { agentid: 'a', agentidentifiers: many }, /256 are taken: --max-agent-identifiers/],
+      ['grpc agents', { agentid: 'x'.repeat(265) }, /agent ID of 265 characters/],
+      ['grpc agents', { agentid: 'a', agentidentifiers: 'host=a%0Ab' }, /control characters/],
+    ] as const) {
+      await refused(program, where, async () => {
+        await using own = new Scope();
+        assert.match((await agentPackets(own, { port }, metadata).ended()).details, details);
+      });
+    }
+    assert.ok(!program.logs.some(({ msg, agent }) => msg === 'session opened' && agent === 'a'), program.tail);
+  }),
+);

@@ -1,0 +1,74 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect, type TLSSocket } from 'node:tls';
+import { newTrust, type Program, type Scope, startServer, type Trust, within } from '../harness/index.ts';
+import { kubeApi } from '../plane/kube-api.ts';
+import { FrameSocket, PREFACE, settings } from './frames.ts';
+import { upgrade } from './links.ts';
+
+/** An address of this machine from which nobody honest comes. */
+export const ELSEWHERE = '127.0.0.9';
+
+/** A server that lets agents in by their tokens, of which `good` holds. */
+export async function tokenServer(scope: Scope, flags: Readonly<Record<string, string | number>> = {}) {
+  const trust = await newTrust(scope);
+  const kube = await kubeApi(scope, trust);
+  kube.trust('good', 'kube-system:konnectivity-agent');
+  const server = await startServer(scope, trust, {
+    'cluster-ca-cert': undefined,
+    kubeconfig: kube.kubeconfig,
+    'agent-namespace': 'kube-system',
+    'agent-service-account': 'konnectivity-agent',
+    'authentication-audience': 'system:konnectivity-server',
+    ...flags,
+  });
+  return { trust, server, api: kube.api, kube };
+}
+
+/** A connection to an agents' port by someone without a certificate; undefined when it was refused amid its handshake. */
+export async function stranger(
+  scope: Scope,
+  trust: Trust,
+  port: number,
+  protocol: 'h2' | 'http/1.1',
+  localAddress = '127.0.0.1',
+): Promise<TLSSocket | undefined> {
+  const ca = readFileSync(trust.agents.cert);
+  const socket = connect({
+    ...{ port, host: '127.0.0.1', servername: 'localhost', ALPNProtocols: [protocol], localAddress, ca },
+  });
+  scope.defer(() => socket.destroy());
+  socket.on('error', () => {});
+  const come = first(socket, 'secureConnect').then((came) => came !== undefined);
+  return (await within(come, { what: 'a TLS handshake, or its end' })) ? socket : undefined;
+}
+
+/** One that has begun with HTTP/2. */
+export async function framed(scope: Scope, trust: Trust, port: number): Promise<FrameSocket> {
+  const socket = await stranger(scope, trust, port, 'h2');
+  if (!socket) throw new Error('refused amid its handshake');
+  const frames = new FrameSocket(socket);
+  await frames.send(PREFACE, settings());
+  return frames;
+}
+
+/** Asks for a link with a token. @returns the status of the answer; 0 when there was none */
+export async function askForLink(socket: TLSSocket, agent: string, token: string): Promise<number> {
+  socket.write(upgrade({ 'isthmus-agent': agent, authorization: `Bearer ${token}` }));
+  const answer = await first(socket, 'data');
+  return Number(/^HTTP\/1\.1 (\d+) /.exec(String(answer?.[0]))?.[1] ?? 0);
+}
+
+/** What a process takes of the machine's memory, in bytes. */
+export async function memory(program: Program): Promise<number> {
+  return (await program.metric('process_resident_memory_bytes')).get('{}') ?? 0;
+}
+
+/** What an event tells; undefined when the connection ended before. */
+function first(socket: TLSSocket, event: string): Promise<unknown[] | undefined> {
+  const closed = new Promise<undefined>((resolve) => {
+    socket.once('close', () => resolve(undefined));
+    if (socket.closed) resolve(undefined);
+  });
+  return Promise.race([once(socket, event).catch(() => undefined), closed]);
+}
