@@ -12,6 +12,7 @@ const STREAMS = 150;
 /** A message of 4 MiB, of which only the beginning comes. */
 function message(packet: Packet): Buffer {
   const bytes = encodePacket(packet, 5);
+  bytes[0] = 0;
   bytes.writeUInt32BE(bytes.length - 5, 1);
   return bytes;
 }
@@ -30,6 +31,9 @@ const CALL = block([
   ['te', 'trailers'],
   ['content-type', 'application/grpc'],
 ]);
+
+/** Of each message at most so many bytes are sent: enough for 150 MiB. */
+const MOST = MIB;
 
 /** Sends of each message all but its last bytes, as far as the windows of its stream allow. @returns what went, in bytes */
 async function pour(peer: FrameSocket, bytes: Buffer): Promise<number> {
@@ -51,7 +55,7 @@ async function pour(peer: FrameSocket, bytes: Buffer): Promise<number> {
     let went = 0;
     for (const [id, window] of [...windows]) {
       const at = sent.get(id) ?? 0;
-      const length = Math.min(16_384, window, bytes.length - 10 - at);
+      const length = Math.min(16_384, window, Math.min(MOST, bytes.length - 10) - at);
       if (length <= 0) continue;
       windows.set(id, window - length);
       sent.set(id, at + length);
