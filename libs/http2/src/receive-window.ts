@@ -38,6 +38,12 @@ export class WindowBudget {
   }
 }
 
+/**
+ * Who may send no more than this has to wait, in bytes: what a reader takes is given back in pieces, and over a long way a few of them are
+ * under way at any time.
+ */
+const SHORT = 256 * 1024;
+
 /** This process'. */
 const processBudget = new WindowBudget();
 
@@ -75,11 +81,21 @@ export class ReceiveWindow {
     return this.#open >= 0;
   }
 
-  /** Takes bytes as read. @returns what to give the other side: 0 for nothing yet */
-  consume(bytes: number): number {
+  /** Whether most of it lies here unread, so that the other side has to wait. */
+  get short(): boolean {
+    return this.#open + this.#read < Math.min(SHORT, this.#size / 2);
+  }
+
+  /**
+   * Takes bytes as read.
+   * @param least while some of the window is held back: where little is left, so much is given back at a time, and the window does not grow
+   * @returns what to give the other side: 0 for nothing yet
+   */
+  consume(bytes: number, least?: number): number {
     this.#read += bytes;
-    if (this.#read < this.#size / 2) return 0;
-    const credit = this.#read + this.#growth();
+    const half = this.#size / 2;
+    if (this.#read < (least === undefined ? half : Math.min(half, Math.max(least, this.#open)))) return 0;
+    const credit = this.#read + (least === undefined ? this.#growth() : 0);
     this.#open += credit;
     this.#read = 0;
     return credit;

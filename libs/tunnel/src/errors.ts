@@ -83,7 +83,12 @@ export function asDialError(error: unknown): DialError {
   return new DialError('proxy_internal_error', message, { cause: error });
 }
 
-/** The link under a tunnel ended: neither caller nor destination closed it. */
-export class SessionLost extends Error {
+/** The plane ended a tunnel: neither caller nor destination closed it. */
+export class PlaneEnded extends Error {
+  override readonly name: string = 'PlaneEnded';
+}
+
+/** The link under a tunnel ended. */
+export class SessionLost extends PlaneEnded {
   override readonly name = 'SessionLost';
 }

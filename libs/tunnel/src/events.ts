@@ -106,6 +106,8 @@ export interface PlaneEventMap {
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
   /** A tunnel or dial of a link of which only one side knew, ended there. */
   'tunnel:orphaned': [role: Role];
+  /** A tunnel whose reader took nothing, and so held up the others of its packet stream, was ended. */
+  'tunnel:stalled': [role: Role];
   /** At the hub: an agent's session. */
   'session:open': [session: SessionInfo];
   'session:drain': [session: SessionInfo];

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { deferred } from './deferred.ts';
 import type { TunnelEnd } from './dial.ts';
-import { SessionLost } from './errors.ts';
+import { PlaneEnded } from './errors.ts';
 import type { ClosedBy } from './events.ts';
 import { writeGathered } from './gathered.ts';
 import { youngGarbage } from './young-garbage.ts';
@@ -141,7 +141,7 @@ export class Splice {
   }
 
   #fail(side: Side, error: Error): void {
-    const closedBy = error instanceof SessionLost ? 'plane' : side;
+    const closedBy = error instanceof PlaneEnded ? 'plane' : side;
     if (this.#result?.error === undefined) this.#result = { closedBy: this.#result?.closedBy ?? closedBy, error };
     this.#abortOpen(error);
   }

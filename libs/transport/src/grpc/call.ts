@@ -17,6 +17,12 @@ const RESET_MS = 1_000;
 /** Data of up to so many bytes is cheaper to copy behind its head than to send beside it. */
 const COPIED = 1_024;
 
+/**
+ * While some of the window is held back, the peer is given so many bytes at a time: with less, each packet costs a frame; with more,
+ * those who wait for a slow reader's turn wait longer.
+ */
+const GRAIN = 16 * 1024;
+
 const RESPONSE: readonly Field[] = [
   [':status', '200'],
   ['content-type', 'application/grpc'],
@@ -33,6 +39,8 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   #paused = true;
   /** Bytes that came, for which the peer was not yet given as many more. */
   #owed = 0;
+  /** Of those, what nobody has read yet. */
+  #held = 0;
   /** The caller has sent its last message. */
   #remoteEnded = false;
   #responded = false;
@@ -107,6 +115,19 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#give();
   }
 
+  hold(bytes: number): void {
+    this.#held += bytes;
+  }
+
+  free(bytes: number): void {
+    this.#held -= bytes;
+    if (!this.#closed) this.#give(GRAIN);
+  }
+
+  get heldUp(): boolean {
+    return !this.#closed && this.#held > 0 && this.#stream.short;
+  }
+
   end(): void {
     if (this.#ended || this.#closed) return;
     this.#ended = true;
@@ -165,12 +186,15 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#close(orderly ? undefined : new ChannelError('Canceled', 'stream was cancelled'));
   }
 
-  /** Lets the peer send as much again as was taken. What is held, by a paused reader or amid a message, counts for its window. */
-  #give(): void {
-    const kept = Math.min(this.#packets.held, this.#owed);
+  /**
+   * Lets the peer send as much again as was taken. What is held counts for its window: by a paused reader, amid a message, or for a slow
+   * reader.
+   */
+  #give(least = this.#held > 0 ? GRAIN : undefined): void {
+    const kept = Math.min(this.#held + this.#packets.held, this.#owed);
     const taken = this.#owed - kept;
     this.#owed = kept;
-    if (taken > 0) this.#stream.read(taken);
+    if (taken > 0) this.#stream.read(taken, least);
   }
 
   #deliver(): void {

@@ -4,6 +4,9 @@ import { decodePacket, type Packet, type PacketError } from '@isthmus/proto';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
 import { statusName } from './status.ts';
 
+/** What may be held before the stream is paused, in bytes: from then on a server can send what its window allows, and waits. */
+const HELD_AHEAD = 16 * 1024 * 1024;
+
 /** What came on a stream: bytes that are no packet arrive as the error, so that it can be told what they were. */
 export type Received = Packet | PacketError;
 
@@ -25,6 +28,7 @@ class ClientChannel implements PacketChannel {
   /** Set once it is closed. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
   #ended = false;
+  #held = 0;
 
   constructor(call: ClientDuplexStream<Packet, Received>, remote: string) {
     this.#call = call;
@@ -64,6 +68,22 @@ class ClientChannel implements PacketChannel {
 
   resume(): void {
     if (!this.#closed) this.#stream.resume();
+  }
+
+  hold(bytes: number): void {
+    const before = this.heldUp;
+    this.#held += bytes;
+    if (this.heldUp && !before) this.pause();
+  }
+
+  free(bytes: number): void {
+    const before = this.heldUp;
+    this.#held -= bytes;
+    if (before && !this.heldUp) this.resume();
+  }
+
+  get heldUp(): boolean {
+    return this.#held >= HELD_AHEAD;
   }
 
   end(): void {

@@ -12,6 +12,11 @@ export interface PacketChannel {
   /** Stops reading, which stops the peer. Only for a stream of one tunnel: it stops every tunnel of the stream. */
   pause(): void;
   resume(): void;
+  /** Lets the peer send no more in the place of so many bytes that came, until they are freed. What comes is still delivered. */
+  hold(bytes: number): void;
+  free(bytes: number): void;
+  /** So much is held that the peer can send next to nothing. */
+  readonly heldUp: boolean;
   /** Sends nothing more; what was sent still arrives. */
   end(): void;
   /** Ends both ways at once and tells the peer why if it still listens. */
@@ -84,6 +89,17 @@ export function observedChannel(
     resume() {
       setFull(false);
       channel.resume();
+    },
+    hold(bytes) {
+      channel.hold(bytes);
+      setFull(channel.heldUp);
+    },
+    free(bytes) {
+      channel.free(bytes);
+      setFull(channel.heldUp);
+    },
+    get heldUp() {
+      return channel.heldUp;
     },
     end: () => channel.end(),
     destroy: (reason) => channel.destroy(reason),

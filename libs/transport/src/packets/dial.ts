@@ -12,6 +12,7 @@ import {
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
 import type { Wire } from '../wire.ts';
+import { Backlog, type BacklogLimits } from './backlog.ts';
 import { type ChannelError, observedChannel, type PacketChannel } from './channel.ts';
 import { refusal } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
@@ -22,9 +23,6 @@ const MAX_GIVEN_UP = 4_096;
 
 type DialResponsePacket = Extract<Packet, { type: 'DIAL_RSP' }>;
 
-/** What may wait for one slow caller, in bytes; beyond it that tunnel ends. */
-const QUEUED_BYTES = 16 * 1024 * 1024;
-
 export interface PacketDialerOptions {
   readonly agentId: string;
   readonly sessionId: string;
@@ -32,7 +30,7 @@ export interface PacketDialerOptions {
   readonly events: PlaneEvents;
   /** The agent asks for dials to go elsewhere while there is an elsewhere. */
   readonly drain?: () => void;
-  readonly queuedBytes?: number;
+  readonly backlog?: BacklogLimits;
 }
 
 export interface PacketDialer extends Wire {
@@ -68,9 +66,11 @@ class PacketClient implements PacketDialer {
   constructor(channel: PacketChannel, options: PacketDialerOptions) {
     this.#options = options;
     this.#channel = observedChannel(channel, options.events, { received: 'from_agent', sent: 'to_agent' });
+    const stalled = () => void options.events.emit('tunnel:stalled', 'hub');
+    const backlog = new Backlog(this.#channel, { reader: 'caller', stalled, limits: options.backlog });
     this.#mux = new PacketMux(this.#channel, {
       half: 'dialling',
-      limit: { maxQueuedBytes: options.queuedBytes ?? QUEUED_BYTES },
+      queue: (end) => backlog.open(end),
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });

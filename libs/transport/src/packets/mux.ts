@@ -1,9 +1,10 @@
 import { OpenTable } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
+import type { Queue } from './backlog.ts';
 import type { ChannelError, PacketChannel } from './channel.ts';
 import type { Half } from './closing.ts';
 import { Outbox } from './outbox.ts';
-import { closePacket, type InboundLimit, PacketStream } from './stream.ts';
+import { closePacket, PacketStream } from './stream.ts';
 
 /** So many closed connections are remembered, so that what was still under way for them is not answered. */
 const MAX_REMEMBERED = 4_096;
@@ -12,7 +13,8 @@ export type DialPacket = Extract<Packet, { type: 'DIAL_REQ' | 'DIAL_RSP' | 'DIAL
 
 export interface PacketMuxOptions {
   readonly half: Half;
-  readonly limit: InboundLimit;
+  /** A queue for a new tunnel, whose limits may end it. */
+  readonly queue: (end: (reason: Error) => void) => Queue;
   /** A packet that belongs to no tunnel. */
   readonly receive: (packet: DialPacket) => void;
   /** The channel ended; the tunnels on it have yet to hear of it. */
@@ -50,8 +52,14 @@ export class PacketMux {
 
   /** @param closed the tunnel has nothing more to send */
   open(connectID: bigint, closed?: () => void): PacketStream {
-    const { limit } = this.#options;
-    const stream = new PacketStream({ half: this.#half, connectID, outbox: this.#outbox, limit, closed });
+    const queue = this.#options.queue((reason) => stream.destroy(reason));
+    const stream: PacketStream = new PacketStream({
+      half: this.#half,
+      connectID,
+      outbox: this.#outbox,
+      queue,
+      closed,
+    });
     this.#past.delete(connectID);
     this.#streams.set(connectID, stream);
     stream.once('close', () => {

@@ -7,6 +7,9 @@ export class PairedChannel implements PacketChannel {
   /** Every packet this end has sent. */
   readonly sent: Packet[] = [];
   paused = false;
+  /** What may be held before the peer can send nothing more, in bytes, and what is. */
+  window = Number.POSITIVE_INFINITY;
+  held = 0;
   /** While set, this end is full after each packet. */
   full = false;
   peer!: PairedChannel;
@@ -49,6 +52,19 @@ export class PairedChannel implements PacketChannel {
     this.#next();
   }
 
+  hold(bytes: number): void {
+    this.held += bytes;
+  }
+
+  free(bytes: number): void {
+    this.held -= bytes;
+    this.#next();
+  }
+
+  get heldUp(): boolean {
+    return this.held >= this.window;
+  }
+
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
@@ -71,7 +87,7 @@ export class PairedChannel implements PacketChannel {
 
   #next(): void {
     setImmediate(() => {
-      while (this.#sink && !this.paused && this.#inbox.length > 0) this.#inbox.shift()?.();
+      while (this.#sink && !this.paused && !this.heldUp && this.#inbox.length > 0) this.#inbox.shift()?.();
     });
   }
 

@@ -16,6 +16,7 @@ import {
   Tunnel,
 } from '@isthmus/tunnel';
 import { newDialId } from '../dial-id.ts';
+import { Backlog, type BacklogLimits, pausing, type Queue } from './backlog.ts';
 import { type ChannelError, observedChannel, type PacketChannel, type Segments } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
@@ -30,11 +31,11 @@ export interface ServeLimits {
   readonly dialMs: number;
   /** Dials and tunnels at the same time on a channel of many. */
   readonly tunnels: number;
-  /** What may wait for a slow destination on a channel of many, in bytes; beyond it that tunnel ends. */
-  readonly queuedBytes: number;
+  /** What may wait for slow destinations on a channel of many. */
+  readonly backlog?: BacklogLimits;
 }
 
-export const SERVE_LIMITS: ServeLimits = { dialMs: 30_000, tunnels: 10_000, queuedBytes: 16 * 1024 * 1024 };
+export const SERVE_LIMITS: ServeLimits = { dialMs: 30_000, tunnels: 10_000 };
 
 export interface ServePacketsOptions {
   /** `gateway`: a caller's stream, which carries one tunnel. `agent`: a Go server's stream, which carries many. */
@@ -90,13 +91,18 @@ class PacketServer implements ServedPackets {
     this.#channel = observedChannel(channel, options.events, SEGMENTS[options.role]);
     this.#mux = new PacketMux(this.#channel, {
       half: 'serving',
-      limit:
-        options.role === 'gateway'
-          ? { pause: () => this.#channel.pause(), resume: () => this.#channel.resume() }
-          : { maxQueuedBytes: this.#limits.queuedBytes },
+      queue: this.#queues(),
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });
+  }
+
+  #queues(): (end: (reason: Error) => void) => Queue {
+    const { role, events } = this.#options;
+    if (role === 'gateway') return () => pausing(this.#channel);
+    const stalled = () => void events.emit('tunnel:stalled', role);
+    const backlog = new Backlog(this.#channel, { reader: 'destination', stalled, limits: this.#limits.backlog });
+    return (end) => backlog.open(end);
   }
 
   get open(): number {

@@ -1,28 +1,23 @@
 import { Duplex } from 'node:stream';
 import type { Packet } from '@isthmus/proto';
 import { SessionLost, type TunnelEnd } from '@isthmus/tunnel';
+import type { Queue } from './backlog.ts';
 import { type ClosingEvent, type ClosingState, closingStep, type Half } from './closing.ts';
 import type { Outbox } from './outbox.ts';
+import { Waiting } from './waiting.ts';
 
 /** The most a DATA packet carries, in bytes. A Go peer takes 4 MiB; larger packets only make the tunnels beside it wait longer. */
 const MAX_DATA = 64 * 1024;
 
-/** What a reader may leave unread before the packets behind it wait or its tunnel ends, in bytes. */
+/** What a reader may leave unread before what comes behind it counts as waiting, in bytes. */
 const READ_AHEAD = 64 * 1024;
-
-/**
- * How the peer is kept from sending faster than the tunnel's reader takes it. Packets have no flow control of their own, so
- * a stream with one tunnel pauses, and on one with many the slow tunnel alone is ended.
- */
-export type InboundLimit =
-  | { readonly pause: () => void; readonly resume: () => void }
-  | { readonly maxQueuedBytes: number };
 
 export interface PacketStreamOptions {
   readonly half: Half;
   readonly connectID: bigint;
   readonly outbox: Outbox;
-  readonly limit: InboundLimit;
+  /** Counts what waits for the reader, and keeps the peer from sending faster than it is taken. */
+  readonly queue: Queue;
   /** Called once, when nothing more is sent: our close went out, or nobody is left to hear it. */
   readonly closed?: (() => void) | undefined;
 }
@@ -34,20 +29,24 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly connectID: bigint;
   readonly #half: Half;
   readonly #outbox: Outbox;
-  readonly #limit: InboundLimit;
+  readonly #queue: Queue;
   readonly #closed: (() => void) | undefined;
   readonly #turn = () => this.#sendOne();
   #state: ClosingState = 'open';
-  #paused = false;
+  /** Came, while the reader wanted no more. */
+  readonly #waiting = new Waiting();
+  #wanted = true;
+  /** Nothing more comes behind what waits. */
+  #ended = false;
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ half, connectID, outbox, limit, closed }: PacketStreamOptions) {
+  constructor({ half, connectID, outbox, queue, closed }: PacketStreamOptions) {
     super({ readableHighWaterMark: READ_AHEAD, writableHighWaterMark: MAX_DATA });
     this.connectID = connectID;
     this.#half = half;
     this.#outbox = outbox;
-    this.#limit = limit;
+    this.#queue = queue;
     this.#closed = closed;
     // The splice has its own listener; this one holds before it comes and after it went.
     this.on('error', () => {});
@@ -60,12 +59,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
   /** DATA came. */
   receive(data: Uint8Array): void {
     if (this.#state === 'closed' || this.destroyed || data.length === 0) return;
-    if (this.push(data)) return;
-    if ('pause' in this.#limit) {
-      this.#paused = true;
-      this.#limit.pause();
-    } else if (this.readableLength > this.#limit.maxQueuedBytes) {
-      this.destroy(new Error(`tunnel reads too slowly: more than ${this.#limit.maxQueuedBytes} bytes wait for it`));
+    if (this.#wanted) this.#wanted = this.push(data);
+    else {
+      this.#waiting.push(data);
+      this.#queue.put(data.length);
     }
   }
 
@@ -88,7 +85,14 @@ export class PacketStream extends Duplex implements TunnelEnd {
   }
 
   override _read(): void {
-    this.#resume();
+    this.#wanted = true;
+    while (this.#wanted) {
+      const piece = this.#waiting.shift();
+      if (!piece) break;
+      this.#wanted = this.push(piece);
+      this.#queue.take(piece.length);
+    }
+    if (this.#ended && this.#waiting.length === 0) this.push(null);
   }
 
   override _write(chunk: Uint8Array, _encoding: BufferEncoding, sent: () => void): void {
@@ -109,14 +113,9 @@ export class PacketStream extends Duplex implements TunnelEnd {
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#outbox.leave(this.#turn);
     this.#step('abort', error instanceof SessionLost ? 'session lost' : error?.message);
-    this.#resume();
+    this.#waiting.clear();
+    this.#queue.close();
     done(error);
-  }
-
-  #resume(): void {
-    if (!this.#paused || !('resume' in this.#limit)) return;
-    this.#paused = false;
-    this.#limit.resume();
   }
 
   #sendOne(): void {
@@ -146,7 +145,8 @@ export class PacketStream extends Duplex implements TunnelEnd {
     if (tell) this.#outbox.post(closePacket(this.#half, this.connectID, error));
     if (closes) this.#closed?.();
     if (!eof) return;
-    this.push(null);
+    this.#ended = true;
+    if (this.#waiting.length === 0) this.push(null);
     this.#outbox.leave(this.#turn);
     this.#release();
   }

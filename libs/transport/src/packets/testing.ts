@@ -2,7 +2,15 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Duplex, PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
-import { type Dial, type DialRequest, type Established, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
+import {
+  type Dial,
+  type DialRequest,
+  type Established,
+  type PlaneEvents,
+  planeEvents,
+  type TunnelOutcome,
+} from '@isthmus/tunnel';
+import type { BacklogLimits } from './backlog.ts';
 import { type PacketDialer, packetDialer } from './dial.ts';
 import { channelPair, type PairedChannel } from './pair.ts';
 import { type ServedPackets, type ServePacketsOptions, servePackets } from './serve.ts';
@@ -82,18 +90,19 @@ export function half({ dial, role = 'agent', ...options }: Partial<ServePacketsO
   return { served, hub, agent, requests, fars, outcomes };
 }
 
-export function dialThrough(hub: PairedChannel, queuedBytes?: number): PacketDialer {
-  const options = { agentId: 'a1', sessionId: 's1', hubId: 'h1', events: planeEvents() };
-  return packetDialer(hub, queuedBytes === undefined ? options : { ...options, queuedBytes });
+export function dialThrough(hub: PairedChannel, backlog?: BacklogLimits, events = planeEvents()): PacketDialer {
+  const options = { agentId: 'a1', sessionId: 's1', hubId: 'h1', events };
+  return packetDialer(hub, backlog === undefined ? options : { ...options, backlog });
 }
 
 /** Both halves of the protocol over one channel. */
 export function plane(
   options: Partial<ServePacketsOptions> = {},
-  queuedBytes?: number,
+  backlog?: BacklogLimits,
+  events?: PlaneEvents,
 ): Served & { dialer: PacketDialer } {
   const setup = half(options);
-  return { ...setup, dialer: dialThrough(setup.hub, queuedBytes) };
+  return { ...setup, dialer: dialThrough(setup.hub, backlog, events) };
 }
 
 /** A dial that is never answered. */

@@ -113,10 +113,18 @@ export class ServerStream {
     this.close(code);
   }
 
-  /** So many bytes were read: the peer may send as many again, and more if it waits for them. */
-  read(bytes: number): void {
+  /** Whether most of what the peer may send lies here unread. */
+  get short(): boolean {
+    return this.#ahead.short;
+  }
+
+  /**
+   * So many bytes were read: the peer may send as many again, and more if it waits for them.
+   * @param least see `ReceiveWindow.consume`
+   */
+  read(bytes: number, least?: number): void {
     if (this.#closed || this.#remoteEnded) return;
-    const credit = this.#ahead.consume(bytes);
+    const credit = this.#ahead.consume(bytes, least);
     if (credit > 0) this.#output.add(windowUpdateFrame(this.id, credit));
   }
 

@@ -1,0 +1,196 @@
+import { WindowBudget } from '@isthmus/http2';
+import { type ClosedBy, PlaneEnded } from '@isthmus/tunnel';
+import type { PacketChannel } from './channel.ts';
+
+/** What may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
+const SHARE = 4 * 1024 * 1024;
+
+/** What may wait so in the whole process, in bytes. */
+const BUDGET = 128 * 1024 * 1024;
+
+/** A tunnel's share is at most one part in so many of what is left of the budget: many slow readers make each other's small. */
+const PARTS = 8;
+
+/**
+ * How long a reader may take nothing at all while nobody on its stream can send, in milliseconds. As long as konnectivity-client gives
+ * its own reader. Kernels tell of a slow reader in steps, on a unix socket of some 160 KiB: one that takes 16 KiB a second is seen to move.
+ */
+const PATIENCE_MS = 10_000;
+
+/** A reader is looked at so many times within its patience. */
+const LOOKS = 10;
+
+/** This process'. */
+const processBudget = new WindowBudget(BUDGET);
+
+/** Whose readers they are, and what is told of one that is ended. */
+export interface BacklogOptions {
+  readonly reader: Extract<ClosedBy, 'caller' | 'destination'>;
+  readonly stalled: () => void;
+  readonly limits?: BacklogLimits | undefined;
+}
+
+/** Each has a default. */
+export interface BacklogLimits {
+  /** What may wait for one tunnel before it holds up its stream, in bytes. */
+  readonly shareBytes?: number;
+  /** How long a reader may take nothing while it holds up its stream, in milliseconds. */
+  readonly patienceMs?: number;
+  readonly budget?: WindowBudget;
+}
+
+/** What waits for the reader of one tunnel, by count. */
+export interface Queue {
+  /** So many bytes came and have to wait. */
+  put(bytes: number): void;
+  /** The reader took so many of them. */
+  take(bytes: number): void;
+  /** The tunnel is over; what waits is dropped. */
+  close(): void;
+}
+
+/** The queue of a stream of one tunnel: what waits pauses the stream. */
+export function pausing(channel: PacketChannel): Queue {
+  let waiting = 0;
+  const take = (bytes: number) => {
+    if (waiting === 0) return;
+    waiting = Math.max(0, waiting - bytes);
+    if (waiting === 0) channel.resume();
+  };
+  return {
+    put(bytes) {
+      if (waiting === 0) channel.pause();
+      waiting += bytes;
+    },
+    take,
+    close: () => take(waiting),
+  };
+}
+
+/**
+ * The queues of a stream that carries many tunnels in one window.
+ *
+ * What waits for a tunnel within its share counts as read, so that it holds up nobody. What is beyond it is held back from the window until
+ * the reader takes it: in the end the peer sends in step with its slowest reader, and never more than the window ahead of it. So no byte is
+ * lost, whatever the reader's speed. A reader that takes nothing while nobody else gets anything is ended after a while.
+ */
+export class Backlog {
+  readonly #channel: PacketChannel;
+  readonly #options: BacklogOptions;
+  readonly #share: number;
+  readonly #patienceMs: number;
+  readonly #budget: WindowBudget;
+  /** Those that hold back some of the window. */
+  readonly #slow = new Set<TunnelQueue>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(channel: PacketChannel, options: BacklogOptions) {
+    const { limits = {} } = options;
+    this.#channel = channel;
+    this.#options = options;
+    this.#share = limits.shareBytes ?? SHARE;
+    this.#patienceMs = limits.patienceMs ?? PATIENCE_MS;
+    this.#budget = limits.budget ?? processBudget;
+  }
+
+  /** @param end ends the tunnel, whose reader has used up its patience */
+  open(end: (reason: Error) => void): Queue {
+    return new TunnelQueue(this, end);
+  }
+
+  // What a queue asks for.
+
+  /** @returns whether so many bytes more may wait for a tunnel as if they were read */
+  admit(waiting: number, bytes: number): boolean {
+    const share = Math.min(this.#share, this.#budget.left / PARTS);
+    return waiting + bytes <= share && this.#budget.take(bytes);
+  }
+
+  dismiss(bytes: number): void {
+    this.#budget.give(bytes);
+  }
+
+  hold(queue: TunnelQueue, bytes: number): void {
+    this.#slow.add(queue);
+    this.#timer ??= setInterval(() => this.#look(), this.#patienceMs / LOOKS).unref();
+    this.#channel.hold(bytes);
+  }
+
+  free(queue: TunnelQueue, bytes: number): void {
+    if (queue.held === 0) this.#slow.delete(queue);
+    if (this.#slow.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    }
+    this.#channel.free(bytes);
+  }
+
+  #look(): void {
+    const { heldUp } = this.#channel;
+    for (const queue of [...this.#slow]) {
+      if (queue.look(heldUp) < LOOKS) continue;
+      this.#options.stalled();
+      queue.end(this.#reason(queue));
+    }
+  }
+
+  #reason({ waiting }: TunnelQueue): PlaneEnded {
+    const { reader } = this.#options;
+    return new PlaneEnded(
+      `the ${reader} read nothing for ${this.#patienceMs / 1000} s while ${waiting} bytes waited for it and held up every other tunnel ` +
+        `of ${this.#channel.remote}: find out why it stopped reading`,
+    );
+  }
+}
+
+class TunnelQueue implements Queue {
+  readonly end: (reason: Error) => void;
+  readonly #backlog: Backlog;
+  /** Bytes that wait within the share. */
+  #admitted = 0;
+  /** Bytes that wait and are held back from the window. */
+  held = 0;
+  /** The reader has taken something since it was last looked at. */
+  #moved = true;
+  /** How often in a row it had not, while it held up its stream. */
+  #still = 0;
+
+  constructor(backlog: Backlog, end: (reason: Error) => void) {
+    this.#backlog = backlog;
+    this.end = end;
+  }
+
+  /** Bytes. */
+  get waiting(): number {
+    return this.held + this.#admitted;
+  }
+
+  put(bytes: number): void {
+    if (this.held === 0 && this.#backlog.admit(this.#admitted, bytes)) this.#admitted += bytes;
+    else {
+      this.held += bytes;
+      this.#backlog.hold(this, bytes);
+    }
+  }
+
+  take(bytes: number): void {
+    this.#moved = true;
+    const freed = Math.min(this.held, bytes);
+    const dismissed = Math.min(this.#admitted, bytes - freed);
+    this.held -= freed;
+    this.#admitted -= dismissed;
+    this.#backlog.dismiss(dismissed);
+    if (freed > 0) this.#backlog.free(this, freed);
+  }
+
+  close(): void {
+    this.take(this.waiting);
+  }
+
+  /** @returns how often in a row the reader has held up its stream and taken nothing */
+  look(heldUp: boolean): number {
+    this.#still = heldUp && !this.#moved ? this.#still + 1 : 0;
+    this.#moved = false;
+    return this.#still;
+  }
+}
