@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { describe } from 'node:test';
+import { bothProtocols, MIB, type Pace, rowsOf, transfer } from './paces.ts';
+import { across, type Makes } from './rig.ts';
+
+/** Each server with the other's agent: there all tunnels of an agent share one stream, and one window. */
+const MIXED: readonly Makes[] = [
+  { server: 'our', agent: 'Go' },
+  { server: 'Go', agent: 'our' },
+];
+
+const FULL_SPEED: Pace = { name: 'full speed' };
+
+/** More than a tunnel's share and its stream's window together, so that slow readers stop their senders. */
+const SHORT = {
+  bytes: 32 * MIB,
+  deadline: 60_000,
+  paces: [FULL_SPEED, { name: '8 MiB/s', rate: 8 * MIB }, { name: 'bursts', burst: { bytes: 8 * MIB, restMs: 500 } }],
+};
+
+/** What the plane has to hold. At 1 MiB/s it takes four and a half minutes. */
+const WHOLE = {
+  bytes: 256 * MIB,
+  deadline: 540_000,
+  paces: [
+    FULL_SPEED,
+    { name: '16 MiB/s', rate: 16 * MIB },
+    { name: '1 MiB/s', rate: MIB },
+    { name: 'bursts with rests of 3 s', burst: { bytes: 16 * MIB, restMs: 3_000 } },
+  ],
+};
+
+const SLOW = process.env.ISTHMUS_SLOW_TESTS !== undefined;
+const { paces, ...size } = SLOW ? WHOLE : SHORT;
+
+describe('mixed pairs', { concurrency: SLOW }, () => {
+  across(MIXED, 'every byte arrives, at whatever pace it is read', async (scope, rig) => {
+    const rows = rowsOf(bothProtocols((await rig()).server), paces);
+    // Those of one pace have an agent of their own, too: beside a slow reader nobody is fast.
+    for (const pace of SLOW ? paces : []) rows.push(...rowsOf(bothProtocols((await rig()).server), [pace]));
+    const transfers = await Promise.all(rows.map((row) => transfer(scope, row, size)));
+    const wrong = transfers.filter(({ arrived, sent, error }) => error !== undefined || arrived !== sent);
+    assert.deepEqual(wrong, [], `${wrong.length} of ${transfers.length} lost bytes`);
+  });
+});
