@@ -15,7 +15,7 @@ const FULL_SPEED: Pace = { name: 'full speed' };
 const SHORT = {
   bytes: 32 * MIB,
   deadline: 60_000,
-  paces: [FULL_SPEED, { name: '8 MiB/s', rate: 8 * MIB }, { name: 'bursts', burst: { bytes: 8 * MIB, restMs: 500 } }],
+  paces: [FULL_SPEED, { name: '4 MiB/s', rate: 4 * MIB }, { name: 'bursts', burst: { bytes: 8 * MIB, restMs: 1_000 } }],
 };
 
 /** What the plane has to hold. At 1 MiB/s it takes four and a half minutes. */

@@ -7,6 +7,9 @@ import { statusName } from './status.ts';
 /** What may be held before the stream is paused, in bytes: from then on a server can send what its window allows, and waits. */
 const HELD_AHEAD = 16 * 1024 * 1024;
 
+/** What may be on its way to the socket before senders are asked to wait, in bytes: it goes ahead of whoever has something to say next. */
+const SENT_AHEAD = 128 * 1024;
+
 /** What came on a stream: bytes that are no packet arrive as the error, so that it can be told what they were. */
 export type Received = Packet | PacketError;
 
@@ -29,6 +32,10 @@ class ClientChannel implements PacketChannel {
   #closed: { readonly error: ChannelError | undefined } | undefined;
   #ended = false;
   #held = 0;
+  /** Given to grpc-js, and not yet to the socket. */
+  #unsent = 0;
+  /** Someone waits for `drain`. */
+  #full = false;
 
   constructor(call: ClientDuplexStream<Packet, Received>, remote: string) {
     this.#call = call;
@@ -48,7 +55,6 @@ class ClientChannel implements PacketChannel {
       sink.close(this.#closed.error);
       return;
     }
-    this.#stream.on('drain', () => sink.drain());
     this.#stream.on('data', (received: Received) => {
       if (this.#closed) return;
       if (received instanceof Error)
@@ -59,7 +65,18 @@ class ClientChannel implements PacketChannel {
 
   send(packet: Packet): boolean {
     if (this.#ended || this.#closed) return true;
-    return this.#stream.write(packet);
+    const bytes = packet.type === 'DATA' ? packet.data.length : 0;
+    this.#unsent += bytes;
+    const room = this.#stream.write(packet, () => this.#sent(bytes));
+    this.#full = !room || this.#unsent >= SENT_AHEAD;
+    return !this.#full;
+  }
+
+  #sent(bytes: number): void {
+    this.#unsent -= bytes;
+    if (!this.#full || this.#unsent >= SENT_AHEAD || this.#stream.writableNeedDrain) return;
+    this.#full = false;
+    this.#sink?.drain();
   }
 
   pause(): void {

@@ -13,6 +13,8 @@ export type DialPacket = Extract<Packet, { type: 'DIAL_REQ' | 'DIAL_RSP' | 'DIAL
 
 export interface PacketMuxOptions {
   readonly half: Half;
+  /** See `PacketStreamOptions`. */
+  readonly maxData?: number;
   /** A queue for a new tunnel, whose limits may end it. */
   readonly queue: (end: (reason: Error) => void) => Queue;
   /** A packet that belongs to no tunnel. */
@@ -57,6 +59,7 @@ export class PacketMux {
       half: this.#half,
       connectID,
       outbox: this.#outbox,
+      maxData: this.#options.maxData,
       queue,
       closed,
     });

@@ -26,6 +26,12 @@ type DialRequestPacket = Extract<Packet, { type: 'DIAL_REQ' }>;
 /** konnectivity-client waits this long for a close and then cuts the connection, in milliseconds; so do we. */
 const CLOSE_MS = 10_000;
 
+/**
+ * The most that an agent puts into one DATA packet, in bytes: a Go server queues packets by number, whatever they hold, ahead of every other
+ * tunnel's. Beside a download at 1 MiB/s a ping took 2 s with 64 KiB, and 1 s with this; with 4 KiB, which Go's agents send, it took as long.
+ */
+const AGENT_DATA = 16 * 1024;
+
 export interface ServeLimits {
   /** How long a dial may take, in milliseconds. */
   readonly dialMs: number;
@@ -92,6 +98,7 @@ class PacketServer implements ServedPackets {
     this.#mux = new PacketMux(this.#channel, {
       half: 'serving',
       queue: this.#queues(),
+      ...(options.role === 'agent' && { maxData: AGENT_DATA }),
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
     });

@@ -16,6 +16,8 @@ export interface PacketStreamOptions {
   readonly half: Half;
   readonly connectID: bigint;
   readonly outbox: Outbox;
+  /** The most that one DATA packet is to carry, in bytes. */
+  readonly maxData?: number | undefined;
   /** Counts what waits for the reader, and keeps the peer from sending faster than it is taken. */
   readonly queue: Queue;
   /** Called once, when nothing more is sent: our close went out, or nobody is left to hear it. */
@@ -29,6 +31,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly connectID: bigint;
   readonly #half: Half;
   readonly #outbox: Outbox;
+  readonly #maxData: number;
   readonly #queue: Queue;
   readonly #closed: (() => void) | undefined;
   readonly #turn = () => this.#sendOne();
@@ -41,11 +44,12 @@ export class PacketStream extends Duplex implements TunnelEnd {
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ half, connectID, outbox, queue, closed }: PacketStreamOptions) {
+  constructor({ half, connectID, outbox, maxData = MAX_DATA, queue, closed }: PacketStreamOptions) {
     super({ readableHighWaterMark: READ_AHEAD, writableHighWaterMark: MAX_DATA });
     this.connectID = connectID;
     this.#half = half;
     this.#outbox = outbox;
+    this.#maxData = maxData;
     this.#queue = queue;
     this.#closed = closed;
     // The splice has its own listener; this one holds before it comes and after it went.
@@ -120,10 +124,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
 
   #sendOne(): void {
     const unsent = this.#unsent as Uint8Array;
-    const data = unsent.subarray(0, MAX_DATA);
+    const data = unsent.subarray(0, this.#maxData);
     this.#outbox.send({ type: 'DATA', connectID: this.connectID, error: '', data });
     if (data.length < unsent.length) {
-      this.#unsent = unsent.subarray(MAX_DATA);
+      this.#unsent = unsent.subarray(this.#maxData);
       this.#outbox.queue(this.#turn);
     } else {
       this.#release();
