@@ -16,10 +16,12 @@ import {
   explain,
   type Observation,
   observed,
+  PlaneEnded,
   routed,
   type Strategy,
   Suspects,
   sparing,
+  TunnelTable,
 } from '@isthmus/tunnel';
 
 /** What a caller may send ahead on its tunnel at first, in bytes: what one holds whose destination does not read. It grows for one that does. */
@@ -102,6 +104,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   // Those beside it learn that it goes from their socket, which is no more.
   const [beside, afar] = [grpc(), grpc()];
   const listeners: Listener[] = [];
+  const tunnels = new TunnelTable(events);
   let state: AdmissionState = 'open';
   const hideAll = async () => {
     const local = listeners.filter((listener) => listener.local);
@@ -117,7 +120,12 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     // Whoever connects from now on is refused, and whoever was before gets an answer: no caller is reset amid its request.
     await Promise.all(listeners.map((listener) => listener.stop()));
     if (admission.closed) await atMost(ANSWER_GRACE, Promise.all(listeners.map(({ idle }) => idle)));
+    // Its own deed, which must not look like the callers'.
+    const endTunnels = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops'));
+    const timer = setTimeout(endTunnels, CALLER_GRACE);
     await Promise.all([beside.close(CALLER_GRACE), afar.close(CALLER_GRACE)]);
+    clearTimeout(timer);
+    endTunnels();
     await Promise.all(listeners.map((listener) => listener.close()));
   };
   try {

@@ -39,6 +39,8 @@ export interface TunnelEnd {
   readonly stream: Duplex;
   /** False where the protocol behind it has no half-close (ANP's packets): then the end of one way ends both. */
   readonly halfOpen: boolean;
+  /** What a failure of the stream means; unset: what it says. */
+  readonly explain?: (failure: Error) => Error;
   /** Ends both ways at once and drops what is queued. Safe to call more than once, never throws, never waits. */
   abort(reason: Error): void;
 }

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import type { TunnelEnd } from './dial.ts';
-import { SessionLost } from './errors.ts';
+import { PlaneEnded, SessionLost } from './errors.ts';
 import { Splice } from './splice.ts';
 
 /** One side of a tunnel, driven by hand: what it says, and what reached it. */
@@ -16,6 +16,8 @@ class Peer extends Duplex implements TunnelEnd {
   reads = 0;
   #stalled: (() => void) | undefined;
   #stall = false;
+
+  explain?: (failure: Error) => Error;
 
   constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
     super({ allowHalfOpen: true, highWaterMark });
@@ -156,9 +158,18 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
   t.mock.timers.tick(299_999);
   assert.equal(destination.aborted, undefined);
   t.mock.timers.tick(1);
-  await splice.done;
+  assert.equal((await splice.done).closedBy, 'plane');
   assert.match(String(destination.aborted), /half-closed and silent/);
   t.mock.timers.reset();
+});
+
+test("what an end says of its stream's failure counts", async () => {
+  const explain = (failure: Error) => new PlaneEnded('the hub ended it', { cause: failure });
+  const { destination, splice } = pair();
+  destination.explain = explain;
+  destination.destroy(new Error('stream was reset'));
+  const { closedBy, error } = await splice.done;
+  assert.deepEqual([closedBy, error?.message], ['plane', 'the hub ended it']);
 });
 
 test('an abort from outside ends both, once', async () => {

@@ -72,8 +72,8 @@ export class Splice {
   }
 
   /** Ends both sides at once; what is queued is lost. */
-  abort(reason: Error): void {
-    this.#result ??= { closedBy: 'plane', error: reason };
+  abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
+    this.#result ??= { closedBy, error: reason };
     this.#caller.end.abort(reason);
     this.#destination.end.abort(reason);
   }
@@ -111,7 +111,7 @@ export class Splice {
     const { stream, halfOpen } = end;
     let failure: Error | undefined;
     stream.on('error', (error) => {
-      failure ??= error;
+      failure ??= end.explain?.(error) ?? error;
     });
     stream.on('end', () => {
       watched.ended = true;
@@ -146,6 +146,12 @@ export class Splice {
     this.#abortOpen(error);
   }
 
+  /** The plane waits no longer, whoever closed first. */
+  #giveUp(reason: PlaneEnded): void {
+    this.#result = { closedBy: 'plane', error: reason };
+    this.#abortOpen(reason);
+  }
+
   #abortOpen(reason: Error): void {
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(reason);
   }
@@ -162,7 +168,8 @@ export class Splice {
     if (!this.#caller.open && !this.#destination.open) return;
     this.#timerMs = ms;
     this.#timer = setTimeout(() => {
-      this.#abortOpen(new Error(ms === LINGER_MS ? 'peer did not finish closing' : 'half-closed and silent'));
+      if (ms === LINGER_MS) this.#abortOpen(new Error('peer did not finish closing'));
+      else this.#giveUp(new PlaneEnded(`half-closed and silent for ${HALF_CLOSED_IDLE_MS / 1000} s`));
     }, ms);
     this.#timer.unref();
   }

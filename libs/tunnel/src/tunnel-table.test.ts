@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import { PlaneEnded } from './errors.ts';
 import { planeEvents } from './events.ts';
 import { established, request } from './testing.ts';
 import { Tunnel } from './tunnel.ts';
@@ -20,8 +21,12 @@ test('a tunnel is ended by the id of its dial, with the reason, and the others g
   assert.equal(tunnels.abort('none', reason), 0);
   assert.equal(tunnels.abort('first', reason), 1);
   const { closedBy, error } = await first.done;
-  assert.deepEqual([closedBy, error], ['plane', reason]);
+  assert.deepEqual([closedBy, error?.message, error?.cause], ['plane', 'ended by an operator', reason]);
+  assert.ok(error instanceof PlaneEnded);
   assert.deepEqual([...tunnels], [second]);
-  tunnels.abort('second', reason);
+  tunnels.abortAll('gateway', reason);
+  assert.equal(tunnels.size, 1);
+  tunnels.abortAll('hub', reason);
+  assert.equal((await second.done).closedBy, 'plane');
   await tunnels.idle();
 });

@@ -1,5 +1,5 @@
 import { Crowd } from './crowd.ts';
-import type { PlaneEvents, TunnelInfo } from './events.ts';
+import type { PlaneEvents, Role, TunnelInfo } from './events.ts';
 import { Tunnel } from './tunnel.ts';
 
 /** The tunnels that run in this process, kept by listening to its events. */
@@ -28,6 +28,11 @@ export class TunnelTable {
     const tunnels = [...this.#tunnels].filter((tunnel) => tunnel.dial.id === dialId);
     for (const tunnel of tunnels) if (tunnel instanceof Tunnel) tunnel.abort(reason);
     return tunnels.length;
+  }
+
+  /** Ends every tunnel of a role. */
+  abortAll(role: Role, reason: Error): void {
+    for (const tunnel of [...this.#tunnels]) if (tunnel instanceof Tunnel && tunnel.role === role) tunnel.abort(reason);
   }
 
   /** Resolves as soon as no tunnel runs. */

@@ -1,5 +1,6 @@
 import type { DialRequest, Established, TunnelEnd } from './dial.ts';
-import type { PlaneEvents, Role, TunnelInfo, TunnelOutcome } from './events.ts';
+import { PlaneEnded } from './errors.ts';
+import type { ClosedBy, PlaneEvents, Role, TunnelInfo, TunnelOutcome } from './events.ts';
 import { Splice } from './splice.ts';
 
 /** A tunnel that carries bytes. Its figures are live. */
@@ -42,7 +43,14 @@ export class Tunnel implements TunnelInfo {
     return this.#splice.queued;
   }
 
-  abort(reason: Error): void {
-    this.#splice.abort(reason);
+  /** @param closedBy on whose behalf */
+  abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
+    this.#splice.abort(planeEnded(reason, closedBy), closedBy);
   }
+}
+
+/** So that each part of the plane that the tunnel runs through knows it too. */
+function planeEnded(reason: Error, closedBy: ClosedBy): Error {
+  if (closedBy !== 'plane' || reason instanceof PlaneEnded) return reason;
+  return new PlaneEnded(reason.message, { cause: reason });
 }

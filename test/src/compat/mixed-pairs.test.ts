@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
-import { bothProtocols, MIB, type Pace, rowsOf, transfer } from './paces.ts';
+import { bothProtocols, MIB, type Pace, rowsOf, transferAll } from './paces.ts';
 import { across, type Makes } from './rig.ts';
 
 /** Each server with the other's agent: there all tunnels of an agent share one stream, and one window. */
@@ -38,7 +38,7 @@ describe('mixed pairs', { concurrency: SLOW }, () => {
     const rows = rowsOf(bothProtocols((await rig()).server), paces);
     // Those of one pace have an agent of their own, too: beside a slow reader nobody is fast.
     for (const pace of SLOW ? paces : []) rows.push(...rowsOf(bothProtocols((await rig()).server), [pace]));
-    const transfers = await Promise.all(rows.map((row) => transfer(scope, row, size)));
+    const transfers = await transferAll(scope, rows, size);
     const wrong = transfers.filter(({ arrived, sent, error }) => error !== undefined || arrived !== sent);
     assert.deepEqual(wrong, [], `${wrong.length} of ${transfers.length} lost bytes`);
   });

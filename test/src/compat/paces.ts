@@ -46,46 +46,54 @@ export interface TransferOptions {
   readonly deadline: number;
 }
 
-/** Moves bytes through a tunnel of its own. The caller speaks first, and counts decide the end: see ANP's CONNECT. */
-export async function transfer(scope: Scope, row: Row, options: TransferOptions): Promise<Transfer> {
-  const { edge, direction, pace } = row;
-  const name = `${edge.name}, ${direction}, ${pace.name}`;
-  const run = direction === 'download' ? download : upload;
-  const progress = { bytes: 0 };
-  try {
-    return { row: name, ...(await run(scope, row, options, progress)) };
-  } catch (error) {
-    return { row: name, arrived: `${progress.bytes} of ${options.bytes} bytes`, sent: '', error: `${error}` };
+/** Moves bytes through a tunnel for each row, all at once. The caller speaks first, and counts decide the end: see ANP's CONNECT. */
+export async function transferAll(scope: Scope, rows: readonly Row[], options: TransferOptions): Promise<Transfer[]> {
+  const from = await source(scope, options.bytes, { asked: true });
+  const ready: (() => Promise<Transfer>)[] = [];
+  for (const row of rows) {
+    const { edge, direction, pace } = row;
+    const name = `${edge.name}, ${direction}, ${pace.name}`;
+    const progress = { bytes: 0 };
+    const run =
+      direction === 'download'
+        ? await download(scope, row, from, progress)
+        : await upload(scope, row, options.bytes, progress);
+    ready.push(() =>
+      run(options).then(
+        (outcome) => ({ row: name, ...outcome }),
+        (error) => ({ row: name, arrived: `${progress.bytes} of ${options.bytes} bytes`, sent: '', error: `${error}` }),
+      ),
+    );
   }
+  return Promise.all(ready.map((run) => run()));
 }
+
+/** A tunnel is open; what moves the bytes. */
+type Run = (options: TransferOptions) => Promise<Outcome>;
 
 type Outcome = Pick<Transfer, 'arrived' | 'sent'>;
 
 async function download(
   scope: Scope,
   { edge, pace }: Row,
-  { bytes, deadline }: TransferOptions,
+  from: Awaited<ReturnType<typeof source>>,
   progress: { bytes: number },
-): Promise<Outcome> {
-  const target = await source(scope, bytes, { asked: true });
-  const tunnel = await dial(scope, edge, target.authority);
+): Promise<Run> {
+  const tunnel = await dial(scope, edge, from.authority);
   const digest = new Digest();
-  read(tunnel, pace, (chunk) => {
-    digest.update(chunk);
-    progress.bytes = digest.bytes;
-  });
-  tunnel.write('?');
-  await arrived(tunnel, () => digest.bytes >= bytes, deadline);
-  tunnel.end();
-  return { arrived: `${digest}`, sent: `${bytes} ${target.sha256}` };
+  return async ({ bytes, deadline }) => {
+    read(tunnel, pace, (chunk) => {
+      digest.update(chunk);
+      progress.bytes = digest.bytes;
+    });
+    tunnel.write('?');
+    await arrived(tunnel, () => digest.bytes >= bytes, deadline);
+    tunnel.end();
+    return { arrived: `${digest}`, sent: `${bytes} ${from.sha256}` };
+  };
 }
 
-async function upload(
-  scope: Scope,
-  { edge, pace }: Row,
-  { bytes, deadline }: TransferOptions,
-  progress: { bytes: number },
-): Promise<Outcome> {
+async function upload(scope: Scope, { edge, pace }: Row, bytes: number, progress: { bytes: number }): Promise<Run> {
   const target = await destination(scope, (socket) => {
     const digest = new Digest();
     read(socket, pace, (chunk) => {
@@ -99,12 +107,14 @@ async function upload(
   tunnel.on('data', (chunk: Buffer) => {
     answer += chunk.toString('latin1');
   });
-  tunnel.resume();
-  const sent = new Digest();
-  offer(tunnel, bytes, sent);
-  await arrived(tunnel, () => answer.endsWith('\n'), deadline);
-  tunnel.end();
-  return { arrived: answer.trim(), sent: `${sent}` };
+  return async ({ deadline }) => {
+    tunnel.resume();
+    const sent = new Digest();
+    offer(tunnel, bytes, sent);
+    await arrived(tunnel, () => answer.endsWith('\n'), deadline);
+    tunnel.end();
+    return { arrived: answer.trim(), sent: `${sent}` };
+  };
 }
 
 function arrived(tunnel: Duplex, whole: () => boolean, deadline: number): Promise<true> {

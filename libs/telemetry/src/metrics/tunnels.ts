@@ -55,6 +55,12 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     ['role'],
   );
   orphaned.of({ role });
+  const stalled = families.counters(
+    'stalled_tunnels_ended_total',
+    'Tunnels whose reader took nothing for 10 s and so held up every other tunnel on the packet stream of a Go peer, ended.',
+    ['role'],
+  );
+  stalled.of({ role });
   return {
     'dial:end'(by, _dial, { error }) {
       if (by === role && error) errors.of({ error: error.code }).inc();
@@ -72,6 +78,9 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     },
     'tunnel:orphaned'(by) {
       orphaned.of({ role: by }).inc();
+    },
+    'tunnel:stalled'(by) {
+      stalled.of({ role: by }).inc();
     },
     ...unlessProbed((where) => refused.of({ where }).inc()),
   };

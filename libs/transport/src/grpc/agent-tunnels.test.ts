@@ -1,18 +1,36 @@
 import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { PlaneEnded } from '@isthmus/tunnel';
 import { agentAtHub, destination, echo, pings, request } from './testing/plane.ts';
 import { until } from './testing/until.ts';
 
-test('one stalled tunnel of an agent’s stream does not stop the others', async () => {
+const MIB = 1024 * 1024;
+
+test('one stalled tunnel of an agent’s stream does not stop the others while its bytes lie within its share', async () => {
   const { dialer } = await agentAtHub();
   const bulk = await destination((socket) => {
-    socket.write(Buffer.alloc(8 * 1024 * 1024));
+    socket.write(Buffer.alloc(3 * MIB));
   });
   const stalled = await dialer.dial(request(bulk));
   const { end } = await dialer.dial(request(await destination(echo)));
   await pings(end.stream, 100);
   assert.equal(stalled.end.stream.destroyed, false);
+});
+
+test('one that lets nobody else have a turn is ended, and one that reads on gets every byte', async () => {
+  const { dialer } = await agentAtHub({ shareBytes: 64 * 1024, patienceMs: 1000 });
+  const sent = randomBytes(8 * MIB);
+  const bulk = await destination((socket) => void socket.resume().end(sent));
+  const [standing, reading] = await Promise.all([dialer.dial(request(bulk)), dialer.dial(request(bulk))]);
+  const { end } = await dialer.dial(request(await destination(echo)));
+  const hash = createHash('sha256');
+  reading.end.stream.on('data', (chunk: Buffer) => hash.update(chunk));
+  await Promise.all([once(standing.end.stream, 'close').catch(() => {}), once(reading.end.stream, 'end')]);
+  assert.ok(standing.end.stream.errored instanceof PlaneEnded, `${standing.end.stream.errored}`);
+  assert.equal(hash.digest('hex'), createHash('sha256').update(sent).digest('hex'));
+  await pings(end.stream, 100);
 });
 
 test('when 32 busy tunnels are cut at once, everything else works on', async () => {

@@ -136,7 +136,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   }
 
   destroy(reason: Error): void {
-    this.fail(new StatusError('Aborted', reason.message));
+    this.fail(new StatusError('Aborted', reason.message, { cause: reason }));
   }
 
   /** Ends the call with an error that its caller is told behind what was sent, if it still reads. */
@@ -149,7 +149,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
       this.#stream.end(hpackEncode(fields));
       if (this.#stream.pending) this.#reset = setTimeout(() => this.#stream.reset(ErrorCode.CANCEL), RESET_MS);
     }
-    this.#close(new ChannelError(error.status, error.message));
+    this.#close(new ChannelError(error.status, error.message, { cause: error.cause }));
   }
 
   // What the stream tells.

@@ -21,8 +21,8 @@ export class StatusError extends Error {
   override readonly name = 'StatusError';
   readonly status: StatusName;
 
-  constructor(status: StatusName, message: string) {
-    super(message);
+  constructor(status: StatusName, message: string, options?: ErrorOptions) {
+    super(message, options);
     this.status = status;
   }
 }

@@ -9,7 +9,6 @@ import {
   deferred,
   type Established,
   SessionLost,
-  type TunnelEnd,
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
 import { WHY_FIELD } from '../turn-away.ts';
@@ -19,6 +18,7 @@ import { readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
+import { endOfStream } from './tunnel-end.ts';
 
 export interface LinkClientOptions {
   readonly socket: Socket;
@@ -158,7 +158,7 @@ export class LinkClient implements Wire {
         try {
           const answer = readAnswer(head);
           settle();
-          resolve({ ...answer, end: endOf(stream) });
+          resolve({ ...answer, end: endOfStream(stream, this.#peer) });
         } catch (error) {
           settle(asDialError(error));
           if (error instanceof DialError) stream.resume().end();
@@ -197,9 +197,4 @@ export class LinkClient implements Wire {
     if (stream.rstCode === ErrorCode.REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
     return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
   }
-}
-
-/** Made apart from the dial, which an arrow function beside its listeners would keep as long as the tunnel. */
-function endOf(stream: Http2Stream): TunnelEnd {
-  return { stream, halfOpen: true, abort: () => stream.close() };
 }

@@ -9,6 +9,7 @@ import {
   deferred,
   type PlaneEvents,
   type Role,
+  SessionLost,
   Tunnel,
 } from '@isthmus/tunnel';
 import { Control, type ControlMessage } from './control.ts';
@@ -17,6 +18,7 @@ import { watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
 import { ServingReconciler } from './reconcile.ts';
 import { linkSession } from './settings.ts';
+import { endOfStream } from './tunnel-end.ts';
 
 export interface LinkServerOptions {
   readonly socket: Socket;
@@ -136,8 +138,7 @@ export class LinkServer {
         established.end.abort(error as Error);
         throw error;
       }
-      const end = { stream, halfOpen: true, abort: () => stream.close() };
-      new Tunnel(role, request, end, established, events);
+      new Tunnel(role, request, endOfStream(stream, peer), established, events);
     } catch (error) {
       refuse(stream, error);
     }
@@ -167,9 +168,9 @@ export class LinkServer {
   }
 
   #endOrphan(stream: Http2Stream): void {
-    const { role, events } = this.#options;
+    const { role, events, peer } = this.#options;
     events.emit('tunnel:orphaned', role);
-    stream.close();
+    stream.destroy(new SessionLost(`${peer} has lost the tunnel`));
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Packet } from '@isthmus/proto';
+import { PlaneEnded } from '@isthmus/tunnel';
 import type { PacketChannel } from './channel.ts';
 
 /** Above this many packets in wait, what may be dropped is dropped. */
@@ -29,7 +30,8 @@ export class Outbox {
   post(packet: Packet): void {
     if (this.#ending) return;
     this.#posted.push(packet);
-    if (this.#posted.length > MAX_POSTED) this.#channel.destroy(new Error('peer does not read its packets'));
+    if (this.#posted.length > MAX_POSTED)
+      this.#channel.destroy(new PlaneEnded(`the peer reads nothing: ${MAX_POSTED} packets wait for it`));
     this.#flush();
   }
 

@@ -9,6 +9,7 @@ import {
   type DialSignal,
   deferred,
   type Established,
+  PlaneEnded,
   type PlaneEvents,
   parseDestination,
   type Role,
@@ -133,7 +134,7 @@ class PacketServer implements ServedPackets {
     const reason = new Error('caller gave up its dial');
     this.#pending.get(random)?.abort(reason);
     // A DIAL_CLS may cross the DIAL_RSP; then nothing else will ever close the tunnel.
-    this.#tunnels.get(random)?.abort(reason);
+    this.#tunnels.get(random)?.abort(reason, 'caller');
   }
 
   #admit(packet: DialRequestPacket): void {
@@ -235,6 +236,7 @@ class PacketServer implements ServedPackets {
   }
 
   #reason(cause: ChannelError | undefined): Error {
+    if (cause?.cause instanceof PlaneEnded) return cause.cause;
     const text = cause?.message ?? 'stream ended';
     return this.#options.role === 'gateway' ? new Error(`caller went away: ${text}`) : new SessionLost(text, { cause });
   }

@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream';
 import type { Packet } from '@isthmus/proto';
-import { SessionLost, type TunnelEnd } from '@isthmus/tunnel';
+import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 import type { Queue } from './backlog.ts';
 import { type ClosingEvent, type ClosingState, closingStep, type Half } from './closing.ts';
 import type { Outbox } from './outbox.ts';
@@ -73,7 +73,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   /** The peer closed the tunnel; with an error text it never knew it or lost it. */
   receiveClose(error = ''): void {
     this.#step('peer-close');
-    if (error !== '') this.destroy(new Error(`peer closed the tunnel: ${error}`));
+    if (error !== '') this.destroy(new PlaneEnded(`the peer has lost the tunnel: ${error}`));
   }
 
   /** The channel ended. A tunnel that was closed before still delivers what came. */

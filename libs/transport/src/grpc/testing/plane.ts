@@ -9,6 +9,7 @@ import { Client, credentials, Metadata, type StatusObject } from '@grpc/grpc-js'
 import { encodePacket } from '@isthmus/proto';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from '../../endpoint.ts';
+import type { BacklogLimits } from '../../packets/backlog.ts';
 import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
 import { type ServedPackets, servePackets } from '../../packets/serve.ts';
 import { connectPackets } from '../agent-client.ts';
@@ -93,7 +94,7 @@ export interface Hub extends Served {
   events: PlaneEvents;
 }
 
-export async function hub(options: Partial<AgentServiceOptions> = {}): Promise<Hub> {
+export async function hub(options: Partial<AgentServiceOptions> = {}, backlog: BacklogLimits = {}): Promise<Hub> {
   const events = planeEvents();
   const agents: PacketAgent[] = [];
   const dialers: PacketDialer[] = [];
@@ -103,7 +104,9 @@ export async function hub(options: Partial<AgentServiceOptions> = {}): Promise<H
     events,
     onAgent: (agent) => {
       agents.push(agent);
-      dialers.push(packetDialer(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events }));
+      dialers.push(
+        packetDialer(agent.channel, { agentId: agent.agentId, sessionId: 's1', hubId: 'h1', events, backlog }),
+      );
     },
     ...options,
   });
@@ -122,9 +125,14 @@ export async function connect(target: string, identifiers = '', token?: string) 
   });
 }
 
-/** A hub and an agent of ours on it. */
-export async function agentAtHub(): Promise<Hub & { dialer: PacketDialer; served: ServedPackets }> {
-  const at = await hub();
+/**
+ * A hub and an agent of ours on it.
+ * @param backlog what the hub lets wait for its callers
+ */
+export async function agentAtHub(
+  backlog?: BacklogLimits,
+): Promise<Hub & { dialer: PacketDialer; served: ServedPackets }> {
+  const at = await hub({}, backlog);
   const { channel } = await connect(at.target);
   const dial = endpointDial({ agentId: 'a1' });
   const served = servePackets(channel, { role: 'agent', dial, tenant: 'default', events: planeEvents() });
