@@ -88,6 +88,11 @@ export class PlaneEnded extends Error {
   override readonly name: string = 'PlaneEnded';
 }
 
+/** The reader of a tunnel took nothing for a while, and so held up other tunnels. */
+export class ReaderStalled extends PlaneEnded {
+  override readonly name = 'ReaderStalled';
+}
+
 /** The link under a tunnel ended. */
 export class SessionLost extends PlaneEnded {
   override readonly name = 'SessionLost';

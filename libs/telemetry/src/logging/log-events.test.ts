@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DialError, type PlaneEvents, type SessionInfo } from '@isthmus/tunnel';
+import { DialError, type PlaneEvents, ReaderStalled, type SessionInfo } from '@isthmus/tunnel';
 import { dial, logged } from '../testing/logs.ts';
 
 test('a dial is one line with all that it is found by', () => {
@@ -58,6 +58,9 @@ test('the life of tunnels, sessions, servers, hubs and the registry is told', ()
   const tunnel = { ...where, role: 'gateway', dial, since: 0, up: 5, down: 7 } as const;
   const lines = logged((events) => {
     events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'plane', error: new Error('lost') });
+    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'caller' });
+    const stalled = new ReaderStalled('the destination read nothing');
+    events.emit('tunnel:close', { ...tunnel, role: 'agent' }, { ms: 10, closedBy: 'plane', error: stalled });
     events.emit('session:open', session);
     events.emit('session:drain', session);
     events.emit('session:close', session, 'rolled');
@@ -76,6 +79,7 @@ test('the life of tunnels, sessions, servers, hubs and the registry is told', ()
     lines.map(({ level, msg }) => `${level} ${msg}`),
     [
       'info tunnel closed',
+      'warn tunnel closed',
       'info session opened',
       'info session drains',
       'info session closed',

@@ -4,6 +4,7 @@ import {
   formatDestination,
   inWords,
   type PlaneEvents,
+  ReaderStalled,
   type Role,
   type SessionInfo,
   type TunnelInfo,
@@ -61,7 +62,7 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
     },
     'tunnel:close'(tunnel, outcome) {
-      const level = tunnel.role === 'gateway' ? 'info' : 'debug';
+      const level = outcome.error instanceof ReaderStalled ? 'warn' : tunnel.role === 'gateway' ? 'info' : 'debug';
       if (logger.isLevelEnabled(level)) logger[level](tunnelFields(tunnel, outcome), 'tunnel closed');
     },
   };

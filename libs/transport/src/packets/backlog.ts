@@ -1,5 +1,5 @@
 import { WindowBudget } from '@isthmus/http2';
-import { type ClosedBy, PlaneEnded } from '@isthmus/tunnel';
+import { type ClosedBy, ReaderStalled } from '@isthmus/tunnel';
 import type { PacketChannel } from './channel.ts';
 
 /** What may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
@@ -134,9 +134,9 @@ export class Backlog {
     }
   }
 
-  #reason({ waiting }: TunnelQueue): PlaneEnded {
+  #reason({ waiting }: TunnelQueue): ReaderStalled {
     const { reader } = this.#options;
-    return new PlaneEnded(
+    return new ReaderStalled(
       `the ${reader} read nothing for ${this.#patienceMs / 1000} s while ${waiting} bytes waited for it and held up every other tunnel ` +
         `of ${this.#channel.remote}: find out why it stopped reading`,
     );
