@@ -7,6 +7,7 @@ import {
   type Family,
   farAgent,
   farRelay,
+  goAgent,
   relays,
   type Started,
   splitTiers,
@@ -44,7 +45,7 @@ export function contenders({ anp, planebench }: Programs): Contender[] {
   if (!planebench) return own;
   // Relays lead to the bench's own destination, which planebench does not know how to talk to.
   const again = own
-    .filter(({ kind }) => kind !== 'relays' && kind !== 'traced' && kind !== 'far')
+    .filter(({ kind }) => kind !== 'relays' && kind !== 'traced' && kind !== 'far' && kind !== 'mixed')
     .map((each) => ({ ...each, planebench }));
   return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
 }
@@ -62,6 +63,8 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
     { name: 'far-relay', kind: 'far', family: farRelay },
     ...through('far', 'far-', () => farAgent),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
+    ...(anp ? through('mixed', 'go-agent-', () => goAgent(anp)) : []),
+    ...(anp ? through('mixed', 'go-pair-', (protocol) => anpPair(anp, protocol)) : []),
   ];
   // Of its own for each way in, as each API server has one: V8 compiles for the one kind of caller that it has seen.
   return all.map((each) => ({ ...each, plane: each.name }));

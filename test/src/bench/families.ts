@@ -82,7 +82,14 @@ export function traced(sampler?: 'always_on' | 'always_off'): Family {
   };
 }
 
+/** An all-in-one server with upstream's agent. */
+export function goAgent({ agent }: AnpBinaries): Family {
+  return (scope, destinationPort) => inOne({ agent }, scope, destinationPort);
+}
+
 interface InOne {
+  /** The program in the place of our agent. */
+  readonly agent?: string;
   readonly env?: Env;
   /** Simulated ones, in the place of a real one. */
   readonly agents?: number | undefined;
@@ -90,7 +97,11 @@ interface InOne {
   readonly way?: (port: number) => Promise<number>;
 }
 
-async function inOne({ env = {}, agents, way }: InOne, scope: Scope, _destinationPort: number): ReturnType<Family> {
+async function inOne(
+  { env = {}, agent: program, agents, way }: InOne,
+  scope: Scope,
+  _destinationPort: number,
+): ReturnType<Family> {
   const place = await newPlace(scope);
   const front = await frontFlags(place.trust);
   const back = await backFlags(place.trust);
@@ -110,7 +121,7 @@ async function inOne({ env = {}, agents, way }: InOne, scope: Scope, _destinatio
   const uplink = await agentFlags(place.trust, way ? await way(back.agentPort) : back.agentPort);
   return async () => {
     const server = run(place, 'proxy-server', { ...front.flags, ...back.flags }, env);
-    const agent = run(place, 'proxy-agent', uplink, env);
+    const agent = run(place, program === undefined ? 'proxy-agent' : [program], uplink, env);
     return { door: front.door, groups: { server: [server.pid], agent: [agent.pid] }, ready: () => isReady(server) };
   };
 }

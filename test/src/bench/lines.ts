@@ -1,7 +1,7 @@
 import type { WorkName } from './load/messages.ts';
 
-/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, by upstream's pair, by one process with traces or without, or over a long way. */
-export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' | 'far';
+/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, by upstream's pair, by one process with traces or without, over a long way, or with upstream's agent. */
+export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' | 'far' | 'mixed';
 
 /** A figure as tables show it. */
 export interface Shown {
@@ -167,4 +167,20 @@ export const FAR: readonly Line[] = [
   },
 ];
 
-export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING, ...FAR];
+const BESIDE_SLOW = [
+  less('ping_p50_us', 'ping p50 µs'),
+  less('ping_p99_us', 'ping p99 µs'),
+  less('dial_p50_us', 'dial p50 µs'),
+  less('dial_p99_us', 'dial p99 µs'),
+  more('down_gb_per_s', 'download GB/s'),
+  more('up_gb_per_s', 'upload GB/s'),
+  less('dials_failed', 'dials failed'),
+];
+
+/** What one slow caller does to its neighbours where all tunnels of an agent share one window. */
+export const MIXED: readonly Line[] = [
+  { ...line('slow', 1, BESIDE_SLOW, { on: ['mixed'] }), title: 'beside a caller that reads 1 MiB/s' },
+  { ...line('stall', 1, STALL, { on: ['mixed'] }), name: 'mixed-stall-x1', title: 'stall ×1, a Go agent' },
+];
+
+export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING, ...FAR, ...MIXED];

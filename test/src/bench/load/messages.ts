@@ -15,6 +15,7 @@ export const WORKS = [
   'idle',
   'stall',
   'stall-up',
+  'slow',
   'cut',
 ] as const;
 export type WorkName = (typeof WORKS)[number];

@@ -28,6 +28,9 @@ const BEFORE_CUT = 1000;
 /** Given to what was held to come back after a cut, in milliseconds. */
 const AFTER_CUT = 10_000;
 
+/** What a slow caller reads, in bytes a second. */
+const SLOW = 1024 * 1024;
+
 const HEALTHY_DIALS = 2;
 
 /** What has nothing to do with the stalled tunnels: a download, an upload, a ping, and new dials all the time. */
@@ -94,6 +97,29 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
 function kernelTcpBytes(): number {
   const [, pages] = /^TCP:.* mem (\d+)$/m.exec(readFileSync('/proc/net/sockstat', 'latin1')) ?? [];
   return Number(pages ?? 0) * 4096;
+}
+
+/** Callers read slowly: what that does to others. The way has filled before it is measured. */
+export async function besideSlow(bench: Bench): Promise<Figures> {
+  const { conns, windowMs, pace } = bench.settings;
+  const healthy = await startHealthy(bench);
+  const tunnels = await bench.tunnels.openMany(conns, { window: STANDING });
+  for (const tunnel of tunnels) {
+    tunnel.write(header('source', bench.control.newId()));
+    readSlowly(tunnel);
+  }
+  await pause((GET_GOING + SETTLE) * pace);
+  const figures = await measure(bench, healthy, windowMs, '');
+  await closeAll(tunnels);
+  await finish(bench, healthy);
+  return figures;
+}
+
+function readSlowly(tunnel: Duplex): void {
+  tunnel.on('data', ({ length }: Buffer) => {
+    tunnel.pause();
+    setTimeout(() => tunnel.resume(), (length / SLOW) * 1000);
+  });
 }
 
 function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {

@@ -1,7 +1,7 @@
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
 import { pause } from './flow.ts';
 import type { Figures, WorkName } from './messages.ts';
-import { cut, stall } from './stall.ts';
+import { besideSlow, cut, stall } from './stall.ts';
 import { closeAll, oneByte } from './tunnels.ts';
 import { cpuPer, differences, usage } from './usage.ts';
 import { beginPhase, Dialler, type Worker } from './workers.ts';
@@ -22,6 +22,7 @@ export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>
   idle,
   stall: (bench) => stall(bench, false),
   'stall-up': (bench) => stall(bench, true),
+  slow: besideSlow,
   cut: async (bench) => ({
     ...(await cut(bench)),
     ...only(await dials(bench, DIALS_AFTER_CUT), 'dials_per_s', 'dials_failed'),
