@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { mock, test } from 'node:test';
+import { PlaneEnded, TunnelTable } from '@isthmus/tunnel';
 import { LOOK_EVERY } from './liveness.ts';
 import { cleanups, dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
 
@@ -18,6 +19,27 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   await pending;
   await client.closed;
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });
+});
+
+test('what one half of a link ends for the plane, the other counts as ended by the plane, and an ordinary abort not', async () => {
+  const port = await listen(net.createServer((socket) => socket.on('error', () => {}).resume()));
+  const { client, events } = await link(dialTcp);
+  const tunnels = new TunnelTable(events);
+  const ended = async (reason: Error) => {
+    const outcome = once(events, 'tunnel:close');
+    const { end } = await client.dial(request(port));
+    end.abort(reason);
+    const [, { closedBy, error }] = await outcome;
+    return [closedBy, error?.message];
+  };
+  assert.deepEqual(await ended(new Error('enough')), ['caller', 'caller went away']);
+  assert.deepEqual(await ended(new PlaneEnded('kicked')), ['plane', 'hub h1 ended the tunnel: its log says why']);
+
+  const { end } = await client.dial(request(port));
+  const failed = once(end.stream, 'error');
+  tunnels.abortAll('agent', new Error('kicked'));
+  const [failure] = await failed;
+  assert.ok(end.explain?.(failure) instanceof PlaneEnded);
 });
 
 test('the FIN of a killed agent ends the link, and the FIN of a killed hub', async () => {

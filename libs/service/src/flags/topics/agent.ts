@@ -90,7 +90,7 @@ export const agentQueues = topic('Behaviour', {
     inert: 'queues are bounded by bytes, and windows grow with what their reader takes',
   }),
   'warn-on-channel-limit': bool(false, 'Warn when a queue is full.', {
-    inert: 'a full queue holds up its own tunnel alone',
+    inert: 'what waits for slow readers is bounded by bytes, and metrics tell of it',
   }),
 });
 
