@@ -120,6 +120,7 @@ function readSlowly(tunnel: Duplex): void {
     tunnel.pause();
     setTimeout(() => tunnel.resume(), (length / SLOW) * 1000);
   });
+  tunnel.resume();
 }
 
 function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {
