@@ -126,6 +126,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     await Promise.all([beside.close(CALLER_GRACE), afar.close(CALLER_GRACE)]);
     clearTimeout(timer);
     endTunnels();
+    // So that each is still told in the log.
+    await atMost(CALLER_GRACE, tunnels.idle());
     await Promise.all(listeners.map((listener) => listener.close()));
   };
   try {

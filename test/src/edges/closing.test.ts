@@ -152,3 +152,25 @@ async function vanishing(scope: Scope, { protocol, via }: Edge): Promise<{ via: 
   const relay = await relayTo(scope, via.port);
   return { via: { ...via, port: relay.port }, vanish: () => relay.reset() };
 }
+
+test(
+  'a server that stops is itself the one that closed what still ran, in its log and in the agent’s',
+  scoped(async (scope) => {
+    const { server, agents } = await allInOne(scope, { serverFlags: { v: 5 }, agentFlags: { v: 5 } });
+    const [agent] = agents as [Program];
+    const target = await echo(scope);
+    const edges = edgesOf(server);
+    for (const edge of edges) assert.ok(await echoes(await dial(scope, edge, target.authority), edge.name));
+    server.program.signal('SIGTERM');
+    const closed = (program: Program) => program.logs.filter(({ msg }) => msg === 'tunnel closed');
+    for (const program of [server.program, agent]) {
+      await until(() => closed(program).length === edges.length, {
+        what: () => `${edges.length} tunnels closed at ${program.name}; ${closed(program).length} are`,
+      });
+    }
+    for (const { closedBy, text } of closed(server.program)) {
+      assert.deepEqual([closedBy, text], ['plane', 'the gateway stops']);
+    }
+    for (const { closedBy } of closed(agent)) assert.equal(closedBy, 'plane');
+  }),
+);
