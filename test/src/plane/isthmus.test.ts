@@ -281,7 +281,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
   it('takes no drain for a fault', async () => {
     const { first } = plane;
     const { program } = first.member;
-    const tunnel = await dial(scope, { program, ...first.ways }, 'connect', (await echo(scope)).authority);
+    const tunnel = await dial(scope, first.ways, 'connect', (await echo(scope)).authority);
     await carries(tunnel, 'ping');
     const { tunnels } = await asked<{ tunnels: { hub: string }[] }>(program, 'tunnels');
     const hub = tunnels[0]?.hub ?? '';
