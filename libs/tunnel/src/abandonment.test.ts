@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Abandonment, type DialSignal } from './abandonment.ts';
 
-/** What it is to be like. */
+/** The AbortController that an Abandonment must behave like. */
 function controller(): { readonly signal: DialSignal; abort(reason?: Error): void } {
   const abort = new AbortController();
   return { signal: abort.signal, abort: (reason) => abort.abort(reason) };
@@ -14,7 +14,7 @@ function abandonment(): ReturnType<typeof controller> {
 }
 
 for (const [name, make] of Object.entries({ controller, abandonment })) {
-  test(`${name}: who listens is told once, with the reason`, () => {
+  test(`${name}: each listener is called once, with the reason`, () => {
     const { signal, abort } = make();
     const told: string[] = [];
     for (const who of ['a', 'b']) signal.addEventListener('abort', () => told.push(who), { once: true });
@@ -24,7 +24,7 @@ for (const [name, make] of Object.entries({ controller, abandonment })) {
     assert.deepEqual([signal.aborted, signal.reason.message, told], [true, 'enough', ['a', 'b']]);
   });
 
-  test(`${name}: who stopped listening, or came too late, is not told`, () => {
+  test(`${name}: a removed or late listener is not called`, () => {
     const { signal, abort } = make();
     const told: string[] = [];
     const early = () => void told.push('early');

@@ -1,15 +1,15 @@
-/** Tells that nobody waits for a dial's answer any more: an AbortSignal, or an Abandonment. */
+/** Signals that nobody waits for a dial's answer any more: an AbortSignal or an Abandonment. */
 export interface DialSignal {
   readonly aborted: boolean;
-  /** Once it has aborted: why. */
+  /** The reason, once aborted. */
   readonly reason: Error;
   addEventListener(type: 'abort', listener: () => void, options?: { readonly once: true }): void;
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
 /**
- * An AbortController that is its own signal. Three or four are made on the way of a dial, and hardly ever used: one with its
- * listener takes 0.2 µs of processor time, and node's 4 to 7.
+ * An AbortController that is its own signal. Each dial creates three or four on its way and hardly ever fires one. One with its
+ * listener takes 0.2 µs of processor time; node's takes 4 to 7.
  */
 export class Abandonment implements DialSignal {
   readonly #listeners: (() => void)[] = [];
@@ -20,13 +20,13 @@ export class Abandonment implements DialSignal {
     return this.#aborted;
   }
 
-  /** Made only for whoever asks, when `abort` was given none: an error's stack takes its time. */
+  /** Created on demand if `abort` got no reason: an error's stack takes time. */
   get reason(): Error {
     this.#reason ??= new Error('nobody waits any more');
     return this.#reason;
   }
 
-  /** Calls each listener, once. They must not throw: what they would stop is more than one dial's. */
+  /** Calls each listener once. Listeners must not throw: that would stop more than this dial. */
   abort(reason?: Error): void {
     if (this.#aborted) return;
     this.#aborted = true;

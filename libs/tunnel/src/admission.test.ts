@@ -9,7 +9,7 @@ function request(tenant = 'default'): DialRequest {
   return { id: '00000000000000aa', tenant, destination, deadline: 1e12, signal: new AbortController().signal };
 }
 
-/** An admission before a Dial that answers when it is told to. */
+/** An admission before a Dial that answers when the test says so. */
 function held() {
   const answers: (() => void)[] = [];
   const stream = new PassThrough();
@@ -36,7 +36,7 @@ test('a tenant with too many pending dials is refused, others are not', async ()
   await after;
 });
 
-test('closing refuses new dials and waits for those that are pending', async () => {
+test('closing refuses new dials and waits for pending ones', async () => {
   const { admission, answers } = held();
   const pending = admission.dial(request());
   let closed = false;

@@ -2,12 +2,12 @@ import type { Dial, DialRequest } from './dial.ts';
 import { DialError } from './errors.ts';
 
 /**
- * Dials of one tenant that may be pending at once in one process. Each has a deadline, so more than this is a tenant whose
- * destinations or agents are gone, and its callers are better told so than kept waiting (upstream was seen with 27,700).
+ * How many dials of one tenant may be pending in one process. Each dial has a deadline, so a tenant with more has lost its
+ * destinations or agents. Its callers are better refused than kept waiting (upstream was seen with 27,700 pending dials).
  */
 const MAX_PENDING = 2000;
 
-/** The one place of a program where a dial is let in: what policy and quotas will decide is decided here. */
+/** The one place in a program that admits dials. Future policies and quotas belong here. */
 export class Admission {
   readonly dial: Dial = (request) => this.#admit(request);
   readonly #inner: Dial;
@@ -25,7 +25,7 @@ export class Admission {
     return this.#pending;
   }
 
-  /** Refuses new dials; resolves when those that are pending have their answer. */
+  /** Refuses new dials. Resolves once every pending dial has its answer. */
   close(): Promise<void> {
     this.#closed = true;
     return this.#pending === 0 ? Promise.resolve() : new Promise((resolve) => this.#idle.push(resolve));
@@ -59,7 +59,7 @@ export class Admission {
   }
 }
 
-/** What this program takes no more another takes at once. */
+/** `retryAfter` is 0 because another process accepts the dial at once. */
 function shuttingDown(): DialError {
   return new DialError('destination_unavailable', 'proxy is shutting down', { retryable: true, retryAfter: 0 });
 }

@@ -1,11 +1,11 @@
-/** Told of a session that came, or of a hub that can be reached again, by the hub's id. */
+/** Called with the hub's id when a session arrives, or when a hub is reachable again. */
 export type Arrived = (hubId: string) => void;
 
-/** Who waits for a session of a tenant. */
+/** Callbacks that wait for a session, by tenant. */
 export class Arrivals {
   readonly #waiting = new Map<string, Set<Arrived>>();
 
-  /** Calls back with each arrival. @returns gives up waiting */
+  /** Calls back on each arrival. @returns a function that stops waiting */
   wait(tenant: string, arrived: Arrived): () => void {
     const waiting = this.#waiting.get(tenant) ?? new Set();
     this.#waiting.set(tenant, waiting.add(arrived));
@@ -16,7 +16,7 @@ export class Arrivals {
   }
 
   tell(tenant: string, hubId: string): void {
-    // A copy: who is told may give up, or wait anew.
+    // Iterate over a copy: a callback may stop waiting, or wait again.
     for (const arrived of [...(this.#waiting.get(tenant) ?? [])]) arrived(hubId);
   }
 }

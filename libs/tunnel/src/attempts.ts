@@ -13,10 +13,10 @@ import type { Strategy } from './strategies.ts';
 import type { Suspects } from './suspects.ts';
 import { type DialSpan, within } from './trace.ts';
 
-/** After this many sessions a dial gives up: what failed so often is not the session's fault. */
+/** A dial gives up after this many sessions: what fails so often is not the session's fault. */
 const MAX_ATTEMPTS = 5;
 
-/** An attempt that is not acknowledged within so long gets another beside it, in milliseconds. */
+/** An attempt that is not acknowledged within this time, in milliseconds, gets another one beside it. */
 const HEDGE_AFTER = 300;
 
 export interface RoutingOptions {
@@ -24,9 +24,9 @@ export interface RoutingOptions {
   readonly strategies: readonly Strategy[];
   /** The gateway's own zone. */
   readonly zone: string;
-  /** The way to a hub: its own Dial in this process, or a link to it. Undefined while there is none. */
+  /** How to reach a hub: its own Dial in this process, or a link to it. Undefined if there is no way at the moment. */
   readonly hub: (hubId: string) => Dial | undefined;
-  /** How long a dial waits in all, in milliseconds, for a session to come while there is none to try. */
+  /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
   readonly parkTimeout: number;
   readonly observation: Observation;
 }
@@ -47,8 +47,8 @@ interface Attempt {
 }
 
 /**
- * One dial's attempts. The first answer that came from a destination counts, whether yes or no; what still runs then is
- * aborted before a byte was sent on it. With no session to try, the dial is parked until one comes.
+ * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. Attempts that still run then
+ * are aborted before a byte was sent on them. With no session to try, the dial is parked until one arrives.
  */
 export class Attempts {
   readonly #request: DialRequest;
@@ -59,9 +59,9 @@ export class Attempts {
   readonly #candidates: Candidates;
   #settled = false;
   #last: DialError | undefined;
-  /** The last attempt failed for its hub, not for its agent. */
+  /** Whether the last attempt failed because of its hub and not because of its agent. */
   #hubLost = false;
-  /** When parking ends; set once the dial was parked. */
+  /** When parking ends; set once the dial has been parked. */
   #parkedUntil: number | undefined;
   #unpark = () => {};
 
@@ -92,7 +92,7 @@ export class Attempts {
     }
   }
 
-  /** Tries one more session. With none to try the dial is parked if one may come, and fails if not. */
+  /** Tries one more session. If there is none, parks the dial if one may arrive, and fails it otherwise. */
   #proceed(): void {
     if (this.#settled || this.#start() || this.#running.size > 0) return;
     const mayRetry = this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent);
@@ -100,7 +100,7 @@ export class Attempts {
     else this.#fail(this.#refusal());
   }
 
-  /** @returns whether there was a session to try, and a retry left for it */
+  /** @returns whether it started an attempt; false without a session to try, or without a retry left */
   #start(again: AttemptKind = 'retry'): boolean {
     if (this.#count === MAX_ATTEMPTS) return false;
     const { hub, budget } = this.#routing;
@@ -112,9 +112,9 @@ export class Attempts {
   }
 
   /**
-   * Whether a session may come in a moment: the tenant has none at all, or what there was for this destination has gone or
-   * cannot be reached. Where none of the tenant's agents serves the destination, or each refused, waiting does not help; and
-   * a dial whose agent died over it fails at once.
+   * Whether a session may arrive soon: the tenant has none at all, or those for this destination have gone or cannot be reached.
+   * Waiting does not help if none of the tenant's agents serves the destination, or if each refused. A dial whose agent died
+   * over it fails at once.
    */
   #hopeful(): boolean {
     if (this.#parkedUntil !== undefined) return true;
@@ -139,7 +139,7 @@ export class Attempts {
     const giveUp = directory.onArrival(tenant, (hubId) => {
       if (hub(hubId) === undefined) return;
       this.#unpark();
-      // Once for all the sessions that come together, and with another chance for those whose link was lost.
+      // Runs once for all sessions that arrive together, and allows another try of sessions whose link was lost.
       const next = setImmediate(() => {
         this.#candidates.reset();
         this.#proceed();
@@ -210,14 +210,14 @@ export class Attempts {
   #failed(attempt: Attempt, error: DialError): void {
     if (this.#settled) return;
     const { record } = attempt;
-    // Where nobody waits any more the error is that alone, and the attempt has none of its own.
+    // If nobody waits any more, the error says only that, and the attempt has no error of its own.
     if (this.#request.signal.aborted && !error.expired) ended(attempt, 'overtaken');
     else ended(attempt, 'failed', error);
     this.#last = error;
     this.#hubLost = this.#routing.hub(record.hubId) === undefined;
-    // An agent without a socket left refuses faster than another serves, and seems to be the least busy.
+    // An agent that is out of sockets refuses faster than another serves, and so looks the least busy.
     if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
-    // The hub's own word outranks the copy of the registry.
+    // The hub knows its sessions better than our copy of the registry.
     if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
     if (error.retryable && !this.#request.signal.aborted) this.#proceed();
     else if (!error.retryable || this.#running.size === 0) this.#fail(this.#refusal());
@@ -239,7 +239,7 @@ export class Attempts {
     }
   }
 
-  /** Why the dial failed: the last attempt's reason, or that there was no session to try. */
+  /** Why the dial failed: the last attempt's error, or that there was no session to try. */
   #refusal(): DialError {
     const last = this.#last;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
@@ -266,7 +266,7 @@ function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error
   span.end(told);
 }
 
-/** Counts a dial through a route. Its end is all that this function's scope holds, for as long as the tunnel. */
+/** Counts a dial through a route. @returns ends the count; it lives as long as the tunnel, so this scope holds only the route */
 function entered(route: Route): () => void {
   route.open++;
   return () => {

@@ -1,4 +1,4 @@
-/** Delays that grow from `first` to `cap` milliseconds, each taken from its upper half at random, so that a herd does not return at once. */
+/** Delays that grow from `first` to `cap` milliseconds. Each is random within its upper half, so that a herd does not return at once. */
 export class Backoff {
   readonly #first: number;
   readonly #cap: number;

@@ -4,12 +4,12 @@ import type { Route } from './placement.ts';
 import type { SessionRecord } from './records.ts';
 import type { Strategy } from './strategies.ts';
 
-/** The strategy by which every agent serves every destination. */
+/** With this strategy, every agent serves every destination. */
 const EVERY_AGENT: readonly Strategy[] = ['default'];
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** The sessions that one dial may go through, less those that it has tried. */
+/** The sessions that one dial may go through, minus those that it has tried. */
 export class Candidates {
   readonly #request: DialRequest;
   readonly #routing: Routing;
@@ -20,7 +20,7 @@ export class Candidates {
     this.#routing = routing;
   }
 
-  /** One that is neither tried nor silent, if there is one; of those that are silent, if there is no other. */
+  /** Returns an untried session that is not a suspect; if there is none, an untried suspect. */
   next(): Route | undefined {
     const { hub, suspects } = this.#routing;
     const reachable = (hubId: string) => hub(hubId) !== undefined;
@@ -28,34 +28,34 @@ export class Candidates {
     return this.#choose(answering, (sessionId) => !suspects.has(sessionId)) ?? this.#choose(reachable, () => true);
   }
 
-  /** It is not to be tried again. */
+  /** Marks a session as tried. */
   take({ sessionId }: SessionRecord): void {
     this.#tried.add(sessionId);
   }
 
-  /** All may be tried again. */
+  /** Allows all sessions to be tried again. */
   reset(): void {
     this.#tried.clear();
   }
 
-  /** Whether there is any for the destination, tried or not, in reach or not. */
+  /** Whether any session serves the destination, tried or not, reachable or not. */
   get exist(): boolean {
     return this.#routing.directory.choose({ ...this.#choice(), excluded: NONE }) !== undefined;
   }
 
-  /** One that was not tried, whose hub cannot be reached when `next` has none. */
+  /** An untried session. If `next` finds none, the hub of this one cannot be reached. */
   get outOfReach(): SessionRecord | undefined {
     return this.#routing.directory.choose({ ...this.#choice(), excluded: this.#tried })?.record;
   }
 
-  /** Agents that would serve the destination if they were not in quarantine: two at most, of all. */
+  /** Agents that would serve the destination if they were not in quarantine: at most two, tried or not. */
   get quarantined(): readonly string[] {
     return this.#routing.directory.quarantinedFor(this.#choice());
   }
 
   #choose(hubs: (hubId: string) => boolean, sessions: (sessionId: string) => boolean): Route | undefined {
     const { directory } = this.#routing;
-    // Without a hub every session would be looked at in vain, and there may be thousands.
+    // Without a usable hub the search would visit every session in vain, and there may be thousands.
     if (!some(directory.hubs(), ({ hubId }) => hubs(hubId))) return undefined;
     const usable = ({ hubId, sessionId }: SessionRecord) => hubs(hubId) && sessions(sessionId);
     return directory.choose({ ...this.#choice(), excluded: this.#tried, usable });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Crowd } from './crowd.ts';
 
-test('a crowd holds each member once, and those that stay when others go', () => {
+test('a crowd holds each member once, and keeps the others when one is deleted', () => {
   const [a, b, c] = [{}, {}, {}];
   const crowd = new Crowd<object>();
   for (const member of [a, b, c, b]) crowd.add(member);
@@ -15,7 +15,7 @@ test('a crowd holds each member once, and those that stay when others go', () =>
   assert.equal(crowd.size, 0);
 });
 
-test('whoever goes while a crowd is gone through disturbs nobody', () => {
+test('members may be deleted while a crowd is iterated', () => {
   const crowd = new Crowd<object>();
   for (let i = 0; i < 5; i++) crowd.add({});
   let seen = 0;
@@ -29,7 +29,7 @@ test('whoever goes while a crowd is gone through disturbs nobody', () => {
   assert.equal(crowd.size, 0);
 });
 
-test('a crowd draws each of its members, and none that is not eligible', () => {
+test('a crowd draws each eligible member, and no other', () => {
   const members = Array.from({ length: 8 }, (_, place) => ({ place }));
   const crowd = new Crowd<{ place: number }>();
   assert.equal(

@@ -1,9 +1,9 @@
 /**
- * A set for what comes and goes with every dial, without an order, that gives a random member in constant time.
+ * An unordered set for objects that come and go with every dial. It returns a random member in constant time.
  *
- * V8 gives a Set (and a Map) that is full of what was deleted a new table, to which the old one points. Once one table has
- * grown old, each of its successors is kept by the one before until the whole heap is collected, with all that was in it at the
- * time: nothing of a dial died young any more, which was a quarter of a server's processor time. A WeakMap's table points to
+ * When a Set or Map is full of deleted entries, V8 gives it a new table, and the old table points to the new one. Once one table
+ * is in the old generation, it keeps its successor alive, and so on, with everything that was in them, until V8 collects the whole
+ * heap. Objects of a dial no longer died young, which was a quarter of a server's processor time. A WeakMap's table points to
  * nothing.
  */
 export class Crowd<T extends object> implements Iterable<T> {
@@ -22,7 +22,7 @@ export class Crowd<T extends object> implements Iterable<T> {
     if (!this.has(member)) this.#places.set(member, this.#members.push(member) - 1);
   }
 
-  /** The last takes the place of the one that goes. */
+  /** Moves the last member into the gap. */
   delete(member: T): boolean {
     const place = this.#places.get(member);
     if (place === undefined) return false;
@@ -39,8 +39,8 @@ export class Crowd<T extends object> implements Iterable<T> {
   }
 
   /**
-   * A random member that passes `eligible`, or undefined when none does: a few draws first, then one pass from a random
-   * start, so that a crowd with few eligible members still gives one.
+   * Returns a random member that passes `eligible`, or undefined if none does. Draws a few times first, then makes one pass from a
+   * random start, so that it finds a member even if few are eligible.
    */
   draw(random: () => number, eligible: (member: T) => boolean): T | undefined {
     const { size } = this;
@@ -57,7 +57,7 @@ export class Crowd<T extends object> implements Iterable<T> {
     return undefined;
   }
 
-  /** Those that are there now, whoever goes meanwhile. */
+  /** Iterates over a copy, so members may be deleted meanwhile. */
   [Symbol.iterator](): Iterator<T> {
     return [...this.#members].values();
   }

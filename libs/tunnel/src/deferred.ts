@@ -4,7 +4,7 @@ export interface Deferred<T> {
   reject(error: Error): void;
 }
 
-/** A promise with its ends in hand (Promise.withResolvers, which Node 20 lacks). */
+/** A promise with its `resolve` and `reject` (Promise.withResolvers, which Node 20 lacks). */
 export function deferred<T>(): Deferred<T> {
   let resolve!: (value: T) => void;
   let reject!: (error: Error) => void;

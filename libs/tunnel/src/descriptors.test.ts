@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { type DescriptorSource, Descriptors, sparing } from './descriptors.ts';
 import type { Dial, DialRequest } from './dial.ts';
 
-/** A process of which the test says how many descriptors are open. */
+/** A process whose open descriptors the test sets. */
 function process(limit: number): DescriptorSource & { open: number; at: number; counts: number } {
   return {
     ...{ open: 0, at: 0, counts: 0 },
@@ -20,7 +20,7 @@ function process(limit: number): DescriptorSource & { open: number; at: number; 
   };
 }
 
-test('descriptors are scarce when the reserve is all that is left, and spent when a quarter of it is', () => {
+test('descriptors are scarce when only the reserve is left, and spent when a quarter of it is left', () => {
   const source = process(1024);
   const left = new Descriptors(source);
   const states = [0, 960, 961, 1008, 1009, 1024, 960, 0].map((open) => {
@@ -40,7 +40,7 @@ test('descriptors are scarce when the reserve is all that is left, and spent whe
   ]);
 });
 
-test('of a small limit an eighth is kept back', () => {
+test('a small limit reserves an eighth of itself', () => {
   const source = process(80);
   const left = new Descriptors(source);
   source.open = 70;
@@ -50,7 +50,7 @@ test('of a small limit an eighth is kept back', () => {
   assert.equal(left.scarce, true);
 });
 
-test('what is opened between two counts is reckoned, and counted anew when that makes descriptors scarce', () => {
+test('descriptors opened between two counts are estimated, and counted again once they seem scarce', () => {
   const source = process(1024);
   const left = new Descriptors(source);
   assert.equal(left.scarce, false);
@@ -61,7 +61,7 @@ test('what is opened between two counts is reckoned, and counted anew when that 
   assert.equal(source.counts, 1);
   left.opened();
   assert.equal(left.scarce, true);
-  // They are closed again, which nobody told.
+  // They are closed again, which nobody reports.
   source.at = 99;
   assert.equal(left.scarce, true);
   source.at = 100;
@@ -69,7 +69,7 @@ test('what is opened between two counts is reckoned, and counted anew when that 
   assert.equal(source.counts, 2);
 });
 
-test('many open descriptors, which take long to count, are counted less often', () => {
+test('many open descriptors take long to count, so they are counted less often', () => {
   const source = process(20_000);
   const slow = {
     count() {
@@ -84,20 +84,20 @@ test('many open descriptors, which take long to count, are counted less often', 
   assert.equal(source.counts, 3);
 });
 
-test('where the system says nothing, descriptors last', () => {
+test('descriptors never become scarce if the system reports nothing', () => {
   const left = new Descriptors({ count: () => undefined, canOpen: () => true, now: () => 0 });
   for (let opened = 0; opened < 100_000; opened++) left.opened();
   assert.equal(left.scarce, false);
   assert.equal(left.spent, false);
 });
 
-test('this process has descriptors, and says so', () => {
+test('this process has descriptors left', () => {
   const left = new Descriptors();
   assert.equal(left.exhausted, false);
   assert.equal(left.scarce, false);
 });
 
-test('a listener is closed while nothing can be opened, and opened when something can', async () => {
+test('a listener closes while nothing can be opened, and opens again afterwards', async () => {
   const source = process(100);
   const left = new Descriptors(source);
   const changes: string[] = [];
@@ -120,7 +120,7 @@ test('a listener is closed while nothing can be opened, and opened when somethin
   unguard();
 });
 
-/** The guard's own timer holds no process. */
+/** Waits with a timer of its own: the guard's timer does not keep the process alive. */
 async function within(promise: Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -130,7 +130,7 @@ async function within(promise: Promise<void>): Promise<void> {
   clearTimeout(timer);
 }
 
-test('a dial is refused while descriptors are scarce, and may be tried elsewhere', async () => {
+test('a dial is refused while descriptors are scarce, and may be retried elsewhere', async () => {
   const source = process(1024);
   const asked: string[] = [];
   const inner: Dial = ({ id }) => {

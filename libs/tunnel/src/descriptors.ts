@@ -3,28 +3,28 @@ import type { Dial } from './dial.ts';
 import { DialError } from './errors.ts';
 
 /**
- * File descriptors that dials may not use: those who are refused for want of one need some to hear of it, and so do health
- * checks, links that come back, certificates and name resolution.
+ * File descriptors that dials may not use. Answers to refused callers need them, and so do health checks, links that reconnect,
+ * certificates and name resolution.
  */
 const RESERVE = 64;
 
-/** Of a small limit the reserve is this part. */
+/** If the limit is small, the reserve is the limit divided by this. */
 const RESERVED_PART = 8;
 
-/** Of the reserve, what stays when even an answer costs too much: connections are closed as they come. */
+/** Below the reserve divided by this, even an answer costs too much: connections are closed as they arrive. */
 const LAST_PART = 4;
 
 /**
- * How old a count may be, and how old one that says that dials are to be refused: in milliseconds, and at least so many times what
- * it took. A thousand open ones take 1.5 ms to count, 20,000 take 25.
+ * How long a count stays valid: `ms` milliseconds, and at least `times` the time that counting took. EVERY_SCARCE applies while
+ * dials are refused. Counting 1,000 open descriptors takes 1.5 ms, 20,000 take 25.
  */
 const EVERY = { ms: 1000, times: 200 };
 const EVERY_SCARCE = { ms: 100, times: 20 };
 
-/** How often listeners are compared with what can be opened, in milliseconds. */
+/** How often guarded listeners are closed or opened to match what can be opened, in milliseconds. */
 const LOOK_EVERY = 250;
 
-/** What the system says of this process; undefined where it says nothing. */
+/** What the system reports about this process; undefined if it reports nothing. */
 export interface DescriptorSource {
   count(): { readonly open: number; readonly limit: number } | undefined;
   canOpen(): boolean;
@@ -38,7 +38,7 @@ export interface Reopening {
   open(): void;
 }
 
-/** How many file descriptors this process has left, asked of the system now and then and reckoned in between. */
+/** How many file descriptors this process has left: counted by the system now and then, estimated in between. */
 export class Descriptors {
   readonly #source: DescriptorSource;
   readonly #listeners = new Set<Reopening>();
@@ -52,30 +52,30 @@ export class Descriptors {
     this.#source = source;
   }
 
-  /** One was opened: taken to stay open until the next count. */
+  /** Reports one opened descriptor. It counts as open until the next count. */
   opened(): void {
     this.#left--;
   }
 
-  /** What is left is the reserve. */
+  /** Whether only the reserve is left. */
   get scarce(): boolean {
     return this.#count() < this.#reserve;
   }
 
-  /** What is left is too little even for an answer to each who is refused. */
+  /** Whether too little is left even to answer each refused caller. */
   get spent(): boolean {
     return this.#count() < this.#reserve / LAST_PART;
   }
 
-  /** Whether not even one can be opened now. */
+  /** Whether no descriptor can be opened at the moment. */
   get exhausted(): boolean {
     return !this.#source.canOpen();
   }
 
   /**
-   * Closes a listener while not one descriptor can be opened, so that whoever comes is refused at once. Node does not tell when
-   * it cannot accept: it looks at the queue again and again with a whole processor, and who waits there waits for good.
-   * @returns ends it
+   * Closes a listener while no descriptor can be opened, so that new callers are refused at once. Node does not report that it
+   * cannot accept: it polls the queue with a whole processor, and callers in the queue wait forever.
+   * @returns a function that ends the guard
    */
   guard(listener: Reopening): () => void {
     this.#listeners.add(listener);
@@ -109,11 +109,11 @@ export class Descriptors {
   }
 }
 
-/** Of Linux, from /proc, which has no cheaper way to say it. Elsewhere nothing is known of the limit. */
+/** Reads /proc on Linux, which offers no cheaper way. Elsewhere the limit is unknown. */
 const system: DescriptorSource = {
   count() {
     try {
-      // The directory's own is one of them.
+      // Reading the directory opens a descriptor of its own.
       const open = readdirSync('/proc/self/fd').length - 1;
       const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
       return { open, limit: soft === undefined ? Number.POSITIVE_INFINITY : Number(soft) };
@@ -137,15 +137,15 @@ function noneLeft(error: unknown): boolean {
   return code === 'EMFILE' || code === 'ENFILE';
 }
 
-/** This process's. */
+/** The descriptors of this process. */
 export const descriptors = new Descriptors();
 
-/** Refuses dials while descriptors are scarce: each would take one of the last, here or for its caller's answer. */
+/** Refuses dials while descriptors are scarce: each would use one of the last, here or for its caller's answer. */
 export function sparing(dial: Dial, left: Descriptors = descriptors): Dial {
   return (request) => (left.scarce ? Promise.reject(tooManyOpen()) : dial(request));
 }
 
-/** Nothing of the destination was reached, and another agent or gateway may have descriptors. */
+/** Retryable: the destination was not reached, and another agent or gateway may have descriptors. */
 function tooManyOpen(): DialError {
   const text = 'too many open files: the process needs a higher limit, or fewer tunnels';
   return new DialError('connection_limit_reached', text, { retryable: true, retryAfter: 0 });

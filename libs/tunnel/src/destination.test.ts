@@ -32,7 +32,7 @@ const bad = [
 ];
 bad.push('host:80/path', 'user@host:80', 'two words:80', `${'x'.repeat(254)}:80`, 'host:-1', 'a\r\nb:80');
 for (const text of bad) {
-  test(`${JSON.stringify(text).slice(0, 40)} is no destination`, () => {
+  test(`${JSON.stringify(text).slice(0, 40)} is not a destination`, () => {
     assert.throws(() => parseDestination(text), { name: 'DialError', code: 'http_request_error' });
   });
 }

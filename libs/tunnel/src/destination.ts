@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net';
 import { DialError } from './errors.ts';
 
-/** Where a dial leads. `host` is a name or an address without brackets. */
+/** What a dial connects to. `host` is a name, or an address without brackets. */
 export interface Destination {
   readonly host: string;
   readonly port: number;
@@ -11,8 +11,8 @@ export interface Destination {
 const AUTHORITY = /^(?:\[([0-9A-Fa-f:.]+(?:%[\w.~-]+)?)\]|([^\s:/?#@[\]\\]{1,253})):(\d{1,5})$/;
 
 /**
- * Reads `host:port` as it stands in an HTTP CONNECT target or a DIAL_REQ's address.
- * @throws DialError http_request_error when it is none.
+ * Parses `host:port` as in an HTTP CONNECT target or a DIAL_REQ's address.
+ * @throws DialError http_request_error if the text is malformed.
  */
 export function parseDestination(authority: string): Destination {
   const match = AUTHORITY.exec(authority);

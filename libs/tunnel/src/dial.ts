@@ -17,27 +17,27 @@ export interface DialRequest {
   readonly id: string;
   readonly tenant: string;
   readonly destination: Destination;
-  /** When the dial must have an answer, in milliseconds of `performance.now()` of this process. */
+  /** Deadline for the answer, in milliseconds of `performance.now()` of this process. */
   readonly deadline: number;
   /** W3C trace context of the span this dial belongs to. */
   readonly traceparent?: string;
-  /** The session to dial through; unset at the caller's edge, where the gateway has yet to choose. */
+  /** The session to dial through; unset at the caller's edge, before the gateway has chosen one. */
   readonly session?: string;
-  /** Only through this agent, whatever the strategies would choose: for an operator who tries one. */
+  /** Use only this agent, whatever the strategies would choose: for an operator who tests one agent. */
   readonly agent?: string;
   readonly caller?: Caller;
-  /** What was done for it so far; set once a gateway has it. */
+  /** What was done for the dial so far; set once a gateway has it. */
   readonly story?: DialStory;
-  /** Called when the agent, or whoever stands for it, has the dial in hand: it lives, though its answer may take a while. */
+  /** Called when the agent, or its stand-in, has received the dial: it is alive, though its answer may take a while. */
   readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */
   readonly signal: DialSignal;
 }
 
-/** One side of a tunnel: bytes both ways with back-pressure; `stream.end()` is the half-close. */
+/** One side of a tunnel: bytes in both directions with back-pressure; `stream.end()` is the half-close. */
 export interface TunnelEnd {
   readonly stream: Duplex;
-  /** False where the protocol behind it has no half-close (ANP's packets): then the end of one way ends both. */
+  /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
   /** What a failure of the stream means; unset: what it says. */
   readonly explain?: (failure: Error) => Error;
@@ -45,13 +45,13 @@ export interface TunnelEnd {
   abort(reason: Error): void;
 }
 
-/** Where a dial's time went, in milliseconds, as each part told on the way back; absent where it does not tell (ANP's agents). */
+/** Where a dial's time went, in milliseconds, as each part reported on the way back; absent if a part does not report (ANP's agents). */
 export interface DialTiming {
   readonly dnsMs?: number;
   readonly connectMs?: number;
-  /** All that the agent took, DNS and connect included. */
+  /** The agent's total, DNS and connect included. */
   readonly agentMs?: number;
-  /** All that the hub took, the agent's time included. */
+  /** The hub's total, the agent's time included. */
   readonly hubMs?: number;
 }
 
@@ -62,9 +62,9 @@ export interface Established {
   readonly sessionId: string;
   readonly hubId: string;
   readonly timing: DialTiming;
-  /** The dial as this process observed it: with its story, and in the trace that its span may have begun. */
+  /** The dial as this process observed it: with its story, and in the trace that its span may have started. */
   readonly dial?: DialRequest;
 }
 
-/** What every part of the plane offers to the part before it. Rejects with a DialError. */
+/** The function that every part of the plane offers to the part before it. Rejects with a DialError. */
 export type Dial = (request: DialRequest) => Promise<Established>;

@@ -42,20 +42,20 @@ for (const [strategies, host, expected] of lookups) {
   });
 }
 
-test('a tried session is passed over: the next prefix, then the next strategy', () => {
+test('a tried session is skipped for the next prefix, then for the next strategy', () => {
   const ask: Ask = { strategies: ['destCIDR', 'defaultRoute'] };
   assert.deepEqual(chosen(identified, '10.1.2.200', { ...ask, excluded: ['odd'] }), ['narrow']);
   assert.deepEqual(chosen(identified, '10.1.2.200', { ...ask, excluded: ['odd', 'narrow', 'wide'] }), ['route']);
 });
 
-test('tenants never meet', () => {
+test('no tenant gets the session of another', () => {
   const both = directory([hub('h1')], [session('mine'), session('theirs', { tenant: 'other' })]);
   assert.deepEqual(chosen(both, 'x'), ['mine']);
   assert.deepEqual(chosen(both, 'x', { tenant: 'other' }), ['theirs']);
   assert.deepEqual(chosen(both, 'x', { tenant: 'nobody' }), []);
 });
 
-test('the own zone comes first, then others, then what drains', () => {
+test('the own zone comes first, then others, then draining sessions', () => {
   const hubs = [hub('near', { zone: 'a' }), hub('far', { zone: 'b' }), hub('going', { zone: 'a', draining: true })];
   const all = directory(hubs, [
     session('n', { hubId: 'near' }),
@@ -108,14 +108,14 @@ test('a hub that begins to drain takes its sessions out of the first choice, and
   assert.deepEqual(chosen(all, 'x'), ['a', 'b']);
 });
 
-test('a hub with several sessions begins to drain, and all of them step back', () => {
+test('all sessions of a draining hub are chosen last', () => {
   const three = directory([hub('h1'), hub('h2')], [session('a'), session('b'), session('c', { hubId: 'h2' })]);
   three.apply({ kind: 'hub', hub: hub('h1', { draining: true }) });
   assert.deepEqual(chosen(three, 'x'), ['c']);
   assert.deepEqual(chosen(three, 'x', { excluded: ['c'] }), ['a', 'b']);
 });
 
-test('among equals the less busy of two is taken', () => {
+test('of two equals the less busy one is taken', () => {
   const two = directory([hub('h1')], [session('a'), session('b')]);
   const busy = two.choose({
     tenant: 'default',

@@ -6,7 +6,7 @@ import { chosen, directory, hub, nothing, session } from './testing.ts';
 const said = (agentId: string, version: number, reason?: string, tenant = 'default') =>
   ({ kind: 'quarantine', quarantine: { tenant, agentId, version, ...(reason !== undefined && { reason }) } }) as const;
 
-test('an agent in quarantine is not chosen, not even as the last resort, until it is let out', () => {
+test('an agent in quarantine is not chosen, not even as the last resort, until it is released', () => {
   const all = directory([hub('h1'), hub('h2')], [session('a'), session('a2', { agentId: 'a' }), session('b')]);
   all.apply(said('a', 1, 'leaks'));
   assert.deepEqual(chosen(all, 'x'), ['b']);
@@ -20,7 +20,7 @@ test('an agent in quarantine is not chosen, not even as the last resort, until i
   assert.deepEqual(all.quarantined(), []);
 });
 
-test('a session that comes, changes or drains is in quarantine if its agent is, and no other tenant is', () => {
+test('a session that opens, changes or drains is in quarantine if its agent is; other tenants are not affected', () => {
   const all = directory([hub('h1')], []);
   all.apply(said('a', 1, ''));
   all.apply({ kind: 'session', session: session('a') });
@@ -33,7 +33,7 @@ test('a session that comes, changes or drains is in quarantine if its agent is, 
   assert.deepEqual(chosen(all, 'x'), ['a']);
 });
 
-test('of two words about an agent the later holds, in whatever order they come', () => {
+test('of two statements about an agent the later wins, in whatever order they arrive', () => {
   const all = directory([hub('h1')], [session('a')]);
   all.apply(said('a', 5));
   all.apply(said('a', 4, 'late'));
@@ -45,7 +45,7 @@ test('of two words about an agent the later holds, in whatever order they come',
   }
 });
 
-test('who waits for a session hears of an agent that is let out, and not of one that comes in quarantine', () => {
+test('a waiting dial is woken by the release of an agent, not by an agent that arrives in quarantine', () => {
   const all = directory([hub('h1')], []);
   const heard: string[] = [];
   all.onArrival('default', (hubId) => heard.push(hubId));

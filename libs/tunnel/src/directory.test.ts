@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { chosen, directory, hub, nothing, session } from './testing.ts';
 
-test('tunnels through a session are counted on when its record changes', () => {
+test('the tunnels of a session stay counted when its record changes', () => {
   const one = directory([hub('h1')], [session('a')]);
   const route = () =>
     one.choose({ tenant: 'default', host: 'x', strategies: ['default'], zone: '', excluded: new Set() });
@@ -15,7 +15,7 @@ test('tunnels through a session are counted on when its record changes', () => {
   assert.equal(route()?.open, 0);
 });
 
-test('a watcher hears of each session that comes, changes or goes, and of no other change', () => {
+test('a watcher is called for each session that opens, changes or closes, and for no other change', () => {
   const all = directory([hub('h1')], [session('a')]);
   const told: string[] = [];
   const end = all.watch({
@@ -62,7 +62,7 @@ test('a late write of a dead incarnation loses, whatever it says', () => {
   assert.equal(all.hub('h1'), undefined);
 });
 
-test('a snapshot replaces all but what is kept', () => {
+test('a snapshot replaces all but what should be kept', () => {
   const all = directory([hub('h1'), hub('own')], [session('a'), session('mine', { hubId: 'own' })]);
   all.reset(
     { hubs: [hub('h2')], sessions: [session('b', { hubId: 'h2' })], quarantines: [] },
@@ -72,7 +72,7 @@ test('a snapshot replaces all but what is kept', () => {
   assert.deepEqual([...all.hubs()].map(({ hubId }) => hubId).sort(), ['h2', 'own']);
 });
 
-test('ten thousand sessions come and go without a trace', () => {
+test('ten thousand sessions open and close and leave nothing behind', () => {
   const all = directory([hub('h1', { zone: 'z' })], []);
   const identifiers = { ...nothing, cidr: ['10.0.0.0/8'], host: ['x'] };
   for (let i = 0; i < 10_000; i++) all.apply({ kind: 'session', session: session(`s${i}`, { identifiers }) });
@@ -82,7 +82,7 @@ test('ten thousand sessions come and go without a trace', () => {
   assert.deepEqual(chosen(all, '10.1.1.1', { strategies: ['default', 'destCIDR', 'destHost'] }), []);
 });
 
-test('a snapshot replaces a later incarnation too: a clock, or the registry, was set back', () => {
+test('a snapshot replaces a later incarnation too, after a clock or the registry was set back', () => {
   const all = directory([hub('h1', { incarnation: 200 })], [session('old', { incarnation: 200 })]);
   all.reset({
     hubs: [hub('h1', { incarnation: 100 })],

@@ -4,7 +4,7 @@ import { type Choice, type Place, Placement, type Route } from './placement.ts';
 import { Quarantines } from './quarantine.ts';
 import type { AgentName, Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
 
-/** Told of each session that comes or goes; of one whose record changed, that the old one goes and the new one comes. */
+/** Called when a session opens or closes. A changed record counts as a close and an open. */
 export interface SessionWatcher {
   came(session: SessionRecord): void;
   went(session: SessionRecord): void;
@@ -17,10 +17,10 @@ export interface DirectoryOptions {
 }
 
 /**
- * A gateway's copy of the registry: which sessions there are, and which of them to take for a destination.
+ * A gateway's copy of the registry: which sessions exist, and which one to use for a destination.
  *
- * Applying a change twice, or late, changes nothing: of two records about one session or hub the greater incarnation wins,
- * then the greater version. Sessions of an agent in quarantine are there, and are not chosen.
+ * Applying a change twice or late changes nothing: of two records about one session or hub, the greater incarnation wins, then
+ * the greater version. Sessions of an agent in quarantine are kept, but never chosen.
  */
 export class Directory {
   readonly ownHub: string | undefined;
@@ -52,7 +52,7 @@ export class Directory {
     for (const { record } of this.#placement.routes()) yield record;
   }
 
-  /** Where a tenant's sessions stand, with the words under which each is found. */
+  /** A tenant's sessions and their places, with the keys under which each is found. */
   *placed(tenant: string): Iterable<Place> {
     for (const place of this.#placement.places()) if (place.route.record.tenant === tenant) yield place;
   }
@@ -86,12 +86,12 @@ export class Directory {
     }
   }
 
-  /** Takes a snapshot in place of all that is known, but for what `keep` says (a hub in this very process). */
+  /** Replaces everything by a snapshot, except for hubs that `keep` accepts (a hub in this very process). */
   reset(snapshot: Snapshot, keep: (hubId: string) => boolean = () => false): void {
     const hubs = new Map(snapshot.hubs.map((hub) => [hub.hubId, hub]));
     const sessions = new Set(snapshot.sessions.map((session) => session.sessionId));
     for (const { hubId, incarnation } of [...this.#hubs.values()]) {
-      // An earlier incarnation too takes the place of what is known: its clock, or the registry, was set back.
+      // An earlier incarnation also replaces a known later one: the hub's clock, or the registry, was set back.
       if (hubs.get(hubId)?.incarnation !== incarnation && !keep(hubId)) this.#dropHub(hubId);
     }
     for (const { sessionId, hubId } of [...this.sessions()]) {
@@ -117,7 +117,7 @@ export class Directory {
     return this.#placement.tenants();
   }
 
-  /** A hub can be reached that could not be before: to those who wait its sessions are as good as new. */
+  /** Called when a hub is reachable again. For waiting dials its sessions are as good as new. */
   reachable(hubId: string): void {
     const tenants = new Set<string>();
     for (const sessionId of this.#byHub.get(hubId) ?? []) {
@@ -127,19 +127,19 @@ export class Directory {
     for (const tenant of tenants) this.#arrivals.tell(tenant, hubId);
   }
 
-  /** Calls back when a tenant gets a session, or a hub of one is in reach again. @returns gives up waiting */
+  /** Calls back when a tenant gets a session, or one of its hubs is reachable again. @returns stops waiting */
   onArrival(tenant: string, arrived: Arrived): () => void {
     return this.#arrivals.wait(tenant, arrived);
   }
 
-  /** Tells of the sessions that there are, and of all changes. @returns ends it */
+  /** Reports the existing sessions, then every change. @returns stops watching */
   watch(watcher: SessionWatcher): () => void {
     for (const session of this.sessions()) watcher.came(session);
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
   }
 
-  /** Forgets a session of which its hub says that it does not exist, until the hub announces it anew. */
+  /** Removes a session that its hub says does not exist, until the hub announces it again. */
   forget(sessionId: string): void {
     this.#remove(sessionId);
   }
@@ -159,17 +159,17 @@ export class Directory {
     return this.#quarantines.inForce();
   }
 
-  /** How many sessions those have, of all tenants. */
+  /** How many sessions agents in quarantine have, over all tenants. */
   get quarantinedSessions(): number {
     return this.#placement.quarantinedCount;
   }
 
-  /** What was said of an agent that is in quarantine. */
+  /** The quarantine that an agent is in, if any. */
   quarantineOf(agent: AgentName): Quarantine | undefined {
     return this.#quarantines.of(agent);
   }
 
-  /** The ids of agents that would be dialled if they were not in quarantine: two of them, if there are as many. */
+  /** Returns the ids of at most two agents that would be dialled if they were not in quarantine. */
   quarantinedFor(choice: Omit<Choice, 'zone' | 'excluded' | 'usable'>): string[] {
     const agents = new Set<string>();
     for (const { record } of this.#placement.quarantined(choice)) {
@@ -178,7 +178,7 @@ export class Directory {
     return [...agents];
   }
 
-  /** One look at all sessions for all that was said: operators say it too seldom for an index of agents. */
+  /** Scans all sessions once for all statements: operators make them too rarely to keep an index by agent. */
   #quarantine(said: readonly Quarantine[]): void {
     const news = said.filter((each) => this.#quarantines.apply(each));
     if (news.length === 0) return;
@@ -202,7 +202,7 @@ export class Directory {
     }
   }
 
-  /** A hub goes, and its sessions with it. */
+  /** Removes a hub and its sessions. */
   #dropHub(hubId: string): void {
     for (const sessionId of [...(this.#byHub.get(hubId) ?? [])]) this.#remove(sessionId);
     this.#hubs.delete(hubId);
@@ -214,7 +214,7 @@ export class Directory {
     const known = this.#placement.route(record.sessionId);
     if (known && !newer(record, known.record)) return;
     this.#remove(record.sessionId);
-    // The same route: the tunnels that run through it are counted there.
+    // Reuse the route object: it counts the tunnels that run through the session.
     const route = known ?? { record, open: 0 };
     route.record = record;
     getOrPut(this.#byHub, record.hubId, () => new Set<string>()).add(record.sessionId);

@@ -1,7 +1,7 @@
 import type { DialTiming } from './dial.ts';
 
 /**
- * Why a dial failed, by the error names of RFC 9209 section 2.3, which go into `Proxy-Status`, spans, audit and logs.
+ * Why a dial failed: the error names of RFC 9209 section 2.3, as used in `Proxy-Status`, spans, audit and logs.
  * Each has the HTTP status that RFC 9209 recommends, or ANP's where an API server relies on it.
  */
 export const DIAL_ERRORS = {
@@ -34,27 +34,27 @@ export const DIAL_ERRORS = {
 export type DialErrorCode = keyof typeof DIAL_ERRORS;
 
 export interface DialErrorOptions {
-  /** Nothing of the destination was reached, so another session may be tried. Default false. */
+  /** The destination was not reached, so another session may be tried. Default false. */
   readonly retryable?: boolean;
-  /** The dial's own deadline passed: no answer came, which says nothing about the destination. Default false. */
+  /** The dial's own deadline passed without an answer, which says nothing about the destination. Default false. */
   readonly expired?: boolean;
-  /** How long to wait before dialling again, in seconds: 0 where another gateway takes the dial at once. Default 1. */
+  /** Seconds to wait before dialling again: 0 if another gateway takes the dial at once. Default 1. */
   readonly retryAfter?: number;
   readonly cause?: unknown;
-  /** Where the time went until then. */
+  /** Where the time went until the failure. */
   readonly timing?: DialTiming;
 }
 
-/** A dial that did not become a tunnel. `message` keeps Go's words where ANP's callers read them. */
+/** A failed dial. `message` keeps Go's words where ANP's callers read them. */
 export class DialError extends Error {
   override readonly name = 'DialError';
   readonly code: DialErrorCode;
   readonly retryable: boolean;
   readonly expired: boolean;
   readonly retryAfter: number;
-  /** Where the time went; each part that the error passes on its way back adds its own. */
+  /** Where the time went. Each part of the plane adds its own time as the error passes back. */
   timing: DialTiming;
-  /** W3C trace context under which a gateway's logs and traces have the dial. */
+  /** W3C trace context under which a gateway's logs and traces record the dial. */
   traceparent: string | undefined;
 
   constructor(code: DialErrorCode, message: string, options: DialErrorOptions = {}) {
@@ -76,7 +76,7 @@ export function isDialErrorCode(name: string): name is DialErrorCode {
   return Object.hasOwn(DIAL_ERRORS, name);
 }
 
-/** Any failure as a DialError: what is none already was not foreseen and counts as the plane's own. */
+/** Turns any failure into a DialError. A failure that is not one yet was not foreseen and counts as the plane's own. */
 export function asDialError(error: unknown): DialError {
   if (error instanceof DialError) return error;
   const message = error instanceof Error ? error.message : String(error);

@@ -4,7 +4,7 @@ import type { DialRequest, DialTiming } from './dial.ts';
 import type { DialError } from './errors.ts';
 import type { AgentIdentifiers } from './records.ts';
 
-/** Which part of the plane speaks: a process may hold several (the all-in-one server is gateway and hub). */
+/** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';
 
 /** ANP's names for the four directions of its packet streams (the `segment` label of its metrics). */
@@ -59,7 +59,7 @@ export interface TunnelInfo {
   readonly up: number;
   /** Bytes so far, destination to caller; live. */
   readonly down: number;
-  /** Bytes that were read from one side and not yet taken by the other; live. */
+  /** Bytes read from one side and not yet accepted by the other; live. */
   readonly queued?: number;
 }
 
@@ -69,11 +69,11 @@ export type ClosedBy = 'caller' | 'destination' | 'plane';
 export interface TunnelOutcome {
   readonly ms: number;
   readonly closedBy: ClosedBy;
-  /** Set when the tunnel did not end in good order. */
+  /** Set if the tunnel did not end cleanly. */
   readonly error?: Error;
 }
 
-/** Where a certificate is shown: on a port, or to servers (`uplink`: an agent's; `peers` is both). */
+/** Where a certificate is used: on a port, or to authenticate to servers (`uplink`: an agent's; `peers`: both). */
 export type CertificatePlace = 'callers' | 'agents' | 'peers' | 'admin' | 'uplink' | 'redis';
 
 /** What a certificate says of itself. */
@@ -88,23 +88,23 @@ export interface CertificateFacts {
 export type AuditSink = 'log' | 'otlp';
 
 /**
- * Everything worth counting, logging or tracing, as plain events. Metrics, logs and audit subscribe; nothing in the
- * core knows of them.
+ * Everything worth counting, logging or tracing, as plain events. Metrics, logs and audit subscribe; the core does not know
+ * them.
  */
 export interface PlaneEventMap {
   'dial:start': [role: Role, dial: DialRequest];
   'dial:end': [role: Role, dial: DialRequest, outcome: DialOutcome];
-  /** At the gateway: a dial waits for a session to come, and no more. */
+  /** At the gateway: a dial starts to wait for a session (`park`), and stops waiting (`unpark`). */
   'dial:park': [dial: DialRequest];
   'dial:unpark': [dial: DialRequest];
   /**
-   * A failure that no dial reports as its end: an answer nobody waits for, or one that could not be handed to its caller. Of
-   * the latter `dial` is the one whose end was told.
+   * A failure that no `dial:end` reports: an answer that nobody waits for, or one that could not be delivered to the caller. Only in
+   * the latter case `dial` is set; its `dial:end` was emitted before.
    */
   'dial:failure': [reason: DialFailureReason, dial?: DialRequest];
   'tunnel:open': [tunnel: TunnelInfo];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
-  /** A tunnel or dial of a link of which only one side knew, ended there. */
+  /** Only one side of a link knew of a tunnel or dial, and ended it. */
   'tunnel:orphaned': [role: Role];
   /** A tunnel whose reader took nothing, and so held up the others of its packet stream, was ended. */
   'tunnel:stalled': [role: Role];
@@ -118,16 +118,16 @@ export interface PlaneEventMap {
   ];
   'server:close': [server: { readonly address: string; readonly serverId: string }, reason: string];
   'server:failure': [address: string, direction: 'to_server' | 'from_server', error: Error];
-  /** At the agent: how many servers it knows of. */
+  /** At the agent: how many servers it knows. */
   'server:known': [count: number];
   /** At the agent: a destination could not be reached. */
   'endpoint:failure': [reason: 'timeout' | 'unknown'];
   /** At the gateway: a caller's connection. */
   'caller:open': [via: 'grpc' | 'http-connect'];
   'caller:close': [via: 'grpc' | 'http-connect'];
-  /** At the gateway: a write to a caller was taken, after `ms` milliseconds of waiting. */
+  /** At the gateway: a write to a caller was accepted, after `ms` milliseconds of waiting. */
   'caller:write': [ms: number];
-  /** A packet stream (ProxyService.Proxy, AgentService.Connect) is not read from because what it feeds is full; and is again. */
+  /** A packet stream (ProxyService.Proxy, AgentService.Connect) is not read because its consumer is full; then it is read again. */
   'receive:full': [method: GrpcMethod];
   'receive:free': [method: GrpcMethod];
   /** At the gateway: its link to a hub. */
@@ -138,7 +138,7 @@ export interface PlaneEventMap {
   packet: [segment: Segment, type: PacketType];
   /** `code` is a gRPC status name such as `Unavailable`. */
   'packet:error': [segment: Segment, code: string, type: PacketType | 'Unknown'];
-  /** Something a peer sent was refused; the rest of the plane was not disturbed. */
+  /** Something that a peer sent was refused; the rest of the plane was not disturbed. */
   refused: [where: string, remote: string, error: Error];
   /** An operator's `isthmus check` looks at this process's ports from there: what is refused of it is nobody's fault. */
   probe: [remote: string];
@@ -150,7 +150,7 @@ export interface PlaneEventMap {
   namesakes: [memberId: string, warning: string | undefined];
   /** The registry's health changed. */
   registry: [state: 'up' | 'down', detail: string];
-  /** At the gateway: so many records of audit were lost, on their way to a file or standard output, or over OTLP. */
+  /** At the gateway: this many audit records were lost on their way to a file or standard output, or over OTLP. */
   'audit:dropped': [sink: AuditSink, records: number];
 }
 

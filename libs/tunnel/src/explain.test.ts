@@ -53,7 +53,7 @@ function told({ steps }: Explanation): string[][] {
 
 const CHANCE = 'just as good: chance and fewer open tunnels decide';
 
-test('of sessions that are just as good one is taken', () => {
+test('one of several equally good sessions is taken', () => {
   const explained = asked({ sessions: [session('a', 'h1'), session('b', 'h1')] });
   const taken = explained.taken?.sessionId;
   assert.deepEqual(told(explained)[0]?.sort(), [
@@ -62,7 +62,7 @@ test('of sessions that are just as good one is taken', () => {
   ]);
 });
 
-test('strategies are told in order with the keys that they look up, the longest prefix first', () => {
+test('strategies are listed in order with the keys that they look up, longest prefix first', () => {
   const cidr = (...prefixes: string[]) => ({ identifiers: { ...nothing, cidr: prefixes } });
   const explained = asked({
     strategies: ['destHost', 'destCIDR', 'default'],
@@ -83,7 +83,7 @@ test('strategies are told in order with the keys that they look up, the longest 
   for (const line of told(explained)[2] ?? []) assert.match(line, /later, strategy destCIDR comes first/);
 });
 
-test('IPv6 prefixes read as they are written', () => {
+test('IPv6 prefixes are shown as they are written', () => {
   const identifiers = { ...nothing, cidr: ['2001:db8::/32'] };
   const explained = asked({
     strategies: ['destCIDR'],
@@ -93,7 +93,7 @@ test('IPv6 prefixes read as they are written', () => {
   assert.deepEqual(explained.steps[0]?.keys, [{ key: '2001:db8::/32', sessions: 1 }]);
 });
 
-test('why a session stands behind another', () => {
+test('each session says why it ranks behind another', () => {
   const explained = asked({
     zone: 'a',
     hubs: [hub('near', { zone: 'a' }), hub('far', { zone: 'b' }), hub('leaves', { draining: true }), hub('cut')],
@@ -166,7 +166,7 @@ test('a session in another place is taken when the better ones cannot be', () =>
   ]);
 });
 
-test('sessions that no strategy leads to are told apart, and other tenants are not told of', () => {
+test('sessions that no strategy leads to are listed apart, and other tenants not at all', () => {
   const explained = asked({
     strategies: ['destHost'],
     sessions: [session('a', 'h1'), session('foreign', 'h1', { tenant: 'acme' })],
@@ -186,7 +186,7 @@ test('a session that two prefixes lead to is found by the longer one', () => {
   assert.deepEqual(told(explained), [['both: taken', 'both: later, a longer prefix leads to it already']]);
 });
 
-test('the session that is taken is told of, however many stand under the strategies before its own', () => {
+test('the taken session is listed, however many sessions the strategies before its own find', () => {
   const named = { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } };
   const explained = asked({
     strategies: ['destHost', 'defaultRoute'],
@@ -202,7 +202,7 @@ test('the session that is taken is told of, however many stand under the strateg
   assert.equal(explained.steps[0]?.keys[0]?.sessions, 1200);
 });
 
-test('of many sessions only those are looked at that the destination leads to, and each hub once', () => {
+test('only the sessions that the destination leads to are inspected, and each hub once', () => {
   const hubs: string[] = [];
   const suspects: string[] = [];
   const own = { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } };

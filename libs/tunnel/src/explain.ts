@@ -8,7 +8,7 @@ import { difference, type RankPart, rankOf } from './ranks.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy } from './strategies.ts';
 
-/** What a dial would be routed by. */
+/** What decides how a dial is routed. */
 export interface ExplainOptions {
   readonly directory: Directory;
   readonly strategies: readonly Strategy[];
@@ -23,7 +23,7 @@ export interface Candidate {
   readonly session: SessionRecord;
   /** Tunnels of this gateway that run through it, dials included. */
   readonly open: number;
-  /** As an operator writes it; empty for a session to which no strategy leads. */
+  /** As an operator writes it; empty for a session that no strategy leads to. */
   readonly key: string;
   readonly zone: string;
   readonly draining: boolean;
@@ -31,7 +31,7 @@ export interface Candidate {
   readonly quarantined: string | undefined;
   readonly reachable: boolean;
   readonly suspected: boolean;
-  /** `taken` by a dial now, `equal` to it but for chance, taken `later` when the better are gone, or `not` at all. */
+  /** `taken` by a dial now, `equal` to the taken one but for chance, taken `later` once the better are gone, or `not` at all. */
   readonly standing: 'taken' | 'equal' | 'later' | 'not';
   /** Why it is not taken first; empty for one that is. */
   readonly why: string;
@@ -52,16 +52,16 @@ export interface Explanation {
   readonly taken: SessionRecord | undefined;
 }
 
-/** Sessions that are told of: of all steps, and of those that no strategy leads to. */
+/** How many sessions are listed: over all steps, and of those that no strategy leads to. */
 const MAX_CANDIDATES = 1000;
 const MAX_OTHERS = 100;
 
 interface Found extends Omit<Candidate, 'standing' | 'why'> {
-  /** Less is better. Infinite for one that is not taken whatever happens to the others. */
+  /** Less is better. Infinite for a session that is not taken whatever happens to the others. */
   readonly rank: number;
 }
 
-/** How a dial to a destination would be routed now, and why not otherwise. Dials nothing, and changes nothing. */
+/** Explains how a dial to a destination would be routed now, and why not otherwise. Dials nothing, and changes nothing. */
 export function explain(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
   const look = lookWith(options, (own) => isTooBusy(own, options, tenant, host));
@@ -82,7 +82,7 @@ export function explain(options: ExplainOptions, tenant: string, { host }: Desti
   const usable = ({ sessionId }: SessionRecord) => equals.has(sessionId);
   const taken = directory.choose({ tenant, host, strategies, zone, excluded: new Set(), usable })?.record;
   const isTaken = ({ rank, session }: Found) => rank === best && session.sessionId === taken?.sessionId;
-  // One place is for the session that is taken, however many stand under the strategies before its own.
+  // Reserve one entry for the taken session, however many sessions the strategies before its own find.
   let left = MAX_CANDIDATES - 1;
   return {
     taken,
@@ -103,7 +103,7 @@ export function explain(options: ExplainOptions, tenant: string, { host }: Desti
   };
 }
 
-/** The places that stand under the keys, and some of those that stand under none: most of a big plane's do. */
+/** Splits places into those under the wanted keys and a few of the others: in a big plane, most are others. */
 function placesUnder(wanted: ReadonlySet<string>, places: Iterable<Place>) {
   const byKey = new Map<string, Place[]>();
   const others: Place[] = [];
@@ -119,7 +119,7 @@ function idOf({ session }: Found): string {
   return session.sessionId;
 }
 
-/** The one that is taken, if it is here, and the rest in their order. */
+/** Splits off the taken session, if it is here. The rest keep their order. */
 function apart(found: Found[], isTaken: (one: Found) => boolean): [first: Found[], rest: Found[]] {
   const at = found.findIndex(isTaken);
   return at < 0 ? [[], found] : [found.slice(at, at + 1), found.toSpliced(at, 1)];
@@ -166,7 +166,7 @@ function lookWith({ directory, zone: ownZone, hub, suspected }: ExplainOptions, 
   };
 }
 
-/** What a dial would choose from now, and what it would take of it. */
+/** What a dial would choose from now, and what it would choose. */
 interface Choosing {
   readonly best: number;
   readonly equals: ReadonlySet<string>;
@@ -210,7 +210,7 @@ function whyLater(
   }
 }
 
-/** A key as it stands in agent identifiers: `10.0.0.0/8`, a host without the word. */
+/** A key as written in agent identifiers: `10.0.0.0/8`, or a host without the leading `host `. */
 function shownKey(key: string): string {
   const prefix = prefixLength(key);
   if (!prefix) return key.replace(/^host /, '');

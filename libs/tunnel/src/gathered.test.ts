@@ -6,10 +6,10 @@ import { writeGathered } from './gathered.ts';
 
 type Done = (error?: Error | null) => void;
 
-/** A socket that leads nowhere: what each write to the system would have had, in KiB. */
+/** A socket that leads nowhere. It records the size of each write that the system would get, in KiB. */
 class Recorder extends Socket {
   readonly writes: number[] = [];
-  /** While it is full, its writes wait. */
+  /** While this is true, writes wait. */
   full = false;
   #done: Done | undefined;
 
@@ -39,7 +39,7 @@ class Recorder extends Socket {
 const record = Buffer.alloc(16 * 1024);
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-test('bulk of one turn leaves in one write, and that of the next turn in another', async () => {
+test('bulk of one turn leaves in one write, and bulk of the next turn in another', async () => {
   const socket = new Recorder();
   for (let i = 0; i < 3; i++) assert.ok(writeGathered(socket, record));
   assert.deepEqual(socket.writes, []);
@@ -70,7 +70,7 @@ test('a read’s worth does not wait for the end of the turn', async () => {
   assert.deepEqual(socket.writes, [64, 64, 16]);
 });
 
-test('a socket that takes nothing asks its writer to rest once it holds a read’s worth, and tells when it goes on', async () => {
+test('a socket that takes nothing asks its writer to pause once it holds a read’s worth, and says when to go on', async () => {
   const socket = new Recorder();
   socket.full = true;
   assert.deepEqual(
@@ -85,7 +85,7 @@ test('a socket that takes nothing asks its writer to rest once it holds a read�
   assert.deepEqual(socket.writes, [64, 16]);
 });
 
-test('what was gathered leaves before an end, and a socket that was destroyed meanwhile disturbs no other', async () => {
+test('gathered data leaves before the end, and a socket destroyed meanwhile disturbs no other', async () => {
   const [ended, destroyed, other] = [new Recorder(), new Recorder(), new Recorder()];
   for (const socket of [ended, destroyed, other]) writeGathered(socket, record);
   ended.end();

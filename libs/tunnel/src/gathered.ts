@@ -1,21 +1,21 @@
 import type { Socket } from 'node:net';
 
-/** A chunk from this length on is part of a stream of bytes rather than a message that someone waits for, in bytes. */
+/** A chunk of at least this many bytes is part of a byte stream rather than a message that someone waits for. */
 const BULK = 4096;
 
-/** What is gathered at most, and what may wait in a socket before its writer is asked to rest, in bytes: a read of a socket. */
+/** The most bytes to gather, or to leave in a socket before its writer is asked to pause: the size of one socket read. */
 const ENOUGH = 64 * 1024;
 
-/** Sockets that hold what was written in this turn of the event loop. */
+/** Sockets that hold back what was written in this turn of the event loop. */
 let holding: Socket[] = [];
 
 /**
- * Writes to a socket; what comes in bulk within one turn of the event loop leaves in one write.
+ * Writes to a socket. Bulk chunks of one event loop turn leave in one write.
  *
- * TLS brings what was sent in records of 16 KiB, several at a time. A write for each is a system call and wakes the reader, which
- * then reads them one by one too: a third of an agent's time for an upload, and half of its destination's. Short chunks leave at once.
+ * TLS delivers records of 16 KiB, several at a time. A write for each is a system call and wakes the reader, which then also reads
+ * them one by one: a third of an agent's time for an upload, and half of its destination's. Short chunks leave at once.
  *
- * @returns whether the socket takes more; if not, it will emit `drain`
+ * @returns whether the socket accepts more; if not, it will emit `drain`
  */
 export function writeGathered(socket: Socket, chunk: Uint8Array): boolean {
   if (chunk.length >= BULK && socket.writableCorked === 0) hold(socket);

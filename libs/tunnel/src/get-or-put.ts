@@ -1,4 +1,4 @@
-/** What a map holds under a key, put there first if there is nothing. */
+/** Returns the value under a key. If there is none, creates and stores it first. */
 export function getOrPut<K, V>(map: Map<K, V>, key: K, make: () => V): V {
   let value = map.get(key);
   if (value === undefined) {

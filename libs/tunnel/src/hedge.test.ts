@@ -18,7 +18,7 @@ test('a dial that is not acknowledged within 300 ms also goes through another se
   t.mock.timers.reset();
 });
 
-test('a silent hub is passed over by the next dial', async (t) => {
+test('the next dial skips a silent hub', async (t) => {
   t.mock.method(performance, 'now', () => 0);
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const seen: DialRequest[] = [];

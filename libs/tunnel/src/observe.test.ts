@@ -6,7 +6,7 @@ import type { DialOutcome } from './events.ts';
 import { observed } from './observe.ts';
 import { established, request, unobserved } from './testing.ts';
 
-/** A Dial through hub and agent, as the gateway has it, and how it ended there. */
+/** A Dial through hub and agent, as a gateway calls it, and the outcomes that the gateway reports. */
 function chain(inner: Dial): { dial: Dial; ended: DialOutcome[] } {
   const observation = unobserved();
   const ended: DialOutcome[] = [];
@@ -17,7 +17,7 @@ function chain(inner: Dial): { dial: Dial; ended: DialOutcome[] } {
   return { dial, ended };
 }
 
-test('hub and agent each tell what they took, beside what the agent measured', async () => {
+test('hub and agent each report their own time, beside what the agent measured', async () => {
   const { dial, ended } = chain(async () => ({ ...established(), timing: { dnsMs: 1, connectMs: 2 } }));
   const { timing } = await dial(request);
   assert.deepEqual(ended[0]?.timing, timing);
@@ -26,7 +26,7 @@ test('hub and agent each tell what they took, beside what the agent measured', a
   assert.ok(agentMs >= 0 && hubMs >= agentMs);
 });
 
-test('a failure tells it too', async () => {
+test('a failure reports these times too', async () => {
   const error = new DialError('connection_timeout', 'dial tcp x:1: i/o timeout', { timing: { connectMs: 5000 } });
   const { dial, ended } = chain(() => Promise.reject(error));
   await assert.rejects(dial(request), error);
@@ -35,7 +35,7 @@ test('a failure tells it too', async () => {
   assert.ok(agentMs >= 0 && hubMs >= agentMs);
 });
 
-test('a listener that throws ends an established dial once, without a failure, and its tunnel', async () => {
+test('a listener that throws ends an established dial once, without a failure, and closes its tunnel', async () => {
   const observation = unobserved();
   const told: (DialError | undefined)[] = [];
   const fault = new Error('a bad listener');

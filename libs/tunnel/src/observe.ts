@@ -9,7 +9,7 @@ export interface Observation {
   readonly tracer: DialTracer;
 }
 
-/** A Dial that says when it starts and how it ended, as events and as a span whose context it passes on. */
+/** A Dial that reports its start and its outcome, as events and as a span whose context it passes on. */
 export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
   return async (request) => {
     const start = performance.now();
@@ -38,7 +38,7 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
     try {
       tell({ ms, agentId, sessionId, hubId, timing });
     } catch (thrown) {
-      // A listener's fault, which is not the dial's; nobody gets the tunnel now.
+      // A listener threw, which is not the dial's fault. Nobody will get the tunnel now.
       established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
       throw thrown;
     }
@@ -46,7 +46,7 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
   };
 }
 
-/** With what this part took itself, for those before it to see. */
+/** Adds this part's own time, for the parts before it to see. */
 function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
   if (role === 'gateway') return timing;
   return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };

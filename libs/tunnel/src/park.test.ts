@@ -5,7 +5,7 @@ import { DialError } from './errors.ts';
 import { routed } from './route.ts';
 import { established, failing, join, plane, request, routing, unobserved } from './testing.ts';
 
-test('a parked dial is not woken by a session behind a hub that is out of reach', async (t) => {
+test('a session behind an unreachable hub does not wake a parked dial', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const directory = plane();
   const asked: string[] = [];
@@ -28,7 +28,7 @@ test('a parked dial is not woken by a session behind a hub that is out of reach'
   assert.equal(await dialled, answer);
 });
 
-test('a dial of a tenant without a session waits for one', async (t) => {
+test('a dial of a tenant without sessions waits for one', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const directory = plane();
   const answer = established();
@@ -39,7 +39,7 @@ test('a dial of a tenant without a session waits for one', async (t) => {
   t.mock.timers.reset();
 });
 
-test('a parked dial fails as without an agent when its time is over, and ends with its caller', async (t) => {
+test('a parked dial fails with "No agent available" when its time is over, and ends with its caller', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const dial = routing(plane(), {}, 2000);
   const late = assert.rejects(dial(request), { code: 'destination_unavailable', message: 'No agent available' });
@@ -52,13 +52,13 @@ test('a parked dial fails as without an agent when its time is over, and ends wi
   t.mock.timers.reset();
 });
 
-test('a dial whose only session has gone already goes on through the next that comes', async () => {
+test('a dial whose only session has just gone continues through the next one', async () => {
   const gone = new DialError('destination_unavailable', 'no session', { retryable: true });
   const directory = plane('h1');
   const answer = established();
   const hubs: Record<string, Dial> = {
     h1: () => {
-      // What the agent's next session brings, once the dial waits for it.
+      // The agent's next session, which arrives once the dial waits for it.
       setImmediate(() => {
         hubs.h2 = async () => answer;
         join(directory, 'h2');
@@ -69,7 +69,7 @@ test('a dial whose only session has gone already goes on through the next that c
   assert.equal(await routing(directory, hubs, 2000)(request), answer);
 });
 
-test('a dial whose only hub lost its link goes on when the hub can be reached again', async () => {
+test('a dial whose only hub lost its link continues once the hub is reachable again', async () => {
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
   const directory = plane('h1');
@@ -89,7 +89,7 @@ test('a dial whose only hub lost its link goes on when the hub can be reached ag
   assert.deepEqual(tried, ['h1']);
 });
 
-test('a parked dial waits for an agent that serves its destination, not for just any', async (t) => {
+test('a parked dial waits for an agent that serves its destination, not for any agent', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const directory = plane();
   const dial = routed({

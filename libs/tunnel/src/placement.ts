@@ -5,7 +5,7 @@ import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './str
 
 /** A session as a gateway sees it. */
 export interface Route {
-  /** The latest. */
+  /** The latest record. */
   record: SessionRecord;
   /** Tunnels of this gateway that run through it, dials included. */
   open: number;
@@ -17,26 +17,26 @@ export interface Choice {
   readonly strategies: readonly Strategy[];
   /** Preferred among equals; empty for no preference. */
   readonly zone: string;
-  /** Only sessions of this agent. Default: of each. */
+  /** Only sessions of this agent. Default: any agent. */
   readonly agent?: string;
-  /** Sessions that were tried already. */
+  /** Sessions that were already tried. */
   readonly excluded: ReadonlySet<string>;
-  /** Whether a session may be taken now. Default: each. */
+  /** Whether a session may be taken now. Default: always. */
   readonly usable?: (session: SessionRecord) => boolean;
 }
 
-/** How much a session is wanted. */
+/** What decides how much a session is preferred. */
 export interface Standing {
   /** Its hub runs in this very process. */
   readonly own: boolean;
   readonly zone: string;
-  /** Dials go elsewhere while there is an elsewhere. */
+  /** Dials use the session only if there is no other. */
   readonly draining: boolean;
-  /** No dial goes there. */
+  /** No dial uses the session. */
   readonly quarantined: boolean;
 }
 
-/** Sessions under one key, apart by how much they are wanted. */
+/** Sessions under one key, grouped by preference. */
 interface Pool {
   readonly own: Crowd<Route>;
   readonly byZone: Map<string, Crowd<Route>>;
@@ -46,7 +46,7 @@ interface Pool {
 interface Tenant {
   sessions: number;
   readonly pools: Map<string, Pool>;
-  /** Sessions that are in no pool because they are quarantined, by the same keys. */
+  /** Sessions in quarantine, which are in no pool, by the same keys. */
   readonly quarantined: Map<string, Set<Route>>;
   /** How many sessions use a prefix length, by address family. */
   readonly lengths: Record<4 | 6, Map<number, number>>;
@@ -70,8 +70,8 @@ export interface Place extends Standing {
 }
 
 /**
- * Sessions, placed so that a dial finds the one to take without a look at the others: by tenant, by what they can reach, by
- * how much they are wanted.
+ * Sessions, indexed so that a dial finds its session without visiting the others: by tenant, by what they can reach, by
+ * preference.
  */
 export class Placement {
   readonly #places = new Map<string, Place>();
@@ -95,7 +95,7 @@ export class Placement {
     for (const { route } of this.#places.values()) yield route;
   }
 
-  /** Where each session stands. */
+  /** The place of each session. */
   places(): Iterable<Place> {
     return this.#places.values();
   }
@@ -104,12 +104,12 @@ export class Placement {
     return this.#places.get(record.sessionId)?.quarantined ?? false;
   }
 
-  /** How many sessions a tenant has, those that are quarantined among them. */
+  /** How many sessions a tenant has, including those in quarantine. */
   sessionsOf(tenant: string): number {
     return this.#tenants.get(tenant)?.sessions ?? 0;
   }
 
-  /** How many sessions are quarantined, of all tenants. */
+  /** How many sessions are in quarantine, over all tenants. */
   get quarantinedCount(): number {
     let count = 0;
     for (const { quarantined } of this.#tenants.values()) count += quarantined.get('any')?.size ?? 0;
@@ -126,7 +126,7 @@ export class Placement {
     for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
   }
 
-  /** Places a session, in place of what stood under its id. */
+  /** Places a session. Replaces what was under its id. */
   put(route: Route, standing: Standing): void {
     const { sessionId, tenant: name, identifiers } = route.record;
     this.remove(sessionId);
@@ -142,7 +142,7 @@ export class Placement {
     getOrPut(this.#byAgent, agentKey(route), () => new Set<Route>()).add(route);
   }
 
-  /** @returns what stood under this id */
+  /** @returns what was under this id */
   remove(sessionId: string): Route | undefined {
     const place = this.#places.get(sessionId);
     if (!place) return undefined;
@@ -181,7 +181,7 @@ export class Placement {
     return undefined;
   }
 
-  /** Sessions that would be chosen from if they were not quarantined. */
+  /** Sessions that would be candidates if they were not in quarantine. */
   *quarantined({ tenant, host, strategies, agent }: Omit<Choice, 'zone' | 'excluded' | 'usable'>): Iterable<Route> {
     const known = this.#tenants.get(tenant);
     if (!known) return;

@@ -1,9 +1,9 @@
 import type { AgentName, Quarantine } from './records.ts';
 
-/** Agents in quarantine at a time: operators put them there one by one, and each copy of the registry holds them all. */
+/** The most agents in quarantine at a time. Operators put them there one by one, and each copy of the registry holds them all. */
 export const MAX_QUARANTINED = 1_000;
 
-/** What operators said last about each agent: of two words about one, the later holds. */
+/** What operators said last about each agent: of two statements about one agent the later wins. */
 export class Quarantines {
   readonly #byAgent = new Map<string, Quarantine>();
   #inForce = 0;
@@ -12,7 +12,7 @@ export class Quarantines {
     return this.#inForce;
   }
 
-  /** @returns whether it was news */
+  /** @returns whether the statement was new */
   apply(quarantine: Quarantine): boolean {
     const key = keyOf(quarantine);
     const known = this.#byAgent.get(key);
@@ -23,18 +23,18 @@ export class Quarantines {
     return true;
   }
 
-  /** What was said of an agent that is in quarantine. */
+  /** The quarantine that an agent is in, if any. */
   of(agent: AgentName): Quarantine | undefined {
     const said = this.#inForce === 0 ? undefined : this.#byAgent.get(keyOf(agent));
     return said?.reason === undefined ? undefined : said;
   }
 
-  /** The last word about an agent, also that it was let out. */
+  /** The last statement about an agent, even if it was released. */
   last(agent: AgentName): Quarantine | undefined {
     return this.#byAgent.get(keyOf(agent));
   }
 
-  /** Every last word. */
+  /** The last statement about every agent. */
   all(): Quarantine[] {
     return [...this.#byAgent.values()];
   }
@@ -43,7 +43,7 @@ export class Quarantines {
     return this.all().filter(({ reason }) => reason !== undefined);
   }
 
-  /** Of those that were let out. */
+  /** Forgets the oldest statement about a released agent. */
   #forgetOldest(): void {
     let oldest: Quarantine | undefined;
     for (const said of this.#byAgent.values()) {
@@ -57,7 +57,7 @@ function count(quarantine: Quarantine | undefined): number {
   return quarantine?.reason === undefined ? 0 : 1;
 }
 
-/** Ids may hold any character, so the length says where one ends. */
+/** Ids may contain any character, so the length tells where the tenant ends. */
 function keyOf({ tenant, agentId }: AgentName): string {
   return `${tenant.length} ${tenant} ${agentId}`;
 }

@@ -1,13 +1,13 @@
 /**
- * How sessions compare for a dial, as one number; less is better. It has these parts, the first deciding over the second, and
- * each so many values; see `Attempts` and `Placement.choose`, whose order this is.
+ * How sessions compare for a dial, as one number; less is better. These are its parts, most significant first, each with its
+ * number of values. Their order is that of `Attempts` and `Placement.choose`.
  */
 const RANKS = { suspected: 2, strategy: 16, key: 256, draining: 2, busy: 2, process: 2, zone: 2 };
 const SIZES = Object.values(RANKS);
 
 export type RankPart = keyof typeof RANKS;
 
-/** @param parts in the order of the ranks */
+/** @param parts in the order of `RANKS` */
 export function rankOf(parts: readonly number[]): number {
   return parts.reduce((rank, part, index) => rank * (SIZES[index] as number) + part, 0);
 }

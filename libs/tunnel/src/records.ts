@@ -1,15 +1,15 @@
 /**
- * What the registry holds. Hubs are the truth and write only of themselves; every record names the hub's incarnation, so
- * that a write of a dead incarnation loses to what its successor wrote.
+ * What the registry holds. Hubs are the source of truth and write only about themselves. Every record names the hub's
+ * incarnation, so that a write of a dead incarnation loses to what its successor wrote.
  */
 
-/** Which process of a hub wrote a record: a later start compares greater. Milliseconds of the clock at start. */
+/** Which process of a hub wrote a record. A later start compares greater: it is the clock at start, in milliseconds. */
 export type Incarnation = number;
 
 export interface HubRecord {
   readonly hubId: string;
   readonly incarnation: Incarnation;
-  /** `host:port` where gateways reach the hub; empty for a hub that lives in the gateway's own process alone. */
+  /** `host:port` where gateways reach the hub; empty for a hub that only the gateway in its own process uses. */
   readonly peerAddress: string;
   /** `host:port` where agents reach the hub; empty when only a load balancer's address is known. */
   readonly agentAddress: string;
@@ -46,26 +46,26 @@ export interface AgentName {
   readonly agentId: string;
 }
 
-/** What an operator said last about an agent: that its sessions take no dials, or that they do again. */
+/** What an operator last said about an agent: that its sessions take no dials, or that they do again. */
 export interface Quarantine extends AgentName {
-  /** Why it is in quarantine. Unset: it was let out. */
+  /** Why it is in quarantine. Unset if it was released. */
   readonly reason?: string;
-  /** Of two words about an agent the greater holds. Milliseconds of the registry's clock, or one more than the word before. */
+  /** The later of two statements has the greater version: milliseconds of the registry's clock, or one more than the version before. */
   readonly version: number;
 }
 
-/** A process of the plane, as operators find it. */
+/** A process of the plane, recorded so that operators find it. */
 export interface Member {
-  /** A hub's id, or what a gateway calls itself. Two processes that say the same are two members. */
+  /** A hub's id, or the name a gateway has given itself. Two processes with the same id are two members. */
   readonly memberId: string;
   readonly roles: readonly ('gateway' | 'hub')[];
-  /** `host:port` of its admin port. A loopback address is one of the machine that `host` names. */
+  /** `host:port` of its admin port. A loopback address belongs to the machine that `host` names. */
   readonly adminAddress: string;
   /** The name of its machine. */
   readonly host: string;
   readonly version: string;
   readonly zone: string;
-  /** Its start, in milliseconds since the epoch. */
+  /** When it started, in milliseconds since the epoch. */
   readonly since: number;
 }
 
@@ -76,7 +76,7 @@ export type Change =
       readonly kind: 'hub-gone';
       readonly hubId: string;
       readonly incarnation: Incarnation;
-      /** Nothing was heard of it for too long. Unset: it left in order. */
+      /** The hub was silent for too long. Unset if it left in order. */
       readonly expired?: true;
     }
   | { readonly kind: 'session'; readonly session: SessionRecord }
@@ -92,6 +92,6 @@ export type Change =
 export interface Snapshot {
   readonly hubs: readonly HubRecord[];
   readonly sessions: readonly SessionRecord[];
-  /** The last word about each agent that is or was in quarantine. */
+  /** The last statement about each agent that is or was in quarantine. */
   readonly quarantines: readonly Quarantine[];
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Ring } from './ring.ts';
 
-test('a ring gives what was put in, oldest first', () => {
+test('a ring returns its items, oldest first', () => {
   const ring = new Ring<number>(3);
   assert.deepEqual([...ring], []);
   ring.push(1);
@@ -16,7 +16,7 @@ test('a full ring forgets the oldest, and counts what it forgot', () => {
   assert.deepEqual([[...ring], ring.size, ring.forgotten], [[6, 7, 8], 3, 5]);
 });
 
-test('a look at a ring that fills meanwhile gives nothing twice and nothing new', () => {
+test('iterating a ring that fills meanwhile returns nothing twice and nothing new', () => {
   const ring = new Ring<number>(3);
   for (const item of [1, 2, 3]) ring.push(item);
   const seen: number[] = [];

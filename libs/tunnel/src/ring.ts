@@ -1,4 +1,4 @@
-/** Keeps the last things that were put in, up to a bound; what is older is forgotten. */
+/** Keeps the last items, up to a capacity, and forgets older ones. */
 export class Ring<T> {
   readonly #items: T[] = [];
   readonly #capacity: number;
@@ -12,7 +12,7 @@ export class Ring<T> {
     return this.#items.length;
   }
 
-  /** How many are not kept any more. */
+  /** How many items were forgotten. */
   get forgotten(): number {
     return this.#pushed - this.#items.length;
   }
@@ -22,11 +22,11 @@ export class Ring<T> {
     this.#pushed++;
   }
 
-  /** Oldest first: those that are in it now. */
+  /** Iterates over the items present now, oldest first. */
   *[Symbol.iterator](): Iterator<T> {
     const end = this.#pushed;
     for (let index = end - this.#items.length; index < end; index++) {
-      // What came in meanwhile has taken the place of some.
+      // Items pushed meanwhile have replaced some.
       if (index >= this.#pushed - this.#capacity) yield this.#items[index % this.#capacity] as T;
     }
   }

@@ -4,14 +4,14 @@ import type { Dial } from './dial.ts';
 import { DialError } from './errors.ts';
 import { established, failing, plane, request, routing } from './testing.ts';
 
-test('without a session the dial fails in words that operators of ANP know', async () => {
+test('without a session the dial fails with the words that operators of ANP know', async () => {
   await assert.rejects(routing(plane(), {})(request), {
     code: 'destination_unavailable',
     message: 'No agent available',
   });
 });
 
-test('a session that was lost before the answer is replaced by another', async () => {
+test('a session that is lost before the answer is replaced by another', async () => {
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
   const answer = established();
@@ -20,14 +20,14 @@ test('a session that was lost before the answer is replaced by another', async (
   assert.deepEqual(tried, ['h1']);
 });
 
-test('a hub without a link is passed over, however many sessions it has', async () => {
+test('a hub without a link is skipped, however many sessions it has', async () => {
   const answer = established();
   const directory = plane(...Array.from({ length: 20 }, () => 'h1'), 'h2');
   const dial = routing(directory, { h1: undefined, h2: async () => answer });
   assert.equal(await dial(request), answer);
 });
 
-test('where no hub has a link, the dial says so', async () => {
+test('if no hub has a link, the error says so', async () => {
   await assert.rejects(routing(plane('h1'), {})(request), {
     code: 'connection_terminated',
     message: 'hub h1 cannot be reached',
@@ -42,7 +42,7 @@ test("the destination's own answer is final", async () => {
   assert.deepEqual(tried, ['h1']);
 });
 
-test('when every session fails the last reason is given, and each was tried once', async () => {
+test('when every session fails, the last reason is returned, and each was tried once', async () => {
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
   const dial = routing(plane('h1', 'h2'), { h1: failing(tried, 'h1', lost), h2: failing(tried, 'h2', lost) });
@@ -50,7 +50,7 @@ test('when every session fails the last reason is given, and each was tried once
   assert.deepEqual(tried.sort(), ['h1', 'h2']);
 });
 
-test("a hub's word that it has no such session outranks the copy", async () => {
+test('a hub that does not know a session outranks the copy of the registry', async () => {
   const directory = plane('h1');
   const gone = new DialError('destination_unavailable', 'no session', { retryable: true });
   await assert.rejects(routing(directory, { h1: failing([], 'h1', gone) })(request), {
@@ -61,7 +61,7 @@ test("a hub's word that it has no such session outranks the copy", async () => {
   assert.equal(directory.size, 0);
 });
 
-test('nothing is tried any more for a caller that went away', async () => {
+test('nothing more is tried for a caller that went away', async () => {
   const caller = new AbortController();
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
@@ -74,7 +74,7 @@ test('nothing is tried any more for a caller that went away', async () => {
   assert.deepEqual(tried, ['h1']);
 });
 
-test('a session counts as busier while a dial or a tunnel runs through it', async () => {
+test('a dial or tunnel through a session makes it count as busier', async () => {
   const directory = plane('h1');
   const answer = established();
   await routing(directory, { h1: async () => answer })(request);
@@ -91,7 +91,7 @@ test('a session counts as busier while a dial or a tunnel runs through it', asyn
   assert.equal(route?.open, 0);
 });
 
-test('an agent without a socket left is passed over by the next dial, and its own refusal is given where there is no other', async (t) => {
+test('the next dial skips an agent that is out of sockets, and gets its refusal if there is no other agent', async (t) => {
   t.mock.method(performance, 'now', () => 0);
   const tried: string[] = [];
   const full = new DialError('connection_limit_reached', 'socket: too many open files', { retryable: true });
@@ -110,7 +110,7 @@ test('retries have a budget: a plane that refuses everything is not hammered', a
   assert.ok(tried.length <= 1000 * 1.2 + 2000, `${tried.length} attempts for 1000 dials`);
 });
 
-test('when a hub dies with as many dials as may be pending, each goes on through another', async () => {
+test('when a hub dies with the maximum of pending dials, each continues through another hub', async () => {
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
   const die: (() => void)[] = [];
   const hubs: Record<string, Dial | undefined> = {
@@ -130,7 +130,7 @@ test('when a hub dies with as many dials as may be pending, each goes on through
   assert.equal((await Promise.all(dials)).length, 2000);
 });
 
-test('a dial that has no retry left fails, though its hub may be back', async () => {
+test('a dial without a retry left fails, though its hub may be back', async () => {
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
   const hubs: Record<string, Dial | undefined> = { h1: failing(tried, 'h1', lost), h2: failing(tried, 'h2', lost) };
@@ -141,7 +141,7 @@ test('a dial that has no retry left fails, though its hub may be back', async ()
     return tried.length - before;
   };
   while ((await attempts()) > 1);
-  // Some dials have earned one retry together; when it is spent there is none for the next.
+  // Some dials have earned one retry together; once it is spent there is none for the next.
   while ((await attempts()) === 1);
   hubs.h2 = undefined;
   hubs.h1 = () => {
@@ -151,7 +151,7 @@ test('a dial that has no retry left fails, though its hub may be back', async ()
   await assert.rejects(dial(request), { code: 'connection_terminated' });
 });
 
-test('where only agents in quarantine are left, a dial fails at once and says so', async () => {
+test('a dial fails at once, and says so, if only agents in quarantine are left', async () => {
   const directory = plane('h1', 'h2');
   const quarantine = { tenant: 'default', agentId: 'a', version: 1, reason: 'its disk fails' };
   directory.apply({ kind: 'quarantine', quarantine });
@@ -165,7 +165,7 @@ test('where only agents in quarantine are left, a dial fails at once and says so
   await assert.rejects(routing(directory, {})(request), /hub h1 cannot be reached/);
 });
 
-test('tunnels and dials that an agent has when it is put in quarantine go on', async () => {
+test('tunnels and pending dials of an agent continue when it is put in quarantine', async () => {
   const directory = plane('h1');
   const answer = established();
   const hub: Dial = async () => {
@@ -176,7 +176,7 @@ test('tunnels and dials that an agent has when it is put in quarantine go on', a
   assert.equal(answer.end.stream.destroyed, false);
 });
 
-test('a dial through one agent takes no other, whatever the strategies would choose, and is not parked for one that is away', async () => {
+test('a dial through one agent uses no other, whatever the strategies would choose, and does not wait for one that is away', async () => {
   const directory = plane('h1', 'h2');
   for (const session of [...directory.sessions()]) {
     const agentId = session.hubId === 'h1' ? 'wanted' : 'other';

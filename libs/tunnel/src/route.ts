@@ -4,8 +4,8 @@ import { RetryBudget } from './retry-budget.ts';
 import { Suspects } from './suspects.ts';
 
 /**
- * The gateway's Dial: chooses a session, dials through its hub, and tries another while nothing of the destination was
- * reached: at once when an attempt failed, and beside an attempt that is not acknowledged in time.
+ * The gateway's Dial: chooses a session and dials through its hub. As long as the destination was not reached it tries another
+ * session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
  */
 export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
   const routing = { ...options, suspects, budget: new RetryBudget() };

@@ -7,7 +7,7 @@ import type { TunnelEnd } from './dial.ts';
 import { PlaneEnded, SessionLost } from './errors.ts';
 import { Splice } from './splice.ts';
 
-/** One side of a tunnel, driven by hand: what it says, and what reached it. */
+/** One side of a tunnel, driven by hand: what it says, and what it received. */
 class Peer extends Duplex implements TunnelEnd {
   readonly stream = this;
   readonly halfOpen: boolean;
@@ -59,7 +59,7 @@ function pair(options: { caller?: object; destination?: object } = {}) {
   return { caller, destination, splice: new Splice(caller, destination) };
 }
 
-test('bytes go both ways and are counted', async () => {
+test('bytes flow in both directions and are counted', async () => {
   const { caller, destination, splice } = pair();
   caller.say('hello');
   destination.say('hi');
@@ -70,7 +70,7 @@ test('bytes go both ways and are counted', async () => {
   assert.deepEqual([splice.up, splice.down], [5, 2]);
 });
 
-test('a half-close leaves the other way open', async () => {
+test('a half-close leaves the other direction open', async () => {
   const { caller, destination, splice } = pair();
   caller.push(null);
   await once(destination, 'finish');
@@ -80,7 +80,7 @@ test('a half-close leaves the other way open', async () => {
   assert.equal(caller.received.join(''), 'the answer to what came before');
 });
 
-test('the side that closes first is named', async () => {
+test('the side that closes first is reported', async () => {
   const { caller, destination, splice } = pair();
   destination.push(null);
   await once(caller, 'finish');
@@ -88,7 +88,7 @@ test('the side that closes first is named', async () => {
   assert.equal((await splice.done).closedBy, 'destination');
 });
 
-test('a full writer stops its reader, and nothing else', async () => {
+test('a full writer pauses its reader, and nothing else', async () => {
   const { caller, destination, splice } = pair();
   caller.stall();
   while (destination.say('x'.repeat(16))) await new Promise(setImmediate);
@@ -118,14 +118,14 @@ test('a side that vanishes without its EOF is a failure', async () => {
   assert.ok(destination.aborted);
 });
 
-test('a lost session is nobody’s doing at either side', async () => {
+test('a lost session is blamed on neither side', async () => {
   const { destination, splice } = pair();
   const lost = new SessionLost('agent a1: connection closed');
   destination.destroy(lost);
   assert.deepEqual(await splice.done, { closedBy: 'plane', error: lost });
 });
 
-test('a side that ended before the splice began is noticed', async () => {
+test('a side that ended before the splice began ends the tunnel', async () => {
   const caller = new Peer();
   const destination = new Peer();
   destination.destroy();
@@ -135,7 +135,7 @@ test('a side that ended before the splice began is noticed', async () => {
   assert.ok(caller.aborted);
 });
 
-test('the end of a side without half-close closes the other for good, after what is queued', async (t) => {
+test('the end of a side without half-close closes the other for good, once it has what is queued', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { caller, destination, splice } = pair({ destination: { halfOpen: false } });
   destination.say('last words');
@@ -182,7 +182,7 @@ test('an abort from outside ends both, once', async () => {
   assert.equal(destination.aborted, reason);
 });
 
-test('a socket whose peer has ended gets all that was written before it is closed, and no error', async () => {
+test('a socket whose peer has ended gets everything written before it is closed, and no error', async () => {
   const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const accepted = once(server, 'connection');
@@ -195,7 +195,7 @@ test('a socket whose peer has ended gets all that was written before it is close
   client.on('data', (chunk: Buffer) => all.push(chunk));
   client.end('ask');
   await once(destination, 'finish');
-  // Bulk is gathered until the turn is over, and has not been given to the system when the tunnel ends.
+  // Bulk is gathered until the turn is over, so the system does not have it yet when the tunnel ends.
   destination.say('x'.repeat(10_000));
   destination.push(null);
   await once(client, 'end');

@@ -8,10 +8,10 @@ import type { ClosedBy } from './events.ts';
 import { writeGathered } from './gathered.ts';
 import { youngGarbage } from './young-garbage.ts';
 
-/** After one side is closed for good, how long the other may take to finish in good order, in milliseconds. */
+/** Once one side is closed for good, how long the other may take to finish cleanly, in milliseconds. */
 const LINGER_MS = 500;
 
-/** How long a half-closed tunnel may stay silent, in milliseconds: a peer that vanished behind a FIN is seen by nothing else. */
+/** How long a half-closed tunnel may stay silent, in milliseconds. Nothing else detects a peer that vanished after its FIN. */
 const HALF_CLOSED_IDLE_MS = 300_000;
 
 export interface SpliceResult {
@@ -24,17 +24,17 @@ type Side = 'caller' | 'destination';
 interface WatchedEnd {
   readonly side: Side;
   readonly end: TunnelEnd;
-  /** Until its stream has closed. */
+  /** True until its stream has closed. */
   open: boolean;
-  /** Its last byte came. */
+  /** True once its last byte has been read. */
   ended: boolean;
 }
 
 /**
  * Copies bytes between a caller's end and a destination's end until both are closed.
  *
- * A side's EOF half-closes the other; a side that fails or vanishes aborts the other; a side without half-close (`halfOpen`
- * false) that ends closes the other, which gets what is queued first. Nothing is held here: a full writer pauses its reader.
+ * A side's EOF half-closes the other. A side that fails or vanishes aborts the other. A side without half-close (`halfOpen` false)
+ * that ends closes the other, which first gets what is queued. Nothing is buffered here: a full writer pauses its reader.
  */
 export class Splice {
   /** Bytes from caller to destination. */
@@ -48,10 +48,10 @@ export class Splice {
   readonly #destination: WatchedEnd;
   #result: SpliceResult | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** What the timer waits for: silence while half-closed, which data puts off, or the end of a close, which nothing does. */
+  /** What the timer waits for: silence while half-closed, which data postpones, or the end of a close, which nothing postpones. */
   #timerMs = 0;
 
-  /** @param written a write to the caller was taken, after so many milliseconds; 0 without a look at the clock for one that did not wait */
+  /** @param written called for each write to the caller with the milliseconds it waited; 0 without reading the clock if it did not wait */
   constructor(caller: TunnelEnd, destination: TunnelEnd, written: (ms: number) => void = () => {}) {
     this.#caller = { side: 'caller', end: caller, open: true, ended: false };
     this.#destination = { side: 'destination', end: destination, open: true, ended: false };
@@ -66,7 +66,7 @@ export class Splice {
     this.#copy(destination, caller, down, written);
   }
 
-  /** Bytes that wait in both directions' writers. */
+  /** Bytes that wait in the writers of both directions. */
   get queued(): number {
     return this.#caller.end.stream.writableLength + this.#destination.end.stream.writableLength;
   }
@@ -125,7 +125,7 @@ export class Splice {
     else stream.on('close', closed);
   }
 
-  /** A side is gone. If it went in good order, the other still gets what was written to it; else it ends at once. */
+  /** A side has closed. If it closed cleanly, the other still gets what was written to it; otherwise the other is aborted. */
   #closed(gone: WatchedEnd, other: WatchedEnd, failure: Error | undefined): void {
     if (!gone.open) return;
     gone.open = false;
@@ -156,13 +156,13 @@ export class Splice {
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(reason);
   }
 
-  /** The other side is done for good: a slow reader still gets what was written to it, and from then on its time counts. */
+  /** The other side is done for good. A slow reader still gets what was written to it, and its LINGER_MS start after that. */
   #awaitClose(stream: Duplex): void {
     this.#arm(stream.writableFinished ? LINGER_MS : HALF_CLOSED_IDLE_MS);
     if (!stream.writableFinished) stream.once('finish', () => this.#arm(LINGER_MS));
   }
 
-  /** One timer a tunnel, and only from its first end on. */
+  /** There is one timer per tunnel, and only once a side has ended. */
   #arm(ms: number): void {
     clearTimeout(this.#timer);
     if (!this.#caller.open && !this.#destination.open) return;
@@ -176,8 +176,8 @@ export class Splice {
 }
 
 /**
- * A socket whose peer has ended too, and which has sent all, is closed at once: the kernel tells the peer by the same FIN, without a
- * shutdown before. Not so TLS, which says itself that it ends.
+ * Ends a writer. A plain socket that has sent everything, and whose peer has ended too, is closed at once: the kernel sends the same
+ * FIN without a shutdown before it. TLS is different: it announces its end itself.
  */
 function endWriting({ ended, end: { stream } }: WatchedEnd): void {
   const plain = stream instanceof Socket && !(stream instanceof TLSSocket);

@@ -8,7 +8,7 @@ import { routed } from './route.ts';
 import { established, join, plane, request, silent, unobserved } from './testing.ts';
 import { noTracer } from './trace.ts';
 
-test('a dial tells of each attempt: which session, why, and what came of it', async (t) => {
+test('a dial records each attempt: its session, its cause and its outcome', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const events = planeEvents();
   const observation = { events, tracer: noTracer };
@@ -43,7 +43,7 @@ test('a dial tells of each attempt: which session, why, and what came of it', as
   assert.equal(ended[0]?.error, undefined);
 });
 
-test('a dial tells when it waits for a session, when no more, and for how long', async () => {
+test('a dial reports when it starts and stops waiting for a session, and how long it waited', async () => {
   const observation = unobserved();
   const told: string[] = [];
   observation.events.on('dial:park', ({ id }) => told.push(`park ${id}`));
@@ -59,7 +59,7 @@ test('a dial tells when it waits for a session, when no more, and for how long',
   assert.ok((dial?.story?.parkedMs ?? 0) > 0);
 });
 
-test('an attempt whose caller gave up has no error of its own, one that failed before keeps its error', async () => {
+test('an attempt whose caller gave up has no error; one that failed before keeps its error', async () => {
   const observation = unobserved();
   const ended: [DialRequest, DialOutcome][] = [];
   observation.events.on('dial:end', (_role, dial, outcome) => ended.push([dial, outcome]));

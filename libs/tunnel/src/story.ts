@@ -15,15 +15,15 @@ export interface AttemptRecord {
   ms?: number;
   /** `overtaken`: another attempt was answered first, or nobody waited any more. */
   outcome: 'running' | 'established' | 'failed' | 'overtaken';
-  /** Why it failed. One that was overtaken, or whose caller gave up, has none of its own. */
+  /** Why it failed. Unset for an attempt that was overtaken, or whose caller gave up. */
   error?: DialError;
 }
 
-/** What a gateway did for one dial. It fills while the dial runs, and is complete when the dial has its answer. */
+/** What a gateway did for one dial. It is filled while the dial runs, and complete once the dial has its answer. */
 export interface DialStory {
-  /** In the order in which they began. */
+  /** In the order in which they started. */
   readonly attempts: AttemptRecord[];
-  /** How long the dial waited for a session to come, in milliseconds in all; 0 for most. */
+  /** How long the dial waited for a session in total, in milliseconds; 0 for most. */
   parkedMs: number;
 }
 

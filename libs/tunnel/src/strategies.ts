@@ -7,9 +7,9 @@ export const STRATEGIES = ['default', 'destHost', 'defaultRoute', 'destCIDR'] as
 export type Strategy = (typeof STRATEGIES)[number];
 
 /**
- * The words under which a session is found. A session has some by its identifiers, a destination asks for some by the
- * strategies; equal words meet. Words of a prefix hold its length and network, so that a longest-prefix match costs one
- * look-up for each length in use, however many prefixes there are.
+ * The keys under which a session is found. A session has keys by its identifiers, a destination asks for keys by the strategies,
+ * and equal keys match. The key of a prefix holds its length and network, so a longest-prefix match costs one look-up for each
+ * length in use, however many prefixes there are.
  */
 export function sessionKeys(identifiers: AgentIdentifiers): string[] {
   const keys = new Set<string>(['any']);
@@ -23,7 +23,7 @@ export function sessionKeys(identifiers: AgentIdentifiers): string[] {
   return [...keys];
 }
 
-/** The length of a prefix that stands in a key of `sessionKeys`, or undefined for another key. */
+/** The prefix length in a key of `sessionKeys`, or undefined if the key has none. */
 export function prefixLength(key: string): { family: 4 | 6; bits: number } | undefined {
   const match = /^cidr([46])\/(\d+) /.exec(key);
   return match ? { family: Number(match[1]) as 4 | 6, bits: Number(match[2]) } : undefined;
@@ -54,7 +54,7 @@ export function destinationKeys(
   }
 }
 
-/** A host in the one form that compares equal: IPv4-mapped IPv6 as IPv4, IPv6 shortened and without zone, names in lower case. */
+/** The one form of a host that compares equal: IPv4-mapped IPv6 as IPv4, IPv6 shortened and without zone, names in lower case. */
 export function canonicalHost(host: string): string {
   if (isIP(host) === 0) return host.toLowerCase().replace(/\.$/, '');
   return ipaddr.process(host.replace(/%.*$/, '')).toString();

@@ -1,12 +1,12 @@
-/** Those whose time is over are swept out when there are more than this. */
+/** Above this size, expired entries are removed. */
 const MANY = 1000;
 
 /** How long a silent hub or session is avoided before a dial tries it again, in milliseconds. */
 const AVOIDED_FOR = 1000;
 
 /**
- * Hubs and sessions that did not acknowledge a dial in time. They are passed over while there is something else, until they
- * answer or a moment has passed: long before PING finds them dead.
+ * Hubs and sessions that did not acknowledge a dial in time. Dials avoid them while there is an alternative, until they answer or
+ * AVOIDED_FOR has passed: long before PING finds them dead.
  */
 export class Suspects {
   readonly #until = new Map<string, number>();
@@ -23,7 +23,7 @@ export class Suspects {
   accuse(...ids: string[]): void {
     const until = this.#now() + AVOIDED_FOR;
     for (const id of ids) this.#until.set(id, until);
-    // An id that never comes again is asked for by nobody.
+    // Nobody asks about an id that never comes back, so remove the expired ones here.
     if (this.#until.size > MANY) for (const id of [...this.#until.keys()]) this.has(id);
   }
 

@@ -37,7 +37,7 @@ export function directory(hubs: HubRecord[], sessions: SessionRecord[], ownHub?:
   return all;
 }
 
-/** One session on each hub, called as the hub is; on a hub that is named again, another. */
+/** One session on each hub, named `INDEX on HUB`. A hub that is named again gets another session. */
 export function plane(...hubIds: string[]): Directory {
   const all = new Directory({ random: () => 0 });
   for (const [index, hubId] of hubIds.entries()) {
@@ -47,7 +47,7 @@ export function plane(...hubIds: string[]): Directory {
   return all;
 }
 
-/** What the registry tells of a hub and its session. */
+/** Applies what the registry reports about a hub and its session. */
 export function join(directory: Directory, hubId: string): void {
   const joined = plane(hubId);
   for (const hub of joined.hubs()) directory.apply({ kind: 'hub', hub });
@@ -61,7 +61,7 @@ export interface Ask {
   excluded?: string[];
 }
 
-/** Every session that a hundred choices give. */
+/** Every session that a hundred choices return. */
 export function chosen(
   from: Directory,
   host: string,
@@ -97,7 +97,7 @@ export const failing =
     return Promise.reject(error);
   };
 
-/** A hub that hangs; `seen` gets what was asked of it. */
+/** A hub that hangs. `seen` collects the requests that it got. */
 export const silent =
   (seen: DialRequest[]): Dial =>
   (dial) => {

@@ -9,7 +9,7 @@ import { routed } from './route.ts';
 import { established, plane, request, silent } from './testing.ts';
 import { type DialTracer, noTracer } from './trace.ts';
 
-/** Contexts that read as the way to the span: `caller/dial/1`. */
+/** Builds contexts that spell the path to the span: `caller/dial/1`. */
 function pathTracer(told: string[]): DialTracer {
   return {
     ...noTracer,
@@ -21,7 +21,7 @@ function pathTracer(told: string[]): DialTracer {
   };
 }
 
-/** A gateway's dial through one session after the other, each of which goes its own way. */
+/** A gateway's dial through one session after the other. Each session has its own Dial. */
 function gateway(tracer: DialTracer, ...ways: Dial[]): { dial: Dial; seen: DialRequest[] } {
   const observation = { events: planeEvents(), tracer };
   const directory = plane(...ways.map((_, index) => `h${index}`));
@@ -35,7 +35,7 @@ function gateway(tracer: DialTracer, ...ways: Dial[]): { dial: Dial; seen: DialR
 
 const traced: DialRequest = { ...request, traceparent: 'caller' };
 
-test('each attempt is a span below the dial, whose context goes to the hub', async (t) => {
+test('each attempt is a span below the dial, and its context goes to the hub', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const told: string[] = [];
   const lost = new DialError('connection_terminated', 'gone', { retryable: true });
@@ -63,7 +63,7 @@ test('a refused dial ends the span of its attempt once', async () => {
   assert.equal(refused.traceparent, 'caller/dial', 'whoever tells the caller can name the trace');
 });
 
-test('where nothing traces, the context of the caller reaches the hub as it came', async () => {
+test('without tracing, the context of the caller reaches the hub unchanged', async () => {
   const { dial, seen } = gateway(noTracer, async () => established());
   await dial(traced);
   assert.equal(seen[0]?.traceparent, 'caller');

@@ -6,23 +6,23 @@ import type { AttemptRecord } from './story.ts';
 export type DialSpanName = 'gateway.dial' | 'hub.dial' | 'agent.dial';
 export type StepSpanName = 'agent.dns' | 'agent.connect';
 
-/** A span that runs. */
+/** A running span. */
 export interface DialSpan<Outcome = DialOutcome> {
-  /** What the next hop is to continue from; what came in when nothing traces. */
+  /** The context for the next hop; the incoming one if nothing traces. */
   readonly traceparent: string | undefined;
   end(outcome: Outcome): void;
 }
 
-/** A part of a dial that is over. Times are milliseconds of `performance.now()` of this process. */
+/** A finished part of a dial. Times are milliseconds of `performance.now()` of this process. */
 export interface DialStep {
   readonly start: number;
   readonly end: number;
   readonly error?: DialError;
-  /** What was connected to, or should have been: the address that a name stands for. */
+  /** The address that was connected to, or should have been: what a name resolved to. */
   readonly peer?: { readonly address: string; readonly port: number };
 }
 
-/** All that the core asks of tracing; OpenTelemetry stands behind it in @isthmus/telemetry. */
+/** All that the core needs of tracing. @isthmus/telemetry implements it with OpenTelemetry. */
 export interface DialTracer {
   /** A dial, from the request to the answer. */
   start(name: DialSpanName, dial: DialRequest): DialSpan;
@@ -42,7 +42,7 @@ function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
   return { traceparent, end() {} };
 }
 
-/** A dial as the next hop is to see it: within the span. */
+/** A dial as the next hop should see it: within the span. */
 export function within(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
   return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
 }

@@ -13,7 +13,7 @@ function aTunnel(events: ReturnType<typeof planeEvents>, id: string): Tunnel {
   return new Tunnel('hub', { ...request, id }, caller, established(), events);
 }
 
-test('a tunnel is ended by the id of its dial, with the reason, and the others go on', async () => {
+test('a tunnel is ended by the id of its dial, with the reason, and the others continue', async () => {
   const events = planeEvents();
   const tunnels = new TunnelTable(events);
   const [first, second] = [aTunnel(events, 'first'), aTunnel(events, 'second')];

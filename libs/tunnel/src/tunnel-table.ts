@@ -2,7 +2,7 @@ import { Crowd } from './crowd.ts';
 import type { PlaneEvents, Role, TunnelInfo } from './events.ts';
 import { Tunnel } from './tunnel.ts';
 
-/** The tunnels that run in this process, kept by listening to its events. */
+/** The tunnels that run in this process, tracked by its events. */
 export class TunnelTable {
   readonly #tunnels = new Crowd<TunnelInfo>();
   readonly #idle: (() => void)[] = [];
@@ -23,7 +23,7 @@ export class TunnelTable {
     return this.#tunnels[Symbol.iterator]();
   }
 
-  /** Ends the tunnel that a dial opened, in each role it has here. @returns how many there were */
+  /** Ends the tunnel that a dial opened, in each role it has in this process. @returns how many were found */
   abort(dialId: string, reason: Error): number {
     const tunnels = [...this.#tunnels].filter((tunnel) => tunnel.dial.id === dialId);
     for (const tunnel of tunnels) if (tunnel instanceof Tunnel) tunnel.abort(reason);

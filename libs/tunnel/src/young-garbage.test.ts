@@ -5,7 +5,7 @@ import { YoungGarbage, type YoungGeneration } from './young-garbage.ts';
 
 const MIB = 1024 * 1024;
 
-/** Says that it is of so many bytes, and keeps what is asked of it. */
+/** Reports the size it is given, and records what it is asked to do. */
 class Young implements YoungGeneration {
   readonly asked: string[] = [];
   bytes: number;
@@ -31,7 +31,7 @@ function reads(garbage: YoungGarbage, count: number, bytes: number): void {
   for (let read = 0; read < count; read++) garbage.read(bytes);
 }
 
-test('the young generation is collected after every 8 MiB, and not else', () => {
+test('the young generation is collected after every 8 MiB, and at no other time', () => {
   const young = new Young(16 * MIB);
   const garbage = new YoungGarbage(young);
   reads(garbage, (24 * MIB) / 65_536, 65_536);
@@ -39,7 +39,7 @@ test('the young generation is collected after every 8 MiB, and not else', () => 
   assert.deepEqual(young.asked, ['collect', 'collect', 'collect']);
 });
 
-test('the young generation of a process at work may grow to 4 MiB, whenever it is smaller', () => {
+test('the young generation of a busy process may grow to 4 MiB, whenever it is smaller', () => {
   const young = new Young(MIB);
   const garbage = new YoungGarbage(young);
   reads(garbage, 4095, 1);
@@ -56,7 +56,7 @@ test('the young generation of a process at work may grow to 4 MiB, whenever it i
   assert.deepEqual(young.asked, ['grow by 2']);
 });
 
-test("a runtime's own collector can be asked, and what lives stays", () => {
+test("a runtime's own collector can be called, and live objects stay", () => {
   const garbage = new YoungGarbage();
   const kept = Buffer.from('kept');
   garbage.read(1e9);
@@ -71,7 +71,7 @@ test("a runtime's own young generation does not outgrow its bound", () => {
     if (living.length > 2_000) living = [];
     garbage.read(1);
   }
-  // What a runtime says that has no such space is not looked at.
+  // A runtime without such a space is not checked.
   const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === 'new_space');
   const bytes = space ? space.space_used_size + space.space_available_size : 0;
   assert.ok(bytes <= 4 * MIB, `${bytes} bytes`);
