@@ -10,16 +10,16 @@ export interface InstrumentOptions {
   readonly role: string;
   readonly version: string;
   readonly log: Logger;
-  /** A gateway's dial that failed, or took longer, is kept as a trace though it was not sampled; in milliseconds, 0 for none. */
+  /** In milliseconds: a gateway's dial that failed or took longer is kept as a trace even if it was not sampled. 0 for none. */
   readonly traceSlow?: number;
 }
 
-/** A program's events, with what listens to them in every program. */
+/** A program's events, and the listeners that every program has. */
 export interface Instruments {
   readonly events: PlaneEvents;
   readonly observation: Observation;
   readonly tunnels: TunnelTable;
-  /** A gateway's dial that failed, or took longer, has a trace though it was not sampled; in milliseconds. Unset: it has none. */
+  /** In milliseconds: a gateway's dial that failed or took longer has a trace even if it was not sampled. Unset if none is kept. */
   readonly keptAfter: number | undefined;
   /** Sends the last spans; bounded in time, never rejects. */
   shutdown(): Promise<void>;

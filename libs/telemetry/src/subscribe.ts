@@ -1,9 +1,9 @@
 import type { PlaneEventMap, PlaneEvents } from '@isthmus/tunnel';
 
-/** What to do on which event. */
+/** Listeners by event. */
 export type Subscriptions = { readonly [Name in keyof PlaneEventMap]?: (...args: PlaneEventMap[Name]) => void };
 
-/** Listens to the events named, until the function it returns is called. */
+/** Listens to these events until the returned function is called. */
 export function subscribe(events: PlaneEvents, subscriptions: Subscriptions): () => void {
   // `Subscriptions` pairs each name with a listener of its arguments; Object.entries() forgets the pairing.
   const entries = Object.entries(subscriptions) as [keyof PlaneEventMap, () => void][];

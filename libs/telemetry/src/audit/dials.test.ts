@@ -32,7 +32,7 @@ function tunnelOf(dial: DialRequest, role: TunnelInfo['role'] = 'gateway') {
   return { role, dial, ...ROUTE, since: Date.now(), up: 0, down: 0 };
 }
 
-/** The records that events make. */
+/** The records that events produce. */
 function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRecord[] {
   const events = planeEvents();
   const records: AuditRecord[] = [];
@@ -43,7 +43,7 @@ function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRe
   return records;
 }
 
-test('a dial that became a tunnel has its record when the tunnel ends', () => {
+test('a dial that became a tunnel gets its record when the tunnel ends', () => {
   const start = performance.now() + 1000;
   const story: DialStory = {
     attempts: [
@@ -94,7 +94,7 @@ test('a dial that became a tunnel has its record when the tunnel ends', () => {
   assert.ok(Math.abs((attempts[1]?.startMs ?? 0) - (attempts[0]?.startMs ?? 0) - 2) < 0.01);
 });
 
-test('a dial that failed has its record at once, with who failed last', () => {
+test('a failed dial gets its record at once, with the route that failed last', () => {
   const error = new DialError('connection_refused', 'dial tcp: connect: connection refused');
   const failed = { kind: 'first', ...ROUTE, start: 0, ms: 1, outcome: 'failed', error } as const;
   const overtaken = { ...failed, kind: 'hedge', agentId: 'a2', outcome: 'overtaken' } as const;
@@ -121,7 +121,7 @@ test('a dial that admission refused has a record without agent, hub and session'
   assert.ok(!('agent' in record) && !('hub' in record) && !('session' in record));
 });
 
-test('a destination that was reached for a caller who had gone is told of', () => {
+test('a destination that was reached for a caller who had gone is recorded', () => {
   const dial = dialOf();
   const [record, ...others] = audited((events) => {
     events.emit('dial:end', 'gateway', dial, { ms: 1, ...ROUTE });
@@ -134,7 +134,7 @@ test('a destination that was reached for a caller who had gone is told of', () =
   assert.deepEqual(record?.closed, { by: 'caller', text: 'the caller went away before the answer' });
 });
 
-test('tunnels that run when the gateway ends have a record each, with their bytes so far', () => {
+test('tunnels that run when the gateway ends get a record each, with their bytes so far', () => {
   const dials = [dialOf(), dialOf()];
   const records = audited((events, audit) => {
     const tunnels = dials.map((dial) => tunnelOf(dial));
@@ -155,7 +155,7 @@ test('tunnels that run when the gateway ends have a record each, with their byte
   }
 });
 
-test('what hub and agent do with a dial, in the same process or not, is no record', () => {
+test('hubs and agents write no records, in the same process or not', () => {
   const records = audited((events) => {
     const dial = dialOf();
     for (const role of ['hub', 'agent'] as const) {
@@ -168,7 +168,7 @@ test('what hub and agent do with a dial, in the same process or not, is no recor
   assert.deepEqual(records, []);
 });
 
-test("an agent's words are cut, and lose what looks like a secret", () => {
+test("an agent's text is cut, and what looks like a secret is removed", () => {
   const [record] = audited((events) => {
     const error = new DialError('dns_error', `got Bearer eyJhbGci.eyJpc3Mi.c2ln ${'x'.repeat(1000)}`);
     events.emit('dial:end', 'gateway', dialOf(), { ms: 1, error });
@@ -177,7 +177,7 @@ test("an agent's words are cut, and lose what looks like a secret", () => {
   assert.equal(record?.text?.length, 500);
 });
 
-test('a trace context that is none is not a trace', () => {
+test('an invalid trace context is not recorded', () => {
   const records = audited((events) => {
     for (const traceparent of ['00-nonsense-01', 'x', '00-00000000000000000000000000000000-b7ad6b7169203331-01']) {
       const error = new DialError('dns_error', 'no such host');

@@ -3,15 +3,15 @@ import { subscribe } from '../subscribe.ts';
 import { type Answer, type AuditRecord, auditRecord, type TunnelEnding } from './record.ts';
 
 export interface DialAudit {
-  /** From now on the plane ends tunnels, whichever side of them closes first. */
+  /** Call when the gateway stops: from now on the plane ends tunnels, whichever side closes first. */
   stopping(): void;
-  /** Tunnels that run still have their record now, with the bytes so far. No further dial has one. */
+  /** Writes the records of tunnels that still run, with their bytes so far. Later dials get no record. */
   end(): void;
 }
 
 /**
- * Gives one record for each dial at a gateway: when it failed, or when its tunnel has ended. A caller whose request is no dial
- * has none.
+ * Writes one record for each dial at a gateway: when it fails, or when its tunnel has ended. A request that is not a dial gets no
+ * record.
  */
 export function auditDials(
   events: PlaneEvents,
@@ -19,7 +19,7 @@ export function auditDials(
   write: (record: AuditRecord, dial: DialRequest) => void,
 ): DialAudit {
   let stopping = false;
-  /** Dials that were answered with a tunnel, until that has ended. */
+  /** Dials that were answered with a tunnel, until that tunnel ends. */
   const answers = new WeakMap<DialRequest, Answer>();
   const tunnels = new Crowd<TunnelInfo>();
   const end = (dial: DialRequest, ending: TunnelEnding) => {
@@ -36,7 +36,7 @@ export function auditDials(
       if (outcome.error) write(auditRecord(gateway, dial, answer), dial);
       else answers.set(dial, answer);
     },
-    // The destination was reached for a caller that had gone: no tunnel will tell of it.
+    // The destination was reached, but the caller had gone: no tunnel will report it.
     'dial:failure'(_reason, dial) {
       const error = new Error('the caller went away before the answer');
       if (dial) end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });

@@ -5,7 +5,7 @@ import { type LineTarget, LineWriter } from './line-writer.ts';
 
 const MEBIBYTE = 1024 * 1024;
 
-/** Files under one name, and how they fail. */
+/** Files under one name, which fail as a test asks. */
 class Files implements LineTarget {
   batch = 1024;
   readonly files: string[] = [];
@@ -15,9 +15,9 @@ class Files implements LineTarget {
   /** Writes that failed. */
   failures = 0;
   most = Number.POSITIVE_INFINITY;
-  /** Bytes until the disk is full. */
+  /** Bytes left until the disk is full. */
   room = Number.POSITIVE_INFINITY;
-  /** Writes wait for this. */
+  /** Writes wait for this promise. */
   gate: Promise<void> = Promise.resolve();
   closed = false;
 
@@ -58,7 +58,7 @@ function coded(code: string): Error {
   return Object.assign(new Error(code), { code });
 }
 
-test('lines are written in order, many at once, and the end waits for them', async () => {
+test('lines are written in order, many at once, and the end waits for them all', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   const lines = Array.from({ length: 1000 }, (_, index) => `line ${index}\n`);
@@ -69,7 +69,7 @@ test('lines are written in order, many at once, and the end waits for them', asy
   assert.ok(files.closed);
 });
 
-test('a target that takes a part gets the rest next', async () => {
+test('a target that takes part of a batch gets the rest next', async () => {
   const files = new Files();
   files.most = 3;
   const writer = new LineWriter(files, files.report);
@@ -80,7 +80,7 @@ test('a target that takes a part gets the rest next', async () => {
 });
 
 for (const failure of ['ENOSPC', 'EIO']) {
-  test(`lines wait while writing fails with ${failure}, which is told once, and nothing is lost`, async () => {
+  test(`lines wait while writing fails with ${failure}, the failure is reported once, and nothing is lost`, async () => {
     const files = new Files();
     files.failure = failure;
     const writer = new LineWriter(files, files.report);
@@ -95,7 +95,7 @@ for (const failure of ['ENOSPC', 'EIO']) {
   });
 }
 
-test('a reader that is slow is no failure', async () => {
+test('a slow reader is not a failure', async () => {
   const files = new Files();
   files.failure = 'EAGAIN';
   const writer = new LineWriter(files, files.report);
@@ -107,7 +107,7 @@ test('a reader that is slow is no failure', async () => {
   await writer.end();
 });
 
-test('beyond eight mebibytes lines are dropped, and each is told', async () => {
+test('beyond eight mebibytes lines are dropped, and each drop is reported', async () => {
   const files = new Files();
   let release = () => {};
   files.gate = new Promise((resolve) => {
@@ -123,7 +123,7 @@ test('beyond eight mebibytes lines are dropped, and each is told', async () => {
   assert.equal(files.files[0]?.length, 8 * MEBIBYTE);
 });
 
-test('the end of a loss to a slow reader is told once what waits is written, and the next loss is another', async () => {
+test('the end of a loss to a slow reader is reported once the waiting lines are written, and the next loss is a new one', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   const line = `${'x'.repeat(MEBIBYTE - 1)}\n`;
@@ -138,7 +138,7 @@ test('the end of a loss to a slow reader is told once what waits is written, and
   await writer.end();
 });
 
-test('after a wish to open again, what comes next goes into another file', async () => {
+test('after a reopen, later lines go into another file', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
@@ -149,7 +149,7 @@ test('after a wish to open again, what comes next goes into another file', async
   assert.deepEqual(files.files, ['1\n', '2\n']);
 });
 
-test('a line that a full disk cut stands whole in the file that is opened next', async () => {
+test('a line that a full disk cut is written in full to the next file', async () => {
   const files = new Files();
   files.room = 9;
   const writer = new LineWriter(files, files.report);
@@ -162,7 +162,7 @@ test('a line that a full disk cut stands whole in the file that is opened next',
   assert.deepEqual(files.files, ['first\nsec', 'second\n']);
 });
 
-test('while a file cannot be opened again the old one is written to, and it is tried again', async () => {
+test('while a file cannot be reopened, the old one is written and the reopen is retried', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
@@ -180,7 +180,7 @@ test('while a file cannot be opened again the old one is written to, and it is t
   await writer.end();
 });
 
-test('a file that could not be opened at first is written when it can', async () => {
+test('a file that could not be opened at first is written once it can be', async () => {
   const files = new Files();
   files.openFailure = 'ENOSPC';
   const writer = new LineWriter(files, files.report);
@@ -192,7 +192,7 @@ test('a file that could not be opened at first is written when it can', async ()
   await writer.end();
 });
 
-test('the end is bounded, and tells how many lines it left', async () => {
+test('the end is bounded, and reports how many lines are lost', async () => {
   const files = new Files();
   files.failure = 'ENOSPC';
   const writer = new LineWriter(files, files.report);
@@ -203,7 +203,7 @@ test('the end is bounded, and tells how many lines it left', async () => {
   assert.deepEqual(files.told.at(-1), 'dropped 1');
 });
 
-test('a process that exits writes what waits at once', async () => {
+test('a process that exits writes waiting lines at once', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   await until('the file', () => files.files.length === 1);

@@ -1,60 +1,60 @@
-/** What may wait for a target that takes nothing just now, in bytes: some ten thousand records. What comes on top is lost. */
+/** How many bytes may wait for a target that currently accepts nothing: some ten thousand records. More is lost. */
 const MAX_WAITING = 8 * 1024 * 1024;
 
-/** When a write that failed is tried again, in milliseconds. */
+/** Delay before a failed write is retried, in milliseconds. */
 const RETRY_MS = 100;
 
-/** When a file that could not be opened again is tried once more, in milliseconds; meanwhile the old one serves. */
+/** Delay before a failed reopen is retried, in milliseconds; meanwhile the old file stays in use. */
 const REOPEN_MS = 1000;
 
-/** How long the end waits for what has not been written, in milliseconds. */
+/** How long `end` waits for unwritten lines, in milliseconds. */
 const END_MS = 1000;
 
 const NEWLINE = 0x0a;
 
-/** A file, or what is written like one. */
+/** A file, or something that is written like one. */
 export interface LineTarget {
-  /** What one write should take, in bytes. */
+  /** How many bytes one write should take. */
   readonly batch: number;
-  /** Opens it, again if it was open; what was open stays so if this fails. */
+  /** Opens or reopens it. If that fails, what was open stays open. */
   open(): Promise<void>;
-  /** Writes some of the bytes and says how many. */
+  /** Writes some of the bytes and returns how many. */
   write(bytes: Uint8Array): Promise<number>;
-  /** The same, at once. */
+  /** The same, synchronously. */
   writeSync(bytes: Uint8Array): number;
   close(): Promise<void>;
 }
 
-/** Told of what an operator acts on. */
+/** Called for what an operator should act on. */
 export interface WriterReport {
-  /** Nothing can be written, for this reason; it is tried again and again. */
+  /** Nothing can be written, for this reason. Writes are retried until they work. */
   failing(reason: string): void;
-  /** What failed works again. */
+  /** Writes work again. */
   works(): void;
-  /** It could not be opened again, for this reason; what was open goes on. */
+  /** The target could not be reopened, for this reason. The old one stays in use. */
   kept(reason: string): void;
-  /** So many lines are lost: too many wait. */
+  /** This many lines are lost: too many waited, or the writer ended before it wrote them. */
   dropped(lines: number): void;
 }
 
 /**
- * Lines on their way to a target that may fail or be slow. Nobody waits for it: one write runs at a time, beside the event
- * loop; so many lines wait, and the rest is lost and counted. A line that was begun is finished, or written again as a whole
- * where the target was opened again in between.
+ * Writes lines to a target that may fail or be slow. Nobody waits for it: one write runs at a time, off the event loop. Up to
+ * MAX_WAITING bytes wait; further lines are lost and counted. A line that was started is finished, or written again in full if the
+ * target was reopened in between.
  */
 export class LineWriter {
   readonly #target: LineTarget;
   readonly #report: WriterReport;
   readonly #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
-  /** What is being written, and how much of it is. */
+  /** What is being written, and how many of its bytes are written. */
   #batch: Uint8Array = Buffer.alloc(0);
   #written = 0;
   #writing = false;
   #failing = false;
-  /** Lines were lost since all was well. */
+  /** Whether lines were lost since writes last worked. */
   #losing = false;
-  /** Whether it was opened, and when it is to be opened next: undefined while there is no wish to. */
+  /** Whether the target was opened, and when to open it next; undefined if there is no need to. */
   #opened = false;
   #openAt: number | undefined = 0;
   #active = false;
@@ -81,13 +81,13 @@ export class LineWriter {
     this.#run();
   }
 
-  /** What comes next goes into the file that now has the name. */
+  /** Reopens the file, so that later lines go to the file that now has the name. */
   reopen(): void {
     this.#openAt = 0;
     this.#run();
   }
 
-  /** Writes what waits, within END_MS; then nothing more. */
+  /** Writes the waiting lines, within END_MS. After that nothing is written. */
   async end(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
@@ -99,7 +99,7 @@ export class LineWriter {
     if (!this.#writing) await this.#target.close().catch(() => {});
   }
 
-  /** Writes what waits at once, for a process that exits. What is being written already is left to it. */
+  /** Writes the waiting lines synchronously, for a process that exits. A write that already runs is left to complete by itself. */
   endSync(): void {
     if (this.#over) return;
     try {
@@ -108,7 +108,7 @@ export class LineWriter {
         this.#written += this.#target.writeSync(next);
       }
     } catch {
-      // The last chance.
+      // This was the last chance.
     }
     this.#finish();
   }
@@ -143,7 +143,7 @@ export class LineWriter {
         await this.#pause();
       }
     }
-    // In the same turn as the last look: a line that comes after it starts another round.
+    // In the same turn as the last check, so that a line that arrives later starts another round.
     this.#active = false;
   }
 
@@ -152,7 +152,7 @@ export class LineWriter {
   }
 
   async #open(): Promise<void> {
-    // Before it is open, so that a wish to open it again that comes meanwhile is not forgotten.
+    // Cleared before the open, so that a reopen requested meanwhile is not forgotten.
     this.#openAt = undefined;
     try {
       await this.#target.open();
@@ -163,7 +163,7 @@ export class LineWriter {
       return;
     }
     this.#opened = true;
-    // A line that was begun in one file is whole in the next.
+    // A line that was begun in one file is written in full to the next.
     this.#written = this.#written === 0 ? 0 : this.#batch.lastIndexOf(NEWLINE, this.#written - 1) + 1;
   }
 
@@ -174,7 +174,7 @@ export class LineWriter {
     } finally {
       this.#writing = false;
     }
-    // A queue that is still long would lose the next lines: that trouble is not over.
+    // A queue that is still long would lose the next lines, so the trouble is not over.
     if (!this.#failing && !this.#losing) return;
     if (this.#losing && this.#left + this.#waitingBytes > this.#target.batch) return;
     this.#failing = false;
@@ -182,7 +182,7 @@ export class LineWriter {
     this.#report.works();
   }
 
-  /** What is to be written next: the rest of the batch, or another of whole lines. */
+  /** Returns what to write next: the rest of the batch, or a new batch of whole lines. */
   #next(): Uint8Array {
     if (this.#left === 0) {
       let count = 0;
@@ -200,7 +200,7 @@ export class LineWriter {
   }
 
   #fail(reason: string): void {
-    // A pipe that is full has a reader that is slow; it is of interest once lines are lost.
+    // A full pipe has a slow reader. That matters only once lines are lost.
     if (this.#failing || reason === 'EAGAIN') return;
     this.#failing = true;
     this.#report.failing(reason);

@@ -8,10 +8,10 @@ export interface LogSettings extends OtlpSettings {
 }
 
 /**
- * How records are to be exported. An endpoint alone does not ask for them, as it does for traces: who has a collector for spans may
- * not want to send it the names of callers.
- * @param asked by a flag; OTEL_LOGS_EXPORTER has the last word
- * @returns undefined when nothing asks for it, or OTEL_LOGS_EXPORTER names others alone, or OTEL_SDK_DISABLED
+ * How to export records. Unlike for traces, an endpoint alone does not enable the export: an operator who has a collector for spans
+ * may not want to send it the names of callers.
+ * @param asked whether a flag asks for it; OTEL_LOGS_EXPORTER takes precedence
+ * @returns undefined if nothing asks for it, if OTEL_LOGS_EXPORTER names only other exporters, or if OTEL_SDK_DISABLED is set
  */
 export function logSettings(env: Environment, asked: boolean): LogSettings | undefined {
   const otel = new OtelEnvironment(env);

@@ -23,7 +23,7 @@ const dial: DialRequest = {
 };
 const error = new DialError('dns_error', 'no such host');
 
-/** A collector, and what it is to answer: 0 is nothing at all. */
+/** A collector, and the status that it answers with; 0 is no answer. */
 class Collector implements AsyncDisposable {
   status = 200;
   readonly bodies: Buffer[] = [];
@@ -66,7 +66,7 @@ async function collector(): Promise<Collector> {
   return collector;
 }
 
-/** Takes gRPC: a message of five bytes of head and the request, answered by an empty one. */
+/** Accepts gRPC: a request has five bytes of head before its message, and gets an empty answer. */
 async function grpcCollector(): Promise<Collector> {
   const server = createHttp2();
   const collector = new Collector(server);
@@ -84,7 +84,7 @@ async function grpcCollector(): Promise<Collector> {
   return collector;
 }
 
-/** An audit over OTLP alone; `lines` is its log. */
+/** An audit over OTLP only; `logged` returns the messages of its log. */
 async function audited(env: Environment) {
   const events = planeEvents();
   const lines: string[] = [];
@@ -106,7 +106,7 @@ async function audited(env: Environment) {
   return { events, trail, dropped, fail, logged: () => lines.map((line) => JSON.parse(line).msg) };
 }
 
-test('a record is one log record of OTLP, in the trace of its dial', async () => {
+test('a record becomes one log record of OTLP, in the trace of its dial', async () => {
   await using receiver = await collector();
   const { trail, fail } = await audited({ [ENDPOINT]: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json' });
   fail();
@@ -146,7 +146,7 @@ for (const [protocol, open, path] of [
   });
 }
 
-test('records that a collector does not take are lost, counted and told, and so is when it takes them again', async () => {
+test('records that a collector refuses are lost, counted and logged, and its recovery is logged too', async () => {
   await using receiver = await collector();
   receiver.status = 400;
   const { trail, fail, dropped, logged } = await audited({
@@ -162,7 +162,7 @@ test('records that a collector does not take are lost, counted and told, and so 
   assert.deepEqual(logged(), said);
 });
 
-test('a collector that does not answer costs no more memory than its queue, and the end does not wait for it', {
+test('a collector that does not answer costs no more memory than its queue, and does not delay the end', {
   timeout: 60_000,
 }, async () => {
   await using silent = await collector();
@@ -179,7 +179,7 @@ test('a collector that does not answer costs no more memory than its queue, and 
   assert.ok(logged().includes('audit records are lost'));
 });
 
-test('a flag or OTEL_LOGS_EXPORTER asks for it, an endpoint alone does not', () => {
+test('a flag or OTEL_LOGS_EXPORTER enables the export, an endpoint alone does not', () => {
   const endpoint = { [ENDPOINT]: 'http://c:4318' };
   const cases: [Environment, boolean, string | undefined][] = [
     [{}, false, undefined],

@@ -9,32 +9,32 @@ import { parseTraceparent } from '../tracing/traceparent.ts';
 import type { LogSettings } from './otlp-settings.ts';
 import type { AuditRecord } from './record.ts';
 
-/** The name of the event, by which collectors tell records from other logs. */
+/** The event name by which collectors tell records from other logs. */
 const EVENT = 'isthmus.dial';
 
-/** Severity numbers of the data model of logs: INFO and WARN. */
+/** Severity numbers of the logs data model: INFO and WARN. */
 const SEVERITY = { established: 9, failed: 13 };
 
-/** A map of the data model, which a record is; its type wants arrays that may be written to. */
+/** A record is a map of the data model, but this type demands mutable arrays. */
 type LogBody = Parameters<ReturnType<LoggerProvider['getLogger']>['emit']>[0]['body'];
 
-/** How long the end waits for the last batch, in milliseconds. */
+/** How long `end` waits for the last batch, in milliseconds. */
 const END_MS = 1000;
 
-/** Told of each batch that was sent, and of records that were lost. */
+/** Called for each batch that was sent, and for lost records. */
 export interface ExportReport {
   works(): void;
-  /** @param reason why a batch could not be sent; unset for what comes while too many wait */
+  /** @param reason why a batch could not be sent; unset if too many records wait */
   dropped(records: number, reason?: string): void;
 }
 
 export interface OtlpRecords {
   write(record: AuditRecord, dial: DialRequest): void;
-  /** Sends what waits, for END_MS at most. */
+  /** Sends what waits, for at most END_MS. */
   end(): Promise<void>;
 }
 
-/** Records as OTLP logs, through an SDK that is held by the caller alone. */
+/** Sends records as OTLP logs, through an SDK that only the caller holds. */
 export async function otlpRecords(
   settings: LogSettings,
   scope: { readonly name: string; readonly version: string },
@@ -54,7 +54,7 @@ export async function otlpRecords(
   const logger = provider.getLogger(scope.name, scope.version);
   return {
     write(record, dial) {
-      // The SDK's own queue is as long, and loses what does not fit without a word.
+      // The SDK's own queue has the same length, and silently loses what does not fit.
       if (waiting >= batch.maxQueueSize) {
         report.dropped(1);
         return;
@@ -83,7 +83,7 @@ export async function otlpRecords(
   };
 }
 
-/** By which collectors index; the same names as in spans. */
+/** Collectors index by these; the names are the same as in spans. */
 function attributesOf(record: AuditRecord, { destination }: DialRequest): Attributes {
   return known({
     'server.address': destination.host,
@@ -126,7 +126,7 @@ async function otlpExporter(settings: LogSettings): Promise<LogRecordExporter> {
   return new OTLPLogExporter({ url, timeoutMillis });
 }
 
-/** Tells of each batch what became of it, which the SDK keeps to itself. */
+/** Reports the result of each batch, which the SDK keeps to itself. */
 function counted(
   exporter: LogRecordExporter,
   settled: (records: number) => void,

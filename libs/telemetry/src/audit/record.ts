@@ -10,12 +10,12 @@ import {
 import { redactLine } from '../logging/redact.ts';
 import { parseTraceparent } from '../tracing/traceparent.ts';
 
-/** What stands in a record of a peer's own words, in characters. */
+/** The most that a record holds of a peer's own text, in characters. */
 const MAX_TEXT = 500;
 
-/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json says the same for others. */
+/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json describes it for other programs. */
 export interface AuditRecord {
-  /** When the dial came, as RFC 3339 in UTC. */
+  /** When the dial arrived, as RFC 3339 in UTC. */
   readonly time: string;
   readonly dial: string;
   readonly tenant: string;
@@ -26,16 +26,16 @@ export interface AuditRecord {
   readonly outcome: 'established' | DialErrorCode;
   /** Why the dial failed, in words. */
   readonly text?: string;
-  /** Through whom it went; of a failed dial, who failed last. Absent where no session was chosen. */
+  /** The route that the dial took; of a failed dial, the route that failed last. Absent if no session was chosen. */
   readonly agent?: string;
   readonly hub?: string;
   readonly session?: string;
   readonly attempts: readonly AuditAttempt[];
   readonly durations: AuditDurations;
-  /** Of the tunnel; absent when there was none. */
+  /** Bytes of the tunnel; absent if there was none. */
   readonly bytes?: { readonly up: number; readonly down: number };
   readonly closed?: { readonly by: ClosedBy; readonly text?: string };
-  /** The trace id of W3C's trace context. */
+  /** The trace id of the W3C trace context. */
   readonly trace?: string;
 }
 
@@ -44,7 +44,7 @@ export interface AuditAttempt {
   readonly agent: string;
   readonly hub: string;
   readonly session: string;
-  /** From the start of the dial, in milliseconds. */
+  /** Since the start of the dial, in milliseconds. */
   readonly startMs: number;
   readonly ms: number;
   /** `overtaken`: another attempt was answered first, or nobody waited any more. */
@@ -52,12 +52,12 @@ export interface AuditAttempt {
   readonly text?: string;
 }
 
-/** In milliseconds. What the agent does not tell is absent. */
+/** In milliseconds. What the agent does not report is absent. */
 export interface AuditDurations {
   readonly dialMs: number;
-  /** How long it waited for a session to come. */
+  /** How long the dial waited for a session. */
   readonly parkedMs?: number;
-  /** All that hub and agent took. */
+  /** The totals of hub and agent. */
   readonly hubMs?: number;
   readonly agentMs?: number;
   readonly dnsMs?: number;
@@ -68,13 +68,13 @@ export interface AuditDurations {
 /** How a gateway answered a dial, and when. */
 export interface Answer {
   readonly outcome: DialOutcome;
-  /** When the dial came, in milliseconds since the epoch. */
+  /** When the dial arrived, in milliseconds since the epoch. */
   readonly time: number;
   /** The same in milliseconds of `performance.now()`. */
   readonly start: number;
 }
 
-/** What came of the tunnel. */
+/** How the tunnel ended. */
 export interface TunnelEnding {
   readonly ms: number;
   readonly up: number;
@@ -86,7 +86,7 @@ export interface TunnelEnding {
 export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
   const { time, start, outcome } = answer;
   const { caller, traceparent, story } = dial;
-  // What a caller sends is passed on as it came where nothing traces.
+  // Without tracing, this is whatever the caller sent.
   const trace = traceparent === undefined ? undefined : parseTraceparent(traceparent)?.traceId;
   return {
     time: new Date(time).toISOString(),
@@ -135,12 +135,12 @@ function durationsOf({ ms, timing }: DialOutcome, story: DialStory | undefined, 
   return { dialMs: rounded(ms), ...Object.fromEntries(known.map(([name, value]) => [name, rounded(value)])) };
 }
 
-/** An agent's words are its own: they are cut, and lose what looks like a secret. */
+/** The text may be an agent's own, so it is cut, and what looks like a secret is removed. */
 function textOf(error: Error | undefined): { readonly text?: string } {
   return error ? { text: redactLine(error.message).slice(0, MAX_TEXT) } : {};
 }
 
-/** To a microsecond: what a connection inside a cluster takes is a tenth of a millisecond. */
+/** Rounds to a microsecond: a connection inside a cluster takes a tenth of a millisecond. */
 function rounded(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }

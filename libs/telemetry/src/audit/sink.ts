@@ -6,15 +6,15 @@ import type { AuditRecord } from './record.ts';
 /** Where records go. */
 export interface RecordSink {
   write(record: AuditRecord, dial: DialRequest): void;
-  /** Opens its file again, after that was renamed. */
+  /** Reopens its file, after that was renamed. */
   reopen(): void;
-  /** Waits for what is on its way; bounded in time, never rejects. */
+  /** Waits for the records on their way; bounded in time, never rejects. */
   end(): Promise<void>;
-  /** What can be done at once, by a process that exits. */
+  /** Does what can be done synchronously, for a process that exits. */
   endSync(): void;
 }
 
-/** Says once that records wait or are lost, and when it is over how many those were. */
+/** Logs once that records wait or are lost, and when that is over, how many were lost. */
 export class SinkReport {
   readonly #sink: AuditSink;
   readonly #fields: object;

@@ -11,7 +11,7 @@ after(() => rmSync(dir, { recursive: true }));
 
 const noFifo = spawnSync('mkfifo', ['--version']).status === 0 ? false : 'there is no mkfifo';
 
-test('a file is appended to, and opening it again takes the one that has its name', async () => {
+test('a file is appended to, and a reopen takes the file that has its name then', async () => {
   const path = join(dir, 'log');
   writeFileSync(path, '0\n');
   const file = fileTarget(path);
@@ -27,7 +27,7 @@ test('a file is appended to, and opening it again takes the one that has its nam
   assert.equal(statSync(path).mode & 0o137, 0);
 });
 
-test('a file that cannot be opened again stays open', async () => {
+test('a file that cannot be reopened stays open', async () => {
   const path = join(dir, 'kept');
   const file = fileTarget(path);
   await file.open();
@@ -39,7 +39,7 @@ test('a file that cannot be opened again stays open', async () => {
   assert.equal(readFileSync(`${path}.1`, 'utf8'), '1\n');
 });
 
-test('a pipe that nobody reads holds up nothing', { skip: noFifo }, async () => {
+test('a pipe that nobody reads blocks nothing', { skip: noFifo }, async () => {
   const path = join(dir, 'pipe');
   spawnSync('mkfifo', [path]);
   await assert.rejects(fileTarget(path).open(), { code: 'ENXIO' });

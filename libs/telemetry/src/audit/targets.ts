@@ -2,10 +2,10 @@ import { close, constants, fstatSync, open, write, writeSync } from 'node:fs';
 import { PIPE_BUF, withoutWaiting } from '../logging/log-sink.ts';
 import type { LineTarget } from './line-writer.ts';
 
-/** For its owner to write and its group to read: a collector of logs is in the group. */
+/** The owner writes and the group reads: a log collector is in the group. */
 const MODE = 0o640;
 
-/** Without waiting: a pipe that nobody reads must not hold a thread. */
+/** Non-blocking: a pipe that nobody reads must not hold a thread. */
 const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
 const STDOUT = 1;
@@ -14,7 +14,7 @@ const FILE_BATCH = 256 * 1024;
 
 const onDeno = 'Deno' in globalThis;
 
-/** A file that is appended to; opening it again takes the one that has the name then. */
+/** A file to append to. A reopen takes the file that has the name then. */
 export function fileTarget(path: string): LineTarget {
   let fd: number | undefined;
   return {
@@ -35,7 +35,7 @@ export function fileTarget(path: string): LineTarget {
   };
 }
 
-/** The process's standard output, whatever that is. */
+/** The process's standard output, whatever kind of file that is. */
 export function stdoutTarget(): LineTarget {
   let fd: number | undefined;
   return {
@@ -65,7 +65,7 @@ function closeFile(fd: number): Promise<void> {
 }
 
 function writeTo(fd: number, bytes: Uint8Array): Promise<number> {
-  // Deno 2.9 does not say how much of a write a disk took before it was full; the length of the file does.
+  // When a disk gets full, Deno 2.9 does not say how much of a write it took; the length of the file does.
   const before = onDeno ? fstatSync(fd).size : 0;
   return new Promise((resolve, reject) => {
     write(fd, bytes, 0, bytes.length, null, (error, written) => {

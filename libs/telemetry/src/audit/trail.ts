@@ -10,13 +10,13 @@ import { logSettings } from './otlp-settings.ts';
 import { type RecordSink, SinkReport } from './sink.ts';
 import { fileTarget, stdoutTarget } from './targets.ts';
 
-/** What is logged of one kind of trouble: a disk that is almost full comes and goes. */
+/** How many lines to log for one kind of trouble: a disk that is almost full fails and recovers again and again. */
 const LINES = { most: 5, windowMs: 60_000 };
 
 export interface AuditOptions {
   /** The gateway's own name. */
   readonly gateway: string;
-  /** A path, `-` for standard output, empty for neither. */
+  /** A path, `-` for standard output, or empty for neither. */
   readonly log: string;
   /** Whether to export records as OTLP logs, unless the environment says otherwise. */
   readonly otlp: boolean;
@@ -24,17 +24,17 @@ export interface AuditOptions {
   readonly role: string;
   readonly version: string;
   readonly logger: Logger;
-  /** OTEL_* variables. Default: the process's. */
+  /** OTEL_* variables. Default: those of the process. */
   readonly env?: Environment;
 }
 
-/** The records of a gateway's dials on their way. */
+/** The running audit of a gateway's dials. */
 export interface AuditTrail {
-  /** Opens the file again, after it was renamed. */
+  /** Reopens the file, after it was renamed. */
   reopen(): void;
-  /** The gateway begins to end: it, and neither side, ends its tunnels from now on. */
+  /** Call when the gateway begins to stop: from now on it ends its tunnels, and neither side does. */
   stopping(): void;
-  /** Writes the records of tunnels that run still, and waits for all that are on their way; bounded in time, never rejects. */
+  /** Writes the records of tunnels that still run, and waits for all records on their way; bounded in time, never rejects. */
   close(): Promise<void>;
 }
 
@@ -44,7 +44,7 @@ interface Means {
   readonly bursts: Bursts;
 }
 
-/** Audits the dials of a gateway as its flags and the OTEL_* variables say; undefined when they say nothing. */
+/** Audits the dials of a gateway as its flags and the OTEL_* variables ask. Returns undefined if nothing asks for it. */
 export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
   const { gateway, log, logger } = options;
   const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'more lines were left out'));
@@ -70,7 +70,7 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
     async close() {
       dials.end();
       await Promise.all(sinks.map((sink) => sink.end()));
-      // Not before: a second signal, or a program that takes too long to end, exits amid this.
+      // Not earlier: a second signal, or a program that takes too long to stop, exits during the wait above.
       process.off('exit', atExit);
       bursts.end();
     },
@@ -88,7 +88,7 @@ function logSink(log: string, means: Means): RecordSink {
   };
 }
 
-/** No part of the SDK is loaded unless it is needed. */
+/** Loads the SDK only if it is needed. */
 async function otlpSink(options: AuditOptions, means: Means): Promise<RecordSink | undefined> {
   const { gateway, otlp, program, role, version, env = process.env } = options;
   const { logger } = means;

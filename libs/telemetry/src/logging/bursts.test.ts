@@ -5,7 +5,7 @@ import { dial, logged, recorder } from '../testing/logs.ts';
 import { until } from '../testing/until.ts';
 import { logEvents } from './log-events.ts';
 
-test('a flood of refusals becomes a few lines and a count, for each place apart', async () => {
+test('a flood of refusals becomes a few lines and a count, separately for each place', async () => {
   const { logger, records } = recorder();
   const events = planeEvents();
   const end = logEvents(events, logger, { refusals: { most: 2, windowMs: 50 } });
@@ -21,7 +21,7 @@ test('a flood of refusals becomes a few lines and a count, for each place apart'
   assert.equal(records().length, 5);
 });
 
-test('dials that a limit refuses are logged a few at a time, all others one by one', () => {
+test('dials refused by a limit are logged a few at a time, all others one by one', () => {
   const error = (code: 'connection_limit_reached' | 'connection_refused') => new DialError(code, 'too many open files');
   const records = logged((events) => {
     for (let i = 0; i < 50; i++) {
@@ -35,7 +35,7 @@ test('dials that a limit refuses are logged a few at a time, all others one by o
   assert.deepEqual([where, leftOut], ['dials', 40]);
 });
 
-test('what flaps is told of a few times, then counted, and last comes how it stands', async () => {
+test('what flaps is logged a few times, then counted, and its latest state is logged last', async () => {
   const { logger, records } = recorder();
   const events = planeEvents();
   const end = logEvents(events, logger, { flaps: { most: 3, windowMs: 50 } });
@@ -64,7 +64,7 @@ test('what flaps is told of a few times, then counted, and last comes how it sta
   assert.equal(records().length, 17);
 });
 
-test('an agent that reconnects all the time is told of by its name, whatever its sessions are called', () => {
+test('an agent that keeps reconnecting is limited by its name, whatever the ids of its sessions', () => {
   const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
   const session = (agentId: string, sessionId: string): SessionInfo => {
     return { sessionId, agentId, hubId: 'h1', tenant: 't', identifiers, protocol: 'link', remote: 'r:1', since: 0 };
@@ -86,7 +86,7 @@ test('an agent that reconnects all the time is told of by its name, whatever its
   );
 });
 
-test('lines that are not shown are not counted as left out', () => {
+test('lines below the log level are not counted as left out', () => {
   const emit = (events: PlaneEvents) => {
     for (let i = 0; i < 50; i++) {
       events.emit('peer:open', 'h1', 'y:1');

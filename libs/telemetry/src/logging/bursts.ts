@@ -1,4 +1,4 @@
-/** How many events of one kind pass in a window. */
+/** How many events of one kind may pass in a window. */
 export interface BurstLimit {
   readonly most: number;
   readonly windowMs: number;
@@ -6,14 +6,14 @@ export interface BurstLimit {
 
 interface Window {
   seen: number;
-  /** What says the last of those that were left out. */
+  /** Logs the latest line that was held back. */
   last?: () => void;
   readonly timer: NodeJS.Timeout;
 }
 
 /**
- * Lets the first events of each kind in a window pass, and tells when it ends how many did not. Kinds are forgotten with their
- * window: idle ones cost nothing.
+ * Lets the first events of each kind in a window pass, and at its end reports how many did not. A kind is forgotten with its
+ * window, so idle kinds cost nothing.
  */
 export class Bursts {
   readonly #windows = new Map<string, Window>();
@@ -29,7 +29,7 @@ export class Bursts {
     return this.#count(kind).seen <= this.#limit.most;
   }
 
-  /** Says it if it may pass. What comes last in a window is said in any case, at its end: it is how things stand. */
+  /** Logs the line if it may pass. The last line held back in a window is logged at its end, since it is the current state. */
   say(kind: string, line: () => void): void {
     const window = this.#count(kind);
     if (window.seen <= this.#limit.most) line();

@@ -7,7 +7,7 @@ const onDeno = 'Deno' in globalThis;
 
 const url = (path: string) => JSON.stringify(import.meta.url.replace('logging/exit.test', path));
 
-/** A program that has a failed dial to record where no file can be, and exits. */
+/** A program that has a failed dial to record where no file can be opened, and exits. */
 const program = `
 import process from 'node:process';
 import { DialError, dialStory, planeEvents } from ${JSON.stringify(import.meta.resolve('@isthmus/tunnel'))};
@@ -25,8 +25,8 @@ events.emit('dial:end', 'gateway', { ...request, story: dialStory() }, { ms: 1, 
 process.exit(3);
 `;
 
-test('what is logged while a process exits is written, also by listeners that are called late', () => {
-  // By its standard input: Deno looks for what is imported where a program is, or is run.
+test('what is logged while a process exits is written, even by listeners that are called late', () => {
+  // On standard input: Deno resolves imports where a program is, or where it is run.
   const launch = onDeno ? ['run', '--allow-all', '--no-check', '-'] : ['--input-type=module', '-'];
   const { status, stderr } = spawnSync(process.execPath, launch, { input: program, encoding: 'utf8', timeout: 60_000 });
   assert.equal(status, 3, stderr);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { DialError, type PlaneEvents, ReaderStalled, type SessionInfo } from '@isthmus/tunnel';
 import { dial, logged } from '../testing/logs.ts';
 
-test('a dial is one line with all that it is found by', () => {
+test('a dial is one line with everything that it is found by', () => {
   const outcome = { ms: 3.2123, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1.23456, connectMs: 2 } };
   const [{ time: _, ...line }] = logged((events) => events.emit('dial:end', 'gateway', dial, outcome));
   assert.deepEqual(line, {
@@ -34,7 +34,7 @@ test('a failed dial warns with its RFC 9209 name, its reason and its text', () =
   assert.deepEqual([line.error, line.reason, line.text], ['connection_refused', 'error_response', error.message]);
 });
 
-test('a caller that gave up is no warning', () => {
+test('a caller that gave up causes no warning', () => {
   const error = new DialError('connection_terminated', 'gone');
   const emit = (events: PlaneEvents) =>
     void events.emit('dial:end', 'gateway', dial, { ms: 1, error, reason: 'frontend_close' });
@@ -42,7 +42,7 @@ test('a caller that gave up is no warning', () => {
   assert.equal(logged(emit)[0].level, 'info');
 });
 
-test('where gateway and hub share a process, a dial is still one line', () => {
+test('a dial is still one line if gateway and hub share a process', () => {
   const emit = (events: PlaneEvents) => {
     events.emit('dial:end', 'hub', dial, { ms: 1 });
     events.emit('dial:end', 'gateway', dial, { ms: 1 });
@@ -51,7 +51,7 @@ test('where gateway and hub share a process, a dial is still one line', () => {
   assert.equal(logged(emit, 5).length, 2);
 });
 
-test('the life of tunnels, sessions, servers, hubs and the registry is told', () => {
+test('changes of tunnels, sessions, servers, hubs and the registry are logged', () => {
   const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
   const where = { sessionId: 's1', agentId: 'a1', hubId: 'h1' };
   const session: SessionInfo = { ...where, tenant: 't', identifiers, protocol: 'link', remote: 'r:1', since: 0 };

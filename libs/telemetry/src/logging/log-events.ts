@@ -15,10 +15,10 @@ import type { Logger } from 'pino';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { type BurstLimit, Bursts } from './bursts.ts';
 
-/** Refusals of one kind that are logged one by one: a port scan must not fill a disk. */
+/** How many refusals of one kind are logged one by one: a port scan must not fill a disk. */
 const REFUSALS: BurstLimit = { most: 10, windowMs: 10_000 };
 
-/** Lines about one link, session or the registry that are logged one by one: what flaps for days must not fill a disk either. */
+/** How many lines about one link, session or the registry are logged one by one: flapping for days must not fill a disk either. */
 const FLAPS: BurstLimit = { most: 10, windowMs: 60_000 };
 
 export interface LogLimits {
@@ -28,7 +28,7 @@ export interface LogLimits {
 
 /**
  * Logs one line for each event that an operator acts on.
- * @returns ends it, and logs what was left out so far
+ * @returns stops it, and logs what was left out so far
  */
 export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits = {}): () => void {
   const refusals = new Bursts(limits.refusals ?? REFUSALS, (where, count) => {
@@ -57,7 +57,7 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
       const level = dialLevel(role, outcome);
       if (!logger.isLevelEnabled(level)) return;
       const { error } = outcome;
-      // A limit that is reached refuses every dial that comes.
+      // Once a limit is reached, it refuses every dial.
       if (error?.code === 'connection_limit_reached' && !bursts.admit('dials')) return;
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
     },
@@ -68,16 +68,16 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
   };
 }
 
-/** A dial is told by the program that began it and the one that ended it; a caller that gave up is no fault of anything here. */
+/** The first and the last program of a dial log it; a hub does so only for debugging. A caller that gave up is nobody's fault here. */
 function dialLevel(role: Role, { error, reason }: DialOutcome): 'debug' | 'info' | 'warn' {
   if (role === 'hub') return 'debug';
   return error && reason !== 'frontend_close' ? 'warn' : 'info';
 }
 
 /*
- * The fields of both, from `role` to `trace` those by which a dial is found again, in other programs' logs, in traces and in the
- * caller's. Each is one literal, though they have much in common: an object that is spread into another takes longer than to write
- * the line. What is undefined is not logged.
+ * The fields of both lines. Those from `role` to `trace` find the dial again: in other programs' logs, in traces and in the
+ * caller's logs. Each object is one literal, though they have much in common: spreading one object into another takes longer than
+ * writing the line. Undefined fields are not logged.
  */
 
 function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
@@ -129,7 +129,7 @@ function traceOf({ traceparent }: DialRequest): string | undefined {
   return traceparent?.split('-')[1];
 }
 
-/** An agent that comes and goes is told of a few times a minute, by its name: its sessions have a new id each time. */
+/** Logs an agent that keeps reconnecting only a few times a minute. The limit is by its name: its sessions have new ids each time. */
 function sessionLines(logger: Logger, flaps: Bursts): Subscriptions {
   const say = (session: SessionInfo, message: string, reason?: string) => {
     if (!logger.isLevelEnabled('info')) return;
@@ -204,12 +204,12 @@ function refusalLines(logger: Logger, bursts: Bursts): Subscriptions {
   });
 }
 
-/** A part's milliseconds, to a thousandth as they travel: V8 takes longer to write all digits of a fraction than the rest of the line. */
+/** Rounds to a thousandth of a millisecond, as on the wire: V8 takes longer to write all digits of a fraction than the rest of the line. */
 function fine(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : Math.round(ms * 1000) / 1000;
 }
 
-/** Milliseconds to a tenth: finer is noise. */
+/** Rounds to a tenth of a millisecond: finer is noise. */
 function rounded(ms: number): number {
   return Math.round(ms * 10) / 10;
 }

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { LogSink } from './log-sink.ts';
 
-/** A log that can be told to fail, and how many bytes it has room for. Each write takes 5 ms of its clock. */
+/** A log that fails on demand and has limited room. Each write takes 5 ms of its clock. */
 class Log {
   now = 0;
   text = '';
   writes = 0;
   readonly written: string[] = [];
-  /** How many writes find it full. */
+  /** How many more writes find it full. */
   busy = 0;
   failure: string | undefined;
   room = Number.POSITIVE_INFINITY;
@@ -37,7 +37,7 @@ function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-test('the lines of one turn of the event loop are one write', async () => {
+test('the lines of one event loop turn are one write', async () => {
   const { log, sink } = logAndSink();
   sink.write('1\n');
   sink.write('zwölf\n');
@@ -49,7 +49,7 @@ test('the lines of one turn of the event loop are one write', async () => {
   assert.deepEqual([log.text, log.writes], ['1\nzwölf\n3\n', 2]);
 });
 
-test('many lines are written in pieces that a pipe takes as a whole, and none begins or ends amid a line', () => {
+test('many lines are written in pieces of whole lines that a pipe takes whole', () => {
   const { log, sink } = logAndSink();
   const lines = Array.from({ length: 500 }, (_, i) => `${i} ${'x'.repeat(300)}\n`);
   lines[250] = `${'y'.repeat(10_000)}\n`;
@@ -64,7 +64,7 @@ test('many lines are written in pieces that a pipe takes as a whole, and none be
   assert.ok(log.writes < 50, `${log.writes} writes`);
 });
 
-test('a turn that is long loses nothing while the log takes lines', () => {
+test('a long turn loses nothing while the log takes lines', () => {
   const { log, sink } = logAndSink();
   const line = `${'x'.repeat(1023)}\n`;
   for (let i = 0; i < 3000; i++) sink.write(line);
@@ -80,7 +80,7 @@ test('a line that is too long for any log is lost, and the log says so', async (
 });
 
 for (const failure of ['ENOSPC', 'EAGAIN', 'EPIPE', 'EIO']) {
-  test(`lines wait while the log fails with ${failure}, and come in order when it works`, async () => {
+  test(`lines wait while the log fails with ${failure}, and follow in order once it works`, async () => {
     const { log, sink } = logAndSink();
     sink.write('1\n');
     await turn();
@@ -122,7 +122,7 @@ test('beyond a mebibyte lines are lost, and the log says how many', () => {
   assert.match(log.text, /lost 10: ENOSPC\non\n$/);
 });
 
-test('the reason of a trouble that is over is not told of what is lost later', async () => {
+test('the reason of an earlier failure is not given for a later loss', async () => {
   const { log, sink } = logAndSink();
   log.failure = 'EAGAIN';
   sink.write('1\n');
@@ -134,7 +134,7 @@ test('the reason of a trouble that is over is not told of what is lost later', a
   assert.equal(log.text, '1\nlost 1: too long\n');
 });
 
-test('a process that exits waits a little for a reader that is slow, and writes what comes then at once', (t) => {
+test('a process that exits waits a little for a slow reader, and writes later lines at once', (t) => {
   const { log, sink } = logAndSink();
   t.mock.method(performance, 'now', () => log.now);
   log.busy = 3;
@@ -162,7 +162,7 @@ for (const [failure, tries] of [
   });
 }
 
-test('what waits is tried again although no line comes', (t: TestContext) => {
+test('waiting lines are retried even if no new line arrives', (t: TestContext) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { log, sink } = logAndSink();
   log.failure = 'EAGAIN';

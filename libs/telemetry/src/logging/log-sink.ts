@@ -1,54 +1,54 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import process from 'node:process';
 
-/** What may wait for a log that takes nothing just now, in bytes; what comes on top is lost, and counted. */
+/** How many bytes may wait for a log that currently accepts nothing. More is lost, and counted. */
 const MAX_WAITING = 1024 * 1024;
 
-/** When what waits is tried again although no line comes, in milliseconds. */
+/** When waiting lines are retried if no new line arrives, in milliseconds. */
 const RETRY_MS = 100;
 
-/** What a log that is full may hold up a process that exits, in milliseconds: in all, and between two tries. */
+/** How long a full log may delay a process that exits, in milliseconds: in total, and between two tries. */
 const EXIT_MS = 200;
 const EXIT_RETRY_MS = 5;
 
-/** What a pipe takes as a whole or not at all (PIPE_BUF of Linux), in bytes. */
+/** The most bytes that a pipe takes as a whole or not at all (PIPE_BUF of Linux). */
 export const PIPE_BUF = 4096;
 
 const NEWLINE = 0x0a;
 
-/** Why a line is lost though the log has not failed. */
+/** Why a line is lost if the log has not failed. */
 const TOO_LONG = 'too long';
 
 const STDOUT = 1;
 const STDERR = 2;
 
-/** Writes some of the bytes and says how many, or throws as fs.writeSync does. */
+/** Writes some of the bytes and returns how many, or throws as fs.writeSync does. */
 export type WriteBytes = (bytes: Uint8Array) => number;
 
 /**
- * Lines on their way to a log that may fail: its disk is full, its reader stands still or is gone. No program ends or waits
- * for that: so many lines wait, the rest is lost, and when the log takes lines again it is told how many those were.
+ * Writes lines to a log that may fail: its disk is full, its reader hangs or is gone. No program ends or waits because of that. Up to
+ * MAX_WAITING bytes wait and the rest is lost. Once the log takes lines again, a line says how many were lost.
  *
- * The few lines of one turn of the event loop are one write: a system call costs as much as the line that it writes. Many are
- * written in pieces of whole lines that a pipe takes as a whole: nothing that others write to it comes amid a line.
+ * The few lines of one event loop turn are one write: a system call costs as much as the line that it writes. Many lines are written
+ * in pieces of whole lines, each of which a pipe takes whole. So nothing that others write to the pipe lands inside a line.
  */
 export class LogSink {
   readonly #write: WriteBytes;
   readonly #told: (lines: number, reason: string) => void;
-  /** Lines that wait behind the bytes. */
+  /** Lines that wait behind `#bytes`. */
   #lines = '';
-  /** What the log has not taken yet of the last write. A line may be cut in two where a disk ended: its rest comes first. */
+  /** What the log has not taken of the last write. A full disk may cut a line in two: its rest goes first. */
   #bytes: Uint8Array = Buffer.alloc(0);
-  /** Of both, in bytes. */
+  /** The size of both, in bytes. */
   #size = 0;
   #lost = 0;
   #reason = TOO_LONG;
   #turn: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** The process exits, and waits no longer than until then. */
+  /** Set when the process exits: it waits no longer than this. */
   #exitBy: number | undefined;
 
-  /** @param told the log works again after so many lines were lost for this reason: the code of an error, or `too long` */
+  /** @param told called when the log works again, with how many lines were lost and why: the code of an error, or `too long` */
   constructor(write: WriteBytes, told: (lines: number, reason: string) => void) {
     this.#write = write;
     this.#told = told;
@@ -56,7 +56,7 @@ export class LogSink {
 
   write(line: string): void {
     const size = Buffer.byteLength(line);
-    // A long turn of the event loop, or a log that fails.
+    // The turn of the event loop is long, or the log fails.
     if (this.#size + size > MAX_WAITING) this.flush();
     if (this.#size + size > MAX_WAITING) {
       this.#lost++;
@@ -68,13 +68,13 @@ export class LogSink {
     else this.flush();
   }
 
-  /** The process exits, no other turn comes: writes what waits, and from now on each line at once. Never throws. */
+  /** Call when the process exits and no other turn follows: writes what waits, and from then on each line at once. Never throws. */
   exit(): void {
     this.#exitBy = performance.now() + EXIT_MS;
     this.flush();
   }
 
-  /** Writes what waits, as far as the log takes it. Never throws. */
+  /** Writes as much of what waits as the log takes. Never throws. */
   flush(): void {
     try {
       this.#drain();
@@ -111,7 +111,7 @@ export class LogSink {
     }
   }
 
-  /** A reader that is slow is waited for only by a process that exits. */
+  /** Waits for a slow reader only if the process exits. */
   #writePiece(bytes: Uint8Array): number {
     for (;;) {
       try {
@@ -125,7 +125,7 @@ export class LogSink {
   }
 }
 
-/** As many lines as a pipe takes as a whole; one that is longer is a piece of its own. */
+/** Returns the length of the next piece: as many whole lines as a pipe takes at once, or one longer line. */
 function endOfPiece(bytes: Uint8Array): number {
   if (bytes.length <= PIPE_BUF) return bytes.length;
   const end = bytes.lastIndexOf(NEWLINE, PIPE_BUF - 1);
@@ -140,22 +140,22 @@ function codeOf(error: unknown): string {
   return (error as NodeJS.ErrnoException).code ?? String(error);
 }
 
-/** Writes to the process's standard error, not by its stream: that ends at its first error, and buffers without a bound. */
+/** Writes to standard error by its descriptor. Its stream ends at its first error, and buffers without a bound. */
 export function stderrWriter(): WriteBytes {
   const fd = withoutWaiting(STDERR);
   return (bytes) => writeSync(fd, bytes);
 }
 
-/** Standard output or error, such that a reader that stands still stops nobody. */
+/** Returns a descriptor for standard output or error on which a reader that hangs blocks nobody. */
 export function withoutWaiting(standard: typeof STDOUT | typeof STDERR): number {
   if (fstatSync(standard).isFIFO()) {
     try {
       return openSync(`/proc/self/fd/${standard}`, constants.O_WRONLY | constants.O_NONBLOCK);
     } catch {
-      // Another user's pipe. Then its stream has to do.
+      // It is another user's pipe, so its stream has to do.
     }
   }
-  // Node sets a pipe or socket to non-blocking when it makes its stream of it. Deno does not, and waits for such a reader.
+  // Node makes a pipe or socket non-blocking when it creates its stream. Deno does not, and blocks on such a reader.
   void (standard === STDOUT ? process.stdout : process.stderr);
   return standard;
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { recorder } from '../testing/logs.ts';
 import { levelOf } from './logger.ts';
 
-/** A line of text without its time. */
+/** A text line without its time. */
 function text(line: string | undefined): string {
   assert.match(line ?? '', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /);
   return (line ?? '').slice(25);
@@ -17,7 +17,7 @@ test('JSON is as pino writes it, with an ISO time and the level as a word', () =
   assert.deepEqual(rest, { level: 'info', name: 'gateway', agent: 'a1', msg: 'hello' });
 });
 
-test('each line has its own time, though the clock stands still or goes back', (t) => {
+test('each line has its own time, even if the clock stands still or goes back', (t) => {
   const { logger, records } = recorder();
   const start = Date.UTC(2026, 0, 1);
   const times = [start, start, start + 1, start - 5];
@@ -40,7 +40,7 @@ test('text is one readable line', () => {
   assert.equal(text(lines[0]), expected);
 });
 
-test('what a peer sent cannot start a line or move the cursor', () => {
+test('text from a peer cannot start a line or move the cursor', () => {
   const { logger, lines } = recorder({ format: 'text' });
   logger.warn({ remote: 'a\nb', text: 'x\u009b2J' }, 'refused\r\nfake');
   const expected = 'warn  gateway  refused\\u000d\\u000afake remote="a\\nb" text="x\\u009b2J"\n';
@@ -60,7 +60,7 @@ test("klog's verbosity decides the level", () => {
   assert.deepEqual(levels, ['warn', 'warn', 'warn', 'info', 'info', 'debug', 'debug', 'trace', 'trace']);
 });
 
-test('what is fatal is written at once, whatever becomes of the process', () => {
+test('a fatal line is written at once, whatever happens to the process', () => {
   const done: string[] = [];
   const destination = { write: (line: string) => void done.push(line), flush: () => void done.push('flushed') };
   const { logger } = recorder({ destination });

@@ -7,30 +7,30 @@ import { textLine } from './text.ts';
 
 export type { Logger } from 'pino';
 
-/** A program's own log, as its operator reads and turns it while it runs. */
+/** A program's own log, which its operator can read and adjust at run time. */
 export interface ProgramLogger extends Logger {
   readonly recent: RecentLines;
   readonly levelOf: typeof levelOf;
 }
 
 export interface LoggerOptions {
-  /** The program's or part's name. */
+  /** The name of the program or part. */
   readonly name: string;
   readonly format: 'text' | 'json';
   /** klog's `-v`. */
   readonly verbosity: number;
-  /** Default: the process's standard error, as klog's. */
+  /** Default: the process's standard error, as with klog. */
   readonly destination?: LogDestination;
 }
 
 export interface LogDestination extends DestinationStream {
-  /** Writes what it has taken and not yet written. */
+  /** Writes what it has accepted and not yet written. */
   flush?(): void;
 }
 
 /**
- * The level for klog's `-v`: 0 and 1 show what an operator should look at (`warn`), 2 to 4 each dial and session too
- * (`info`; upstream's default is 4), 5 to 7 each part's doings (`debug`), 8 and more everything (`trace`).
+ * The level for klog's `-v`: 0 and 1 show what an operator should look at (`warn`), 2 to 4 also each dial and session
+ * (`info`; upstream's default is 4), 5 to 7 also what each part does (`debug`), 8 and more everything (`trace`).
  */
 export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' {
   if (verbosity < 2) return 'warn';
@@ -38,7 +38,7 @@ export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' 
   return verbosity < 8 ? 'debug' : 'trace';
 }
 
-/** A pino logger whose lines hold no secrets. Text is made in this thread: a pino transport would need a file of its own to load. */
+/** Creates a pino logger whose lines hold no secrets. Text is formatted in this thread: a pino transport needs a file of its own. */
 export function createLogger({ name, format, verbosity, destination }: LoggerOptions): ProgramLogger {
   const target: LogDestination =
     destination ?? standardError((lines, reason) => logger.warn({ lines, reason }, 'log lines were lost'));
@@ -49,7 +49,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
       recent.take(clean);
       target.write(format === 'text' ? textLine(clean) : clean);
     },
-    /** Called by pino after a line of level `fatal`: the process may not come to its end of this turn. */
+    /** Called by pino after a line of level `fatal`: the process may not reach the end of this turn. */
     flushSync: () => target.flush?.(),
   };
   const logger = pino(
@@ -65,7 +65,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
   return Object.assign(logger, { recent, levelOf });
 }
 
-/** A line's time as pino wants it. Written once a millisecond, since that costs a sixth of a line. */
+/** Returns a line's time as pino wants it. Formats it once per millisecond, since that costs a sixth of a line. */
 function isoTime(): () => string {
   let at: number | undefined;
   let field = '';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { recorder } from '../testing/logs.ts';
 
-test('the last lines are kept as JSON, whatever the format, without secrets and without what was not written', () => {
+test('the last lines are kept as JSON, whatever the format, without secrets and without lines below the level', () => {
   for (const format of ['text', 'json'] as const) {
     const { lines: written, logger } = recorder({ format });
     logger.info({ url: 'redis://user:word@redis' }, 'first');
@@ -20,7 +20,7 @@ test('the last lines are kept as JSON, whatever the format, without secrets and 
   }
 });
 
-test('a thousand lines are kept, and of a very long one its beginning', () => {
+test('a thousand lines are kept, but only the beginning of a very long one', () => {
   const { logger } = recorder();
   for (let index = 0; index < 1005; index++) logger.info({ index }, 'line');
   logger.warn({ extra: 'y'.repeat(20_000) }, 'x'.repeat(20_000));
@@ -31,7 +31,7 @@ test('a thousand lines are kept, and of a very long one its beginning', () => {
   assert.ok(characters > 40_000);
 });
 
-test('a level that is set while the program runs holds at once', () => {
+test('a level that is set at run time applies at once', () => {
   const { logger } = recorder();
   logger.level = logger.levelOf(6);
   logger.debug({}, 'now it shows');

@@ -1,14 +1,14 @@
 import { Ring } from '@isthmus/tunnel';
 
-/** Lines that are kept, and the longest that is kept whole, in characters: a line is seldom longer than 500. */
+/** How many lines are kept, and the longest that is kept whole, in characters. A line is seldom longer than 500. */
 const KEPT = 1000;
 const LONGEST = 8000;
 
-/** The last lines of a log, for who asks a running program: JSON, as they were written and without secrets. */
+/** The last lines of a log, for operators of a running program: as JSON and without secrets. */
 export class RecentLines {
   readonly #ring = new Ring<string>(KEPT);
 
-  /** Lines that are not kept any more. */
+  /** How many lines are no longer kept. */
   get forgotten(): number {
     return this.#ring.forgotten;
   }
@@ -24,7 +24,7 @@ export class RecentLines {
   }
 }
 
-/** What a long line is found by, and how long it was. */
+/** Keeps what a long line is found by, and its length. */
 function shortened(line: string): string {
   const { level, time, name, msg } = JSON.parse(line) as Record<string, unknown>;
   return JSON.stringify({ level, time, name, msg: String(msg).slice(0, LONGEST / 2), characters: line.length });

@@ -22,7 +22,7 @@ for (const format of ['text', 'json'] as const) {
   });
 }
 
-test('a URL loses its password alone', () => {
+test('a URL loses only its password', () => {
   const cases = [
     ['redis://user:p%40ss@host:6379/1', 'redis://user:[redacted]@host:6379/1'],
     ['redis://:a@b@host', 'redis://:[redacted]@host'],
@@ -38,7 +38,7 @@ test('a URL loses its password alone', () => {
   for (const [url, clean] of cases) assert.equal(redactUrl(url), clean);
 });
 
-test('paths that name a token or a key are no secrets', () => {
+test('paths that name a token or a key are not secrets', () => {
   const { logger, records } = recorder();
   logger.info({ tokenPath: '/var/run/token', keyFile: '/k.pem' }, 'files');
   assert.equal(records()[0].tokenPath, '/var/run/token');

@@ -6,12 +6,12 @@ const URL_PASSWORD = /(:\/\/[^\s/@:"']*):[^\s"']*@/g;
 
 const QUERY_PASSWORD = /([?&][\w-]*password=)[^&\s"']*/gi;
 
-// A field of a line of JSON whose name says that its value is a secret; `tokenPath` or `keyFile` say no such thing.
+// A JSON field whose name says that its value is a secret. `tokenPath` or `keyFile` do not say so.
 const SECRET_FIELD =
   /("(?:key|[^"]*(?:token|authorization|password|secret|cookie|private[_-]?key|api[_-]?key))":)"(?:[^"\\]|\\.)*"/gi;
 
-// What a secret looks like inside a text. The text may stand in a line of JSON, so nothing that is matched reaches over a
-// quote, and what begins a line may follow a backslash and an n.
+// What a secret looks like inside a text. The text may be part of a JSON line, so a match never crosses a quote, and the start of
+// a line may follow a backslash and an n.
 const SECRETS: readonly [RegExp, string][] = [
   [URL_PASSWORD, `$1:${REDACTED}@`],
   [QUERY_PASSWORD, `$1${REDACTED}`],
@@ -21,16 +21,16 @@ const SECRETS: readonly [RegExp, string][] = [
   [/-----BEGIN ([A-Z ]*PRIVATE KEY)-----[^"]*?-----END \1-----/g, REDACTED],
 ];
 
-/** What each of the above needs to match at all, for one look at a line in place of seven: hardly any has it. */
+/** What the patterns above need to match at all. It takes one test of a line instead of seven, and hardly any line matches. */
 const SUSPECT =
   /:\/\/|password=|(?:key|token|authorization|password|secret|cookie)":"|(?:bearer|basic)\s|eyj|-----begin/i;
 
-/** A URL without its password: `redis://user:[redacted]@host`. Takes lists of URLs, and what is no URL at all, as well. */
+/** Removes the password from a URL: `redis://user:[redacted]@host`. Also takes lists of URLs, and text that is not a URL. */
 export function redactUrl(url: string): string {
   return url.replace(URL_PASSWORD, `$1:${REDACTED}@`).replace(QUERY_PASSWORD, `$1${REDACTED}`);
 }
 
-/** A line of JSON without secrets: those of fields named as such, and those that can be told by their looks wherever they stand. */
+/** Removes secrets from a JSON line: values of fields that are named like a secret, and whatever looks like one. */
 export function redactLine(line: string): string {
   if (!SUSPECT.test(line)) return line;
   const clean = line.replace(SECRET_FIELD, `$1"${REDACTED}"`);

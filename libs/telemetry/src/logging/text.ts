@@ -7,20 +7,20 @@ interface LogRecord {
   readonly [field: string]: unknown;
 }
 
-/** What stands before the fields, in an order of its own. */
+/** Fields that come before the others, in an order of their own. */
 const HEAD: ReadonlySet<string> = new Set(['time', 'level', 'name', 'msg']);
 
 const WORD = /^[^\s"=\p{Cc}]+$/u;
 
-// What nearly all values are, told without looking at Unicode's tables.
+// Nearly all values match these, and they do not need Unicode's tables.
 const ASCII_WORD = /^[!#-<>-~]+$/;
 const ASCII_TEXT = /^[ -~]*$/;
 
 /**
- * A line of pino's JSON as text: `2026-11-21T10:00:00.000Z info  gateway  dial established destination=10.0.0.1:443 ms=3.2`.
+ * Formats a line of pino's JSON as text: `2026-11-21T10:00:00.000Z info  gateway  dial established destination=10.0.0.1:443 ms=3.2`.
  *
- * What peers sent cannot make a line of its own or move a terminal's cursor: control characters are escaped. Below a line
- * of level `error` or `fatal` stands the stack of its `err`.
+ * Control characters are escaped, so that a peer's text cannot start a line of its own or move a terminal's cursor. A line of level
+ * `error` or `fatal` is followed by the stack of its `err`.
  */
 export function textLine(json: string): string {
   const record = JSON.parse(json) as LogRecord;
@@ -30,7 +30,7 @@ export function textLine(json: string): string {
   return `${text}\n${level === 'error' || level === 'fatal' ? stackOf(err) : ''}`;
 }
 
-/** A value that reads as one word stands as it is, others as JSON. */
+/** Returns a value that reads as one word as it is, and others as JSON. */
 function shown(value: unknown): string {
   if (typeof value === 'number') return String(value);
   if (typeof value === 'string' && (ASCII_WORD.test(value) || WORD.test(value))) return value;
@@ -52,7 +52,7 @@ function stackOf(err: unknown): string {
     .join('');
 }
 
-/** What pino's serializer makes of an Error. */
+/** Whether this is what pino's serializer makes of an Error. */
 function isError(value: unknown): value is { message: string; stack?: unknown } {
   return typeof value === 'object' && value !== null && 'message' in value && typeof value.message === 'string';
 }

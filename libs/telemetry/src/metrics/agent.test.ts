@@ -24,7 +24,7 @@ test('an agent counts its servers, its endpoints and its lease calls', async () 
   assert.equal(value('lease_watches_total{http_response_code="200",reason=""}'), 1);
 });
 
-test('an agent counts its tunnels by tenant alone: their hubs are not told to it', async () => {
+test('an agent counts its tunnels by tenant only: it does not know their hubs', async () => {
   const { events, metrics } = agent();
   events.emit('tunnel:open', { ...tunnel('agent'), hubId: '' });
   const page = await metrics.render();

@@ -12,13 +12,13 @@ import { tunnelMetrics } from './tunnels.ts';
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];
 
 export interface AgentMetricsOptions {
-  /** Adds what is the process's own (its event loop's delay, `process_*` and `nodejs_*`), which can be had once a process. Default false. */
+  /** Adds the process's own metrics (event loop delay, `process_*`, `nodejs_*`), which can exist once per process. Default false. */
   readonly process?: boolean;
 }
 
-/** How an agent stands to its servers; asked when the page is. */
+/** How an agent is connected to its servers; read for each page. */
 export interface AgentSight {
-  /** Connections to servers, those that go away left out. */
+  /** Connections to servers, without those that are going away. */
   readonly connected: number;
   /** How many servers it should be connected to. */
   readonly wanted: number;
@@ -26,7 +26,7 @@ export interface AgentSight {
 
 export interface AgentMetrics extends Metrics {
   readonly leases: LeaseCountObserver;
-  /** To be called once, when the program has its agent. */
+  /** Call once, when the program has its agent. */
   see(sight: AgentSight): void;
 }
 
@@ -80,7 +80,7 @@ function coverageMetrics(families: Families, sight: () => AgentSight): Subscript
 }
 
 function endpointMetrics(families: Families): Subscriptions {
-  // Resolving the name and connecting, for dials that succeeded alone, as upstream has it.
+  // Resolving the name and connecting, only for dials that succeeded, as upstream does.
   const duration = families.histogram(
     'dial_duration_seconds',
     'Latency of dial to the remote endpoint in seconds',

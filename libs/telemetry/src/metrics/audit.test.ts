@@ -4,7 +4,7 @@ import { beginning, server } from './testing.ts';
 
 const DROPPED = 'isthmus_audit_dropped_total';
 
-test('a gateway counts the audit records that were lost, from 0', async () => {
+test('a gateway counts lost audit records, starting at 0', async () => {
   const { events, metrics } = server();
   assert.deepEqual(await beginning(metrics, DROPPED), { '{sink="log"}': 0, '{sink="otlp"}': 0 });
   events.emit('audit:dropped', 'log', 3);

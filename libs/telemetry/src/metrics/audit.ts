@@ -4,7 +4,7 @@ import type { Families } from './families.ts';
 
 const SINKS: readonly AuditSink[] = ['log', 'otlp'];
 
-/** What a gateway could not tell of its dials. */
+/** Counts the audit records that a gateway lost. */
 export function auditMetrics(families: Families): Subscriptions {
   const dropped = families.counters(
     'audit_dropped_total',

@@ -4,7 +4,7 @@ import type { SessionInfo, Strategy } from '@isthmus/tunnel';
 import type { Backends } from './backends.ts';
 import { SERVER, samples, server, session } from './testing.ts';
 
-test('two sessions of an agent are one backend, a draining one is still one, and tenants are apart', async () => {
+test('two sessions of an agent are one backend, a draining one still counts, and tenants are separate', async () => {
   const { events, metrics } = server();
   const packets = session('s2', 'a1', { protocol: 'packets' });
   const sessions = [session('s1', 'a1'), packets, session('s3', 'a1', { tenant: 'other' })] as const;

@@ -1,21 +1,21 @@
 import type { SessionRecord, Strategy } from '@isthmus/tunnel';
 import type { Subscriptions } from '../subscribe.ts';
 
-/** What counts of a session here: an agent that can be dialled through. */
+/** The part of a session that counts here: an agent that can be dialled through. */
 export type Backend = Pick<SessionRecord, 'tenant' | 'agentId' | 'identifiers'>;
 
 /**
  * How many backends each strategy can choose among, as upstream counts them: agent ids (several sessions of an agent are one
  * backend), for destHost the addresses and names that agents announce, for destCIDR their networks. A draining agent counts.
  *
- * They are counted as they come and go, so that a scrape costs the same with one session and with a hundred thousand.
+ * They are counted as sessions open and close, so a scrape costs the same with one session and with a hundred thousand.
  */
 export class Backends {
-  /** Sessions, of which several may be one backend. */
+  /** Sessions. Several may be one backend. */
   sessions = 0;
   readonly #ready: ReadonlyMap<Strategy, Tally>;
 
-  /** Of a hub's own sessions. */
+  /** Counts a hub's own sessions. */
   readonly subscriptions: Subscriptions = {
     'session:open': (session) => this.came(session),
     'session:close': (session) => this.went(session),
@@ -45,7 +45,7 @@ export class Backends {
   }
 }
 
-/** How many different names there are, a tenant's apart from another's. */
+/** Counts distinct names, separately for each tenant. */
 class Tally {
   distinct = 0;
   readonly #tenants = new Map<string, Map<string, number>>();

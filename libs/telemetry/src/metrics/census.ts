@@ -1,9 +1,9 @@
 import type { Families } from './families.ts';
 
-/** More names than so many share one line, whatever the tenants of a plane and the names that hubs gave themselves. */
+/** More names than this share one line, whatever the tenants of a plane and the names that hubs gave themselves. */
 const MOST_NAMES = 1000;
 
-/** Longer names share that line too. A tenant's has 63 characters at most. */
+/** Longer names share that line too. A tenant's name has at most 63 characters. */
 const LONGEST_NAME = 128;
 
 /** No tenant has such a name. */
@@ -11,17 +11,17 @@ const OTHERS = '(others)';
 
 const REST = `The first ${MOST_NAMES} have a line each, further ones share "${OTHERS}".`;
 
-/** Whose something is. */
+/** The tenant and hub that something belongs to. */
 export interface Placed {
   readonly tenant: string;
   readonly hubId: string;
 }
 
 /**
- * How many there are of something, by tenant and by hub. The two are apart from each other, since their product would have no bound.
+ * Counts something by tenant and by hub. The two counts are separate, since their product would have no bound.
  *
- * The first 1,000 names, in the order in which they came, have a line each; the others share one, and move up when one of the first
- * has nothing left. So lines may only be gauges: what has moved up would be lost to a counter.
+ * The first 1,000 names to arrive have a line each. The others share one line; one of them moves up when one of the first has nothing
+ * left. So lines may only be gauges: a counter would lose what has moved up.
  */
 export class Census {
   total = 0;
@@ -42,7 +42,7 @@ export class Census {
 
   /**
    * Adds the families `tenant_NAME` and `hub_NAME`.
-   * @param always tenants that have a line without having anything, so that nothing can be told from not known
+   * @param always tenants that have a line even at zero, so that zero can be told from unknown
    */
   show(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
     this.showTenants(families, name, what, always);
@@ -51,7 +51,7 @@ export class Census {
     );
   }
 
-  /** The family `tenant_NAME` alone, where all that is counted has one hub or none. */
+  /** Adds only the family `tenant_NAME`, if everything counted has one hub or none. */
   showTenants(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
     families.tallied('gauge', `tenant_${name}`, `Current number of ${what}, by tenant. ${REST}`, ['tenant'], () =>
       Array.from(bounded(this.#tenants, always()), ([tenant, count]) => [{ tenant }, count] as const),

@@ -1,7 +1,7 @@
 import type { Subscriptions } from '../subscribe.ts';
 import type { Families } from './families.ts';
 
-/** Until when a program's certificates are valid. */
+/** When a program's certificates expire. */
 export function certificateMetrics(families: Families): Subscriptions {
   const expiry = families.gauges(
     'certificate_expiry_timestamp_seconds',

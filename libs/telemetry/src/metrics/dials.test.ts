@@ -19,13 +19,13 @@ async function counts(metrics: Parameters<typeof beginning>[0]) {
   return beginning(metrics, 'isthmus_dial_latency_seconds_count');
 }
 
-test('a dial is observed by phase and outcome, each attempt by its own', async () => {
+test('a dial is observed by phase and outcome, and each attempt by its own outcome', async () => {
   const { events, metrics } = server();
   assert.deepEqual(await counts(metrics), {});
   const timing = { hubMs: 4, agentMs: 3, dnsMs: 1, connectMs: 2 };
   const told = story(20, attempt('first', 'failed'), attempt('retry', 'overtaken'), attempt('hedge', 'established'));
   events.emit('dial:end', 'gateway', { ...dial, story: told }, { ms: 30, timing });
-  // The hub in the same process says the same again.
+  // The hub in the same process reports the same again.
   events.emit('dial:end', 'hub', dial, { ms: 4, timing });
   assert.deepEqual(await counts(metrics), {
     '{phase="total",outcome="established"}': 1,
@@ -43,7 +43,7 @@ test('a dial is observed by phase and outcome, each attempt by its own', async (
   });
 });
 
-test('what is not told is not observed, and a part does not tell its own total twice', async () => {
+test('a phase that is not reported is not observed, and a part does not observe its own total twice', async () => {
   const { events, metrics } = server({ role: 'hub' });
   events.emit('dial:end', 'hub', dial, { ms: 4, timing: { hubMs: 4, agentMs: 3 } });
   events.emit('dial:end', 'hub', dial, { ms: 4, timing: {} });
@@ -53,7 +53,7 @@ test('what is not told is not observed, and a part does not tell its own total t
   });
 });
 
-test('a dial that fails is told from one that nobody waits for any more', async () => {
+test('a dial that fails is told apart from one that nobody waits for any more', async () => {
   const { events, metrics } = server();
   const error = new DialError('connection_timeout', 'i/o timeout');
   const failed = attempt('first', 'failed');
@@ -79,7 +79,7 @@ test('a dial that fails is told from one that nobody waits for any more', async 
   );
 });
 
-test('buckets show 100 µs and 30 s', async () => {
+test('buckets reach from 100 µs to 30 s', async () => {
   const { events, metrics } = server();
   for (const ms of [0.09, 29_000, 31_000]) events.emit('dial:end', 'gateway', { ...dial, story: dialStory() }, { ms });
   const buckets = await beginning(metrics, 'isthmus_dial_latency_seconds_bucket');
@@ -87,12 +87,12 @@ test('buckets show 100 µs and 30 s', async () => {
   assert.deepEqual([below('0.0001'), below('10'), below('30'), below('+Inf')], [1, 1, 2, 3]);
 });
 
-test('exemplars lead to traces that are kept, and stand in OpenMetrics alone', async () => {
+test('exemplars lead to traces that are kept, and appear only in OpenMetrics', async () => {
   const { events, metrics } = server();
   const end = (ms: number, traceparent?: string) =>
     events.emit('dial:end', 'gateway', { ...dial, story: dialStory(), ...(traceparent && { traceparent }) }, { ms });
   end(3, sampled);
-  // None of these takes its place.
+  // None of these replaces it.
   for (const traceparent of [undefined, `00-${'1'.repeat(32)}-00f067aa0ba902b7-00`, 'nonsense']) end(4, traceparent);
   const open = await metrics.render('application/openmetrics-text');
   const exemplars = open.body.split('\n').filter((line) => / # \{/.test(line));
@@ -104,7 +104,7 @@ test('exemplars lead to traces that are kept, and stand in OpenMetrics alone', a
   assert.doesNotMatch((await metrics.render()).body, /trace_id/);
 });
 
-test('a dial whose trace is kept for its failure or its time is an exemplar though it was not sampled', async () => {
+test('a dial whose trace is kept because it failed or was slow is an exemplar even if it was not sampled', async () => {
   const traceparent = sampled.replace(/01$/, '00');
   const error = new DialError('connection_refused', 'connection refused');
   for (const [keptAfter, expected] of [[1000, ['0.5', '2.5']] as const, [undefined, []] as const]) {
@@ -122,7 +122,7 @@ test('a dial whose trace is kept for its failure or its time is an exemplar thou
   }
 });
 
-test('dials that are parked are counted now and in all', async () => {
+test('parked dials are counted, currently and in total', async () => {
   const { events, metrics } = server();
   for (let i = 0; i < 3; i++) events.emit('dial:park', dial);
   events.emit('dial:unpark', dial);

@@ -3,25 +3,25 @@ import type { Subscriptions } from '../subscribe.ts';
 import type { Durations } from './durations.ts';
 import type { Families } from './families.ts';
 
-/** In seconds: from a dial within one process to one that a caller waits for in vain. */
+/** In seconds: from a dial within one process to one that never gets an answer. */
 export const DIAL_BUCKETS = [
   ...[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05],
   ...[0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
 ];
 
-/** What a dial's time is spent on. Each holds the ones behind it: `hub` is told by the hub, `agent` and what follows by the agent. */
+/** What a dial's time is spent on. Each phase contains the ones after it. The hub reports `hub`; the agent reports `agent` and the rest. */
 const PHASES = ['total', 'park', 'attempt', 'hub', 'agent', 'dns', 'connect'] as const;
 type Phase = (typeof PHASES)[number];
 
-/** How a dial, or an attempt of it, ended. `abandoned`: nobody waits any more; `overtaken`: another attempt was faster. */
+/** How a dial, or one of its attempts, ended. `abandoned`: nobody waits any more; `overtaken`: another attempt was faster. */
 const OUTCOMES = ['established', 'failed', 'abandoned', 'overtaken'] as const;
 type Outcome = (typeof OUTCOMES)[number];
 
 const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge'];
 
 /**
- * How long dials take, and on what; what only our own hubs and agents tell is not there for others.
- * @param keptAfter a dial that failed, or took longer, has a trace though it was not sampled; in milliseconds
+ * How long dials take, by phase. Phases that only our own hubs and agents report are missing for others.
+ * @param keptAfter in milliseconds: a dial that failed or took longer has a trace even if it was not sampled
  */
 export function dialLatency(families: Families, role: Role, keptAfter = Number.POSITIVE_INFINITY): Subscriptions {
   const observe = latencies(families);
@@ -33,7 +33,7 @@ export function dialLatency(families: Families, role: Role, keptAfter = Number.P
       observe('total', ended, outcome.ms, traceparent, kept);
       const { timing } = outcome;
       if (timing) {
-        // What a part took itself is its total already.
+        // A part's own time is its total already.
         if (role === 'gateway') observe('hub', ended, timing.hubMs);
         if (role !== 'agent') observe('agent', ended, timing.agentMs);
         observe('dns', ended, timing.dnsMs);
@@ -46,7 +46,7 @@ export function dialLatency(families: Families, role: Role, keptAfter = Number.P
   };
 }
 
-/** What a gateway did for its dials. */
+/** The attempts of a gateway's dials, and how dials were parked. */
 export function attemptMetrics(families: Families): Subscriptions {
   const counts = { first: none(), retry: none(), hedge: none() };
   families.tallied(
@@ -75,7 +75,7 @@ export function attemptMetrics(families: Families): Subscriptions {
   };
 }
 
-/** Series come with their first observation: most phases have one outcome or two. */
+/** A series appears with its first observation: most phases have only one or two outcomes. */
 function latencies(families: Families) {
   const labelled = families.histograms(
     'dial_latency_seconds',
@@ -105,7 +105,7 @@ function outcomeOf({ error, reason }: DialOutcome): Outcome {
   return reason === 'frontend_close' ? 'abandoned' : 'failed';
 }
 
-/** An attempt that ran when its dial was given up was overtaken by that. */
+/** An attempt that still ran when its dial was abandoned counts as abandoned. */
 function endOf({ outcome }: AttemptRecord, dial: Outcome): Outcome {
   if (outcome === 'running') return dial;
   return outcome === 'overtaken' && dial === 'abandoned' ? 'abandoned' : outcome;

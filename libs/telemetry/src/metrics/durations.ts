@@ -1,7 +1,7 @@
 import { parseTraceparent } from '../tracing/traceparent.ts';
 import type { Exemplar, Sample } from './exposition.ts';
 
-/** The latest observation of a bucket whose trace is kept. */
+/** The latest observation in a bucket whose trace is kept. */
 interface Traced {
   readonly traceparent: string;
   readonly seconds: number;
@@ -10,12 +10,12 @@ interface Traced {
 }
 
 /**
- * One series of a histogram: an observation costs an addition or two, where prom-client makes strings of bounds, hashes labels and
- * checks names each time (1 µs, and 2 with an exemplar).
+ * One series of a histogram. An observation costs an addition or two. prom-client builds strings of bounds, hashes labels and checks
+ * names each time (1 µs, and 2 with an exemplar).
  */
 export class Durations {
   readonly #bounds: readonly number[];
-  /** By bucket, those beyond the last bound last; of this bucket alone, not of those below. */
+  /** Per bucket, without those below it. The last one counts what is beyond the last bound. */
   readonly #counts: number[];
   readonly #traced: (Traced | undefined)[];
   #sum = 0;
@@ -27,7 +27,7 @@ export class Durations {
     this.#traced = new Array(bounds.length + 1).fill(undefined);
   }
 
-  /** @param kept the trace is kept, whatever its flags say */
+  /** @param kept whether the trace is kept whatever its flags say */
   observe(seconds: number, traceparent?: string, kept = false): void {
     let bucket = 0;
     while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
@@ -51,7 +51,7 @@ export class Durations {
   }
 }
 
-/** By the flags at the end of `00-TRACE-SPAN-FLAGS`. What is no traceparent at all shows when the page is made. */
+/** Reads the flags at the end of `00-TRACE-SPAN-FLAGS`. An invalid traceparent is noticed when the page is made. */
 function isSampled(traceparent: string): boolean {
   return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1;
 }

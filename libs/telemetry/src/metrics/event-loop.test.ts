@@ -3,14 +3,14 @@ import { test } from 'node:test';
 import { eventLoopDelay } from './event-loop.ts';
 import { Families } from './families.ts';
 
-/** A clock that a test sets, and the timer that looks at it. */
+/** A clock that the test sets, and the timer that reads it. */
 function looked(t: { readonly mock: { readonly timers: typeof test.mock.timers } }) {
   t.mock.timers.enable({ apis: ['setInterval'] });
   let now = 0;
   const families = new Families('isthmus_');
   const end = eventLoopDelay(families, () => now);
   return {
-    /** The timer runs once, so late. */
+    /** Runs the timer once, this many milliseconds late. */
     look(late: number) {
       now += 20 + late;
       t.mock.timers.tick(20);
@@ -27,7 +27,7 @@ function looked(t: { readonly mock: { readonly timers: typeof test.mock.timers }
   };
 }
 
-test('each look at the event loop is an observation of how late it came', async (t) => {
+test('each sample of the event loop observes how late it was', async (t) => {
   const loop = looked(t);
   for (const late of [0, 0.5, 7, -3]) loop.look(late);
   const { '0.002': quick, '0.01': all, count } = await loop.buckets();
@@ -35,7 +35,7 @@ test('each look at the event loop is an observation of how late it came', async 
   loop.end();
 });
 
-test('a long delay counts for the looks that were missed, each less late than the one before', async (t) => {
+test('a long delay also counts for the samples missed during it, each less late than the one before', async (t) => {
   const loop = looked(t);
   loop.look(1000);
   const { '0.5': half, '1': whole, count } = await loop.buckets();

@@ -1,22 +1,22 @@
 import type { Families } from './families.ts';
 
-/** Between two looks, in milliseconds: enough to see what callers feel, and 50 timers a second cost nothing. */
+/** Time between two samples, in milliseconds: enough to see what callers feel, and 50 timers a second cost nothing. */
 const INTERVAL = 20;
 
-/** One delay counts for no more looks than this: a process that was stopped for an hour says so, and goes on. */
+/** One delay counts for at most this many samples: a process that was stopped for an hour reports it, and goes on. */
 const MOST_MISSED = 3000;
 
-/** In seconds. A timer of Node is late by up to one millisecond when nothing else runs. */
+/** In seconds. A Node timer is up to one millisecond late even if nothing else runs. */
 const BUCKETS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /**
- * How long what is ready waits in the event loop's queue for its turn, as a timer feels it. Not by perf_hooks' `monitorEventLoopDelay`: its
- * quantiles can neither be added up nor read by two scrapers, and Deno 2.9 has it by name alone.
+ * How long ready work waits for its turn in the event loop, as a timer sees it. perf_hooks' `monitorEventLoopDelay` does not fit: its
+ * quantiles can neither be added up nor read by two scrapers, and Deno 2.9 has it by name only.
  *
- * While the loop is held up the timer does not run either, so one long delay also counts for those who came during it: 1 s is 1 s
+ * While the loop is blocked the timer does not run either, so one long delay also counts for the samples missed during it: 1 s is 1 s
  * for the first, 0.98 s for the next, and so on.
  *
- * @returns ends it
+ * @returns stops it
  */
 export function eventLoopDelay(families: Families, now = () => performance.now()): () => void {
   const delays = families.histogram(
@@ -32,7 +32,7 @@ export function eventLoopDelay(families: Families, now = () => performance.now()
     for (let look = 0; look < looks; look++) delays.observe((delay - look * INTERVAL) / 1000);
     due = at + INTERVAL;
   }, INTERVAL);
-  // Not what keeps a process alive.
+  // It must not keep a process alive.
   timer.unref();
   return () => clearInterval(timer);
 }

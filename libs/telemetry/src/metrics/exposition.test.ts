@@ -29,7 +29,7 @@ test('text format 0.0.4', () => {
   );
 });
 
-test('OpenMetrics: families of counters lose _total, counters without it are of no known type, and exemplars show', () => {
+test('OpenMetrics: families of counters lose _total, counters without it have unknown type, and exemplars show', () => {
   assert.equal(
     OPEN_METRICS.text(families),
     [
@@ -42,7 +42,7 @@ test('OpenMetrics: families of counters lose _total, counters without it are of 
   );
 });
 
-test('a scraper gets OpenMetrics where it asks for it, and the text format in all other cases', () => {
+test('a scraper gets OpenMetrics if it asks for it, and the text format in all other cases', () => {
   const prometheus2 =
     'application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1';
   const prometheus3 =
@@ -76,7 +76,7 @@ test('the page says which format it has', async () => {
   assert.match(body, /^konnectivity_network_proxy_server_dial_failure_count\{reason="no_agent"\} 1$/m);
 });
 
-test('in OpenMetrics no two families have one name', async () => {
+test('no two families in OpenMetrics have the same name', async () => {
   const { body } = await server().metrics.render('application/openmetrics-text');
   const names = [...body.matchAll(/^# TYPE (\S+)/gm)].map((match) => match[1]);
   assert.deepEqual(names, [...new Set(names)]);

@@ -7,37 +7,37 @@ import { Count, type Labels, Series } from './series.ts';
 /** A program's page of metrics. */
 export interface Metrics {
   /**
-   * The page as it is now.
-   * @param accept the scraper's `Accept` header: text format 0.0.4, or OpenMetrics where that is asked for
+   * Returns the current page.
+   * @param accept the scraper's `Accept` header: OpenMetrics if it asks for that, otherwise text format 0.0.4
    */
   render(accept?: string): Promise<{ contentType: string; body: string }>;
-  /** Every family that can be on the page, but for those of the process itself. */
+  /** Every family that can be on the page, except those of the process itself. */
   readonly declared: readonly Declared[];
   /** Stops listening to the events. */
   close(): void;
 }
 
-/** What there is to know of a family but its samples. */
+/** A family without its samples. */
 export interface Declared {
   readonly name: string;
   readonly type: FamilyType;
   readonly help: string;
   readonly labels: readonly string[];
-  /** Upper bounds, of a histogram. */
+  /** Upper bounds, for a histogram. */
   readonly buckets?: readonly number[];
 }
 
 /** Values by their labels. */
 export type Lines<L extends string> = Iterable<readonly [labels: Labels<L>, value: number]>;
 
-/** A family on a page, and what reads its samples. */
+/** A family on a page, and the function that reads its samples. */
 interface Entry {
   readonly declared: Declared;
   readonly read: () => readonly Sample[];
 }
 
 /**
- * Metric families under one prefix. A family without labels is on the page at 0 from the start; one with labels has a line for each
+ * Metric families under one prefix. A family without labels is on the page at 0 from the start. One with labels has a line for each
  * set of labels that was used.
  */
 export class Families {
@@ -54,7 +54,7 @@ export class Families {
     return this.#entries.map(({ declared }) => declared);
   }
 
-  /** The same page, another prefix. */
+  /** The same page under another prefix. */
   under(prefix: string): Families {
     return new Families(prefix, this.#entries);
   }
@@ -93,7 +93,7 @@ export class Families {
     return series;
   }
 
-  /** A gauge that is worked out when the page is asked for; it is not there while that gives undefined. */
+  /** A gauge that is computed for each page. It is absent while `measure` returns undefined. */
   measured(name: string, help: string, measure: () => number | undefined): void {
     this.tallied('gauge', name, help, [], () => {
       const value = measure();
@@ -101,7 +101,7 @@ export class Families {
     });
   }
 
-  /** A gauge or counter whose lines are worked out when the page is asked for. */
+  /** A gauge or counter whose lines are computed for each page. */
   tallied<L extends string>(
     type: 'counter' | 'gauge',
     name: string,
@@ -114,7 +114,7 @@ export class Families {
     this.#entries.push({ declared, read });
   }
 
-  /** Adds `process_*` and `nodejs_*`. Once a process. */
+  /** Adds `process_*` and `nodejs_*`. Call it only once per process. */
   addProcess(): void {
     this.#process = processFamilies();
   }

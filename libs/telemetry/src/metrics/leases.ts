@@ -9,14 +9,14 @@ export interface LeaseCall {
   readonly ms: number;
 }
 
-/** Told by the server's collection of expired leases. A call without an answer counts nowhere, as upstream has it. */
+/** Called by the server's collection of expired leases. A call without an answer is not counted, as upstream does. */
 export interface LeaseCollectionObserver {
   culled(): void;
   deleted(call: LeaseCall): void;
   listed(call: LeaseCall): void;
 }
 
-/** Told by the agent's count of servers. */
+/** Called by the agent's count of servers. */
 export interface LeaseCountObserver {
   listed(call: LeaseCall): void;
   watched(call: Omit<LeaseCall, 'ms'>): void;
@@ -31,7 +31,7 @@ export function leaseCollection(families: Families): LeaseCollectionObserver {
     'Count of expired leases that the lease garbage collection controller has culled.',
   );
   const outcome = ['http_status_code', 'reason'] as const;
-  // The words of the help texts are upstream's, slips included: they are part of what a scrape shows.
+  // The help texts are upstream's, typos included: they are part of what a scrape shows.
   const deletes = families.counters(
     'lease_delete_total',
     'Count of lease delection calls by the garbage collection controller. Labeled by HTTP status code and reason.',
@@ -74,7 +74,7 @@ export function leaseCount(families: Families, buckets: readonly number[]): Leas
     'Count of server lease list calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason',
     outcome,
   );
-  // Upstream adds its watches to lease_lists_total and leaves this family empty; a watch is counted as one here.
+  // Upstream adds its watches to lease_lists_total and leaves this family empty. Here a watch counts as a watch.
   const watches = families.counters(
     'lease_watches_total',
     'Count of server lease watch calls made by the agent to the k8s apiserver, labeled by HTTP response code and reason',

@@ -4,7 +4,7 @@ import type { Families } from './families.ts';
 
 const PROTOCOLS: readonly SessionInfo['protocol'][] = ['link', 'packets'];
 
-/** A hub's sessions of agents. */
+/** A hub's sessions with agents. */
 export function sessionMetrics(families: Families): Subscriptions {
   const sessions = families.gauges(
     'sessions',

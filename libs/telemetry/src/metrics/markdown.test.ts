@@ -5,7 +5,7 @@ import { metricsMarkdown, programPages } from './markdown.ts';
 
 const page = readFileSync(new URL('../../../../docs/METRICS.md', import.meta.url), 'utf8');
 
-test('docs/METRICS.md is what the code says', () => {
+test('docs/METRICS.md is what the code generates', () => {
   assert.equal(page, metricsMarkdown(), 'run npm run generate');
 });
 
@@ -19,7 +19,7 @@ test('docs/METRICS.md has every family of every program, with its type and label
   }
 });
 
-test('no family has an agent or a destination for a label', () => {
+test('no family has an agent or a destination as a label', () => {
   for (const { declared } of programPages()) {
     for (const { name, labels } of declared) {
       for (const label of labels) assert.doesNotMatch(label, /agent|dest|host|address|session|caller/, name);

@@ -41,7 +41,7 @@ interface ProgramPage {
   readonly declared: readonly Declared[];
 }
 
-/** What each program has on its page, but for \`process_*\` and \`nodejs_*\`. */
+/** What each program has on its page, except `process_*` and `nodejs_*`. */
 export function programPages(): readonly ProgramPage[] {
   const servers = { strategies: ['default'], process: true } as const;
   return [
@@ -56,7 +56,7 @@ export function programPages(): readonly ProgramPage[] {
   ].map(({ metrics, ...page }) => ({ ...page, declared: taken(metrics) }));
 }
 
-/** docs/METRICS.md. */
+/** Returns the text of docs/METRICS.md. */
 export function metricsMarkdown(): string {
   const pages = programPages();
   const sections = pages.map((page, index) => {
@@ -71,7 +71,7 @@ function tablesOf({ declared }: ProgramPage): string {
   return `\n\n### Upstream's\n\n${tableOf(upstream)}\n\n### Ours\n\n${tableOf(declared.filter(isOurs))}\n`;
 }
 
-/** What a page lacks beside another that has all of it. */
+/** Describes a page by the families that it lacks, compared to a page that has them all. */
 function without(page: ProgramPage, like: ProgramPage): string {
   const missing = like.declared.filter((family) => !has(page, family)).map(({ name }) => `\`${name}\``);
   return ` It has the families of ${like.name} but for ${missing.join(', ')}.\n`;
@@ -100,7 +100,7 @@ function tableOf(families: readonly Declared[]): string {
   return ['| family | type | labels | what it is |', '| --- | --- | --- | --- |', ...lines].join('\n');
 }
 
-/** Upstream's help has a full stop or has none. */
+/** Only some of upstream's help texts end in a full stop. */
 function withStop(help: string): string {
   return /[.)]$/.test(help) ? help : `${help}.`;
 }

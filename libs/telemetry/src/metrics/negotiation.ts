@@ -1,8 +1,8 @@
 import { type Format, OPEN_METRICS, TEXT } from './exposition.ts';
 
 /**
- * The format that a scraper asks for by its `Accept` header (RFC 9110 section 12.5.1): OpenMetrics where it is named, in a version
- * that we speak and no less wanted than the text format; the text format in all other cases, as upstream has it.
+ * Returns the format that a scraper asks for by its `Accept` header (RFC 9110 section 12.5.1): OpenMetrics if the header names it in a
+ * version that we speak and does not prefer the text format. In all other cases it is the text format, as with upstream.
  */
 export function formatFor(accept = ''): Format {
   let [open, text] = [0, 0];

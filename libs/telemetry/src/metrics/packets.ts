@@ -6,10 +6,10 @@ import type { Families } from './families.ts';
 type Counts = Record<Segment, Record<PacketType, number>>;
 
 /**
- * `stream_packets_total` and `stream_errors_total`. They count ANP's packets alone: an HTTP/2 link has none, so traffic
- * of our agents behind our hubs is not in them (`isthmus_tunnel_bytes_total` has all traffic).
+ * `stream_packets_total` and `stream_errors_total`. They count only ANP's packets. An HTTP/2 link has none, so they lack the traffic
+ * of our agents behind our hubs (`isthmus_tunnel_bytes_total` has all traffic).
  *
- * Packets come by the million a minute, so one costs an addition; the page's lines are made when it is asked for.
+ * Packets arrive by the million a minute, so one costs only an addition; lines are made for each page.
  */
 export function packetMetrics(families: Families): Subscriptions {
   const counts: Counts = { from_client: none(), to_client: none(), from_agent: none(), to_agent: none() };
@@ -39,7 +39,7 @@ function none(): Record<PacketType, number> {
   return { DIAL_REQ: 0, DIAL_RSP: 0, CLOSE_REQ: 0, CLOSE_RSP: 0, DATA: 0, DIAL_CLS: 0, DRAIN: 0 };
 }
 
-/** The kinds of packets that went by, as upstream has no line for one that did not. */
+/** The packet types seen so far: upstream has no line for the others. */
 function* seen(counts: Counts): Iterable<readonly [{ packet_type: string; segment: string }, number]> {
   for (const [segment, types] of Object.entries(counts)) {
     for (const [packet_type, count] of Object.entries(types)) {

@@ -15,7 +15,7 @@ function record(sessionId: string, tenant: string, hubId: string): { kind: 'sess
   return { kind: 'session', session: { ...made, incarnation: 1, version: 1, draining: false } };
 }
 
-/** A gateway that sees what stands in a directory. */
+/** A gateway that sees the sessions of a directory. */
 function gateway(directory: Directory, reaches: (hubId: string) => boolean) {
   const { events, metrics } = server({ role: 'gateway' });
   const sight: GatewaySight = {
@@ -27,7 +27,7 @@ function gateway(directory: Directory, reaches: (hubId: string) => boolean) {
   return { events, metrics };
 }
 
-test('a gateway counts the sessions of the plane by tenant and by hub, its own tenant at 0 too', async () => {
+test('a gateway counts the sessions of the plane by tenant and by hub, and shows its own tenant even at 0', async () => {
   const directory = new Directory();
   const { metrics } = gateway(directory, (hubId) => hubId === 'h1');
   const shown = async () => [
@@ -56,7 +56,7 @@ test('a gateway counts the sessions of the plane by tenant and by hub, its own t
   assert.equal((await samples(metrics)).get('isthmus_known_sessions'), 1);
 });
 
-test('a hub counts its own sessions, and each that was opened', async () => {
+test('a hub counts its own sessions, and every session that was opened', async () => {
   const { events, metrics } = server({ role: 'hub' });
   const [first, second] = [session('s1', 'a1'), session('s2', 'a2', { protocol: 'packets' })];
   for (const each of [first, second]) events.emit('session:open', each);
@@ -86,7 +86,7 @@ test('a thousand tenants have a line each, and the others share one', async () =
   assert.equal(half['{tenant="(others)"}'], 2);
 });
 
-test('tunnels are counted by tenant and by hub, with what they hold', async () => {
+test('tunnels are counted by tenant and by hub, and so are their queued bytes', async () => {
   const { events, metrics } = server();
   const tunnels = [
     tunnel('gateway', { queued: 7 }),
@@ -103,7 +103,7 @@ test('tunnels are counted by tenant and by hub, with what they hold', async () =
   assert.deepEqual(await beginning(metrics, 'isthmus_tenant_tunnels'), {});
 });
 
-test('links to hubs are counted in all, when they fail, and now where the hub is wanted', async () => {
+test('links to hubs are counted: all that opened, all that failed, and the current ones to wanted hubs', async () => {
   const { events, metrics } = server({ role: 'gateway' });
   for (let i = 0; i < 2; i++) events.emit('peer:open', 'h1', 'x:1');
   events.emit('peer:close', 'h1', 'x:1', 'gone');
@@ -113,7 +113,7 @@ test('links to hubs are counted in all, when they fail, and now where the hub is
   });
 });
 
-test('the registry tells its age and how far behind the copy is, where there is one to ask', async () => {
+test('the registry shows its age and how far the copy is behind, if there is a registry to ask', async () => {
   const { events, metrics } = server();
   const registry = { lastAnswerAt: undefined as number | undefined, behind: 0 };
   const shown = () => beginning(metrics, 'isthmus_registry_');

@@ -3,37 +3,37 @@ import type { Subscriptions } from '../subscribe.ts';
 import { Census } from './census.ts';
 import type { Families } from './families.ts';
 
-/** What a program knows of its plane; asked when the page is. */
+/** What a program knows of its plane; read for each page. */
 export interface PlaneSight {
   readonly registry: {
-    /** When it answered last, in milliseconds of `performance.now()`; undefined before that, and where there is none to ask. */
+    /** When the registry last answered, in milliseconds of `performance.now()`; undefined before that, and if there is none to ask. */
     readonly lastAnswerAt: number | undefined;
-    /** Changes that it held then and this process had not read. */
+    /** Changes that the registry held then and this process had not read. */
     readonly behind: number;
   };
-  /** A gateway's. */
+  /** Set for a gateway. */
   readonly gateway?: GatewaySight;
 }
 
 export interface GatewaySight {
   /** The tenant of its callers. */
   readonly tenant: string;
-  /** How many hubs there are to have a link to, and to how many of those there is one. */
+  /** How many hubs should have a link, and how many of those have one. */
   links(): { readonly wanted: number; readonly up: number };
-  /** Whether dials to a hub have a way. */
+  /** Whether there is a way to dial through a hub. */
   reaches(hubId: string): boolean;
-  /** Tells of the sessions that there are, and of all changes. @returns ends it */
+  /** Reports the existing sessions, then every change. @returns stops watching */
   watch(watcher: SessionWatcher): () => void;
 }
 
 export interface PlaneMetrics {
   readonly subscriptions: Subscriptions;
-  /** To be called once, when there is something to be seen. */
+  /** Call once, when there is something to see. */
   see(sight: PlaneSight): void;
   close(): void;
 }
 
-/** A plane as one of its gateways or hubs sees it. */
+/** Metrics of a plane, as one of its gateways or hubs sees it. */
 export function planeMetrics(families: Families, role: 'gateway' | 'hub'): PlaneMetrics {
   let sight: PlaneSight | undefined;
   let unwatch = () => {};

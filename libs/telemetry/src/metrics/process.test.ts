@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Gauge, Registry } from 'prom-client';
 import { processFamilies } from './process.ts';
 
-test('every number of the first page is one', async () => {
+test('every value of the first page is a finite number', async () => {
   const families = await processFamilies()();
   assert.ok(families.some(({ name }) => name === 'process_cpu_seconds_total'));
   for (const { name, samples } of families) {
@@ -12,7 +12,7 @@ test('every number of the first page is one', async () => {
   }
 });
 
-test('a page for which they cannot be loaded is without them, and the next has them', async () => {
+test('a page lacks these families if they cannot be loaded, and the next page has them', async () => {
   const loads = [
     () => Promise.reject(new Error('EMFILE: too many open files')),
     () => Promise.resolve(withGauge('process_open_fds')),

@@ -2,18 +2,18 @@ import type { Registry } from 'prom-client';
 import type { Family, FamilyType, Sample } from './exposition.ts';
 
 /**
- * Left out: `isthmus_event_loop_delay_seconds` tells it from the beginning, and these are set back by each page: NaN and 9e9 where
- * nothing was felt since, as on the first.
+ * Families with this prefix are left out: `isthmus_event_loop_delay_seconds` reports the same from the start. Each page resets these
+ * families, so they show NaN and 9e9 if nothing was measured since, as on the first page.
  */
 const EVENT_LOOP = 'nodejs_eventloop_lag_';
 
 /**
- * `process_*` (names as Go's client has them) and `nodejs_*`, as they are now. Once a process: prom-client's observers never end.
+ * `process_*` (with the names of Go's client) and `nodejs_*`, as they are now. Only once per process: prom-client's observers never end.
  *
- * It is loaded for the first page, as it takes 2 MB and a tenth of a program's start: collections of garbage are counted from
- * then on, processor time from the process' beginning. A page for which it cannot be loaded or read is without
- * these families, and the next one tries again. (Node 20 keeps the error of a module that it found and could not read, out of file
- * descriptors; newer ones try again as well.)
+ * prom-client is loaded for the first page, since it takes 2 MB and a tenth of a program's start. Garbage collections are counted from
+ * then on, processor time from the start of the process. If it cannot be loaded or read, the page lacks these families, and the next
+ * page tries again. (Node 20 keeps the error of a module that it found but could not read because it was out of file descriptors;
+ * newer versions try again as well.)
  */
 export function processFamilies(open = openRegistry): () => Promise<Family[]> {
   let opened: Promise<Registry> | undefined;
@@ -24,7 +24,7 @@ export function processFamilies(open = openRegistry): () => Promise<Family[]> {
     });
     const families = await (await opened).getMetricsAsJSON();
     return families.map(({ name, help, type, values }) => {
-      // As text, whatever the declarations say: `type` is the word that the page shows.
+      // As text, whatever the type declarations say: `type` is the word that the page shows.
       return { name, help, type: String(type) as FamilyType, samples: samplesOf(name, values) };
     });
   };
@@ -46,7 +46,7 @@ async function openRegistry(): Promise<Registry> {
   return registry;
 }
 
-/** As prom-client gives what it measured. All labels have a value; its types cannot know. */
+/** A value as prom-client reports it. All labels have a value, which its types cannot know. */
 interface Measured {
   readonly value: number;
   readonly labels: Partial<Record<string, string | number>>;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Families } from './families.ts';
 import { Count, Series } from './series.ts';
 
-test('labels with the same values are one series, in whatever order and as whatever type they are given', () => {
+test('labels with the same values are one series, whatever their order and their type', () => {
   const series = new Series(['a', 'b'], () => new Count());
   series.of({ a: 'x', b: 1 }).inc();
   series.of({ b: '1', a: 'x' }).inc(2);
@@ -17,7 +17,7 @@ test('labels with the same values are one series, in whatever order and as whate
   );
 });
 
-test('a family without labels has its line from the start, one with labels by what was used', async () => {
+test('a family without labels has its line from the start, one with labels only for what was used', async () => {
   const families = new Families('x_');
   families.counter('alone_total', 'A.');
   families.gauges('labelled', 'B.', ['l']).of({ l: 'y' }).set(2.5);

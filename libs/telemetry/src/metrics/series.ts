@@ -1,7 +1,7 @@
-/** Values by the names of labels. */
+/** Label values by the names of the labels. */
 export type Labels<L extends string> = Readonly<Record<L, string | number>>;
 
-/** What a gauge or a counter says for one set of labels: a number, which the page reads when it is asked for. */
+/** The value of a gauge or counter for one set of labels, read for each page. */
 export class Count {
   #value = 0;
 
@@ -22,7 +22,7 @@ export class Count {
   }
 }
 
-/** What a family has for each set of labels that was used, in the order in which they came. */
+/** What a family has for each set of labels that was used, in the order of first use. */
 export class Series<L extends string, T> {
   readonly #names: readonly L[];
   readonly #begin: () => T;
@@ -33,7 +33,7 @@ export class Series<L extends string, T> {
     this.#begin = begin;
   }
 
-  /** To be kept by who needs it often: finding it costs more than what is done with it. */
+  /** Keep the result if you need it often: the look-up costs more than its use. */
   of(labels: Labels<L>): T {
     const key = JSON.stringify(this.#names.map((name) => String(labels[name])));
     let found = this.#by.get(key);

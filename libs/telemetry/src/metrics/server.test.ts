@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { DialError } from '@isthmus/tunnel';
 import { dial, SERVER, samples, server, tunnel } from './testing.ts';
 
-test('a dial is pending until it ends and counts once by how it ended', async () => {
+test('a dial is pending until it ends, and counts once, by its outcome', async () => {
   const { events, metrics } = server();
   for (let i = 0; i < 3; i++) events.emit('dial:start', 'gateway', dial);
   assert.equal((await samples(metrics)).get(`${SERVER}pending_backend_dials`), 3);
@@ -18,7 +18,7 @@ test('a dial is pending until it ends and counts once by how it ended', async ()
   assert.equal(page.get('isthmus_dial_errors_total{error="destination_unavailable"}'), 1);
 });
 
-test('failures that no dial ends with count by their reason', async () => {
+test('failures that no dial ends with are counted by their reason', async () => {
   const { events, metrics } = server();
   events.emit('dial:failure', 'unrecognized_response');
   events.emit('dial:failure', 'send_rsp');
@@ -77,7 +77,7 @@ test('packets and stream errors are counted by segment and type', async () => {
   for (let i = 0; i < 1000; i++) events.emit('packet', 'from_agent', 'DATA');
   events.emit('packet', 'to_agent', 'DIAL_REQ');
   events.emit('packet:error', 'from_agent', 'Unavailable', 'Unknown');
-  // Twice: asking for the page does not count anything again.
+  // Twice: rendering the page counts nothing again.
   await metrics.render();
   const page = await samples(metrics);
   const packets = [...page].filter(([name]) => name.includes('stream_packets_total'));
@@ -110,7 +110,7 @@ test('metrics of two programs in one process do not mix, and close() leaves no l
   assert.deepEqual(one.events.eventNames(), []);
 });
 
-test('process metrics are there when asked for', async () => {
+test('the page has process metrics if asked for', async () => {
   const page = await samples(server({ process: true }).metrics);
   assert.ok((page.get('process_start_time_seconds') ?? 0) > 1e9);
   assert.ok((page.get('process_resident_memory_bytes') ?? 0) > 1e6);

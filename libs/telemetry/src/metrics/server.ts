@@ -21,23 +21,23 @@ const CONNECTION_BUCKETS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200
 const METHODS: readonly GrpcMethod[] = ['Proxy', 'Connect'];
 
 export interface ServerMetricsOptions {
-  /** What the process is; of a `server`, gateway and hub in one, the gateway's dials and tunnels count, so that each counts once. */
+  /** What the process is. In a `server`, gateway and hub in one, only the gateway's dials and tunnels count, so that each counts once. */
   readonly role: 'gateway' | 'hub' | 'server';
   readonly strategies: readonly Strategy[];
   /**
-   * Tells of the sessions that dials may go through, those that there are and those that come and go, until the function it
-   * returns is called. Default: those that `session:open` and `session:close` tell of, which a gateway alone does not hear.
+   * Reports the sessions that dials may go through, the existing ones and every change, until the returned function is called.
+   * Default: the sessions of `session:open` and `session:close`, which a process that is only a gateway does not get.
    */
   readonly sessions?: (backends: Backends) => () => void;
-  /** A gateway's dial that failed, or took longer, has a trace to be an exemplar; in milliseconds. Default: only what is sampled has. */
+  /** In milliseconds: a gateway's dial that failed or took longer has a trace to be an exemplar. Default: only sampled dials have. */
   readonly keptAfter?: number | undefined;
-  /** Adds what is the process's own (its event loop's delay, `process_*` and `nodejs_*`), which can be had once a process. Default false. */
+  /** Adds the process's own metrics (event loop delay, `process_*`, `nodejs_*`), which can exist once per process. Default false. */
   readonly process?: boolean;
 }
 
 export interface ServerMetrics extends Metrics {
   readonly leases: LeaseCollectionObserver;
-  /** To be called once, when the program has its plane. */
+  /** Call once, when the program has its plane. */
   see(sight: PlaneSight): void;
 }
 
@@ -77,7 +77,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
 }
 
 function dialMetrics(families: Families, role: Role): Subscriptions {
-  // Upstream observes it when the answer is on its way to the caller, for dials that became tunnels alone.
+  // Upstream observes this when the answer is on its way to the caller, and only for dials that became tunnels.
   const duration = families.histogram(
     'dial_duration_seconds',
     'Latency of dial to the remote endpoint in seconds',
@@ -143,7 +143,7 @@ function connectionMetrics(families: Families): Subscriptions {
     grpc.of({ service_method });
     full.of({ service_method });
   }
-  // A tunnel that is faster than its reader stops and goes on thousands of times a second.
+  // Looked up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
   const blocked = { Proxy: full.of({ service_method: 'Proxy' }), Connect: full.of({ service_method: 'Connect' }) };
   const proxy = grpc.of({ service_method: 'Proxy' });
   const connect = grpc.of({ service_method: 'Connect' });
@@ -164,7 +164,7 @@ function connectionMetrics(families: Families): Subscriptions {
 
 function backendMetrics(families: Families, strategies: readonly Strategy[]): Backends {
   const backends = new Backends(['default', ...strategies]);
-  // Upstream sets it from whichever strategy changed last; here it is agents, which is what its help says.
+  // Upstream sets this from whichever strategy changed last. Here it counts agents, as its help says.
   families.measured(
     'ready_backend_connections',
     'Number of konnectivity agent connected to the proxy server. DEPRECATED, please use ready_backends',

@@ -38,7 +38,7 @@ export async function samples(metrics: Metrics): Promise<Map<string, number>> {
   );
 }
 
-/** Those whose name begins so, with that left out. */
+/** Samples whose name begins with the prefix, by their name without it. */
 export async function beginning(metrics: Metrics, prefix: string): Promise<Record<string, number>> {
   const found = [...(await samples(metrics))].filter(([name]) => name.startsWith(prefix));
   return Object.fromEntries(found.map(([name, value]) => [name.slice(prefix.length), value]));

@@ -3,11 +3,11 @@ import type { Subscriptions } from '../subscribe.ts';
 import { Census, type Placed } from './census.ts';
 import type { Families } from './families.ts';
 
-/** What upstream has no families for, in gateways, hubs and agents alike. */
+/** Tunnel metrics that upstream lacks, for gateways, hubs and agents alike. */
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   const open = new Crowd<TunnelInfo>();
   const census = new Census();
-  // An agent is not told the hub of a tunnel.
+  // An agent does not know the hub of a tunnel.
   if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');
   else census.show(families, 'tunnels', 'open tunnels');
   let up = 0;

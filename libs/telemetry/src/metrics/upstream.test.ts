@@ -10,7 +10,7 @@ const DAY = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400];
 const DEFAULT = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const AGENT_DIAL = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];
 
-/** Upstream's families at v0.36, by its sources. */
+/** Upstream's families at v0.36, from its sources. */
 const OF_SERVERS: Record<string, Row> = {
   connection_duration_seconds: ['histogram', [], DAY],
   culled_leases_count: ['counter'],

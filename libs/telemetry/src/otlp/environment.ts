@@ -7,18 +7,18 @@ export type Protocol = (typeof PROTOCOLS)[number];
 
 export type Signal = 'traces' | 'logs';
 
-/** Where a signal goes, and how. */
+/** Where and how a signal is exported. */
 export interface OtlpSettings {
   readonly protocol: Protocol;
-  /** Where to, the signal's path included. */
+  /** The target, including the signal's path. */
   readonly url: string;
   /** How long a batch may take to send, retries included. */
   readonly timeoutMillis: number;
-  /** Where the protocol is that; the exporters over HTTP read what they need besides from the environment themselves. */
+  /** Set if the protocol is gRPC. The exporters over HTTP read their other settings from the environment themselves. */
   readonly grpc?: GrpcSettings;
 }
 
-/** How what is to be sent is gathered. */
+/** How items are batched before they are sent. */
 export interface BatchSettings {
   readonly scheduledDelayMillis: number;
   readonly exportTimeoutMillis: number;
@@ -32,19 +32,19 @@ const FIELD_VALUE = /^[\t\x20-\x7e]*$/;
 
 type Range = readonly [least: number, most: number];
 
-/** What a timer can hold. */
+/** The range of a timer. */
 const MILLISECONDS: Range = [0, 2 ** 31 - 1];
 
-/** A span or a record is half a kilobyte or more: beyond this, a dead collector would cost the program its memory. */
+/** A span or a record takes half a kilobyte or more: with a longer queue, a dead collector would cost the program its memory. */
 const QUEUE: Range = [1, 1_000_000];
 
 /**
- * Reads the OTEL_* variables as the OpenTelemetry specification has them ("SDK environment variables", "OTLP exporter"):
- * an empty value is an unset one, and a bad one is warned of and stands for its default, as telemetry must not stop a program.
+ * Reads the OTEL_* variables as the OpenTelemetry specification defines them ("SDK environment variables", "OTLP exporter"). An empty
+ * value counts as unset. A bad value causes a warning, and the default is used, since telemetry must not stop a program.
  * Headers, compression and certificates are left to the exporters over HTTP, which read them themselves.
  */
 export class OtelEnvironment {
-  /** What was not understood, and what is done in its place. */
+  /** What was not understood, and what is used instead. */
   readonly warnings: string[] = [];
   readonly #env: Environment;
 
@@ -60,13 +60,13 @@ export class OtelEnvironment {
     return this.#env[name]?.trim() || undefined;
   }
 
-  /** Whether a signal's exporters are to have OTLP among them; undefined where the variable is not set. */
+  /** Whether a signal's exporters include OTLP; undefined if the variable is not set. */
   exports(signal: Signal): boolean | undefined {
     const exporters = this.read(`OTEL_${signal.toUpperCase()}_EXPORTER`)?.split(',');
     return exporters?.some((name) => name.trim() === 'otlp');
   }
 
-  /** A signal's own endpoint, or that of all. */
+  /** The signal's own endpoint, or the one for all signals. */
   endpoint(signal: Signal): string | undefined {
     return this.#own(signal, 'ENDPOINT') ?? this.read('OTEL_EXPORTER_OTLP_ENDPOINT');
   }
@@ -84,7 +84,7 @@ export class OtelEnvironment {
 
   #grpc(signal: Signal, url: string): GrpcSettings {
     const either = (what: string) => this.#own(signal, what) ?? this.read(`OTEL_EXPORTER_OTLP_${what}`);
-    // Without a scheme it is a secure one, unless said otherwise.
+    // An endpoint without a scheme is secure, unless said otherwise.
     const scheme = either('INSECURE')?.toLowerCase() === 'true' ? 'http' : 'https';
     return {
       url: /^https?:\/\//i.test(url) ? url : `${scheme}://${url}`,
@@ -99,7 +99,7 @@ export class OtelEnvironment {
     };
   }
 
-  /** @param prefix OTEL_BSP for spans, OTEL_BLRP for records of log */
+  /** @param prefix OTEL_BSP for spans, OTEL_BLRP for log records */
   batch(prefix: 'OTEL_BSP' | 'OTEL_BLRP', delay: number): BatchSettings {
     return {
       scheduledDelayMillis: this.number(`${prefix}_SCHEDULE_DELAY`, delay, MILLISECONDS),
@@ -109,7 +109,7 @@ export class OtelEnvironment {
     };
   }
 
-  /** OTEL_RESOURCE_ATTRIBUTES, with OTEL_SERVICE_NAME over it. */
+  /** OTEL_RESOURCE_ATTRIBUTES; OTEL_SERVICE_NAME takes precedence over them. */
   resource(): Record<string, string> {
     const name = this.read('OTEL_SERVICE_NAME');
     const attributes = this.#pairs('OTEL_RESOURCE_ATTRIBUTES');
@@ -136,7 +136,7 @@ export class OtelEnvironment {
     return this.read(`${ownName(signal)}_${what}`);
   }
 
-  /** HTTP/2 wants names in lower case, and an error of its own would tell the value, which may be a secret. */
+  /** HTTP/2 demands names in lower case. Its own error for a bad header would show the value, which may be a secret. */
   #headers(variable: string): Record<string, string> {
     const headers: Record<string, string> = {};
     for (const [name, value] of Object.entries(this.#pairs(variable))) {
@@ -146,7 +146,7 @@ export class OtelEnvironment {
     return headers;
   }
 
-  /** `key=value,...` with percent-encoding. One bad entry voids all, as the specification demands. */
+  /** Parses `key=value,...` with percent-encoding. One bad entry voids all, as the specification demands. */
   #pairs(name: string): Record<string, string> {
     const pairs: Record<string, string> = {};
     const entries = this.read(name)?.split(',') ?? [];
@@ -154,7 +154,7 @@ export class OtelEnvironment {
       const pair = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(entry);
       const value = pair?.[2] === undefined ? undefined : decoded(pair[2]);
       if (pair?.[1] === undefined || value === undefined) {
-        // Headers carry secrets.
+        // Headers carry secrets, so they are not shown.
         const shown = name.endsWith('_HEADERS') ? 'a bad entry' : `the bad entry ${JSON.stringify(entry)}`;
         this.warnings.push(`${name} has ${shown}: using none of it`);
         return {};
@@ -164,7 +164,7 @@ export class OtelEnvironment {
     return pairs;
   }
 
-  /** An endpoint for all signals: HTTP puts the signal's path behind it, gRPC has none. */
+  /** The URL by the endpoint for all signals. HTTP appends the signal's path; gRPC has none. */
   #sharedUrl(signal: Signal, protocol: Protocol): string {
     const endpoint = this.read('OTEL_EXPORTER_OTLP_ENDPOINT');
     if (protocol === 'grpc') return endpoint ?? 'http://localhost:4317';

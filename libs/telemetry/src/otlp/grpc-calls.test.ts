@@ -14,7 +14,7 @@ const MESSAGE = Buffer.from('a message');
 
 type Answer = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, body: Buffer) => void;
 
-/** A server of Node's own HTTP/2, and calls to it. */
+/** A server with Node's own HTTP/2, and calls to it. */
 async function serving(answer: Answer, settings: Partial<GrpcSettings> = {}) {
   const sockets = new Set<Socket>();
   const server = http2.createServer();
@@ -48,7 +48,7 @@ function succeed(stream: ServerHttp2Stream): void {
   stream.end(new Uint8Array(5));
 }
 
-test('a call has its message in a frame of gRPC, and the headers that were asked for', async () => {
+test('a call sends its message in a gRPC frame, with the headers that were asked for', async () => {
   const seen: { headers: IncomingHttpHeaders; body: Buffer }[] = [];
   const headers = { authorization: 'Bearer x' };
   await using server = await serving(
@@ -71,7 +71,7 @@ test('a call has its message in a frame of gRPC, and the headers that were asked
   assert.equal(first.headers.authorization, 'Bearer x');
 });
 
-test('a message is compressed where that is asked for', async () => {
+test('a message is compressed if asked for', async () => {
   const seen: Buffer[] = [];
   await using server = await serving(
     (stream, headers, body) => {
@@ -89,7 +89,7 @@ test('a message is compressed where that is asked for', async () => {
   assert.deepEqual(gunzipSync(body.subarray(5)), MESSAGE);
 });
 
-test('a call fails by what the collector answers: a status of gRPC, with or without a body before, or of HTTP', async () => {
+test('a call fails with what the collector answers: a gRPC status, with or without a body before it, or an HTTP status', async () => {
   const answers: Answer[] = [
     (stream) =>
       stream.respond({ ':status': 200, 'grpc-status': '16', 'grpc-message': 'who are you' }, { endStream: true }),
@@ -110,7 +110,7 @@ test('a call fails by what the collector answers: a status of gRPC, with or with
   assert.equal(server.sockets.size, 1, 'a refusal is no reason for another connection');
 });
 
-test('after a call without an answer the next one makes a new connection', async (t) => {
+test('after an unanswered call the next one opens a new connection', async (t) => {
   let calls = 0;
   const asked = deferred<void>();
   await using server = await serving((stream) => {
@@ -127,7 +127,7 @@ test('after a call without an answer the next one makes a new connection', async
   assert.equal(server.sockets.size, 2);
 });
 
-test('a connection that goes away and ends later does not take the next one with it', async () => {
+test('a connection that sends GOAWAY and ends later does not take the next one with it', async () => {
   let begun = 0;
   const asked = deferred<void>();
   await using server = await serving((stream) => {
@@ -138,7 +138,7 @@ test('a connection that goes away and ends later does not take the next one with
   const held = server.calls.send(MESSAGE, 60_000);
   await asked.promise;
   const [old] = server.sockets;
-  // A call that crosses the farewell on its way is refused.
+  // A call that crosses the GOAWAY on its way is refused.
   while (server.sockets.size < 2) await server.calls.send(MESSAGE, 60_000).catch(() => {});
   old?.destroy();
   await assert.rejects(held);
@@ -147,7 +147,7 @@ test('a connection that goes away and ends later does not take the next one with
   assert.equal(server.sockets.size, 2);
 });
 
-/** A port of TCP alone. */
+/** A plain TCP port. */
 async function listening(accept: (socket: Socket) => void) {
   const server = net.createServer((socket) => accept(socket.on('error', () => {}).resume()));
   server.listen(0, '127.0.0.1');
@@ -162,7 +162,7 @@ async function listening(accept: (socket: Socket) => void) {
   };
 }
 
-test('a collector that takes the connection and says nothing holds up a call for its time alone', async () => {
+test('a collector that accepts the connection and says nothing delays a call only by its timeout', async () => {
   const sockets: Socket[] = [];
   await using server = await listening((socket) => sockets.push(socket));
   for (const scheme of ['http', 'https']) {
@@ -173,7 +173,7 @@ test('a collector that takes the connection and says nothing holds up a call for
   for (const socket of sockets) socket.destroy();
 });
 
-test('nobody there is an error, and so is a connection that breaks amid a call', async () => {
+test('an unreachable collector is an error, and so is a connection that breaks during a call', async () => {
   const server = await listening((socket) => socket.once('data', () => socket.destroy()));
   const calls = new GrpcCalls({ ...PLAIN, url: `http://127.0.0.1:${server.port}` }, PATH);
   await assert.rejects(calls.send(MESSAGE, 60_000), /closed|ended|ECONNRESET/);
@@ -181,7 +181,7 @@ test('nobody there is an error, and so is a connection that breaks amid a call',
   await assert.rejects(calls.send(MESSAGE, 60_000), { code: 'ECONNREFUSED' });
 });
 
-test('the variables of the environment say how: those of the signal before those of all', () => {
+test('environment variables configure the calls, and those of the signal take precedence', () => {
   const env = {
     OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317',
     OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
@@ -201,7 +201,7 @@ test('the variables of the environment say how: those of the signal before those
   assert.equal(insecure.otlp('logs').grpc?.ca, '/ca.pem');
 });
 
-test('a bad list of headers is warned of without its text, which may be a secret', () => {
+test('a bad list of headers causes a warning without its text, which may be a secret', () => {
   const env = new OtelEnvironment({
     OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
     OTEL_EXPORTER_OTLP_HEADERS: 'Bearer-hunter2',
@@ -210,7 +210,7 @@ test('a bad list of headers is warned of without its text, which may be a secret
   assert.deepEqual(env.warnings, ['OTEL_EXPORTER_OTLP_HEADERS has a bad entry: using none of it']);
 });
 
-test('a header that HTTP cannot carry is left out, with a warning that does not tell its value', () => {
+test('a header that HTTP cannot carry is left out, with a warning that does not show its value', () => {
   const headers = 'authorization=hunter2%0A,:path=x,tenant=a';
   const env = new OtelEnvironment({ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_EXPORTER_OTLP_HEADERS: headers });
   assert.deepEqual(env.otlp('traces').grpc?.headers, { tenant: 'a' });

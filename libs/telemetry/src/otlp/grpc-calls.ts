@@ -6,20 +6,20 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type Head, Http2Session, type Http2Stream } from '@isthmus/http2';
 
-/** Where a collector is, and how it is called. */
+/** Where a collector is, and how to call it. */
 export interface GrpcSettings {
   /** `http://host:port` or `https://host:port`. */
   readonly url: string;
   /** Sent with every call. */
   readonly headers: Readonly<Record<string, string>>;
   readonly gzip: boolean;
-  /** Paths of PEM files, read anew for each connection: authorities of the collector, and what is shown to it. */
+  /** Paths of PEM files, read again for each connection: the collector's authorities, and our certificate and key. */
   readonly ca: string | undefined;
   readonly cert: string | undefined;
   readonly key: string | undefined;
 }
 
-/** What the collector may send: an answer is a few bytes. */
+/** Limits on what the collector may send: an answer is a few bytes. */
 const SETTINGS = {
   initialWindowSize: 65_535,
   maxConcurrentStreams: 0,
@@ -27,24 +27,24 @@ const SETTINGS = {
   maxHeaderListSize: 16_384,
 };
 
-/** Of OTLP/gRPC, where the URL names none. */
+/** The port of OTLP/gRPC, if the URL names none. */
 const PORT = 4317;
 
-/** Before a message: whether it is compressed, and its length. */
+/** Bytes before a message: whether it is compressed, and its length. */
 const FRAME_HEAD = 5;
 
-/** What an answer may have, in bytes: it says what was rejected, and why. */
+/** The most bytes that an answer may have: it says what was rejected, and why. */
 const MAX_ANSWER = 65_536;
 
-/** Statuses of gRPC after which OTLP tries again: CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS. */
+/** gRPC statuses after which OTLP retries: CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS. */
 const RETRYABLE = ['1', '4', '10', '11', '14', '15'];
 
-/** Those of HTTP, from a proxy before the collector, which gRPC takes for UNAVAILABLE. */
+/** HTTP statuses of a proxy before the collector that gRPC treats as UNAVAILABLE. */
 const RETRYABLE_HTTP = ['429', '502', '503', '504'];
 
-/** The collector answered, or what stands before it, and the answer is no. */
+/** The collector, or a proxy before it, refused a call. */
 export class Refused extends Error {
-  /** Whether it may be asked again. */
+  /** Whether the call may be retried. */
   readonly retryable: boolean;
 
   constructor(text: string, retryable: boolean) {
@@ -53,13 +53,13 @@ export class Refused extends Error {
   }
 }
 
-/** How long a connection is silent before TCP asks whether it still stands, in milliseconds. */
+/** How long a connection may be silent before TCP probes it, in milliseconds. */
 const KEEPALIVE = 30_000;
 
 /**
- * Unary calls of one gRPC method, on one connection that is made when there is something to send.
+ * Unary calls of one gRPC method, on one connection that is opened when there is something to send.
  *
- * On HTTP/2 of our own: that of Deno 2.9, which grpc-js uses there, ends its process when a collector goes away amid a call.
+ * They use our own HTTP/2. grpc-js on Deno 2.9 uses that of Deno, which ends its process when a collector goes away during a call.
  */
 export class GrpcCalls {
   readonly #settings: GrpcSettings;
@@ -68,7 +68,7 @@ export class GrpcCalls {
   #session: Promise<Http2Session> | undefined;
   #socket: Socket | undefined;
 
-  /** @throws TypeError for a URL that is none */
+  /** @throws TypeError if the URL is invalid */
   constructor(settings: GrpcSettings, path: string) {
     this.#settings = settings;
     this.#url = new URL(settings.url);
@@ -76,9 +76,9 @@ export class GrpcCalls {
   }
 
   /**
-   * @returns the message that answers it
-   * @throws Refused when the collector does not take it; another Error when it cannot be reached, or has not answered in time: then
-   * the next call makes a new connection
+   * @returns the message of the answer
+   * @throws Refused if the collector refuses it; another Error if the collector cannot be reached or does not answer in time. Then the
+   *   next call opens a new connection
    */
   async send(message: Uint8Array, timeoutMs: number): Promise<Uint8Array> {
     const late = new Error(`no answer within ${Math.ceil(timeoutMs)} ms`);
@@ -122,7 +122,7 @@ export class GrpcCalls {
   #connected(): Promise<Http2Session> {
     if (this.#session) return this.#session;
     const session = this.#connect();
-    // One that was told to go away ends when another may have taken its place.
+    // A session that got a GOAWAY may end after another has taken its place.
     const over = () => {
       if (this.#session === session) this.#session = undefined;
     };
@@ -157,7 +157,7 @@ export class GrpcCalls {
   }
 }
 
-/** A message as gRPC sends it: whether it is compressed, its length, and itself. */
+/** Frames a message for gRPC: whether it is compressed, its length, and the message. */
 async function framed(message: Uint8Array, compress: boolean): Promise<Buffer> {
   const body = compress ? await promisify(gzip)(message) : message;
   const head = Buffer.alloc(FRAME_HEAD);
@@ -167,7 +167,7 @@ async function framed(message: Uint8Array, compress: boolean): Promise<Buffer> {
 }
 
 interface Answer {
-  /** What has the status: the trailers, or the only head where the call was refused at once. */
+  /** Has the status: the trailers, or the only head if the call was refused at once. */
   readonly head: Head;
   readonly body: Buffer;
 }
@@ -189,9 +189,9 @@ function answered(stream: Http2Stream): Promise<Answer> {
       chunks.push(chunk);
       if (length > MAX_ANSWER) reject(new Refused(`answered with more than ${MAX_ANSWER} bytes`, false));
     });
-    // The trailers may be here before what came ahead of them is read.
+    // The trailers may be here before the data ahead of them is read.
     stream.once('trailers', (head: Head) => stream.once('end', () => answer(head)));
-    // The stream's listener stays: it may fail after the answer.
+    // This listener stays: the stream may fail after the answer.
     stream.on('error', reject);
     stream.once('close', () => reject(new Error('the connection ended before the answer')));
   });

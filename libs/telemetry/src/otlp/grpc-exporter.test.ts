@@ -9,7 +9,7 @@ const PATH = '/some.Service/Export';
 
 type Turn = (stream: ServerHttp2Stream) => void;
 
-/** Texts as one message, and an answer that counts those that were rejected in its first byte. */
+/** Sends texts as one message. The first byte of an answer counts the rejected ones. */
 const texts = {
   serializeRequest: (items: string[]) => Buffer.from(items.join()),
   deserializeResponse: ([rejected]: Uint8Array) =>
@@ -26,7 +26,7 @@ function answer(status: string, message: Uint8Array = Buffer.alloc(0)): Turn {
   };
 }
 
-/** A collector that answers each call by the next of its turns, and by the last from then on. */
+/** A collector that answers each call with the next of its turns, and then repeats the last one. */
 async function collector(...turns: Turn[]) {
   const sockets = new Set<Socket>();
   const server = http2.createServer();
@@ -59,14 +59,14 @@ async function collector(...turns: Turn[]) {
   };
 }
 
-test('a batch is sent again after UNAVAILABLE, a proxy that is overloaded, and a connection that broke', async () => {
+test('a batch is retried after UNAVAILABLE, an overloaded proxy, and a broken connection', async () => {
   const busy: Turn = (stream) => stream.respond({ ':status': 503 }, { endStream: true });
   await using server = await collector(answer('14'), busy, (stream) => stream.session?.destroy(), ok);
   assert.deepEqual(await server.send(20_000, 'a').result, { code: 0 });
   assert.equal(server.calls, 4);
 });
 
-test('what the collector refuses for good is sent once, and so is what it took', async () => {
+test('a batch is sent once if the collector refuses it for good, or takes it', async () => {
   for (const [status, code] of [
     ['3', 1],
     ['16', 1],
@@ -78,10 +78,10 @@ test('what the collector refuses for good is sent once, and so is what it took',
   }
 });
 
-test('a collector that stays unavailable is tried for the time there is', async (t) => {
+test('a collector that stays unavailable is retried until the timeout', async (t) => {
   let now = 0;
   t.mock.method(performance, 'now', () => now);
-  // By the clock of the exporter each answer takes 25 s.
+  // By the exporter's clock each answer takes 25 s.
   await using server = await collector((stream) => {
     now += 25_000;
     answer('14')(stream);
@@ -91,7 +91,7 @@ test('a collector that stays unavailable is tried for the time there is', async 
   assert.equal(server.calls, 3, 'at 0, 25 and 50 s');
 });
 
-test('an exporter that ends tries no more', async () => {
+test('an exporter that ends stops retrying', async () => {
   const ended: (() => void)[] = [];
   await using server = await collector((stream) => {
     answer('14')(stream);
@@ -103,7 +103,7 @@ test('an exporter that ends tries no more', async () => {
   assert.equal(server.calls, 1);
 });
 
-test('what a collector rejects of a batch is an error that says how many', async () => {
+test('a partly rejected batch is an error that says how many items were rejected', async () => {
   await using server = await collector(answer('0', Buffer.of(2)));
   const { error } = await server.send(20_000, 'a', 'b', 'c').result;
   assert.ok(error instanceof PartlyRejected);

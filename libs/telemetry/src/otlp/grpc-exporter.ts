@@ -4,10 +4,10 @@ import type { ISerializer } from '@opentelemetry/otlp-transformer';
 import type { OtlpSettings } from './environment.ts';
 import { GrpcCalls, Refused } from './grpc-calls.ts';
 
-/** Between two tries of a batch, in milliseconds. */
+/** Delays between two tries of a batch, in milliseconds. */
 const BACKOFF = { first: 200, cap: 5000 };
 
-/** A timer may come so much before the clock that it was set by, in milliseconds. */
+/** A timer may fire this much earlier than the clock by which it was set, in milliseconds. */
 const EARLY = 5;
 
 interface ExportResult {
@@ -15,19 +15,19 @@ interface ExportResult {
   readonly error?: Error;
 }
 
-/** What the SDK's batches are handed to, of spans or of records of log. */
+/** Takes the SDK's batches, of spans or of log records. */
 export interface Exporter<Item> {
   export(items: Item[], done: (result: ExportResult) => void): void;
   forceFlush(): Promise<void>;
   shutdown(): Promise<void>;
 }
 
-/** What the collector says of a batch that it took in part: a count by the name of what was exported, and why. */
+/** The collector's answer about a batch that it took in part: a count, under the name of what was exported, and the reason. */
 export interface Response {
   readonly partialSuccess?: { readonly errorMessage?: string };
 }
 
-/** The collector took the batch, and left out some of it for good. */
+/** The collector took the batch, but rejected some of it for good. */
 export class PartlyRejected extends Error {
   readonly rejected: number;
 
@@ -38,11 +38,11 @@ export class PartlyRejected extends Error {
 }
 
 /**
- * Exports over OTLP/gRPC. A collector that cannot be reached, or asks for it, is tried again until the settings' timeout; what it
- * rejects is an error.
+ * Exports over OTLP/gRPC. If the collector cannot be reached, or asks for a retry, the export is retried until the settings' timeout.
+ * What the collector rejects is an error.
  * @param path of the collector's method
- * @param rejectedOf how many items an answer says were rejected
- * @throws TypeError for a URL that is none
+ * @param rejectedOf returns how many items an answer says were rejected
+ * @throws TypeError if the URL is invalid
  */
 export function grpcExporter<Item, Answer extends Response>(
   { grpc, timeoutMillis }: OtlpSettings,
@@ -76,7 +76,7 @@ export function grpcExporter<Item, Answer extends Response>(
   };
 }
 
-/** Sends until there is an answer for good, or the time is up. */
+/** Sends until there is a final answer, or the time is up. */
 async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, ended: AbortSignal) {
   const deadline = performance.now() + timeoutMs;
   const backoff = new Backoff(BACKOFF.first, BACKOFF.cap);
@@ -87,7 +87,7 @@ async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, 
     } catch (error) {
       const pause = backoff.next();
       const final = error instanceof Refused && !error.retryable;
-      // That the time ran out over the last try says less than why the one before it failed.
+      // That the last try ran out of time says less than why the one before it failed.
       const told = performance.now() > deadline - EARLY ? (before ?? error) : error;
       if (final || ended.aborted || performance.now() + pause >= deadline) throw told;
       before = error;

@@ -1,6 +1,6 @@
 import type { DialRequest } from '@isthmus/tunnel';
 
-/** A dial without a caller, to which nothing comes. */
+/** A dial without a caller, which never expires and is never aborted. */
 export const request: DialRequest = {
   id: '00000000000000d1',
   tenant: 'default',

@@ -18,7 +18,7 @@ export function recorder(options: Partial<LoggerOptions> = {}) {
   return { lines, logger, records: () => lines.map((line) => JSON.parse(line)) };
 }
 
-/** The records that events make. */
+/** The log records that events produce. */
 export function logged(emit: (events: PlaneEvents) => void, verbosity = 4) {
   const { logger, records } = recorder({ verbosity });
   const events = planeEvents();

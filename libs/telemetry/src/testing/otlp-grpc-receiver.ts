@@ -3,23 +3,23 @@ import { createSecureServer, createServer } from 'node:http2';
 import type { AddressInfo, Socket } from 'node:net';
 import { decodeProtobuf, type ReceivedSpan } from './otlp.ts';
 
-/** A collector for tests that takes traces over OTLP/gRPC, and keeps them. */
+/** A collector for tests that accepts traces over OTLP/gRPC, and keeps them. */
 export interface OtlpGrpcReceiver extends AsyncDisposable {
-  /** What OTEL_EXPORTER_OTLP_ENDPOINT is to be. */
+  /** The value for OTEL_EXPORTER_OTLP_ENDPOINT. */
   readonly endpoint: string;
   readonly spans: ReceivedSpan[];
 }
 
 const EXPORT = '/opentelemetry.proto.collector.trace.v1.TraceService/Export';
 
-/** PEM. Who connects must show a certificate of `ca`. */
+/** PEM. Clients must show a certificate of `ca`. */
 export interface ReceiverTls {
   readonly cert: Buffer;
   readonly key: Buffer;
   readonly ca: Buffer;
 }
 
-/** Answers TraceService.Export: a message of five bytes of head and the request, then trailers. */
+/** Serves TraceService.Export. A request has five bytes of head before its message, and the answer ends with trailers. */
 export async function otlpGrpcReceiver(tls?: ReceiverTls): Promise<OtlpGrpcReceiver> {
   const spans: ReceivedSpan[] = [];
   const sockets = new Set<Socket>();
@@ -48,7 +48,7 @@ export async function otlpGrpcReceiver(tls?: ReceiverTls): Promise<OtlpGrpcRecei
     async [Symbol.asyncDispose]() {
       const closed = once(server, 'close');
       server.close();
-      // Its connections and not its sessions: what ends a session amid a request ends the process on Deno 2.9.
+      // The sockets and not the sessions: on Deno 2.9, to end a session during a request ends the process.
       for (const socket of sockets) socket.destroy();
       await closed;
     },

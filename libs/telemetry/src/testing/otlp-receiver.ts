@@ -7,14 +7,14 @@ import { refuse } from './refuse.ts';
 export type { ReceivedSpan } from './otlp.ts';
 export { otlpGrpcReceiver } from './otlp-grpc-receiver.ts';
 
-/** A collector for tests: takes traces over OTLP/HTTP, as protobuf or JSON, and keeps them. */
+/** A collector for tests that accepts traces over OTLP/HTTP, as protobuf or JSON, and keeps them. */
 export interface OtlpReceiver extends AsyncDisposable {
-  /** What OTEL_EXPORTER_OTLP_ENDPOINT is to be. */
+  /** The value for OTEL_EXPORTER_OTLP_ENDPOINT. */
   readonly endpoint: string;
   readonly spans: ReceivedSpan[];
   /** The content types of the requests, in order. */
   readonly requests: string[];
-  /** The HTTP status of the answers; 0 for none at all. Default 200. */
+  /** The HTTP status of the answers; 0 for no answer. Default 200. */
   status: number;
 }
 
@@ -62,7 +62,7 @@ export interface SpanTree {
   readonly [name: string]: SpanTree;
 }
 
-/** The trees of those whose parent is not among the spans. @param label what a span is called; siblings need different names */
+/** Trees of the spans whose parent is not among them. @param label the name of a span; siblings need different names */
 export function spanTree(spans: readonly ReceivedSpan[], label = ({ name }: ReceivedSpan): string => name): SpanTree {
   const ids = new Set(spans.map(({ spanId }) => spanId));
   const trees = (children: readonly ReceivedSpan[]): SpanTree =>

@@ -1,18 +1,18 @@
-/** A span as it came over OTLP (opentelemetry-proto, trace.proto). */
+/** A span as received over OTLP (opentelemetry-proto, trace.proto). */
 export interface ReceivedSpan {
   readonly traceId: string;
   readonly spanId: string;
   /** Empty for a root. */
   readonly parentSpanId: string;
   readonly name: string;
-  /** SpanKind of the wire: 1 internal, 2 server, 3 client. */
+  /** SpanKind on the wire: 1 internal, 2 server, 3 client. */
   readonly kind: number;
   /** Milliseconds since the epoch. */
   readonly start: number;
   readonly end: number;
   readonly attributes: ReceivedAttributes;
   readonly events: readonly ReceivedEvent[];
-  /** Code of the wire: 0 unset, 1 ok, 2 error. */
+  /** Code on the wire: 0 unset, 1 ok, 2 error. */
   readonly status: { readonly code: number; readonly message: string };
   readonly resource: ReceivedAttributes;
 }
@@ -112,7 +112,7 @@ function attributesOf(owner: Message, field: number): ReceivedAttributes {
   return Object.fromEntries(entries);
 }
 
-/** A protobuf message by field numbers; an absent field is empty or 0, as proto3 has it. */
+/** A protobuf message by field numbers. An absent field is empty or 0, as in proto3. */
 class Message {
   readonly #fields: Map<number, Uint8Array[]>;
 

@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 
-/** How long an exporter may take to take its answers, in milliseconds. */
+/** How long an exporter may take to read its answers, in milliseconds. */
 const DEADLINE_MS = 60_000;
 
 /**
- * Answers for good what was left without an answer: an exporter would try for as long as it may, and its process would not end.
- * @throws AbortError when one does not take its answer
+ * Gives open requests a final answer. Without it an exporter would retry for as long as it may, and its process would not end.
+ * @throws AbortError if an exporter does not read its answer
  */
 export async function refuse(responses: readonly ServerResponse[]): Promise<void> {
   const open = responses.filter(({ destroyed }) => !destroyed);

@@ -1,6 +1,6 @@
 import type { Attributes, Span } from '@opentelemetry/api';
 
-/** Every attribute of a span or an event, as docs/TRACES.md lists them. What is ours begins with `isthmus.`. */
+/** Every attribute of a span or an event, as docs/TRACES.md lists them. Ours begin with `isthmus.`. */
 export const ATTRIBUTES = [
   'client.address',
   'client.port',
@@ -38,12 +38,12 @@ export const ATTRIBUTES = [
 
 export type AttributeName = (typeof ATTRIBUTES)[number];
 
-/** One by one, since an object of them all would be made and dropped for every span. */
+/** Sets one attribute. An object of them all would be created and dropped for every span. */
 export function put(span: Span, name: AttributeName, value: string | number | undefined): void {
   if (value !== undefined) span.setAttribute(name, value);
 }
 
-/** What of the values there is. */
+/** Returns the values that are defined. */
 export function known(
   values: {
     readonly [Name in AttributeName]?: string | number | undefined;

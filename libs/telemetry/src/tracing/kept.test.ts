@@ -18,7 +18,7 @@ interface Case {
   readonly dial?: DialRequest;
 }
 
-/** One dial of a gateway, what it passed on, and what came to the collector. */
+/** Runs one dial of a gateway. Returns the context that it passed on, and the spans that the collector got. */
 async function trace(outcome: DialOutcome, { traceparent, sampler, slowMs = SLOW_MS, dial: told = dial }: Case) {
   await using receiver = await otlpReceiver();
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_TRACES_SAMPLER: sampler };
@@ -38,7 +38,7 @@ for (const [what, outcome, kept] of [
   ['that failed', { ms: 1, error, reason: 'error_response' }, 'failed'],
   ['that was slow', { ms: SLOW_MS + 1 }, 'slow'],
 ] as const) {
-  test(`a dial ${what} is kept under the ids it had, though its caller does not sample`, async () => {
+  test(`a dial ${what} is kept under the ids it had, even if its caller does not sample`, async () => {
     const { passedOn, spans } = await trace(outcome, { traceparent: UNSAMPLED });
     const [span, ...others] = spans;
     assert.ok(span);
@@ -49,7 +49,7 @@ for (const [what, outcome, kept] of [
     assert.ok(Math.abs(span.end - span.start - outcome.ms) < 0.01);
   });
 
-  test(`a dial ${what} is kept though its own trace is not sampled`, async () => {
+  test(`a dial ${what} is kept even if its own trace is not sampled`, async () => {
     for (const sampler of ['parentbased_traceidratio', 'traceidratio', 'always_off']) {
       const { passedOn, spans } = await trace(outcome, { sampler });
       assert.deepEqual(
@@ -61,12 +61,12 @@ for (const [what, outcome, kept] of [
   });
 }
 
-test('neither a dial that was fast is kept, nor any where none shall be', async () => {
+test('a fast dial is not kept, and no dial is kept if keeping is off', async () => {
   assert.deepEqual((await trace({ ms: SLOW_MS }, { traceparent: UNSAMPLED })).spans, []);
   assert.deepEqual((await trace({ ms: 60_000, error }, { traceparent: UNSAMPLED, slowMs: 0 })).spans, []);
 });
 
-test('a dial that is sampled is exported once', async () => {
+test('a sampled dial is exported once', async () => {
   const { spans } = await trace({ ms: 60_000, error }, { traceparent: `00-${TRACE}-${PARENT}-01` });
   assert.deepEqual(
     spans.map(({ attributes }) => attributes['isthmus.dial.kept']),
@@ -74,7 +74,7 @@ test('a dial that is sampled is exported once', async () => {
   );
 });
 
-test('a kept dial tells its whole story: attempts with their times, parking, and where the time went', async () => {
+test('a kept dial shows its whole story: attempts with their times, parking, and where the time went', async () => {
   const now = performance.now();
   const attempts: AttemptRecord[] = [
     {

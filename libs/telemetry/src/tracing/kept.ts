@@ -5,9 +5,9 @@ import { sinceEpoch } from './clock.ts';
 import { attemptValues, describeDial } from './describe.ts';
 import { spanOptions } from './spans.ts';
 
-/** A gateway's dial that is over and was not sampled. */
+/** A gateway's dial that has ended and was not sampled. */
 export interface UnsampledDial {
-  /** What logs and the next hops have it by. */
+  /** The ids by which logs and the next hops know it. */
   readonly span: SpanContext;
   readonly parent: Context;
   /** Milliseconds of `performance.now()`. */
@@ -18,13 +18,13 @@ export interface UnsampledDial {
 
 export type KeepDial = (dial: UnsampledDial) => void;
 
-/** Starts a span that is exported whatever the sampler says, by ids that are given out already. */
+/** Starts a span that is exported whatever the sampler says, with ids that are already in use. */
 export type StartAs = (ids: SpanContext, name: string, options: SpanOptions, parent: Context) => Span;
 
 /**
- * Keeps what nobody asked to see and somebody will ask about: a dial that failed or took long, though it was not sampled. It
- * becomes one span with all that the gateway knows, each attempt as an event, under the ids that the dial had all along.
- * @param slowMs a dial that took longer is slow; in milliseconds
+ * Keeps dials that nobody asked to see and somebody will ask about: those that failed or were slow, even if they were not sampled. Each
+ * becomes one span with all that the gateway knows, with each attempt as an event, under the ids that the dial had all along.
+ * @param slowMs a dial that took longer than this, in milliseconds, is slow
  */
 export function keepDials(startAs: StartAs, slowMs: number): KeepDial {
   return ({ span: ids, parent, start, dial, outcome }) => {

@@ -17,7 +17,7 @@ function options(role: string) {
   return { serviceName: `isthmus-${role}`, version: '1.2.3', role };
 }
 
-/** One dial through three programs, each with tracing of its own, that pass on the context as a string. */
+/** One dial through three programs, each with its own tracing, that pass on the context as a string. */
 async function traceDial(env: Environment, traceparent?: string): Promise<void> {
   const [gateway, hub, agent] = await Promise.all(
     ['gateway', 'hub', 'agent'].map((role) => openTelemetry(env, options(role))),
@@ -43,8 +43,8 @@ function byName(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
   return span;
 }
 
-// The first test, as the others load the SDK.
-test('when nothing asks for traces, nothing is recorded and no SDK is loaded', async () => {
+// This test comes first, as the others load the SDK.
+test('if nothing asks for traces, nothing is recorded and no SDK is loaded', async () => {
   const { tracer, shutdown } = await openTelemetry({ OTEL_SERVICE_NAME: 'x' }, options('gateway'));
   assert.equal(tracer, noTracer);
   await shutdown();
@@ -96,7 +96,7 @@ test('the same trace is exported by grpc', async () => {
   assert.deepEqual(spanTree(receiver.spans), TREE);
 });
 
-test("the caller's trace goes on", async () => {
+test("the caller's trace continues", async () => {
   await using receiver = await otlpReceiver();
   const trace = '0af7651916cd43dd8448eb211c80319c';
   await traceDial({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint }, `00-${trace}-b7ad6b7169203331-01`);
@@ -105,7 +105,7 @@ test("the caller's trace goes on", async () => {
   assert.equal(gateway.parentSpanId, 'b7ad6b7169203331');
 });
 
-test('a failed dial is an error by its RFC 9209 name', async () => {
+test('a failed dial is an error with its RFC 9209 name', async () => {
   await using receiver = await otlpReceiver();
   const { tracer, shutdown } = await openTelemetry(
     { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint },
@@ -120,7 +120,7 @@ test('a failed dial is an error by its RFC 9209 name', async () => {
   assert.deepEqual(span.status, { code: 2, message: error.message });
 });
 
-test('a trace that is not sampled is passed on as such and not exported', async () => {
+test('an unsampled trace is passed on as such and not exported', async () => {
   await using receiver = await otlpReceiver();
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_TRACES_SAMPLER: 'always_off' };
   const { tracer, shutdown } = await openTelemetry(env, options('gateway'));
@@ -131,7 +131,7 @@ test('a trace that is not sampled is passed on as such and not exported', async 
   assert.deepEqual(receiver.requests, []);
 });
 
-test('a collector that refuses is reported once, and once more when it takes spans again', async () => {
+test('a collector that refuses spans is reported once, and once more when it takes them again', async () => {
   await using receiver = await otlpReceiver();
   const lines: string[] = [];
   const told = (_fields: object, message: string) => {
@@ -153,7 +153,7 @@ test('a collector that refuses is reported once, and once more when it takes spa
   ]);
 });
 
-test('a collector that does not answer delays no dial, and shutdown by its limit alone', {
+test('a collector that does not answer delays no dial, and delays shutdown only by its limit', {
   timeout: 60_000,
 }, async () => {
   await using receiver = await otlpReceiver();
@@ -164,13 +164,13 @@ test('a collector that does not answer delays no dial, and shutdown by its limit
     OTEL_BSP_MAX_QUEUE_SIZE: '100',
   };
   const { tracer, shutdown } = await openTelemetry(env, options('hub'));
-  // In one turn of the event loop, so without waiting for anything that comes from outside.
+  // All in one turn of the event loop, so without waiting for anything from outside.
   for (let i = 0; i < 5000; i++) tracer.start('hub.dial', dial).end({ ms: 1 });
   await shutdown();
   assert.deepEqual(receiver.spans, []);
 });
 
-test('bad settings of the exporter leave the program without traces, with a warning', async () => {
+test('bad exporter settings leave the program without traces, with a warning', async () => {
   const warnings: string[] = [];
   const logger = { info() {}, warn: (_fields: object, message: string) => void warnings.push(message) };
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'not a url', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' };

@@ -5,12 +5,12 @@ import { type TraceSettings, traceSettings } from './settings.ts';
 import type { SpanTracer } from './spans.ts';
 
 export interface TracingOptions {
-  /** `service.name`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say another. */
+  /** `service.name`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES set another. */
   readonly serviceName: string;
   readonly version: string;
   /** What the process is in the plane (`gateway`, `hub`, `server`, `agent`): the resource's `isthmus.role`. */
   readonly role: string;
-  /** A gateway's dial that failed, or took longer, is exported though it was not sampled; in milliseconds. Unset: none is. */
+  /** In milliseconds: a gateway's dial that failed or took longer is exported even if it was not sampled. Unset: none is. */
   readonly slowMs?: number;
   readonly logger?: TracingLogger;
 }
@@ -23,9 +23,9 @@ export interface TracingLogger {
 
 export interface Tracing {
   readonly tracer: DialTracer;
-  /** A gateway's dial that failed, or took longer, is exported though it was not sampled; in milliseconds. Unset: it is not. */
+  /** In milliseconds: a gateway's dial that failed or took longer is exported even if it was not sampled. Unset: none is. */
   readonly keptAfter?: number | undefined;
-  /** Follows the tunnels of a gateway. */
+  /** Records the tunnels of a gateway. */
   follow(events: PlaneEvents): void;
   /** Sends the last spans; bounded in time, never rejects. */
   shutdown(): Promise<void>;
@@ -34,12 +34,12 @@ export interface Tracing {
 const SILENT: TracingLogger = { info() {}, warn() {} };
 
 /**
- * Tracing as the OTEL_* variables of `env` ask for it. When nothing does, this is `noTracer`, and no part of the SDK is loaded.
+ * Tracing as the OTEL_* variables of `env` ask for it. If nothing asks for it, this is `noTracer`, and no part of the SDK is loaded.
  * Only traces are exported, over OTLP: HTTP with protobuf or JSON, or gRPC.
  */
 export async function openTelemetry(env: Environment, options: TracingOptions): Promise<Tracing> {
   const { logger = SILENT } = options;
-  // Deno with OTEL_DENO exports what goes through the API by itself, and keeps an SDK that is set up beside it from exporting.
+  // With OTEL_DENO, Deno itself exports what goes through the API, and keeps another SDK in the process from exporting.
   if ('Deno' in globalThis && env.OTEL_DENO === 'true') {
     logger.info({}, 'traces are exported by Deno (OTEL_DENO)');
     return builtIn(options);

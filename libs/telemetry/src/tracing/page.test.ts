@@ -11,7 +11,7 @@ import { KINDS, spanTracer } from './spans.ts';
 
 const page = readFileSync(new URL('../../../../docs/TRACES.md', import.meta.url), 'utf8');
 
-/** The cells of the table below a heading, without its head. */
+/** The cells of the table below a heading, without its header row. */
 function table(heading: string): string[][] {
   const [, section = ''] = page.split(`\n## ${heading}\n`);
   const rows = (section.split('\n## ')[0] ?? '').split('\n').filter((line) => line.startsWith('|'));
@@ -40,7 +40,7 @@ const outcome: DialOutcome = {
   timing: { dnsMs: 1, connectMs: 1, agentMs: 2, hubMs: 3 },
 };
 
-/** Everything that may be said of a dial. */
+/** Records everything that can be recorded about a dial. */
 function tellAll(tracer: Tracer): void {
   const spans = spanTracer(tracer);
   const { hubId: _hub, timing, ...atAgent } = outcome;
@@ -63,7 +63,7 @@ test('docs/TRACES.md lists the spans and their kinds', () => {
   assert.deepEqual(listed, Object.fromEntries(Object.entries(KINDS).map(([name, kind]) => [name, SpanKind[kind]])));
 });
 
-test('docs/TRACES.md lists every attribute, of which type and of which spans', () => {
+test('docs/TRACES.md lists every attribute, with its type and its spans', () => {
   const exporter = new InMemorySpanExporter();
   const provider = new TracerProvider({ spanProcessors: [new SimpleSpanProcessor({ exporter })] });
   tellAll(provider.getTracer('test'));

@@ -16,7 +16,7 @@ import type { Protocol } from '../otlp/environment.ts';
 import type { StartAs } from './kept.ts';
 import type { TraceSettings } from './settings.ts';
 
-/** Told when exporting begins to fail, and when it works again. */
+/** Called when exporting begins to fail, and when it works again. */
 export type ExportReport = (failure: Error | undefined) => void;
 
 /** How long a stopping program waits for its last spans to be sent, in milliseconds. */
@@ -24,15 +24,15 @@ const SHUTDOWN_MS = 3000;
 
 export interface Sdk {
   readonly tracer: Tracer;
-  /** Without a look at the sampler, and through the same queue. */
+  /** Bypasses the sampler, and uses the same queue. */
   readonly startAs: StartAs;
-  /** Sends what is queued, for SHUTDOWN_MS at most. */
+  /** Sends what is queued, for at most SHUTDOWN_MS. */
   shutdown(): Promise<void>;
 }
 
 /**
- * The OpenTelemetry SDK, held by the caller alone: nothing is registered with the process-wide API. Spans are queued and
- * sent in batches; when the queue is full because the collector does not take them, further ones are dropped.
+ * The OpenTelemetry SDK, held only by the caller: nothing is registered with the process-wide API. Spans are queued and sent in
+ * batches. If the collector does not take them and the queue is full, further spans are dropped.
  */
 export async function startSdk(
   settings: TraceSettings,
@@ -60,14 +60,14 @@ export async function startSdk(
       const overdue = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, SHUTDOWN_MS);
       });
-      // A last batch that fails is told to `report`; there is nobody else left to tell.
+      // `report` hears of a last batch that fails; nobody else is left to tell.
       await Promise.race([provider.shutdown().catch(() => {}), overdue]);
       clearTimeout(timer);
     },
   };
 }
 
-/** The SDK asks for ids while it starts a span, so those that are set right before are the span's. */
+/** The SDK asks for ids while it starts a span, so the ids set right before are the span's. */
 class GivenIds implements IdGenerator {
   given: Pick<SpanContext, 'traceId' | 'spanId'> = { traceId: '', spanId: '' };
   generateTraceId = () => this.given.traceId;
@@ -97,7 +97,7 @@ async function otlpExporter(settings: TraceSettings): Promise<SpanExporter> {
   return new OTLPTraceExporter({ url, timeoutMillis });
 }
 
-/** The SDK keeps an exporter's failures to itself; an operator wants one line when they begin and one when they end. */
+/** The SDK keeps an exporter's failures to itself. An operator wants one line when they begin and one when they end. */
 function reporting(exporter: SpanExporter, report: ExportReport): SpanExporter {
   let failing = false;
   return {

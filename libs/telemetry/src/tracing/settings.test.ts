@@ -4,7 +4,7 @@ import { type Environment, traceSettings } from './settings.ts';
 
 const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318' };
 
-test('traces are asked for by an endpoint or by naming the exporter', () => {
+test('traces are enabled by an endpoint or by naming the exporter', () => {
   const cases: [Environment, boolean][] = [
     [{}, false],
     [{ OTEL_SERVICE_NAME: 'x', OTEL_TRACES_SAMPLER: 'always_on' }, false],
@@ -21,7 +21,7 @@ test('traces are asked for by an endpoint or by naming the exporter', () => {
   for (const [env, asked] of cases) assert.equal(traceSettings(env) !== undefined, asked, JSON.stringify(env));
 });
 
-test('the endpoint for all signals gets the path of traces, the endpoint for traces is taken as it is', () => {
+test('the endpoint for all signals gets the path of traces, the endpoint for traces is used as it is', () => {
   const cases: [Environment, string][] = [
     [ENDPOINT, 'http://c:4318/v1/traces'],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c/base/' }, 'http://c/base/v1/traces'],
@@ -33,12 +33,12 @@ test('the endpoint for all signals gets the path of traces, the endpoint for tra
   for (const [env, url] of cases) assert.equal(traceSettings(env)?.url, url, JSON.stringify(env));
 });
 
-test('the protocol for traces goes before the one for all signals', () => {
+test('the protocol for traces takes precedence over the one for all signals', () => {
   const env = { ...ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'http/json' };
   assert.equal(traceSettings(env)?.protocol, 'http/json');
 });
 
-test('a bad value is warned of by name and stands for its default', () => {
+test('a bad value causes a warning with its name, and the default is used', () => {
   const settings = traceSettings({
     ...ENDPOINT,
     OTEL_EXPORTER_OTLP_PROTOCOL: 'smoke',
@@ -64,7 +64,7 @@ test('a bad value is warned of by name and stands for its default', () => {
   ]);
 });
 
-test('resource attributes are decoded, and the service name of its own variable goes before theirs', () => {
+test('resource attributes are decoded, and OTEL_SERVICE_NAME takes precedence over them', () => {
   const settings = traceSettings({
     ...ENDPOINT,
     OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=a%20b, service.name=one,empty=,',

@@ -15,16 +15,16 @@ export type SamplerName = (typeof SAMPLERS)[number];
 /** What the standard OTEL_* variables ask for. */
 export interface TraceSettings extends OtlpSettings {
   readonly sampler: { readonly name: SamplerName; readonly ratio: number };
-  /** OTEL_RESOURCE_ATTRIBUTES, with OTEL_SERVICE_NAME over it. */
+  /** OTEL_RESOURCE_ATTRIBUTES; OTEL_SERVICE_NAME takes precedence over them. */
   readonly resource: Readonly<Record<string, string>>;
   readonly batch: BatchSettings;
-  /** What was not understood, and what is done in its place. */
+  /** What was not understood, and what is used instead. */
   readonly warnings: readonly string[];
 }
 
 /**
- * How traces are to be exported.
- * @returns undefined when nothing asks for them: no OTLP endpoint and no `OTEL_TRACES_EXPORTER=otlp`, or OTEL_SDK_DISABLED
+ * How to export traces.
+ * @returns undefined if nothing asks for them (no OTLP endpoint and no `OTEL_TRACES_EXPORTER=otlp`), or if OTEL_SDK_DISABLED is set
  */
 export function traceSettings(env: Environment): TraceSettings | undefined {
   const otel = new OtelEnvironment(env);

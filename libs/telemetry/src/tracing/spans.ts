@@ -26,10 +26,9 @@ import { formatTraceparent, parseTraceparent } from './traceparent.ts';
 export type SpanName = DialSpanName | StepSpanName | 'gateway.attempt' | 'gateway.tunnel';
 
 /**
- * Kinds by the semantic conventions: gateway and hub each answer a request that came from another program and are SERVER.
- * The agent makes the plane's one connection outwards, to what `server.address` names, and is CLIENT, as is a gateway's attempt,
- * which asks a hub. A kind does not change where gateway and hub share a process, so that one query finds the same spans in
- * both ways to run a plane.
+ * Kinds by the semantic conventions. Gateway and hub each answer a request from another program, so they are SERVER. The agent makes
+ * the plane's one outgoing connection, to what `server.address` names, so it is CLIENT. So is a gateway's attempt, which asks a hub.
+ * A kind does not change if gateway and hub share a process, so that one query finds the same spans in both ways to run a plane.
  */
 export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
   'gateway.dial': SpanKind.SERVER,
@@ -43,11 +42,11 @@ export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
 
 /** Dials and tunnels as OpenTelemetry spans. */
 export interface SpanTracer extends DialTracer {
-  /** A gateway's tunnel that has ended. */
+  /** Records a gateway's tunnel that has ended. */
   tunnel(tunnel: TunnelInfo, outcome: TunnelOutcome): void;
 }
 
-/** @param keep what becomes of a gateway's dial that is not sampled */
+/** @param keep called for a gateway's dial that is not sampled */
 export function spanTracer(tracer: Tracer, keep?: KeepDial): SpanTracer {
   const begin = (name: SpanName, { traceparent }: DialRequest, start: number): { span: Span; parent: Context } => {
     const parent = contextOf(traceparent);

@@ -5,7 +5,7 @@ import { formatTraceparent, parseTraceparent } from './traceparent.ts';
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const SPAN = 'b7ad6b7169203331';
 
-test('a traceparent survives being read and written', () => {
+test('a traceparent survives parsing and formatting', () => {
   for (const flags of ['00', '01', 'ff']) {
     const context = parseTraceparent(`00-${TRACE}-${SPAN}-${flags}`);
     assert.ok(context);
@@ -13,12 +13,12 @@ test('a traceparent survives being read and written', () => {
   }
 });
 
-test('a later version is read by the rules of this one, and may be longer', () => {
+test('a later version is parsed by the rules of this one, and may be longer', () => {
   assert.equal(parseTraceparent(`cc-${TRACE}-${SPAN}-01`)?.traceId, TRACE);
   assert.equal(parseTraceparent(`cc-${TRACE}-${SPAN}-01-what-ever`)?.spanId, SPAN);
 });
 
-test('what is not valid by W3C Trace Context is none', () => {
+test('what is invalid by W3C Trace Context is rejected', () => {
   for (const bad of [
     '',
     `ff-${TRACE}-${SPAN}-01`,

@@ -3,7 +3,7 @@ import type { SpanContext } from '@opentelemetry/api';
 // W3C Trace Context, section 3.2: version ff and ids of nothing but zeroes are invalid.
 const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 
-/** Reads a `traceparent`; undefined for one that is not valid, which starts a new trace. A later version may be longer. */
+/** Parses a `traceparent`. Returns undefined for an invalid one, which starts a new trace. A later version may be longer. */
 export function parseTraceparent(text: string): SpanContext | undefined {
   const [, version, traceId, spanId, flags, rest] = TRACEPARENT.exec(text) ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;
