@@ -8,12 +8,12 @@ const LISTENER = `
 const net = await import('node:net');
 const server = net.createServer().listen({ host: '127.0.0.1', port: 0, backlog: 1 }, () => console.log('port=' + server.address().port));
 `;
-/** A connection over loopback that the kernel accepts is there in well under a millisecond. */
+/** The kernel accepts a connection over loopback in well under a millisecond. */
 const SILENCE_MS = 250;
 
 /**
- * `host:port` on loopback that answers a SYN with nothing: a listener that was stopped (SIGSTOP) and whose accept queue
- * is full, for then the kernel drops what else comes.
+ * `host:port` on loopback that never answers a SYN. It is a stopped listener (SIGSTOP) whose accept queue is full, so the kernel
+ * drops further SYNs.
  */
 export async function blackHole(scope: Scope): Promise<string> {
   const evaluate = onDeno ? (['eval', LISTENER] as const) : (['--input-type=module', '-e', LISTENER] as const);
@@ -24,12 +24,12 @@ export async function blackHole(scope: Scope): Promise<string> {
   return authority('127.0.0.1', port);
 }
 
-/** Connects, and says whether the kernel let it; the socket stays until the scope ends. */
+/** Connects, and returns whether the kernel accepted. The socket stays open until the scope ends. */
 function isAccepted(scope: Scope, port: number): Promise<boolean> {
   const socket: Socket = connect(port, '127.0.0.1');
   scope.defer(() => socket.destroy());
   return new Promise((resolve, reject) => {
-    // What the kernel said meanwhile is heard before an immediate runs, also where this process was held up for as long.
+    // An answer of the kernel is handled before an immediate runs, even if this process was held up for that long.
     const timer = setTimeout(() => setImmediate(resolve, false), SILENCE_MS);
     socket.once('error', reject).once('connect', () => {
       clearTimeout(timer);

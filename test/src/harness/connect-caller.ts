@@ -5,7 +5,7 @@ import type { Identity } from '@isthmus/service/testing';
 import type { Scope } from './scope.ts';
 import { within } from './until.ts';
 
-/** Where a plane takes callers: a unix socket, plain TCP on 127.0.0.1, or TLS with a client's certificate. */
+/** Where a plane accepts callers: a unix socket, plain TCP on 127.0.0.1, or TLS with a client's certificate. */
 export type Via =
   | { readonly uds: string }
   | { readonly port: number; readonly host?: string }
@@ -17,7 +17,7 @@ export interface ConnectRequest {
   readonly destination: string;
   /** Header lines added to `Host: 127.0.0.1`, which is what API servers send. */
   readonly headers?: readonly string[];
-  /** Sent in the same write behind the head. */
+  /** Sent in the same write, after the head. */
   readonly early?: string | Uint8Array;
   readonly deadline?: number;
 }
@@ -28,15 +28,15 @@ export interface ConnectAnswer {
   readonly reason: string;
   /** By lower-case name; repeated ones joined with a comma. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Of a refusal: all up to the end of the connection. Empty for a tunnel. */
+  /** For a refusal: everything up to the end of the connection. Empty for a tunnel. */
   readonly body: string;
-  /** What came in the same read behind the head of a 200. An API server fails on any such byte. */
+  /** What came in the same read, after the head of a 200. An API server fails on any such byte. */
   readonly head: Buffer;
   /** The tunnel, paused; allowHalfOpen. */
   readonly socket: Socket;
 }
 
-/** Connects to a plane's edge and gives the socket once it is connected, after the TLS handshake if there is one. */
+/** Connects to a plane's edge. Returns the socket once it is connected, after the TLS handshake if there is one. */
 export async function open(scope: Scope, via: Via, deadline?: number): Promise<Socket> {
   const socket = openSocket(via);
   scope.defer(() => socket.destroy());
@@ -66,7 +66,7 @@ export function describe(via: Via): string {
   return 'uds' in via ? via.uds : `${via.host ?? '127.0.0.1'}:${via.port}`;
 }
 
-/** Asks for a tunnel with HTTP CONNECT, as an API server does, and gives the answer whatever it is. */
+/** Asks for a tunnel with HTTP CONNECT, as an API server does. Returns the answer, whatever it is. */
 export async function connectThrough(scope: Scope, request: ConnectRequest): Promise<ConnectAnswer> {
   const { via, destination, headers = [], early = '', deadline } = request;
   const wait = { ...(deadline && { deadline }), what: `an answer to CONNECT ${destination}` };
@@ -76,7 +76,7 @@ export async function connectThrough(scope: Scope, request: ConnectRequest): Pro
   return within(readAnswer(socket), wait);
 }
 
-/** A tunnel, or an error that tells the refusal. Not a byte may stand behind the head. */
+/** Returns a tunnel, or throws the refusal. Throws if any byte follows the head. */
 export async function tunnelThrough(scope: Scope, request: ConnectRequest): Promise<Socket> {
   const { status, reason, body, head, socket } = await connectThrough(scope, request);
   if (status !== 200) throw new Error(`CONNECT ${request.destination}: ${status} ${reason}: ${body}`);
@@ -110,7 +110,7 @@ async function answer(socket: Socket, text: string, rest: Buffer): Promise<Conne
   return { status, reason: match[2] ?? '', headers, body, head: status === 200 ? rest : Buffer.alloc(0), socket };
 }
 
-/** One read from a paused socket. */
+/** Reads once from a paused socket. */
 function read(socket: Socket): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const done = () => {
@@ -134,7 +134,7 @@ function read(socket: Socket): Promise<Buffer> {
   });
 }
 
-/** All that is still to come, up to the end. */
+/** Returns everything that still arrives, up to the end. */
 async function rested(socket: Socket): Promise<Buffer> {
   const chunks: Buffer[] = [];
   socket.on('data', (chunk) => chunks.push(chunk));

@@ -83,11 +83,11 @@ export function greeter(scope: Scope, greeting: string, options: ListenOptions =
 }
 
 export interface SourceOptions extends ListenOptions {
-  /** Wait for the first byte of the caller. Default: speak at once. */
+  /** Wait for the caller's first byte. Default: send at once. */
   readonly asked?: boolean;
 }
 
-/** Sends `bytes` random bytes to everyone who comes, then ends. `sha256` is of all of them, in hexadecimal. */
+/** Sends `bytes` random bytes to every caller, then ends. `sha256` is the hash of them all, in hexadecimal. */
 export async function source(scope: Scope, bytes: number, options: SourceOptions = {}) {
   const chunk = randomBytes(Math.min(bytes, 1 << 20));
   const hash = createHash('sha256');
@@ -121,7 +121,7 @@ export function sink(scope: Scope, options: ListenOptions = {}): Promise<Destina
   });
 }
 
-/** Counts and hashes: `toString()` is what `sink` answers. */
+/** Counts and hashes. `toString()` returns what `sink` answers. */
 export class Digest {
   bytes = 0;
   readonly #hash: Hash = createHash('sha256');
@@ -140,7 +140,7 @@ export class Digest {
   }
 }
 
-/** Accepts and does nothing more until `release()`: it neither reads nor writes, so its caller's bytes pile up. */
+/** Accepts, and does nothing until `release()`: it neither reads nor writes, so its caller's bytes pile up. */
 export async function stalled(scope: Scope, options: ListenOptions = {}) {
   const destination = await listen(scope, options, (socket) => socket.pause());
   const release = () => {
@@ -149,7 +149,7 @@ export async function stalled(scope: Scope, options: ListenOptions = {}) {
   return Object.assign(destination, { release });
 }
 
-/** Resets the connection as soon as the first byte has come. */
+/** Resets the connection as soon as the first byte arrives. */
 export function resetter(scope: Scope, options: ListenOptions = {}): Promise<Destination> {
   return listen(scope, options, (socket) => socket.once('data', () => socket.resetAndDestroy()));
 }

@@ -3,7 +3,7 @@ import { freePort } from './places.ts';
 import type { Flags } from './program.ts';
 import type { Trust } from './trust.ts';
 
-/** Flags of a hub, or of a proxy-server, that other processes of its plane reach. */
+/** Flags of a hub, or of a proxy-server, that other processes of its plane connect to. */
 export async function hubFlags(trust: Trust, agentPort: number): Promise<Flags> {
   const peerPort = await freePort();
   return {
@@ -15,7 +15,7 @@ export async function hubFlags(trust: Trust, agentPort: number): Promise<Flags> 
   };
 }
 
-/** Flags of an agent that upstream's has too. */
+/** Flags of an agent that upstream's agent has too. */
 export async function uplinkFlags(trust: Trust, port: number) {
   const identity = await trust.agents.client('agent');
   const healthPort = await freePort();
@@ -34,7 +34,7 @@ export async function uplinkFlags(trust: Trust, port: number) {
   };
 }
 
-/** Flags of the port for agents, upstream's names. */
+/** Flags of the port for agents, with upstream's names. */
 export async function agentPortFlags(trust: Trust, port: number): Promise<Flags> {
   const { cert, key } = await trust.agents.server();
   return {

@@ -9,12 +9,12 @@ import { until } from './until.ts';
 
 export type PacketOf<T extends PacketType> = Extract<Packet, { readonly type: T }>;
 
-/** One `ProxyService.Proxy` stream, packet by packet, on a connection of its own. */
+/** One `ProxyService.Proxy` stream, packet by packet, on its own connection. */
 export class PacketStream implements AsyncDisposable {
   readonly received: Packet[] = [];
   /** How the stream ended, once it has. */
   status: StatusObject | undefined;
-  /** The initial metadata of the other side, once it has come. */
+  /** The initial metadata of the other side, once it has arrived. */
   metadata: Metadata | undefined;
   readonly stream: ClientDuplexStream<Packet, Packet>;
   readonly #client: Client;
@@ -41,7 +41,7 @@ export class PacketStream implements AsyncDisposable {
     this.stream.write(packet);
   }
 
-  /** The next packet that was not taken yet; fails when the stream ends before one comes. */
+  /** Returns the next packet that was not taken yet. Fails if the stream ends first. */
   async next(deadline?: number): Promise<Packet> {
     await until(() => this.received.length > this.#taken, {
       ...(deadline && { deadline }),
@@ -51,7 +51,7 @@ export class PacketStream implements AsyncDisposable {
     return this.received[this.#taken++] as Packet;
   }
 
-  /** The next packet, which must be of this type. */
+  /** Returns the next packet, which must be of this type. */
   async expect<T extends PacketType>(type: T, deadline?: number): Promise<PacketOf<T>> {
     const packet = await this.next(deadline);
     if (packet.type !== type) throw new Error(`expected ${type}, got ${show(packet)}`);
@@ -63,13 +63,13 @@ export class PacketStream implements AsyncDisposable {
     return until(() => this.status, { ...(deadline && { deadline }), what: 'the end of the stream' });
   }
 
-  /** Sends DIAL_REQ and gives the answer. */
+  /** Sends DIAL_REQ and returns the answer. */
   async dial(destination: string, random = randomId()): Promise<PacketOf<'DIAL_RSP'>> {
     this.send({ type: 'DIAL_REQ', protocol: 'tcp', address: destination, random });
     return this.expect('DIAL_RSP');
   }
 
-  /** From now on packets go to `listener` and are kept no more. */
+  /** From now on packets go to `listener`, and are no longer kept. */
   handOver(listener: (packet: Packet) => void): void {
     this.stream.off('data', this.#keep).on('data', listener);
     for (const packet of this.received.splice(this.#taken)) listener(packet);
@@ -85,7 +85,7 @@ export function packetsThrough(scope: Scope, via: Via, metadata?: Metadata): Pac
   return scope.use(new PacketStream(via, '/ProxyService/Proxy', metadata));
 }
 
-/** A stream of `AgentService.Connect`: an agent of which the test says each packet. */
+/** A stream of `AgentService.Connect`: an agent whose every packet the test sends. */
 export function agentPackets(
   scope: Scope,
   via: Via,
@@ -101,7 +101,7 @@ export function randomId(): bigint {
   return randomBytes(8).readBigUInt64BE() >> 1n;
 }
 
-/** Dials as an API server does over gRPC: a connection and a stream of its own. Fails with the text of the DIAL_RSP. */
+/** Dials as an API server does over gRPC: with its own connection and stream. Fails with the text of the DIAL_RSP. */
 export async function grpcThrough(scope: Scope, via: Via, destination: string): Promise<Duplex> {
   const packets = packetsThrough(scope, via);
   const answer = await packets.dial(destination);
@@ -150,7 +150,7 @@ class PacketTunnel extends Duplex {
     this.#stream.write({ type: 'CLOSE_REQ', connectID: this.#connectID }, done);
   }
 
-  /** Before the CLOSE_RSP, a caller that vanishes. */
+  /** Before the CLOSE_RSP this is a caller that vanishes. */
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     if (!this.#ended) this.#stream.cancel();
     done(error);

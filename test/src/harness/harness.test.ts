@@ -21,7 +21,7 @@ function connectTo(scope: { defer(end: () => unknown): void }, port: number): So
   return socket.on('error', () => {});
 }
 
-/** A mocked clock goes on by a millisecond with each turn of the event loop, until something is so; by how many it went. */
+/** Advances a mocked clock by a millisecond per turn of the event loop until something is so. Returns how many milliseconds passed. */
 async function tickUntil(isSo: () => boolean): Promise<number> {
   const end = performance.now() + DEFAULT_DEADLINE_MS;
   mock.timers.enable({ apis: ['setTimeout'] });
@@ -37,7 +37,7 @@ async function tickUntil(isSo: () => boolean): Promise<number> {
   }
 }
 
-test('a scope ends what it holds in reverse order, and all of it though one fails', async () => {
+test('a scope ends everything it holds in reverse order, even if one fails', async () => {
   const ended: string[] = [];
   const body = scoped(async (scope) => {
     scope.defer(() => ended.push('first'));
@@ -48,7 +48,7 @@ test('a scope ends what it holds in reverse order, and all of it though one fail
   assert.deepEqual(ended, ['last', 'first']);
 });
 
-test('until names what it waited for and why it was in vain', async () => {
+test('until names what it waited for and why the wait failed', async () => {
   await assert.rejects(
     until(() => false, { deadline: 20, what: 'Godot' }),
     /waited \d+ ms in vain for Godot/,
@@ -63,7 +63,7 @@ test('until names what it waited for and why it was in vain', async () => {
 });
 
 test(
-  'an authority issues what a TLS server and its client accept, and nothing else is accepted',
+  'a TLS server and its client accept what an authority issues, and nothing else',
   scoped(async (scope) => {
     const authority = await Authority.create(await tempDir(scope), 'callers');
     const identity = await authority.server();
@@ -96,7 +96,7 @@ test(
 );
 
 test(
-  'a program gives its lines, its log and its end',
+  'a program reports its lines, its log and its end',
   scoped(async (scope) => {
     const program = startCommand(scope, [
       'sh',
@@ -113,7 +113,7 @@ test(
 );
 
 test(
-  'a program that is stopped dies at the end all the same',
+  'a stopped program can still be killed',
   scoped(async (scope) => {
     const program = startCommand(scope, ['sleep', '60']);
     program.signal('SIGSTOP');
@@ -123,7 +123,7 @@ test(
 );
 
 test(
-  'destinations do what they say and count their sockets',
+  'destinations do what they promise and count their sockets',
   scoped(async (scope) => {
     const destination = await source(scope, 3_000_001);
     const digest = new Digest();
@@ -146,7 +146,7 @@ test(
 );
 
 test(
-  'a refused port refuses, and a black hole does not even that',
+  'a refused port refuses, and a black hole does not even answer',
   scoped(async (scope) => {
     const [error] = await once(connectTo(scope, Number((await refused()).split(':')[1])), 'error');
     assert.equal(error.code, 'ECONNREFUSED');
@@ -159,7 +159,7 @@ test(
 );
 
 test(
-  'a destination that stalls lets nothing through until it is released',
+  'a stalled destination lets nothing through until it is released',
   scoped(async (scope) => {
     const destination = await stalled(scope);
     const socket = connectTo(scope, destination.port);
@@ -174,7 +174,7 @@ test(
 );
 
 test(
-  'a relay carries, holds back, delays, drops and resets',
+  'a relay carries, pauses, delays, drops and resets',
   scoped(async (scope) => {
     const destination = await echo(scope);
     const relay = await relayTo(scope, destination.port);
@@ -225,7 +225,7 @@ test(
 );
 
 test(
-  'a CONNECT caller tells head, body and the bytes behind a head apart',
+  'a CONNECT caller separates the head, the body and the bytes after a head',
   scoped(async (scope) => {
     const answers = new Map([
       ['ok:1', ['HTTP/1.1 200 OK\r\n', '\r\n', '', 'later']],
@@ -238,7 +238,7 @@ test(
       socket.once('data', async (request) => {
         const target = String(request).split(' ')[1] as string;
         for (const part of answers.get(target) ?? []) {
-          // An empty part: what follows waits for a byte of the caller, so it is no part of the same read.
+          // An empty part: wait for a byte of the caller, so that the next part is not in the same read.
           if (part) await new Promise((sent) => socket.write(part, sent));
           else await once(socket, 'data');
         }

@@ -5,22 +5,22 @@ import { type Env, type Flags, Program } from './program.ts';
 import { commandOf, type ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 
-/** What a listing may take of a program that is busy, in milliseconds. */
+/** How long a busy program may take for a listing, in milliseconds. */
 const ASK_MS = 10_000;
 
-/** Where a process runs when that is not beside this one. */
+/** Where a process runs, if not beside this one. */
 export interface Place {
-  /** A command that runs another there: `ip netns exec ...`. */
+  /** A command that runs another command there: `ip netns exec ...`. */
   readonly command: readonly string[];
-  /** Its address for its health and admin ports. */
+  /** The address of its health and admin ports. */
   readonly host: string;
 }
 
-/** One of our programs, or the command of another's. */
+/** One of our programs, or the command of another program. */
 export type Runs = ProgramName | readonly [string, ...string[]];
 
 export interface MemberOptions {
-  /** What its kin call it: `hub-0`. */
+  /** Its name among its kin: `hub-0`. */
   readonly id: string;
   readonly runs: Runs;
   readonly flags: Flags;
@@ -31,7 +31,7 @@ export interface MemberOptions {
 
 const HERE: Place = { command: [], host: '127.0.0.1' };
 
-/** A process of a plane with fixed flags, so that it can be started again as the same one. */
+/** A process of a plane with fixed flags, so that it can be restarted as the same one. */
 export class Member {
   readonly id: string;
   readonly #scope: Scope;
@@ -49,7 +49,7 @@ export class Member {
     return this.program.running;
   }
 
-  /** How it ended, and what it said last. */
+  /** How it ended, and its last output. */
   async epitaph(): Promise<string> {
     const { code, signal } = await this.program.exit;
     return `${this.id} ended (${signal ?? `status ${code}`})${this.program.tail}`;
@@ -59,14 +59,14 @@ export class Member {
     return this.program.kill();
   }
 
-  /** Starts what has ended, and waits until it is ready. */
+  /** Restarts a process that has ended, and waits until it is ready. */
   async restart(): Promise<void> {
     if (this.running) throw new Error(`${this.id} runs already`);
     this.program = this.#start();
     await this.program.waitReady();
   }
 
-  /** SIGTERM, and started again once it has ended: what a rolling update does to each. */
+  /** Sends SIGTERM, and restarts the process once it has ended, as a rolling update does to each. */
   async roll(deadline?: number): Promise<void> {
     this.program.signal('SIGTERM');
     const { code } = await this.program.ended(deadline);
@@ -87,7 +87,7 @@ export class Member {
     return this.#ask(async (admin, signal) => (await admin.listTunnels({}, { signal })).tunnels);
   }
 
-  /** On a channel of its own: one that was open when the process died would wait before it connects again. */
+  /** Uses a new channel: one that was open when the process died would wait before it connects again. */
   async #ask<T>(question: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Promise<T> {
     const address = `${this.program.healthHost}:${this.program.adminPort}`;
     using connection = adminClient(address, adminTls(this.#options.flags));
@@ -107,7 +107,7 @@ export class Member {
   }
 }
 
-/** A member whose admin port has certificates is asked with its own: they are good for clients too. */
+/** If a member's admin port has certificates, we use the same ones to ask it: they are valid for clients too. */
 function adminTls(flags: Flags): AdminClientTls | undefined {
   const { 'admin-ca-cert': ca, 'admin-server-cert': cert, 'admin-server-key': key } = flags;
   if (ca === undefined) return undefined;

@@ -40,7 +40,7 @@ export class AgentStream {
     this.#call.write(packet);
   }
 
-  /** The first packet of a type that came, or comes within the deadline, and for which `matches` holds. */
+  /** Returns the first packet of a type for which `matches` holds, once there is one. Fails at the deadline. */
   expect<T extends PacketType>(type: T, matches: (packet: PacketOf<T>) => boolean = () => true): Promise<PacketOf<T>> {
     const find = () => this.received.find((packet) => packet.type === type && matches(packet as PacketOf<T>));
     const what = () =>
@@ -49,7 +49,7 @@ export class AgentStream {
   }
 }
 
-/** A server of ANP's agents that does nothing by itself: the test says each packet. TLS with the agents' authority. */
+/** A server for ANP's agents that does nothing by itself: the test sends each packet. TLS with the agents' authority. */
 export class PacketHub implements AsyncDisposable {
   readonly streams: AgentStream[] = [];
   port = 0;
@@ -77,7 +77,7 @@ export class PacketHub implements AsyncDisposable {
     return this;
   }
 
-  /** The stream of an agent, once it has come. */
+  /** The stream of an agent, once it has connected. */
   agent(index = 0): Promise<AgentStream> {
     return until(() => this.streams[index], { what: `agent ${index} to connect` });
   }

@@ -10,14 +10,14 @@ import type { Scope } from './scope.ts';
 const SOURCES = `${ROOT}test/compat/peer`;
 const BUILD_MS = 15 * 60_000;
 
-/** Why there are no Go peers here, or false when there are: the `skip` option of a test. */
+/** Returns why there are no Go peers here, or false if there are: the `skip` option of a test. */
 export function goMissing(): string | false {
   return spawnSync('go', ['version']).status === 0 ? false : 'go is not installed (https://go.dev/doc/install)';
 }
 
 let built: Promise<string> | undefined;
 
-/** The path of the `peer` program, built once for each state of its sources. */
+/** Returns the path of the `peer` program. Builds it once for each state of its sources. */
 export function peer(): Promise<string> {
   built ??= build();
   return built;
@@ -34,14 +34,14 @@ async function build(): Promise<string> {
   );
   if (exists) return path;
   await mkdir(cache, { recursive: true });
-  // Under a name of its own first: another test file may build at the same time.
+  // Build under a unique name first: another test file may build at the same time.
   const fresh = `${path}-${process.pid}`;
   await promisify(execFile)('go', ['build', '-o', fresh, '.'], { cwd: SOURCES, timeout: BUILD_MS });
   await rename(fresh, path);
   return path;
 }
 
-/** How the peer shall dial: as konnectivity-client over a socket, or as an API server by its egress configuration. */
+/** How the peer dials: as konnectivity-client over a socket, or as an API server with its egress configuration. */
 export type PeerVia = { readonly uds: string } | { readonly config: string };
 
 export interface PeerDial {
@@ -57,7 +57,7 @@ export interface PeerDial {
   readonly timeout?: string;
 }
 
-/** What one dial came to; times in milliseconds. `error` is empty where all went well. */
+/** The result of one dial; times in milliseconds. `error` is empty if all went well. */
 export interface PeerResult {
   readonly error: string;
   readonly stage: '' | 'dial' | 'use';
@@ -65,7 +65,7 @@ export interface PeerResult {
   readonly dialMs: number;
   readonly useMs: number;
   readonly closeMs: number;
-  /** konnectivity-client has one also when the other side closed first. */
+  /** konnectivity-client sets this even if the other side closed first. */
   readonly closeError: string;
   readonly bytes: number;
   readonly sha256: string;
@@ -95,7 +95,7 @@ export async function summaryOf(program: Program, deadline?: number): Promise<Pe
   return summary as unknown as PeerSummary;
 }
 
-/** EgressSelectorConfigurations for a front, one for each transport that an API server knows. */
+/** EgressSelectorConfigurations for a front, one for each transport that an API server supports. */
 export function egressConfigs(front: Pick<Front, 'grpc' | 'connect' | 'mtls'>): Readonly<Record<string, string>> {
   const { grpc, connect, mtls } = front;
   const tls = { caBundle: mtls.ca, clientCert: mtls.identity.cert, clientKey: mtls.identity.key };
@@ -107,7 +107,7 @@ export function egressConfigs(front: Pick<Front, 'grpc' | 'connect' | 'mtls'>): 
   };
 }
 
-/** As JSON, which is YAML as well. */
+/** As JSON, which is also YAML. */
 function egressConfig(proxyProtocol: string, transport: unknown): string {
   return JSON.stringify({
     apiVersion: 'apiserver.k8s.io/v1beta1',

@@ -5,7 +5,7 @@ import type { Scope } from './scope.ts';
 
 export { freePort } from '@isthmus/registry/testing';
 
-/** A directory that goes with the scope. Its path leaves room for a socket's name in the 107 bytes of sun_path. */
+/** A directory that is removed with the scope. Its path leaves room for a socket's name in the 107 bytes of sun_path. */
 export async function tempDir(scope: Scope): Promise<string> {
   const base = tmpdir().length > 40 ? '/tmp' : tmpdir();
   const dir = await mkdtemp(join(base, 'isth-'));

@@ -10,25 +10,25 @@ import type { Scope } from './scope.ts';
 import { newTrust, type Trust } from './trust.ts';
 import { until } from './until.ts';
 
-/** How callers reach a program. Ours takes gRPC and HTTP CONNECT on every listener, so `grpc` and `connect` are one. */
+/** How callers reach a program. Ours accepts gRPC and HTTP CONNECT on every listener, so `grpc` and `connect` are the same. */
 export interface Ways {
   readonly grpc: { readonly uds: string };
   readonly connect: { readonly uds: string };
   readonly mtls: { readonly port: number; readonly ca: string; readonly identity: Identity };
 }
 
-/** A program that takes callers. */
+/** A program that accepts callers. */
 export interface Front extends Ways {
   readonly program: Program;
 }
 
-/** A program that takes agents. */
+/** A program that accepts agents. */
 export interface Back {
   readonly program: Program;
   readonly agentPort: number;
 }
 
-/** Flags, what is added to the environment, and where it runs. */
+/** Flags, additions to the environment, and where it runs. */
 export interface MemberSettings {
   readonly flags?: Flags;
   readonly env?: Env;
@@ -53,7 +53,7 @@ export async function startHub(scope: Scope, trust: Trust, flags: Flags = {}, en
   return { program: member.program, agentPort };
 }
 
-/** An agent that dials a port of 127.0.0.1, with a certificate of its own. */
+/** An agent that dials a port of 127.0.0.1, with its own certificate. */
 export async function startAgent(
   scope: Scope,
   trust: Trust,
@@ -64,7 +64,7 @@ export async function startAgent(
   return (await agentMember(scope, trust, 'proxy-agent', port, { flags, env })).program;
 }
 
-/** An all-in-one server that takes agents on a port of its own; with a registry, others of its plane reach it. */
+/** An all-in-one server that accepts agents on its own port. With a registry, others of its plane can connect to it. */
 export async function serverMember(scope: Scope, trust: Trust, id: string, settings: MemberSettings = {}) {
   const agentPort = await freePort();
   const joins = settings.flags?.['redis-url'] !== undefined;
@@ -132,7 +132,7 @@ export interface Split {
   readonly agents: readonly Program[];
 }
 
-/** Gateways, hubs and agents around a Redis of their own, mTLS between all. All are ready. */
+/** Gateways, hubs and agents around their own Redis, with mTLS between all. All are ready. */
 export async function split(scope: Scope, options: SplitOptions = {}): Promise<Split> {
   const { gateways: gatewayCount = 2, hubs: hubCount = 2, gatewayFlags, hubFlags, env } = options;
   const trust = await newTrust(scope);
@@ -178,7 +178,7 @@ async function frontMember(scope: Scope, trust: Trust, runs: ProgramName, id: st
   return { member, ways: { grpc: { uds }, connect: { uds }, mtls } };
 }
 
-/** Waits until a program's listeners are up; ready it is only with an agent. */
+/** Waits until a program's listeners are up. It is ready only once it has an agent. */
 export async function isUp(program: Program): Promise<void> {
   const up = async () => (await program.get('/healthz')).status === 200;
   await until(up, {

@@ -7,9 +7,9 @@ import { type True, until, type Wait, within } from './until.ts';
 
 const KEPT_LINES = 20_000;
 const SHOWN_LINES = 30;
-/** What a page may take of a program that is busy, in milliseconds: one that hangs is no reason to wait for longer. */
+/** How long a busy program may take for a page, in milliseconds. One that hangs is no reason to wait longer. */
 const PAGE_MS = 10_000;
-/** How long what a program said last may take to be read, in milliseconds. Only a grandchild that holds the pipe open takes so long. */
+/** How long reading a program's last output may take, in milliseconds. Only a grandchild that holds the pipe open takes that long. */
 const LAST_WORDS_MS = 10_000;
 
 /** One line of a program's log that is a JSON object. */
@@ -23,10 +23,10 @@ export interface Exit {
 export interface ProgramOptions {
   /** Flags: `{ 'server-port': 8090, mode: 'grpc' }` becomes `--server-port=8090 --mode=grpc`; undefined ones are left out. */
   readonly flags?: Flags;
-  /** Given as they are, before the flags. */
+  /** Passed as they are, before the flags. */
   readonly args?: readonly string[];
   readonly env?: Env;
-  /** Where /readyz and /metrics are. */
+  /** The port of /readyz and /metrics. */
   readonly healthPort?: number;
   /** The address of that port; default 127.0.0.1. */
   readonly healthHost?: string;
@@ -42,9 +42,9 @@ export class Program implements AsyncDisposable {
   readonly name: string;
   readonly healthPort: number;
   readonly healthHost: string;
-  /** Where the admin RPC is, as its flags say; 0 for a program without one. */
+  /** The port of the admin RPC, from the flags; 0 for a program without one. */
   readonly adminPort: number;
-  /** Every line of stdout and stderr, in order of arrival, the oldest dropped beyond 20,000. */
+  /** Every line of stdout and stderr, in order of arrival. Beyond 20,000 the oldest are dropped. */
   readonly lines: string[] = [];
   readonly logs: LogLine[] = [];
   readonly exit: Promise<Exit>;
@@ -79,7 +79,7 @@ export class Program implements AsyncDisposable {
       });
       this.#process.once('exit', async (code, signal) => {
         this.#running = false;
-        // What it said last is read first, but a grandchild that holds the pipe open holds up nothing.
+        // Its last output is read first, but a grandchild that holds the pipe open delays nothing.
         await within(Promise.all(output), { deadline: LAST_WORDS_MS, what: 'the end of its output' }).catch(() => {});
         end({ code, signal });
       });
@@ -99,7 +99,7 @@ export class Program implements AsyncDisposable {
     return `\n--- ${this.name} (pid ${this.pid}) said last:\n${this.lines.slice(-SHOWN_LINES).join('\n')}\n---`;
   }
 
-  /** Not by the child's own `kill`: Deno takes a child for dead that was sent SIGSTOP. */
+  /** Does not use the child's own `kill`: Deno considers a child dead once it was sent SIGSTOP. */
   signal(signal: NodeJS.Signals): void {
     if (this.#running) process.kill(this.pid, signal);
   }
@@ -109,13 +109,13 @@ export class Program implements AsyncDisposable {
     return within(this.exit, { ...deadlineOf(deadline), what: () => `the end of ${this.name}${this.tail}` });
   }
 
-  /** Sends SIGKILL and waits until the process is gone. A stopped one (SIGSTOP) dies as well. */
+  /** Sends SIGKILL and waits until the process is gone. This also ends a stopped process (SIGSTOP). */
   async kill(): Promise<void> {
     this.signal('SIGKILL');
     await this.exit;
   }
 
-  /** Fails a test whose programs told a secret. */
+  /** Kills the program, and throws if it printed a secret. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
     this.#secrets.look();
@@ -123,7 +123,7 @@ export class Program implements AsyncDisposable {
     if (this.#leak !== undefined) throw new Error(`${this.name} told a secret: ${this.#leak}`);
   }
 
-  /** The first line of the log for which `matches` holds, old ones included. */
+  /** Returns the first log line for which `matches` holds, earlier ones included. */
   waitForLog(matches: (line: LogLine) => boolean, { deadline, what }: Wait): Promise<LogLine> {
     return this.#until(() => this.logs.find(matches), { ...deadlineOf(deadline), what });
   }
@@ -151,7 +151,7 @@ export class Program implements AsyncDisposable {
     return { status: response.status, body: await response.text() };
   }
 
-  /** The values of one metric family's samples, by their labels as they stand on the page (`{}` for none). */
+  /** Returns the values of one metric family's samples, by their labels as they are on the page (`{}` for none). */
   async metric(name: string): Promise<Map<string, number>> {
     const samples = new Map<string, number>();
     for (const line of (await this.get('/metrics')).body.split('\n')) {
@@ -185,7 +185,7 @@ export class Program implements AsyncDisposable {
   }
 }
 
-/** Starts one of our programs, on the runtime that runs the tests, with a JSON log. */
+/** Starts one of our programs on the runtime that runs the tests, with a JSON log. */
 export function startProgram(scope: Scope, name: ProgramName, options: ProgramOptions = {}): Program {
   const flags = { 'log-format': 'json', ...options.flags };
   return scope.use(new Program(name, commandOf(name), { ...options, flags }));

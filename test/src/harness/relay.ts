@@ -3,7 +3,7 @@ import { authority } from './destination.ts';
 import type { Scope } from './scope.ts';
 import { within } from './until.ts';
 
-/** What one direction holds at most: 100 ms of 80 MB/s. */
+/** The most bytes that one direction holds: 100 ms of 80 MB/s. */
 const HELD_BYTES = 8 << 20;
 
 interface Pair {
@@ -11,13 +11,13 @@ interface Pair {
   readonly far: Socket;
 }
 
-/** A TCP relay between two parts of a plane, for faults of the network between them. It listens on 127.0.0.1. */
+/** A TCP relay between two parts of a plane, for network faults between them. It listens on 127.0.0.1. */
 export class Relay implements AsyncDisposable {
   readonly host = '127.0.0.1';
   port = 0;
-  /** Connections taken so far. */
+  /** Connections accepted so far. */
   accepted = 0;
-  /** Milliseconds by which every chunk is held back, each way. */
+  /** How long every chunk is held back in each direction, in milliseconds. */
   delayMs = 0;
   readonly #ports: readonly number[];
   readonly #pairs = new Set<Pair>();
@@ -25,7 +25,7 @@ export class Relay implements AsyncDisposable {
   #silent = false;
   #refusing = false;
 
-  /** Connections go to the ports of 127.0.0.1 in turn. */
+  /** @param ports connections go to these ports of 127.0.0.1 in turn */
   constructor(ports: readonly number[]) {
     this.#ports = ports;
     this.#server = createServer({ allowHalfOpen: true }, (near) => this.#accept(near));
@@ -45,7 +45,7 @@ export class Relay implements AsyncDisposable {
     return this.#pairs.size;
   }
 
-  /** Carries nothing any more, as a half-open connection does: no byte, no end, no reset; new connections neither. */
+  /** Carries nothing any more, like a half-open connection: no byte, no end, no reset. The same holds for new connections. */
   pause(): void {
     this.#silent = true;
     for (const { near, far } of this.#pairs) {
@@ -62,7 +62,7 @@ export class Relay implements AsyncDisposable {
     }
   }
 
-  /** Closes what is open in good order (FIN both ways). */
+  /** Closes open connections cleanly (FIN both ways). */
   drop(): void {
     for (const { near, far } of this.#pairs) {
       near.end();
@@ -70,7 +70,7 @@ export class Relay implements AsyncDisposable {
     }
   }
 
-  /** Ends what is open by a reset both ways. */
+  /** Resets open connections in both directions. */
   reset(): void {
     for (const { near, far } of this.#pairs) {
       near.resetAndDestroy();
@@ -106,7 +106,7 @@ export class Relay implements AsyncDisposable {
   #carry(from: Socket, to: Socket): void {
     let held = 0;
     const waiting: (() => void)[] = [];
-    // In order of arrival, whatever the delay was set to meanwhile.
+    // Keeps the order of arrival even if the delay changes meanwhile.
     const later = (act: () => void) => {
       if (this.delayMs === 0 && waiting.length === 0) return act();
       waiting.push(act);
@@ -146,7 +146,7 @@ export class Relay implements AsyncDisposable {
   }
 }
 
-/** A relay to ports of 127.0.0.1, in turn when there are several, as a balancer does. */
+/** A relay to ports of 127.0.0.1. It uses several ports in turn, as a balancer does. */
 export async function relayTo(scope: Scope, ...ports: number[]): Promise<Relay> {
   return scope.use(await new Relay(ports).listen());
 }

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 
-/** The root of the work tree; the same three steps up from `test/src/harness` and from `test/dist/harness`. */
+/** The root of the work tree: three steps up from `test/src/harness` as well as from `test/dist/harness`. */
 export const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
 export const onDeno = process.versions.deno !== undefined;
@@ -14,7 +14,7 @@ const APPS: Record<ProgramName, string> = {
   'backend-hub': 'backend-hub',
 };
 
-/** How to start one of the programs on the runtime that runs the tests: the build on Node, the sources on Deno. */
+/** Returns the command that starts a program on the runtime that runs the tests: the build on Node, the sources on Deno. */
 export function commandOf(name: ProgramName): readonly [string, ...string[]] {
   const app = `${ROOT}apps/${APPS[name]}`;
   if (onDeno) return [process.execPath, 'run', '-A', `${app}/src/main.ts`];

@@ -1,4 +1,4 @@
-/** What a test started, ended in reverse order when the test ends, whether it passed or not. */
+/** What a test started. It ends in reverse order when the test ends, whether the test passed or not. */
 export class Scope implements AsyncDisposable {
   readonly #ends: (() => unknown)[] = [];
   readonly #controller = new AbortController();
@@ -31,7 +31,7 @@ export class Scope implements AsyncDisposable {
   }
 }
 
-/** The body of a test that gets a scope of its own: `test('...', scoped(async (scope) => { ... }))`. */
+/** The body of a test that gets its own scope: `test('...', scoped(async (scope) => { ... }))`. */
 export function scoped(body: (scope: Scope) => Promise<void>): () => Promise<void> {
   return async () => {
     await using scope = new Scope();

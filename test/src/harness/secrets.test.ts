@@ -4,7 +4,7 @@ import test from 'node:test';
 import { type Flags, newTrust, Scope, scoped, startCommand } from './index.ts';
 import { Secrets } from './secrets.ts';
 
-/** Ends a program that says this, and gives what the end of its test says. */
+/** Runs a program that prints this text, and returns the error with which its scope ends. */
 async function ending(text: string, flags: Flags): Promise<string> {
   const scope = new Scope();
   const program = startCommand(scope, ['sh', '-c', 'printf "%s\\n" "$SAID"'], { flags, env: { SAID: text } });
@@ -16,7 +16,7 @@ async function ending(text: string, flags: Flags): Promise<string> {
 }
 
 test(
-  'a program that tells a secret of its flags fails its test, on whichever line',
+  'a program that prints a secret from its flags fails its test, on any line',
   scoped(async (scope) => {
     const { agents, dir } = await newTrust(scope);
     const { cert, key } = await agents.client('agent');
@@ -60,7 +60,7 @@ test(
     const secrets = new Secrets({ 'agent-key': first.key });
     const line = (path: string) => readFileSync(path, 'utf8').split('\n')[1] ?? '';
     const lines = [line(first.key), line(second.key)] as const;
-    // The head of all keys of a kind is the same; the rest is not.
+    // All keys of a kind begin alike and differ only after that.
     const tails = [first.key, second.key].map((path) => readFileSync(path, 'utf8').trim().split('\n').at(-2) ?? '');
     assert.notEqual(lines[0], lines[1]);
     assert.deepEqual(

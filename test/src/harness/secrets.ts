@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Flags } from './program.ts';
 
-/** Shorter ones would be found by chance. */
+/** Shorter texts would be found by chance. */
 const MIN_SECRET = 7;
 
 /** Flags that name a file with a secret: private keys, tokens, kubeconfigs. */
@@ -10,12 +10,12 @@ const SECRET_FILES = /(^|-)key$|token-path$|^kubeconfig$/;
 /** Flags whose value is a URL that may hold a password. */
 const SECRET_URLS = /-url$/;
 
-/** A redacted one is no secret any more. */
+/** A redacted token is no secret any more. */
 const BEARER = /Bearer (?!\[redacted\])\S/;
 
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 
-/** What must not stand in the output of a program: what its flags hold or name, and what looks like a secret. */
+/** What must not appear in the output of a program: what its flags hold or name, and what looks like a secret. */
 export class Secrets {
   readonly #flags: Flags;
   readonly #texts = new Set<string>();
@@ -25,7 +25,7 @@ export class Secrets {
     this.look();
   }
 
-  /** Reads the files again: some were replaced meanwhile. */
+  /** Reads the files again, since some may have been replaced. */
   look(): void {
     for (const [flag, value] of Object.entries(this.#flags)) {
       if (SECRET_FILES.test(flag)) this.#addFile(String(value ?? ''));
@@ -44,7 +44,7 @@ export class Secrets {
     try {
       text = readFileSync(path, 'utf8');
     } catch {
-      // A flag may name what is not there: that is what some tests are about.
+      // A flag may name a file that does not exist: some tests are about that.
       return;
     }
     const body = /-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END/s.exec(text)?.[1];

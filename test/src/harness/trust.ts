@@ -4,7 +4,7 @@ import type { Scope } from './scope.ts';
 
 export type { Trust };
 
-/** The authorities of a plane, and what an API server holds. */
+/** Creates the certificate authorities of a plane, and what an API server holds. */
 export async function newTrust(scope: Scope): Promise<Trust> {
   return createTrust(await tempDir(scope), 'kube-apiserver');
 }

@@ -3,19 +3,19 @@ const POLL_MS = 10;
 export interface Wait {
   /** Milliseconds; default 60 s. */
   readonly deadline?: number;
-  /** Between two looks, in milliseconds; default 10. */
+  /** Time between two checks, in milliseconds; default 10. */
   readonly every?: number;
-  /** What is waited for, as the error shall name it; a function is asked when the wait has failed. */
+  /** What is waited for, for the text of the error. A function is called when the wait has failed. */
   readonly what: string | (() => string);
-  /** Says why to wait no longer, when that is so. */
+  /** Returns why it is pointless to wait longer, if it is. */
   readonly hopeless?: () => string | undefined;
 }
 
-/** Far more than anything here takes on a machine that is slow and busy: it ends what hangs, and judges nothing. */
+/** Far longer than anything here takes on a slow and busy machine: it ends what hangs, and judges nothing. */
 export const DEFAULT_DEADLINE_MS = 60_000;
 
 /**
- * Waits for a condition, and gives what it gave once that is neither undefined, null nor false.
+ * Waits for a condition, and returns its value once that is neither undefined, null nor false.
  * A condition that throws has not come true yet; its last error becomes the cause when time runs out.
  */
 export async function until<T>(
@@ -64,7 +64,7 @@ export async function eventually(assertion: () => void | Promise<void>, deadline
   });
 }
 
-/** A promise with a deadline of its own. */
+/** Waits for a promise until a deadline. */
 export async function within<T>(promise: Promise<T>, { deadline = DEFAULT_DEADLINE_MS, what }: Wait): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const expired = new Promise<never>((_, reject) => {
