@@ -11,13 +11,13 @@ import type { Row } from './row.ts';
 import { nothingOf, type Outcome, type RunOptions } from './run-row.ts';
 
 /**
- * What one TCP socket may hold each way, in bytes: least, at first, most. With the 4 and 32 MB that a machine allows by default, the
- * sockets of a thousand stalled connections take all memory that the kernel has for TCP, and then no socket of the machine moves,
- * whoever relays.
+ * How many bytes one TCP socket may hold in each direction: least, at first, most. A machine allows 4 and 32 MB by default. With
+ * these, the sockets of a thousand stalled connections take all memory that the kernel has for TCP, and then no socket of the
+ * machine moves data, whichever program relays.
  */
 const SOCKET_BUFFERS = '4096 131072 524288';
 
-/** A row and its load in a process and a network of their own, where the kernel's memory lasts for all of its sockets. */
+/** Runs a row and its load in a process and a network of their own, where the kernel's memory lasts for all of its sockets. */
 export async function runApart(row: Row, { short, rate, signal }: RunOptions): Promise<Outcome> {
   await using scope = new Scope();
   const { command } = await namespace(scope, []);
@@ -45,7 +45,7 @@ async function readOutcome(file: string): Promise<Partial<Outcome>> {
   }
 }
 
-/** For the process that `runApart` started. */
+/** Called in the process that `runApart` started. */
 export function writeOutcome(file: string, outcome: Outcome): Promise<void> {
   return writeFile(file, JSON.stringify(outcome));
 }

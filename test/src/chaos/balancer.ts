@@ -2,7 +2,7 @@ import { type AddressInfo, connect, createServer } from 'node:net';
 import { pipeline } from 'node:stream';
 import type { Scope } from '../harness/index.ts';
 
-/** A port of 127.0.0.1 that leads to each of these in turn, and past those where nobody listens: a load balancer's. */
+/** A port of 127.0.0.1 that leads to each of these ports in turn and skips those where nobody listens, like a load balancer. */
 export async function balancer(scope: Scope, ports: readonly number[]): Promise<number> {
   let turn = 0;
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (near) => {

@@ -24,13 +24,13 @@ test('a failed dial is a problem, and equal reasons are counted', () => {
   assert.deepEqual(problems({ dials: [dial, failed, failed] }), ['2 dials failed: grpc: no agent (2)']);
 });
 
-test('a slow dial is a problem only where the row bounds it', () => {
+test('a slow dial is a problem only if the row bounds it', () => {
   const slow = { ...dial, ms: 1001 };
   assert.deepEqual(problems({ dials: [slow] }), []);
   assert.deepEqual(problems({ dials: [slow] }, { dialMs: 1000 }), ['the slowest dial took 1001, and 1000 is the most']);
 });
 
-test('a dial that was under way through a killed gateway may fail, and no other', () => {
+test('only a dial that was under way through a killed gateway may fail', () => {
   const failed: DialRecord = { ...dial, outcome: 'failed', error: 'broke', at: 1990, ms: 20 };
   const kill = { ...strike, tunnels: new Set<number>(), gateway: 0 };
   assert.deepEqual(problems({ dials: [failed], strikes: [kill] }), []);
@@ -39,7 +39,7 @@ test('a dial that was under way through a killed gateway may fail, and no other'
   assert.equal(problems({ dials: [{ ...failed, at: 1900, ms: 20 }], strikes: [kill] }).length, 1);
 });
 
-test('only tunnels that a strike took may be cut, once a strike, and all of them must end', () => {
+test('only tunnels that a strike took may be cut, once per strike, and all of them must end', () => {
   const cut = (tunnel: number, at: number) => ({ tunnel, at, how: 'ended' });
   const ends = [1, 2].map((tunnel) => ({ tunnel, at: 2100, finished: false }));
   const both = [cut(1, 2010), cut(2, 2300)];
@@ -57,13 +57,13 @@ test('only tunnels that a strike took may be cut, once a strike, and all of them
   ]);
 });
 
-test('a destination socket that stays is never in time', () => {
+test('a destination socket that never ends is too late', () => {
   const cuts = [1, 2].map((tunnel) => ({ tunnel, at: 2001, how: 'ended' }));
   const ends = [{ tunnel: 1, at: 2050, finished: false }];
   assert.match(problems({ cuts, ends, strikes: [strike] }, { destinationsEndMs: 3000 }).join(), /Infinity/);
 });
 
-test('a short tunnel may be cut when a strike met it, not when it was dialled later', () => {
+test('a short tunnel may be cut if a strike met it, but not if it was dialled later', () => {
   const short: DialRecord = { ...dial, outcome: 'cut', error: 'ended', at: 1990, ms: 9, endedAt: 2001 };
   assert.deepEqual(problems({ dials: [short], strikes: [{ ...strike, tunnels: new Set() }] }), []);
   const later = { ...short, at: 2500, endedAt: 2600 };
@@ -75,7 +75,7 @@ test('a measure beyond its bound is a problem', () => {
   assert.deepEqual(judge(seen({}), {}, measures).problems, ['detected after: 3100, and 3000 is the most']);
 });
 
-test('where times are not judged, counts are, and what never came', () => {
+test('if times are not judged, counts still are, and so is what never happened', () => {
   const slow = { ...dial, ms: 1001 };
   const measures = [
     { name: 'detected after', value: 3100, unit: 'ms', most: 3000 },

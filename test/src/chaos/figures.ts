@@ -2,37 +2,37 @@ import type { Cut, DialRecord } from './load/messages.ts';
 import type { TargetEnd } from './load/targets.ts';
 import type { Bounds, Measure, Strike } from './row.ts';
 
-/** An answer that was under way when a strike came may arrive so long after it at least, in milliseconds. */
+/** An answer that was under way when a strike came may arrive at least this much later, in milliseconds. */
 const LEAST_SLACK = 100;
 
-/** What a busy machine makes worse. */
+/** Units that get worse on a busy machine. */
 const TIMES: ReadonlySet<Measure['unit']> = new Set(['ms', '% of a processor']);
 
-/** What a row saw, from the fault's begin on. */
+/** What a row saw since the start of the fault. */
 export interface Seen {
   readonly dials: readonly DialRecord[];
   readonly cuts: readonly Cut[];
   readonly ends: readonly TargetEnd[];
   readonly strikes: readonly Strike[];
-  /** The slowest of a hundred dials before the fault: a busy machine takes longer to hand an answer on. */
+  /** The slowest of a hundred dials before the fault, in milliseconds: a busy machine takes longer to hand an answer on. */
   readonly before: number;
-  /** Whether bounds on time are judged. Without them, what never came is late all the same. */
+  /** Whether bounds on time are judged. Even if they are not, what never came counts as late. */
   readonly timed: boolean;
 }
 
-/** What a row comes to, as the table shows it; times in milliseconds. */
+/** The results of a row, as the table shows them; times in milliseconds. */
 export interface Figures {
   readonly tried: number;
   readonly failed: number;
-  /** Of those that failed, the ones that were under way through a gateway that died. */
+  /** How many of the failed dials were under way through a gateway that died. */
   readonly inFlight: number;
-  /** Dials that the first gateway refused or turned away, and another took. */
+  /** Dials that the first gateway refused or turned away, and another gateway took. */
   readonly byOther: number;
   readonly worst: number;
   readonly cut: number;
-  /** Cut, and carried by what was struck. */
+  /** Cut tunnels that ran through what was struck. */
   readonly carried: number;
-  /** Short dials that were answered, and whose tunnel the strike ended. */
+  /** Short dials that were answered, but whose tunnel the strike ended. */
   readonly shortCut: number;
   readonly callersEnd: number | undefined;
   readonly destinationsEnd: number | undefined;
@@ -43,7 +43,7 @@ export interface Judged {
   readonly problems: readonly string[];
 }
 
-/** Counts, and compares with what must hold. */
+/** Counts, and compares the counts with what must hold. */
 export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]): Judged {
   const { dials, strikes, before, timed } = seen;
   const slack = Math.max(LEAST_SLACK, before);
@@ -91,12 +91,12 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
   return { figures, problems };
 }
 
-/** A dial that was under way through a gateway when that died. */
+/** Whether a dial was under way through a gateway when that gateway died. */
 function inFlight({ first, by, at, ms }: DialRecord, strike: Strike, slack: number): boolean {
   return (first === strike.gateway || by === strike.gateway) && at <= strike.over + slack && at + ms >= strike.at;
 }
 
-/** The few bytes of a short dial were on their way through what was struck. */
+/** Whether the few bytes of a short dial were on their way through what was struck. */
 function throughStruck({ at, ms, endedAt = 0 }: DialRecord, strike: Strike, slack: number): boolean {
   return strike.fatal && at + ms <= strike.over + slack && endedAt >= strike.at;
 }

@@ -8,12 +8,12 @@ const [host, backlog] = [process.argv[1], Number(process.argv[2])];
 const server = net.createServer((socket) => socket.on('error', () => {}).resume());
 server.listen({ host, port: 0, backlog }, () => console.log('port=' + server.address().port));
 `;
-/** A connection over loopback that the kernel accepts is there in well under a millisecond. */
+/** The kernel accepts a connection over loopback in well under a millisecond. */
 const SILENCE_MS = 250;
 
 /**
- * A destination that does not answer a SYN until it is released: a stopped process (SIGSTOP) whose accept queue is full. Then it has
- * room for as many connections at once.
+ * A destination that does not answer a SYN until it is released: a stopped process (SIGSTOP) whose accept queue is full. Once
+ * released, it has room for BACKLOG connections at once.
  */
 export class LateListener {
   readonly authority: string;

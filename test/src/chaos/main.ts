@@ -1,4 +1,4 @@
-// npm run chaos: one fault at a time into real processes under load. `--list` names the rows.
+// npm run chaos: injects one fault at a time into real processes under load. `--list` names the rows.
 import { parseArgs } from 'node:util';
 import { runApart, writeOutcome } from './apart.ts';
 import { table, writePage } from './report.ts';
@@ -11,9 +11,9 @@ const { values } = parseArgs({
     short: { type: 'boolean', default: false },
     row: { type: 'string', multiple: true, default: [] },
     list: { type: 'boolean', default: false },
-    // Runs one row here and writes what came of it to a file: for a row that runs in a network of its own.
+    // Runs one row here and writes its outcome to a file: for a row that runs in its own network.
     outcome: { type: 'string' },
-    // For a machine that has other work. The page tells of runs with the default alone.
+    // For a machine that has other work. The page reports only runs with the default.
     rate: { type: 'string', default: String(DIALS_PER_SECOND) },
   },
 });

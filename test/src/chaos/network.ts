@@ -7,24 +7,24 @@ const run = promisify(execFile);
 const NAMESPACES = '/run/netns';
 const PREFIX = 'isthmus-chaos-';
 
-/** Why there are no networks of a process's own here; undefined when there are. */
+/** Returns why processes cannot have their own networks here; undefined if they can. */
 export function networksMissing(): string | undefined {
   if (process.platform !== 'linux') return 'network namespaces are a thing of Linux';
   return process.getuid?.() === 0 ? undefined : 'network namespaces need root';
 }
 
-/** One of a namespace's ways to the outside: a bridge of its own. */
+/** One of a namespace's ways to the outside: its own bridge. */
 export interface Wire {
-  /** Of the namespace on this wire. */
+  /** The address of the namespace on this wire. */
   readonly inside: string;
-  /** Of this machine on this wire. */
+  /** The address of this machine on this wire. */
   readonly outside: string;
-  /** Takes the namespace's port off the bridge: every packet vanishes, each way, and nobody is told. */
+  /** Takes the namespace's port off the bridge: every packet vanishes in both directions, and nobody is notified. */
   cut(): Promise<void>;
   mend(): Promise<void>;
 }
 
-/** A network namespace with one bridge for each wire. All of it goes with the scope; what a dead process left is removed first. */
+/** A network namespace with one bridge per wire. All of it is removed with the scope; leftovers of dead processes are removed first. */
 export async function namespace<T extends string>(scope: Scope, wires: readonly T[]) {
   await removeLeftOvers();
   const name = `${PREFIX}${process.pid}`;
@@ -37,7 +37,7 @@ export async function namespace<T extends string>(scope: Scope, wires: readonly 
 }
 
 async function stretch(scope: Scope, name: string, index: number): Promise<Wire> {
-  // Names of interfaces have 15 characters at most; 198.18.0.0/15 is for tests of networks (RFC 2544).
+  // Interface names have at most 15 characters; 198.18.0.0/15 is reserved for network tests (RFC 2544).
   const id = `${process.pid}-${index}`;
   const [bridge, port, far] = [`icb${id}`, `icp${id}`, `icn${id}`];
   const net = `198.${18 + (process.pid % 2)}.${(process.pid >> 1) % 256}`;
@@ -45,7 +45,7 @@ async function stretch(scope: Scope, name: string, index: number): Promise<Wire>
   await ip('link', 'add', bridge, 'type', 'bridge');
   scope.defer(() => ip('link', 'del', bridge));
   await ip('link', 'add', port, 'type', 'veth', 'peer', 'name', far, 'netns', name);
-  // It would go with its namespace, but some time after: the next row may want the name before.
+  // It would disappear with its namespace, but some time later: the next row may need the name before.
   scope.defer(() => ip('link', 'del', port));
   await ip('link', 'set', port, 'master', bridge, 'up');
   await ip('addr', 'add', `${outside}/30`, 'dev', bridge);
@@ -77,7 +77,7 @@ async function namespaces(): Promise<string[]> {
   }
 }
 
-/** Of namespaces whose process has ended. */
+/** Returns the process ids of namespaces whose process has ended. */
 function ownersOf(names: readonly string[]): number[] {
   return names
     .filter((name) => name.startsWith(PREFIX))

@@ -4,22 +4,22 @@ import type { Load } from './load/load.ts';
 import type { Topology } from './row.ts';
 
 const LOOK_EVERY = 200;
-/** What counts is the last second. */
+/** Only the last second counts. */
 const WINDOW = 1000;
 const GIVE_UP = 60_000;
-/** Below this a slower dial is the machine's noise, in milliseconds. */
+/** Up to this many milliseconds, a slower dial is only the noise of the machine. */
 const LEAST_SLOW = 50;
 
 export interface Normal {
-  /** From the end of the fault to the first second in which all was normal; undefined when it never was. */
+  /** From the end of the fault to the first second in which all was normal; undefined if it never was. */
   readonly ms?: number;
-  /** What was last seen not to be. */
+  /** What was last seen missing. */
   readonly lacking: string;
 }
 
 /**
- * Waits until dials are as fast as before, every tunnel carries, and the plane is whole.
- * @param before what the slowest of a hundred dials took, in milliseconds; undefined where times are not judged
+ * Waits until dials are as fast as before, every tunnel carries data, and the plane is whole.
+ * @param before what the slowest of a hundred dials took, in milliseconds; undefined if times are not judged
  */
 export async function normalAgain(
   load: Load,
@@ -39,9 +39,9 @@ export async function normalAgain(
 }
 
 interface Usual {
-  /** Dials that are answered in a second. */
+  /** Dials that are answered per second. */
   readonly answered: number;
-  /** The slowest of a hundred may take so long, in milliseconds. */
+  /** How long the slowest of a hundred may take, in milliseconds. */
   readonly slow: number;
 }
 

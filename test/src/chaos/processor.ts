@@ -1,15 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** Of /proc: a hundredth of a second each. */
+/** The unit of /proc is a hundredth of a second. */
 const TICKS_PER_SECOND = 100;
 
-/** Processor time so far, in seconds: of this process with all below it, and of the whole machine. */
+/** Processor time so far, in seconds: of this process with all processes below it, and of the whole machine. */
 export interface ProcessorTime {
   readonly ours: number;
   readonly machine: number;
 }
 
-/** Says whether a figure is the plane's or the neighbours'; undefined where there is no /proc. */
+/** Shows whether a figure is due to the plane or to its neighbours; undefined without /proc. */
 export function processorTime(): ProcessorTime | undefined {
   try {
     const [line] = readFileSync('/proc/stat', 'utf8').split('\n', 1);
@@ -23,7 +23,7 @@ export function processorTime(): ProcessorTime | undefined {
   }
 }
 
-/** With what ended children have used, which their parent is told. */
+/** Includes what ended children have used, which the kernel adds to their parent. */
 function treeTicks(root: number): number {
   const parents = new Map<number, number>();
   const ticks = new Map<number, number>();
@@ -45,7 +45,7 @@ function isBelow(pid: number, root: number, parents: ReadonlyMap<number, number>
   return false;
 }
 
-/** What stands behind the name of /proc/PID/stat, which may hold blanks: state, parent, ... */
+/** What follows the name in /proc/PID/stat, which may contain blanks: state, parent, ... */
 function statOf(pid: number): number[] | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');

@@ -73,7 +73,7 @@ function inCell(text: string): string {
   return text.replaceAll('|', '/').replaceAll('\n', ' ').slice(0, 600);
 }
 
-/** Puts rows that ran in full into the page, with what made them; those that did not run stay as they are. */
+/** Writes rows that ran in full into the page, with how they were made. Rows that did not run stay as they are. */
 export function writePage(outcomes: readonly Outcome[], rows: readonly Row[]): void {
   const page = readFileSync(PAGE, 'utf8');
   const [from, to] = [page.indexOf(BEGIN), page.indexOf(END)];

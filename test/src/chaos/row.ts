@@ -3,7 +3,7 @@ import type { Door } from './load/door.ts';
 import type { Load } from './load/load.ts';
 import type { Targets } from './load/targets.ts';
 
-/** A long tunnel of the load, as a gateway lists it. */
+/** A long tunnel of the load, as listed by a gateway. */
 export interface Carried {
   readonly tunnel: number;
   readonly gateway: number;
@@ -13,33 +13,33 @@ export interface Carried {
 
 /** What a row runs against. */
 export interface Topology {
-  /** Where callers dial, in an order that `Carried.gateway` and `DialRecord.first` count by. */
+  /** Where callers dial. `Carried.gateway` and `DialRecord.first` are indexes into it. */
   readonly doors: readonly Door[];
   carried(): Promise<readonly Carried[]>;
-  /** What the plane still lacks (a process, a session, a link); undefined when it is whole. */
+  /** What the plane still lacks (a process, a session, a link); undefined if it is whole. */
   missing(): Promise<string | undefined>;
 }
 
-/** Bounds on counts hold for every row: no failed dial, no wrong byte, and no tunnel cut but those a strike names. */
+/** Bounds on counts hold for every row: no failed dial, no wrong byte, and no cut tunnel except those that a strike names. */
 export interface Bounds {
   /** The slowest answer to a dial, in milliseconds. */
   readonly dialMs?: number;
-  /** How long after a strike its tunnels' callers may wait for the end, in milliseconds. */
+  /** How long after a strike the callers of its tunnels may wait for the end, in milliseconds. */
   readonly callersEndMs?: number;
-  /** How long after a strike its tunnels' destination sockets may stay, in milliseconds. */
+  /** How long after a strike the destination sockets of its tunnels may stay, in milliseconds. */
   readonly destinationsEndMs?: number;
 }
 
 /** The moment of a fault, and what it takes with it. */
 export interface Strike {
   readonly at: number;
-  /** When what it kills was gone: on a busy machine that takes a moment. */
+  /** When what it kills was gone: that takes a moment on a busy machine. */
   readonly over: number;
-  /** Long tunnels that it may cut, once each. */
+  /** Long tunnels that it may cut, each once. */
   readonly tunnels: ReadonlySet<number>;
-  /** A gateway that dies: the dials that are under way through it fail. */
+  /** A gateway that dies: pending dials through it fail. */
   readonly gateway?: number;
-  /** Whether its tunnels must end: of a process that is gone, and not of one that drains. */
+  /** Whether its tunnels must end: true if a process is gone, false if it drains. */
   readonly fatal: boolean;
 }
 
@@ -64,31 +64,31 @@ export interface Context<T extends Topology = Topology> {
   readonly load: Load;
   readonly targets: Targets;
   readonly short: boolean;
-  /** Lists which tunnels a fault takes with it, and then commits it. */
+  /** Lists the tunnels that a fault takes with it, and then commits the fault. */
   strike(options: StrikeOptions, commit: () => unknown): Promise<Strike>;
-  /** Lets the load run on: so long in a full run, and `short` or a quarter of it in a short one. In milliseconds. */
+  /** Lets the load run on for this many milliseconds. A short run waits `short`, or a quarter of `ms`. */
   hold(ms: number, short?: number): Promise<void>;
   measure(measure: Measure): void;
-  /** Something that the table shall say besides. */
+  /** Adds a remark to the table. */
   note(text: string): void;
 }
 
-/** A fault, what it is injected into, and what must hold. */
+/** A fault, where it is injected, and what must hold. */
 export interface Row<T extends Topology = Topology> {
-  /** Of the command line. */
+  /** The name on the command line. */
   readonly name: string;
-  /** Runs in a network of its own, whose sockets hold little: for faults that would else exhaust the machine's memory for TCP. */
+  /** Runs in its own network, whose sockets hold little: for faults that would otherwise exhaust the machine's memory for TCP. */
   readonly apart?: boolean;
-  /** The fault as the table says it. */
+  /** The fault, as the table describes it. */
   readonly fault: string;
-  /** What must hold, as the table says it. */
+  /** What must hold, as the table describes it. */
   readonly holds: string;
   readonly bounds: Bounds;
-  /** Of long tunnels that finish in good order, in milliseconds; without it they stay for the whole row. */
+  /** Long tunnels finish cleanly after a time between these milliseconds; if unset, they stay for the whole row. */
   readonly tunnelLife?: readonly [least: number, most: number];
-  /** Why it cannot run here. */
+  /** Returns why the row cannot run here. */
   readonly skip?: () => string | undefined;
   topology(scope: Scope): Promise<T>;
-  /** Resolves when the fault is over; the time until all is normal counts from then. */
+  /** Resolves when the fault is over; the time until all is normal starts then. */
   inject(context: Context<T>): Promise<void>;
 }

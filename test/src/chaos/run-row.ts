@@ -19,23 +19,23 @@ export interface Outcome {
   readonly notes: readonly string[];
   /** The slowest of a hundred dials before the fault, in milliseconds. */
   readonly before: number;
-  /** From the end of the fault until all was as before it, in milliseconds. */
+  /** From the end of the fault until all was as before, in milliseconds. */
   readonly normalMs?: number;
-  /** Of one processor, for the callers alone. */
+  /** Share of one processor, for the callers alone. */
   readonly loadCpu: number;
-  /** Processors at work, on the average: for all of the row's processes, and for the whole machine. */
+  /** Processors in use on average: for all of the row's processes, and for the whole machine. */
   readonly busy?: ProcessorTime;
   readonly seconds: number;
-  /** What does not hold; empty for a row that holds. */
+  /** What does not hold; empty if the row holds. */
   readonly problems: readonly string[];
 }
 
 export interface RunOptions {
-  /** Short phases, for a machine that has other work: counts are judged, and times told. */
+  /** Short phases, for a machine that has other work: counts are judged, times are only reported. */
   readonly short: boolean;
-  /** Dials a second. */
+  /** Dials per second. */
   readonly rate: number;
-  /** Ends the row early, and all that it started. */
+  /** Ends the row early, with everything that it started. */
   readonly signal: AbortSignal;
 }
 
@@ -44,7 +44,7 @@ export function nothingOf(row: Row): Outcome {
   return { row, measures: [], notes: [], before: 0, loadCpu: 0, seconds: 0, problems: [] };
 }
 
-/** Starts what a row runs against, loads it, injects the fault, and sees what came of it. */
+/** Starts what a row runs against, loads it, injects the fault, and judges the outcome. */
 export async function runRow(row: Row, options: RunOptions): Promise<Outcome> {
   const begin = clock();
   const skipped = row.skip?.();
@@ -86,7 +86,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   await load.stop();
 
   const dials = load.dials.filter(({ at, ms }) => at + ms >= from);
-  // The load ends what still runs, when it stops.
+  // When the load stops, it ends what still runs.
   const cuts = load.cuts.filter(({ at }) => at >= from);
   const seen = { dials, cuts, ends: targets.ends, strikes, before, timed: !short };
   const { figures, problems } = judge(seen, row.bounds, measures);
@@ -109,7 +109,7 @@ async function whole(plane: Topology): Promise<void> {
   await until(isWhole, { what: () => `a whole plane: ${missing}` });
 }
 
-/** What is usual on this machine today, once all tunnels carry. */
+/** Measures what is usual on this machine today, once all tunnels carry data. */
 async function baseline(load: Load, ms: number): Promise<number> {
   await load.flows();
   const from = clock();
@@ -123,7 +123,7 @@ async function baseline(load: Load, ms: number): Promise<number> {
   );
 }
 
-/** What a row says of its fault. */
+/** What a row reports about its fault. */
 interface Told {
   readonly strikes: Strike[];
   readonly measures: Measure[];
@@ -150,7 +150,7 @@ function doing(
   };
 }
 
-/** An end from outside must still end all that the scope holds. */
+/** Rejects on an end from outside, so that everything in the scope still ends. */
 function rejected(signal: AbortSignal, scope: Scope): Promise<never> {
   return new Promise((_, reject) => {
     const end = () => reject(new Error('ended from outside'));

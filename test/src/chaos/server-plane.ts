@@ -18,22 +18,22 @@ import { agentOf, carriedBy, times } from './split-plane.ts';
 const QUIET = { v: 1 };
 
 export interface ServerPlaneOptions {
-  /** More than one share a Redis. */
+  /** More than one server share a Redis. */
   readonly servers: number;
-  /** Agents of ours, with sessions to two servers where there are two. */
+  /** Our agents. Each has sessions to two servers if there are two. */
   readonly agents: number;
   /** Agents that run the published Go modules; each has a session to every server. */
   readonly goAgents?: number;
-  /** Of the servers, by their ids or the same for all; agents log as verbosely. */
+  /** Flags of the servers, by id or the same for all; agents log at the same level. */
   readonly flags?: Flags | ((id: string) => Flags);
-  /** Where servers and our agents run, by their ids. */
+  /** Where servers and our agents run, by id. */
   readonly place?: (id: string) => Place;
 }
 
-/** All-in-one servers, each beside an API server: its door. */
+/** All-in-one servers. Each is the door of an API server beside it. */
 export interface ServerPlane extends Topology {
   readonly servers: readonly Member[];
-  /** Ours, and behind them the Go ones. */
+  /** Our agents, followed by the Go ones. */
   readonly agents: readonly Member[];
 }
 

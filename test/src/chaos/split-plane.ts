@@ -20,33 +20,33 @@ import { doorOf } from './load/door.ts';
 import { tunnelNumber } from './load/targets.ts';
 import type { Carried, Topology } from './row.ts';
 
-/** Warnings alone: a line for each of 200 dials a second at three programs would measure the reader of the logs. */
+/** Only warnings: a line for each of 200 dials a second at three programs would measure the reader of the logs. */
 const QUIET = { v: 1 };
 
 export interface SplitPlaneOptions {
   readonly hubs?: number;
   readonly gateways?: number;
   readonly agents?: number;
-  /** Links that run through a relay, for faults of the network between. */
+  /** Links that run through a relay, for network faults between the two ends. */
   readonly relays?: readonly ('peer' | 'agent')[];
   /** Added to the flags of hubs and gateways alike. */
   readonly planeFlags?: Flags;
   readonly hubFlags?: Flags;
   readonly gatewayFlags?: Flags;
   readonly agentFlags?: (index: number) => Flags;
-  /** Of each agent; default 2, as the agent's. */
+  /** Sessions of each agent; default 2, as the agent's. */
   readonly sessionCount?: number;
-  /** Of a registry that runs already; default: a Redis of the plane's own. */
+  /** URL of a registry that already runs; default: the plane's own Redis. */
   readonly registryUrl?: string;
-  /** Where the first hub runs when that is not beside the others. Then agents come to know it from those. */
+  /** Where the first hub runs, if not beside the others. Agents then learn of it from the others. */
   readonly firstHub?: HubPlace;
 }
 
-/** A place with an address of its own for each kind of link. */
+/** A place with its own address for each kind of link. */
 export interface HubPlace extends Place {
   readonly peer: string;
   readonly agent: string;
-  /** Of the registry, as it is seen from there. */
+  /** The registry's URL, as seen from there. */
   readonly registryUrl: string;
 }
 
@@ -61,7 +61,7 @@ export interface SplitPlane extends Topology {
   readonly gateways: readonly Member[];
   readonly hubs: readonly Member[];
   readonly agents: readonly Member[];
-  /** Of each hub, by its place. */
+  /** Relays of each hub, by its index. */
   readonly relays: readonly HubRelays[];
 }
 
@@ -130,7 +130,7 @@ async function hubOf(scope: Scope, trust: Trust, index: number, relayed: Readonl
   return { hub, relays, agentPort: relays.agent?.port ?? agentPort };
 }
 
-/** The first hub, on another machine as it were. */
+/** Starts the first hub, as if on another machine. */
 async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) {
   const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
   const { cert, key } = await trust.peers.peer(['hub']);
@@ -190,8 +190,8 @@ export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]>
 }
 
 /**
- * Every gateway must know the sessions that hubs hold, and each agent must have as many as it wants. It may have more for a
- * while: one that it moves away from stays until its last tunnel ends.
+ * Every gateway must know the sessions that hubs hold, and each agent must have as many as it wants. An agent may have more for a
+ * while: a session that it moves away from stays until its last tunnel ends.
  */
 async function missingIn({ gateways, hubs, agents }: SplitPlane, perAgent: number): Promise<string | undefined> {
   const ended = [...gateways, ...hubs, ...agents].find(({ running }) => !running);

@@ -1,6 +1,6 @@
 /**
- * Why a call came to nothing. `refused`: nobody listens there. `draining`: the gateway asks to be left, with its retry hint.
- * Those two a caller takes to another gateway; `failed` is everything else.
+ * Why a call failed. `refused`: nobody listens there. `draining`: the gateway asks the caller to leave, with its retry hint.
+ * In these two cases a caller tries another gateway. `failed` is everything else.
  */
 export type CallFailure = 'refused' | 'draining' | 'failed';
 
@@ -13,12 +13,12 @@ export class CallError extends Error {
   }
 }
 
-/** Of connect(2). A unix socket's gives the last when the listener closes before it has taken the connection. */
+/** Errors of connect(2). A unix socket gives the last one if the listener closes before it has accepted the connection. */
 const NOBODY = new Set(['ECONNREFUSED', 'ENOENT', 'ECONNRESET']);
 
-/** What an error of a socket means to a caller that has no answer yet. */
+/** Returns what a socket's error means to a caller that has no answer yet. */
 export function brokenOff(error: NodeJS.ErrnoException | undefined): CallError {
-  // Node 20 tells a stream that waits for its connection first that it is cancelled, and why only as the cause.
+  // On Node 20, a stream that waits for its connection first reports that it is cancelled, with the reason only as the cause.
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
     const { syscall, code = '' } = cause as NodeJS.ErrnoException;
     if (syscall === 'connect' && NOBODY.has(code)) return new CallError('refused', cause.message);

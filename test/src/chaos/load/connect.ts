@@ -7,7 +7,7 @@ import type { Door } from './door.ts';
 const MOST_HEAD = 16_384;
 const contexts = new Map<string, SecureContext>();
 
-/** Connects as an API server does: a connection for each dial, a full handshake where it is TLS. */
+/** Connects as an API server does: a new connection for each dial, with a full handshake if it is TLS. */
 export function connectTo(door: Door, protocol: 'connect' | 'mtls'): { socket: Socket; ready: string } {
   if (protocol === 'connect') {
     return { socket: connectTcp({ path: door.connect, allowHalfOpen: true }), ready: 'connect' };
@@ -53,7 +53,7 @@ export function connectCall(door: Door, protocol: 'connect' | 'mtls', destinatio
   return { answer, end: () => socket.destroy() };
 }
 
-/** A dial under way: its answer, and how to give it up. */
+/** A pending dial: its answer, and how to give it up. */
 export interface Call {
   readonly answer: Promise<import('node:stream').Duplex>;
   end(): void;
@@ -62,7 +62,7 @@ export interface Call {
 function refusalOf(head: string): CallError | undefined {
   const [status = ''] = head.split('\r\n', 1);
   if (status.startsWith('HTTP/1.1 200 ')) return undefined;
-  // A gateway that waits for an agent or for room says 1: that is no matter of this gateway alone.
+  // A gateway that waits for an agent or for room answers 1: another gateway would not help then.
   const leaves = status.startsWith('HTTP/1.1 503 ') && /^retry-after: 0$/im.test(head);
   return new CallError(leaves ? 'draining' : 'failed', status.slice('HTTP/1.1 '.length));
 }

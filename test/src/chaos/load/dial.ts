@@ -4,18 +4,18 @@ import { connectCall } from './connect.ts';
 import type { Door, Protocol } from './door.ts';
 import { grpcCall } from './grpc.ts';
 
-/** An API server gives up after 30 s; here a third of that is a failed dial. */
+/** An API server gives up after 30 s. Here a dial fails after a third of that. */
 const ANSWER_WITHIN = 10_000;
 
 export interface Dialled {
   readonly stream: Duplex;
-  /** Which gateway took it. */
+  /** The index of the gateway that took it. */
   readonly by: number;
 }
 
 /**
- * Dials as an API server with a balancer before its gateways: the `first` of them, and another only when that one refuses the
- * connection or says by its retry hint that it goes away.
+ * Dials as an API server with a balancer before its gateways does: first the gateway `first`, and another one only if that refuses
+ * the connection or says by its retry hint that it goes away.
  */
 export async function dial(
   doors: readonly Door[],

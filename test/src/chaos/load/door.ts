@@ -4,7 +4,7 @@ export const PROTOCOLS = ['grpc', 'connect', 'mtls'] as const;
 /** gRPC and HTTP CONNECT over the unix socket, HTTP CONNECT over mutual TLS. */
 export type Protocol = (typeof PROTOCOLS)[number];
 
-/** Where one gateway takes callers, and what a caller shows there. It crosses to the load's process as JSON. */
+/** Where one gateway accepts callers, and which certificate they show. It is sent to the load's process as JSON. */
 export interface Door {
   readonly grpc: string;
   readonly connect: string;

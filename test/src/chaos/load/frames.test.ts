@@ -6,7 +6,7 @@ function stream(count: number, last = false): Buffer {
   return Buffer.concat(Array.from({ length: count }, (_, n) => frame(7, 'up', n, last && n === count - 1)));
 }
 
-test('frames are known whatever chunks they come in', () => {
+test('frames are recognised whatever the size of the chunks', () => {
   for (const size of [7, FRAME_BYTES - 1, FRAME_BYTES, FRAME_BYTES + 1, 100_000]) {
     const reader = new FrameReader(7, 'up');
     const bytes = stream(5, true);
@@ -18,7 +18,7 @@ test('frames are known whatever chunks they come in', () => {
   }
 });
 
-test('one wrong, lost, repeated, foreign or surplus byte is seen', () => {
+test('one wrong, lost, repeated, foreign or surplus byte is detected', () => {
   const wrong = stream(5);
   wrong[3 * FRAME_BYTES + 99] = (wrong[3 * FRAME_BYTES + 99] as number) ^ 1;
   const lost = Buffer.concat([stream(3).subarray(0, 4000), stream(3).subarray(4001)]);

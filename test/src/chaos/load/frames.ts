@@ -12,14 +12,14 @@ export type Direction = 'up' | 'down';
 
 const pattern = noise(PATTERN_BYTES + FRAME_BYTES);
 
-/** Bytes that look random and are the same in every process. */
+/** Returns bytes that look random and are the same in every process. */
 function noise(length: number): Buffer {
   const blocks: Buffer[] = [];
   for (let bytes = 0; bytes < length; bytes += 64) blocks.push(createHash('sha512').update(`block ${bytes}`).digest());
   return Buffer.concat(blocks);
 }
 
-/** The frame that must come at this place of this tunnel, to the byte: a lost, repeated, wrong or foreign one is seen. */
+/** Returns the exact frame that must come at this place of this tunnel. It shows any lost, repeated, wrong or foreign frame. */
 export function frame(tunnel: number, direction: Direction, sequence: number, last: boolean): Buffer {
   const bytes = Buffer.allocUnsafe(FRAME_BYTES);
   bytes[0] = last ? LAST : GOES_ON;
@@ -31,9 +31,9 @@ export function frame(tunnel: number, direction: Direction, sequence: number, la
   return bytes;
 }
 
-/** Compares what arrives with what must. */
+/** Compares what arrives with what must arrive. */
 export class FrameReader {
-  /** Whether the last frame has come: whatever ends the tunnel now cuts nothing. */
+  /** Whether the last frame has come: an end of the tunnel now cuts nothing. */
   finished = false;
   /** Whole frames so far. */
   frames = 0;
@@ -47,7 +47,7 @@ export class FrameReader {
     this.#direction = direction;
   }
 
-  /** @returns what is wrong with it, if something is */
+  /** @returns what is wrong with the chunk, if anything */
   take(chunk: Buffer): string | undefined {
     for (let from = 0; from < chunk.length; ) {
       if (this.finished) return `${chunk.length - from} bytes behind the last frame`;

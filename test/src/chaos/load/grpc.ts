@@ -13,14 +13,15 @@ const HEADERS = {
   te: 'trailers',
 };
 const UNAVAILABLE = '14';
-/** Upstream's server knows a dial that has no answer yet by its number alone. */
+/** Upstream's server identifies a dial that has no answer yet only by its number. */
 const MOST_RANDOM = 2 ** 47;
-/** A flag and four bytes of length stand before each gRPC message. */
+/** A flag and four bytes of length precede each gRPC message. */
 const PREFIX = 5;
 
 /**
- * ProxyService over a unix socket, a connection for each dial. On bare HTTP/2: a client of grpc-js costs three times the processor.
- * @param window what may be sent ahead of this caller, in bytes, if not HTTP/2's default
+ * ProxyService over a unix socket, with one connection per dial. It uses bare HTTP/2: a grpc-js client takes three times the processor
+ * time.
+ * @param window how many bytes may be sent ahead of this caller, if not HTTP/2's default
  */
 export function grpcCall(uds: string, destination: string, window?: number): Call {
   const settings = window === undefined ? {} : { settings: { initialWindowSize: window } };

@@ -5,7 +5,7 @@ import { type Scope, until, within } from '../../harness/index.ts';
 import type { SourceReport, SourceSettings } from './source.ts';
 import type { SwarmReport, SwarmSettings } from './swarm.ts';
 
-/** A process of the load, and what it told last. */
+/** A process of the load, and its last report. */
 class Reporting<Report> implements AsyncDisposable {
   report: Report | undefined;
   readonly #child: ChildProcess;
@@ -37,14 +37,14 @@ class Reporting<Report> implements AsyncDisposable {
 export type Source = Reporting<SourceReport>;
 export type Swarm = Reporting<SwarmReport>;
 
-/** Destinations that pour, or never read; resolves once they can be dialled. */
+/** Destinations that pour, or never read. Resolves once they can be dialled. */
 export async function startSource(scope: Scope, settings: SourceSettings): Promise<Source> {
   const source = scope.use(new Reporting<SourceReport>('./source.js', settings));
   await until(() => source.report, { what: 'a source of bytes' });
   return source;
 }
 
-/** A caller that holds many tunnels; resolves once all are open. */
+/** A caller that holds many tunnels. Resolves once all are open. */
 export async function startSwarm(scope: Scope, settings: SwarmSettings): Promise<Swarm> {
   const swarm = scope.use(new Reporting<SwarmReport>('./swarm.js', settings));
   const all = () => {

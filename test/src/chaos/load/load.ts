@@ -4,10 +4,10 @@ import { fileURLToPath } from 'node:url';
 import { type Scope, until, within } from '../../harness/index.ts';
 import type { Cut, DialRecord, LoadSettings, Report } from './messages.ts';
 
-/** Dials that are under way have their own deadline before. */
+/** Pending dials reach their own deadline before this. */
 const END_WITHIN = 30_000;
 
-/** The load's process, and all that it told so far. */
+/** The load's process, and everything that it has reported. */
 export class Load implements AsyncDisposable {
   readonly settings: LoadSettings;
   readonly dials: DialRecord[] = [];
@@ -29,7 +29,7 @@ export class Load implements AsyncDisposable {
     return this.#child.pid ?? 0;
   }
 
-  /** Waits until every long tunnel carries. */
+  /** Waits until every long tunnel carries data. */
   async flows(deadline = 30_000): Promise<void> {
     const { tunnels } = this.settings;
     await until(() => this.moving === tunnels && this.cpuMs > 0, {
@@ -38,7 +38,7 @@ export class Load implements AsyncDisposable {
     });
   }
 
-  /** As an API server that is killed. */
+  /** Dies like an API server that is killed. */
   async kill(): Promise<void> {
     await this.#end(() => process.kill(this.pid, 'SIGKILL'));
   }

@@ -2,20 +2,20 @@ import type { Door, Protocol } from './door.ts';
 
 export interface LoadSettings {
   readonly doors: readonly Door[];
-  /** Where short dials go: it sends back what it gets. */
+  /** The destination of short dials: it sends back what it gets. */
   readonly echo: string;
-  /** Where long tunnels go: tunnel n to 127.0.1.(n + 1), so that the plane's own lists tell them apart. */
+  /** The port of long tunnels: tunnel n goes to 127.0.1.(n + 1), so that the plane's own lists tell them apart. */
   readonly framesPort: number;
   readonly dialsPerSecond: number;
   readonly tunnels: number;
-  /** Of tunnels that finish and are opened anew, between these milliseconds; without it they stay. */
+  /** Tunnels finish after a time between these milliseconds and are opened again; if unset, they stay. */
   readonly tunnelLife?: readonly [least: number, most: number];
   /** Default: all, mixed. */
   readonly protocols?: readonly Protocol[];
 }
 
 /**
- * One dial and what became of it. `failed`: no tunnel. `cut`: there was one, and it ended before its few bytes were back.
+ * One dial and its outcome. `failed`: no tunnel. `cut`: there was a tunnel, but it ended before its few bytes were back.
  * `wrong`: other bytes came back.
  */
 export interface DialRecord {
@@ -24,9 +24,9 @@ export interface DialRecord {
   /** The gateway that was dialled first, and the one that answered. */
   readonly first: number;
   readonly by: number;
-  /** Of the shared clock. */
+  /** By the shared clock, in milliseconds. */
   readonly at: number;
-  /** Until the answer, whatever it was. */
+  /** Milliseconds until the answer, whatever it was. */
   readonly ms: number;
   readonly outcome: 'ok' | 'failed' | 'cut' | 'wrong';
   readonly error?: string;
@@ -34,14 +34,14 @@ export interface DialRecord {
   readonly endedAt?: number;
 }
 
-/** A long tunnel that ended and had not finished. */
+/** A long tunnel that ended before it had finished. */
 export interface Cut {
   readonly tunnel: number;
   readonly at: number;
   readonly how: string;
 }
 
-/** What the load's process tells, several times a second. */
+/** What the load's process reports, several times a second. */
 export interface Report {
   readonly dials: readonly DialRecord[];
   readonly cuts: readonly Cut[];

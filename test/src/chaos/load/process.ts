@@ -1,4 +1,4 @@
-// The callers, in a process of their own: short dials at an even rate, and long tunnels. Settings come as the first message.
+// The callers, in their own process: short dials at an even rate, and long tunnels. Settings come as the first message.
 import { clock } from '../clock.ts';
 import { dial } from './dial.ts';
 import { PROTOCOLS, type Protocol } from './door.ts';
@@ -38,7 +38,7 @@ class Load {
     this.#every(REPORT_EVERY, () => this.#report());
   }
 
-  /** Dials no more, and ends once every dial has its answer or its deadline has passed: none is left out of the count. */
+  /** Stops dialling, and ends once every dial has its answer or its deadline has passed, so that every dial is counted. */
   stop(): void {
     this.#stopping = true;
     const until = clock() + SETTLED_WITHIN;
@@ -64,7 +64,7 @@ class Load {
     this.#pending--;
   }
 
-  /** The first protocol at each gateway in turn, then the second. */
+  /** Uses the first protocol at each gateway in turn, then the second. */
   #nth(index: number): { first: number; protocol: Protocol } {
     const gateways = this.#settings.doors.length;
     const protocol = this.#protocols[Math.floor(index / gateways) % this.#protocols.length] as Protocol;
@@ -152,7 +152,7 @@ class Load {
 
 type Carried = Pick<DialRecord, 'outcome' | 'error' | 'endedAt'>;
 
-/** Sends a few bytes, compares what comes back, and closes in good order. */
+/** Sends a few bytes, compares what comes back, and closes cleanly. */
 function carries(stream: import('node:stream').Duplex): Promise<Carried> {
   return new Promise((resolve) => {
     const seen: Buffer[] = [];
@@ -189,5 +189,5 @@ process.once('message', (settings) => {
   const load = new Load(settings as LoadSettings);
   process.once('message', () => load.stop());
 });
-// Without whoever started it, it has no purpose.
+// The load has no purpose without the process that started it.
 process.once('disconnect', () => process.exit(0));

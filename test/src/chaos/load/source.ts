@@ -1,18 +1,18 @@
-// Destinations in a process of their own: each waits for a first byte, and then pours, or never reads again.
+// Destinations in their own process: each waits for a first byte, and then pours, or never reads again.
 import { createServer, type Socket } from 'node:net';
 import { clock } from '../clock.ts';
 
 export interface SourceSettings {
-  /** Bytes a second of each; 0: as many as go. */
+  /** Bytes per second of each; 0: as many as possible. */
   readonly rate: number;
-  /** Reads nothing behind the first byte, and sends nothing. */
+  /** Reads nothing after the first byte, and sends nothing. */
   readonly deaf: boolean;
 }
 
 export interface SourceReport {
   readonly port: number;
   readonly open: number;
-  /** When the number of open sockets changed last, by the shared clock. */
+  /** When the number of open sockets last changed, by the shared clock. */
   readonly changedAt: number;
 }
 

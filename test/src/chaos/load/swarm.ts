@@ -1,4 +1,4 @@
-// A caller in a process of its own that holds many tunnels: it reads them, or never does, or writes without end.
+// A caller in its own process that holds many tunnels: it reads them, or never does, or writes without end.
 import type { Duplex } from 'node:stream';
 import { dial } from './dial.ts';
 import type { Door, Protocol } from './door.ts';

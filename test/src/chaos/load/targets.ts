@@ -16,7 +16,7 @@ interface Serving {
   sent: number;
 }
 
-/** What the load dials: an echo for short dials, and for long tunnels a server that sends frames and compares those that come. */
+/** What the load dials: an echo for short dials, and for long tunnels a server that sends frames and compares those it receives. */
 export class Targets implements AsyncDisposable {
   readonly echo: Destination;
   readonly ends: TargetEnd[] = [];
@@ -85,12 +85,12 @@ export class Targets implements AsyncDisposable {
   }
 }
 
-/** By the address it was dialled under: 127.0.1.(n + 1). */
+/** Tells the tunnel by the address that was dialled: 127.0.1.(n + 1). */
 function tunnelOf({ localAddress = '' }: Socket): number {
   return Number(localAddress.split('.').at(-1)) - 1;
 }
 
-/** The number of the long tunnel to this destination; undefined for any other. */
+/** Returns the number of the long tunnel to this destination; undefined for any other destination. */
 export function tunnelNumber(destination: string): number | undefined {
   const match = /^127\.0\.1\.(\d+):/.exec(destination);
   return match ? Number(match[1]) - 1 : undefined;

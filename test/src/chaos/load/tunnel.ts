@@ -8,9 +8,9 @@ export interface TunnelEnds {
   wrong(text: string): void;
 }
 
-/** The caller's end of a long tunnel: a frame each tick, and every frame that comes is compared. */
+/** The caller's end of a long tunnel: sends a frame each tick, and compares every frame that arrives. */
 export class LongTunnel {
-  /** When the last bytes came, by the shared clock. */
+  /** When the last bytes arrived, by the shared clock. */
   heard = clock();
   readonly #stream: Duplex;
   readonly #index: number;
@@ -18,7 +18,7 @@ export class LongTunnel {
   readonly #reader: FrameReader;
   readonly #ends: TunnelEnds;
   #sent = 0;
-  /** The destination answers the last frame with its own. */
+  /** Whether the last frame was sent. The destination answers it with its own last frame. */
   #lastSent = false;
   #over = false;
 
@@ -40,7 +40,7 @@ export class LongTunnel {
     this.#stream.write(frame(this.#index, 'up', this.#sent++, this.#lastSent));
   }
 
-  /** Gives up. */
+  /** Gives the tunnel up. */
   destroy(): void {
     this.#over = true;
     this.#stream.destroy();

@@ -7,9 +7,9 @@ import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
 const PENDING = 100;
-/** Only the first agent says that it reaches this address; without it any other does. */
+/** Only the first agent says that it reaches this address. Without that agent, any other does. */
 const HOST = '127.0.2.1';
-/** That the plane could not carry it: not that the destination said no. */
+/** The plane could not carry the dial, as opposed to a refusal by the destination. */
 const RIGHT_ERROR = /No agent available|^503 /;
 
 interface Answer {
@@ -18,8 +18,8 @@ interface Answer {
 }
 
 /**
- * Dials that wait at one agent for a destination that does not answer. It answers from the kill on: so each dial can
- * succeed through another agent, if it is dialled there, and would wait for its whole deadline if it is not.
+ * Dials that wait at one agent for a destination that does not answer. The destination answers once the agent is killed. So each dial
+ * can succeed if it is retried through another agent, and would otherwise wait for its whole deadline.
  */
 const killed: Row<SplitPlane> = {
   name: 'agent-kill',

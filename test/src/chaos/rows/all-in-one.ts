@@ -4,9 +4,9 @@ import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const FAULT = '3 all-in-one servers beside 3 API-server callers, 6 agents (2 of them Go agents)';
 const HOLDS = '0 failed dials for any caller';
-/** How long a supervisor takes to start a process again, in milliseconds. */
+/** How long a supervisor takes to restart a process, in milliseconds. */
 const RESTART_AFTER = 2000;
-/** What each process has to let its tunnels finish. */
+/** How long each process may let its tunnels finish, in milliseconds. */
 const EACH_MS = 10_000;
 const SLACK_MS = 5000;
 const SHAPE = { servers: 3, agents: 4, goAgents: 2 };
@@ -29,7 +29,7 @@ function isGo({ id }: Member): boolean {
   return id.startsWith('go-');
 }
 
-/** Upstream's agent drains after SIGTERM and does not end by itself: the kubelet ends it when its time is over. */
+/** Upstream's agent drains after SIGTERM and does not end by itself: the kubelet kills it when its time is over. */
 async function replace({ hold }: Context<ServerPlane>, agent: Member): Promise<void> {
   agent.program.signal('SIGTERM');
   await hold(EACH_MS, EACH_MS);
@@ -37,7 +37,7 @@ async function replace({ hold }: Context<ServerPlane>, agent: Member): Promise<v
   await agent.restart();
 }
 
-/** In a short run one of each kind stands for its like. */
+/** In a short run, one of each kind stands for all. */
 function victims({ plane: { servers, agents }, short }: Context<ServerPlane>): readonly Member[] {
   if (!short) return [...servers, ...agents];
   return [servers[0], agents[0], agents.at(-1)].filter((member) => member !== undefined);

@@ -15,14 +15,14 @@ function limitDescriptors({ program }: Member, most: number): void {
   execFileSync('prlimit', ['--pid', String(program.pid), `--nofile=${most}:`]);
 }
 
-/** Lower than the lowest free one: what is open stays open, and nothing is opened any more. */
+/** Lower than the lowest free descriptor: what is open stays open, and nothing more can be opened. */
 const NONE = 3;
 const ENOUGH = 1024;
 /** More than a server keeps in reserve. */
 const FOR_TUNNELS = 150;
 const prlimitMissing = () => (spawnSync('prlimit', ['--version']).status === 0 ? undefined : 'there is no prlimit');
 
-/** Of one agent: the others are asked in its place. */
+/** Starves one agent: the others are asked instead. */
 const agentDescriptors: Row<ServerPlane> = {
   name: 'descriptors-agent',
   fault: 'file descriptors of one of 4 agents exhausted',
@@ -38,7 +38,7 @@ const agentDescriptors: Row<ServerPlane> = {
   },
 };
 
-/** Callers of the other server are the load; what callers of this one see is asked for by itself. */
+/** The load calls the other server. What callers of the starved one see is measured separately. */
 async function twoServersOneDoor(scope: Scope): Promise<ServerPlane & { readonly starved: Door }> {
   const plane = await serverPlane(scope, SHAPE);
   const [starved, ...doors] = plane.doors as [Door, ...Door[]];
@@ -47,7 +47,7 @@ async function twoServersOneDoor(scope: Scope): Promise<ServerPlane & { readonly
 
 type Starving = Context<ServerPlane & { readonly starved: Door }>;
 
-/** Dials the starved server by every protocol. @returns how long the slowest took to be turned away, and what each was told */
+/** Dials the starved server by every protocol. @returns how long the slowest refusal took, and the text of each */
 async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: number; readonly told: string[] }> {
   let ms = 0;
   const told: string[] = [];
@@ -67,7 +67,7 @@ async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: 
   return { ms, told };
 }
 
-/** Callers open tunnels until the server has only its reserve left. */
+/** Opens tunnels until the server has only its reserve left. */
 async function useUp(context: Starving, server: Member): Promise<void> {
   const { scope, plane, targets, hold, short, measure } = context;
   limitDescriptors(server, openDescriptors(server) + FOR_TUNNELS);
@@ -109,7 +109,7 @@ async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
   return clock() - from;
 }
 
-/** Not one can be opened: nobody can be answered, nor accepted to be turned away. */
+/** No descriptor can be opened: the server can neither answer callers nor accept them to turn them away. */
 async function useUpAll(context: Starving, server: Member): Promise<void> {
   const { plane, targets, hold, measure, short } = context;
   limitDescriptors(server, NONE);

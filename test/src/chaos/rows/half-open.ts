@@ -8,15 +8,15 @@ type Link = 'peer' | 'agent';
 const NAMES: Readonly<Record<Link, string>> = { peer: 'hub–gateway', agent: 'hub–agent' };
 
 interface WiredPlane extends SplitPlane {
-  /** Of the first hub. */
+  /** A wire of the first hub. */
   wire(link: Link): Wire;
 }
 
-/** The first hub has a network of its own, with one wire to gateways, one to agents and one to Redis. */
+/** The first hub has its own network, with one wire to gateways, one to agents and one to Redis. */
 async function topology(scope: Scope): Promise<WiredPlane> {
   const { command, wire } = await namespace(scope, ['peer', 'agent', 'registry']);
   const { inside: host, outside } = wire('registry');
-  // Redis refuses other machines without a password unless it is told not to.
+  // Without a password, Redis refuses other machines unless it is told not to.
   const redis = await startRedis({ args: ['--bind', '127.0.0.1', outside, '--protected-mode', 'no'] });
   scope.defer(() => redis.stop());
   const place = { command, host, registryUrl: `redis://${outside}:${redis.port}` };

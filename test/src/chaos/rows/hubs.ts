@@ -3,7 +3,7 @@ import { clock } from '../clock.ts';
 import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
-/** How long a supervisor takes to start a process again, in milliseconds. */
+/** How long a supervisor takes to restart a process, in milliseconds. */
 const RESTART_AFTER = 2000;
 const DETECTED_WITHIN = 3000;
 const DIALS = { dialMs: 1000 };
@@ -39,7 +39,7 @@ const killedInTurn: Row<SplitPlane> = {
       const hub = hubs[kill % hubs.length] as Member;
       await killHub(context, hub);
       await context.hold(RESTART_AFTER, RESTART_AFTER);
-      // It comes up beside the load: what the next kill meets is no rested plane.
+      // It starts beside the load: the next kill does not meet a rested plane.
       const restarted = hub.restart();
       await context.hold(5000 - RESTART_AFTER, 5000 - RESTART_AFTER);
       await restarted;
@@ -67,7 +67,7 @@ const stopped: Row<SplitPlane> = {
   },
 };
 
-/** Waits until the gateways have no link to a hub and the agents no session with it. @returns when that was so */
+/** Waits until the gateways have no link to a hub and the agents have no session with it. @returns when that was so */
 async function allLose({ gateways, hubs, agents }: SplitPlane, hub: Member, sessions: number): Promise<number> {
   const open = 'konnectivity_network_proxy_agent_open_server_connections';
   const others = hubs.filter((other) => other !== hub);
@@ -77,14 +77,14 @@ async function allLose({ gateways, hubs, agents }: SplitPlane, hub: Member, sess
       Promise.all(others.map((other) => other.sessions())),
       Promise.all(agents.map((agent) => agent.value(open))),
     ]);
-    // An agent that has lost a session may hold another already, at a hub that lives.
+    // An agent that has lost a session may already hold another one, at a hub that lives.
     const dead = uplinks.reduce((sum, count) => sum + count, 0) - held.flat().length;
     return links.every((count) => count === others.length) && dead <= 0 && clock();
   };
   return await until(lost, { what: `the loss of ${hub.id} with its ${sessions} sessions to be noticed` });
 }
 
-/** Nothing that the hub held before may be dialled again: its agents come back in new sessions. */
+/** Checks that nothing the hub held before is dialled again: its agents come back in new sessions. */
 async function fenced({ plane }: Context<SplitPlane>, hub: Member, before: ReadonlySet<string>): Promise<void> {
   const back = async () => {
     if (!hub.running) return true;
@@ -105,8 +105,8 @@ async function fenced({ plane }: Context<SplitPlane>, hub: Member, before: Reado
 }
 
 /**
- * Node 20 may crash (SIGSEGV) when a process goes on whose peers are gone: it consumes what they had sent, a write towards
- * them fails within, and the consumption begins again inside itself (nodejs/node#38964). Node 24 does not.
+ * Node 20 may crash (SIGSEGV) when a process continues whose peers are gone. It consumes what they had sent, a write to them fails
+ * during that, and the consumption starts again inside itself (nodejs/node#38964). Node 24 does not crash.
  */
 async function again({ note }: Context<SplitPlane>, hub: Member): Promise<void> {
   const { code, signal } = await hub.program.exit;

@@ -5,7 +5,7 @@ import { type SplitPlane, splitPlane } from '../split-plane.ts';
 type Link = 'peer' | 'agent';
 
 const NAMES: Readonly<Record<Link, string>> = { peer: 'hub–gateway', agent: 'hub–agent' };
-/** Of each chunk, each way: 200 ms ± 100 ms. */
+/** Delay of each chunk in each direction: 200 ms ± 100 ms. */
 const [LEAST_DELAY, MOST_DELAY] = [100, 300];
 const NEW_DELAY_EVERY = 20;
 /** A dial goes there and back once. */

@@ -15,7 +15,7 @@ interface Disk extends ServerPlane {
   readonly disk: string;
 }
 
-/** A small file system that goes with the scope. */
+/** A small file system that is removed with the scope. */
 function smallDisk(scope: Scope): string {
   const disk = mkdtempSync(`${tmpdir()}/isthmus-disk-`);
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', disk]);
@@ -26,7 +26,7 @@ function smallDisk(scope: Scope): string {
   return disk;
 }
 
-/** Each process logs every dial to a file of its own there, and each server audits it. */
+/** Each process logs every dial to its own file on that disk, and each server audits it there. */
 async function loggingToDisk(scope: Scope): Promise<Disk> {
   const disk = smallDisk(scope);
   const place = (id: string): Place => ({
@@ -78,11 +78,11 @@ const LIBRARY = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
 const JUMP = 3600;
 
 interface Clocks extends ServerPlane {
-  /** Sets the wall clock of these processes, in seconds from the machine's. */
+  /** Sets the wall clock of these processes, in seconds relative to the machine's. */
   jump(ids: readonly string[], seconds: number): void;
 }
 
-/** Each process has a wall clock of its own, which a file moves while it runs. */
+/** Each process has its own wall clock, which a file moves while it runs. */
 async function movableClocks(scope: Scope): Promise<Clocks> {
   const dir = mkdtempSync(`${tmpdir()}/isthmus-clock-`);
   scope.defer(() => rmSync(dir, { recursive: true }));
@@ -106,7 +106,7 @@ async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Pro
     await hold(10_000, 1500);
     plane.jump([server.id, agent.id], -seconds);
     await hold(10_000, 1500);
-    // Started again before its record has expired, by a clock that is an hour behind its first start.
+    // Restarted before its record has expired, with a clock that is an hour behind its first start.
     plane.jump([other.id], -JUMP);
     if (!short || seconds < 0) {
       await strike({ takes: (at) => at.gateway === 1 || at.hubId === other.id, gateway: 1 }, () => other.kill());

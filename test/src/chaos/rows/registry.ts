@@ -40,7 +40,7 @@ function rowOf({ name, fault, start }: OutageKind): Row<OutagePlane> {
   };
 }
 
-/** An agent dies and comes back: its old sessions are gone, and of the new ones nobody hears. */
+/** Kills and restarts an agent: its old sessions are gone, and nobody hears of the new ones. */
 async function changeAgent({ plane, strike }: Context<OutagePlane>): Promise<void> {
   const agent = plane.agents.at(-1) as Member;
   await strike({ takes: ({ agentId }) => agentId === agent.id }, () => agent.kill());

@@ -3,14 +3,14 @@ import { clock } from '../clock.ts';
 import type { Context, Row } from '../row.ts';
 import { type SplitPlane, splitPlane } from '../split-plane.ts';
 
-/** What each process has to let its tunnels finish, and how far apart the processes of a tier go. */
+/** How long each process may let its tunnels finish, and how far apart the restarts of a tier are. */
 const EACH_MS = 10_000;
-/** How long one has to be ready before the next goes, as a Deployment's minReadySeconds. */
+/** How long a process must be ready before the next one restarts, like a Deployment's minReadySeconds. */
 const READY_FOR_MS = 2000;
-/** Of a process that has let everything finish, to end. */
+/** How long a process may take to end once it has let everything finish. */
 const SLACK_MS = 5000;
 
-/** Every tunnel could have finished in the time that each process has. */
+/** Every tunnel can finish in the time that each process has. */
 const TUNNEL_LIFE = [1000, 6000] as const;
 
 function topology(scope: Scope): Promise<SplitPlane> {

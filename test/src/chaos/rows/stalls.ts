@@ -6,9 +6,9 @@ import type { Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const MB = 1e6;
-/** What one stalled tunnel may hold in one process: its window, and what its two sockets' streams buffer besides. */
+/** The most that one stalled tunnel may hold in one process: its window, and what the streams of its two sockets buffer. */
 const HELD = 1.5 * MB;
-/** What a process under this load may grow by, whatever stalls. */
+/** How much a process may grow under this load, whatever stalls. */
 const NOISE = 150 * MB;
 
 function resident({ program }: Member): number {
