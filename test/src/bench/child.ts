@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { type Scope, within } from '../harness/index.ts';
 
-/** A process of the bench's own that goes with the scope, and the first that it says: where it listens. */
+/** Starts a process of the bench that ends with the scope. Resolves with the first message it sends: the port where it listens. */
 export async function listening(scope: Scope, file: string, ...args: readonly string[]) {
   const child = fork(fileURLToPath(new URL(file, import.meta.url)), args);
   scope.defer(() => kill(child));
@@ -18,7 +18,7 @@ export async function kill(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-/** A process of the bench's own that is given one message, answers with one, and ends. */
+/** Starts a process of the bench, sends it one message, returns its one answer, and ends it. */
 export async function ask<Answer>(file: string, message: object, deadline: number): Promise<Answer> {
   const child = fork(fileURLToPath(new URL(file, import.meta.url)));
   const lost = once(child, 'exit').then(([status, signal]) => {

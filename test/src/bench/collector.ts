@@ -1,4 +1,4 @@
-// A collector that takes what it is sent, and looks at nothing. Says where it listens.
+// A collector that accepts what it is sent, and ignores it. Reports the port where it listens.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 

@@ -20,12 +20,12 @@ import type { Front } from './load/messages.ts';
 export interface Contender {
   readonly name: string;
   readonly kind: Kind;
-  /** The processes between, by a name; one that another load uses too is started once. */
+  /** The name of the processes between. Processes that another load uses too are started once. */
   readonly plane: string;
-  /** What starts them. Unset: straight to the destination. */
+  /** What starts them. If unset, callers go straight to the destination. */
   readonly family?: Family;
   readonly protocol?: Protocol;
-  /** The program that loads it, in the place of the bench's own load. */
+  /** The program that loads it, instead of the bench's own load. */
   readonly planebench?: string;
 }
 
@@ -43,7 +43,7 @@ export interface Programs {
 export function contenders({ anp, planebench }: Programs): Contender[] {
   const own = ownLoad(anp);
   if (!planebench) return own;
-  // Relays lead to the bench's own destination, which planebench does not know how to talk to.
+  // Relays lead to the bench's own destination, whose protocol planebench does not know.
   const again = own
     .filter(({ kind }) => kind !== 'relays' && kind !== 'traced' && kind !== 'far' && kind !== 'mixed')
     .map((each) => ({ ...each, planebench }));
@@ -66,17 +66,17 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
     ...(anp ? through('mixed', 'go-agent-', () => goAgent(anp)) : []),
     ...(anp ? through('mixed', 'go-pair-', (protocol) => anpPair(anp, protocol)) : []),
   ];
-  // Of its own for each way in, as each API server has one: V8 compiles for the one kind of caller that it has seen.
+  // Each way in has its own plane, as each API server has one: V8 optimises for the one kind of caller that it has seen.
   return all.map((each) => ({ ...each, plane: each.name }));
 }
 
-/** Traces off; on, and no dial sampled; on, and all exported. */
+/** Traces off; traces on, but no dial sampled; traces on, and all exported. */
 const TRACED = { 'traces-off': traced(), 'traces-unsampled': traced('always_off'), 'traces-all': traced('always_on') };
 
 const twoRelays = relays(2);
 const threeRelays = relays(3);
 
-/** Planes that carry one work after the other; each is started when it is first wanted. */
+/** Planes that carry one work after the other. Each is started when it is first needed. */
 export class Planes implements AsyncDisposable {
   readonly #scope = new Scope();
   readonly #destinationPort: number;
@@ -87,7 +87,7 @@ export class Planes implements AsyncDisposable {
     this.#destinationPort = destinationPort;
   }
 
-  /** @param agents simulated ones, in the place of a real one */
+  /** @param agents how many simulated agents replace the real one */
   async of({ plane, family }: Contender, agents?: number): Promise<Started> {
     if (!family) return NOTHING;
     let started = this.#running.get(plane);
@@ -99,7 +99,7 @@ export class Planes implements AsyncDisposable {
     return started;
   }
 
-  /** Whether the processes have yet to do this work before it is measured (what has not run is slow). They are taken to do so now. */
+  /** Whether the processes must do this work once before it is measured, since new code is slow. The call marks the work as done. */
   isCold({ plane, family }: Contender, { work, fresh, agents }: Line): boolean {
     if (!family || fresh) return agents !== undefined;
     const done = `${plane} ${work}`;

@@ -1,6 +1,6 @@
 import type { Figures } from './load/messages.ts';
 
-/** Figures that each process of a plane has, and the plane as the sum of them. */
+/** Figures that each process of a plane has. The plane's figure is their sum. */
 const OF_PROCESSES = [
   '_cpu_s_per_gb',
   '_cpu_us_per_ping',
@@ -10,7 +10,7 @@ const OF_PROCESSES = [
   '_rss_growth_mb',
 ] as const;
 
-/** What healthy tunnels did while others stood still, and before. */
+/** The rates of healthy tunnels while others were stalled, and before. */
 const KEPT = {
   down_kept: 'down_gb_per_s',
   up_kept: 'up_gb_per_s',
@@ -18,7 +18,7 @@ const KEPT = {
   dials_kept: 'dials_per_s',
 } as const;
 
-/** Adds what the plane's processes come to together, and how much of its rate healthy traffic kept beside stalled tunnels. */
+/** Adds the sums over the plane's processes, and how much of its rate healthy traffic kept beside stalled tunnels. */
 export function derived(figures: Figures, processes: readonly string[]): Figures {
   const sums = OF_PROCESSES.flatMap((suffix) => {
     const parts = processes.flatMap((name) => figures[name + suffix] ?? []);

@@ -12,7 +12,7 @@ const drawing = {
   ],
 };
 
-test('a drawing has a line for each series, and each of its points within the frame', () => {
+test('a drawing has a line for each series, with all points within the frame', () => {
   const svg = draw(drawing);
   assert.equal([...svg.matchAll(/<polyline /g)].length, 2);
   const points = [...svg.matchAll(/<circle cx="([\d.]+)" cy="([\d.]+)"/g)].map(([, x, y]) => [Number(x), Number(y)]);
@@ -24,20 +24,20 @@ test('a drawing has a line for each series, and each of its points within the fr
   ]);
 });
 
-test('what is written in a drawing cannot break it', () => {
+test('text in a drawing cannot break it', () => {
   const svg = draw(drawing);
   assert.ok(svg.includes('Time &lt;per> &quot;GB&quot;'));
   assert.ok(svg.includes('one &amp; two'));
   assert.equal([...svg.matchAll(/<text/g)].length, [...svg.matchAll(/<\/text>/g)].length);
 });
 
-test('a drawing can be read on a dark page, and paints no ground of its own', () => {
+test('a drawing is readable on a dark page, and has no background of its own', () => {
   const svg = draw(drawing);
   assert.match(svg, /@media \(prefers-color-scheme: dark\)/);
   assert.ok(!svg.includes('<rect'));
 });
 
-test('a single point, or none, is drawn as well', () => {
+test('a single point can be drawn, and so can none', () => {
   const [, three] = drawing.series;
   assert.ok(!draw({ ...drawing, series: three ? [three] : [] }).includes('NaN'));
   assert.ok(!draw({ ...drawing, series: [] }).includes('NaN'));

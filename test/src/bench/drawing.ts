@@ -17,7 +17,7 @@ const HEIGHT = 320;
 const PLOT = { left: 64, top: 44, right: 620, bottom: 264 };
 const Y_STEPS = 4;
 
-/** Told apart on white and on black, and by the most common forms of colour blindness (after Okabe and Ito). */
+/** Distinguishable on white and on black, and with the most common forms of colour blindness (after Okabe and Ito). */
 const COLOURS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a8a00', '#56b4e9'];
 
 const STYLE = `
@@ -27,7 +27,7 @@ const STYLE = `
   @media (prefers-color-scheme: dark) { text { fill: #ccc } }
 `;
 
-/** As SVG: a logarithmic x axis, for the points double and more; a linear y axis from 0, for a bend to be seen as one. */
+/** Returns an SVG: a logarithmic x axis, as the points double or more; a linear y axis from 0, so that a bend shows as one. */
 export function draw({ title, xLabel, yLabel, series }: Drawing): string {
   const all = series.flatMap(({ points }) => points);
   const xs = [...new Set(all.map(([x]) => x))].sort((a, b) => a - b);
@@ -73,7 +73,7 @@ function legend(name: string, index: number, colour: string | undefined): string
   ];
 }
 
-/** To a number that four steps divide well. */
+/** Rounds up to a number that four steps divide well. */
 function roundUp(value: number): number {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));

@@ -21,19 +21,19 @@ import { Fleet } from '../scale/fleet.ts';
 import { listening } from './child.ts';
 import type { Groups } from './load/messages.ts';
 
-/** Processes between callers and the destination, started together; they may not be ready yet. */
+/** Processes between callers and the destination, started together. They may not be ready yet. */
 export interface Started {
-  /** Where callers come in: doors of a plane, or the first relay's port. */
+  /** Where callers connect: the door of a plane, or the first relay's port. */
   readonly door?: Door;
   readonly port?: number;
   readonly groups: Groups;
   ready(): Promise<void>;
 }
 
-/** @returns starts the processes, with all that they need at hand, so that only their own time counts */
+/** @returns a function that starts the processes. Everything they need is prepared before, so that only their own time counts */
 export type Family = (scope: Scope, destinationPort: number, agents?: number) => Promise<() => Promise<Started>>;
 
-/** A chain of relays, each a process. */
+/** A chain of relays, each in its own process. */
 export function relays(count: number): Family {
   return async (scope, destinationPort) => async () => {
     let to = destinationPort;
@@ -47,10 +47,10 @@ export function relays(count: number): Family {
   };
 }
 
-/** An all-in-one server and an agent with mTLS between them, or simulated agents in its place. */
+/** An all-in-one server and an agent with mTLS between them, or simulated agents instead of the real one. */
 export const allInOne: Family = (scope, destinationPort, agents) => inOne({ agents }, scope, destinationPort);
 
-/** Half of the round-trip time of a long way, in milliseconds. */
+/** Half of the round-trip time of a long link, in milliseconds. */
 const FAR_MS = 50;
 
 /** A relay to the destination that is far away. */
@@ -68,7 +68,7 @@ async function farTo(scope: Scope, port: number): Promise<number> {
   return relay.port;
 }
 
-/** The same with traces for a collector beside it, as the sampler has it; without one, no traces at all. */
+/** The same with traces, sampled as given, for a collector beside it; without a sampler, no traces at all. */
 export function traced(sampler?: 'always_on' | 'always_off'): Family {
   return async (scope, destinationPort) => {
     if (sampler === undefined) return inOne({ env: { OTEL_SDK_DISABLED: 'true' } }, scope, destinationPort);
@@ -91,9 +91,9 @@ interface InOne {
   /** The program in the place of our agent. */
   readonly agent?: string;
   readonly env?: Env;
-  /** Simulated ones, in the place of a real one. */
+  /** How many simulated agents replace the real one. */
   readonly agents?: number | undefined;
-  /** The port by which the agent reaches the server's. */
+  /** Returns the port through which the agent reaches the server's port. */
   readonly way?: (port: number) => Promise<number>;
 }
 
@@ -126,7 +126,7 @@ async function inOne(
   };
 }
 
-/** A gateway, a hub and an agent; the Redis that the first two share has no part in a tunnel. */
+/** A gateway, a hub and an agent. The Redis that the first two share takes no part in a tunnel. */
 export const splitTiers: Family = async (scope) => {
   const place = await newPlace(scope);
   const redis = await startRedis();
@@ -152,7 +152,7 @@ export interface AnpBinaries {
   readonly agent: string;
 }
 
-/** Upstream's pair. Its server takes callers in one way only: over gRPC or CONNECT, on a unix socket or over TCP. */
+/** Upstream's pair. Its server accepts callers in one way only: over gRPC or CONNECT, on a unix socket or over TCP. */
 export function anpPair({ server, agent }: AnpBinaries, protocol: 'grpc' | 'connect' | 'mtls'): Family {
   return async (scope) => {
     const place = await newPlace(scope);
@@ -191,7 +191,7 @@ async function newPlace(scope: Scope): Promise<Place> {
   return { scope, trust: await newTrust(scope) };
 }
 
-/** Its log goes to a file: to read it here would take processor time from what is measured. */
+/** Starts a program whose log goes to a file: reading it here would take processor time from what is measured. */
 function run({ scope, trust }: Place, runs: ProgramName | readonly [string], flags: Flags, env: Env = {}): Program {
   const command = typeof runs === 'string' ? commandOf(runs) : runs;
   const name = typeof runs === 'string' ? runs : (runs[0].split('/').at(-1) ?? 'program');
@@ -235,7 +235,7 @@ async function backFlags(trust: Trust): Promise<{ readonly flags: Flags; readonl
   return { flags: await agentPortFlags(trust, agentPort), agentPort };
 }
 
-/** With the intervals that an agent has by default. */
+/** Flags with the default intervals of an agent. */
 async function agentFlags(trust: Trust, port: number): Promise<Flags> {
   const { healthPort: _, ...uplink } = await uplinkFlags(trust, port);
   return {

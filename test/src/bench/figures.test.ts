@@ -13,19 +13,19 @@ test('a quantile is a value that was measured', () => {
   assert.equal(quantile([], 0.5), 0);
 });
 
-test('a median is the middle, or between the two middle ones, in whatever order they came', () => {
+test('a median is the middle value, or the mean of the two middle ones, in whatever order they come', () => {
   assert.equal(median([3, 1, 2]), 2);
   assert.equal(median([4, 1, 3, 2]), 2.5);
   assert.equal(median([5]), 5);
   assert.equal(median([]), undefined);
 });
 
-test('figures are shown with three digits that matter', () => {
+test('figures are shown with three significant digits', () => {
   const shown = [0, 0.0123, 0.456, 1.234, 45.67, 456.7, 4567, 45_678, 456_789, -12.34].map(short);
   assert.deepEqual(shown, ['0.00', '0.012', '0.46', '1.23', '45.7', '457', '4567', '45.7k', '457k', '-12.3']);
 });
 
-test('a plane is the sum of its processes, and not of the load and the destination', () => {
+test('a plane is the sum of its processes, without the load and the destination', () => {
   const figures = { server_cpu_s_per_gb: 2, agent_cpu_s_per_gb: 1.5, client_cpu_s_per_gb: 9, gb_per_s: 0.5 };
   const all = derived(figures, ['server', 'agent']);
   assert.equal(all.plane_cpu_s_per_gb, 3.5);
@@ -34,7 +34,7 @@ test('a plane is the sum of its processes, and not of the load and the destinati
   assert.equal('plane_cpu_s_per_gb' in derived(figures, []), false);
 });
 
-test('what healthy traffic kept beside stalled tunnels is told where there was some before', () => {
+test('what healthy traffic kept beside stalled tunnels is reported if there was some before', () => {
   const figures = { before_dials_per_s: 200, dials_per_s: 190, before_down_gb_per_s: 0, down_gb_per_s: 0.1 };
   const all = derived({ ...figures, before_ping_pings_per_s: 1000, ping_pings_per_s: 0 }, []);
   assert.equal(all.dials_kept, 0.95);

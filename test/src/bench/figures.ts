@@ -1,9 +1,9 @@
-/** Of sorted values; 0 where there are none. */
+/** @param sorted ascending values; 0 if there are none */
 export function quantile(sorted: readonly number[], q: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0;
 }
 
-/** Undefined where there are none. */
+/** Returns undefined if there are no values. */
 export function median(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length >> 1;

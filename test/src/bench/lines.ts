@@ -5,31 +5,31 @@ export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' |
 
 /** A figure as tables show it. */
 export interface Shown {
-  /** As the load names it. */
+  /** The figure's name in the load. */
   readonly figure: string;
   readonly label: string;
   readonly better: 'more' | 'less';
-  /** What it should be beside upstream's with the same front. */
+  /** What the ratio to upstream's figure with the same front should be. */
   readonly reach?: string;
 }
 
 export interface Line {
-  /** Of the command line: `bulk-x32`. */
+  /** The name on the command line: `bulk-x32`. */
   readonly name: string;
   readonly title: string;
-  /** `start` is measured by whoever starts the processes, all else by the load. */
+  /** `start` is measured by the code that starts the processes, everything else by the load. */
   readonly work: WorkName | 'start';
   readonly conns: number;
-  /** Limit of all downloads together in MB/s, or of dials a second; 0 for none. */
+  /** Limit of all downloads together in MB/s, or of dials per second; 0 for none. */
   readonly rate: number;
   readonly on: readonly Kind[];
-  /** Wants a plane that has carried nothing yet. */
+  /** Whether it needs a plane that has carried nothing yet. */
   readonly fresh: boolean;
-  /** Measured in one round, however many there are: what it says is not in the third digit. */
+  /** Whether it is measured in only one round, however many there are: its third digit does not matter. */
   readonly once: boolean;
-  /** Simulated agents in the place of the one real one. */
+  /** How many simulated agents replace the one real agent. */
   readonly agents?: number;
-  /** Of a growth line: which one, and how far along it. */
+  /** For a growth line: which one, and its position along it. */
   readonly growth?: { readonly of: GrowthName; readonly at: number };
   readonly shows: readonly Shown[];
 }
@@ -78,10 +78,10 @@ function line(work: Line['work'], conns: number, shows: readonly Shown[], option
   return { name: `${work}-x${conns}${at}`, title, work, conns, rate, on, fresh, once, shows };
 }
 
-/** May break a plane, and takes long. */
+/** For lines that may break a plane, and that take long. */
 const ALONE: Options = { on: PLANES, fresh: true, once: true };
 
-/** What a plane comes to, one after the other. First what wants a fresh plane, last what may break one. */
+/** All lines for a plane, in order: first those that need a fresh plane, last those that may break one. */
 export const STANDARD: readonly Line[] = [
   line('start', 1, [less('first_dial_ms', 'ms')], { on: PLANES, fresh: true }),
   line('idle', 500, [PER_TUNNEL, less('plane_rss_before_mb', 'RSS after start, MB', '≤ 1.35')], {
@@ -107,9 +107,9 @@ export const STANDARD: readonly Line[] = [
 
 export interface Growth {
   readonly title: string;
-  /** Along the drawing. */
+  /** The label along the drawing. */
   readonly axis: string;
-  /** Drawn; must not bend upwards. */
+  /** The figure that is drawn. It must not bend upwards. */
   readonly figure: Shown;
 }
 
@@ -139,7 +139,7 @@ function along(of: GrowthName, work: WorkName, points: readonly number[], option
 export const GROWING: readonly Line[] = [
   ...along('bulk', 'bulk', [1, 4, 16, 64, 256]),
   ...along('pings', 'ping', [1, 4, 16, 64, 256, 1024]),
-  // Fewer say nothing: a process' memory moves by megabytes of its own.
+  // Fewer tunnels say nothing: a process's memory varies by megabytes of its own.
   ...along('idle', 'idle', [100, 1000, 5000, 20_000], { fresh: true }),
   ...along('agents', 'dials', [1, 10, 100, 1000], { fresh: true }),
 ];
@@ -152,13 +152,13 @@ const DIALS = [
   less('dials_failed', 'failed'),
 ];
 
-/** What traces cost, at full speed and at a speed that leaves the processor time to export every one. */
+/** The cost of traces: at full speed, and at a rate that leaves enough processor time to export each one. */
 export const TRACING: readonly Line[] = [
   { ...line('dials', 8, DIALS, { on: ['traced'] }), name: 'traces-x8', title: 'dials ×8, traced' },
   { ...line('dials', 8, DIALS, { on: ['traced'], rate: 500 }), name: 'traces-500', title: '500 dials/s, traced' },
 ];
 
-/** What one tunnel carries whose agent is far away, asked for half of what the relay that makes the way long can hold. */
+/** What one tunnel to a far agent carries. The load asks for half of what the relay, which makes the way long, can hold. */
 export const FAR: readonly Line[] = [
   {
     ...line('bulk', 1, [more('gb_per_s', 'GB/s')], { on: ['far'], rate: 50 }),

@@ -1,4 +1,4 @@
-// npm run bench: what a plane carries and what it costs, beside relays and no plane at all, in one run.
+// npm run bench: measures what a plane carries and what it costs, compared to relays and to no plane at all, in one run.
 import { parseArgs } from 'node:util';
 import { LINES } from './lines.ts';
 import { writePage } from './page.ts';
@@ -7,7 +7,7 @@ import { type Book, madeHere, merged, readBook, writeBook } from './store.ts';
 import { asText, comparison, farTable, figureTable, tracingTable } from './tables.ts';
 
 const SECONDS = 3;
-/** Enough to see that a work runs, and too little for a figure. */
+/** Long enough to see that a work runs, too short for a figure. */
 const SHORT = { windowMs: 200, pace: 0.1 };
 
 const USAGE = `npm run bench [-- OPTIONS]
@@ -62,7 +62,7 @@ function plan(): Plan | undefined {
   };
 }
 
-/** A line's own name means it alone. */
+/** A line's full name selects only that line. */
 function isMeant(given: string, name: string): boolean {
   return LINES.some((each) => each.name === given) ? name === given : name.startsWith(given);
 }

@@ -13,36 +13,36 @@ import { planebench } from './planebench.ts';
 export interface Pace {
   /** How long a measurement takes, in milliseconds. */
   readonly windowMs: number;
-  /** Of the usual times before and between measurements. */
+  /** Factor for the usual times before and between measurements. */
   readonly pace: number;
 }
 
-/** What a work may take besides its window, in milliseconds: 20,000 tunnels are opened and closed one after the other. */
+/** How long a work may take besides its window, in milliseconds: 20,000 tunnels are opened and closed one after the other. */
 const GRACE = 300_000;
 
-/** A plane that takes no dial by then did not start, in milliseconds. */
+/** A plane that takes no dial within this time did not start, in milliseconds. */
 const START_WITHIN = 30_000;
 
-/** Descriptors that a process needs besides one for each tunnel: its own, and what it keeps in reserve. */
+/** Descriptors that a process needs besides one per tunnel: its own, and its reserve. */
 const OTHER_DESCRIPTORS = 300;
 
-/** A line with no more tunnels than the processes may open. */
+/** Limits a line to the number of tunnels that the processes may open. */
 function within(line: Line): Line {
   return { ...line, conns: Math.min(line.conns, descriptorLimit() - OTHER_DESCRIPTORS) };
 }
 
-/** Two seconds and more of dials go by until V8 has compiled what they run. */
+/** V8 needs more than two seconds of dials to compile what they run. */
 function warmUp(pace: Pace): Pace {
   return { ...pace, windowMs: 2 * pace.windowMs };
 }
 
-/** Of Linux; a process may raise its own to this. */
+/** The hard limit on Linux. A process may raise its own limit to this. */
 function descriptorLimit(): number {
   const [, hard] = /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1')) ?? [];
   return hard === undefined ? Number.POSITIVE_INFINITY : Number(hard);
 }
 
-/** One line on one contender, once; with fewer tunnels where there are not descriptors enough for all. */
+/** Measures one line on one contender, once. Uses fewer tunnels if there are not enough descriptors for all. */
 export async function measure(
   wanted: Line,
   contender: Contender,
@@ -79,7 +79,7 @@ async function load(
   return { figures: rounded(derived(figures, Object.keys(groups))), errors };
 }
 
-/** To five digits: the rest is noise. */
+/** Rounds to five digits: the rest is noise. */
 function rounded(figures: Figures): Figures {
   return Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, Number(value.toPrecision(5))]));
 }

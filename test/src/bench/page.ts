@@ -11,7 +11,7 @@ const DRAWINGS = `${ROOT}docs/performance`;
 const BEGIN = '<!-- npm run bench writes from here -->';
 const END = '<!-- to here -->';
 
-/** Puts a book's tables into docs/PERFORMANCE.md, and its growth lines beside it as drawings. */
+/** Writes a book's tables into docs/PERFORMANCE.md, and its growth lines beside it as drawings. */
 export function writePage(book: Book): void {
   const text = readFileSync(PAGE, 'utf8');
   const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
@@ -39,7 +39,7 @@ function madeWith({ at, node, cores, processor, commit, windowMs, rounds }: Made
   return `\`npm run bench\`, ${when}; ${windowMs / 1000} s a measurement, ${rounds === 1 ? 'once' : `median of ${rounds}`}.`;
 }
 
-/** Nothing of a table without rows. */
+/** Returns nothing for a table without rows. */
 function titled(title: string, rows: readonly Row[]): string[] {
   return rows.length > 1 ? [title, asMarkdown(rows)] : [];
 }
@@ -65,7 +65,7 @@ function section(book: Book, of: GrowthName): string {
   return [`### ${title}`, `![${title}](performance/${of}.svg)`, asMarkdown(growthTable(book, of, axis))].join('\n\n');
 }
 
-/** The last column is the far end to the near end: 1.00 is a line that does not bend. */
+/** The last column is the ratio of the far end to the near end: 1.00 is a line that does not bend. */
 export function growthTable(book: Book, of: GrowthName, axis: string): Row[] {
   const series = seriesOf(book, of);
   const at = [...new Set(series.flatMap(({ points }) => points.map(([x]) => x)))].sort((a, b) => a - b);

@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import type { Front, Result, Settings } from './load/messages.ts';
 
-/** A run of it takes its own time to open and to close tunnels, in milliseconds. */
+/** How long a run may take to open and close its tunnels, in milliseconds. */
 const GRACE = 120_000;
 
-/** One work, loaded by planebench: a program in Go with the same works, figures and names of figures. */
+/** Measures one work with planebench: a program in Go with the same works, figures and names of figures. */
 export function planebench(path: string, settings: Settings): Promise<Result> {
   const { front, work, conns, windowMs, rate, groups } = settings;
   const pids = Object.entries(groups).flatMap(([name, all]) => all.map((pid) => `${name}=${pid}`));

@@ -1,5 +1,5 @@
-// Forwards every connection to one port and does nothing else: a chain of these is the least that a plane of as many processes
-// in this language costs.
+// Forwards every connection to one port and does nothing else. A chain of these is the lowest cost of a plane with as many processes
+// in this language.
 import { connect, createServer } from 'node:net';
 
 const [to = ''] = process.argv.slice(2);

@@ -16,10 +16,10 @@ export interface Plan extends Pace, Programs {
   readonly short: boolean;
 }
 
-/** Of a short run, tunnels and agents. */
+/** Tunnels and agents of a short run. */
 const FEW = 8;
 
-/** Measures line by line; the contenders of one line one after the other, round by round, since a machine has its moods. */
+/** Measures line by line. The contenders of a line take turns, round by round, since a machine's speed varies. */
 export async function runAll(plan: Plan, say: (text: string) => void, signal: AbortSignal) {
   const runs: Run[] = [];
   let failed = 0;

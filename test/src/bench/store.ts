@@ -24,7 +24,7 @@ export interface Made {
   readonly rounds: number;
 }
 
-/** All that a run of the bench measured, as its JSON holds it. */
+/** Everything that a run of the bench measured, as its JSON holds it. */
 export interface Book {
   readonly made: Made;
   readonly runs: readonly Run[];
@@ -56,7 +56,7 @@ export function writeBook(path: string, book: Book): void {
   writeFileSync(path, `${JSON.stringify(book, undefined, 1)}\n`);
 }
 
-/** One book of several runs, each of some lines: what a later one measured takes the place of what an earlier one did. */
+/** Merges the books of several runs. What a later run measured replaces what an earlier one did. */
 export function merged(books: readonly [Book, ...Book[]]): Book {
   let runs: readonly Run[] = [];
   for (const book of books) {
@@ -70,7 +70,7 @@ function keyOf({ line, contender }: Run): string {
   return `${line} ${contender}`;
 }
 
-/** The median of all rounds; undefined where none has the figure. */
+/** Returns the median of all rounds; undefined if none has the figure. */
 export function figureOf({ runs }: Book, line: string, contender: string, figure: string): number | undefined {
   return median(
     runs.flatMap((run) => {
@@ -80,8 +80,7 @@ export function figureOf({ runs }: Book, line: string, contender: string, figure
   );
 }
 
-/** Contenders of a book, in the order in which they came. */
-/** @param lines those that count; default all */
+/** Returns the contenders of a book, in order of appearance. @param lines only contenders of these lines; default all */
 export function contendersOf({ runs }: Book, lines?: readonly Line[]): string[] {
   const counts = ({ line }: Run) => !lines || lines.some(({ name }) => name === line);
   return [...new Set(runs.filter(counts).map(({ contender }) => contender))];

@@ -22,11 +22,11 @@ function book(...runs: readonly [line: string, contender: string, figures: Run['
   return { made, runs: all };
 }
 
-test('each line has a name of its own', () => {
+test('each line has a unique name', () => {
   assert.equal(new Set(LINES.map(({ name }) => name)).size, LINES.length);
 });
 
-test('a figure is the median of its rounds, and of those alone that have it', () => {
+test('a figure is the median of the rounds that have it', () => {
   const rounds = book(
     ['bulk-x1', 'direct', { gb_per_s: 3 }],
     ['bulk-x1', 'direct', {}],
@@ -38,7 +38,7 @@ test('a figure is the median of its rounds, and of those alone that have it', ()
   assert.equal(figureOf(rounds, 'bulk-x32', 'direct', 'gb_per_s'), undefined);
 });
 
-test('of several books, a later one has its say on what it measured, and only there', () => {
+test('of several books, a later one replaces only what it measured', () => {
   const first = book(
     ['bulk-x1', 'direct', { gb_per_s: 1 }],
     ['bulk-x1', 'direct', { gb_per_s: 1 }],
@@ -52,7 +52,7 @@ test('of several books, a later one has its say on what it measured, and only th
   assert.equal(figureOf(both, 'ping-x1', 'direct', 'p50_us'), 3);
 });
 
-test('the table has the bounds first, and a row for each figure that some contender has', () => {
+test('the table starts with the bounds, and has a row for each figure that any contender has', () => {
   const rows = figureTable(
     book(
       ['bulk-x1', 'grpc-uds', { gb_per_s: 0.25, plane_cpu_s_per_gb: 4.5 }],
@@ -67,7 +67,7 @@ test('the table has the bounds first, and a row for each figure that some conten
   ]);
 });
 
-test('what traces cost stands beside a plane without, and its planes are no columns of other lines', () => {
+test('the cost of traces is compared to a plane without them, and these planes are not columns of other lines', () => {
   const one = book(
     ['bulk-x1', 'direct', { gb_per_s: 4 }],
     ['traces-500', 'traces-off', { plane_cpu_ms_per_dial: 1 }],
@@ -82,7 +82,7 @@ test('what traces cost stands beside a plane without, and its planes are no colu
   assert.equal(tracingTable(book(['bulk-x1', 'direct', { gb_per_s: 4 }])).length, 1);
 });
 
-test('a plane with a long way in it stands beside that way alone', () => {
+test('a plane with a long way in it is compared to that way alone', () => {
   const one = book(
     ['far-bulk', 'far-relay', { gb_per_s: 0.05 }],
     ['far-bulk', 'far-connect-uds', { gb_per_s: 0.0495 }],
@@ -93,7 +93,7 @@ test('a plane with a long way in it stands beside that way alone', () => {
   ]);
 });
 
-test('figures stand beside those of upstream with the same front, by planebench where that loaded both, and beside relays', () => {
+test('figures are compared to upstream with the same front, by planebench if that loaded both, and to relays', () => {
   const all = book(
     ['bulk-x1', 'relays-2', { gb_per_s: 2 }],
     ['bulk-x1', 'connect-uds', { gb_per_s: 0.5 }],
@@ -120,12 +120,12 @@ test('figures stand beside those of upstream with the same front, by planebench 
   ]);
 });
 
-test('a dial that never worked again is told so', () => {
+test('a dial that never worked again is shown as never', () => {
   const rows = figureTable(book(['cut-x32', 'anp-grpc-uds', { recovery_ms: -1 }]));
   assert.deepEqual(rows[1], ['cut ×32', 'next dial after, ms', 'never']);
 });
 
-test('a comparison says what got better and what got worse, by what each figure is for', () => {
+test('a comparison says what got better and what got worse, by the meaning of each figure', () => {
   const before = book(
     ['bulk-x1', 'grpc-uds', { gb_per_s: 1, plane_cpu_s_per_gb: 4 }],
     ['ping-x1', 'grpc-uds', { p50_us: 100, p99_us: 200 }],
@@ -147,7 +147,7 @@ test('a comparison says what got better and what got worse, by what each figure 
   );
 });
 
-test('growth is a row for each contender, with its far end to its near end', () => {
+test('growth is a row for each contender, with the ratio of its far end to its near end', () => {
   const grown = book(
     ['growth-bulk-1', 'grpc-uds', { plane_cpu_s_per_gb: 4 }],
     ['growth-bulk-16', 'grpc-uds', { plane_cpu_s_per_gb: 3 }],
@@ -166,7 +166,7 @@ test('growth is a row for each contender, with its far end to its near end', () 
   ]);
 });
 
-test('rows become aligned text, and a table in Markdown whose cells cannot break it', () => {
+test('rows become aligned text, or a table in Markdown that no cell can break', () => {
   const rows = [
     ['a', 'long'],
     ['bcd', 'x|y'],

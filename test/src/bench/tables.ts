@@ -4,18 +4,18 @@ import { type Book, contendersOf, figureOf } from './store.ts';
 
 export type Row = readonly string[];
 
-/** Contenders whose figures stand beside those of the planes as the bounds of what can be. */
+/** Contenders whose figures come first, as the bounds of what is possible. */
 const BOUNDS = ['direct', 'relays-2', 'relays-3'];
 
 const FRONTS = ['grpc-uds', 'connect-uds', 'connect-tcp-mtls'];
 const BY_PLANEBENCH = ' (planebench)';
 
-/** A row for each figure of each line, a column for each contender. */
+/** Returns a row for each figure of each line, with a column for each contender. */
 export function figureTable(book: Book, lines: readonly Line[] = STANDARD): Row[] {
   return figuresOf(book, lines, inOrder(contendersOf(book, lines)));
 }
 
-/** The same of the contenders that the bench itself has loaded, and of those that planebench has. */
+/** The same, separately for contenders loaded by the bench itself and by planebench. */
 export function figureTables(book: Book): { readonly own: Row[]; readonly planebench: Row[] } {
   const all = inOrder(contendersOf(book, STANDARD));
   const [head = [], ...rows] = figuresOf(book, STANDARD, all.filter(byPlanebench));
@@ -45,7 +45,7 @@ function figuresOf(book: Book, lines: readonly Line[], columns: readonly string[
 
 type Pair = readonly [string, string];
 
-/** Our planes' figures in ratios to upstream's with the same front, by planebench where it has loaded both. */
+/** Returns ratios of our planes' figures to upstream's with the same front, by planebench if it has loaded both. */
 export function upstreamTable(book: Book): Row[] {
   const pairs = FRONTS.flatMap((front) => {
     const both = [BY_PLANEBENCH, ''].map((by) => [`${front}${by}`, `anp-${front}${by}`] as const);
@@ -55,7 +55,7 @@ export function upstreamTable(book: Book): Row[] {
   return ratios(book, pairs, heads, ({ reach = '' }) => [reach], ['to reach']);
 }
 
-/** Our planes' figures in ratios to those of relays, and the split tiers' to those of the all-in-one server. */
+/** Returns ratios of our planes' figures to those of relays, and of the split tiers' to those of the all-in-one server. */
 export function relayTable(book: Book): Row[] {
   const pairs = FRONTS.flatMap((front) =>
     (
@@ -74,7 +74,7 @@ function isIn(names: readonly string[]): (pair: Pair) => boolean {
   return (pair) => pair.every((name) => names.includes(name));
 }
 
-/** What may break a plane is left out: it says by itself whether it did. */
+/** Leaves out lines that may break a plane: they say themselves whether they did. */
 function ratios(
   book: Book,
   pairs: readonly Pair[],
@@ -95,17 +95,17 @@ function ratios(
   return [['line', 'figure', ...heads, ...besideHeads], ...told.map(({ row }) => row)];
 }
 
-/** Planes with traces beside one without, as ratios: 1.000 is no cost at all. */
+/** Returns ratios of planes with traces to one without: 1.000 is no cost at all. */
 export function tracingTable(book: Book): Row[] {
   return besideTable(book, TRACING, 'traces-off');
 }
 
-/** Planes with a long way in them beside that way alone, as ratios: 1.000 is all that it allows. */
+/** Returns ratios of planes with a long way in them to that way alone: 1.000 is all that it allows. */
 export function farTable(book: Book): Row[] {
   return besideTable(book, FAR, 'far-relay');
 }
 
-/** The figures of one contender, and those of the others in ratios to them. */
+/** Returns the figures of one contender, and the ratios of the others to them. */
 function besideTable(book: Book, lines: readonly Line[], bound: string): Row[] {
   const names = contendersOf(book, lines).filter((name) => name !== bound);
   const rows = lines.flatMap(({ name: line, title, shows }) =>
@@ -122,7 +122,7 @@ function besideTable(book: Book, lines: readonly Line[], bound: string): Row[] {
   return [head, ...rows.filter((row) => row.slice(3).some((each) => each !== ''))];
 }
 
-/** How the second book's figures stand to the first's: 1.00 is the same. */
+/** Returns the ratios of the second book's figures to the first's: 1.00 is the same. */
 export function comparison(before: Book, after: Book): Row[] {
   const columns = inOrder(contendersOf(before)).filter((each) => contendersOf(after).includes(each));
   const rows = LINES.flatMap((line) => line.shows.flatMap((shown) => compared(before, after, columns, line, shown)));
@@ -138,7 +138,7 @@ function compared(before: Book, after: Book, columns: readonly string[], { name,
   });
 }
 
-/** Two rounds on a busy machine may differ by so much. */
+/** Two rounds on a busy machine may differ by this fraction. */
 const NOISE = 0.1;
 
 function verdict(ratio: number | undefined, { better }: Shown): string {

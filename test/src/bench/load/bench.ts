@@ -6,10 +6,10 @@ import { close, oneByte, Tunnels } from './tunnels.ts';
 import { type Usage, usage } from './usage.ts';
 import { type Phase, Pinger } from './workers.ts';
 
-/** How long what is begun runs before it is measured, in milliseconds. */
+/** How long something runs before it is measured, in milliseconds. */
 const WARM_UP = 400;
 
-/** A plane that has not taken a dial by then is taken for broken, in milliseconds. */
+/** A plane that has not taken a dial within this time counts as broken, in milliseconds. */
 const RECOVERY_LIMIT = 10_000;
 
 /** One front, one destination, and how hard to drive them. */
@@ -28,7 +28,7 @@ export class Bench {
     return pause(WARM_UP * this.settings.pace);
   }
 
-  /** Lets what was begun run for the time of the measurement. */
+  /** Waits for the time of the measurement while everything runs. */
   window(): Promise<void> {
     return pause(this.settings.windowMs);
   }
@@ -51,7 +51,7 @@ export class Bench {
     await Promise.all(flows.map((flow) => flow.finish(this.control)));
   }
 
-  /** Flows and processes at one moment. */
+  /** Measures flows and processes at one moment. */
   async look(flows: readonly Flow[], up = false): Promise<Moment> {
     const used = usage(this.settings.groups);
     const at = performance.now();
@@ -59,7 +59,7 @@ export class Bench {
     return { at, used, counted };
   }
 
-  /** How long it takes until a new dial works, in milliseconds; -1 for none in ten seconds. */
+  /** Returns how long it takes until a new dial works, in milliseconds; -1 if none does within ten seconds. */
   async recovery(): Promise<number> {
     const start = performance.now();
     const since = () => performance.now() - start;
@@ -89,7 +89,7 @@ function readHere({ bytes, corrupt }: Flow): Counted {
   return { bytes, corrupt };
 }
 
-/** GB between two moments, and the figures of the flows. */
+/** Returns the GB moved between two moments, and the figures of the flows. */
 export function flowFigures(
   before: Moment,
   after: Moment,

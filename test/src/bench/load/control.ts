@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { ANSWER_BYTES, MODES, QUESTION_BYTES, QUESTIONS } from './modes.ts';
 
-/** A question of the destination that takes longer has no answer, in milliseconds. */
+/** How long the destination may take to answer a question, in milliseconds. */
 const ANSWER_WITHIN = 5000;
 
 export interface Counted {
@@ -10,7 +10,7 @@ export interface Counted {
   readonly corrupt: boolean;
 }
 
-/** Asks the destination what it sent and took in, on a connection that passes through no plane. */
+/** Asks the destination what it sent and received, on a connection that passes through no plane. */
 export class Control {
   readonly #socket: Socket;
   readonly #asked: ((answer: Counted) => void)[] = [];
@@ -29,7 +29,7 @@ export class Control {
     return new Control(socket);
   }
 
-  /** Names a flow. The processes of a run share the destination one after the other. */
+  /** Returns a new id for a flow. The processes of a run use the same destination one after the other. */
   newId(): number {
     this.#lastId++;
     return ((process.pid & 0xffff) << 15) + this.#lastId;
@@ -39,7 +39,7 @@ export class Control {
     return this.#ask(QUESTIONS.count, id);
   }
 
-  /** Ends a source in good order. */
+  /** Ends a source cleanly. */
   async stop(id: number): Promise<void> {
     await this.#ask(QUESTIONS.stop, id);
   }

@@ -1,4 +1,4 @@
-// The destination of all works, in a process of its own: it echoes, pours, takes in, or stands still, as each connection asks.
+// The destination of all works, in its own process: it echoes, pours, reads, or stalls, as each connection asks.
 import { createServer, type Socket } from 'node:net';
 import { ANSWER_BYTES, HEADER_BYTES, MODES, QUESTION_BYTES, QUESTIONS } from './modes.ts';
 import { Position } from './pattern.ts';
@@ -68,7 +68,7 @@ function begin(socket: Socket, head: Buffer, rest: Buffer): void {
   }
 }
 
-/** Sends the pattern until the load says to stop, as fast as it goes or at a steady rate. */
+/** Sends the pattern until the load says to stop, as fast as possible or at a steady rate. */
 function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
   const at = new Position();
   const from = performance.now();

@@ -4,17 +4,17 @@ import { header } from './modes.ts';
 import { Position } from './pattern.ts';
 import { close } from './tunnels.ts';
 
-/** Written at once by an upload, in bytes. */
+/** How many bytes an upload writes at a time. */
 const CHUNK = 32 * 1024;
 
-/** What is under way when a flow stops may take so long to arrive, in milliseconds. */
+/** How long data in flight may take to arrive after a flow stops, in milliseconds. */
 const DRAIN_WITHIN = 2000;
 
 /** Endless bytes through one tunnel, in one direction. */
 export class Flow {
   readonly tunnel: Duplex;
   readonly id: number;
-  /** Read, or written, here. */
+  /** Bytes read, or written, here. */
   bytes = 0;
   corrupt = false;
   ended = false;
@@ -29,7 +29,7 @@ export class Flow {
     tunnel.once('end', end).once('close', end);
   }
 
-  /** Reads the destination's source, limited to so many kB/s if not 0. */
+  /** Reads the destination's source, limited to this many kB/s unless 0. */
   download(kbPerSecond: number): void {
     const at = new Position();
     this.tunnel.on('data', (chunk: Buffer) => {
@@ -55,7 +55,7 @@ export class Flow {
     this.tunnel.write(header(mode, this.id), write);
   }
 
-  /** In good order: the sender stops, what is under way arrives, the tunnel closes. */
+  /** Finishes cleanly: the sender stops, data in flight arrives, the tunnel closes. */
   async finish(control: Control): Promise<void> {
     this.#stopping = true;
     await control.stop(this.id);

@@ -1,5 +1,5 @@
-// One work on one front, in a process of its own, so that the load's processor time is not the plane's. Settings come as the
-// first message, the result goes back as the last.
+// Runs one work on one front, in its own process, so that the load's processor time is not the plane's. Settings come as the first
+// message, the result goes back as the last.
 import { Bench } from './bench.ts';
 import { Control } from './control.ts';
 import type { Result, Settings } from './messages.ts';

@@ -23,27 +23,27 @@ export type WorkName = (typeof WORKS)[number];
 /** Named parts of a plane, each with its processes. */
 export type Groups = Readonly<Record<string, readonly number[]>>;
 
-/** What a process of the load is told to do. */
+/** The settings for a process of the load. */
 export interface Settings {
   readonly front: Front;
   readonly destinationPort: number;
   readonly work: WorkName;
-  /** Tunnels, or dials at a time. */
+  /** How many tunnels, or how many dials at a time. */
   readonly conns: number;
   /** How long to measure, in milliseconds. */
   readonly windowMs: number;
-  /** Of the usual times before and between measurements: 1, or less where nothing is measured but that it runs. */
+  /** Factor for the usual times before and between measurements: 1, or less if the run only checks that everything works. */
   readonly pace: number;
-  /** Limit of all downloads together in MB/s, or of dials a second; 0 for none. */
+  /** Limit of all downloads together in MB/s, or of dials per second; 0 for none. */
   readonly rate: number;
   readonly groups: Groups;
 }
 
-/** By name; a figure that there is none of is left out. */
+/** By name. A figure without a value is left out. */
 export type Figures = Readonly<Record<string, number>>;
 
 export interface Result {
   readonly figures: Figures;
-  /** How often what went wrong. */
+  /** How often each error occurred. */
   readonly errors: Readonly<Record<string, number>>;
 }

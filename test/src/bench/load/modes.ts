@@ -1,19 +1,19 @@
 /**
- * What a connection wants of the destination is its first byte. Behind source, sink and stall stand an id of four bytes, under
- * which the destination counts, and four that limit a source to so many kB/s, 0 for no limit.
+ * The first byte of a connection tells the destination what to do. For source, sink and stall it is followed by an id of four bytes,
+ * under which the destination counts, and by four bytes that limit a source to this many kB/s, 0 for no limit.
  */
 export const MODES = {
-  /** Sends back what comes. */
+  /** Sends back what it receives. */
   echo: 0x65,
   /** Answers one byte. */
   pong: 0x70,
   /** Sends the pattern without end. */
   source: 0x73,
-  /** Takes the pattern in and compares. */
+  /** Reads the pattern and compares it. */
   sink: 0x6b,
-  /** Never reads again, until released. */
+  /** Does not read again until released. */
   stall: 0x7a,
-  /** The load's own questions, beside any plane. */
+  /** The load's own questions, outside any plane. */
   control: 0x71,
 } as const;
 
@@ -27,7 +27,7 @@ export function header(mode: 'source' | 'sink' | 'stall', id: number, kbPerSecon
   return bytes;
 }
 
-/** A question is one byte and an id, an answer the bytes counted so far (8) and whether one of them was wrong (1). */
+/** A question is one byte and an id. An answer is the bytes counted so far (8) and whether one of them was wrong (1). */
 export const QUESTIONS = { count: 0x63, stop: 0x78, release: 0x72 } as const;
 export const QUESTION_BYTES = 5;
 export const ANSWER_BYTES = 9;

@@ -9,7 +9,7 @@ function stream(bytes: number): Buffer {
   return Buffer.concat(chunks);
 }
 
-test('the pattern is known again whatever chunks it comes in', () => {
+test('the pattern is recognised whatever the size of the chunks', () => {
   const bytes = stream(300_000);
   for (const size of [1000, 65_521, 65_536, 300_000]) {
     const at = new Position();
@@ -19,7 +19,7 @@ test('the pattern is known again whatever chunks it comes in', () => {
   }
 });
 
-test('a wrong, lost, doubled or swapped part is seen', () => {
+test('a wrong, lost, doubled or swapped part is detected', () => {
   const bytes = stream(200_000);
   const wrong = Buffer.from(bytes);
   wrong[150_000] = (wrong[150_000] as number) ^ 1;

@@ -1,4 +1,4 @@
-/** Prime, so that lost, doubled and swapped bytes show. */
+/** Prime, so that lost, doubled and swapped bytes are detected. */
 const PERIOD = 65_521;
 
 const pattern = noise();
@@ -20,7 +20,7 @@ function noise(): Buffer {
 export class Position {
   #at = 0;
 
-  /** The next bytes, at most one period of them. */
+  /** Returns the next bytes, at most one period of them. */
   next(length: number): Buffer {
     const from = this.#at;
     this.#at = (from + length) % PERIOD;

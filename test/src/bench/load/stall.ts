@@ -8,24 +8,24 @@ import { closeAll, STANDING } from './tunnels.ts';
 import { memoryGrowth, usage } from './usage.ts';
 import { beginPhase, Dialler, type Pinger } from './workers.ts';
 
-/** How long the healthy load runs before it is measured, for a fresh plane is slower, and how long it is, in milliseconds. */
+/** How long the healthy load runs before it is measured, since a fresh plane is slower, and how long it is measured, in milliseconds. */
 const GET_GOING = 3000;
 const ALONE = 1000;
 
 /**
- * From the stall to the measurement, in milliseconds: until the way takes in nothing more. It fills as fast as it carries, and 500
- * tunnels have a gigabyte to fill.
+ * Time from the stall to the measurement, in milliseconds: until the way takes in nothing more. It fills as fast as it carries, and
+ * 500 tunnels have a gigabyte to fill.
  */
 const SETTLE = 2000;
 const SETTLED_WITHIN = 60_000;
 const LOOK_EVERY = 500;
-/** Of what was taken in, the part by which it may still grow between two looks. */
+/** What was taken in may still grow by this fraction between two checks. */
 const STILL = 0.005;
 
 /** How long busy tunnels run before they are cut, in milliseconds. */
 const BEFORE_CUT = 1000;
 
-/** Given to what was held to come back after a cut, in milliseconds. */
+/** How long after a cut held memory may take to be released, in milliseconds. */
 const AFTER_CUT = 10_000;
 
 /** What a slow caller reads, in bytes a second. */
@@ -33,7 +33,7 @@ const SLOW = 1024 * 1024;
 
 const HEALTHY_DIALS = 2;
 
-/** What has nothing to do with the stalled tunnels: a download, an upload, a ping, and new dials all the time. */
+/** Traffic that has nothing to do with the stalled tunnels: a download, an upload, a ping, and new dials all the time. */
 interface Healthy {
   readonly down: readonly Flow[];
   readonly up: readonly Flow[];
@@ -64,7 +64,7 @@ async function measure(bench: Bench, { down, up, pings, dialling }: Healthy, ms:
   };
 }
 
-/** Tunnels stand still, their callers not reading or (up) their destinations not: what that does to others. */
+/** Stalls tunnels, whose callers do not read or (up) whose destinations do not, and measures the effect on others. */
 export async function stall(bench: Bench, up: boolean): Promise<Figures> {
   const { conns, groups, windowMs, pace } = bench.settings;
   const healthy = await startHealthy(bench);
@@ -93,7 +93,7 @@ export async function stall(bench: Bench, up: boolean): Promise<Figures> {
   };
 }
 
-/** What all TCP sockets of the machine hold. Beyond net.ipv4.tcp_mem the kernel lets nobody's bytes through. */
+/** Returns the memory of all TCP sockets of the machine. Beyond net.ipv4.tcp_mem the kernel lets nobody's bytes through. */
 function kernelTcpBytes(): number {
   const [, pages] = /^TCP:.* mem (\d+)$/m.exec(readFileSync('/proc/net/sockstat', 'latin1')) ?? [];
   return Number(pages ?? 0) * 4096;
@@ -126,7 +126,7 @@ function readSlowly(tunnel: Duplex): void {
 function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {
   const flow = new Flow(tunnel, bench.control.newId());
   if (up) flow.upload('stall');
-  // And never read.
+  // And it never reads.
   else tunnel.write(header('source', flow.id));
   return flow;
 }
@@ -143,7 +143,7 @@ async function settled(bench: Bench, flows: readonly Flow[], up: boolean): Promi
   }
 }
 
-/** What the way took in although nobody read at its end, socket buffers included. */
+/** Returns what the way took in although nobody read at its end, socket buffers included. */
 async function swallowedBytes({ control }: Bench, flows: readonly Flow[], up: boolean): Promise<number> {
   let sum = 0;
   for (const flow of flows) sum += up ? flow.bytes : (await control.count(flow.id)).bytes;
@@ -156,7 +156,7 @@ async function finish(bench: Bench, { down, up, pings, dialling }: Healthy): Pro
   await Promise.all(dialling.map(({ ended }) => ended));
 }
 
-/** Ends busy downloads all at once, as a caller that dies does, and looks when the next dial works. */
+/** Ends busy downloads all at once, as a dying caller does, and measures when the next dial works. */
 export async function cut(bench: Bench): Promise<Figures> {
   const { conns, groups, pace } = bench.settings;
   const before = usage(groups);

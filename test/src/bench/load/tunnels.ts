@@ -6,25 +6,25 @@ import { grpcCall } from '../../chaos/load/grpc.ts';
 import type { Front } from './messages.ts';
 import { MODES } from './modes.ts';
 
-/** Dials at a time while a work sets itself up. */
+/** Dials at a time while a work prepares. */
 const OPENING = 8;
 
-/** Until all tunnels of a work are open, in milliseconds; 20,000 take a while. */
+/** How long a work may take to open all its tunnels, in milliseconds; 20,000 take a while. */
 const OPEN_WITHIN = 120_000;
 
-/** A dial without an answer by then is given up, and so is a tunnel without its first byte, in milliseconds. */
+/** How long a dial may take to be answered, and a tunnel to deliver its first byte, in milliseconds. */
 const DIAL_WITHIN = 5000;
 
-/** What a plane may send ahead of a gRPC caller, in bytes: upstream's library lets its window grow with the speed it reads at. */
+/** How many bytes a plane may send ahead of a gRPC caller: upstream's library lets its window grow with its reading speed. */
 const READING = 1024 * 1024;
-/** And of one that does not read: HTTP/2's default. */
+/** The same for a caller that does not read: HTTP/2's default. */
 export const STANDING = 65_535;
 
-/** A tunnel that has not closed in good order by then is ended, in milliseconds. */
+/** A tunnel that has not closed cleanly within this time is destroyed, in milliseconds. */
 const CLOSE_WITHIN = 1000;
 
 export interface Opening {
-  /** Run on each fresh tunnel; one that fails it does not count. */
+  /** Run on each fresh tunnel. A tunnel that fails it does not count. */
   readonly prove?: (tunnel: Duplex) => Promise<void>;
   readonly window?: number;
 }
@@ -45,7 +45,7 @@ export class Tunnels {
     this.errors[kind] = (this.errors[kind] ?? 0) + 1;
   }
 
-  /** A connection of its own for each, as API servers make them. `window`: what may be sent ahead of a gRPC caller, in bytes. */
+  /** Opens one connection per tunnel, as API servers do. `window`: how many bytes may be sent ahead of a gRPC caller. */
   async open(window = READING): Promise<Duplex> {
     const front = this.#front;
     if (front.kind === 'door') {
@@ -72,7 +72,7 @@ export class Tunnels {
     }
   }
 
-  /** Opens many, a few at a time; those that fail are counted and left out. */
+  /** Opens many tunnels, a few at a time. Those that fail are counted and left out. */
   async openMany(count: number, { prove, window }: Opening = {}): Promise<Duplex[]> {
     const opened: Duplex[] = [];
     const late = performance.now() + OPEN_WITHIN;
@@ -93,7 +93,7 @@ export class Tunnels {
   }
 }
 
-/** Sends a byte that the destination sends back; with `pong` it then takes in what else comes, with `echo` it echoes on. */
+/** Sends a byte that the destination sends back. After that, `pong` only reads what else arrives, and `echo` continues to echo. */
 export function oneByte(tunnel: Duplex, mode: 'pong' | 'echo'): Promise<void> {
   return new Promise((resolve, reject) => {
     const settle = (outcome: () => void) => {
@@ -115,7 +115,7 @@ export function oneByte(tunnel: Duplex, mode: 'pong' | 'echo'): Promise<void> {
   });
 }
 
-/** Ends a tunnel in good order: our half first, and what is under way is read to its end. */
+/** Ends a tunnel cleanly: ends our half first, then reads data in flight to its end. */
 export function close(tunnel: Duplex): Promise<void> {
   return new Promise((resolve) => {
     if (tunnel.destroyed) {

@@ -7,7 +7,7 @@ export interface Used {
   readonly mb: number;
 }
 
-/** Of each group. */
+/** Usage per group. */
 export type Usage = ReadonlyMap<string, Used>;
 
 export function usage(groups: Groups): Usage {
@@ -18,7 +18,7 @@ export function usage(groups: Groups): Usage {
   return new Map(entries);
 }
 
-/** What each group used between two moments, for each unit of what was done. */
+/** Returns what each group used between two moments, per unit of what was done. */
 export function cpuPer(before: Usage, after: Usage, suffix: string, units: number): Record<string, number> {
   return units > 0 ? differences(before, after, suffix, ({ cpu }) => cpu / units) : {};
 }

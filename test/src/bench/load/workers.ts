@@ -16,9 +16,9 @@ export class Phase {
     cycle: [],
   };
   failures = 0;
-  /** Operations that hung when it ended, for more than a second. */
+  /** Operations that had hung for more than a second when the phase ended. */
   stuck = 0;
-  /** The age of the oldest that was under way then. */
+  /** The age of the oldest operation that ran at that moment. */
   oldest = 0;
   seconds = 0;
 
@@ -36,10 +36,10 @@ export class Phase {
   }
 }
 
-/** Repeats one operation until it is stopped, and reports to the phase that runs. */
+/** Repeats one operation until it is stopped, and reports to the running phase. */
 export interface Worker {
   phase: Phase | undefined;
-  /** When the operation that runs began. */
+  /** When the running operation began. */
   began: number | undefined;
   stop(): void;
 }
@@ -50,7 +50,7 @@ export function beginPhase(workers: Iterable<Worker>): Phase {
   return phase;
 }
 
-/** A request and an answer of 64 bytes, again and again. */
+/** Sends requests and reads answers of 64 bytes, again and again. */
 export class Pinger implements Worker {
   phase: Phase | undefined;
   began: number | undefined;
@@ -97,7 +97,7 @@ export class Pinger implements Worker {
   }
 }
 
-/** Dial, one byte there and back, close; again and again, or once in so many milliseconds. */
+/** Dials, sends one byte there and back, and closes; again and again, or once per `every` milliseconds. */
 export class Dialler implements Worker {
   phase: Phase | undefined;
   began: number | undefined;

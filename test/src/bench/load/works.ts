@@ -6,13 +6,13 @@ import { closeAll, oneByte } from './tunnels.ts';
 import { cpuPer, differences, usage } from './usage.ts';
 import { beginPhase, Dialler, type Worker } from './workers.ts';
 
-/** How long idle tunnels are held before, and while, the processor is looked at, in milliseconds. */
+/** How long idle tunnels are held before processor time is measured, and while it is, in milliseconds. */
 const HOLD_IDLE = 1500;
 
 /** Dials at a time after a cut. */
 const DIALS_AFTER_CUT = 8;
 
-/** Each ends by itself. Rates are decimal GB, MB and KB, latencies microseconds. */
+/** Each work ends by itself. Rates are in decimal GB, MB and KB, latencies in microseconds. */
 export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>>> = {
   bulk: (bench) => bulk(bench, false),
   upload: (bench) => bulk(bench, true),
@@ -29,7 +29,7 @@ export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>
   }),
 };
 
-/** N tunnels move checked bytes one way. What counts is what arrives. */
+/** N tunnels move checked bytes in one direction. Only what arrives counts. */
 async function bulk(bench: Bench, up: boolean): Promise<Figures> {
   const flows = await bench.startFlows(bench.settings.conns, up);
   await bench.warmUp();
@@ -42,7 +42,7 @@ async function bulk(bench: Bench, up: boolean): Promise<Figures> {
   return { ...figures, ...cpuPer(before.used, after.used, '_cpu_s_per_gb', gb) };
 }
 
-/** Tunnels exchange 64 bytes each way, beside downloads where there are some. */
+/** Tunnels exchange 64 bytes in each direction, beside downloads if there are any. */
 async function ping(bench: Bench, pings: number, downloads: number): Promise<Figures> {
   const workers = await bench.startPings(pings);
   const flows = downloads > 0 ? await bench.startFlows(downloads, false) : [];
@@ -62,7 +62,7 @@ async function ping(bench: Bench, pings: number, downloads: number): Promise<Fig
   };
 }
 
-/** N loops of dial, one byte there and back, close. */
+/** Runs N loops of dial, one byte there and back, close. */
 async function dials(bench: Bench, length: number): Promise<Figures> {
   const { rate } = bench.settings;
   const every = rate > 0 ? (1000 * length) / rate : 0;
