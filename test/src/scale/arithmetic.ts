@@ -4,14 +4,14 @@ const AGENTS = 100_000;
 const SESSIONS_PER_AGENT = 2;
 const SESSIONS = AGENTS * SESSIONS_PER_AGENT;
 
-/** What a hub may take: memory in bytes, and of a processor's second at rest, in milliseconds. */
+/** What a hub may use: memory in bytes, and processor time per second at rest in milliseconds. */
 const HUB_MEMORY = 4 * 1024 ** 3;
 const HUB_IDLE = 250;
 
-/** How long the others may be busy with a dead hub's sessions, in milliseconds. */
+/** How long the other hubs may be busy with a dead hub's sessions, in milliseconds. */
 const RECOVERY = 10_000;
 
-/** What 100,000 agents take, worked out from what was measured. Empty where a figure is missing. */
+/** Returns what 100,000 agents need, calculated from what was measured. Empty if a figure is missing. */
 export function growth(facts: Facts): string {
   const { hubBytes, hubBase, gatewayBytes, gatewayBase, acceptCpu, hubIdleCpu, redisBytes, redisStreamBytes } = facts;
   const { redisTraffic, snapshotMs } = facts;
@@ -78,7 +78,7 @@ export function growth(facts: Facts): string {
   );
 }
 
-/** The fewest hubs of which one may die: the others take its sessions, each a part. */
+/** Returns the fewest hubs of which one may die: the others share its sessions. */
 function hubsToRecover(acceptCpu: number): number {
   let hubs = 2;
   while ((SESSIONS * acceptCpu) / (hubs * (hubs - 1)) > RECOVERY) hubs++;

@@ -4,7 +4,7 @@ import type { Target } from './target.ts';
 /** How long a dial may take, in milliseconds; the gateway's own limit is lower. */
 const DIAL_DEADLINE = 35_000;
 
-/** What dials came to. */
+/** The results of dials. */
 export class DialResults {
   readonly latencies: number[] = [];
   readonly failures: string[] = [];
@@ -13,7 +13,7 @@ export class DialResults {
     return this.latencies.length + this.failures.length;
   }
 
-  /** In milliseconds, of the dials that succeeded. */
+  /** Latency in milliseconds, of the dials that succeeded. */
   quantile(q: number): number {
     const sorted = this.latencies.toSorted((a, b) => a - b);
     return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
@@ -21,12 +21,12 @@ export class DialResults {
 }
 
 export interface Callers {
-  /** Unix sockets of gateways, taken in turn. */
+  /** Unix sockets of gateways, used in turn. */
   readonly gateways: readonly string[];
   readonly target: Target;
 }
 
-/** Dials with `count` callers, each as soon as its last dial is over, for `ms` milliseconds. */
+/** Dials with `count` callers for `ms` milliseconds. Each dials again as soon as its last dial is over. */
 export async function dialAsFast(callers: Callers, count: number, ms: number): Promise<DialResults> {
   const results = new DialResults();
   const end = performance.now() + ms;
@@ -37,7 +37,7 @@ export async function dialAsFast(callers: Callers, count: number, ms: number): P
   return results;
 }
 
-/** Dials so many times a second, whether the last dial is over or not. */
+/** Dials this many times a second, whether the last dial is over or not. */
 export class SteadyDials {
   readonly results = new DialResults();
   readonly #running = new Set<Promise<void>>();
@@ -54,7 +54,7 @@ export class SteadyDials {
     }, 5);
   }
 
-  /** Dials no more; resolves when the last one has its answer. */
+  /** Stops dialling. Resolves when the last dial has its answer. */
   async stop(): Promise<DialResults> {
     clearInterval(this.#timer);
     await Promise.all(this.#running);
@@ -62,7 +62,7 @@ export class SteadyDials {
   }
 }
 
-/** A dial by HTTP CONNECT, from the connection to the answer; the tunnel is closed at once. */
+/** Dials by HTTP CONNECT, measured from the connection to the answer, and closes the tunnel at once. */
 function dialOnce({ gateways, target }: Callers, n: number, results: DialResults): Promise<void> {
   return new Promise((resolve) => {
     const start = performance.now();

@@ -1,4 +1,4 @@
-/** Figures of a phase, one table of the report; rows of tables with one title are put together. */
+/** Figures of a phase, as one table of the report. Rows of tables with the same title are put together. */
 export interface Table {
   readonly title: string;
   readonly columns: readonly string[];
@@ -11,11 +11,11 @@ export interface Check {
   readonly holds: boolean;
   /** What was found instead. */
   readonly found: string;
-  /** Depends on how fast the machine is, and what else it does. */
+  /** Whether it depends on how fast the machine is, and what else it does. */
   readonly timed: boolean;
 }
 
-/** Figures that others are worked out from. Bytes, milliseconds, and counts. */
+/** Figures from which others are calculated. Bytes, milliseconds, and counts. */
 export interface Facts {
   /** Memory of a session at its hub, and at each gateway. */
   readonly hubBytes?: number;
@@ -23,20 +23,20 @@ export interface Facts {
   /** Memory of a hub and a gateway without agents. */
   readonly hubBase?: number;
   readonly gatewayBase?: number;
-  /** Processor time of all hubs for one session to come up. */
+  /** Processor time of all hubs until one session is up. */
   readonly acceptCpu?: number;
   /** Processor time of a gateway to learn of one session. */
   readonly learnCpu?: number;
-  /** Processor time of gateways and hubs a dial, by the number of agents. */
+  /** Processor time of gateways and hubs per dial, by the number of agents. */
   readonly dialCpu?: ReadonlyMap<number, number>;
-  /** Processor time a second and 1,000 sessions at rest, in milliseconds. */
+  /** Processor time per second and 1,000 sessions at rest, in milliseconds. */
   readonly hubIdleCpu?: number;
   readonly agentIdleCpu?: number;
   /** Memory of Redis for the stream of changes, at most. */
   readonly redisStreamBytes?: number;
-  /** Time for a gateway that starts to learn of one session. */
+  /** Time until a starting gateway knows of one session. */
   readonly snapshotMs?: number;
-  /** Redis: memory a session, and commands and bytes a second with all at rest. */
+  /** Redis: memory per session, and commands and bytes per second while all is at rest. */
   readonly redisBytes?: number;
   readonly redisCommands?: number;
   readonly redisTraffic?: number;
@@ -52,7 +52,7 @@ export function check(what: string, holds: boolean, found: string | number): Che
   return { what, holds, found: String(found), timed: false };
 }
 
-/** A check of a whole run alone. */
+/** A check that only a whole run makes. */
 export function timedCheck(what: string, holds: boolean, found: string | number): Check {
   return { ...check(what, holds, found), timed: true };
 }
@@ -70,7 +70,7 @@ export function merged(all: readonly Findings[]): Required<Findings> {
   return { tables: [...tables.values()], checks, facts };
 }
 
-/** A dial may cost so much more with many agents than with few: processors' caches and clocks are part of what is measured. */
+/** A dial may cost this much more with many agents than with few: processors' caches and clocks are part of what is measured. */
 const GROWN = 1.5;
 
 function costOfDials(cpu: ReadonlyMap<number, number>): Check[] {
@@ -81,7 +81,7 @@ function costOfDials(cpu: ReadonlyMap<number, number>): Check[] {
   return [timedCheck(what, most[1] <= GROWN * least[1], (most[1] / least[1]).toFixed(2))];
 }
 
-/** Words for figures. */
+/** Text for figures. */
 export function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
 }

@@ -4,21 +4,21 @@ import { fileURLToPath } from 'node:url';
 import { until } from '../harness/until.ts';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
 
-/** So many that none has more agents than its event loop can answer for, and no more descriptors than it may. */
+/** Enough that no worker has more agents than its event loop can handle, or more descriptors than it may open. */
 const WORKERS = 4;
 
-/** How often workers are asked while something is waited for, in milliseconds. */
+/** How often workers are asked during a wait, in milliseconds. */
 const LOOK_EVERY = 100;
 
-/** A fleet without a new session for so long is at rest, in milliseconds. */
+/** A fleet without a new session for this long is at rest, in milliseconds. */
 const CALM = 3000;
 
-/** Agents move to the hubs that they prefer in half a minute, and as many may wait for others' handshakes. Milliseconds. */
+/** In milliseconds. Agents move to the hubs that they prefer in half a minute, and some also wait for others' handshakes. */
 const SETTLE_DEADLINE = 120_000;
 
 const WORKER = fileURLToPath(new URL('./worker.js', import.meta.url));
 
-/** The whole fleet as it is now. */
+/** The current state of the whole fleet. */
 export interface Coverage {
   readonly agents: number;
   /** Agents that hold all sessions that they should. */
@@ -26,9 +26,9 @@ export interface Coverage {
   readonly sessions: ReadonlyMap<string, number>;
 }
 
-/** Simulated agents in processes of their own. */
+/** Simulated agents in their own processes. */
 export class Fleet implements AsyncDisposable {
-  /** Every session that came up: when, in milliseconds since the epoch, and at which hub. In no order. */
+  /** Every session that opened: when, in milliseconds since the epoch, and at which hub. In no order. */
   readonly opened: (readonly [at: number, hubId: string])[] = [];
   /** Attempts to connect that failed, by the error's text. */
   readonly failures = new Map<string, number>();
@@ -89,7 +89,7 @@ export class Fleet implements AsyncDisposable {
     return performance.now();
   }
 
-  /** Waits until no session has come up for a while. */
+  /** Waits until no session has opened for a while. */
   async settled(): Promise<void> {
     let opened = -1;
     const calm = async () => {
@@ -107,7 +107,7 @@ export class Fleet implements AsyncDisposable {
     });
   }
 
-  /** Waits until so many sessions have come up since the fleet began. */
+  /** Waits until this many sessions have opened since the fleet started. */
   async hasOpened(count: number, deadline: number): Promise<void> {
     const enough = async () => {
       await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));

@@ -1,4 +1,4 @@
-// npm run scale: how the plane bears thousands of agents, as tables, and what does not hold.
+// npm run scale: measures how the plane bears thousands of agents. Prints tables, and what does not hold.
 import { parseArgs } from 'node:util';
 import { redisMissing } from '@isthmus/registry/testing';
 import type { Findings } from './findings.ts';
@@ -9,7 +9,7 @@ import { type Stage, stage } from './stage.ts';
 const AGENTS = 5000;
 const SHORT_AGENTS = 300;
 
-/** The last is the default of the agents' flag, and shorter where there is no time for it. */
+/** The last value is the default of the agents' flag, or shorter if there is no time for it. */
 const LONG = { dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
 const SHORT = { dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 
@@ -25,7 +25,7 @@ interface Run {
   readonly sizes: Sizes;
   readonly phases: readonly Phase[];
   readonly short: boolean;
-  /** Whether its figures are those of the documentation. */
+  /** Whether its figures go into the documentation. */
   readonly whole: boolean;
 }
 
@@ -50,7 +50,7 @@ function readRun(): Run | undefined {
   };
 }
 
-/** Of the herd two thirds lose a session: 2,000 of 3,000 in a whole run. */
+/** Two thirds of the herd lose a session: 2,000 of 3,000 in a whole run. */
 function sizesOf(all: number, short: boolean): Sizes {
   const sizes = { few: 10, some: Math.ceil(all / 5), herd: Math.ceil(all * 0.6), all };
   return { ...sizes, ...(short ? SHORT : LONG) };
@@ -72,7 +72,7 @@ async function run({ sizes, phases }: Run): Promise<Findings[]> {
   return findings;
 }
 
-/** The plane that phases share, for as long as it is what the next one needs. */
+/** The plane that phases share, as long as it fits the next phase. */
 class CurrentPlane {
   #stage: Stage | undefined;
   #spoilt = false;

@@ -1,8 +1,8 @@
-/** What the fleet and its worker processes tell each other. */
+/** Messages between the fleet and its worker processes. */
 
 /** How each worker's agents connect. */
 export interface FleetSettings {
-  /** Ports of hubs on 127.0.0.1; an agent begins at one of them, in turn. */
+  /** Ports of hubs on 127.0.0.1. Each agent begins at one of them, in turn. */
   readonly hubPorts: readonly number[];
   readonly tls: { readonly ca: string; readonly cert: string; readonly key: string };
   readonly sessionCount: number;
@@ -11,7 +11,7 @@ export interface FleetSettings {
 }
 
 export type ToWorker =
-  /** Start agents with these numbers, `from` up to and without `to`, every `step`th, as fast as their handshakes allow. */
+  /** Start agents with these numbers, `from` up to but excluding `to`, every `step`th, as fast as their handshakes allow. */
   | {
       readonly type: 'start';
       readonly from: number;
@@ -21,14 +21,14 @@ export type ToWorker =
     }
   | { readonly type: 'report' };
 
-/** What happened since the last report, and what is now. */
+/** What happened since the last report, and the current state. */
 export interface WorkerReport {
   readonly agents: number;
   /** Agents that hold all sessions that they should. */
   readonly covered: number;
   /** Sessions by hub id. */
   readonly sessions: Readonly<Record<string, number>>;
-  /** Sessions that came up: when, in milliseconds since the epoch, and at which hub. */
+  /** Sessions that opened: when, in milliseconds since the epoch, and at which hub. */
   readonly opened: readonly (readonly [at: number, hubId: string])[];
   /** Attempts to connect that failed, by the error's text. */
   readonly failures: Readonly<Record<string, number>>;

@@ -19,7 +19,7 @@ export async function redisUse(port: number): Promise<RedisUse> {
   };
 }
 
-/** The answer is a bulk string: its length on a line of its own, then so many bytes. */
+/** The answer is a bulk string: its length on its own line, then that many bytes. */
 function redisInfo(port: number): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = createConnection({ host: '127.0.0.1', port });

@@ -11,25 +11,25 @@ const HUBS = 3;
 const GATEWAYS = 2;
 const SESSIONS = 10_000;
 const PLANE = 'scale';
-/** How long traffic is counted, in milliseconds. */
+/** How long to count traffic, in milliseconds. */
 const AT_REST_MS = 10_000;
 const DEADLINE = 120_000;
 
-/** What a plane of 3 hubs, 2 gateways and 10,000 sessions takes of Redis; no sockets but the registry's. */
+/** What a plane of 3 hubs, 2 gateways and 10,000 sessions needs from Redis. No sockets but the registry's are used. */
 export interface RegistryAtRest {
   readonly sessions: number;
-  /** Of Redis' memory, without the stream of changes. */
+  /** Redis' memory per session, without the stream of changes. */
   readonly bytesPerSession: number;
-  /** The stream of changes, which is bounded, when it is full. */
+  /** Memory of the stream of changes when it is full. The stream is bounded. */
   readonly streamBytes: number;
   /** From the first announcement until all hubs and gateways know every session. */
   readonly learntMs: number;
-  /** For a gateway that starts then, until it knows every session. */
+  /** Time for a gateway that starts later, until it knows every session. */
   readonly snapshotMs: number;
-  /** While nothing changes, by Redis' own counts; a command inside a script is one. */
+  /** While nothing changes, by Redis' own counts. A command inside a script counts as one. */
   readonly commandsPerSecond: number;
   readonly bytesPerSecond: number;
-  /** Milliseconds of a processor that Redis takes in a second. */
+  /** Milliseconds of processor time that Redis uses per second. */
   readonly cpuMsPerSecond: number;
 }
 
@@ -44,7 +44,7 @@ export async function registryAtRest(): Promise<RegistryAtRest> {
   const stop = new AbortController();
   try {
     const empty = await redisUse(redis.port);
-    // Hubs have a copy too: they tell agents of each other.
+    // Hubs have a copy too: they tell agents about each other.
     const copies = Array.from({ length: HUBS + GATEWAYS }, () => new Copy(connect(), stop.signal));
     const learntMs = await timed(async () => {
       for (let n = 0; n < HUBS; n++) announce(connect(), hubRecord(n), share(n));
@@ -67,7 +67,7 @@ export async function registryAtRest(): Promise<RegistryAtRest> {
   }
 }
 
-/** What a gateway or hub knows of the plane. */
+/** The copy of the plane that a gateway or hub has. */
 class Copy {
   readonly #directory = new Directory();
   readonly #following: Following;
@@ -121,7 +121,7 @@ function announce(registry: Registry, hub: HubRecord, sessions: number): void {
   for (let n = 0; n < sessions; n++) registration.announce(sessionRecord(hub, n));
 }
 
-/** As an agent with one node's addresses has it. */
+/** A record like that of an agent with one node's addresses. */
 function sessionRecord({ hubId, incarnation }: HubRecord, n: number): SessionRecord {
   const address = `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`;
   const identifiers = { ipv4: [address], ipv6: [], host: [`node-${n}.internal`], cidr: [], defaultRoute: false };

@@ -14,7 +14,7 @@ function printed(checks: readonly (typeof LOST)[], short: boolean): { held: bool
   return { held, text };
 }
 
-test('a whole run judges times, a short one counts alone', () => {
+test('a whole run judges times, a short run only counts', () => {
   assert.deepEqual(printed([check('every session is known', true, 600), SLOW], false), {
     held: false,
     text: '\nFAILED all sessions are back within 15 s: 16 s\n1 passed, 1 failed\n',

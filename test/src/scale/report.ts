@@ -8,7 +8,7 @@ const LIMITS = `${ROOT}docs/LIMITS.md`;
 const BEGIN = '<!-- npm run scale writes from here -->';
 const END = '<!-- to here -->';
 
-/** Tables as text, checks that do not hold, and the closing line; of a short run without those of time. @returns whether all held */
+/** Prints tables, checks that do not hold, and the closing line. A short run leaves out checks of time. @returns whether all held */
 export function print(all: readonly Findings[], short: boolean, out: (text: string) => void): boolean {
   const { tables, checks: found } = merged(all);
   const checks = found.filter(({ timed }) => !(short && timed));
@@ -19,7 +19,7 @@ export function print(all: readonly Findings[], short: boolean, out: (text: stri
   return failed.length === 0 && checks.length > 0;
 }
 
-/** Puts the figures of a whole run into docs/LIMITS.md. */
+/** Writes the figures of a whole run into docs/LIMITS.md. */
 export function write(all: readonly Findings[]): void {
   const { tables, checks, facts } = merged(all);
   const text = readFileSync(LIMITS, 'utf8');

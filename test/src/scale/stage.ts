@@ -15,10 +15,10 @@ const HUBS = 3;
 const GATEWAYS = 2;
 const SESSIONS_PER_AGENT = 2;
 
-/** Lets `collect.ts` be loaded, and with it a garbage collection be asked for. */
+/** Loads `collect.ts`, so that a garbage collection can be requested. */
 const COLLECTABLE = { NODE_OPTIONS: `--expose-gc --import ${new URL('./collect.js', import.meta.url)}` };
 
-/** A hub that can be killed and started again as what it was. */
+/** A hub that can be killed and restarted as the same one. */
 export class StageHub {
   readonly hubId: string;
   readonly agentPort: number;
@@ -47,21 +47,21 @@ export interface Stage extends AsyncDisposable {
   readonly sessionsPerAgent: number;
   /** Process ids of gateways and hubs that run. */
   readonly pids: number[];
-  /** Memory of each hub, then of each gateway, before the first agent came, in bytes; and what Redis had done and held. */
+  /** Memory of each hub, then of each gateway, before the first agent connected, in bytes; and what Redis had done and held. */
   readonly base: readonly number[];
   readonly redisBase: RedisUse;
   /** Sessions that each gateway knows. */
   known(): Promise<number[]>;
-  /** Waits until every gateway knows all sessions of so many agents. @returns when that was seen, by `performance.now()` */
+  /** Waits until every gateway knows all sessions of this many agents. @returns when that was seen, by `performance.now()` */
   learnt(agents: number): Promise<number>;
-  /** Grows the fleet, and waits until all gateways know all its sessions. */
+  /** Grows the fleet, and waits until all gateways know all of its sessions. */
   populate(agents: number): Promise<void>;
 }
 
 /** How long the whole fleet may take to connect, in milliseconds: a handshake costs both ends, here on the same processors. */
 const POPULATE_DEADLINE = 120_000;
 
-/** And then the gateways may take so long to learn of it, in milliseconds. */
+/** How long the gateways may then take to learn of the fleet, in milliseconds. */
 const LEARN_DEADLINE = 120_000;
 
 /** @param rebalanceTime how long agents take to move to the hubs that they prefer, in milliseconds */
@@ -105,7 +105,7 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   const known = () => Promise.all(gateways.map(({ program }) => knownSessions(program)));
   const learnt = async (agents: number) => {
     const all = async () => (await known()).every((count) => count >= agents * SESSIONS_PER_AGENT);
-    // A page of metrics goes through all sessions: not more often than a few times a second.
+    // A page of metrics visits all sessions, so read it only a few times a second.
     const rarely = { every: 200, deadline: LEARN_DEADLINE };
     await until(all, { ...rarely, what: `all sessions of ${agents} agents at every gateway` });
     return performance.now();

@@ -1,10 +1,10 @@
 import { createServer, type Socket } from 'node:net';
 import type { Scope } from '../harness/scope.ts';
 
-/** Each dial leaves a port in TIME_WAIT for a minute; every address has its own 28,000. */
+/** Each dial leaves a port in TIME_WAIT for a minute. Every address has its own 28,000 ports. */
 const ADDRESSES = 16;
 
-/** What is dialled: accepts, and ends when the other side does. */
+/** What is dialled. It accepts, and ends when the other side does. */
 export interface Target {
   /** The next address to dial, `host:port`. */
   next(): string;

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 const TICKS_PER_SECOND = 100;
 const PAGE = 4096;
 
-/** How long a program may take for a collection, in milliseconds. Nothing tells when V8's threads have given back what it freed. */
+/** How long a program may take for a collection, in milliseconds. Nothing reports when V8's threads have returned what it freed. */
 const COLLECTION = 1500;
 
 /** Processor time of processes so far, user and system, in milliseconds. */
@@ -24,9 +24,9 @@ export function residentBytes(pid: number): number {
   return Number(readFileSync(`/proc/${pid}/statm`, 'latin1').split(' ')[1]) * PAGE;
 }
 
-/** Resident memory of each of our programs, in bytes, after what waited to be collected is. */
+/** Returns the resident memory of each of our programs after a garbage collection, in bytes. */
 export async function settledBytes(pids: readonly number[]): Promise<number[]> {
-  // Twice: what finalizers and the first collection let go of goes with the second.
+  // Twice: the second collection frees what finalizers and the first one released.
   for (let round = 0; round < 2; round++) {
     for (const pid of pids) process.kill(pid, 'SIGUSR2');
     await new Promise((resolve) => setTimeout(resolve, COLLECTION));

@@ -1,4 +1,4 @@
-// One process of the simulated fleet: many agents, each the real one with an id and sessions of its own.
+// One process of the simulated fleet: many agents, each a real one with its own id and sessions.
 import { type Agent, agent } from '@isthmus/agent';
 import { noTracer, planeEvents } from '@isthmus/tunnel';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
@@ -8,13 +8,13 @@ const SYNC_INTERVAL = 1000;
 const SYNC_INTERVAL_CAP = 10_000;
 
 /**
- * Agents that are on their way to their first sessions at a time. Each real one has a processor of its own for its handshakes; these
- * share one, and with all of them at once the last would time out before its turn came.
+ * How many agents connect for the first time at once. Each real one has its own processor for its handshakes. These share one: if they
+ * all connected at once, the last would time out before its turn came.
  */
 const STARTING = 25;
 
 const agents: Agent[] = [];
-/** Numbers of those that are yet to start. */
+/** Numbers of the agents that have yet to start. */
 const waiting: number[] = [];
 let starting = 0;
 let wanted = 0;
@@ -99,5 +99,5 @@ process.on('message', (message: ToWorker) => {
   for (let number = from; number < to; number += step) waiting.push(number);
   startWaiting(settings);
 });
-// Whoever started the fleet is gone.
+// The process that started the fleet is gone.
 process.on('disconnect', () => process.exit(1));

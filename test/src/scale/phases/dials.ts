@@ -7,13 +7,13 @@ import type { PlanePhase, Sizes } from './phase.ts';
 /** Enough to keep two processors busy. */
 const CALLERS = 16;
 
-/** A rate that the plane bears with ease, so that latency is not a queue's. */
+/** A rate that the plane bears with ease, so that latency is not that of a queue. */
 const STEADY = 100;
 
 const TITLE = 'Dials';
 const COLUMNS = ['agents', 'dials/s', 'CPU of the plane a dial', `p50 at ${STEADY}/s`, `p99 at ${STEADY}/s`, 'failed'];
 
-/** The same load with more and more agents. */
+/** Measures the same load with more and more agents. */
 export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).map((size) => ({
   name: `dials-${size}`,
   what: `dials a second, and their latency, with ${size === 'all' ? 'all' : size === 'few' ? 'few' : 'a fifth of the'} agents`,
@@ -23,9 +23,9 @@ export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).ma
 
 async function measure(stage: Stage, { dialMs }: Sizes, agents: number): Promise<Findings> {
   const callers: Callers = { gateways: stage.gateways.map(({ uds }) => uds), target: stage.target };
-  // What sessions take at rest is no dial's cost.
+  // What sessions use at rest is not a cost of dials.
   const rest = await usage(stage, () => new Promise((resolve) => setTimeout(resolve, dialMs / 2)));
-  // The first dials of a process are slow: code is compiled on the way.
+  // The first dials of a process are slow: code is compiled meanwhile.
   await dialAsFast(callers, CALLERS, dialMs / 2);
   const load = await usage(stage, () => dialAsFast(callers, CALLERS, dialMs));
   const fast = load.result;
@@ -56,7 +56,7 @@ async function measure(stage: Stage, { dialMs }: Sizes, agents: number): Promise
   };
 }
 
-/** What the plane's processes used while something went on, and for how long it did, in milliseconds. */
+/** Returns what the plane's processes used while `act` ran, and how long it ran, in milliseconds. */
 async function usage<T>({ pids }: Stage, act: () => Promise<T>) {
   const [start, before] = [performance.now(), cpuMs(pids)];
   const result = await act();

@@ -6,7 +6,7 @@ const TITLE = 'Sessions';
 const COLUMNS = ['figure', 'value'];
 const DEADLINE = 180_000;
 
-/** The whole fleet comes to a plane without agents, as fast as one machine can do both ends of the handshakes. */
+/** The whole fleet connects to a plane without agents, as fast as one machine can do both ends of the handshakes. */
 export const known: PlanePhase = {
   name: 'known',
   what: 'the whole fleet connects; time until all gateways know all sessions',
@@ -59,7 +59,7 @@ export const memory: PlanePhase = {
     const grown = now.map((bytes, index) => bytes - (base[index] as number));
     const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
     const hubBytes = sum(grown.slice(0, hubs.length)) / sessions;
-    // A gateway's copy is small beside what its memory varies by, which may make it look like less than nothing.
+    // A gateway's copy is small compared to how much its memory varies, so the result may be below zero.
     const gatewayBytes = Math.max(0, sum(grown.slice(hubs.length)) / sessions / gateways.length);
     const hubBase = sum(base.slice(0, hubs.length)) / hubs.length;
     const gatewayBase = sum(base.slice(hubs.length)) / gateways.length;

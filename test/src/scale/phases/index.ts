@@ -9,5 +9,5 @@ export type { Phase, Sizes } from './phase.ts';
 
 const [few, some, all] = dials as [PlanePhase, PlanePhase, PlanePhase];
 
-/** In an order in which the fleet grows as long as it can. */
+/** Ordered so that the fleet only grows for as long as possible. */
 export const PHASES: readonly Phase[] = [few, some, herd, known, memory, rest, all, death, registry];

@@ -4,16 +4,16 @@ import { check, type Findings, millis, seconds, timedCheck, whole } from '../fin
 import type { Stage, StageHub } from '../stage.ts';
 import type { PlanePhase } from './phase.ts';
 
-/** Dials a second that go on meanwhile. */
+/** Dials per second that continue meanwhile. */
 const LOAD = 50;
 
-/** All agents of a hub that restarts have their sessions again within this, in milliseconds. */
+/** How long all agents of a restarted hub may take to have their sessions again, in milliseconds. */
 const BACK_WITHIN = 15_000;
 
 /** How long a run waits for that before it gives up, in milliseconds. */
 const DEADLINE = 120_000;
 
-/** An agent that lost one of its sessions takes a moment of this long at random before it connects again, in milliseconds. */
+/** An agent that lost one of its sessions waits up to this long, at random, before it connects again, in milliseconds. */
 const STAGGER = 2000;
 
 const COLUMNS = [
@@ -86,7 +86,7 @@ async function lose(stage: Stage, fault: string, after: (hub: StageHub) => Promi
   };
 }
 
-/** The most moments within any one second. */
+/** Returns the most moments within any one second. */
 function peak(moments: readonly number[]): number {
   const sorted = moments.toSorted((a, b) => a - b);
   let first = 0;

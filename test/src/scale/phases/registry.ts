@@ -2,10 +2,10 @@ import { check, type Facts, kib, mib, millis, whole } from '../findings.ts';
 import { registryAtRest } from '../registry.ts';
 import type { LonePhase } from './phase.ts';
 
-/** Commands a second: heartbeats and looks of the five programs, and of no session. */
+/** Commands per second: heartbeats and polls of the five programs, and none for sessions. */
 const BUSY = 100;
 
-/** The registry alone, with records as large as those of nodes' agents. */
+/** Measures the registry alone, with records as large as those of nodes' agents. */
 export const registry: LonePhase = {
   name: 'registry',
   what: 'what 10,000 sessions take of Redis, without agents',

@@ -3,7 +3,7 @@ import { redisUse } from '../redis-info.ts';
 import { cpuMs } from '../usage.ts';
 import type { PlanePhase } from './phase.ts';
 
-/** What the plane does while nobody dials. */
+/** Measures what the plane does while nobody dials. */
 export const rest: PlanePhase = {
   name: 'rest',
   what: 'processor time and registry traffic while nobody dials',
