@@ -1,4 +1,4 @@
-// npm run bench: what a plane carries and what it costs, beside relays and no plane at all. `npm run bench -- --help` shows what it takes.
+// npm run bench: measures what a plane carries and costs, beside relays and no plane at all. `npm run bench -- --help` shows the options.
 import { ensureReady } from './lib/ready.mjs';
 import { ensureRedis } from './lib/redis.mjs';
 

@@ -7,7 +7,7 @@ import { violations } from './lib/boundaries.mjs';
 import { bin, command } from './lib/command.mjs';
 import { ROOT, readJson } from './lib/workspace.mjs';
 
-/** The graph as Nx sees it now; a daemon or a cache could show an older one. */
+/** Returns the current graph from Nx, without its daemon and cache, which may have an older one. */
 async function nxGraph(root) {
   const dir = mkdtempSync(join(tmpdir(), 'isthmus-graph-'));
   try {

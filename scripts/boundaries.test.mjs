@@ -28,7 +28,7 @@ const DEPENDENCIES = {
 };
 const nameOf = (path) => `@fixture/${path.split('/').at(-1)}`;
 
-/** One change of a sound workspace for each rule, and what the check has to say about it. */
+/** For each rule, one change of a sound workspace, and what the check must report. */
 const BREACHES = [
   {
     when: 'a library depends on its sibling',
@@ -112,7 +112,7 @@ describe('package boundaries', () => {
     return command([process.execPath, join(ROOT, 'scripts', 'boundaries.mjs'), root]);
   }
 
-  test('hold where dependencies point one way', async () => {
+  test('hold if dependencies point one way', async () => {
     const { status, output } = await check();
     assert.match(output, /^8 packages, 0 boundaries broken$/m);
     assert.equal(status, 0);

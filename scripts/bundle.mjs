@@ -1,5 +1,5 @@
-// The second half of `npm run build`: each program in few files, out of what tsc has built. Takes projects, as `tsc -b` does, and
-// `--image` where the bundles are all that will be left of the build.
+// The second half of `npm run build`: bundles each program into few files, from the output of tsc. Takes projects, as `tsc -b` does,
+// and `--image` if the bundles are all that will be left of the build.
 import { parseArgs } from 'node:util';
 import { bundle } from './lib/bundle.mjs';
 

@@ -1,4 +1,4 @@
-// npm run chaos: one fault at a time into a plane of real processes under load. `npm run chaos -- --list` names the faults.
+// npm run chaos: injects one fault at a time into a plane of real processes under load. `npm run chaos -- --list` names the faults.
 import { ensureReady } from './lib/ready.mjs';
 import { ensureRedis } from './lib/redis.mjs';
 

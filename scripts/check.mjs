@@ -1,4 +1,4 @@
-// Runs one command as a check of the gate: passes its output on, and closes with a count.
+// Runs one command as a check of the gate: passes its output through, and ends with a count.
 //   node scripts/check.mjs PROGRAM [ARGUMENT]...
 import { bin, command } from './lib/command.mjs';
 import { closingLine, ONE_FAILED, ONE_PASSED } from './lib/counts.mjs';

@@ -1,5 +1,5 @@
-// Runs the README's commands as a newcomer would: the tests, the faults with short phases, the fleet of simulated agents in
-// small, the benchmark without its times, and npm start in both forms, with what it says to paste.
+// Runs the README's commands as a newcomer would: the tests, the faults with short phases, a small fleet of simulated agents, the
+// benchmark without its times, and npm start in both forms, with the lines that it prints for pasting.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { command, seconds } from './lib/command.mjs';
@@ -20,7 +20,7 @@ const STARTS = [
   { line: 'npm start -- --split', gateways: 2 },
 ];
 
-/** The README must name the commands that are tried here, each on a line of its own. */
+/** The README must name the commands that are tried here, each on its own line. */
 function readmeCheck() {
   const lines = readFileSync(join(ROOT, 'README.md'), 'utf8').split('\n');
   const missing = [TEST, ...STARTS.map(({ line }) => line)].filter(
@@ -35,7 +35,7 @@ function isCommand(line, wanted) {
   return line.replace(/\s+#.*$/, '').trim() === wanted;
 }
 
-/** A command that ends with a closing line. */
+/** Runs a command that ends with a closing line. */
 async function counted(line, timeout) {
   const { status, output } = await command(line.split(' '), { show: true, timeout });
   const counts = readClosingLine(output) ?? ONE_FAILED;

@@ -1,7 +1,7 @@
 // Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), and the pages of docs/ that the
-// built code makes of its own tables.
+// built code makes from its own tables.
 //   node scripts/generate.mjs           writes libs/proto/src/gen, docs/FLAGS.md and docs/METRICS.md
-//   node scripts/generate.mjs --check   writes nothing, fails when what is committed differs
+//   node scripts/generate.mjs --check   writes nothing, fails if the committed files differ
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,13 +11,13 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
-/** Pages, and the function of the built code that makes each. */
+/** Pages, and the function of the built code that generates each. */
 const PAGES = [
   { page: 'docs/FLAGS.md', source: 'libs/service/dist/flags/markdown.js', make: 'flagsMarkdown' },
   { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/markdown.js', make: 'metricsMarkdown' },
 ];
 
-/** Relative path to text, of every file below a directory. */
+/** Returns the text of every file below a directory, by relative path. */
 function readTree(dir) {
   if (!existsSync(dir)) return new Map();
   const files = readdirSync(dir, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
@@ -41,7 +41,7 @@ function runBuf(out, args) {
   if (status !== 0) throw new Error(`buf ${args[0]} failed with status ${status}`);
 }
 
-/** The admin API's FileDescriptorSet, for reflection. As text in a module: tsc and bundlers carry no other files along. */
+/** The admin API's FileDescriptorSet, for reflection. It is text in a module, since tsc and bundlers copy no other files. */
 function descriptorModule(out) {
   const file = join(out, 'admin.binpb');
   const own = ['--path', join('proto', 'isthmus')];
@@ -74,7 +74,7 @@ function differences(generated, committed) {
   ].sort();
 }
 
-/** Writes each page, or with `check` fails where one is out of date. */
+/** Writes each page. With `check` it fails instead if a page is out of date. */
 async function writePages(check) {
   for (const { page, source, make } of PAGES) {
     if (!existsSync(join(root, source))) throw new Error(`${source} is not there: run npm run build first`);

@@ -1,4 +1,4 @@
-// npm run ok: the one gate before a change goes in.
+// npm run ok: the one gate that a change must pass.
 import { closingLine, succeeded } from './lib/counts.mjs';
 import { gate } from './lib/gate.mjs';
 import { ensureInstalled } from './lib/ready.mjs';

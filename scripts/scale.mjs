@@ -1,4 +1,4 @@
-// npm run scale: thousands of simulated agents against a real plane. `npm run scale -- --help` shows what it takes.
+// npm run scale: runs thousands of simulated agents against a real plane. `npm run scale -- --help` shows the options.
 import { ensureReady } from './lib/ready.mjs';
 import { ensureRedis } from './lib/redis.mjs';
 

@@ -1,4 +1,4 @@
-// The unit and integration tests on another runtime:
+// Runs the unit and integration tests on another runtime:
 //   node scripts/test-runtime.mjs node-latest|deno
 import { closingLine, succeeded } from './lib/counts.mjs';
 import { RUNTIME_NAMES, testOn } from './lib/other-runtimes.mjs';

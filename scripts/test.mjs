@@ -1,4 +1,4 @@
-// npm test: installs what is missing, then the gate; in CI also the tests on the other runtimes.
+// npm test: installs what is missing, then runs the gate; in CI also runs the tests on the other runtimes.
 import { closingLine, succeeded, sum } from './lib/counts.mjs';
 import { gate } from './lib/gate.mjs';
 import { RUNTIME_NAMES, testOn } from './lib/other-runtimes.mjs';
@@ -9,8 +9,8 @@ import { ensureRedis } from './lib/redis.mjs';
 await ensureInstalled();
 const leftOut = [await ensureRedis(), await ensurePromtool()];
 const here = await gate();
-// One after the other: each suite alone keeps two processors busy. Continuous integration has time for all unit tests and for the tests of
-// what callers meet, less the two that move gigabytes; `npm run test:deno` and `test:node-latest` run everything.
+// One after the other: each suite alone keeps two processors busy. CI has time for all unit tests and for the tests of what callers meet,
+// except the two that move gigabytes; `npm run test:deno` and `test:node-latest` run everything.
 const IN_CI = '^(libs|apps)/|^test/(src|dist)/edges/(?!leaks|transfers)';
 const elsewhere = [];
 for (const name of process.env.CI ? RUNTIME_NAMES : []) elsewhere.push(await testOn(name, { match: IN_CI }));

@@ -3,22 +3,22 @@ import { dirname, join, relative, resolve, sep } from 'node:path';
 import ts from 'typescript';
 import { filesBelow, readJson, workspacePackages } from './workspace.mjs';
 
-/** What a package of each layer may depend on. Nothing depends on its own layer: siblings stay strangers. */
+/** What a package of each layer may depend on. No package may depend on another of its own layer. */
 const MAY_DEPEND_ON = {
   'layer:proto': [],
   'layer:core': ['layer:proto'],
   'layer:lib': ['layer:core', 'layer:proto'],
   'layer:app': ['layer:lib', 'layer:core', 'layer:proto'],
   'layer:composition': ['layer:app', 'layer:lib', 'layer:core', 'layer:proto'],
-  // The root: what holds for all packages at once.
+  // The root: whatever applies to all packages at once.
   'layer:workspace': [],
   'layer:test': ['layer:composition', 'layer:app', 'layer:lib', 'layer:core', 'layer:proto'],
 };
 
 /**
- * Every way in which the packages break their boundaries, one line each.
+ * Returns every way in which the packages break their boundaries, one line each.
  * @param root the workspace's directory
- * @param graph `graph` of what `nx graph --file=x.json` wrote about it
+ * @param graph the `graph` that `nx graph --file=x.json` wrote about it
  */
 export function violations(root, graph) {
   const packages = workspacePackages(root);
@@ -49,7 +49,7 @@ function layerViolations({ nodes, dependencies }) {
   return found;
 }
 
-/** A package imports what its own package.json names, and its own files. */
+/** A package may import only what its own package.json names, and its own files. */
 function importViolations({ dir, path, manifest }, root) {
   const declared = new Set([
     manifest.name,
@@ -83,7 +83,7 @@ function packageOf(specifier) {
     .join('/');
 }
 
-/** tsc builds in the order of the references, so they must say what package.json says. */
+/** tsc builds in the order of the references, so they must match package.json. */
 function referenceViolations({ dir, path, manifest }, dirs) {
   const wanted = Object.keys(manifest.dependencies ?? {}).filter((name) => dirs.has(name));
   const references = (readJson(join(dir, 'tsconfig.json')).references ?? []).map((each) => resolve(dir, each.path));

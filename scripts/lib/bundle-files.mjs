@@ -3,20 +3,20 @@ import { mkdirSync, readdirSync, renameSync, rmSync, statSync, utimesSync, write
 import { basename, join, relative } from 'node:path';
 
 /**
- * Bundles that are kept of a program: the current one, and those before it. A program that runs loads parts of its own long after it
- * started, so they outlive four builds that changed it.
+ * How many bundles of a program are kept: the current one, and the ones before it. A running program loads parts of its own long after
+ * it started, so they outlive four builds that changed it.
  */
 const KEPT = 5;
 
-/** What `launch` in libs/service reads. */
+/** The file that `launch` in libs/service reads. */
 const CURRENT = 'current.json';
 
 /**
- * Makes files a program's current bundle. They get a directory named after what is in them, which appears when it is complete, and
- * then the name is written: a program that starts meanwhile finds the old bundle or the new, and so it does when this breaks off
- * anywhere or runs twice at once.
+ * Makes files a program's current bundle. They go into a directory named after their content, which appears only once it is complete.
+ * Then its name is written to CURRENT. So a program that starts meanwhile finds either the old bundle or the new one, even if this is
+ * interrupted anywhere or runs twice at once.
  * @param bundles the directory of all bundles of the program
- * @param madeOf the files that the bundle can be older than
+ * @param madeOf the input files that can become newer than the bundle
  */
 export function putInPlace(files, bundles, madeOf) {
   const directory = nameOf(files);
@@ -42,14 +42,14 @@ function nameDraft(draft, directory) {
     renameSync(draft, directory);
   } catch (error) {
     if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
-    // The same was made before.
+    // An earlier build made the same bundle.
     rmSync(draft, { recursive: true });
   }
   const now = new Date();
   utimesSync(directory, now, now);
 }
 
-/** Also what builds left that broke off. */
+/** Also removes what interrupted builds left. */
 function removeOldest(bundles) {
   const others = readdirSync(bundles).filter((name) => name !== CURRENT);
   const dated = others.map((name) => {

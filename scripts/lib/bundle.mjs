@@ -8,15 +8,15 @@ import { INSTALLED, programs, ROOT, workspacePackages } from './workspace.mjs';
 
 const OPTIONS = {
   ...{ bundle: true, splitting: true, format: 'esm', platform: 'node', target: 'node20' },
-  // Lines stay apart and names nearly as they are, for stack traces; `node --enable-source-maps` shows those of the sources.
+  // Keep lines separate and names nearly unchanged, for stack traces; `node --enable-source-maps` shows those of the sources.
   ...{ write: false, metafile: true, sourcesContent: false, logLevel: 'silent' },
 };
 
 /**
- * Puts each program, with all that it imports, into a few files below its `dist/bundle`: `main.js`, and one for each part that is
- * loaded when it is asked for. Loading 340 modules takes a program twice the processor time and 15 MB more than loading one.
- * @param projects directories of what was built: their programs, and those of what they refer to; none for all
- * @param image whether nothing will be left that a bundle could be older than
+ * Bundles each program with all that it imports into a few files below its `dist/bundle`: `main.js`, and one for each part that is
+ * loaded on demand. Loading 340 modules takes a program twice the processor time and 15 MB more than loading one.
+ * @param projects directories of what was built: bundles their programs, and those of what they refer to; empty for all
+ * @param image whether nothing will be left that could become newer than a bundle
  */
 export async function bundle(projects = [], { root = ROOT, image = false } = {}) {
   const stamps = stampsBelow(root);
@@ -26,7 +26,7 @@ export async function bundle(projects = [], { root = ROOT, image = false } = {})
   const plugins = [withNames(lazyCommonJs(looked.metafile), root), withPlaces(root)];
   for (const main of mains) {
     const bundles = join(dirname(main), 'bundle');
-    // As deep as the directory where the files will lie, whose name is made of them.
+    // Only the depth matters: the directory of the files is named after their content, which is not known yet.
     const outdir = join(bundles, 'any');
     const banner = { js: bannerOf(relative(outdir, root)) };
     const made = await build({ ...options, entryPoints: [main], outdir, plugins, banner, sourcemap: true });
@@ -36,7 +36,7 @@ export async function bundle(projects = [], { root = ROOT, image = false } = {})
   }
 }
 
-/** What a bundle can be older than, as it is now: tsc's build info of each package that is built, and what npm wrote last. */
+/** The current state of everything that a bundle can be older than: tsc's build info of each built package, and npm's last file. */
 function stampsBelow(root) {
   const files = [INSTALLED, ...workspacePackages(root).map(({ path }) => join(path, 'dist', '.tsbuildinfo'))];
   const present = files.map((path) => ({ path, file: join(root, path) })).filter(({ file }) => existsSync(file));
@@ -50,7 +50,7 @@ function isUsed(directory, { inputs }) {
   return Object.keys(inputs).some((input) => input.startsWith(`${directory}/`));
 }
 
-/** What CommonJS packages ask for Node's own modules with, and where they are found. */
+/** Defines `require`, with which CommonJS packages load Node's own modules, and the root from which their paths are found. */
 function bannerOf(root) {
   return [
     "import { createRequire as __createRequire } from 'node:module';",
@@ -60,7 +60,7 @@ function bannerOf(root) {
   ].join(' ');
 }
 
-/** A module that asks for its own place would be told its bundle's. */
+/** Throws for a module that asks for its own place: it would get its bundle's. */
 function refuseOwnPlace(name, text) {
   const at = name.endsWith('.js') ? text.search(/\bimport\.meta\b/) : -1;
   if (at < 0) return;
@@ -80,20 +80,20 @@ function withPlaces(root) {
         const asked = Object.keys(places).filter((name) => contents.includes(name));
         if (asked.length === 0) return undefined;
         const given = asked.map((name) => `${name} = __root + ${JSON.stringify(relative(root, places[name]))}`);
-        // In the first line, so that lines keep their numbers.
+        // On the first line, so that line numbers do not change.
         return { contents: `var ${given.join(', ')}; ${contents}` };
       });
     },
   };
 }
 
-/** The modules of CommonJS that are loaded by `import()`, as it names them. */
+/** Returns the CommonJS modules that are loaded by `import()`, as it names them. */
 function lazyCommonJs({ inputs }) {
   const lazy = Object.values(inputs).flatMap(({ imports }) => imports.filter(({ kind }) => kind === 'dynamic-import'));
   return new Set(lazy.filter(({ path }) => inputs[path]?.format === 'cjs').map(({ original }) => original));
 }
 
-/** Gives these the names that they have on Node: esbuild gives CommonJS behind `import()` nothing but a default. */
+/** Gives these modules the export names that they have on Node: behind `import()`, esbuild gives CommonJS only a default export. */
 function withNames(modules, root) {
   return {
     name: 'names of lazy CommonJS',

@@ -17,7 +17,7 @@ import { currentBundle } from '../../libs/service/dist/launch.js';
 import { bundle } from './bundle.mjs';
 import { programs } from './workspace.mjs';
 
-test('each program of this workspace runs from its bundle, once it is built', () => {
+test('each program of this workspace runs from its bundle once it is built', () => {
   const asModules = programs().filter(({ dir }) => !currentBundle(distOf(dir)));
   assert.deepEqual(
     asModules.map(({ path }) => path),
@@ -72,12 +72,12 @@ describe('a workspace of two programs', () => {
   const current = (app) => currentBundle(distOf(join(root, 'apps', app)));
   const bundlesOf = (app) => join(root, 'apps', app, 'dist/bundle');
 
-  test('all programs are bundled where no projects are named', async () => {
+  test('all programs are bundled if no projects are named', async () => {
     await bundle([], { root });
     for (const app of ['one', 'two']) assert.equal((await import(current(app))).said, `${app} of core`);
   });
 
-  test('only programs that projects refer to are bundled with them: others may never have been built', async () => {
+  test('only programs that projects refer to are bundled with them, since others may never have been built', async () => {
     rmSync(join(root, 'apps/one/dist'), { recursive: true });
     await bundle(['test'], { root });
     assert.ok(current('two'));
@@ -85,7 +85,7 @@ describe('a workspace of two programs', () => {
   });
 
   for (const path of ['node_modules/.package-lock.json', 'libs/core/dist/.tsbuildinfo', 'apps/one/dist/.tsbuildinfo']) {
-    test(`a bundle is out of date when ${path} is newer, until the next is made`, async () => {
+    test(`a bundle is out of date if ${path} is newer, until the next one is made`, async () => {
       await bundle(['apps/one'], { root });
       utimesSync(join(root, path), 1, 1);
       assert.equal(current('one'), undefined);
@@ -94,7 +94,7 @@ describe('a workspace of two programs', () => {
     });
   }
 
-  test('what was built of a package that a program does not use does not matter to it', async () => {
+  test('a program ignores the build of a package that it does not use', async () => {
     await bundle([], { root });
     utimesSync(join(root, 'apps/two/dist/.tsbuildinfo'), 1, 1);
     assert.ok(current('one'));
@@ -107,7 +107,7 @@ describe('a workspace of two programs', () => {
     assert.equal((await import(current('one'))).said, 'one of core');
   });
 
-  test('a program that runs finds its parts after it was built anew', async () => {
+  test('a running program finds its parts after another build', async () => {
     await bundle([], { root });
     const running = await import(current('one'));
     write('node_modules/lazy/index.js', 'exports.file = "another";');
@@ -115,13 +115,13 @@ describe('a workspace of two programs', () => {
     assert.equal((await running.late()).file, join(root, 'node_modules/lazy/index.js'));
   });
 
-  test('two builds at once leave one bundle that is whole', async () => {
+  test('two builds at once leave one complete bundle', async () => {
     await Promise.all([bundle([], { root }), bundle([], { root })]);
     assert.equal((await import(current('two'))).said, 'two of core');
     assert.equal(readdirSync(bundlesOf('two')).length, 2, 'the bundle, and the file that names it');
   });
 
-  test('of many builds, and drafts of those that broke off, the last five stay', async () => {
+  test('the last five builds are kept, and drafts of interrupted builds are removed', async () => {
     for (const name of ['draft-1', 'draft-2', 'main.js.77']) write(`apps/one/dist/bundle/${name}`, 'of long ago');
     for (const name of readdirSync(bundlesOf('one'))) utimesSync(join(bundlesOf('one'), name), 1, 1);
     for (let build = 0; build < 6; build++) {
@@ -134,19 +134,19 @@ describe('a workspace of two programs', () => {
     assert.equal((await import(current('one'))).said, 'one of core 5');
   });
 
-  test('packages have the place that they have on Node', async () => {
+  test('packages see the same paths as on Node', async () => {
     await bundle([], { root });
     const { place, late } = await import(current('one'));
     assert.equal(place, join(root, 'node_modules/pack'));
     assert.equal((await late()).file, join(root, 'node_modules/lazy/index.js'));
   });
 
-  test('a module that asks for its own place is refused', async () => {
+  test('a module that asks for its own path is refused', async () => {
     write('libs/core/dist/index.js', 'export const name = import.meta.url;');
     await assert.rejects(bundle([], { root }), /main\.js, line \d+: import\.meta stays in a bundle/);
   });
 
-  test('where the build ran is not in a bundle', async () => {
+  test('a bundle does not contain the path where it was built', async () => {
     await bundle([], { root });
     const directory = dirname(fileURLToPath(current('one')));
     for (const name of readdirSync(directory))

@@ -6,8 +6,8 @@ import { ROOT } from './workspace.mjs';
 const MINUTE = 60_000;
 
 /**
- * Runs a command without a shell and without input, and resolves with its status and output; never rejects.
- * `show` passes the output on as it comes. A command that outlives `timeout` is killed and has failed.
+ * Runs a command without a shell and without input. Resolves with its status and output; never rejects.
+ * `show` passes the output through as it arrives. A command that still runs after `timeout` is killed and has failed.
  */
 export function command([program, ...args], { show = false, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {}) {
   return new Promise((resolve) => {
@@ -41,7 +41,7 @@ export function bin(name) {
   return join(ROOT, 'node_modules', '.bin', name);
 }
 
-/** npm as it was started, or the one on the PATH where a script was started by hand. */
+/** Returns npm as it was started, or the one on the PATH if a script was started by hand. */
 export function npm(...args) {
   const path = process.env.npm_execpath;
   return path?.endsWith('.js') ? [process.execPath, path, ...args] : ['npm', ...args];

@@ -14,12 +14,12 @@ export function sum(counts) {
   );
 }
 
-/** The closing line: `12 passed, 0 failed`, and `, 3 skipped` where some were. */
+/** The closing line: `12 passed, 0 failed`, and `, 3 skipped` if some were. */
 export function closingLine({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`;
 }
 
-/** Reads every closing line of an output back. */
+/** Parses every closing line of an output. */
 export function readClosingLines(output) {
   return [...output.matchAll(/^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/gm)].map(([, ...numbers]) => {
     const [passed, failed, skipped = 0] = numbers.filter((text) => text !== undefined).map(Number);
@@ -27,7 +27,7 @@ export function readClosingLines(output) {
   });
 }
 
-/** Reads the last closing line of an output back; undefined where there is none. */
+/** Parses the last closing line of an output; undefined if there is none. */
 export function readClosingLine(output) {
   return readClosingLines(output).at(-1);
 }

@@ -2,13 +2,13 @@ import { availableParallelism } from 'node:os';
 import { bin, command } from './command.mjs';
 import { ONE_FAILED, ONE_PASSED, readClosingLines, sum } from './counts.mjs';
 
-/** What must hold before a change goes in: targets of nx.json and of the packages. */
+/** What must pass before a change is merged: targets of nx.json and of the packages. */
 const TARGETS = ['build', 'lint', 'boundaries', 'generated', 'test*'];
 const TIMEOUT_MS = 30 * 60_000;
 
 /**
- * Builds, and runs every target that could have come out otherwise since it last ran: Nx knows what a change can reach. Prints what
- * fails when it fails, and resolves with the sum of the counts; a check counts as one.
+ * Builds, and runs every target whose result could differ from its last run: Nx knows what a change can reach. Prints failures as they
+ * happen, and resolves with the sum of the counts. A check counts as one.
  */
 export async function gate({ fresh = process.env.CI === 'true' } = {}) {
   const options = [
@@ -20,7 +20,7 @@ export async function gate({ fresh = process.env.CI === 'true' } = {}) {
   const running = command([bin('nx'), 'run-many', '-t', ...TARGETS, ...options], { show: true, timeout: TIMEOUT_MS });
   const { status, output } = await running;
   const counts = sum(readClosingLines(output));
-  // The build does not count itself, nor does a target that ended before it could.
+  // The build does not count itself, nor does a target that ended before it printed its count.
   if (counts.failed > 0) return counts;
   return sum([counts, status === 0 ? ONE_PASSED : ONE_FAILED]);
 }

@@ -5,10 +5,10 @@ import { denoCounts } from './tests.mjs';
 import { ROOT, suites, testSources } from './workspace.mjs';
 
 const TIMEOUT_MS = 1_200_000;
-/** Several test files at once, as on Node; integration tests start programs that need processors of their own. */
+/** Runs several test files at once, as on Node. Integration tests start programs that need processors of their own. */
 const DENO_JOBS = 2;
 const FILE_TIMEOUT_MS = 300_000;
-/** No script can end its runtime so: seen with Deno 2.9.5 after some hundred HTTP/2 sessions in one process. */
+/** A crash of the runtime, which no script can cause: seen with Deno 2.9.5 after some hundred HTTP/2 sessions in one process. */
 const CRASHED = /was ended by SIG(SEGV|ABRT|ILL|BUS|TRAP)/;
 
 function directories() {
@@ -17,7 +17,7 @@ function directories() {
 }
 
 /**
- * `node` the npm package holds any release of Node. It must not become a dependency: node_modules/.bin/node would be
+ * Uses the npm package `node`, which holds any release of Node. It must not become a dependency: node_modules/.bin/node would be
  * found before the installed one.
  */
 async function onNodeLatest(show, match) {
@@ -32,7 +32,7 @@ async function onNodeLatest(show, match) {
   return { counts: readClosingLine(output) ?? ONE_FAILED, output };
 }
 
-/** The sources as they are; what tsc says about them, the gate has said. Each file in a process of its own, as on Node. */
+/** Runs the sources as they are: the gate has type-checked them already. Each file runs in its own process, as on Node. */
 async function onDeno(show, match) {
   const waiting = directories()
     .flatMap((dir) => testSources(dir))
@@ -65,7 +65,7 @@ const RUNTIMES = { 'node-latest': onNodeLatest, deno: onDeno };
 export const RUNTIME_NAMES = Object.keys(RUNTIMES);
 
 /**
- * Runs the unit and integration tests on another runtime than this one, or those whose path matches; prints one line, and the
+ * Runs the unit and integration tests on another runtime than this one, or only those whose path matches. Prints one line, and the
  * report if they fail.
  */
 export async function testOn(name, { show = false, match = '' } = {}) {

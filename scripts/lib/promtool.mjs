@@ -4,13 +4,13 @@ import { command, installed } from './command.mjs';
 import { ROOT } from './workspace.mjs';
 
 const MINUTE = 60_000;
-/** Where the package is laid out, and where test/src/monitoring/promtool.ts looks. */
+/** Where the package is unpacked, and where test/src/monitoring/promtool.ts looks. */
 const UNPACKED = join(ROOT, 'node_modules', '.cache', 'isthmus-prometheus');
 
 /**
- * Makes promtool available where that is allowed without asking: as root on a system with apt-get. Its package is unpacked and not
- * installed, since that would start a Prometheus. Resolves with one line about what to install and which tests are left out, or
- * with undefined where promtool is there.
+ * Makes promtool available where that is allowed without asking: as root on a system with apt-get. It unpacks the package instead of
+ * installing it, since that would start a Prometheus. Resolves with one line about what to install and which tests are left out, or
+ * with undefined if promtool is there.
  */
 export async function ensurePromtool() {
   if (isThere()) return undefined;

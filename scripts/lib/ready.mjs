@@ -7,7 +7,7 @@ import { INSTALLED, programs, ROOT, readJson } from './workspace.mjs';
 const OLDEST_NODE = 20;
 const LOCK = join(ROOT, 'package-lock.json');
 
-/** Ends the process with one line where it cannot be done. */
+/** Ends the process with one line if it cannot install. */
 export async function ensureInstalled() {
   const major = Number(process.versions.node.split('.')[0]);
   if (major < OLDEST_NODE) {
@@ -21,8 +21,8 @@ export async function ensureInstalled() {
 }
 
 /**
- * Installs and builds what is missing; ends the process where either fails. tsc knows what it has built.
- * @param projects directories of what to build with all that they need; none for everything, tests as well
+ * Installs and builds what is missing. Ends the process if either fails. tsc knows what it has built.
+ * @param projects directories to build, with everything they need; empty for everything, including tests
  */
 export async function ensureReady(projects = []) {
   await ensureInstalled();
@@ -30,7 +30,7 @@ export async function ensureReady(projects = []) {
   if (status !== 0) fail(`${output}\nThe build failed with status ${status}.`);
 }
 
-/** Runs tsc, and the bundler where a program has no bundle of what is built now. */
+/** Runs tsc, and then the bundler if a program has no bundle of the current build. */
 async function build(projects) {
   const compiled = await command([process.execPath, bin('tsc'), '-b', ...projects]);
   if (compiled.status !== 0 || (await isBundled(projects))) return compiled;
@@ -50,22 +50,22 @@ function fail(message) {
   process.exit(1);
 }
 
-/** Whether node_modules holds what the lock file asks for, by content: a checkout changes times of files, not this. */
+/** Whether node_modules holds what the lock file asks for. Compares content, since a checkout changes the times of files. */
 function isInstalled() {
   const installed = join(ROOT, INSTALLED);
   if (!existsSync(installed)) return false;
   const present = readJson(installed).packages;
   return Object.entries(readJson(LOCK).packages).every(([path, wanted]) => {
     const found = present[path];
-    // Packages for other platforms are in the lock file and on no disk.
+    // Packages for other platforms are in the lock file but not on disk.
     if (path === '' || (!found && wanted.optional)) return true;
     return found?.version === wanted.version && found?.integrity === wanted.integrity;
   });
 }
 
 /**
- * Whether each program of what is built would run from its bundle, by the same question that it asks when it starts: that compares
- * times, which `tsc -b` changes without changing anything else.
+ * Whether each built program would run from its bundle. It uses the same check as the program does when it starts. That check compares
+ * times, which `tsc -b` changes even if it changes nothing else.
  */
 async function isBundled(projects) {
   const { currentBundle } = await import('../../libs/service/dist/launch.js');

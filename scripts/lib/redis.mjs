@@ -4,7 +4,7 @@ const MINUTE = 60_000;
 
 /**
  * Makes redis-server available where that is allowed without asking: as root on a system with apt-get. Resolves with
- * one line about what to install and which tests are left out, or with undefined where Redis is there.
+ * one line about what to install and which tests are left out, or with undefined if Redis is there.
  */
 export async function ensureRedis() {
   if (installed('redis-server')) return undefined;

@@ -7,12 +7,12 @@ import { ROOT } from './workspace.mjs';
 const START_MS = 120_000;
 const DIAL_MS = 10_000;
 const END_MS = 30_000;
-/** What the demo's destination answers with. */
+/** The answer of the demo's destination. */
 const ANSWER = /Hello from the demo destination/;
 
 /**
- * Starts the demo, pastes each of its curl lines into a shell, looks for the dials, and ends it as Ctrl-C does.
- * Resolves with what was not as it should be, each with the demo's output.
+ * Starts the demo, pastes each of its curl lines into a shell, checks the dials, and ends it as Ctrl-C does.
+ * Resolves with everything that went wrong, and with the demo's output if anything did.
  */
 export async function smoke(argv, gateways) {
   const demo = new Demo(argv);
@@ -37,7 +37,7 @@ export async function smoke(argv, gateways) {
   return failures.length === 0 ? [] : [...failures, `It had printed:\n${demo.lines.join('\n')}`];
 }
 
-/** A running demo, in a process group of its own as a terminal would give it. */
+/** A running demo, in its own process group, as in a terminal. */
 class Demo {
   lines = [];
   #child;
@@ -58,7 +58,7 @@ class Demo {
     });
   }
 
-  /** Resolves with the first lines that match, once there are as many as wanted. */
+  /** Resolves with the first `wanted` lines that match, once there are that many. */
   waitForLines(pattern, wanted, deadline) {
     return new Promise((resolve, reject) => {
       const look = () => {
@@ -83,7 +83,7 @@ class Demo {
     });
   }
 
-  /** What Ctrl-C does: SIGINT to the whole group. Resolves with the exit status. */
+  /** Does what Ctrl-C does: sends SIGINT to the whole group. Resolves with the exit status. */
   async interrupt() {
     process.kill(-this.#child.pid, 'SIGINT');
     let timer;
@@ -104,7 +104,7 @@ class Demo {
   }
 }
 
-/** Directories that were not removed, and processes that still name one (on Linux; elsewhere there is no /proc). */
+/** Reports directories that were not removed, and processes that still name one (only on Linux: elsewhere there is no /proc). */
 async function leftOvers(places) {
   const files = places.filter((place) => existsSync(place)).map((place) => `${place} was not removed`);
   if (!existsSync('/proc/self/cmdline')) return files;

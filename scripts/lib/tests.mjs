@@ -11,14 +11,14 @@ const REPORTER = fileURLToPath(new URL('test-reporter.mjs', import.meta.url));
 
 /** A file that hangs fails after this long. */
 const FILE_TIMEOUT_MS = 300_000;
-/** Nobody waits longer than this for a line. */
+/** The longest time without a line of output. */
 const PROGRESS_MS = 10_000;
-/** What one file prints is kept up to this many characters, for the report of its failure. */
+/** How many characters of a file's output are kept, for the report of its failure. */
 const MOST_OUTPUT = 64 * 1024;
 
 /**
- * Runs test files, each in a process of its own, once: a test that fails beside others has failed. Prints each failure when it
- * happens, with the command that runs that test again, and at least every ten seconds what runs and how much is left.
+ * Runs test files once, each in its own process: a test that fails beside others has failed. Prints each failure when it happens, with
+ * the command that runs that test again. Prints at least every ten seconds what runs and how much is left.
  *
  * Resolves with `{ counts, skipped, slowest }`: the counts, the names of what was skipped and why, and the files that took longest.
  * @param atOnce how many files run at the same time
@@ -56,16 +56,16 @@ export async function runTests(files, { atOnce = availableParallelism(), print =
   };
 }
 
-/** @param events where the reporter writes */
+/** @param events the file that the reporter writes */
 async function runFile(file, events) {
   const start = performance.now();
   rmSync(events, { force: true });
   const { problem, output } = await runProcess(file, events);
   const reports = existsSync(events) ? readFileSync(events, 'utf8').split('\n').filter(Boolean).map(JSON.parse) : [];
   const of = (outcome) => reports.filter((report) => report.outcome === outcome);
-  // A test fails with its subtests; only they say why.
+  // A test fails if its subtests fail; only the subtests say why.
   const failures = of('failed').filter(({ why }) => why !== '');
-  // Exit status 1 without a failed test: something threw outside of the tests.
+  // Exit status 1 without a failed test means that something threw outside of the tests.
   const broken = failures.length > 0 && problem === 'it exited with status 1' ? '' : problem;
   return {
     file,
@@ -84,11 +84,11 @@ async function runFile(file, events) {
   };
 }
 
-/** Resolves with what the file printed, its newest characters, and with what went wrong, if anything did. */
+/** Resolves with the last characters that the file printed, and with what went wrong, if anything did. */
 function runProcess(file, events) {
   return new Promise((resolve) => {
     const options = [`--test-reporter=${REPORTER}`, `--test-reporter-destination=${events}`];
-    // Set where this runs in a test itself; it would make the file report to that one.
+    // This is set if we run inside a test, and would make the file report to that test.
     const { NODE_TEST_CONTEXT, ...env } = process.env;
     const child = spawn(process.execPath, [...options, file], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
@@ -102,7 +102,7 @@ function runProcess(file, events) {
         output = (output + text).slice(-MOST_OUTPUT);
       });
     }
-    // Not `close`: a program that the file left behind may hold its output open.
+    // Not `close`: a program that the file left behind may keep its output open.
     child.once('exit', (status, signal) => {
       clearTimeout(timer);
       const ended = signal ? `it was ended by ${signal}` : status === 0 ? '' : `it exited with status ${status}`;
@@ -145,8 +145,8 @@ function countsOf(results) {
 }
 
 /**
- * The counts in the last line of `deno test` without colours: `ok | 12 passed (3 steps) | 0 failed | 1 ignored (2s)`. Steps are the
- * subtests, which node:test counts as tests.
+ * Parses the counts in the last line of `deno test` without colours: `ok | 12 passed (3 steps) | 0 failed | 1 ignored (2s)`. Steps are
+ * the subtests, which node:test counts as tests.
  */
 export function denoCounts(output) {
   const line = output.match(/^(?:ok|FAILED) \| .*$/gm)?.at(-1);

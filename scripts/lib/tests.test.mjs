@@ -27,7 +27,7 @@ test('a failing test is run once, counted once, and printed with the command tha
   assert.equal(readFileSync(ran, 'utf8'), 'x');
 });
 
-test('a file that ends badly outside of its tests has failed', async () => {
+test('a file that crashes outside of its tests has failed', async () => {
   const file = written('crashes.mjs', [
     `import { test } from 'node:test';`,
     `test('fine', () => {});`,
@@ -38,7 +38,7 @@ test('a file that ends badly outside of its tests has failed', async () => {
   assert.match(printed, /crashes\.mjs: it was ended by SIGKILL/);
 });
 
-test('a suite counts with its tests alone, and a failed hook of its own counts', async () => {
+test('a suite counts only by its tests, and by a failed hook of its own', async () => {
   const file = written('suites.mjs', [
     `import { before, describe, it } from 'node:test';`,
     `describe('good', () => { it('one', () => {}); it('two', () => {}); });`,
@@ -50,7 +50,7 @@ test('a suite counts with its tests alone, and a failed hook of its own counts',
   assert.match(printed, /no set-up/);
 });
 
-test('the counts of Deno are its tests and their steps', () => {
+test('the counts of Deno are its tests plus their steps', () => {
   const line = 'ok | 12 passed (3 steps) | 0 failed | 1 ignored (2s)';
   assert.deepEqual(denoCounts(line), { passed: 15, failed: 0, skipped: 1 });
   assert.deepEqual(denoCounts('nothing'), { passed: 0, failed: 1, skipped: 0 });

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 
 export const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
-/** What npm wrote last, after all else is in place; below the root. */
+/** The file that npm writes last, after everything else is in place; relative to the root. */
 export const INSTALLED = join('node_modules', '.package-lock.json');
 
 const NOT_OURS = new Set(['node_modules', 'dist']);
@@ -13,7 +13,7 @@ export function readJson(file) {
   return JSON.parse(readFileSync(file, 'utf8'));
 }
 
-/** Every file below a directory, as absolute paths in a fixed order; without what npm and tsc put there. */
+/** Returns every file below a directory, as absolute paths in a fixed order, without what npm and tsc put there. */
 export function filesBelow(dir, accept = () => true) {
   if (!existsSync(dir)) return [];
   const entries = readdirSync(dir, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -24,7 +24,7 @@ export function filesBelow(dir, accept = () => true) {
   });
 }
 
-/** The packages that the root's `workspaces` names (`libs/*` or a plain directory), with their package.json. */
+/** Returns the packages that the root's `workspaces` names (`libs/*` or a plain directory), with their package.json. */
 export function workspacePackages(root = ROOT) {
   const dirs = readJson(join(root, 'package.json')).workspaces.flatMap((pattern) => {
     if (!pattern.endsWith('/*')) return [join(root, pattern)];
@@ -37,7 +37,7 @@ export function workspacePackages(root = ROOT) {
     .map((dir) => ({ dir, path: relative(root, dir), manifest: readJson(join(dir, 'package.json')) }));
 }
 
-/** The packages that are programs, which have a command: of these projects and all that they refer to, or every one. */
+/** Returns the packages that are programs, which have a command: of these projects and everything they refer to, or all. */
 export function programs(projects = [], root = ROOT) {
   const all = workspacePackages(root).filter(({ manifest }) => manifest.bin);
   if (projects.length === 0) return all;
@@ -45,7 +45,7 @@ export function programs(projects = [], root = ROOT) {
   return all.filter(({ dir }) => built.has(dir));
 }
 
-/** The directories that tsc builds when it is given these. */
+/** Returns the directories that tsc builds if given these. */
 function withReferences(dirs, found = new Set()) {
   for (const dir of dirs.filter((each) => !found.has(each))) {
     found.add(dir);
@@ -60,18 +60,18 @@ function withReferences(dirs, found = new Set()) {
 
 const isTest = (path) => path.endsWith('.test.ts');
 
-/** The sources of a package's tests. */
+/** Returns the sources of a package's tests. */
 export function testSources(dir) {
   return filesBelow(join(dir, 'src'), isTest);
 }
 
-/** What tsc makes of them. Derived from the sources, so that the output of a test since deleted does not run. */
+/** Returns the compiled tests. It derives them from the sources, so that the output of a deleted test does not run. */
 export function compiledTests(dir) {
   const src = join(dir, 'src');
   return testSources(dir).map((path) => join(dir, 'dist', relative(src, path).replace(/\.ts$/, '.js')));
 }
 
-/** Directories whose tests are the unit tests, and those whose tests are the integration tests. */
+/** Returns the directories of the unit tests and those of the integration tests. */
 export function suites(root = ROOT) {
   const dirs = workspacePackages(root).map(({ dir }) => dir);
   const integration = join(root, 'test');
