@@ -8,7 +8,7 @@ import { until } from './testing/until.ts';
 
 const AGENT = { tenant: 'default', agentId: 'a1' };
 
-/** One plane: `connect` gives a registry as another process would have it. */
+/** One plane. `connect` returns a registry as another process would have it. */
 export interface ContractPlane {
   connect(): Registry;
   close(): Promise<void>;
@@ -18,7 +18,7 @@ export interface ContractOptions {
   readonly skip?: string | false;
 }
 
-/** What every registry does, whatever stands behind the port. */
+/** Tests what every registry must do, whatever store is behind the port. */
 export function registryContract(
   name: string,
   open: () => Promise<ContractPlane>,

@@ -45,7 +45,7 @@ const cases: { name: string; before: Change[]; change: Change; changes: boolean;
 
 describe('copy of the directory', () => {
   for (const { name, before, change, changes, sessions } of cases) {
-    it(`takes ${name} as ${changes ? 'a change' : 'nothing new'}`, () => {
+    it(`treats ${name} as ${changes ? 'a change' : 'nothing new'}`, () => {
       const copy = new Copy();
       for (const earlier of before) copy.apply(earlier);
       assert.equal(copy.apply(change), changes);
@@ -53,7 +53,7 @@ describe('copy of the directory', () => {
     });
   }
 
-  it('adopts hubs it does not hold, with their sessions, and keeps its own', () => {
+  it('adopts hubs that it lacks, with their sessions, and keeps its own', () => {
     const [mine, other] = [new Copy(), new Copy()];
     const h2 = hubRecord('h2');
     for (const change of [putHub(), put(1), { kind: 'hub', hub: h2 } as const]) other.apply(change);
@@ -64,7 +64,7 @@ describe('copy of the directory', () => {
     assert.deepEqual(mine.snapshot().sessions, [sessionRecord(h2, 's2')]);
   });
 
-  it('adopts later words about quarantines, and tells which', () => {
+  it('adopts later quarantine records, and returns them', () => {
     const [mine, other] = [new Copy(), new Copy()];
     const said = (agentId: string, version: number) => ({ tenant: 'default', agentId, reason: '', version });
     const say = (copy: Copy, agentId: string, version: number) =>

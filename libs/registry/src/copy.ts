@@ -13,8 +13,8 @@ interface HubEntry {
 }
 
 /**
- * A copy of the directory, and the rules by which changes act on it: a change of an earlier incarnation or version than
- * what is held does nothing, and neither does one applied twice.
+ * A copy of the directory, with the rules for applying changes. A change with an earlier incarnation or version than the held record is
+ * ignored, and so is a change that was already applied.
  */
 export class Copy {
   readonly #hubs = new Map<string, HubEntry>();
@@ -26,7 +26,7 @@ export class Copy {
     for (const quarantine of snapshot?.quarantines ?? []) this.#quarantines.apply(quarantine);
   }
 
-  /** Whether the change changed anything. */
+  /** Applies a change. Returns whether it changed anything. */
   apply(change: Change): boolean {
     switch (change.kind) {
       case 'hub':
@@ -65,8 +65,9 @@ export class Copy {
   }
 
   /**
-   * Takes over every hub, with its sessions, that `other` holds and this copy does not, and later words about quarantines.
-   * @returns these words
+   * Takes over the hubs, with their sessions, that `other` holds and this copy lacks, and the quarantine records that are later in
+   * `other`.
+   * @returns the adopted quarantine records
    */
   adopt(other: Copy): Quarantine[] {
     for (const [hubId, entry] of other.#hubs) {

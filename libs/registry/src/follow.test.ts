@@ -10,7 +10,7 @@ const h2 = hubRecord('h2');
 const snapshot = { hubs: [h1, h2], sessions: [sessionRecord(h1, 's1'), sessionRecord(h2, 's2')], quarantines: [] };
 const expired = { kind: 'hub-gone', hubId: 'h1', incarnation: 1, expired: true } as const;
 
-/** A registry that says what a test says. */
+/** A registry whose watch the test controls. */
 function toldBy(test: (listener: WatchListener) => void): Registry {
   return {
     register: () => assert.fail('a follower registers nothing'),
@@ -69,7 +69,7 @@ describe('following the registry', () => {
     assert.deepEqual(told, [['h1', 'h2'], ['h2']]);
   });
 
-  it('keeps a linked hub that a fresh snapshot lacks, and no other', () => {
+  it('keeps a linked hub that a fresh snapshot lacks, and no other hub', () => {
     links.add('h1');
     registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
     assert.deepEqual(sessions(), ['s1']);
@@ -79,13 +79,13 @@ describe('following the registry', () => {
     assert.deepEqual(sessions(), []);
   });
 
-  it('drops a hub that left in order, whatever its link', () => {
+  it('drops a hub that closed in order, even if its link is up', () => {
     links.add('h1');
     registry.change({ kind: 'hub-gone', hubId: 'h1', incarnation: 1 });
     assert.deepEqual(sessions(), ['s2']);
   });
 
-  it('takes the word of a hub that is back for all that it has', () => {
+  it('replaces what it kept of a hub when the hub registers again', () => {
     links.add('h1');
     registry.change(expired);
     registry.change({ kind: 'hub', hub: h1 });
@@ -95,7 +95,7 @@ describe('following the registry', () => {
     assert.deepEqual(sessions(), ['s2', 's3'], 'the registry has it again, so its link alone decides nothing');
   });
 
-  it('passes over what the registry says of the own hub', () => {
+  it('ignores what the registry says about its own hub', () => {
     directory.apply({ kind: 'hub', hub: hubRecord('own') });
     registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
     registry.change({ kind: 'hub-gone', hubId: 'own', incarnation: 1 });
@@ -111,7 +111,7 @@ describe('following the registry', () => {
     assert.ok(before <= at && at <= performance.now(), `${at}`);
   });
 
-  it('passes on what is said of quarantines', () => {
+  it('passes quarantines on to the directory', () => {
     const said = { tenant: 'default', agentId: 'agent-of-s1', reason: '', version: 1 };
     registry.snapshot({ ...snapshot, quarantines: [said] });
     assert.deepEqual(directory.quarantined(), [said]);

@@ -3,31 +3,31 @@ import type { Registry } from './registry.ts';
 
 export interface FollowOptions {
   readonly directory: Directory;
-  /** A hub in this very process: its own word is newer than the registry's, which is passed over. */
+  /** The hub in this process, if any. The directory knows it better than the registry does, so the registry's records of it are ignored. */
   readonly own?: string;
-  /** Whether this process has a live link to a hub, which outranks that its heartbeat is missing. Default: none. */
+  /** Whether this process has a live link to a hub. A live link outranks a missing heartbeat. Default: no links. */
   readonly linked?: (hubId: string) => boolean;
-  /** Called when hubs came, went or changed. */
+  /** Called when hubs appear, disappear or change. */
   readonly hubs: (hubs: readonly HubRecord[]) => void;
   readonly state: (up: boolean, detail: string) => void;
   readonly signal: AbortSignal;
 }
 
 export interface Following {
-  /** A first snapshot is in: before that, a missing session says nothing. */
+  /** Whether a first snapshot has arrived. Before that, a missing session means nothing. */
   readonly synced: boolean;
   readonly up: boolean;
-  /** The last word about the registry's health. */
+  /** The last report about the registry's health. */
   readonly detail: string;
-  /** When the registry last answered, in milliseconds of `performance.now()`: how old the copy is. */
+  /** When the registry last answered, in milliseconds of `performance.now()`. Tells how old the copy is. */
   readonly lastAnswerAt: number | undefined;
-  /** Changes that it held then and that were not read. */
+  /** Number of changes that the registry held then and this process had not read. */
   readonly behind: number;
-  /** To be called when a link to a hub has closed: a hub that was kept for its sake goes now. */
+  /** Call when a link to a hub has closed. Drops the hub if only its link kept it. */
   unlinked(hubId: string): void;
 }
 
-/** Keeps a directory in step with the registry, for as long as the registry answers; after that with its last word. */
+/** Keeps a directory in step with the registry. While the registry does not answer, the directory keeps its last state. */
 export function follow(registry: Registry, options: FollowOptions): Following {
   const follower = new Follower(options);
   registry.watch(follower, options.signal);
@@ -41,7 +41,7 @@ class Follower implements Following {
   lastAnswerAt: number | undefined;
   behind = 0;
   readonly #options: FollowOptions;
-  /** Hubs that the registry misses and a link proves alive. */
+  /** Hubs that the registry lacks and that a live link proves alive. */
   readonly #kept = new Set<string>();
 
   constructor(options: FollowOptions) {
@@ -72,7 +72,7 @@ class Follower implements Following {
       this.#kept.add(hubId);
       return;
     }
-    // A hub that was kept says anew what it has.
+    // A kept hub that registers again announces all its sessions anew.
     if (change.kind === 'hub') this.#drop(hubId);
     if (change.kind === 'hub-gone') this.#kept.delete(hubId);
     this.#options.directory.apply(change);
@@ -94,7 +94,7 @@ class Follower implements Following {
     if (this.#drop(hubId)) this.#tell();
   }
 
-  /** Takes a kept hub out of the directory, with its sessions. */
+  /** Removes a kept hub from the directory, with its sessions. */
   #drop(hubId: string): boolean {
     if (!this.#kept.delete(hubId)) return false;
     const { directory } = this.#options;

@@ -1,6 +1,6 @@
 import type { Member } from '@isthmus/tunnel';
 
-/** Members in the order in which they are listed: by their ids, and of one id the elder first. */
+/** Returns members in listing order: by id, and the elder first among those with one id. */
 export function byId(members: Iterable<Member>): Member[] {
   return [...members].sort((a, b) => (a.memberId < b.memberId ? -1 : a.memberId > b.memberId ? 1 : a.since - b.since));
 }

@@ -20,7 +20,7 @@ import {
   type WatchListener,
 } from './registry.ts';
 
-/** The registry of a plane that is one process: a hub is in it until it closes, and nothing needs to expire. */
+/** Returns the registry of a plane with one process. A hub stays until it closes, and nothing needs to expire. */
 export function memoryRegistry(): Registry {
   return new MemoryRegistry();
 }
@@ -46,7 +46,7 @@ class MemoryRegistry implements Registry {
     return Promise.resolve(this.#copy.snapshot());
   }
 
-  /** Everything is told in microtasks: in order, and never from within a call that causes it. */
+  /** Calls the listener in microtasks: in order, and never from within the call that caused the change. */
   watch(listener: WatchListener, signal: AbortSignal): void {
     if (signal.aborted) return;
     const tell = (task: () => void) => queueMicrotask(() => signal.aborted || task());

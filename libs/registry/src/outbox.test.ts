@@ -18,7 +18,7 @@ function written(version: number): Outbox {
 }
 
 describe('outbox', () => {
-  it('hands out an announcement once its time has come, and only once', () => {
+  it('hands out an announcement when it is due, and only once', () => {
     const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     outbox.announce(session(2), 10);
@@ -28,7 +28,7 @@ describe('outbox', () => {
     assert.equal(outbox.nextDue(), undefined);
   });
 
-  it('forgets a session that went before it was written', () => {
+  it('forgets a session that ended before it was written', () => {
     const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     outbox.withdraw('s1', 2, 5);
@@ -36,7 +36,7 @@ describe('outbox', () => {
     assert.deepEqual(outbox.takeAll(), []);
   });
 
-  it('lets a withdrawal wait, and a return cancel it', () => {
+  it('delays a withdrawal, and cancels it if the session returns', () => {
     const outbox = written(1);
     outbox.withdraw('s1', 2, 100);
     assert.equal(outbox.nextDue(), 100 + FLAP_MS);
@@ -44,7 +44,7 @@ describe('outbox', () => {
     assert.equal(outbox.nextDue(), undefined);
   });
 
-  it('writes a return at once when the session has changed', () => {
+  it('writes a returned session at once if it has changed', () => {
     const outbox = written(1);
     outbox.withdraw('s1', 2, 100);
     outbox.announce(session(3, { draining: true }), 200);
@@ -58,7 +58,7 @@ describe('outbox', () => {
     assert.equal(outbox.nextDue(), undefined);
   });
 
-  it('writes a session that returned while its withdrawal was on its way', () => {
+  it('writes a session that returned while its withdrawal was being written', () => {
     const outbox = written(1);
     outbox.withdraw('s1', 2, 0);
     const onItsWay = outbox.takeDue(LATE, 10);
@@ -67,7 +67,7 @@ describe('outbox', () => {
     assert.deepEqual(words(outbox.takeDue(2 * LATE, 10)), ['put s1@3']);
   });
 
-  it('withdraws a session whose announcement was on its way, or may have been lost', () => {
+  it('withdraws a session whose announcement is being written or may be lost', () => {
     const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     const onItsWay = outbox.takeDue(COALESCE_MS, 10);
@@ -76,14 +76,14 @@ describe('outbox', () => {
     assert.deepEqual(words(outbox.takeDue(30 + FLAP_MS, 10)), ['drop s1@2']);
   });
 
-  it('repeats what failed', () => {
+  it('repeats failed writes', () => {
     const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     outbox.announce(session(1), 0);
     outbox.retry(outbox.takeDue(COALESCE_MS, 10), 50);
     assert.deepEqual(words(outbox.takeDue(50, 10)), ['put s1@1']);
   });
 
-  it('states only live sessions anew', () => {
+  it('hands out only live sessions when everything is written again', () => {
     const outbox = written(1);
     outbox.announce(sessionRecord(hubRecord('h1'), 's2'), 0);
     outbox.withdraw('s1', 2, 0);
@@ -91,7 +91,7 @@ describe('outbox', () => {
     assert.equal(outbox.nextDue(), undefined);
   });
 
-  it('hands out no more than asked for', () => {
+  it('hands out no more than the limit', () => {
     const outbox = new Outbox({ flapMs: FLAP_MS, coalesceMs: COALESCE_MS });
     for (let n = 0; n < 5; n++) outbox.announce(sessionRecord(hubRecord('h1'), `s${n}`), 0);
     assert.equal(outbox.takeDue(LATE, 3).length, 3);

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { SessionRecord } from '@isthmus/tunnel';
 
-/** One write about a session: its record, or that it is gone. */
+/** One write about a session: its record, or that the session is gone. */
 export interface SessionWrite {
   readonly sessionId: string;
   readonly version: number;
@@ -19,20 +19,20 @@ export interface OutboxTimings {
 interface Entry {
   /** What should be in the store. */
   wanted: SessionWrite;
-  /** What is there, as far as an answer told. */
+  /** What the store holds, if an answer confirmed it. */
   written: SessionRecord | undefined;
   /** A write was handed out, so the store may hold this session. */
   sent: boolean;
 }
 
 /**
- * What a hub still has to write about its sessions: the last word about each, and when it is due. It holds the live sessions
- * and those whose end is not written yet, so it grows no further than the hub does. Knows no store and no clock: times
- * are passed in, in milliseconds of any steady clock.
+ * Holds what a hub still has to write about its sessions: the latest state of each, and when it is due. It keeps the live sessions and
+ * those whose end is not yet written, so its size is bounded by the hub's. It knows no store and no clock. Callers pass times in
+ * milliseconds of any steady clock.
  */
 export class Outbox {
   readonly #entries = new Map<string, Entry>();
-  /** When each entry that has something to write is to be handed out. */
+  /** When each entry that needs a write is due. */
   readonly #due = new Map<string, number>();
   readonly #timings: OutboxTimings;
 
@@ -63,7 +63,7 @@ export class Outbox {
     this.#due.set(sessionId, now + this.#timings.flapMs);
   }
 
-  /** When the next write is due; unset when none is. */
+  /** Returns when the next write is due, or undefined if none is. */
   nextDue(): number | undefined {
     let next: number | undefined;
     for (const due of this.#due.values()) {
@@ -72,7 +72,7 @@ export class Outbox {
     return next;
   }
 
-  /** Hands out what is due; each is to be given back by `settle` or `retry`. */
+  /** Hands out the writes that are due. The caller passes each back to `settle` or `retry`. */
   takeDue(now: number, limit: number): SessionWrite[] {
     const taken: SessionWrite[] = [];
     for (const [sessionId, due] of this.#due) {
@@ -82,13 +82,13 @@ export class Outbox {
     return taken;
   }
 
-  /** Hands out every live session, for a store that holds none of them; there, those withdrawn need no write. */
+  /** Hands out every live session, for a store that holds none of them. Withdrawn sessions need no write there. */
   takeAll(): SessionWrite[] {
     this.forget();
     return [...this.#entries.keys()].map((sessionId) => this.#handOut(sessionId));
   }
 
-  /** These writes are in the store. */
+  /** Call when these writes are in the store. */
   settle(writes: readonly SessionWrite[]): void {
     for (const write of writes) {
       const entry = this.#entries.get(write.sessionId);
@@ -98,7 +98,7 @@ export class Outbox {
     }
   }
 
-  /** These writes may or may not be in the store. */
+  /** Call when these writes may or may not be in the store. */
   retry(writes: readonly SessionWrite[], now: number): void {
     for (const write of writes) {
       const entry = this.#entries.get(write.sessionId);
@@ -106,7 +106,7 @@ export class Outbox {
     }
   }
 
-  /** The store holds nothing of this hub, or will be told all again: what is withdrawn needs no write. */
+  /** Call when the store holds nothing of this hub, or will get everything again. Withdrawn sessions then need no write. */
   forget(): void {
     for (const [sessionId, entry] of this.#entries) {
       entry.written = undefined;
@@ -115,7 +115,7 @@ export class Outbox {
     }
   }
 
-  /** Until it is settled nobody knows what the store holds, so nothing may count as unchanged. */
+  /** Until the write is settled, the store's state is unknown, so no announcement may count as unchanged. */
   #handOut(sessionId: string): SessionWrite {
     const entry = this.#entries.get(sessionId) as Entry;
     entry.written = undefined;

@@ -1,9 +1,9 @@
 import type { AgentName } from '@isthmus/tunnel';
 
-/** Characters of an agent's id, a tenant's name and a reason: what is said of a thousand agents stays below 2 MB. */
+/** Longest agent id, tenant name and reason, in characters. The records of a thousand agents stay below 2 MB. */
 const LONGEST = { agentId: 1_000, tenant: 253, reason: 500 } as const;
 
-/** @throws RangeError for a text that is too long, or a name that is empty. */
+/** @throws RangeError if a text is too long or a name is empty. */
 export function checkQuarantine({ tenant, agentId }: AgentName, reason = ''): void {
   if (tenant === '' || agentId === '') throw new RangeError('an agent in quarantine is named by its tenant and its id');
   for (const [name, text] of Object.entries({ agentId, tenant, reason })) {

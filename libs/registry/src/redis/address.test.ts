@@ -6,7 +6,7 @@ const nobody = { username: '', password: '' };
 const plain = { kind: 'standalone', primary: '', db: 0, tls: false, user: nobody, sentinelUser: nobody } as const;
 const at = (...nodes: readonly [string, number][]) => nodes.map(([host, port]) => ({ host, port }));
 
-test('a URL says of which kind a Redis is, where it is, and who asks', () => {
+test('a Redis URL gives the kind of the Redis, its address and the credentials', () => {
   const cases: readonly [string, object][] = [
     ['redis://h', { ...plain, seeds: at(['h', 6379]) }],
     ['redis://h:1/', { ...plain, seeds: at(['h', 1]) }],
@@ -24,7 +24,7 @@ test('a URL says of which kind a Redis is, where it is, and who asks', () => {
   for (const [url, address] of cases) assert.deepEqual(parseAddress(url), address, url);
 });
 
-test('a URL that is none of Redis is refused without being repeated', () => {
+test('anything but a Redis URL is rejected, and the error does not repeat it', () => {
   const cases: readonly [string, RegExp][] = [
     ['', /want redis:.*redis\+sentinel:.*redis\+cluster:/],
     ['http://u:hunter2@h', /want redis:/],

@@ -8,17 +8,17 @@ export interface Credentials {
   readonly password: string;
 }
 
-/** Where the Redis of a plane is, as its URL says. */
+/** Where the Redis of a plane is, parsed from its URL. */
 export interface RedisAddress {
   readonly kind: 'standalone' | 'sentinel' | 'cluster';
-  /** The server itself; or the Sentinels, or nodes of the Cluster, each of which can tell where to go. */
+  /** The server itself, or the Sentinels or Cluster nodes that know where it is. */
   readonly seeds: readonly HostPort[];
-  /** By which name Sentinels know the primary; empty for the other kinds. */
+  /** The name of the primary at the Sentinels; empty for the other kinds. */
   readonly primary: string;
   readonly db: number;
   readonly tls: boolean;
   readonly user: Credentials;
-  /** Of the Sentinels themselves. */
+  /** Credentials for the Sentinels themselves. */
   readonly sentinelUser: Credentials;
 }
 
@@ -34,7 +34,7 @@ const URL_PARTS =
 const NODE = /^(\[[\da-f:.]+\]|[^:[\]]+)(?::(\d{1,5}))?$/i;
 const PATHS = { standalone: /^()(\d{0,4})$/, sentinel: /^([\w.-]+)(?:\/(\d{0,4}))?$/, cluster: /^()()$/ };
 
-/** @throws RangeError for a URL that is none of Redis; its text does not repeat the URL, which may hold a password. */
+/** @throws RangeError for anything but a Redis URL. The message does not repeat the URL, which may hold a password. */
 export function parseAddress(url: string): RedisAddress {
   const parts = URL_PARTS.exec(url);
   const kind = (parts?.[2] ?? 'standalone') as RedisAddress['kind'];

@@ -11,7 +11,7 @@ import { SCRIPTS, type Scripted } from './scripts.ts';
 
 export type Client = Redis & Scripted;
 
-/** Replies keep their plain shapes. */
+/** Without a reply mapping, replies keep their plain shapes. */
 type ClientOptions = Omit<RedisOptions, 'replyMapping'>;
 
 export interface Endpoint {
@@ -45,8 +45,8 @@ export function endpointOf(options: RedisRegistryOptions, timings: RedisTimings)
 }
 
 /**
- * Of a client that asks one question and goes. A server that hangs, and is still named by those that learn late, holds up a
- * connection for half as long as it would a command: the next look finds another.
+ * Returns the options of a client that asks one question and disconnects. Its deadline is half that of a command. A server that hangs
+ * may still be named by those that learn late. It then delays a connection only half as long, and the next lookup finds another server.
  */
 function askingOptions(
   server: HostPort,
@@ -67,7 +67,7 @@ function askingOptions(
   };
 }
 
-/** The server is not, or no longer, the one that is in charge of the plane's keys: another has to be looked up. */
+/** The server is not, or no longer, in charge of the plane's keys. The client must look up another. */
 const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN)\b/;
 
 /** Who this connection is does not hold, or not any more: another one may have a newer password. */
@@ -79,8 +79,8 @@ export function isRefusal(error: unknown): error is Error {
 }
 
 /**
- * One connection to Redis that comes back by itself. Nothing waits in it: a command either goes out now and has its answer
- * within the deadline, or fails. A connection that leaves a command without answer is dropped, since TCP may never tell.
+ * One connection to Redis that reconnects by itself. It queues nothing: a command is either sent now and answered within the deadline,
+ * or it fails. A connection that leaves a command unanswered is dropped, because TCP may never report the failure.
  */
 export class RedisConnection {
   readonly #client: Client;
@@ -89,7 +89,7 @@ export class RedisConnection {
   #lastError = 'no connection yet';
   #closed = false;
 
-  /** `blockMs`: how much longer than the deadline a command may take, for reads that block. */
+  /** @param blockMs how much longer than the deadline a command may take, for blocking reads */
   constructor(endpoint: Endpoint, timings: RedisTimings, blockMs = 0) {
     this.#endpoint = endpoint;
     this.#deadlineMs = timings.commandMs + blockMs;
@@ -99,10 +99,10 @@ export class RedisConnection {
       disableClientInfo: true,
       scripts: SCRIPTS,
       connectTimeout: timings.commandMs,
-      // Its users ask what they need to know of the server, without the permissions that the client's own check takes.
+      // The client's own check needs extra permissions. The callers here check what they need to know themselves.
       enableReadyCheck: false,
       commandTimeout: this.#deadlineMs,
-      // Commands fail at once while there is no connection, and when it breaks; repeating them is up to the caller.
+      // Commands fail at once when there is no connection or when it breaks. Callers retry them.
       enableOfflineQueue: false,
       autoResendUnfulfilledCommands: false,
       maxRetriesPerRequest: 0,
@@ -115,7 +115,7 @@ export class RedisConnection {
     this.#limitHandshake(timings.commandMs);
   }
 
-  /** Does commands on a live connection. Rejects with RegistryUnavailable, whatever the cause. */
+  /** Runs commands on a live connection. Rejects with RegistryUnavailable, whatever the cause. */
   async run<T>(commands: (client: Client) => Promise<T>): Promise<T> {
     try {
       await this.#ready();
@@ -130,7 +130,10 @@ export class RedisConnection {
     }
   }
 
-  /** A server that hangs takes connections all the same, and another may be in charge already. */
+  /**
+   * Drops a connection that is not ready within `ms`. A server that hangs still accepts connections, and another may already be in
+   * charge.
+   */
   #limitHandshake(ms: number): void {
     let timer: NodeJS.Timeout | undefined;
     this.#client.on('connect', () => {
@@ -171,13 +174,13 @@ export class RedisConnection {
       const onClosed = settle(fail);
       const timer = setTimeout(onClosed, this.#deadlineMs);
       client.on('ready', onReady).on('close', onClosed).on('end', onClosed);
-      // The client gives up when it is disconnected in the instant that it begins to connect.
+      // The client stops reconnecting if it is disconnected just as it starts to connect.
       if (client.status === 'end') client.connect().catch(onClosed);
     });
   }
 }
 
-/** Between half of `ms` and all of it, so that a fleet does not come back in one instant. */
+/** Returns a random time between half of `ms` and `ms`, so that a fleet does not reconnect all at once. */
 export function jittered(ms: number): number {
   return ms * (0.5 + Math.random() / 2);
 }

@@ -4,20 +4,20 @@ import { AbstractConnector, type RedisOptions } from 'ioredis';
 import type { Credentials, HostPort } from './address.ts';
 import type { Locate } from './locate.ts';
 
-/** How long a connection may take to close in good order, in milliseconds. */
+/** How long a connection may take to close gracefully, in milliseconds. */
 const DISCONNECT_MS = 1_000;
 
-/** Certificates for TLS, read anew for every connection, so that a renewed file is used. */
+/** Returns certificates for TLS. Called for every connection, so that a renewed file takes effect. */
 export type TlsSource = () => SecureContextOptions;
 
 type NetStream = ReturnType<AbstractConnector['connect']> extends Promise<infer Stream> ? Stream : never;
 
-/** Options of a client that asks for each of its connections where to go. */
+/** Returns the options of a client that looks up its server for each connection. */
 export function connectionOptions(locate: Locate, tls: TlsSource | undefined, user: Credentials): RedisOptions {
   return {
     ...(user.username && { username: user.username }),
     ...(user.password && { password: user.password }),
-    // That it is set tells the client to wait for the handshake.
+    // Setting `tls` makes the client wait for the TLS handshake.
     ...(tls && { tls: {} }),
     Connector: class extends AbstractConnector {
       constructor() {

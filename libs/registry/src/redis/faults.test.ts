@@ -37,7 +37,7 @@ describe('registry on a Redis that fails', { skip }, () => {
   const key = (suffix: string) => `{${plane.name}}:${suffix}`;
   const gone = () => observer.changes.filter(({ kind }) => kind === 'hub-gone' || kind === 'session-gone');
 
-  /** A watcher that knows of one session, and has lost Redis since. */
+  /** Returns a watcher that knew one session before it lost Redis. */
   async function oneCutOff() {
     const link = await relayTo(server.port);
     const cutOff = new Observer(plane.connect({ url: link.url }));
@@ -49,7 +49,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     return { link, cutOff, registration };
   }
 
-  it('resumes where it was after a short cut, without a snapshot', async () => {
+  it('resumes after a short cut without a new snapshot', async () => {
     const { link, cutOff, registration } = await oneCutOff();
     registration.announce(sessionRecord(hub, 's2'));
     await observer.until('s2', () => observer.has('s2'));
@@ -60,7 +60,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     await link.close();
   });
 
-  it('takes a snapshot when the stream was trimmed beyond its place while it was cut off', async () => {
+  it('takes a snapshot if the stream was trimmed past its position while it was cut off', async () => {
     const { link, cutOff, registration } = await oneCutOff();
     for (let n = 0; n < 500; n++) registration.announce(sessionRecord(hub, `many-${n}`));
     registration.withdraw('s1', 2);
@@ -73,7 +73,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     await link.close();
   });
 
-  it('notices that the stream alone was deleted', async () => {
+  it('notices that only the stream was deleted', async () => {
     const registration = registry.register(hub);
     await observer.until('h1', () => observer.hubs.length === 1);
     await server.command(`DEL ${key('changes')}`);
@@ -81,7 +81,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     await observer.until('s1', () => observer.has('s1'));
   });
 
-  it('heals after FLUSHALL, and no watcher misses a hub or session meanwhile', async () => {
+  it('recovers after FLUSHALL, and no watcher loses a hub or session meanwhile', async () => {
     const other = hubRecord('h2');
     const registration = registry.register(hub);
     registration.announce(sessionRecord(hub, 's1'));
@@ -107,7 +107,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     late.stop();
   });
 
-  it('heals after Redis was killed and came back empty', async () => {
+  it('recovers after Redis was killed and came back empty', async () => {
     const registration = registry.register(hub);
     registration.announce(sessionRecord(hub, 's1'));
     registration.announce(sessionRecord(hub, 's2'));
@@ -123,7 +123,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     assert.deepEqual((await registry.snapshot()).sessions.map(({ sessionId }) => sessionId).sort(), ['s2', 's3']);
   });
 
-  it('heals after Redis came back with an older dump', async () => {
+  it('recovers after Redis came back with an older dump', async () => {
     const registration = registry.register(hub);
     registration.announce(sessionRecord(hub, 's1'));
     await observer.until('s1', () => observer.has('s1'));
@@ -138,7 +138,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     late.stop();
   });
 
-  it('keeps its hubs when Redis hangs for longer than their records live', async () => {
+  it('keeps its hubs when Redis hangs for longer than the lifetime of their records', async () => {
     const registration = registry.register(hub);
     registration.announce(sessionRecord(hub, 's1'));
     await observer.until('s1', () => observer.has('s1'));
@@ -153,7 +153,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     assert.deepEqual(gone(), []);
   });
 
-  it('tells every watcher of a hub that was killed, and cleans up after it', { timeout: 180_000 }, async () => {
+  it('reports a killed hub to every watcher, and cleans up after it', { timeout: 180_000 }, async () => {
     const link = await relayTo(server.port);
     const killed = plane.connect({ url: link.url }).register(hub);
     killed.announce(sessionRecord(hub, 's1'));
@@ -171,7 +171,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     await link.close();
   });
 
-  it('writes nothing for a session that comes back within the flap time', async () => {
+  it('writes nothing for a session that returns within the flap time', async () => {
     const registration = registry.register(hub);
     for (const id of ['flaps', 'leaves']) registration.announce(sessionRecord(hub, id));
     await observer.until('both', () => observer.sessions.length === 2);
@@ -191,7 +191,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     assert.deepEqual(observer.sessionIds, ['flaps']);
   });
 
-  it('tells of a session at once: neither the next beat nor the next look is waited for', async () => {
+  it('reports a session at once, without waiting for the next beat or the next look', async () => {
     const rare = new RedisPlane(server, { timings: { beatMs: 600_000, ttlMs: 3_600_000, lookMs: 600_000 } });
     const watcher = new Observer(rare.connect());
     const registration = rare.connect().register(hub);
@@ -219,7 +219,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     second.stop();
   });
 
-  it('never blocks or throws while Redis is away, and says so without its password', { timeout: 60_000 }, async () => {
+  it('never blocks or throws while Redis is down, and never shows its password', { timeout: 60_000 }, async () => {
     const url = 'redis://plane:hunter2@127.0.0.1:1/0';
     const states: string[] = [];
     const away = plane.connect({ url });
@@ -240,7 +240,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     unseen.stop();
   });
 
-  it('says that a password is wrong, without telling it', async () => {
+  it('reports a wrong password without showing it', async () => {
     await server.command('ACL SETUSER reader on >right ~* +@all');
     const url = `redis://reader:hunter2@127.0.0.1:${server.port}`;
     const refused = new Observer(plane.connect({ url }));
@@ -250,7 +250,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     refused.stop();
   });
 
-  it('refuses options that cannot work, without repeating the URL', () => {
+  it('rejects invalid options without repeating the URL', () => {
     for (const url of [
       '',
       'localhost:6379',

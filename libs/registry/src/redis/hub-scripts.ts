@@ -1,14 +1,14 @@
 import { HISTORY } from './script-parts.ts';
 
 /**
- * The writes of hubs, as scripts: each checks and acts in one step, so that a late command of a dead hub, or one that was given up
- * and arrives after its repetition, cannot undo anything.
+ * The writes of hubs, as scripts. Each checks and writes in one step, so that a late command cannot undo anything: neither one of a
+ * dead hub, nor one that timed out and arrives after its retry.
  *
  * KEYS of each: hub, sessions, hubs, meta, changes. ARGV of each: hub id, incarnation, length of the stream.
  *
- * Every write of a hub carries a mark one higher than the last. A store that holds a lower mark than one it acknowledged
- * has forgotten writes (an older dump was restored, a replica without them took over); a higher one than the write's own
- * means that the write is late.
+ * Each write of a hub carries a mark one higher than the last. If the store holds a lower mark than it has acknowledged, it lost writes
+ * (an older dump was restored, or a replica without them took over). If it holds the write's own mark or a higher one, the write is
+ * late.
  */
 const PRELUDE = `
 local hub, sessions, hubs, meta, changes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -18,8 +18,8 @@ local charge = tonumber(redis.call('HGET', hubs, hubId) or '')
 `;
 
 /**
- * Renews the hub's record and writes changes of its sessions. PEXPIRE comes first because a server that is out of memory takes
- * it, and whatever a script writes after its first write: a directory is small, and without it no dial finds its way.
+ * Renews the hub's record and writes changes of its sessions. PEXPIRE comes first because a server that is out of memory still accepts
+ * it, and then accepts all later writes of the script. The directory is small, and no dial can be routed without it.
  *
  * ARGV: acknowledged mark, mark, ttl in ms, hub record, '1' if that changed, then for each session: id, version, record
  * (empty when gone), change.
@@ -50,7 +50,7 @@ return 'ok'
 `;
 
 /**
- * Stages sessions of a hub that writes all of them. EXPIRE comes first for the same reason as in WRITE.
+ * Stages the sessions of a hub that writes all of them. EXPIRE comes first for the same reason as PEXPIRE in WRITE.
  * KEYS: staged. ARGV: time to live in s, then for each session: id, version and record.
  */
 export const STAGE = `
@@ -60,7 +60,7 @@ return redis.call('EXPIRE', KEYS[1], ARGV[1])
 `;
 
 /**
- * Puts the hub in charge with the sessions that were staged, in place of all it had.
+ * Puts the hub in charge. Its staged sessions replace all its earlier ones.
  * KEYS: staged. ARGV: mark, ttl in ms, hub record, number of staged sessions.
  */
 export const OPEN = `${PRELUDE}
@@ -80,7 +80,7 @@ publish('{"kind":"opened","hub":' .. record .. '}')
 return 'ok'
 `;
 
-/** Takes a hub out with all its sessions. ARGV: change, '1' if only when its record has expired. */
+/** Removes a hub with all its sessions. ARGV: change, '1' to remove it only if its record has expired. */
 export const REMOVE = `${PRELUDE}
 if charge ~= incarnation then return 'superseded' end
 if ARGV[5] == '1' and redis.call('EXISTS', hub) == 1 then return 'alive' end
@@ -91,8 +91,8 @@ return 'ok'
 `;
 
 /**
- * Reads what a watcher looks after. KEYS: hubs, meta.
- * Gives: hub ids and incarnations by turns; epoch and count of changes; the server's run and role.
+ * Reads what a watcher checks.
+ * KEYS: hubs, meta. Returns: hub ids and incarnations, alternating; epoch and number of changes; the server's run and role.
  */
 export const LOOK = `
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')

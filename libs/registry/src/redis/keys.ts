@@ -1,32 +1,29 @@
 const PLANE_NAME = /^[\w.-]{1,64}$/;
 
-/**
- * The keys of a plane. The braces are a hash tag, so that in a Cluster all of them are in one slot and a script may
- * touch several.
- */
+/** The keys of a plane. The braces are a hash tag: in a Cluster it puts all keys into one slot, so that a script may use several. */
 export interface Keys {
   /** Hash: hub id to the incarnation that is in charge. */
   readonly hubs: string;
-  /** Hash: `epoch`, named anew whenever the store was emptied; `seq`, the count of changes in it. */
+  /** Hash: `epoch`, which changes each time the store was emptied; `seq`, the number of changes in that epoch. */
   readonly meta: string;
   /** Stream of changes; an entry's id is `epoch-seq`. */
   readonly changes: string;
   /**
-   * Hash: tenant and agent id as JSON to the version of what was said last, `+` for an agent in quarantine or `-` for one that was
-   * let out, its Quarantine as JSON.
+   * Hash: tenant and agent id as JSON, to the version of the last decision, `+` (in quarantine) or `-` (released), and its Quarantine
+   * as JSON.
    */
   readonly quarantines: string;
-  /** Hash: a process' start and id to when it last wrote, in milliseconds of Redis' clock, a space, its Member as JSON. */
+  /** Hash: a process's start and id, to the time of its last write (in milliseconds of Redis' clock), a space, and its Member as JSON. */
   readonly members: string;
-  /** String with expiry: how many writes the hub did, a space, its HubRecord as JSON. */
+  /** String with expiry: the number of writes that the hub did, a space, its HubRecord as JSON. */
   hub(hubId: string): string;
-  /** Hash: session id to the record's version, a space, its SessionRecord as JSON. */
+  /** Hash: session id, to the record's version, a space, and its SessionRecord as JSON. */
   sessions(hubId: string): string;
-  /** As `sessions`, while a hub writes all of them; renamed in one step when complete. */
+  /** Like `sessions`, while a hub writes all of them. Renamed to it in one step when complete. */
   staged(hubId: string, incarnation: number, mark: number): string;
 }
 
-/** @throws RangeError for a plane's name that cannot be a prefix of keys. */
+/** @throws RangeError for a plane name that cannot be a key prefix. */
 export function planeKeys(plane: string): Keys {
   if (!PLANE_NAME.test(plane)) {
     throw new RangeError(

@@ -2,21 +2,24 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import type { Credentials, HostPort, RedisAddress } from './address.ts';
 
-/** Finds the server that is in charge now. Rejects when nobody says where it is. */
+/** Returns the server that is in charge now. Rejects if no server knows it. */
 export type Locate = () => Promise<HostPort>;
 
-/** A client of one server that neither connects by itself nor tries twice. */
+/** Returns a client of one server that neither connects by itself nor retries. */
 export type Connect = (server: HostPort, user: Credentials) => Redis;
 
-/** Asks one server a few commands over a connection of their own. */
+/** Sends a few commands to one server over their own connection, and returns the answers. */
 type Ask = (server: HostPort, user: Credentials, ...commands: readonly (readonly string[])[]) => Promise<unknown[]>;
 
-/** The next server is asked when the one before has failed, or has said nothing for so long, in milliseconds. */
+/**
+ * How long to wait for an answer before asking the next server too, in milliseconds. If all servers asked so far failed, the next one
+ * is asked at once.
+ */
 const STAGGER_MS = 200;
 
 /**
- * The way to a plane's server. All keys of a plane are in one slot, so in a Cluster too there is one server to talk to; it is
- * looked up anew for every connection, and a connection is dropped when its server says that it is not, or no longer, the one.
+ * Returns the lookup of a plane's server. All keys of a plane are in one slot, so even in a Cluster there is one server to talk to.
+ * Each connection looks it up again. A connection is dropped when its server says that it is not, or no longer, in charge.
  */
 export function locator(address: RedisAddress, keyOfPlane: string, connect: Connect): Locate {
   const ask = asker(connect);
@@ -36,12 +39,12 @@ async function primaryOf(address: RedisAddress, sentinel: HostPort, ask: Ask): P
   if (!Array.isArray(answer)) throw new Error(`Sentinel ${sentinel.host}:${sentinel.port} knows no primary ${primary}`);
   const [host, port] = answer as [string, string];
   const server = { host, port: Number(port) };
-  // One that learns late still names a server that hangs; another's word then comes first.
+  // A Sentinel that learns late may still name a server that hangs. The PING then gets no answer, so another Sentinel's answer wins.
   await ask(server, user, ['PING']);
   return server;
 }
 
-/** From slot, to slot, then its servers, the one in charge first: each host, port and more. */
+/** First slot, last slot, then the servers of that range, the one in charge first. Each server is host, port and more. */
 type SlotRange = [number, number, ...[string | null, number, ...unknown[]][]];
 
 function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
@@ -71,7 +74,7 @@ function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
   return () => firstOf([...shuffled(learnt), ...shuffled(seeds)], ownerOf);
 }
 
-/** The first good answer; a server that hangs holds up the others for a moment only. */
+/** Returns the first good answer. A server that hangs delays the others only briefly. */
 async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => Promise<HostPort>): Promise<HostPort> {
   const answers: Promise<HostPort>[] = [];
   const good = () => Promise.any(answers);
@@ -85,7 +88,7 @@ async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => 
   });
 }
 
-/** Each client begins elsewhere, so that a server with an outdated view misleads none of them for ever. */
+/** Each client starts at a random server, so that a server with an outdated view misleads no client forever. */
 function shuffled<T>(list: readonly T[]): T[] {
   return list
     .map((item) => ({ item, rank: Math.random() }))

@@ -1,7 +1,7 @@
 import type { StateListener } from '../registry.ts';
 import { jittered } from './connection.ts';
 
-/** A pause that can be cut short; a ring while nobody waits cuts the next one. */
+/** A pause that can be cut short. A ring while nobody waits cuts the next pause short. */
 export class Alarm {
   #rung = false;
   #wake: (() => void) | undefined;
@@ -26,7 +26,7 @@ export class Alarm {
   }
 }
 
-/** Waits for the end of a loop, though no longer than `ms`. */
+/** Waits until a loop has finished, but at most `ms`. */
 export async function atMost(ms: number, finished: Promise<void>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<void>((resolve) => {
@@ -36,15 +36,15 @@ export async function atMost(ms: number, finished: Promise<void>): Promise<void>
   clearTimeout(timer);
 }
 
-/** Shortest time between two states told, in milliseconds. */
+/** Shortest time between two reports, in milliseconds. */
 const QUIET_MS = 1_000;
 
-/** How long a state must last before other words about it are told, in milliseconds. */
+/** Shortest time before the same state is reported again, with another detail or as a repeated note, in milliseconds. */
 const REPEAT_MS = 30_000;
 
 /**
- * The health of one loop against the store: tells a listener when it changes, and how long to pause after a failure. A
- * store that comes and goes is told at most once a second, since each round of the loop tells again what still holds.
+ * The health of one loop that uses the store. It tells a listener when the health changes, and returns how long to pause after a
+ * failure. A flapping store is reported at most once a second. Nothing is lost, because each round of the loop reports its state again.
  */
 export class Health {
   readonly #listener: StateListener | undefined;
@@ -64,12 +64,12 @@ export class Health {
     if (this.#up !== true) this.#tell(true, detail, QUIET_MS);
   }
 
-  /** Worth a line, though the store answers. */
+  /** Reports a detail while the store answers. */
   note(detail: string): void {
     this.#tell(true, detail, detail === this.#detail ? REPEAT_MS : QUIET_MS);
   }
 
-  /** Returns how long to pause before the next attempt, in milliseconds. */
+  /** Records a failure. Returns how long to pause before the next attempt, in milliseconds. */
   down(error: unknown): number {
     const detail = error instanceof Error ? error.message : String(error);
     if (this.#up !== false) this.#tell(false, detail, QUIET_MS);
@@ -77,7 +77,7 @@ export class Health {
     return jittered(Math.min(this.#capMs, 100 * 2 ** Math.min(this.#failures++, 10)));
   }
 
-  /** The last word: whatever was told before. */
+  /** Reports the final state, however recent the last report is. */
   final(detail: string): void {
     this.#tell(false, detail, 0);
   }

@@ -7,7 +7,7 @@ import { planeKeys } from './keys.ts';
 import { RedisMember } from './member.ts';
 import { REDIS_TIMINGS } from './options.ts';
 
-/** A store that answers as it is told. */
+/** A member whose store answers as `run` does. */
 function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: number[]; membership: RedisMember } {
   const times: number[] = [];
   const connection = {
@@ -23,7 +23,7 @@ function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: num
   };
 }
 
-test('a member writes no more often than it may, also to a store that fails', async () => {
+test('a member writes no more often than its interval allows, even if the store fails', async () => {
   for (const run of [() => Promise.resolve(), () => Promise.reject(new Error('away'))]) {
     const { times, membership } = joined(run, 30);
     await until(async () => times.length >= 5, 'five writes');
@@ -34,7 +34,7 @@ test('a member writes no more often than it may, also to a store that fails', as
   }
 });
 
-test('a member that leaves says so at once, and no more than that', async () => {
+test('a leaving member says so at once, and writes nothing else', async () => {
   const { times, membership } = joined(() => Promise.resolve(), 60_000);
   await until(async () => times.length === 1, 'the first write');
   await membership.close();

@@ -6,8 +6,8 @@ import { Alarm, atMost } from './loop.ts';
 import type { RedisTimings } from './options.ts';
 
 /**
- * Says at intervals that a process is there, so a store that was away or emptied knows it again after the next of them. Nobody is
- * told of failures: those who follow the directory tell of a store that does not answer.
+ * Writes at intervals that a process is running. A store that was down or emptied lists the process again after its next write.
+ * Failures are not reported here: the watchers of the directory report a store that does not answer.
  */
 export class RedisMember implements Membership {
   readonly #member: Member;
@@ -33,7 +33,7 @@ export class RedisMember implements Membership {
     await atMost(this.#timings.commandMs, this.#finished);
   }
 
-  /** Two processes of one id are two members, so none of them hides the other. */
+  /** Two processes with one id are two members, so neither hides the other. */
   get #field(): string {
     return `${this.#member.since} ${this.#member.memberId}`;
   }

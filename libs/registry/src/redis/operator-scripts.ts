@@ -1,8 +1,8 @@
 import { HISTORY, NOW } from './script-parts.ts';
 
 /**
- * What the scripts of members begin with. They go by Redis' clock alone: a member is there while it wrote within the time to
- * live, and one that wrote in the future did so before that clock was set back.
+ * The start of every member script. It uses only Redis' clock. A member is present if it wrote within the time to live. A write in the
+ * future was made before the clock was set back, and does not count.
  */
 const MEMBERS = `
 local members, ttl = KEYS[1], tonumber(ARGV[1])
@@ -14,8 +14,8 @@ end
 `;
 
 /**
- * Says that a member is there. The first time it also drops those that are not, so that processes which start and die over and
- * over leave no more behind than live at a time. PEXPIRE comes first for the same reason as in a write of a hub.
+ * Writes that a member is present. The first time it also removes absent members, so that processes that keep starting and dying leave
+ * no more entries than run at a time. PEXPIRE comes first for the same reason as in WRITE of the hubs.
  * KEYS: members. ARGV: ttl in ms, field, record, '1' for the first time.
  */
 export const BEAT = `${MEMBERS}
@@ -31,7 +31,7 @@ redis.call('PEXPIRE', members, ttl)
 return 'ok'
 `;
 
-/** Gives the records of the members that are there. KEYS: members. ARGV: ttl in ms. */
+/** Returns the records of the members that are present. KEYS: members. ARGV: ttl in ms. */
 export const ROLL_CALL = `${MEMBERS}
 local present = {}
 for _, value in ipairs(redis.call('HVALS', members)) do
@@ -41,8 +41,8 @@ return present
 `;
 
 /**
- * What the scripts of quarantines begin with. PERSIST comes first as PEXPIRE does there.
- * KEYS: quarantines, meta, changes. ARGV: length of the stream, most agents of each sign.
+ * The start of every quarantine script. PERSIST comes first for the same reason as PEXPIRE in WRITE of the hubs.
+ * KEYS: quarantines, meta, changes. ARGV: length of the stream, maximum number of agents of each sign.
  */
 const QUARANTINES = `
 local quarantines, meta, changes = KEYS[1], KEYS[2], KEYS[3]
@@ -57,7 +57,7 @@ end
 `;
 
 /**
- * What an operator says of an agent. Agents that were let out are remembered up to a bound, the latest of them.
+ * Records an operator's decision about an agent. Of the released agents, only the latest are remembered, up to a bound.
  * ARGV: field, sign, the Quarantine as JSON without its version and the first brace.
  */
 export const QUARANTINE = `${QUARANTINES}
@@ -82,7 +82,7 @@ say(field, fresh, sign, '{"version":' .. string.format('%d', fresh) .. ',' .. re
 return (before or '-') == '-' and sign == '-' and 'same' or 'ok'
 `;
 
-/** Writes again what the store lacks. ARGV: for each: field, version, sign, the Quarantine as JSON, its version first. */
+/** Writes again what the store lacks. ARGV, for each: field, version, sign, the Quarantine as JSON with its version first. */
 export const REMIND = `${QUARANTINES}
 for i = 3, #ARGV, 4 do
   local held = leading_number(redis.call('HGET', quarantines, ARGV[i]))

@@ -12,7 +12,7 @@ import { until } from '../testing/until.ts';
 
 const skip = redisMissing();
 
-describe('what operators ask of and leave in a Redis that fails', { skip }, () => {
+describe('members and quarantines in a Redis that fails', { skip }, () => {
   let server: RedisServer;
   let plane: RedisPlane;
   let registry: Registry;
@@ -36,7 +36,7 @@ describe('what operators ask of and leave in a Redis that fails', { skip }, () =
 
   const key = (suffix: string) => `{${plane.name}}:${suffix}`;
 
-  it('keeps its quarantines, and what was let out, when Redis comes back empty or with an older dump', async () => {
+  it('keeps quarantines and releases when Redis comes back empty or with an older dump', async () => {
     const agents = ['before', 'after', 'out'].map((agentId) => ({ tenant: 'default', agentId }));
     const [before, afterwards, out] = agents as [AgentName, AgentName, AgentName];
     for (const agent of [before, out]) await registry.quarantine(agent, 'leaks');
@@ -65,7 +65,7 @@ describe('what operators ask of and leave in a Redis that fails', { skip }, () =
     }
   });
 
-  it('does not put an agent back that was let out while a watcher was cut off from a store that was emptied', async () => {
+  it('does not restore a quarantine that was lifted while a watcher was cut off from an emptied store', async () => {
     const link = await relayTo(server.port);
     const cutOff = new Observer(plane.connect({ url: link.url }));
     const agent = { tenant: 'default', agentId: 'a' };
@@ -90,13 +90,13 @@ describe('what operators ask of and leave in a Redis that fails', { skip }, () =
     await link.close();
   });
 
-  it('goes on following when it may not write again what an emptied store lost', async () => {
+  it('keeps following when it may not write back what an emptied store lost', async () => {
     await server.command('ACL SETUSER reader on >word ~* +@all -hset');
     const reader = new Observer(plane.connect({ url: server.url.replace('//', '//reader:word@') }));
     const [lost, said] = ['lost', 'said'].map((agentId) => ({ tenant: 'default', agentId })) as [AgentName, AgentName];
     await registry.quarantine(lost, 'leaks');
     for (const each of [observer, reader]) await each.until('quarantine', () => each.quarantined.lost === 'leaks');
-    // The other watcher would write it again.
+    // Otherwise the other watcher would write it back.
     observer.stop();
     await server.command('FLUSHALL');
     await reader.until('a refusal', () => reader.states.some(({ detail }) => /cannot write quarantines/.test(detail)));
@@ -111,8 +111,8 @@ describe('what operators ask of and leave in a Redis that fails', { skip }, () =
     reader.stop();
   });
 
-  it('holds a bounded number of agents in quarantine, and remembers a bounded number that were let out', async () => {
-    // A thousand writes in a row wait for each other on a machine that is busy.
+  it('keeps a bounded number of agents in quarantine, and remembers a bounded number of released ones', async () => {
+    // On a busy machine, a thousand writes in a row wait for each other.
     const patient = plane.connect({ timings: UNHURRIED });
     await patient.snapshot();
     const all = Array.from({ length: MAX_QUARANTINED }, (_, n) => ({ tenant: 'default', agentId: `agent-${n}` }));
@@ -132,7 +132,7 @@ describe('what operators ask of and leave in a Redis that fails', { skip }, () =
     await observer.until('nobody in quarantine', () => Object.keys(observer.quarantined).length === 0);
   });
 
-  it('lists a member until it has been silent for too long, and drops what it left when the next one comes', async () => {
+  it('lists a member until it has been silent for too long, and removes its entry when the next member joins', async () => {
     const link = await relayTo(server.port);
     const lists = (ids: string) =>
       until(async () => (await registry.members()).map(({ memberId }) => memberId).join() === ids, `members ${ids}`);

@@ -7,21 +7,21 @@ export interface RedisTimings {
   readonly beatMs: number;
   /** How long a hub's record lives without being renewed. */
   readonly ttlMs: number;
-  /** How long a watcher must have missed a record before it believes that the hub is gone: a living one writes within it. */
+  /** How long a record must be missing before a watcher considers the hub gone. A living hub writes within that time. */
   readonly graceMs: number;
-  /** How often a watcher looks for hubs that expired and for a store that was emptied. */
+  /** How often a watcher checks for hubs that expired and for a store that was emptied. */
   readonly lookMs: number;
   /** How long a withdrawal waits for its session to come back. */
   readonly flapMs: number;
   /** How long an announcement waits for others to share its write. */
   readonly coalesceMs: number;
-  /** How often a member says that it is there: after a failure no sooner. */
+  /** How often a member writes that it is present. After a failure it waits as long. */
   readonly memberBeatMs: number;
-  /** How long a member that says nothing is listed. */
+  /** How long a silent member stays listed. */
   readonly memberTtlMs: number;
   /** Deadline of one command, and of connecting. */
   readonly commandMs: number;
-  /** Longest pause between two attempts to connect. */
+  /** Longest pause between two connection attempts. */
   readonly backoffCapMs: number;
 }
 
@@ -41,13 +41,13 @@ export const REDIS_TIMINGS: RedisTimings = {
 export interface RedisRegistryOptions {
   /**
    * `redis://[user[:password]@]host[:port][/db]`; `redis+sentinel://[user[:password]@]host[:port],.../primary[/db]`, with
-   * `?sentinel-username=...&sentinel-password=...` for Sentinels that ask for them; `redis+cluster://[user[:password]@]host[:port],...`.
-   * `rediss` in place of `redis` for TLS, with Sentinels and nodes of a Cluster too.
+   * `?sentinel-username=...&sentinel-password=...` for Sentinels that require them;
+   * `redis+cluster://[user[:password]@]host[:port],...`. Use `rediss` instead of `redis` for TLS, also to Sentinels and Cluster nodes.
    */
   readonly url: string;
-  /** Names the plane; the prefix and hash tag of all its keys. Letters, digits, `.`, `_` and `-`. */
+  /** Name of the plane, and the prefix and hash tag of all its keys. Letters, digits, `.`, `_` and `-`. */
   readonly plane: string;
-  /** Certificates for TLS. Default: none shown, and the authorities of the system. */
+  /** Certificates for TLS. Default: no client certificate, and the system's authorities. */
   readonly tls?: TlsSource;
   /** Users and passwords in place of those in the URL. Default: the URL's. */
   readonly credentials?: CredentialSource;

@@ -12,24 +12,24 @@ import { PLANE_USER, planeUserArgs, type RedisServer, redisMissing, startRedis }
 import { relayTo } from '../testing/tcp-relay.ts';
 import { until } from '../testing/until.ts';
 
-/** Longer than a withdrawal waits for its session to come back, in milliseconds. */
+/** Longer than the delay of a withdrawal, in milliseconds. */
 const OUTAGE_MS = 2_500;
 
 interface Outage {
   readonly url: string;
   begin(plane: string): unknown;
-  /** Resolves when the store is there again. */
+  /** Resolves when the store is back. */
   end(plane: string): unknown;
-  /** What comes back behind the outage must disturb nothing. */
+  /** Called after the outage. A failed server that comes back then must disturb nothing. */
   after?(): void;
   stop(): Promise<void>;
-  /** Whether it need not be noticed while it lasts. Default: all notice it. */
+  /** Set if the outage may pass unnoticed while it lasts. Default: everyone notices it. */
   readonly unnoticed?: true;
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** One hub of a plane, its health, and what others should know of it. */
+/** One hub of a plane, the health it reports, and the sessions it announces. */
 class Member {
   readonly states: boolean[] = [];
   readonly registration: HubRegistration;
@@ -45,7 +45,7 @@ class Member {
   }
 }
 
-/** With the timings of service: two hubs, a watcher from before, and a hub and a watcher that start meanwhile. */
+/** Runs an outage with production timings: two hubs and a watcher that start before it, and a hub and a watcher that start during it. */
 async function survives(outage: Outage): Promise<void> {
   const plane = new RedisPlane(outage, { timings: {} });
   const watchers: Observer[] = [];
@@ -99,13 +99,13 @@ async function standalone(
   return { url, stop: () => server.stop(), ...fault(server) };
 }
 
-/** The server in charge of the plane's keys dies or hangs; the outage ends when another is in charge. */
+/** The server in charge of the plane's keys dies or hangs. The outage ends when another server is in charge. */
 async function failover(group: Promise<RedisGroup>, how: 'dies' | 'hangs'): Promise<Outage> {
   const { url, inCharge, stop } = await group;
   let failed: RedisServer | undefined;
   return {
     ...{ url, stop },
-    // Another may have taken over before anyone needed the one that failed.
+    // Another server may take over before anyone needs the failed one.
     unnoticed: true,
     async begin(plane) {
       failed = await inCharge(`{${plane}}:meta`);
@@ -154,7 +154,7 @@ describe('registry through an outage', { skip: redisMissing(), concurrency: true
     end: () => server.command('CONFIG SET maxmemory 0'),
   }));
 
-  it('each answer takes half a second longer', async () => {
+  it('survives answers that take half a second longer', async () => {
     const server = await startRedis();
     const relay = await relayTo(server.port);
     const delay = (ms: number) => {
@@ -167,7 +167,7 @@ describe('registry through an outage', { skip: redisMissing(), concurrency: true
     await survives({ url: relay.url, unnoticed: true, begin: () => delay(500), end: () => delay(0), stop });
   });
 
-  // libfaketime cannot be loaded beside the jemalloc of Debian's Redis; this is all that a plane sees of such a jump.
+  // libfaketime cannot be loaded beside the jemalloc of Debian's Redis. This is all that a plane sees of such a clock jump.
   outageOf('every record expires at once, as when the clock of the host jumps ahead', (server) => ({
     unnoticed: true,
     begin: (plane) => server.command(`DEL {${plane}}:hub:h1 {${plane}}:hub:h2`),
@@ -175,10 +175,10 @@ describe('registry through an outage', { skip: redisMissing(), concurrency: true
   }));
 });
 
-// One at a time: each is half a dozen servers that agree on who is in charge, by the clock.
+// One at a time: each runs half a dozen servers that use the clock to agree on who is in charge.
 describe('registry through a failover', { skip: redisMissing() }, () => {
   for (const how of ['dies', 'hangs'] as const) {
-    it(`the primary behind Sentinels ${how}`, async () => survives(await failover(startSentinels(), how)));
-    it(`the primary of a Cluster's slot ${how}`, async () => survives(await failover(startCluster(), how)));
+    it(`survives if the primary behind Sentinels ${how}`, async () => survives(await failover(startSentinels(), how)));
+    it(`survives if the primary of a Cluster's slot ${how}`, async () => survives(await failover(startCluster(), how)));
   }
 });

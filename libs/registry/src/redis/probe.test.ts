@@ -4,14 +4,14 @@ import { RegistryUnavailable } from '../registry.ts';
 import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/index.ts';
 import { probeRedis } from './probe.ts';
 
-/** A user who may read, and no more. */
+/** A user with only read permissions. */
 const READER = ['--user', 'reader', 'on', '>word', '~*', '-@all', '+@connection', '+@read', '+eval', '+time', '+info'];
 
-/** A machine that is busy answers late, and is no failure. */
+/** On a busy machine, late answers are no failure. */
 const PATIENT = { commandMs: 60_000 };
 
 describe('a probe of Redis', { skip: redisMissing() }, () => {
-  it('tells version, clock and role, finds all rights, and leaves nothing behind', async () => {
+  it('reports version, clock and role, finds no missing permission, and leaves nothing behind', async () => {
     const redis = await startRedis({ args: [...planeUserArgs] });
     try {
       const url = redis.url.replace('//', `//${PLANE_USER.name}:${PLANE_USER.password}@`);
@@ -21,7 +21,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
       assert.deepEqual(probe.refused, []);
       assert.match(probe.version, /^\d+\.\d+/);
       assert.equal(probe.role, 'master');
-      // Its clock is ours: no more can be wrong than the answers were on their way.
+      // Both run on one clock. The error is at most the time that the answers took.
       assert.ok(Math.abs(probe.aheadMs ?? Number.NaN) <= tookMs + 1, `${probe.aheadMs} ms, in ${tookMs} ms`);
       assert.equal(await redis.command('DBSIZE'), ':0');
     } finally {
@@ -29,7 +29,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
     }
   });
 
-  it('names each command that a user is refused', async () => {
+  it('names each command that the user may not run', async () => {
     const redis = await startRedis({ args: READER });
     try {
       const probe = await probeRedis({
@@ -45,7 +45,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
     }
   });
 
-  it('names what is refused outside of scripts too', async () => {
+  it('also names refused commands that run outside scripts', async () => {
     const lacking = [
       '--user',
       'lacking',
@@ -74,7 +74,7 @@ describe('a probe of Redis', { skip: redisMissing() }, () => {
     }
   });
 
-  it('fails for a Redis that is not there, without the password in the text', async () => {
+  it('fails if Redis does not answer, without the password in the error', async () => {
     const url = 'redis://user:hunter2@127.0.0.1:1';
     const told = (error: unknown) => error instanceof RegistryUnavailable && !error.message.includes('hunter2');
     await assert.rejects(probeRedis({ url, plane: 'test', timings: { commandMs: 500 } }), told);

@@ -3,26 +3,26 @@ import { type Client, endpointOf, isRefusal, RedisConnection } from './connectio
 import { planeKeys } from './keys.ts';
 import { REDIS_TIMINGS, type RedisRegistryOptions } from './options.ts';
 
-/** What a Redis is like for a plane that would use it, or does. */
+/** How well a Redis suits a plane that uses it or would use it. */
 export interface RedisProbe {
   /** `host:port`, as the URL names it. */
   readonly server: string;
-  /** Empty where this user may not ask. */
+  /** Empty if this user may not ask for it. */
   readonly version: string;
-  /** `master` can be written to; empty where this user may not ask. */
+  /** `master` accepts writes. Empty if this user may not ask for it. */
   readonly role: string;
   /** How long one command took, in milliseconds. */
   readonly roundTripMs: number;
   /**
-   * How far its clock is ahead of this machine's, in milliseconds, give or take half of the round trip; unset where this user may
-   * not ask.
+   * How far its clock is ahead of this machine's, in milliseconds, within half of the round trip. Unset if this user may not ask for
+   * it.
    */
   readonly aheadMs?: number;
-  /** Commands that a plane needs and this user was refused, with the server's word for it. */
+  /** Commands that a plane needs and this user may not run, with the server's reason. */
   readonly refused: readonly { readonly command: string; readonly reason: string }[];
 }
 
-/** On a key of its own, with the plane's prefix, that expires by itself. KEYS: scratch, and one to rename it to. */
+/** Tries commands on its own key with the plane's prefix, which expires by itself. KEYS: scratch, and one to rename it to. */
 const TRY = `
 local key, other = KEYS[1], KEYS[2]
 local commands = {
@@ -45,8 +45,8 @@ return refused
 `;
 
 /**
- * Asks a Redis whether a plane can live in it. Writes nothing of the plane's own.
- * @throws RegistryUnavailable when it cannot be reached, or lets nobody in; RangeError for a URL that is none.
+ * Checks whether a Redis can serve a plane. Writes nothing to the plane's own keys.
+ * @throws RegistryUnavailable if it cannot be reached or rejects the login; RangeError for a malformed URL or plane name.
  */
 export async function probeRedis(options: RedisRegistryOptions): Promise<RedisProbe> {
   const timings = { ...REDIS_TIMINGS, ...options.timings };
@@ -77,11 +77,11 @@ async function probed(client: Client, server: string, scratch: string): Promise<
   };
 }
 
-/** Commands that are tried, one by one. */
+/** Tries commands one by one, and collects the refused ones. */
 class Trial {
   readonly refused: { readonly command: string; readonly reason: string }[] = [];
 
-  /** @returns its answer, or undefined when the server refused it */
+  /** @returns the answer, or undefined if the server refused the command */
   async attempt<T>(command: string, run: () => Promise<T>): Promise<T | undefined> {
     try {
       return await run();
@@ -103,7 +103,7 @@ async function tryAll(trial: Trial, client: Client, scratch: string): Promise<vo
   await trial.attempt('XREAD', () => client.xread('COUNT', 1, 'STREAMS', scratch, '$'));
 }
 
-/** Of no script: who may call scripts is told that there is none. */
+/** The hash of no script. A user who may call scripts gets NOSCRIPT. */
 const NO_SCRIPT = '0'.repeat(40);
 
 function unlessUnknown(error: Error): void {

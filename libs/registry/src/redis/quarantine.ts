@@ -2,25 +2,25 @@ import { type AgentName, MAX_QUARANTINED, type Quarantine } from '@isthmus/tunne
 import type { Client } from './connection.ts';
 import type { Store } from './writer.ts';
 
-/** Words in one script. */
+/** Quarantine records per script call. */
 const BATCH = 200;
 
 type Outcome = 'ok' | 'same' | 'full';
 
-/** Says that an agent is in quarantine or, without a reason, that it is not. */
+/** Puts an agent in quarantine or, without a reason, releases it. */
 export async function sayQuarantine(
   client: Client,
   store: Store,
   { tenant, agentId }: AgentName,
   reason: string | undefined,
 ): Promise<Outcome> {
-  // Without the first brace: the script puts the version before it.
+  // Without the first brace, because the script puts the version in front.
   const rest = JSON.stringify({ tenant, agentId, reason }).slice(1);
   const field = fieldOf({ tenant, agentId });
   return (await client.isthmusQuarantine(...sharedOf(store), field, signOf(reason), rest)) as Outcome;
 }
 
-/** Writes words that the store lacks, as far as is known: a later one that it holds stays. */
+/** Writes records that the store is believed to lack. Later ones in the store stay. */
 export async function remind(client: Client, store: Store, words: readonly Quarantine[]): Promise<void> {
   for (let start = 0; start < words.length; start += BATCH) {
     const each = words.slice(start, start + BATCH).flatMap((word) => {

@@ -11,8 +11,8 @@ afterEach(() => mock.restoreAll());
 
 const HUB = { hubId: 'h1', incarnation: 5, peerAddress: '', agentAddress: '', zone: '', draining: false };
 
-test('a takeover that fails because the store went away just then is tried again', { timeout: 60_000 }, async () => {
-  // A clock that stands still: what came next could be told only a second after.
+test('a takeover is tried again if the store fails during it', { timeout: 60_000 }, async () => {
+  // The clock stands still, because the next report could only follow a second later.
   mock.method(performance, 'now', () => 0);
   const calls: string[] = [];
   const opened = deferred<void>();
@@ -47,7 +47,7 @@ test('a takeover that fails because the store went away just then is tried again
   assert.deepEqual(told, ['redis went away']);
 });
 
-test('a store that never answers does not keep a registration from closing', { timeout: 60_000 }, async () => {
+test('a registration closes even if the store never answers', { timeout: 60_000 }, async () => {
   let asked = 0;
   const connection: Pick<RedisConnection, 'run'> = {
     run() {

@@ -6,10 +6,10 @@ import { Alarm, atMost, Health } from './loop.ts';
 import type { RedisTimings } from './options.ts';
 import type { HubWriter, WriteOutcome } from './writer.ts';
 
-/** Sessions in one script: a few milliseconds of Redis' time. */
+/** Sessions per script call, which take a few milliseconds of Redis' time. */
 const BATCH = 200;
 
-/** Keeps one hub's part of the directory as the hub says it is: one loop, one write at a time, until closed or superseded. */
+/** Keeps one hub's part of the directory up to date: one loop, one write at a time, until closed or superseded. */
 export class RedisRegistration implements HubRegistration {
   readonly superseded: Promise<void>;
   readonly #connection: RedisConnection;
@@ -21,9 +21,9 @@ export class RedisRegistration implements HubRegistration {
   readonly #finished: Promise<void>;
   #hub: HubRecord;
   #hubChanged = false;
-  /** The store holds what this hub wrote, as far as is known. Else all is written anew. */
+  /** Whether the store is believed to hold what this hub wrote. If not, everything is written again. */
   #opened = false;
-  /** Whether it ever held what this hub wrote. */
+  /** Whether the store ever held what this hub wrote. */
   #inCharge = false;
   #state: 'running' | 'superseded' | 'closing' = 'running';
   #writtenAt = performance.now();
@@ -78,11 +78,11 @@ export class RedisRegistration implements HubRegistration {
       if (this.#state === 'running') await this.#alarm.wait(pause);
     }
     if (this.#state === 'superseded') return;
-    // A store that does not answer now lets the record expire.
+    // If the store does not answer now, the record expires.
     await this.#connection.run((client) => this.#writer.remove(client)).catch(() => undefined);
   }
 
-  /** One write; returns how long to wait for the next, in milliseconds. */
+  /** Does one write. Returns how long to wait for the next, in milliseconds. */
   async #round(): Promise<number> {
     try {
       const outcome = await (this.#opened ? this.#write() : this.#open());
@@ -95,7 +95,7 @@ export class RedisRegistration implements HubRegistration {
       this.#health.up(`hub ${this.#hub.hubId} is registered`);
       return this.#untilNext();
     } catch (error) {
-      // Beyond its time to live the store has dropped this hub, so what is withdrawn need not be remembered.
+      // After the time to live, the store has dropped this hub, so withdrawals need not be remembered.
       if (performance.now() - this.#writtenAt > this.#timings.ttlMs) {
         this.#opened = false;
         this.#outbox.forget();
@@ -141,14 +141,14 @@ export class RedisRegistration implements HubRegistration {
     }
   }
 
-  /** The store holds nothing of what this hub wrote, or not all: the next round writes it anew. */
+  /** Called when the store lacks some or all of what this hub wrote. The next round writes it again. */
   #reopen(): number {
     if (!this.#opened) throw new RegistryUnavailable('redis dropped sessions while they were being written');
     this.#opened = false;
     return 0;
   }
 
-  /** The store holds a later incarnation than this process, which started after that one all the same: the clock went back. */
+  /** Called when the store holds a later incarnation although this process started later, because the clock was set back. */
   async #takeOver(): Promise<number> {
     await this.#connection.run((client) => this.#writer.takeOver(client));
     return 0;

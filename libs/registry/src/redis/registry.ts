@@ -21,8 +21,8 @@ import { RedisWatcher } from './watcher.ts';
 import { HubWriter, type Store } from './writer.ts';
 
 /**
- * The registry of a plane of several processes. Connects when first used, and then for as long as it takes.
- * @throws RangeError for options that cannot work: a malformed URL or plane name.
+ * Returns the registry of a plane with several processes. It connects on first use, and retries for as long as it takes.
+ * @throws RangeError for a malformed URL or plane name.
  */
 export function redisRegistry(options: RedisRegistryOptions): Registry {
   return new RedisRegistry(options);
@@ -101,7 +101,7 @@ class RedisRegistry implements Registry {
     this.#shared?.close();
   }
 
-  /** What registrations and snapshots share. */
+  /** Returns the connection that everything but watches shares. Throws RegistryUnavailable once the registry is closed. */
   #connection(): RedisConnection {
     if (this.#closing.signal.aborted) throw new RegistryUnavailable('the registry is closed');
     this.#shared ??= new RedisConnection(this.#endpoint, this.#timings);
@@ -109,7 +109,7 @@ class RedisRegistry implements Registry {
   }
 }
 
-/** Gives up waiting when the signal aborts; what is waited for has a deadline of its own. */
+/** Stops waiting when the signal aborts. The awaited work has its own deadline. */
 async function abortable<T>(waited: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise: aborted, reject } = deferred<never>();
   const abort = () => reject(signal.reason);

@@ -1,4 +1,4 @@
-/** What writes to the stream of changes begin with. Takes for granted: meta, changes, kept. */
+/** The start of every script that writes to the stream of changes. Expects the variables meta, changes and kept. */
 export const HISTORY = `
 local function epoch()
   local known = redis.call('HGET', meta, 'epoch')
@@ -20,7 +20,7 @@ local function leading_number(value)
 end
 `;
 
-/** Milliseconds of Redis' clock. */
+/** Sets `now` to Redis' clock, in milliseconds. */
 export const NOW = `
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

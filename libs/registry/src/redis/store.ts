@@ -3,25 +3,25 @@ import type { Client } from './connection.ts';
 import type { Keys } from './keys.ts';
 import { readQuarantines } from './quarantine.ts';
 
-/** How far in the history of a plane: the life of the store's data (empty before the first change), and the count of changes in it. */
+/** A position in the history of a plane: the epoch of the store's data (empty before the first change), and the number of changes in it. */
 export interface Position {
   readonly epoch: string;
   readonly seq: number;
 }
 
-/** A change as it stands in the stream. `opened`: a hub wrote all its sessions anew, to be read from its hash. */
+/** A change as it is in the stream. `opened`: a hub wrote all its sessions again, to be read from its hash. */
 export type Entry = Change | { readonly kind: 'opened'; readonly hub: HubRecord };
 
-/** A snapshot, and a change of before it was read: what came after that change may be in it already, which its versions tell. */
+/** A snapshot, and a position from before it was read. Changes after that position may already be in the snapshot. Their versions tell. */
 export interface PlacedSnapshot extends Snapshot, Pick<Look, 'position' | 'run'> {}
 
-/** Sessions in one reply, so that none takes long however many there are: about 350 bytes each. */
+/** Sessions per reply, about 350 bytes each. Keeps every reply short, however many sessions there are. */
 const PAGE = 1_000;
 
-/** Hubs that are read at once. */
+/** Number of hubs read at once. */
 const HUBS_TOGETHER = 8;
 
-/** Reads everything in pages. It takes as long as it takes; the place in history is that of its beginning. */
+/** Reads everything in pages, however long it takes. The position is that of the beginning of the read. */
 export async function readSnapshot(client: Client, keys: Keys): Promise<PlacedSnapshot> {
   const { hubs: inCharge, position, run } = await look(client, keys);
   const hubIds = [...inCharge.keys()];
@@ -36,7 +36,7 @@ export async function readSnapshot(client: Client, keys: Keys): Promise<PlacedSn
   return { hubs, sessions: sessions.flat(), quarantines, position, run };
 }
 
-/** A session that comes or goes meanwhile may be in it or not; the stream tells of it. */
+/** A session that opens or closes during the read may be in the result or not. The stream reports it. */
 export async function readSessions(client: Client, keys: Keys, hubId: string): Promise<SessionRecord[]> {
   const found = new Map<string, string>();
   let cursor = '0';
@@ -48,17 +48,17 @@ export async function readSessions(client: Client, keys: Keys, hubId: string): P
   return [...found.values()].map(afterMark<SessionRecord>);
 }
 
-/** What a watcher looks after. */
+/** What a watcher checks. */
 export interface Look {
   /** The hubs in charge, with their incarnations. */
   readonly hubs: ReadonlyMap<string, number>;
-  /** How far history is. */
+  /** The store's position in history. */
   readonly position: Position;
-  /** Names the run of the server that answered. */
+  /** Identifies the run of the server that answered. */
   readonly run: string;
 }
 
-/** @throws for a server that only copies another: what it holds may be old, and nobody can write to it. */
+/** @throws if the server is a replica: its data may be old, and it accepts no writes. */
 export async function look(client: Client, keys: Keys): Promise<Look> {
   const [charge, position, [run, role]] = await client.isthmusLook(keys.hubs, keys.meta);
   if (role !== 'master') throw new Error('READONLY this server is a replica');
@@ -69,7 +69,7 @@ export async function look(client: Client, keys: Keys): Promise<Look> {
 
 const KINDS: readonly Entry['kind'][] = ['hub', 'hub-gone', 'session', 'session-gone', 'quarantine', 'opened'];
 
-/** What an XREAD entry says; unset for a kind that a newer version of this program wrote. */
+/** Returns the content of an XREAD entry, or undefined for a kind that a newer version of this program wrote. */
 export function parseEntry(fields: readonly string[]): Entry | undefined {
   const entry = JSON.parse(fields[1] ?? '') as Entry;
   return KINDS.includes(entry.kind) ? entry : undefined;

@@ -17,19 +17,19 @@ import {
 } from './store.ts';
 import { removeExpired, type Store } from './writer.ts';
 
-/** Changes in one read. */
+/** Changes per read. */
 const READ_COUNT = 500;
 
-/** Changes may have been missed; a fresh snapshot mends it. */
+/** Changes may have been missed. A fresh snapshot fixes it. */
 class Gap extends Error {}
 
 /**
- * Follows the directory over a connection of its own: one loop that by turns reads the stream, waiting there for news, and
- * looks after hubs that expired without a word.
+ * Follows the directory over its own connection. One loop alternates between two tasks: reading the stream, where it waits for news,
+ * and checking for hubs that expired.
  *
- * A hub's missing record says nothing for a while: the store may have been away, have come back empty, or its clock may have
- * jumped, and the hub is about to write again. So a hub goes when its record was missed for as long, in a store that
- * answered all the time. Until then it stays in the copy.
+ * A missing record alone does not prove that a hub is gone. The store may have been down or come back empty, or its clock may have
+ * jumped, and the hub is about to write again. So a hub is dropped only after its record was missing for `graceMs` in a store that
+ * answered all that time. Until then it stays in the copy.
  */
 export class RedisWatcher {
   readonly #connection: RedisConnection;
@@ -41,14 +41,14 @@ export class RedisWatcher {
   readonly #alarm = new Alarm();
   #copy = new Copy();
   #position: Position | undefined;
-  /** The run of the server that gave the snapshot. */
+  /** Run of the server that gave the snapshot. */
   #run = '';
   #lookAt = 0;
-  /** What this watcher knows of quarantines and the store does not. */
+  /** Quarantine records that this watcher holds and the store lacks. */
   #unsaid: Quarantine[] = [];
-  /** Hubs without a record, and since when. */
+  /** Hubs whose record is missing, and since when. */
   #missing = new Map<string, number>();
-  /** Where this watcher was at the last look, if the store was further then. */
+  /** This watcher's position at the last look, if the store was ahead of it then. */
   #behindAt: Position | undefined;
 
   constructor(
@@ -66,7 +66,7 @@ export class RedisWatcher {
     this.#health = new Health((up, detail) => signal.aborted || listener.state(up, detail), timings.backoffCapMs);
   }
 
-  /** Ends when the signal aborts; never rejects. */
+  /** Resolves when the signal aborts. Never rejects. */
   async run(): Promise<void> {
     const stop = () => {
       this.#connection.close();
@@ -80,7 +80,7 @@ export class RedisWatcher {
     this.#connection.close();
   }
 
-  /** One read; returns how long to pause, in milliseconds. */
+  /** Does one read. Returns how long to pause, in milliseconds. */
   async #round(): Promise<number> {
     try {
       if (!this.#position) await this.#start();
@@ -148,7 +148,7 @@ export class RedisWatcher {
     else this.#tell(entry);
   }
 
-  /** The hub wrote all its sessions anew: those read now may be later than this entry, which their versions settle. */
+  /** The hub wrote all its sessions again. The sessions read now may be later than this entry. Their versions settle that. */
   async #takeOpened(hub: HubRecord): Promise<void> {
     const sessions = await this.#connection.run((client) => readSessions(client, this.#store.keys, hub.hubId));
     const present = new Set(sessions.map(({ sessionId }) => sessionId));
@@ -173,7 +173,10 @@ export class RedisWatcher {
     if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
   }
 
-  /** A store that refuses these words (by its access list, or for want of memory) can be followed all the same. */
+  /**
+   * Writes quarantine records that the store lost. A store that refuses them (by its access list, or because it is out of memory) can
+   * still be followed.
+   */
   async #remind(): Promise<void> {
     const words = this.#unsaid;
     if (words.length === 0) return;
@@ -190,7 +193,7 @@ export class RedisWatcher {
     else this.#health.note(`cannot write quarantines that the registry lost: ${refusal}`);
   }
 
-  /** Another server, or another run of it, may lack changes that were read from the last one, or hold others. */
+  /** Another server, or another run of it, may lack changes that were read from the last one, or hold different ones. */
   #expectRun(run: string): void {
     if (run === this.#run) return;
     this.#distrustAbsence();
@@ -201,12 +204,15 @@ export class RedisWatcher {
     const here = this.#position as Position;
     if (store.epoch !== here.epoch && here.epoch !== '') throw this.#emptied();
     if (store.seq < here.seq) throw new Gap(`the store went back from change ${here.seq} to ${store.seq}`);
-    // The read between two looks would have moved on if the stream still had what follows.
+    // The read between two looks would have advanced if the stream still had the next change.
     if (this.#behindAt === here) throw new Gap(`changes ${here.seq + 1} to ${store.seq} are missing`);
     this.#behindAt = store.seq > here.seq ? here : undefined;
   }
 
-  /** Hubs whose record is missed: one that is still in charge is taken out for everyone, who learn it from the stream. */
+  /**
+   * Drops hubs whose record has been missing for too long. If the store still lists the hub as in charge, it is removed there, and
+   * everyone learns of it from the stream.
+   */
   async #dropAbsent(inCharge: ReadonlyMap<string, number>): Promise<void> {
     const known = [...new Set([...inCharge.keys(), ...this.#copy.hubIds()])];
     if (known.length === 0) return;

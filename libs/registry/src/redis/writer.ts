@@ -4,12 +4,12 @@ import type { Client } from './connection.ts';
 import type { Keys } from './keys.ts';
 
 /**
- * `lost`: the store does not hold what this hub wrote before. `late`: a write with a higher mark is there already, which
- * only another process that claims the same hub and incarnation can have done.
+ * `lost`: the store does not hold what this hub wrote before. `late`: the store already holds this mark or a higher one. Only another
+ * process with the same hub and incarnation can have written it.
  */
 export type WriteOutcome = 'ok' | 'superseded' | 'lost' | 'late';
 
-/** A plane in the store, and how many of its changes the stream keeps. */
+/** A plane in the store, and the number of changes that its stream keeps. */
 export interface Store {
   readonly keys: Keys;
   readonly keptChanges: number;
@@ -17,13 +17,13 @@ export interface Store {
 
 type HubName = Pick<HubRecord, 'hubId' | 'incarnation'>;
 
-/** How long staged sessions live when their hub does not finish, in seconds. */
+/** How long staged sessions live if their hub does not finish, in seconds. */
 const STAGED_SECONDS = 60;
 
-/** Batches on their way at once: a store that takes its time for each answer costs that time once for all of them. */
+/** Number of batches in flight at once, so that a slow answer delays them together and not one after the other. */
 const STAGED_TOGETHER = 10;
 
-/** Speaks the scripts for one process of a hub, and counts its writes. */
+/** Runs the scripts for one process of a hub, and numbers its writes. */
 export class HubWriter {
   readonly hubId: string;
   readonly #store: Store;
@@ -39,18 +39,18 @@ export class HubWriter {
     this.#ttlMs = ttlMs;
   }
 
-  /** What all records are written under, whatever they say themselves. */
+  /** The incarnation of all written records. It replaces their own. */
   get incarnation(): number {
     return this.#incarnation;
   }
 
-  /** Goes on as the incarnation after the one in charge. */
+  /** Continues as the incarnation after the one in charge. */
   async takeOver(client: Client): Promise<void> {
     const inCharge = Number(await client.hget(this.#store.keys.hubs, this.hubId));
     this.#incarnation = Math.max(this.#incarnation, inCharge + 1);
   }
 
-  /** Renews the hub's record and writes what changed. */
+  /** Renews the hub's record and writes the changes. */
   async write(
     client: Client,
     hub: HubRecord,
@@ -71,7 +71,7 @@ export class HubWriter {
     return this.#acknowledge(mark, outcome as WriteOutcome);
   }
 
-  /** Writes the hub and all its sessions in place of whatever the store holds of it; others see it in one step. */
+  /** Writes the hub and all its sessions, replacing everything that the store holds of it. Others see it in one step. */
   async open(client: Client, hub: HubRecord, writes: readonly SessionWrite[], batch: number): Promise<WriteOutcome> {
     const mark = ++this.#mark;
     const staged = this.#store.keys.staged(this.hubId, this.#incarnation, mark);
@@ -90,7 +90,7 @@ export class HubWriter {
     return this.#acknowledge(mark, outcome as WriteOutcome);
   }
 
-  /** Takes the hub out; does nothing when another incarnation is in charge. */
+  /** Removes the hub. Does nothing if another incarnation is in charge. */
   remove(client: Client): Promise<void> {
     return remove(client, this.#store, this, false);
   }
@@ -105,7 +105,7 @@ export class HubWriter {
   }
 }
 
-/** Takes out a hub whose record expired, with its sessions. Whoever notices does it; the script lets one succeed. */
+/** Removes a hub whose record expired, with its sessions. Every watcher that notices calls this; the script lets one succeed. */
 export function removeExpired(client: Client, store: Store, name: HubName): Promise<void> {
   return remove(client, store, name, true);
 }
@@ -129,7 +129,7 @@ function argumentsOf({ keptChanges }: Store, { hubId, incarnation }: HubName): (
   return [hubId, incarnation, keptChanges];
 }
 
-/** @param record the session's, as JSON; empty for one that is gone */
+/** @param record the session's record as JSON; empty if the session is gone */
 function changeOf(name: HubName, { sessionId, version }: Omit<SessionWrite, 'session'>, record: string): string {
   if (record !== '') return `{"kind":"session","session":${record}}`;
   const { hubId, incarnation } = name;

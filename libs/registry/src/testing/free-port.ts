@@ -4,24 +4,24 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /**
- * Above 10080, the last port that fetch() refuses (the Fetch standard's "bad port"), and below the kernel's ephemeral range (32768
- * and up), so that no outgoing connection takes a port before its program does.
+ * Above 10080, the last port that fetch() rejects (the Fetch standard's "bad port"), and below the kernel's ephemeral range (32768 and
+ * up), so that no outgoing connection takes a port before its program binds it.
  */
 const FIRST_PORT = 10_200;
 const LAST_PORT = 32_000;
 
 /**
- * Test files run side by side, and a program binds its port a while after it was found free: so each process has a stretch
- * of its own, which a directory in the system's temporary folder holds for it.
+ * Test files run in parallel, and a program binds its port some time after it was found free. So each process reserves its own range of
+ * ports, through a file in a directory under the system's temporary folder.
  */
 const STRETCH = 200;
 const STRETCHES = Math.floor((LAST_PORT - FIRST_PORT) / STRETCH);
 
-/** The next port to give, and the end of the stretch it is in. */
+/** The next port to return, and the end of the reserved range. */
 let next = 0;
 let end = 0;
 
-/** Takes a stretch that no living process holds. */
+/** Reserves a range that no living process holds. */
 function takeStretch(): void {
   const dir = join(tmpdir(), 'isthmus-test-ports');
   mkdirSync(dir, { recursive: true });
@@ -51,14 +51,14 @@ function hold(path: string): boolean {
 
 function readOwner(path: string): string {
   try {
-    // Between creation and its first byte the file is empty: then its owner is alive.
+    // Between its creation and its first byte the file is empty. Its owner is alive then.
     return readFileSync(path, 'utf8') || 'self';
   } catch {
     return 'self';
   }
 }
 
-/** A TCP port on which nothing listens, and which no other test was given. */
+/** Returns a TCP port on which nothing listens and which no other test was given. */
 export async function freePort(): Promise<number> {
   for (;;) {
     if (next === end) takeStretch();

@@ -4,7 +4,7 @@ import type { Registry, WatchListener } from '../registry.ts';
 
 const DEADLINE_MS = 60_000;
 
-/** A watcher that keeps a copy by what it is told, as a gateway does, and counts. */
+/** A watcher that keeps a copy from what it receives, as a gateway does, and counts the calls. */
 export class Observer implements WatchListener {
   readonly changes: Change[] = [];
   readonly states: { readonly up: boolean; readonly detail: string }[] = [];
@@ -56,7 +56,7 @@ export class Observer implements WatchListener {
     return this.sessions.map(({ sessionId }) => sessionId).sort();
   }
 
-  /** The ids of agents in quarantine, with the reasons. */
+  /** The ids of the agents in quarantine, with the reasons. */
   get quarantined(): Record<string, string | undefined> {
     const byId = (quarantine: Quarantine) => [quarantine.agentId, quarantine.reason] as const;
     return Object.fromEntries(this.#copy.quarantines.inForce().map(byId));
@@ -70,7 +70,7 @@ export class Observer implements WatchListener {
     this.#stop.abort();
   }
 
-  /** Resolves when `holds` does; checked whenever something is told. */
+  /** Resolves when `holds` returns true. Checks it on every call from the registry. */
   async until(what: string, holds: () => boolean): Promise<void> {
     const deadline = performance.now() + DEADLINE_MS;
     while (!holds()) {

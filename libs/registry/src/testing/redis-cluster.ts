@@ -5,7 +5,7 @@ import { until } from './until.ts';
 
 const SLOTS = 16_384;
 const PRIMARIES = 3;
-/** When nodes take a silent one for dead, in milliseconds. */
+/** How long a node may be silent before the others consider it dead, in milliseconds. */
 const NODE_TIMEOUT_MS = 500;
 
 interface Node {
@@ -13,10 +13,10 @@ interface Node {
   readonly server: RedisServer;
 }
 
-/** A Cluster of three primaries with a replica each. */
+/** Starts a Cluster of three primaries with a replica each. */
 export function startCluster({ tls, steady }: RedisGroupOptions = {}): Promise<RedisGroup> {
   return starting(async (start) => {
-    // Another process may have taken the port of the bus between finding and binding it.
+    // Another process may have taken the port of the bus between the check and the bind.
     const node = (): Promise<Node> => newNode().catch(newNode);
     const newNode = async () => {
       const bus = await freePort();
@@ -28,7 +28,7 @@ export function startCluster({ tls, steady }: RedisGroupOptions = {}): Promise<R
         '--cluster-node-timeout',
         `${NODE_TIMEOUT_MS}`,
       ];
-      // A replica may stand in for its primary however long their link was down.
+      // A replica may take over from its primary however long their link was down.
       const always = ['--cluster-replica-validity-factor', '0'];
       const args = [...cluster, ...always, ...(tls ? ['--tls-cluster', 'yes'] : []), ...planeUserArgs];
       return { bus, server: await start({ ...(tls && { tls }), args }) };
@@ -50,7 +50,7 @@ export function startCluster({ tls, steady }: RedisGroupOptions = {}): Promise<R
     await until(() => everyone(servers, 'cluster_state:ok'), 'a Cluster that serves');
     const inStep = async () => (await Promise.all(replicas.map(linked))).every(Boolean);
     await until(inStep, 'replicas in step with their primaries');
-    // Not before: what nodes tell each other spreads the faster, the shorter it is.
+    // Set only now: the shorter the timeout, the faster news spreads among the nodes.
     if (steady) for (const server of servers) await does(server, `CONFIG SET cluster-node-timeout ${STEADY_MS}`);
     return { url: urlOf('cluster', servers, tls), servers, inCharge: (key) => ownerAmong(servers, key) };
   });
@@ -70,7 +70,7 @@ async function linked(replica: RedisServer): Promise<boolean> {
   return (await replica.command('INFO replication')).includes('master_link_status:up');
 }
 
-/** Nodes that are not in charge send one elsewhere, or say that the Cluster is down. */
+/** Nodes that are not in charge redirect the client, or say that the Cluster is down. */
 async function ownerAmong(servers: readonly RedisServer[], key: string): Promise<RedisServer | undefined> {
   for (const server of servers) {
     if (server.answers && (await server.command(`EXISTS ${key}`)).startsWith(':')) return server;

@@ -2,26 +2,26 @@ import { PLANE_USER, type RedisServer, type RedisServerOptions, type RedisTls, s
 
 /** Several servers that hold the same data, with one in charge of a key. */
 export interface RedisGroup {
-  /** With the name and password of PLANE_USER. */
+  /** Contains the name and password of PLANE_USER. */
   readonly url: string;
   readonly servers: readonly RedisServer[];
-  /** The server that takes writes of a key now, if one does. */
+  /** Returns the server that accepts writes to a key now, if any. */
   inCharge(key: string): Promise<RedisServer | undefined>;
   stop(): Promise<void>;
 }
 
 export interface RedisGroupOptions {
   readonly tls?: RedisTls;
-  /** For a test in which no server fails: one that a busy machine keeps waiting is not taken for dead. */
+  /** For tests in which no server fails: a server that is slow on a busy machine is not considered dead. */
   readonly steady?: boolean;
 }
 
-/** So long a server of a steady group may be silent, in milliseconds. */
+/** How long a server of a steady group may be silent, in milliseconds. */
 export const STEADY_MS = 60_000;
 
 type Start = (options: RedisServerOptions) => Promise<RedisServer>;
 
-/** Builds a group of servers, all of which end with it, or at once when it cannot be built. */
+/** Builds a group of servers. All of them stop with the group, or at once if it cannot be built. */
 export async function starting(build: (start: Start) => Promise<Omit<RedisGroup, 'stop'>>): Promise<RedisGroup> {
   const started: Promise<RedisServer>[] = [];
   const stop = async () => {

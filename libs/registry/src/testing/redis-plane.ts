@@ -4,8 +4,8 @@ import { redisRegistry } from '../redis/registry.ts';
 import type { Registry } from '../registry.ts';
 
 /**
- * Ten times as fast as in service, so that a test sees expiry and flaps within a second. But a hub is missed for longer before it
- * is believed to be gone, and a command may take longer: a machine that is busy is no failure.
+ * Ten times as fast as in production, so that a test sees expiry and flaps within a second. But a hub must be missing for longer before
+ * it is considered gone, and a command may take longer, so that a busy machine causes no failure.
  */
 export const FAST: RedisTimings = {
   beatMs: 200,
@@ -20,7 +20,7 @@ export const FAST: RedisTimings = {
   backoffCapMs: 200,
 };
 
-/** Where nothing fails: nothing expires, and no command is given up. */
+/** For tests in which nothing fails: nothing expires, and no command times out. */
 export const UNHURRIED: RedisTimings = { ...FAST, ttlMs: 60_000, memberTtlMs: 60_000, commandMs: 60_000 };
 
 let planes = 0;

@@ -9,15 +9,15 @@ import { until } from './until.ts';
 /** What the Sentinels call the primary. */
 const NAME = 'main';
 const SENTINELS = 3;
-/** When Sentinels take a silent server for dead, in milliseconds. */
+/** How long a server may be silent before the Sentinels consider it dead, in milliseconds. */
 const DOWN_AFTER_MS = 500;
 
 export interface SentinelOptions extends RedisGroupOptions {
-  /** What clients must tell the Sentinels themselves. */
+  /** Password that clients must send to the Sentinels themselves. */
   readonly password?: string;
 }
 
-/** A primary with a replica, and three Sentinels that know each other from the start. */
+/** Starts a primary with a replica, and three Sentinels that know each other from the start. */
 export function startSentinels({ tls, password = '', steady }: SentinelOptions = {}): Promise<RedisGroup> {
   return starting(async (start) => {
     const common = tls ? { tls } : {};
@@ -78,7 +78,7 @@ function configOf(own: string, { primary, replica, all, password, tls, downAfter
   };
 }
 
-/** `--name value` as lines of a file. */
+/** Converts `--name value` arguments to lines of a file. */
 function directives(args: readonly string[]): string[] {
   return args
     .join(' ')

@@ -8,28 +8,28 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { freePort } from './free-port.ts';
 
-/** A Redis server of a test's own, on the loopback, without persistence unless it is asked to save. */
+/** A Redis server for one test, on loopback. It saves nothing unless told to. */
 export interface RedisServer {
   readonly url: string;
   readonly port: number;
-  /** Of the process that runs now. */
+  /** Id of the running process. */
   readonly pid: number;
-  /** SIGTERM, and its files are removed. */
+  /** Sends SIGTERM and removes its files. */
   stop(): Promise<void>;
-  /** SIGKILL; what was not saved is lost. */
+  /** Sends SIGKILL. Unsaved data is lost. */
   kill(): Promise<void>;
-  /** SIGSTOP: it accepts connections and answers nothing. */
+  /** Sends SIGSTOP: the server then accepts connections and answers nothing. */
   pause(): void;
   resume(): void;
-  /** Kills what runs and starts again on the same port, from what was last saved. */
+  /** Kills the running server and starts it again on the same port, from what was last saved. */
   restart(): Promise<void>;
   /** Whether it runs and is not paused. */
   readonly answers: boolean;
-  /** Runs one inline command (`FLUSHALL`) and returns its answer: the text of a bulk string, else the first line. */
+  /** Runs one inline command (`FLUSHALL`) and returns its answer: the text of a bulk string, otherwise the first line. */
   command(line: string): Promise<string>;
 }
 
-/** Files (PEM) of a server that takes TLS alone, from clients whose certificate comes from the same authority. */
+/** PEM files of a server that accepts only TLS, and only clients whose certificate comes from the same authority. */
 export interface RedisTls {
   readonly cert: string;
   readonly key: string;
@@ -39,18 +39,18 @@ export interface RedisTls {
 export interface RedisServerOptions {
   /** Default: a free one. */
   readonly port?: number;
-  /** More arguments of redis-server. */
+  /** Extra arguments for redis-server. */
   readonly args?: readonly string[];
   readonly tls?: RedisTls;
-  /** What the default user must tell. */
+  /** Password of the default user. */
   readonly password?: string;
-  /** A file that comes before all arguments, for what has no other place. Called with the port and an empty directory. */
+  /** Returns a config file that precedes all arguments, for settings that fit nowhere else. Called with the port and an empty directory. */
   readonly config?: (port: number, directory: string) => Promise<string>;
   /** Added to its environment. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** A user of the server's access list that may do what a plane takes, and nothing else. */
+/** A user in the server's access list with the permissions that a plane needs, and no others. */
 export const PLANE_USER = {
   name: 'plane',
   password: 'hunter2',
@@ -58,7 +58,7 @@ export const PLANE_USER = {
     '~{*}:* -@all +@connection +@read +@write +eval +evalsha +time +info +cluster|slots +cluster|keyslot -@dangerous +info',
 } as const;
 
-/** Arguments of a server that knows this user. */
+/** Server arguments that create this user. */
 export const planeUserArgs: readonly string[] = [
   ...['--user', PLANE_USER.name, 'on', `>${PLANE_USER.password}`],
   ...PLANE_USER.rules.split(' '),
@@ -68,7 +68,7 @@ const READY_MS = 60_000;
 const STOP_MS = 10_000;
 const PORT_TRIES = 5;
 
-/** Why no Redis can be started here, or false when it can: the `skip` option of a test. */
+/** Returns why no Redis can be started here, or false if one can: the `skip` option of a test. */
 export function redisMissing(): string | false {
   const found = spawnSync('redis-server', ['--version']).status === 0;
   return found ? false : 'redis-server is not installed (Debian: apt-get install redis-server)';
@@ -83,7 +83,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
       await server.start();
       return server;
     } catch (error) {
-      // Another process may have taken the port between finding and binding it.
+      // Another process may have taken the port between the check and the bind.
       if (options.port !== undefined || tries === PORT_TRIES) {
         await server.stop();
         throw error;
@@ -194,7 +194,7 @@ class LocalRedis implements RedisServer {
     while (performance.now() < deadline) {
       if (child.exitCode !== null || child.signalCode !== null) break;
       const answer = await this.command('PING').catch(() => '');
-      // Its own word too: when it could not bind, the PONG is another server's.
+      // Check its own output too: if it could not bind, the PONG comes from another server.
       if (answer === '+PONG' && /Ready to accept connections|Sentinel ID is/.test(this.#output)) return;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
@@ -213,19 +213,19 @@ class LocalRedis implements RedisServer {
     clearTimeout(forced);
   }
 
-  /** By process id: after any signal, Deno's ChildProcess.kill does nothing more. */
+  /** Signals by process id. On Deno, ChildProcess.kill does nothing after the first signal. */
   #signal(signal: NodeJS.Signals): void {
     const child = this.#child;
     if (!child?.pid || child.exitCode !== null || child.signalCode !== null) return;
     try {
       process.kill(child.pid, signal);
     } catch {
-      // It ended between the check and the signal.
+      // The process ended between the check and the signal.
     }
   }
 }
 
-/** Towards clients, and between servers. */
+/** TLS arguments, for connections from clients and between servers. */
 export function tlsArgs({ cert, key, ca }: RedisTls): string[] {
   const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca];
   return [...files, '--tls-replication', 'yes'];

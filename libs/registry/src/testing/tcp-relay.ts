@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import { createServer, type Socket, connect as tcpConnect } from 'node:net';
 
-/** A TCP relay to a port of this machine whose connections can be cut, held off and slowed. */
+/** A TCP relay to a local port. Its connections can be cut, blocked and delayed. */
 export interface TcpRelay {
   readonly url: string;
-  /** Milliseconds by which every chunk is held back, each way. */
+  /** Delay of every chunk, in each direction, in milliseconds. */
   delayMs: number;
-  /** Ends all connections, and takes none until `mend`. */
+  /** Closes all connections, and accepts none until `mend()`. */
   cut(): void;
   mend(): void;
   close(): Promise<void>;

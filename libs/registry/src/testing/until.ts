@@ -1,6 +1,6 @@
 const DEADLINE_MS = 60_000;
 
-/** Asks again and again, until it holds. */
+/** Polls until `holds` resolves to true. Rejects after a minute. */
 export async function until(holds: () => Promise<boolean>, what: string | (() => string)): Promise<void> {
   const deadline = performance.now() + DEADLINE_MS;
   while (!(await holds())) {
