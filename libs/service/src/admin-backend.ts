@@ -12,9 +12,9 @@ import type { Check } from './health.ts';
 
 /** What is left when draining begins. */
 export interface DrainSummary {
-  /** Sessions that are told to move elsewhere. */
+  /** Sessions that are told to move to another hub. */
   readonly sessions: number;
-  /** Tunnels that still run. */
+  /** Tunnels still running. */
   readonly tunnels: number;
 }
 
@@ -24,33 +24,33 @@ export interface SessionMove {
   readonly tenant: string;
   readonly agentId: string;
   /**
-   * The agent's sessions with other hubs that stay, as far as this process knows. One that was killed counts until the registry
-   * misses it: up to 13 s.
+   * The agent's sessions with other hubs that are not draining, as far as this process knows. A killed session counts until the
+   * registry notices, up to 13 s later.
    */
   readonly elsewhere: number;
 }
 
 /** What a drain would do. */
 export interface DrainPlan {
-  /** Sessions that would be told to move elsewhere. */
+  /** Sessions that would be told to move to another hub. */
   readonly sessions: number;
-  /** A hub's sessions, one by one. */
+  /** The sessions of a hub, one by one. */
   readonly moves: Iterable<SessionMove>;
-  /** How long running tunnels may finish, in milliseconds; unset without a limit. */
+  /** How long running tunnels may take to finish, in milliseconds; unset without a limit. */
   readonly gracefulMs?: number;
 }
 
-/** A session as a hub holds it, or as a gateway knows it from the registry: without the wire under it. */
+/** A session as a hub holds it, or as a gateway knows it from the registry: then without its connection. */
 export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
   Partial<SessionInfo> & { readonly draining?: boolean };
 
-/** What a program shows and does on its admin port: what every program has, and the parts that some have. */
+/** What a program shows and does on its admin port: the parts that every program has, and those that only some have. */
 export interface AdminBackend {
   readonly identity: Identity;
-  /** What /readyz goes by. */
+  /** The checks behind /readyz. */
   checks(): readonly Check[];
   sessions(): Iterable<KnownSession>;
-  /** How many those are; at an agent its connections to servers. */
+  /** Number of those sessions; at an agent, its connections to servers. */
   sessionCount(): number;
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: RecentDials;
@@ -60,16 +60,16 @@ export interface AdminBackend {
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;
   readonly kick: KickPart;
-  /** Begins to drain, and resolves without waiting for the end. Called again, it says what is left then. */
+  /** Starts to drain, and resolves without waiting for the end. A second call returns what is left then. */
   drain(): Promise<DrainSummary>;
-  /** Says what `drain` would do, and changes nothing. */
+  /** Returns what `drain` would do, and changes nothing. */
   plan(): DrainPlan;
-  /** Of a gateway. */
+  /** Set for a gateway. */
   readonly routing?: RoutingPart;
-  /** Of a gateway or hub. */
+  /** Set for a gateway or hub. */
   readonly plane?: PlanePart;
   readonly quarantine?: QuarantinePart;
-  /** Of an agent. */
+  /** Set for an agent. */
   readonly servers?: ServersPart;
 }
 
@@ -81,7 +81,7 @@ export interface Drainable {
   readonly gracefulMs: number;
 }
 
-/** How a server-side program drains when it is asked on its admin port. */
+/** Returns how a server-side program drains on request of its admin port. */
 export function drainBackend({ hub, tunnels, drain, gracefulMs }: Drainable): Pick<AdminBackend, 'drain' | 'plan'> {
   const sessions = () => hub?.sessionCount ?? 0;
   return {

@@ -8,11 +8,11 @@ export interface AdminConnection extends Disposable {
   readonly admin: adminApi.AdminClient;
 }
 
-/** Certificates and a key, PEM. */
+/** Certificates and a key, as PEM. */
 export interface AdminClientTls {
-  /** Authorities of the admin port's certificate. */
+  /** Authorities that sign the admin port's certificate. */
   readonly ca: Buffer;
-  /** Shown to the admin port, which asks for one. */
+  /** Client certificate, which the admin port asks for. */
   readonly cert?: Buffer | undefined;
   readonly key?: Buffer | undefined;
 }
@@ -20,17 +20,17 @@ export interface AdminClientTls {
 /** A list of 100,000 tunnels is about 20 MB. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
-/** What an admin port's certificate may be for in place of the address: pods' addresses come and go. */
+/** A name that an admin port's certificate may have instead of its address, because pods' addresses change. */
 export const ADMIN_SERVER_NAME = 'isthmus-admin';
 
-/** A client of a program's admin port, at `host:port`. Without TLS settings it speaks plain text, as admin ports on loopback do. */
+/** Returns a client of the admin port at `host:port`. Without TLS settings it uses plain text, as admin ports on loopback do. */
 export function adminClient(address: string, tls?: AdminClientTls): AdminConnection {
   const credentials = tls && credentialsFor(address, tls);
-  // A name stands for an address in the server name indication, where Deno refuses one (RFC 6066 section 3).
+  // Send the name instead of an IP address in the SNI extension (RFC 6066 section 3). Deno rejects an address there.
   const named = tls && isIP(parseDestination(address).host) !== 0;
   const channel = createChannel(address, credentials, {
     'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
-    // grpc-js obeys http_proxy, also for loopback: an admin port is asked from where it is reached.
+    // grpc-js uses http_proxy even for loopback. Admin ports are reached directly.
     'grpc.enable_http_proxy': 0,
     ...(named && { 'grpc.ssl_target_name_override': ADMIN_SERVER_NAME }),
   });

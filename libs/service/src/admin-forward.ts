@@ -4,14 +4,14 @@ import type { AdminBackend } from './admin-backend.ts';
 import type { AdminRpc } from './admin-rpc.ts';
 
 export interface RpcForwardOptions {
-  /** What the health service says. */
+  /** What the health service reports. */
   readonly ready: () => boolean;
   readonly warn: (message: string) => void;
 }
 
 /**
- * Hands connections to the admin RPC's own server, through its unix socket. The first one loads and starts it: most
- * processes never see one, and the server's libraries take 6 MB and 0.15 s (Node 20, the rest of a program being loaded).
+ * Forwards connections to the admin RPC's own server, through its unix socket. The first connection loads and starts the server. Most
+ * processes never see one, and the server's libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
  */
 export class RpcForward {
   readonly #backend: AdminBackend;
@@ -24,7 +24,7 @@ export class RpcForward {
     this.#options = options;
   }
 
-  /** Joins a connection with one to the RPC's server: the end or the failure of either ends both. */
+  /** Pipes a connection to one with the RPC's server. If either ends or fails, both end. */
   take(socket: Socket): void {
     this.#rpc().then(
       ({ path }) => {
@@ -39,14 +39,14 @@ export class RpcForward {
     );
   }
 
-  /** Ends the RPC's server. The connections are the caller's to end. */
+  /** Stops the RPC's server. The caller closes the connections. */
   async close(): Promise<void> {
     this.#closed = true;
     const rpc = await this.#started?.catch(() => undefined);
     await rpc?.close();
   }
 
-  /** The server. After a failed start the next connection tries again. */
+  /** Returns the server. After a failed start the next connection tries again. */
   #rpc(): Promise<AdminRpc> {
     this.#started ??= this.#start().catch((error) => {
       this.#started = undefined;

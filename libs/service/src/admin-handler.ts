@@ -10,7 +10,7 @@ export interface AdminHandlerOptions {
 
 const TO_INDEX = { status: 301, body: '', headers: { location: '/debug/pprof/' } };
 
-/** What the admin port answers over HTTP: /metrics, and with profiling /debug/pprof/, as upstream's does. */
+/** Returns the handler of the admin port's HTTP pages: /metrics and, with profiling, /debug/pprof/, as upstream. */
 export function adminHandler({ metrics, profiling }: AdminHandlerOptions): RequestListener {
   const profiler = profiling ? new Profiler() : undefined;
   const serve = (request: IncomingMessage, response: ServerResponse): Promise<void> => {

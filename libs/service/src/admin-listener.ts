@@ -13,9 +13,9 @@ export type AdminTls = (options: TlsOptions, doors: AdminDoors) => TlsServer;
 
 export interface AdminListener {
   readonly server: Server;
-  /** Every connection, also amid its handshake. */
+  /** All connections, including those still in the handshake. */
   readonly sockets: ReadonlySet<Socket>;
-  /** Takes connections that are ready to be read. */
+  /** Calls `take` with each connection that is ready to be read. */
   accept(take: (socket: Socket) => void): void;
 }
 

@@ -14,7 +14,7 @@ after(() => {
   listener.close();
 });
 
-/** Both ends of a connection, which begins as HTTP/2 does. */
+/** Returns both ends of a connection that starts with the HTTP/2 preface. */
 async function connection(): Promise<{ client: Socket; server: Socket }> {
   const client = connect((listener.address() as AddressInfo).port, '127.0.0.1');
   const [server] = await once(listener, 'connection', deadline);
@@ -23,19 +23,19 @@ async function connection(): Promise<{ client: Socket; server: Socket }> {
   return { client, server };
 }
 
-test('a client that went before it could be refused is forgotten', async () => {
+test('a client that left before it could be refused is forgotten', async () => {
   const [gone, here] = [await connection(), await connection()];
   gone.server.destroy();
   await once(gone.server, 'close', deadline);
   const refusal = new RpcRefusal();
   refusal.take(gone.server);
   refusal.take(here.server);
-  // The server's settings.
+  // The server's SETTINGS frame.
   await once(here.client, 'data', deadline);
   assert.equal(gone.server.listenerCount('close'), 0);
 });
 
-test('a connection that fails when it is to be refused is ended, and nothing else', { timeout: 60_000 }, () => {
+test('a connection that fails while it is refused is closed, and nothing else fails', { timeout: 60_000 }, () => {
   return new Promise<void>((resolve) => {
     const broken = {
       get destroyed(): boolean {

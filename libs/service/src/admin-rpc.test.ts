@@ -38,12 +38,12 @@ function healthClient(server: AdminServer) {
   return { health: createClient(HealthDefinition, channel), [Symbol.dispose]: () => channel.close() };
 }
 
-/** Of grpc.health.v1. */
+/** SERVING of grpc.health.v1. */
 const SERVING = 1;
 const NOT_SERVING = 2;
 
 describe("the admin RPC's health", () => {
-  it('is that of the program at the moment when someone asks', async () => {
+  it('reports whether the program is ready at the time of the call', async () => {
     let ready = true;
     await using server = await serve({ ready: () => ready });
     using client = healthClient(server);
@@ -56,7 +56,7 @@ describe("the admin RPC's health", () => {
     await assert.rejects(client.health.check({ service: 'another' }), /NOT_FOUND/);
   });
 
-  it('tells those who watch when it changes', { timeout: 60_000 }, async () => {
+  it('reports changes to watchers', { timeout: 60_000 }, async () => {
     let ready = true;
     await using server = await serve({ ready: () => ready });
     using client = healthClient(server);
@@ -70,7 +70,7 @@ describe("the admin RPC's health", () => {
   });
 });
 
-/** One request of grpc.reflection.v1, its only field given by number, and the answer as bytes. */
+/** Sends one request of grpc.reflection.v1, whose only field is given by number, and returns the answer as bytes. */
 async function reflect(server: AdminServer, field: number, value: string): Promise<Buffer> {
   const client = new Client(at(server), credentials.createInsecure());
   try {
@@ -99,7 +99,7 @@ describe("the admin RPC's reflection", () => {
   it('describes them with all their methods', async () => {
     await using server = await serve();
     const answer = await reflect(server, FILE_CONTAINING_SYMBOL, 'isthmus.admin.v1.Admin');
-    // The set has one file: a tag, a length of two bytes, and what reflection returns as it is.
+    // The set has one file: a tag, a length of two bytes, and then exactly what reflection returns.
     assert.ok(answer.includes(Buffer.from(adminDescriptors().subarray(3))));
     for (const { name } of Object.values(adminApi.AdminDefinition.methods)) assert.ok(answer.includes(name), name);
   });
@@ -132,7 +132,7 @@ describe("the admin RPC's socket", () => {
     assert.deepEqual(await readdir(directory), []);
   });
 
-  it('is shared by all connections, also by those that come while it starts', async () => {
+  it('is shared by all connections, including those that arrive while it starts', async () => {
     await using server = await serve();
     const clients = Array.from({ length: 20 }, () => createChannel(at(server), undefined, OWN_CONNECTION));
     await Promise.all(clients.map((channel) => createClient(adminApi.AdminDefinition, channel).listSessions({})));
@@ -140,7 +140,7 @@ describe("the admin RPC's socket", () => {
     for (const channel of clients) channel.close();
   });
 
-  it('is not left behind when the port closes while the server starts', async () => {
+  it('is removed if the port closes while the server starts', async () => {
     const forward = new RpcForward(backend, { ready: () => true, warn: (message) => assert.fail(message) });
     const socket = new Socket();
     socket.on('error', () => {});
@@ -151,14 +151,14 @@ describe("the admin RPC's socket", () => {
     assert.deepEqual(await readdir(directory), []);
   });
 
-  it('goes to a shorter place when its path would be too long', async () => {
+  it('moves to a shorter path if its own would be too long', async () => {
     process.env.TMPDIR = join(directory, 'x'.repeat(100));
     await using server = await serve();
     using client = adminClient(at(server));
     assert.deepEqual(await client.admin.listTunnels({}), { tunnels: [] });
   });
 
-  it('is tried again by the next call when there was no place for it', async () => {
+  it('is retried by the next call if it could not be created', async () => {
     const warnings: string[] = [];
     await using server = await serve({ warn: (message) => warnings.push(message) });
     process.env.TMPDIR = join(directory, 'none');
@@ -171,7 +171,7 @@ describe("the admin RPC's socket", () => {
     assert.deepEqual(await second.admin.listTunnels({}), { tunnels: [] });
   });
 
-  it("of a killed program is in nobody's way", async () => {
+  it('of a killed program does not disturb the next program', async () => {
     await using program = await serveElsewhere();
     using old = adminClient(`127.0.0.1:${program.port}`);
     await old.admin.listTunnels({});
@@ -185,7 +185,7 @@ describe("the admin RPC's socket", () => {
     assert.deepEqual(await readdir(directory), left);
   });
 
-  it('of a killed program goes after a while, when the next one starts', async () => {
+  it('of a killed program is removed after a while, when the next program starts', async () => {
     await using running = await serve();
     using neighbour = adminClient(at(running));
     await neighbour.admin.listTunnels({});
@@ -203,10 +203,10 @@ describe("the admin RPC's socket", () => {
   });
 });
 
-/** Clients of one process share connections by default. */
+/** By default, clients of one process share connections. */
 const OWN_CONNECTION = { 'grpc.use_local_subchannel_pool': 1 };
 
-/** An admin port in a process of its own. */
+/** Starts an admin port in its own process. */
 async function serveElsewhere() {
   const module = new URL(`./admin.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url);
   const code = `

@@ -7,23 +7,24 @@ import { adminService } from './admin-service.ts';
 import { type PrivateSocket, privateSocket } from './private-socket.ts';
 
 export interface AdminRpc {
-  /** The unix socket that it listens on. */
+  /** Path of the unix socket that it listens on. */
   readonly path: string;
-  /** Ends every connection and removes the socket. */
+  /** Closes every connection and removes the socket. */
   close(): Promise<void>;
 }
 
-/** A client that asks nothing for so long is ended: it may be gone. */
+/** A client without a call for this long may be gone, and is disconnected. */
 const IDLE_CONNECTION_MS = 300_000;
-/** One that does not answer a ping is gone, whatever it watches: a machine that fell silent ends no connection. */
+/** A client that does not answer a ping is gone, even if it watches something: a dead machine closes no connection. */
 const PING_EVERY_MS = 60_000;
 const PING_TIMEOUT_MS = 20_000;
-/** How soon those who watch the health learn of a change. */
+/** How soon watchers of the health service learn of a change. */
 const WATCH_MS = 1000;
 
 /**
- * The admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1), on a unix socket that only this user may
- * reach. nice-grpc's server takes no connections that someone else accepted, and the admin port also speaks HTTP/1.1.
+ * Serves the admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1), on a unix socket that only this user can
+ * reach. It needs its own socket because nice-grpc's server cannot take connections accepted elsewhere, and the admin port also speaks
+ * HTTP/1.1.
  */
 export async function serveRpc(backend: AdminBackend, ready: () => boolean): Promise<AdminRpc> {
   const health = healthState(ready);
@@ -34,7 +35,8 @@ export async function serveRpc(backend: AdminBackend, ready: () => boolean): Pro
   }).use(withReasons);
   server.add(adminApi.AdminDefinition, adminService(backend));
   server.add(HealthDefinition, HealthServiceImpl(health));
-  // What is listed must also be described, or clients that read all of it fail; the others' descriptors are not at hand.
+  // Reflection must describe every service that it lists, or clients that read them all fail. The descriptors of the others are not
+  // available.
   server.add(ServerReflectionService, ServerReflection(adminDescriptors(), [adminApi.AdminDefinition.fullName]));
 
   const socket = await listen(server);
@@ -50,11 +52,11 @@ export async function serveRpc(backend: AdminBackend, ready: () => boolean): Pro
   };
 }
 
-/** The health of the program, and of the RPC as its part: what `ready` says at the moment when someone asks. */
+/** Returns the health of the program, which is also that of the RPC: the result of `ready` at the time of the call. */
 function healthState(ready: () => boolean): HealthState {
   const services = ['', adminApi.AdminDefinition.fullName];
   const state = HealthState();
-  // One listener for each watching call.
+  // Each watching call adds one listener.
   state.setMaxListeners(0);
   return Object.assign(state, {
     getStatus: (service = '') => (services.includes(service) ? (ready() ? 'healthy' : 'unhealthy') : 'unknown'),
@@ -72,7 +74,7 @@ async function listen(server: Server): Promise<PrivateSocket> {
   }
 }
 
-/** Tells clients why a call failed: nice-grpc says only that it did. Who may ask here may also read the log. */
+/** Tells clients why a call failed; nice-grpc reports only that it failed. Clients with access here may also read the log. */
 const withReasons: ServerMiddleware = async function* withReasons(call, context) {
   try {
     return yield* call.next(call.request, context);

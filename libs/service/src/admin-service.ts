@@ -13,7 +13,7 @@ import { statusRpc } from './admin/status.ts';
 import { watchRpc } from './admin/watch-dials.ts';
 import type { AdminBackend } from './admin-backend.ts';
 
-/** The admin RPC: what the backend says and does, in the messages of the API. A group of calls has a file of its own. */
+/** Returns the admin RPC: the backend's data and actions, in the messages of the API. Each group of calls has its own file. */
 export function adminService(backend: AdminBackend): adminApi.AdminServiceImplementation {
   return {
     ...statusRpc(backend),

@@ -38,7 +38,7 @@ function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
   });
 }
 
-/** What a server's flags say. */
+/** What a server's flags give. */
 const files =
   ({ cert, key }: Identity = own): AdminTls =>
   (options, { accept, refused }) => {
@@ -65,11 +65,11 @@ async function page(server: AdminServer, tls: AdminClientTls): Promise<string> {
   return text;
 }
 
-/** Resolves when a connection has ended, however that came. */
+/** Resolves when a connection has closed, for whatever reason. */
 const gone = (socket: Socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()));
 
 describe('the admin port with mutual TLS', () => {
-  it('serves the RPC and its pages to those who show a certificate, on every address', async () => {
+  it('serves the RPC and its pages to clients with a certificate, on every address', async () => {
     await using server = await serve({ host: '0.0.0.0', tls: files() });
     using client = adminClient(at(server), shows(operator));
     assert.deepEqual((await client.admin.listSessions({})).sessions, []);
@@ -77,7 +77,7 @@ describe('the admin port with mutual TLS', () => {
     assert.deepEqual((await client.admin.listTunnels({})).tunnels, []);
   });
 
-  it('is known to its client by its address or as isthmus-admin, and by no other name', async () => {
+  it('accepts a certificate for its address or for isthmus-admin, and for no other name', async () => {
     const named = async (value: string) => {
       const identity = await authority.server({ hosts: [{ type: 'dns', value }] });
       await using server = await serve({ tls: files(identity) });
@@ -88,7 +88,7 @@ describe('the admin port with mutual TLS', () => {
     await assert.rejects(named('isthmus-hub'));
   });
 
-  it('speaks HTTP/1.1 with a client that could do either', async () => {
+  it('speaks HTTP/1.1 with a client that offers both protocols', async () => {
     await using server = await serve({ tls: files() });
     const { port } = server.address;
     const socket = connect({ port, host: '127.0.0.1', ...shows(operator), ALPNProtocols: ['h2', 'http/1.1'] });
@@ -97,7 +97,7 @@ describe('the admin port with mutual TLS', () => {
     socket.destroy();
   });
 
-  it('refuses those who show none, or one of another authority, and tells of it', async () => {
+  it('rejects and reports clients without a certificate, or with one of another authority', async () => {
     const refused: string[] = [];
     await using server = await serve({ tls: files(), refused: (_, { message }) => refused.push(message) });
     const { ca } = shows(operator);
@@ -113,7 +113,7 @@ describe('the admin port with mutual TLS', () => {
     await until(() => refused.length >= 6);
   });
 
-  it('ends plain text, and a handshake that does not come', async () => {
+  it('closes plain text connections, and those whose handshake does not come', async () => {
     await using server = await serve({ tls: files(), headTimeoutMs: 50 });
     for (const text of ['GET / HTTP/1.1\r\n\r\n', '']) {
       const socket = connectPlain(server.address.port, '127.0.0.1');
@@ -124,7 +124,7 @@ describe('the admin port with mutual TLS', () => {
     }
   });
 
-  it('closes with connections open', async () => {
+  it('closes while connections are open', async () => {
     const server = await serve({ tls: files() });
     const idle = connect({ port: server.address.port, host: '127.0.0.1', ...shows(operator) });
     const amid = connectPlain(server.address.port, '127.0.0.1');
@@ -157,7 +157,7 @@ describe('the admin port on an address that is not loopback, without TLS', () =>
     ]);
   });
 
-  it('closes while a client that was refused is still there', async () => {
+  it('closes while a refused client is still connected', async () => {
     const server = await serve({ host: '0.0.0.0', warn() {} });
     const socket = connectPlain(server.address.port, '127.0.0.1');
     socket.on('error', () => {}).resume();

@@ -77,7 +77,7 @@ async function open(server: AdminServer): Promise<Socket> {
 }
 
 describe('the admin port', () => {
-  it('lists sessions, oldest first, of one tenant when asked', async () => {
+  it('lists sessions, oldest first, optionally of one tenant', async () => {
     await using server = await serve();
     using client = adminClient(at(server));
     const { sessions } = await client.admin.listSessions({});
@@ -123,13 +123,13 @@ describe('the admin port', () => {
     });
   });
 
-  it('begins a drain and says what is left', async () => {
+  it('starts a drain and returns what is left', async () => {
     await using server = await serve();
     using client = adminClient(at(server));
     assert.deepEqual(await client.admin.drain({}), { sessions: 2, tunnels: 3, plan: undefined });
   });
 
-  it('says what a drain would do, changes nothing, and lists no more than a bound', async () => {
+  it('returns what a drain would do, changes nothing, and lists only a bounded number', async () => {
     const move = (index: number) => ({
       sessionId: `s${index}`,
       tenant: 'default',
@@ -159,7 +159,7 @@ describe('the admin port', () => {
     assert.deepEqual([plan?.running.length, plan?.running[0]?.sinceMs], [1000, 1n]);
   });
 
-  it('answers with the reason when the program cannot', async () => {
+  it('answers with the reason when the program cannot do something', async () => {
     const failing = { ...backend, drain: () => Promise.reject(new Error('already gone')) };
     await using server = await serve({ backend: failing });
     using client = adminClient(at(server));
@@ -167,7 +167,7 @@ describe('the admin port', () => {
     assert.equal((await client.admin.listTunnels({})).tunnels.length, 2);
   });
 
-  it('answers HTTP/1.1 on the same port, also to methods that begin like the HTTP/2 preface', async () => {
+  it('answers HTTP/1.1 on the same port, even methods that begin like the HTTP/2 preface', async () => {
     await using server = await serve();
     using client = adminClient(at(server));
     await client.admin.listTunnels({});
@@ -179,7 +179,7 @@ describe('the admin port', () => {
     assert.match(answer, /PROPFIND \/x$/);
   });
 
-  it('tells the protocols apart when bytes come one at a time', async () => {
+  it('tells the protocols apart when bytes arrive one at a time', async () => {
     await using server = await serve();
     const socket = await open(server);
     socket.setNoDelay(true);
@@ -187,14 +187,14 @@ describe('the admin port', () => {
       socket.write(byte);
       await turn();
     }
-    // An empty SETTINGS frame; the answer begins with the server's own: length, type 4.
+    // An empty SETTINGS frame. The answer starts with the server's own: length, type 4.
     socket.write(Buffer.from('000000040000000000', 'hex'));
     const [first] = (await once(socket, 'data')) as [Buffer];
     assert.equal(first[3], 4);
     socket.destroy();
   });
 
-  it('ends a connection that says nothing', async () => {
+  it('closes a connection that sends nothing', async () => {
     await using server = await serve({ headTimeoutMs: 20 });
     const silent = await open(server);
     silent.on('error', () => {});
@@ -217,7 +217,7 @@ describe('the admin port', () => {
     assert.equal(await fetchText(server, '/'), 'GET /');
   });
 
-  it('names the address that it cannot have', async () => {
+  it('names the address that it cannot listen on', async () => {
     await using server = await serve();
     const { port } = server.address;
     await assert.rejects(
@@ -226,7 +226,7 @@ describe('the admin port', () => {
     );
   });
 
-  it('closes with connections open, more than once', async () => {
+  it('closes while connections are open, more than once', async () => {
     const server = await serve();
     const socket = await open(server);
     socket.on('error', () => {});

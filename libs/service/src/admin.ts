@@ -14,43 +14,43 @@ export interface AdminOptions {
   /** 0 for any free port. */
   readonly port: number;
   readonly backend: AdminBackend;
-  /** Both sides show a certificate. Unset: neither does, and the RPC is served on loopback alone. */
+  /** With TLS, both sides must present a certificate. Unset: plain text, and the RPC is served only on loopback. */
   readonly tls?: AdminTls | undefined;
-  /** What the RPC's health service says. Default: always true, since it answers. */
+  /** What the RPC's health service reports. Default: always true, because it answers. */
   readonly ready?: () => boolean;
-  /** Answers what is not gRPC: upstream's admin port serves /metrics and /debug/pprof. */
+  /** Handles requests that are not gRPC. Upstream's admin port serves /metrics and /debug/pprof. */
   readonly http: RequestListener;
   readonly warn: (message: string) => void;
   readonly refused?: Refused;
-  /** How long a connection may take to show what it speaks, and to send its first request's head, in milliseconds. Default 10 s. */
+  /** How long a connection may take to show its protocol and to send the head of its first request, in milliseconds. Default 10 s. */
   readonly headTimeoutMs?: number;
 }
 
 export interface AdminServer extends AsyncDisposable {
   readonly address: AddressInfo;
-  /** Ends the listener and every connection. */
+  /** Closes the listener and every connection. */
   close(): Promise<void>;
 }
 
 const HEAD_TIMEOUT_MS = 10_000;
 /** Scrapers keep connections open between scrapes. */
 const IDLE_TIMEOUT_MS = 65_000;
-/** Connections at once: the port is for operators and one scraper. */
+/** Connections at once. The port is for operators and one scraper. */
 const MAX_CONNECTIONS = 100;
 
-/** What an HTTP/2 connection begins with (RFC 9113 section 3.4) and no HTTP/1.1 method does. */
+/** The start of every HTTP/2 connection (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
 const HTTP2_PREFACE = Buffer.from('PRI');
 
-/** The admin RPC, or what stands in its place: takes connections that speak HTTP/2. */
+/** The admin RPC, or its replacement. Takes connections that speak HTTP/2. */
 interface Rpc {
   take(socket: Socket): void;
   close(): Promise<void>;
 }
 
 /**
- * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, told apart by the first bytes. With TLS both ask for a
- * client's certificate. Without it there is no authentication, as upstream's has none, so what the RPC can do is for loopback
- * alone; metrics and profiles are for whoever reaches them, as upstream's are.
+ * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, which tells them apart by the first bytes. With TLS, both
+ * require a client certificate. Without TLS there is no authentication, as in upstream. The RPC is then served only on loopback, while
+ * anyone who can connect may read metrics and profiles, as in upstream.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
@@ -101,7 +101,7 @@ function untrusted({ address, port }: AddressInfo): string {
   );
 }
 
-/** Connections without a request yet. The HTTP server does not listen itself, so it sets heads no deadline. */
+/** Connections that have sent no request yet. The HTTP server does not listen itself, so it enforces no deadline for request heads. */
 class Heads {
   readonly #timers = new Map<Socket, NodeJS.Timeout>();
   readonly #ms: number;
@@ -127,7 +127,7 @@ class Heads {
   }
 }
 
-/** Reads until the first bytes say whether HTTP/2 follows, and puts them back. */
+/** Reads the first bytes to find out whether HTTP/2 follows, and puts them back. */
 function tellApart(socket: Socket, decided: (speaksHttp2: boolean) => void): void {
   let head = Buffer.alloc(0);
   const onReadable = () => {
@@ -145,7 +145,7 @@ function tellApart(socket: Socket, decided: (speaksHttp2: boolean) => void): voi
 }
 
 async function listen(listener: Server, host: string, port: number): Promise<AddressInfo> {
-  // An empty host means every address, as in Go.
+  // An empty host means all addresses, as in Go.
   listener.listen(host === '' ? { port } : { host, port });
   try {
     await once(listener, 'listening');

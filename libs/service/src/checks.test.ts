@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { countSessions, registryCheck, sessionsCheck } from './checks.ts';
 
-test('a registry that has answered once is no reason to be unready, and its age is told', () => {
+test('a registry that has answered once never makes a program unready, and the check shows its age', () => {
   const now = 10_000;
   const cases: [Parameters<typeof registryCheck>[0], boolean, string][] = [
     [{ synced: false, up: false, detail: 'ECONNREFUSED' }, false, 'no copy of the registry yet: ECONNREFUSED'],
@@ -19,7 +19,7 @@ test('a registry that has answered once is no reason to be unready, and its age 
   }
 });
 
-test('sessions of another tenant are counted, and are of no use', () => {
+test('sessions of another tenant are counted, but do not make a gateway ready', () => {
   const cases: [Record<string, number>, boolean, string, quarantined?: number][] = [
     [{}, false, 'no agent has a session'],
     [{ other: 1 }, false, 'no agent has a session (of other tenants: 1)'],
@@ -34,7 +34,7 @@ test('sessions of another tenant are counted, and are of no use', () => {
   }
 });
 
-test('of many tenants those with most sessions are listed, and the rest as one', () => {
+test('of many tenants, those with the most sessions are listed, and the rest are summed up', () => {
   const tenants = Array.from({ length: 25 }, (_, n) => [`t${n}`, n + 1] as const);
   const listed = tenants.slice(5).reverse();
   const text = listed.map(([tenant, sessions]) => `${tenant}: ${sessions}`).join(', ');
@@ -42,7 +42,7 @@ test('of many tenants those with most sessions are listed, and the rest as one',
   assert.equal(countSessions([['a: 1\n[+]', 2]]), 'sessions: 2 ("a: 1\\n[+]": 2)');
 });
 
-test('a probe that asks only whether there are sessions does not count those of each tenant', () => {
+test('a probe that only asks whether there are sessions does not count them per tenant', () => {
   const tenants = () => assert.fail('counted');
   assert.equal(sessionsCheck({ sessionsOf: () => 1, tenants, quarantinedSessions: 0 }, 'default').ok, true);
 });

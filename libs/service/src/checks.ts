@@ -1,16 +1,16 @@
 import type { Directory } from '@isthmus/tunnel';
 import type { Check } from './health.ts';
 
-/** Checks that several programs have. Their words while they do not hold are what an operator sees first. */
+/** Checks that several programs share. The texts of failing checks are what an operator sees first. */
 
-/** What a process knows of its registry's health. */
+/** What a process knows about its registry's health. */
 export interface RegistryHealth {
-  /** A first copy is in. */
+  /** Whether a first copy has arrived. */
   readonly synced: boolean;
   readonly up: boolean;
-  /** The last word about it. */
+  /** The last report about it. */
   readonly detail: string;
-  /** When it answered last, in milliseconds of `performance.now()`; undefined before the first answer. */
+  /** When it last answered, in milliseconds of `performance.now()`; undefined before the first answer. */
   readonly lastAnswerAt?: number | undefined;
 }
 
@@ -37,13 +37,13 @@ export function registryCheck(registry: RegistryHealth, now = performance.now())
   return { name, ok: true, detail: `${age === '' ? 'no answer' : age}, dials go by its copy: ${detail}` };
 }
 
-/** Tenants with sessions, and how many. */
+/** Tenants with sessions, and the number of sessions. */
 type Tenants = Iterable<readonly [tenant: string, sessions: number]>;
 
-/** Tenants that are listed one by one, those with most sessions. */
+/** Number of tenants that are listed one by one, those with the most sessions first. */
 const MAX_TENANTS = 20;
 
-/** Whether dials of a gateway's tenant have somewhere to go. What there is to know is put together only where it is shown. */
+/** Checks whether dials of a gateway's tenant have somewhere to go. The detail is computed only when it is shown. */
 export function sessionsCheck(
   directory: Pick<Directory, 'sessionsOf' | 'tenants' | 'quarantinedSessions'>,
   tenant: string,
@@ -77,7 +77,7 @@ function sum(tenants: (readonly [tenant: string, sessions: number])[]): number {
   return tenants.reduce((total, [, sessions]) => total + sessions, 0);
 }
 
-/** A tenant's name as it is, or in quotes where it could be taken for anything else on the page. */
+/** Returns a tenant's name, in quotes if it could be mistaken for anything else on the page. */
 function nameOf(tenant: string): string {
   return /^[\w.-]{1,64}$/.test(tenant) ? tenant : JSON.stringify(tenant.slice(0, 64));
 }

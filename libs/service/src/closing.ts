@@ -1,4 +1,4 @@
-/** What a program has started, to be ended in reverse order; also when a later part fails to start. */
+/** What a program has started, to be closed in reverse order, also when a later part fails to start. */
 export class Closing {
   readonly #steps: (() => unknown)[] = [];
 
@@ -6,7 +6,7 @@ export class Closing {
     this.#steps.push(step);
   }
 
-  /** Runs every step, also behind one that fails. @throws the first failure */
+  /** Runs every step, even after one fails. @throws the first failure */
   async close(): Promise<void> {
     const failures: unknown[] = [];
     for (const step of this.#steps.splice(0).reverse()) {
@@ -19,7 +19,7 @@ export class Closing {
     if (failures.length > 0) throw failures[0];
   }
 
-  /** Starts a program's parts; what is up already is ended when one of them fails. */
+  /** Starts a program's parts. If one fails, those already started are closed. */
   static async guard<T>(start: (closing: Closing) => Promise<T>): Promise<T> {
     const closing = new Closing();
     try {

@@ -8,7 +8,7 @@ function member(...args: string[]) {
   return memberOf(parseFlags(gatewayFlags, args, {}).values, ['gateway'], '1.2.3');
 }
 
-test('a process says its id, its roles, its machine and its version', () => {
+test('a process announces its id, its roles, its machine and its version', () => {
   const before = Date.now();
   const { since, ...said } = member('--server-id=gw', '--zone=z', '--admin-port=9000');
   assert.deepEqual(said, {
@@ -18,7 +18,7 @@ test('a process says its id, its roles, its machine and its version', () => {
   assert.ok(since >= before && since <= Date.now());
 });
 
-test("the admin port's address is what a flag says, else the one that is bound, else the machine's name", () => {
+test("the admin port's address comes from its flag, otherwise from the bound address or the machine's name", () => {
   for (const [args, address] of [
     [['--admin-bind-address=10.0.0.1'], '10.0.0.1:8095'],
     [['--admin-bind-address=::1'], '[::1]:8095'],

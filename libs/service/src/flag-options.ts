@@ -10,7 +10,7 @@ import type { REDIS_CREDENTIALS } from './flags/topics/plane.ts';
 
 /** Options that several programs read from the same flags. */
 
-/** What all listeners of a program share. */
+/** TLS settings shared by all listeners of a program. */
 export function tlsPolicy(flags: Pick<GatewayValues, 'cipher-suites' | 'tls-min-version'>): {
   ciphers?: string;
   minVersion?: SecureVersion;
@@ -20,7 +20,7 @@ export function tlsPolicy(flags: Pick<GatewayValues, 'cipher-suites' | 'tls-min-
   return { ...(ciphers && { ciphers }), ...(minVersion && { minVersion }) };
 }
 
-/** This process towards other gateways and hubs. */
+/** Certificates of this process for connections with other gateways and hubs. */
 export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'peer-ca-cert'>): TlsFiles {
   return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
 }
@@ -33,7 +33,7 @@ interface TlsFiles {
 
 type RedisTlsFlags = Pick<GatewayValues, 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;
 
-/** This process towards Redis and its Sentinels. */
+/** Certificates of this process for connections to Redis and its Sentinels. */
 export function redisTls(flags: RedisTlsFlags): TlsFiles {
   return { cert: flags['redis-cert'], key: flags['redis-key'], ca: flags['redis-ca-cert'] };
 }
@@ -67,7 +67,7 @@ type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' 
 /** Makes the admin port's TLS server, of files. */
 type CreateAdmin = (files: TlsFiles & ReturnType<typeof tlsPolicy>, ...rest: Parameters<AdminTls>) => TlsServer;
 
-/** The admin port's own certificates, if it is given any. */
+/** Returns the admin port's own TLS server, or undefined without its certificates. */
 function adminTls(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, create: CreateAdmin) {
   const { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': ca } = flags;
   return cert === '' ? undefined : (...rest: Parameters<AdminTls>) => create({ cert, key, ca, ...policy }, ...rest);
@@ -77,7 +77,7 @@ type OperationsFlags = AdminTlsFlags &
   Parameters<typeof tlsPolicy>[0] &
   Pick<GatewayValues, 'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'>;
 
-/** Where operators look, alike for every server-side program. */
+/** Returns the ports for operators, the same for every server-side program. */
 export function operationsPorts(flags: OperationsFlags, create: CreateAdmin) {
   const tls = adminTls(flags, tlsPolicy(flags), create);
   return {
@@ -93,7 +93,7 @@ type AgentOperationsFlags = AdminTlsFlags &
     'health-server-host' | 'health-server-port' | 'admin-bind-address' | 'admin-server-port' | 'enable-profiling'
   >;
 
-/** As `operationsPorts`, by the names that an agent's flags have. */
+/** Like `operationsPorts`, with the names of an agent's flags. */
 export function agentOperationsPorts(flags: AgentOperationsFlags, create: CreateAdmin) {
   return {
     health: { host: flags['health-server-host'], port: flags['health-server-port'] },
@@ -109,7 +109,7 @@ type MemberFlags = Pick<
 
 const EVERY_ADDRESS: readonly string[] = ['', '0.0.0.0', '::'];
 
-/** What this process says of itself in the list of the plane's. */
+/** Returns this process's entry in the plane's list of members. */
 export function memberOf(flags: MemberFlags, roles: Member['roles'], version: string): Member {
   const { 'admin-bind-address': bind, 'admin-port': port } = flags;
   const machine = hostname();
@@ -122,7 +122,7 @@ export function memberOf(flags: MemberFlags, roles: Member['roles'], version: st
 
 type IdentityFlags = Pick<GatewayValues, 'server-id' | 'zone' | 'plane' | 'redis-url'>;
 
-/** What a server-side program says of itself on its admin port. */
+/** Returns what a server-side program says about itself on its admin port. */
 export function identityOf(flags: IdentityFlags, program: string, roles: Identity['roles']): Identity {
   const id = flags['server-id'];
   return {

@@ -2,7 +2,10 @@ import type { AddressInfo, Server } from 'node:net';
 import { descriptors } from '@isthmus/tunnel';
 import type { Refused } from './bad-requests.ts';
 
-/** Closes a listener while the process can open no file descriptor, and opens it again on the same address. @returns ends it */
+/**
+ * Closes a listener while the process cannot open file descriptors, and reopens it on the same address. @returns a function that stops
+ * the guard
+ */
 export function guardListener(server: Server, { address: host, port }: AddressInfo, refused: Refused): () => void {
   server.on('error', (error) => refused('', error));
   return descriptors.guard({

@@ -32,7 +32,7 @@ async function ask(port: number, path: string, agent?: Agent): Promise<Answer> {
   return { status: response.statusCode, headers: response.headers, body };
 }
 
-/** Sends bytes as they are, and gives all that comes back. */
+/** Sends raw bytes and returns everything that comes back. */
 async function raw(port: number, bytes: string): Promise<string> {
   const socket = connect(port, '127.0.0.1').on('error', () => {});
   let answer = '';
@@ -40,12 +40,12 @@ async function raw(port: number, bytes: string): Promise<string> {
     answer += chunk;
   });
   socket.write(bytes);
-  // Not `once`: a server that has not read all it was sent ends with a reset, behind its answer.
+  // Not `once`: a server that has not read everything it was sent closes with a reset after its answer.
   await new Promise((resolve) => socket.once('close', resolve));
   return answer;
 }
 
-test('pages answer as upstream does', async () => {
+test("pages answer as upstream's do", async () => {
   const cases: [string, readonly Check[], HealthOptions['unready'], number, string][] = [
     ['/healthz', [good], AGENT_UNREADY, 200, 'ok'],
     ['/healthz', [bad], SERVER_UNREADY, 200, 'ok'],
@@ -76,7 +76,7 @@ test('pages answer as upstream does', async () => {
   }
 });
 
-test('metrics keep their content type, and a page that fails says so', async () => {
+test('metrics keep their content type, and a failing page says why', async () => {
   await using server = await health();
   assert.equal((await ask(server.address.port, '/metrics')).headers['content-type'], 'text/plain; version=0.0.4');
   await using failing = await health({ metrics: () => Promise.reject(new Error('no registry')) });
@@ -92,7 +92,7 @@ test('metrics keep their content type, and a page that fails says so', async () 
   assert.equal((await ask(throwing.address.port, '/readyz')).status, 500);
 });
 
-test('a connection is kept between requests, idle for two minutes', async () => {
+test('a connection stays open between requests, for up to two idle minutes', async () => {
   await using server = await health();
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const { headers } = await ask(server.address.port, '/healthz', agent);
@@ -116,13 +116,13 @@ test('garbage gets 400, and the next request is answered', async () => {
   assert.equal((await ask(port, '/healthz')).body, 'ok');
 });
 
-test('a port that is taken is an error that names it', async () => {
+test('a port in use gives an error that names it', async () => {
   await using server = await health();
   const { port } = server.address;
   await assert.rejects(health({ port }), { code: 'EADDRINUSE', port, syscall: 'listen' });
 });
 
-test('closing ends open connections, and may be asked for twice', async () => {
+test('closing ends open connections, and may be called twice', async () => {
   const server = await health();
   const socket = connect(server.address.port, '127.0.0.1').on('error', () => {});
   await once(socket, 'connect');
@@ -147,7 +147,7 @@ async function admin(handler: RequestListener) {
   };
 }
 
-test('the admin port has metrics, and profiles only when asked to', async () => {
+test('the admin port has metrics, and profiles only when enabled', async () => {
   await using plain = await admin(adminHandler({ metrics, profiling: false }));
   assert.equal((await ask(plain.port, '/metrics')).body, 'up 1\n');
   assert.equal((await ask(plain.port, '/debug/pprof/')).status, 404);
@@ -162,7 +162,7 @@ test('the admin port has metrics, and profiles only when asked to', async () => 
   }
 });
 
-test('a CPU profile and a heap snapshot are what the tools of V8 read', async () => {
+test("a CPU profile and a heap snapshot have V8's formats", async () => {
   await using server = await admin(adminHandler({ metrics, profiling: true }));
   const profile = JSON.parse((await ask(server.port, '/debug/pprof/profile?seconds=0.1')).body);
   assert.ok(profile.nodes.length > 0 && profile.endTime > profile.startTime);
@@ -171,7 +171,7 @@ test('a CPU profile and a heap snapshot are what the tools of V8 read', async ()
   assert.ok(JSON.parse(heap.body).snapshot.meta);
 });
 
-test('profiles and snapshots are taken one at a time, and one whose client went away makes way for the next', async () => {
+test('profiles and snapshots are taken one at a time, and one whose client left makes way for the next', async () => {
   await using server = await admin(adminHandler({ metrics, profiling: true }));
   const asked = server.asked();
   const request = get({ host: '127.0.0.1', port: server.port, path: '/debug/pprof/profile?seconds=300', agent: false });

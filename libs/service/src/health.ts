@@ -7,18 +7,18 @@ import { BAD_TARGET, type Metrics, type MetricsPage, metricsPage, NOT_FOUND, typ
 
 export type { MetricsPage };
 
-/** One thing that must hold for a program to be of use. */
+/** A condition that a program needs in order to work. */
 export interface Check {
   readonly name: string;
   readonly ok: boolean;
-  /** Why not while it does not hold; else what there is to know, which only the verbose page shows. May be empty. */
+  /** Why it fails; or, while it passes, details that only the verbose page shows. May be empty. */
   readonly detail: string;
 }
 
-/** How /readyz answers while a check fails. Upstream's server and agent differ. */
+/** How /readyz answers while a check fails. Upstream's server and agent do it differently. */
 export interface Unready {
   readonly status: 500 | 503;
-  /** `details` alone, or the whole list of `checks`. */
+  /** Only the `details`, or the whole list of `checks`. */
   readonly body: 'details' | 'checks';
 }
 
@@ -38,19 +38,19 @@ export interface HealthOptions {
 
 export interface HealthServer extends AsyncDisposable {
   readonly address: AddressInfo;
-  /** Ends the listener and every connection. */
+  /** Closes the listener and every connection. */
   close(): Promise<void>;
 }
 
 /** Upstream's ReadHeaderTimeout. */
 const REQUEST_MS = 60_000;
-/** Kubelets and scrapers keep their connections: upstream's servers hold idle ones for at least 60 s. */
+/** Kubelets and scrapers keep their connections. Upstream's servers hold idle ones for at least 60 s. */
 const IDLE_MS = 120_000;
 const MAX_CONNECTIONS = 1024;
 
 /**
- * Serves /healthz, /readyz, /ready (its old name) and /metrics. /healthz says that the process is up, so open it after all
- * other listeners. Rejects with the system's error when it cannot listen.
+ * Serves /healthz, /readyz, /ready (its old name) and /metrics. /healthz reports that the process is up, so open it after all other
+ * listeners. Rejects with the system's error if it cannot listen.
  */
 export async function serveHealth(options: HealthOptions): Promise<HealthServer> {
   const { host, port, refused = () => {} } = options;
@@ -92,7 +92,7 @@ async function pageFor(request: IncomingMessage, { checks, unready, metrics }: H
   }
 }
 
-/** The checks one by one have the form of Kubernetes' own health pages. */
+/** The list of checks has the format of Kubernetes' own health pages. */
 function readiness(checks: readonly Check[], unready: Unready, verbose: boolean): Page {
   const lines = checks.map((check) => line(check, verbose));
   const failed = checks.filter(({ ok }) => !ok);
@@ -101,7 +101,7 @@ function readiness(checks: readonly Check[], unready: Unready, verbose: boolean)
   return { status: unready.status, body: failed.map(({ detail }) => detail).join('\n') };
 }
 
-/** Upstream's list, and so that of the page without `verbose`, says of a check that holds no more than that. */
+/** Upstream's list shows no details of passing checks, so neither does the page without `verbose`. */
 function line({ name, ok, detail }: Check, verbose: boolean): string {
   if (!ok) return `[-]${name} failed: ${detail}\n`;
   return verbose && detail !== '' ? `[+]${name} ok: ${detail}\n` : `[+]${name} ok\n`;

@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import process from 'node:process';
 
-/** What a program sees of its process. */
+/** The process as a program sees it. */
 export interface Host {
   /** The command line without the program's own name. */
   readonly args: readonly string[];
@@ -9,15 +9,15 @@ export interface Host {
   out(text: string): void;
   err(text: string): void;
   exit(status: number): void;
-  /** SIGTERM and SIGINT, each time. */
+  /** Called for each SIGTERM and SIGINT. */
   onSignal(handler: (signal: string, number: number) => void): void;
-  /** SIGHUP, each time; where nobody listens it ends the process, as upstream's. */
+  /** Called for each SIGHUP. Without a handler SIGHUP ends the process, as in upstream. */
   onHangup(handler: () => void): void;
-  /** Errors that nothing caught; a later handler takes the place of an earlier one. */
+  /** Called for uncaught errors. A later handler replaces an earlier one. */
   onCrash(handler: (error: unknown, origin: string) => void): void;
 }
 
-/** The real one, on Node and on Deno. */
+/** Returns the real host, on Node and on Deno. */
 export function processHost(): Host {
   let onCrash: (error: unknown, origin: string) => void = () => {};
   process.on('uncaughtException', (error) => onCrash(error, 'an error that nothing caught'));

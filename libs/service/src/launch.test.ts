@@ -44,18 +44,18 @@ test('a program is loaded from its bundle', async () => {
   assert.equal(await launched(), 'bundle');
 });
 
-test('a program that was never bundled is loaded from its modules', async () => {
+test('a program without a bundle is loaded from its modules', async () => {
   rmSync(join(root, 'app/dist/bundle'), { recursive: true });
   assert.equal(await launched(), 'modules');
 });
 
 for (const file of MADE_OF) {
-  test(`a bundle is out of date when ${file} was written since`, async () => {
+  test(`a bundle is outdated if ${file} was written after it`, async () => {
     utimesSync(join(root, file), 1, 1);
     assert.equal(await launched(), 'modules');
   });
 
-  test(`a bundle is out of date when ${file} has another size`, async () => {
+  test(`a bundle is outdated if ${file} has another size`, async () => {
     const { atime, mtime } = statSync(join(root, file));
     writeFileSync(join(root, file), '{ }');
     utimesSync(join(root, file), atime, mtime);
@@ -63,17 +63,17 @@ for (const file of MADE_OF) {
   });
 }
 
-test('a bundle goes for nothing when one of its packages is no longer built', async () => {
+test('a bundle is ignored when one of its packages is no longer built', async () => {
   rmSync(join(root, 'lib/dist/.tsbuildinfo'));
   assert.equal(await launched(), 'modules');
 });
 
-test('a bundle goes for nothing when all that was built was removed', async () => {
+test('a bundle is ignored when the whole build was removed', async () => {
   for (const file of MADE_OF) rmSync(join(root, file));
   assert.equal(await launched(), 'modules');
 });
 
-test('a bundle is all that an image has', async () => {
+test('in an image the bundle is enough', async () => {
   setCurrent({ directory: '0b5e', madeOf: {} });
   for (const file of [...MADE_OF, 'app/dist/main.js']) rmSync(join(root, file));
   assert.equal(await launched(), 'bundle');

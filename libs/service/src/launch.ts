@@ -1,15 +1,15 @@
 import { readFileSync, statSync } from 'node:fs';
 
 /**
- * Loads a program from what was built of it: from its bundle, which takes half the time, unless something was built or installed
- * since the bundle was made. So no bundle that is out of date ever runs.
- * @param dist the program's `dist` directory, with a slash at its end
+ * Loads a built program: from its bundle, which takes half the time, unless something was built or installed after the bundle was made.
+ * So an outdated bundle never runs.
+ * @param dist the program's `dist` directory, with a trailing slash
  */
 export async function launch(dist: URL): Promise<void> {
   await import((currentBundle(dist) ?? new URL('main.js', dist)).href);
 }
 
-/** A program's entry in its bundle, where that is up to date. */
+/** Returns a program's entry in its bundle, if the bundle is up to date. */
 export function currentBundle(dist: URL): URL | undefined {
   const bundles = new URL('bundle/', dist);
   const current = read(new URL('current.json', bundles));
@@ -21,11 +21,14 @@ export function currentBundle(dist: URL): URL | undefined {
   return isUpToDate ? new URL(`${current.directory}/main.js`, bundles) : undefined;
 }
 
-/** As the build writes it (scripts/lib/bundle-files.mjs). */
+/** The file that the build writes (scripts/lib/bundle-files.mjs). */
 interface Current {
-  /** Where the bundle lies. */
+  /** Directory of the bundle. */
   readonly directory: string;
-  /** The files that it must not be older than, by their paths, as they were. An image has none. */
+  /**
+   * The files that the bundle was made from, by path, with their state then. If one has changed, the bundle is outdated. Empty in an
+   * image.
+   */
   readonly madeOf: Readonly<Record<string, { readonly mtimeMs: number; readonly size: number }>>;
 }
 

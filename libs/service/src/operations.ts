@@ -16,7 +16,7 @@ export interface OperationsOptions {
   readonly metrics: Metrics;
   readonly backend: AdminBackend;
   readonly log: ProgramLog;
-  /** Told of what was refused, and on which port: `health` or `admin`. */
+  /** Called with each refused connection and its port, `health` or `admin`. */
   readonly refused: (where: string, remote: string, error: Error) => void;
 }
 
@@ -26,7 +26,10 @@ export interface Operations {
   close(): Promise<void>;
 }
 
-/** What operators see of every program: the health and the admin port. Started last, since /healthz says that all is up. */
+/**
+ * Starts the ports that operators use in every program: health and admin. Start it last, because /healthz reports that everything is
+ * up.
+ */
 export async function operations(options: OperationsOptions): Promise<Operations> {
   const { metrics, backend, checks, unready, log, profiling } = options;
   const refused = (where: string) => (remote: string, error: Error) => options.refused(where, remote, error);

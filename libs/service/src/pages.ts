@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { within } from './within.ts';
 
-/** An answer over HTTP. */
+/** An HTTP answer. */
 export interface Page {
   readonly status: number;
   readonly body: string;
@@ -18,7 +18,7 @@ export const BAD_TARGET: Page = { status: 400, body: 'bad request target\n' };
 
 const METRICS_MS = 10_000;
 
-/** Sends a page, or says that it could not be made. */
+/** Sends a page, or a 500 with the error if the page failed. */
 export async function send(response: ServerResponse, page: Page | Promise<Page>): Promise<void> {
   const failed = (error: unknown): Page => ({
     status: 500,
@@ -30,7 +30,7 @@ export async function send(response: ServerResponse, page: Page | Promise<Page>)
   response.end(body);
 }
 
-/** Makes the page of metrics in the format that a scraper's `Accept` header asks for. */
+/** Returns the metrics page in the format that a scraper's `Accept` header asks for. */
 export type Metrics = (accept?: string) => Promise<MetricsPage>;
 
 export async function metricsPage(metrics: Metrics, { headers }: IncomingMessage): Promise<Page> {
@@ -40,7 +40,7 @@ export async function metricsPage(metrics: Metrics, { headers }: IncomingMessage
   return { status: 200, body, headers: { 'content-type': contentType } };
 }
 
-/** A request's target, or undefined for one that is no path. */
+/** Returns a request's target, or undefined if it is no path. */
 export function urlOf(request: IncomingMessage): URL | undefined {
   const target = `http://host${request.url ?? ''}`;
   return request.url?.startsWith('/') && URL.canParse(target) ? new URL(target) : undefined;

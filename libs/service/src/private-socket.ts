@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A place for a unix socket that only this user may reach. */
+/** A path for a unix socket that only this user can reach. */
 export interface PrivateSocket {
   readonly path: string;
   /** Removes the socket and its directory. */
@@ -12,16 +12,16 @@ export interface PrivateSocket {
 
 const PREFIX = 'isthmus-admin-';
 const NAME = 'rpc';
-/** What sun_path holds on macOS, without the closing zero; Linux has 107. */
+/** Length of sun_path on macOS, without the final zero; Linux has 107. */
 const LONGEST_PATH = 103;
-/** A younger directory may be one where a program is about to listen. */
+/** A younger directory may belong to a program that is about to listen. */
 const LEFTOVER_MS = 60_000;
-/** Leftovers looked at in one go. */
+/** Maximum number of leftovers to check at once. */
 const MAX_LEFTOVERS = 100;
 
 /**
- * Makes a new directory of mode 0700. Its name is never used again, so what a killed program left behind is in nobody's way;
- * it goes when the next program comes.
+ * Creates a new directory with mode 0700. Its name is never reused, so leftovers of a killed program are in nobody's way. The next
+ * program removes them.
  */
 export async function privateSocket(): Promise<PrivateSocket> {
   const parent = shortTemporaryDirectory();
@@ -41,14 +41,14 @@ async function removeLeftovers(parent: string): Promise<void> {
   const names = (await readdir(parent)).filter((name) => name.startsWith(PREFIX));
   for (const name of names.slice(0, MAX_LEFTOVERS)) {
     const directory = join(parent, name);
-    // Another user's directory may not be entered, and one that just went is no leftover.
+    // Another user's directory may be inaccessible, and one that was just deleted is no leftover.
     const changed = await stat(directory).catch(() => undefined);
     if (!changed || Date.now() - changed.mtimeMs < LEFTOVER_MS) continue;
     if (await refuses(join(directory, NAME))) await rm(directory, { recursive: true, force: true }).catch(() => {});
   }
 }
 
-/** True when there is a socket on which nobody listens. */
+/** Whether the path is a socket on which nobody listens. */
 function refuses(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);

@@ -13,7 +13,7 @@ const INDEX = `/debug/pprof/profile?seconds=30  CPU profile (.cpuprofile: Chrome
 const BAD_SECONDS: Page = { status: 400, body: `bad seconds: want more than 0, up to ${LONGEST_SECONDS}\n` };
 const BUSY: Page = { status: 409, body: 'another profile is being taken\n' };
 
-/** Serves profiles under upstream's paths, in the formats of V8. One at a time. */
+/** Serves profiles under upstream's paths, in V8's formats, one at a time. */
 export class Profiler {
   #busy = false;
 
@@ -37,7 +37,7 @@ export class Profiler {
 
 async function sendHeap(response: ServerResponse): Promise<void> {
   response.writeHead(200, attachment('heap.heapsnapshot'));
-  // A client that goes away ends the snapshot; that is nobody's failure.
+  // A client that leaves ends the snapshot. That is no failure.
   await pipeline(getHeapSnapshot(), response).catch(() => response.destroy());
 }
 
@@ -62,7 +62,7 @@ function post(session: Session, method: string): Promise<{ readonly profile?: un
   });
 }
 
-/** Waits; less long when nobody waits for the answer any more. */
+/** Waits for `ms`, or until the client closes the connection. */
 function closedOrPassed(response: ServerResponse, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {

@@ -20,7 +20,7 @@ after(() => {
 const here = (name: string) => JSON.stringify(import.meta.url.replace('program.test', name));
 const DEADLINE_MS = 60_000;
 
-/** A program of one listener, as the body of `start` says. */
+/** Returns the source of a program with one listener. `start` is the body of its start function. */
 function source(start: string, table = ''): string {
   return `
 import net from 'node:net';
@@ -58,7 +58,7 @@ return {
   async close() { process.stdout.write('close\\n'); await close(); },
 };`;
 
-/** What a program wrote, and how it ended. */
+/** A running program, its output and its exit status. */
 class Run {
   out = '';
   err = '';
@@ -80,12 +80,12 @@ class Run {
     this.ended = once(this.#child, 'close', { signal: AbortSignal.timeout(DEADLINE_MS) }).then(([status]) => status);
   }
 
-  /** Not by `kill` of the child: on Deno that takes away its exit status. */
+  /** Not with the child's `kill`, which on Deno loses the exit status. */
   signal(signal: NodeJS.Signals): void {
     process.kill(this.#child.pid as number, signal);
   }
 
-  /** Waits until it has written something that matches. */
+  /** Waits until the output matches. */
   async saw(pattern: RegExp): Promise<void> {
     const deadline = AbortSignal.timeout(DEADLINE_MS);
     while (!pattern.test(this.out + this.err)) {
@@ -110,7 +110,7 @@ test('SIGTERM and SIGINT drain, then close, then exit with 0', async () => {
   }
 });
 
-test('a second signal ends a drain at once, with 128 and its number', async () => {
+test('a second signal ends a drain at once, with status 128 plus its number', async () => {
   for (const [signal, status] of [
     ['SIGTERM', 143],
     ['SIGINT', 130],
@@ -131,7 +131,7 @@ test('a signal before the program is up ends it at once', async () => {
   assert.equal(await program.ended, 143);
 });
 
-test('SIGHUP is for the program that asks for it, each time, from its start on', async () => {
+test('SIGHUP goes to a program that asks for it, every time, from its start', async () => {
   const program = run(`
 let times = 0;
 context.onHangup(() => process.stdout.write('hangup ' + ++times + '\\n'));
@@ -147,7 +147,7 @@ ${ORDERLY}`);
 
 const timeout = (value: string) => `'graceful-shutdown-timeout': flag.duration(${value}, 'Limit.'),`;
 
-test('the drain ends with its time, and the program closes all the same', async () => {
+test('the drain ends at its time limit, and the program still closes', async () => {
   const program = run(
     `${UP} return { drain: never, async close() { process.stdout.write('close\\n'); await close(); } };`,
     ['--graceful-shutdown-timeout=30ms'],
@@ -160,7 +160,7 @@ test('the drain ends with its time, and the program closes all the same', async 
   assert.match(program.err, /^warn the time for draining is over/m);
 });
 
-test('a graceful shutdown of 0 closes without draining, as upstream', async () => {
+test('a graceful shutdown of 0 closes without draining, as in upstream', async () => {
   const program = run(ORDERLY, [], timeout('0'));
   await program.saw(/^up/);
   program.signal('SIGTERM');
@@ -168,7 +168,7 @@ test('a graceful shutdown of 0 closes without draining, as upstream', async () =
   assert.doesNotMatch(program.out, /drain/);
 });
 
-test('it goes on for the shutdown delay, not ready any more, and drains after that', async () => {
+test('it keeps serving during the shutdown delay, no longer ready, and drains afterwards', async () => {
   const program = run(
     `${UP} return {
       leave() { process.stdout.write('leave\\n'); setTimeout(() => process.stdout.write('still up\\n'), 20); },
@@ -184,7 +184,7 @@ test('it goes on for the shutdown delay, not ready any more, and drains after th
   assert.match(program.out, /leave\nstill up\ndrain\n/);
 });
 
-test('a drain that fails is logged, and the program closes', async () => {
+test('a failed drain is logged, and the program closes', async () => {
   const program = run(`${UP} return { async drain() { throw new Error('no drain'); }, close };`);
   await program.saw(/^up/);
   program.signal('SIGTERM');
@@ -208,7 +208,7 @@ test('no crash is silent', async () => {
   }
 });
 
-test('a bad command line is one line on standard error and status 1, and nothing starts', async () => {
+test('an invalid command line gives one line on standard error and status 1, and nothing starts', async () => {
   const rows = [
     ['--main-prt=1', 'tester: --main-prt: unknown flag; the nearest known one is --main-port\n'],
     ['--main-port=x', 'tester: --main-port: bad value "x": want a whole number\n'],
@@ -222,7 +222,7 @@ test('a bad command line is one line on standard error and status 1, and nothing
   }
 });
 
-test('--help and --version go to standard output with status 0', async () => {
+test('--help and --version print to standard output with status 0', async () => {
   const help = run(ORDERLY, ['--help']);
   assert.equal(await help.ended, 0);
   assert.match(help.out, /^Tests\.\n\nUsage:\n {2}tester \[flags\]\n\nTest:\n {6}--main-port int/);
@@ -231,7 +231,7 @@ test('--help and --version go to standard output with status 0', async () => {
   assert.equal(version.out, `tester ${VERSION}\n`);
 });
 
-test('flags that change nothing are named in one warning', async () => {
+test('flags without effect are named in one warning', async () => {
   const program = run(ORDERLY, ['--vmodule=a=1']);
   await program.saw(/^up/m);
   program.signal('SIGTERM');
@@ -239,7 +239,7 @@ test('flags that change nothing are named in one warning', async () => {
   assert.match(program.err, /^warn these flags change nothing here: --vmodule \(none\)/);
 });
 
-test('a listener that cannot be had is one line that names its flag', async () => {
+test('a listener that cannot be opened gives one line that names its flag', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as { port: number };
@@ -264,7 +264,7 @@ test('a listener that cannot be had is one line that names its flag', async () =
   taken.close();
 });
 
-test('any other failure to start is one line as well; a mistake in the program shows its place', async () => {
+test('other failures to start also give one line, and a bug in the program shows its location', async () => {
   const plain = run(`throw new Error('no registry\\n  at all');`);
   assert.equal(await plain.ended, 1);
   assert.equal(plain.err, 'tester: cannot start: no registry at all\n');
@@ -273,7 +273,7 @@ test('any other failure to start is one line as well; a mistake in the program s
   assert.match(mistake.err, /^tester: cannot start: TypeError: .*\n {4}at /);
 });
 
-test('VERSION is the one of package.json', () => {
+test('VERSION is the version in package.json', () => {
   const path = new URL('../package.json', import.meta.url);
   assert.ok(existsSync(path));
   assert.equal(JSON.parse(readFileSync(path, 'utf8')).version, VERSION);

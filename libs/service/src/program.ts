@@ -10,7 +10,7 @@ import { startFailure } from './start-failure.ts';
 import { VERSION } from './version.ts';
 import { within } from './within.ts';
 
-/** What a program has to say about itself; a pino logger is one. */
+/** The log of a program. A pino logger is one. */
 export interface ProgramLog {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
@@ -20,42 +20,42 @@ export interface ProgramLog {
 
 /** A started program. */
 export interface Running {
-  /** Says that it is not ready any more, and goes on: for balancers, which notice a moment later. */
+  /** Reports not ready, and keeps serving: balancers notice a moment later. */
   leave?(): void;
-  /** Takes nothing new, tells its peers to move, and resolves when what runs has finished. */
+  /** Accepts nothing new, tells its peers to move, and resolves when everything running has finished. */
   drain(): Promise<void>;
-  /** Ends what is left and gives back every listener. */
+  /** Ends what is left and closes every listener. */
   close(): Promise<void>;
 }
 
 export interface Context<L extends ProgramLog> {
   readonly log: L;
   readonly version: string;
-  /** The flags that hold, without secrets. */
+  /** The flags in force, without secrets. */
   readonly flags: readonly FlagInForce[];
-  /** SIGHUP, each time: what was rotated away is opened again. */
+  /** Calls `handler` for each SIGHUP, to reopen rotated files. */
   onHangup(handler: () => void): void;
 }
 
 export interface ProgramOptions<T extends FlagTable, L extends ProgramLog> extends ProgramFlags<T> {
-  /** Made once the flags are known to be good. */
+  /** Called once the flags are known to be valid. */
   log(values: Values<T>): L;
-  /** Resolves when all listeners are up. What it throws ends the program; then nothing of it may be left running. */
+  /** Resolves when all listeners are up. An error ends the program; `start` must then leave nothing running. */
   start(values: Values<T>, context: Context<L>): Promise<Running>;
 }
 
 /**
- * What a stream buffers before it asks its source to wait, in bytes, in every program. Measured: 25 to 30 % more bytes per
- * second than with Node 20's 16 KiB; more costs latency under load. Newer Nodes have it as their default.
+ * How many bytes a stream buffers before it pauses its source, in every program. Measured: 25 to 30 % more bytes per second than with
+ * Node 20's 16 KiB. More costs latency under load. Newer Nodes have this value as their default.
  */
 const HIGH_WATER_MARK = 64 * 1024;
 
-/** How long closing may take, once draining is over. */
+/** How long closing may take after the drain. */
 const CLOSE_MS = 5000;
 
 /**
- * The life of a program: flags, start, the signal to stop, drain, close, exit. The status is 0 after an orderly stop, 1
- * after bad flags, a failed start or a crash, and 128 + the signal's number after a second signal.
+ * Runs a program: flags, start, the signal to stop, drain, close, exit. The status is 0 after an orderly stop, 1 after bad flags, a
+ * failed start or a crash, and 128 + the signal's number after a second signal.
  */
 export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   options: ProgramOptions<T, L>,
@@ -80,7 +80,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
     return undefined;
   });
   if (running === undefined) return;
-  // A signal before all listeners are up: there is nothing to drain, and no one to close what is half there.
+  // A signal before all listeners are up: nothing to drain yet, and the half-started parts have no owner to close them.
   if ('signal' in running) return host.exit(128 + running.number);
   const { signal } = await stopped;
   log.info({ signal }, 'stopping');
@@ -88,7 +88,7 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
   host.exit(await stop(running, drainLimit(values), log));
 }
 
-/** Serves on for as long as balancers may take to see that it is not ready. */
+/** Keeps serving until balancers have had time to notice that it is not ready. */
 async function lameDuck(running: Running, values: Readonly<Record<string, unknown>>): Promise<void> {
   const delayMs = (values['shutdown-delay-duration'] as number | undefined) ?? 0;
   if (delayMs === 0 || !running.leave) return;
@@ -96,7 +96,7 @@ async function lameDuck(running: Running, values: Readonly<Record<string, unknow
   await new Promise((resolve) => setTimeout(resolve, delayMs));
 }
 
-/** Reads and checks the command line. Undefined when that was all there is to do. */
+/** Reads and checks the command line. Returns undefined if the program should not start. */
 function readFlags<T extends FlagTable>(program: ProgramFlags<T>, host: Host) {
   try {
     const { values, warnings, set } = parseFlags(program.flags, host.args, host.env);
@@ -126,7 +126,7 @@ interface Stop {
   readonly number: number;
 }
 
-/** The first SIGTERM or SIGINT; the second ends the process at once. */
+/** Resolves at the first SIGTERM or SIGINT. The second ends the process at once. */
 function firstSignal(host: Host, log: ProgramLog): Promise<Stop> {
   return new Promise((resolve) => {
     let seen = false;
@@ -142,14 +142,14 @@ function firstSignal(host: Host, log: ProgramLog): Promise<Stop> {
 }
 
 /**
- * How long draining may take, in milliseconds. A program without the flag drains until its tunnels are done, as upstream's
- * agent does: whoever sent the signal decides how long that may be, with a second one or with SIGKILL.
+ * How long draining may take, in milliseconds. A program without the flag drains until its tunnels are done, as upstream's agent does.
+ * The sender of the signal can cut that short with a second one or with SIGKILL.
  */
 function drainLimit(values: Readonly<Record<string, unknown>>): number {
   return (values['graceful-shutdown-timeout'] as number | undefined) ?? Number.POSITIVE_INFINITY;
 }
 
-/** Drains, closes, and gives the exit status. */
+/** Drains, closes, and returns the exit status. */
 async function stop(running: Running, drainMs: number, log: ProgramLog): Promise<number> {
   let status = 0;
   const failed = (what: string) => (err: unknown) => {
@@ -157,7 +157,7 @@ async function stop(running: Running, drainMs: number, log: ProgramLog): Promise
     log.error({ err }, `${what} failed`);
     return true;
   };
-  // Upstream: 0 turns the graceful shutdown off.
+  // As in upstream, 0 turns the graceful shutdown off.
   if (drainMs > 0 && !(await within(running.drain(), drainMs).catch(failed('draining')))) {
     log.warn({ drainMs }, 'the time for draining is over: ending the tunnels that are left');
   }
@@ -167,7 +167,7 @@ async function stop(running: Running, drainMs: number, log: ProgramLog): Promise
   return status;
 }
 
-/** Nothing dies silently: the log says why, or standard error when there is no log yet. */
+/** Reports a crash in the log, or on standard error if there is no log yet. */
 function crash(name: string, host: Host, log: ProgramLog | undefined, error: unknown, origin: string): void {
   try {
     if (log) log.fatal({ err: error }, `crashed: ${origin}`);

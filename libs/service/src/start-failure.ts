@@ -10,18 +10,18 @@ const REASONS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'something listens there already',
   EACCES: 'permission denied',
   EADDRNOTAVAIL: NO_ADDRESS,
-  // What Deno makes of EADDRNOTAVAIL.
+  // Deno's code for EADDRNOTAVAIL.
   EINVAL: NO_ADDRESS,
   ENOTFOUND: 'there is no such name',
   ENOENT: 'there is no such directory',
 };
 
-/** Why a program did not start, as one line that names the flag where a listener failed. */
+/** Returns why a program did not start, as one line that names the flag if a listener failed. */
 export function startFailure(error: unknown, table: FlagTable, values: Values): string {
   if (error instanceof FlagError) return error.message;
   const failure = listenFailure(error);
   if (failure) return describe(failure, table, values);
-  // An error in the program rather than around it: the place is what one needs to know.
+  // A bug in the program, so its location is what matters.
   const isBug = error instanceof TypeError || error instanceof ReferenceError;
   const text = isBug ? (error.stack ?? error.message) : inWords(error);
   return `cannot start: ${isBug ? text : text.replaceAll(/\s*\n\s*/g, ' ')}`;
@@ -30,13 +30,13 @@ export function startFailure(error: unknown, table: FlagTable, values: Values): 
 interface ListenFailure extends NodeJS.ErrnoException {
   /** An IP address, or the path of a unix socket. */
   readonly address?: string;
-  /** Absent when any port would do, -1 for a unix socket. */
+  /** Absent if any port would do, -1 for a unix socket. */
   readonly port?: number;
-  /** A name that could not be resolved, in place of the address. */
+  /** Name that could not be resolved, in place of the address. */
   readonly hostname?: string;
 }
 
-/** The failed `listen`, or look-up of a name to listen on, that an error is about. */
+/** Returns the failed `listen`, or the failed lookup of a name to listen on, that caused an error. */
 function listenFailure(error: unknown): ListenFailure | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const { code, syscall } = cause as ListenFailure;
@@ -54,7 +54,7 @@ function describe(failure: ListenFailure, table: FlagTable, values: Values): str
   return `${flag ? `--${flag}: ` : ''}cannot listen on ${place}: ${reason} (${code})`;
 }
 
-/** The flag to change: the one of the address when that is bad, else the one of the port or of the unix socket. */
+/** Returns the flag to change: that of the address if the address is bad, otherwise that of the port or of the unix socket. */
 function flagBehind(failure: ListenFailure, badAddress: boolean, table: FlagTable, values: Values): string | undefined {
   const { address, port = 0, hostname } = failure;
   if (port < 0) return address === values['uds-name'] ? 'uds-name' : undefined;

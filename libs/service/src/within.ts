@@ -1,9 +1,9 @@
-/** The longest delay that timers take. */
+/** The longest delay that timers support. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 /**
- * Waits for work, but no longer than `ms`; true when it was done in time. Rejects as the work does.
- * What the work does later is not seen any more.
+ * Waits for work for at most `ms`. Returns true if it finished in time. Rejects if the work rejects in time. Later results and errors
+ * of the work are ignored.
  */
 export async function within(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;

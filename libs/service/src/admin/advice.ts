@@ -2,10 +2,10 @@ import type { Candidate, Explanation } from '@isthmus/tunnel';
 import type { AdminBackend } from '../admin-backend.ts';
 import type { RoutingPart } from './routing.ts';
 
-/** Names that one sentence may hold. */
+/** Maximum number of names in one sentence. */
 const MAX_NAMES = 5;
 
-/** What happens to a dial now, in one sentence. */
+/** Returns in one sentence what would happen to a dial now. */
 export function verdictOf({ steps, others, taken }: Explanation, tenant: string, routing: RoutingPart): string {
   if (taken) {
     const { agentId, hubId, sessionId } = taken;
@@ -22,7 +22,7 @@ export function verdictOf({ steps, others, taken }: Explanation, tenant: string,
   return `a dial ${fails} at once: no agent of tenant ${tenant} serves this destination`;
 }
 
-/** What to do where no session can be taken, in the order to try. */
+/** Returns what to do if no session can be chosen, in the order to try. */
 export function adviceFor(
   { steps, others, taken }: Explanation,
   { tenant, backend }: { readonly tenant: string; readonly backend: AdminBackend },
@@ -34,7 +34,7 @@ export function adviceFor(
   return [...registryAdvice(backend), agentAdvice(tenant, backend)];
 }
 
-/** Each session once. */
+/** Returns each session once. */
 function candidatesOf(steps: Explanation['steps']): Candidate[] {
   const all = steps.flatMap(({ candidates }) => candidates);
   return [...new Map(all.map((candidate) => [candidate.session.sessionId, candidate])).values()];

@@ -15,7 +15,7 @@ async function configOf(...args: string[]) {
   return new Map(flags.map((flag) => [flag.name, flag]));
 }
 
-test('flags in force are told with where they come from', async () => {
+test('flags in force are listed with their sources', async () => {
   const flags = await configOf('--server-port=0', '--dial-park-timeout=1m30s', '--server-cert=/tls/tls.crt');
   const told = (name: string) => [flags.get(name)?.value, flags.get(name)?.source, flags.get(name)?.initial];
   assert.deepEqual(told('server-port'), ['0', SOURCE_GIVEN, '8090']);
@@ -39,7 +39,7 @@ const URLS: [given: string, shown: string][] = [
 ];
 
 for (const [given, shown] of URLS) {
-  test(`the registry's address is told as ${shown}`, async () => {
+  test(`the registry's address is shown as ${shown}`, async () => {
     const flags = await configOf(`--redis-url=${given}`);
     assert.equal(flags.get('redis-url')?.value, shown);
   });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialRates } from './dial-rates.ts';
 
-test('a window holds the dials of its seconds and no others', () => {
+test('a window counts the dials of its seconds and no others', () => {
   const rates = new DialRates(0);
   for (let second = 0; second < 100; second++) rates.count(second * 1000 + 500, second % 2 === 0);
   const now = 99_600;
@@ -10,7 +10,7 @@ test('a window holds the dials of its seconds and no others', () => {
   assert.deepEqual(rates.over(60, now), { windowMs: 60_600, dials: 61, failures: 30 });
 });
 
-test('seconds without a dial count as nothing, however many', () => {
+test('any number of seconds without a dial counts as zero', () => {
   const rates = new DialRates(0);
   rates.count(500, true);
   assert.deepEqual(rates.over(10, 10_900), { windowMs: 10_900, dials: 1, failures: 1 });

@@ -1,15 +1,15 @@
-/** Windows are summed from so many seconds; one more is the second that runs. */
+/** Longest window, in seconds. One more slot is for the current second. */
 const SECONDS = 60;
 
-/** How many dials had their answer in a window that ends now. */
+/** Number of dials that were answered in a window that ends now. */
 export interface Rate {
-  /** How long the window is: the seconds asked for, or since the process counts. */
+  /** Length of the window: the requested seconds, or the time since counting started if that is shorter. */
   readonly windowMs: number;
   readonly dials: number;
   readonly failures: number;
 }
 
-/** Counts dials by the second, for as long as the longest window; a dial costs two additions. */
+/** Counts dials per second, for the longest window. A dial costs two additions. */
 export class DialRates {
   readonly #dials = new Uint32Array(SECONDS + 1);
   readonly #failures = new Uint32Array(SECONDS + 1);
@@ -39,12 +39,12 @@ export class DialRates {
       dials += this.#dials[slot] as number;
       failures += this.#failures[slot] as number;
     }
-    // The seconds before this one, and what has passed of it.
+    // The full seconds, and the elapsed part of the current one.
     const windowMs = Math.max(1, Math.min(now - this.#start, seconds * 1000 + (now % 1000)));
     return { windowMs, dials, failures };
   }
 
-  /** Empties the seconds that nothing was counted in. */
+  /** Clears the seconds in which nothing was counted. */
   #advance(now: number): void {
     const second = Math.floor(now / 1000);
     const passed = Math.min(second - this.#second, this.#dials.length);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Watch } from './dial-watch.ts';
 
-test('a watcher gets what is told, in order, also what comes while it waits', async () => {
+test('a watcher gets events in order, including those that arrive while it waits', async () => {
   const watch = new Watch<number>();
   const stop = new AbortController();
   const seen: number[] = [];
@@ -17,7 +17,7 @@ test('a watcher gets what is told, in order, also what comes while it waits', as
   assert.deepEqual(seen, [1, 2, 3]);
 });
 
-test('what a slow watcher cannot take is left out, and told in its place', async () => {
+test('events that a slow watcher cannot take are dropped, and counted in their place', async () => {
   const watch = new Watch<number>(3);
   const told = watch.until(new AbortController().signal);
   for (let event = 1; event <= 8; event++) watch.tell(event);
@@ -36,7 +36,7 @@ test('what a slow watcher cannot take is left out, and told in its place', async
   );
 });
 
-test('a watcher learns of what was left out also when nothing follows', async () => {
+test('a watcher learns of dropped events even if nothing follows', async () => {
   const watch = new Watch<number>(1);
   for (let event = 1; event <= 4; event++) watch.tell(event);
   const told = watch.until(new AbortController().signal);
@@ -44,7 +44,7 @@ test('a watcher learns of what was left out also when nothing follows', async ()
   assert.deepEqual((await told.next()).value, { event: undefined, lost: 3 });
 });
 
-test('a watcher that waits ends with its call', async () => {
+test('a waiting watcher ends with its call', async () => {
   const stop = new AbortController();
   const told = new Watch<number>().until(stop.signal);
   const next = told.next();

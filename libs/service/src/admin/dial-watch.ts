@@ -1,15 +1,15 @@
-/** Events that wait for one watcher: some seconds of a busy gateway's. */
+/** Events queued for one watcher: some seconds of a busy gateway. */
 const MAX_WAITING = 1000;
 
-/** Something a watcher is told, and how many events before it were left out. */
+/** An event for a watcher, and the number of events dropped before it. */
 export interface Told<T> {
   readonly event: T | undefined;
   readonly lost: number;
 }
 
 /**
- * Events on their way to one watcher. Who emits them never waits: what a slow watcher cannot take is left out, and counted
- * in what it is told next.
+ * A queue of events for one watcher. The emitter never waits. Events that a slow watcher cannot take are dropped, and counted in the
+ * next one it gets.
  */
 export class Watch<T> {
   readonly #waiting: Told<T>[] = [];
@@ -31,7 +31,7 @@ export class Watch<T> {
     this.#wake();
   }
 
-  /** All that comes, until `signal` aborts. */
+  /** Yields all events until `signal` aborts. */
   async *until(signal: AbortSignal): AsyncGenerator<Told<T>> {
     const wake = () => this.#wake();
     signal.addEventListener('abort', wake, { once: true });

@@ -8,7 +8,7 @@ import { phasesOf } from './phases.ts';
 import { internal, invalid } from './refusals.ts';
 import { destinationOf, type RoutingPart, routingOf } from './routing.ts';
 
-/** The longest that an operator may ask for, in milliseconds. */
+/** Longest timeout that an operator may ask for, in milliseconds. */
 const MAX_TIMEOUT = 60_000;
 
 type DialRpc = Pick<adminApi.AdminServiceImplementation, 'dial'>;
@@ -20,7 +20,7 @@ export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
       const firstByteMs = within('first_byte_timeout_ms', asked.firstByteTimeoutMs);
       const request = requestOf(routing, asked, signal);
       const established = await routing.dial(request).catch(asDialError);
-      // Its end was told before the promise settled.
+      // The dial's end was emitted before the promise settled.
       const seen = dials.find(request.id, 'gateway');
       const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
       if (!seen?.outcome) throw internal(`dial ${request.id} ended unseen: ask again`);
@@ -43,13 +43,13 @@ function requestOf(routing: RoutingPart, asked: adminApi.DialRequest, signal: Ab
     ...(asked.agentId !== '' && { agent: asked.agentId }),
     deadline: performance.now() + timeout,
     caller: { via: 'admin', identity: 'admin' },
-    // A trace of its own, sampled whatever the share of dials that are: whoever asks wants to see it.
+    // Its own trace, sampled whatever the sampling rate: the operator who asks wants to see it.
     traceparent: `00-${hex(16)}-${hex(8)}-01`,
     signal,
   };
 }
 
-/** Waits for the destination's first byte, and closes the tunnel in good order. A tunnel as any: events tell of it. */
+/** Waits for the destination's first byte, then closes the tunnel gracefully. It is a normal tunnel, with all its events. */
 async function listen(routing: RoutingPart, request: DialRequest, established: Established, firstByteMs: number) {
   const caller = new FirstByte();
   const tunnel = new Tunnel('gateway', request, caller.end, established, routing.events);

@@ -2,7 +2,7 @@ import type { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../admin-backend.ts';
 import { byAge, tunnelMessage, tunnelsBySession } from './messages.ts';
 
-/** Sessions or tunnels in the answer to a dry run: what an operator reads, and far below the limit of a message. */
+/** Sessions or tunnels listed in the answer to a dry run. That is enough for an operator, and far below the message limit. */
 const MAX_LISTED = 1000;
 
 export function drainRpc(backend: AdminBackend): Pick<adminApi.AdminServiceImplementation, 'drain'> {

@@ -2,13 +2,13 @@ import { Duplex } from 'node:stream';
 import type { DialSignal, TunnelEnd } from '@isthmus/tunnel';
 
 export interface Heard {
-  /** From the call to the first byte; undefined when none came. */
+  /** Time from the call to the first byte; undefined if none arrived. */
   readonly ms: number | undefined;
-  /** The tunnel ended while it was waited for. */
+  /** Whether the tunnel ended during the wait. */
   readonly ended: boolean;
 }
 
-/** A caller that says nothing, and listens for the destination's first byte alone. */
+/** A caller that sends nothing and only waits for the destination's first byte. */
 export class FirstByte {
   readonly end: TunnelEnd;
   readonly #stream: Duplex;
@@ -26,7 +26,7 @@ export class FirstByte {
     this.end = { stream: this.#stream, halfOpen: false, abort: () => void this.#stream.destroy() };
   }
 
-  /** Waits for at most so long, in milliseconds; 0 not at all. */
+  /** Waits for at most `ms` milliseconds; 0 does not wait. */
   async wait(ms: number, signal: DialSignal): Promise<Heard> {
     if (ms === 0 || signal.aborted) return { ms: undefined, ended: false };
     const start = performance.now();
@@ -46,7 +46,7 @@ export class FirstByte {
     });
   }
 
-  /** Ends in good order: the destination sees the end of a stream, no reset. */
+  /** Closes gracefully: the destination sees the end of the stream, not a reset. */
   hangUp(): void {
     this.#stream.push(null);
   }

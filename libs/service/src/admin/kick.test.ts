@@ -4,7 +4,7 @@ import type { SessionInfo } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
 import type { KickPart } from './kick.ts';
 
-/** A hub with these sessions, and what was ended there. */
+/** A hub with these sessions, and a list of what was ended there. */
 function hubWith(...sessions: SessionInfo[]) {
   const ended: [string, string][] = [];
   const kick: KickPart = {
@@ -24,7 +24,7 @@ function hubWith(...sessions: SessionInfo[]) {
 
 const agentA = (sessionId: string) => aSession(sessionId);
 
-test('a kick ends a tunnel, a session or all sessions of an agent, and says why', async () => {
+test('a kick ends a tunnel, a session or all sessions of an agent, and gives the reason', async () => {
   const { ended, backend } = hubWith(agentA('s1'), agentA('s2'), aSession('s3', { tenant: 'acme' }));
   await using client = await asking(backend);
   const { kick } = client.admin;
@@ -38,7 +38,7 @@ test('a kick ends a tunnel, a session or all sessions of an agent, and says why'
   assert.deepEqual(ended[1], ['s2', 'ended by an operator']);
 });
 
-test('a kick of what is not here says where to look', async () => {
+test('a kick of something that is not here says where to look', async () => {
   const { backend } = hubWith(agentA('s1'));
   await using hub = await asking(backend);
   await using gateway = await asking({ sessions: () => [agentA('s1')] });

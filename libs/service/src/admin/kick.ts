@@ -4,21 +4,21 @@ import type { AdminBackend, KnownSession } from '../admin-backend.ts';
 import { tenantOf, tunnelsBySession } from './messages.ts';
 import { absent, invalid, notFound } from './refusals.ts';
 
-/** What a session is found by. */
+/** The fields that identify a session. */
 type SessionName = Pick<SessionInfo, 'sessionId' | 'tenant' | 'agentId'>;
 
 /** What a program can end at once. */
 export interface KickPart {
-  /** Ends the tunnel that a dial opened. @returns how many there were, one for each role of the process */
+  /** Ends the tunnel of a dial. @returns how many there were, one per role of the process */
   tunnel(dialId: string, reason: Error): number;
-  /** Ends the sessions that `which` says. Unset for a program that holds none. @returns those that were ended */
+  /** Ends the sessions that `which` selects. Unset for a program that holds none. @returns the ended sessions */
   sessions?(which: (session: SessionName) => boolean, reason: Error): readonly SessionInfo[];
 }
 
-/** A reason stands in log lines and in audit records. */
+/** Longest reason, in characters. It goes into log lines and audit records. */
 const MAX_REASON = 500;
 
-/** Sessions that a line of log names. */
+/** Sessions named in a log line. */
 const MAX_LOGGED = 10;
 
 type KickRpc = Pick<adminApi.AdminServiceImplementation, 'kick'>;
@@ -75,7 +75,7 @@ function kickSessions(
   return { sessionIds: ids, tunnels: ids.reduce((sum, id) => sum + (through.get(id) ?? 0), 0) };
 }
 
-/** Where such sessions are, as far as this process knows. */
+/** Returns the hubs of the selected sessions, as far as this process knows. */
 function hubsOf(sessions: Iterable<KnownSession>, which: (session: SessionName) => boolean): string {
   const hubs = new Set<string>();
   for (const session of sessions) if (which(session)) hubs.add(session.hubId);

@@ -9,7 +9,7 @@ function tunnel(sessionId: string): TunnelInfo {
   return { role: 'hub', dial, agentId: 'a', sessionId, hubId: 'h', since: 1, up: 0, down: 0 };
 }
 
-test('a session is told with its tunnels, and drains where it or its hub does', async () => {
+test('a session is listed with its tunnels, and as draining if it or its hub drains', async () => {
   const hub = { incarnation: 1, peerAddress: '', agentAddress: '', zone: '' };
   const hubs = ['stays', 'leaves'].map((hubId) => ({ ...hub, hubId, draining: hubId === 'leaves' }));
   const plane = {

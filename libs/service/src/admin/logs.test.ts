@@ -8,7 +8,7 @@ function aLog(...lines: string[]): LogPart {
   return { info() {}, level: 'info', levelOf, recent: Object.assign(lines, { forgotten: 3 }) };
 }
 
-test('the log level changes by name and by number, and an empty one only asks', async () => {
+test('the log level changes by name and by number, and an empty one only reads it', async () => {
   const log = aLog();
   await using client = await asking({ log });
   const { setLogLevel } = client.admin;
@@ -19,7 +19,7 @@ test('the log level changes by name and by number, and an empty one only asks', 
   assert.equal(log.level, 'debug');
 });
 
-test('a level for a time goes back to the one before, also when it is changed meanwhile', async (t: TestContext) => {
+test('a temporary level reverts to the original one, even after another temporary level', async (t: TestContext) => {
   const log = aLog();
   await using client = await asking({ log });
   const { setLogLevel } = client.admin;
@@ -43,7 +43,7 @@ test('a level for a time goes back to the one before, also when it is changed me
   t.mock.timers.reset();
 });
 
-test('a level or time that cannot be is refused', async () => {
+test('an invalid level or duration is rejected', async () => {
   await using client = await asking({ log: aLog() });
   const { setLogLevel, recentLogs } = client.admin;
   await assert.rejects(
@@ -55,7 +55,7 @@ test('a level or time that cannot be is refused', async () => {
   await assert.rejects(recentLogs({ level: 'loud' }), /INVALID_ARGUMENT/);
 });
 
-test('recent lines come by level and number, the youngest of them', async () => {
+test('recent lines are selected by level and number, the latest ones', async () => {
   const lines = ['debug', 'info', 'warn', 'info', 'error'].map((level, index) => `{"level":"${level}","n":${index}}`);
   await using client = await asking({ log: aLog(...lines) });
   const { recentLogs } = client.admin;
@@ -68,7 +68,7 @@ test('recent lines come by level and number, the youngest of them', async () => 
   assert.equal((await recentLogs({})).forgotten, 3n);
 });
 
-test('a change of the level leaves a line that the old or the new level lets through', async () => {
+test('a level change leaves a line that the old or the new level lets through', async () => {
   const lines: unknown[] = [];
   const log = aLog();
   const info = (fields: object, message: string) => void lines.push([log.level, message, fields]);

@@ -2,22 +2,22 @@ import type { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../admin-backend.ts';
 import { invalid } from './refusals.ts';
 
-/** pino's levels, the least first. */
+/** pino's levels, lowest first. */
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const;
 export type LogLevel = (typeof LEVELS)[number];
 
-/** A program's log, as it runs. */
+/** The log of a running program. */
 export interface LogPart {
-  /** Notes what an operator did. */
+  /** Logs what an operator did. */
   info(fields: object, message: string): void;
   level: string;
-  /** The level for klog's verbosity. */
+  /** Returns the level for klog's verbosity. */
   levelOf(verbosity: number): LogLevel;
-  /** The last lines, oldest first: JSON, without secrets. And how many are not kept any more. */
+  /** The last lines, oldest first, as JSON without secrets, and the number of older lines already dropped. */
   readonly recent: Iterable<string> & { readonly forgotten: number };
 }
 
-/** The longest time for which a level is set, in milliseconds. */
+/** Longest duration of a temporary level, in milliseconds. */
 const MAX_DURATION = 24 * 3_600_000;
 
 interface Reverting {
@@ -29,7 +29,7 @@ interface Reverting {
 type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recentLogs'>;
 
 export function logsRpc({ log }: AdminBackend): LogsRpc {
-  /** The level of before, while another is set for a time. Its timer keeps no process alive. */
+  /** The level to restore while a temporary one is set. The timer does not keep the process alive. */
   let reverting: Reverting | undefined;
   const revert = (level: string) => {
     reverting = undefined;
@@ -42,7 +42,7 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
     reverting = undefined;
     const told = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
     const quieter = rankOf(level) > rankOf(log.level);
-    // While the level lets it through.
+    // Log it while the old level still lets it through.
     if (quieter) log.info(told, 'operator set the log level');
     log.level = level;
     if (!quieter) log.info(told, 'operator set the log level');
@@ -86,7 +86,7 @@ function rankOf(level: string): number {
   return (LEVELS as readonly string[]).indexOf(level);
 }
 
-/** As a rank; a line of JSON that says no level is told with all others. */
+/** Returns the rank of a line's level. A JSON line without a level always passes the filter. */
 function levelOfLine(line: string): number {
   const rank = rankOf(/"level":"(\w+)"/.exec(line)?.[1] ?? '');
   return rank < 0 ? LEVELS.length : rank;

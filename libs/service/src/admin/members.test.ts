@@ -28,7 +28,7 @@ function plane(given: Partial<PlanePart> = {}): PlanePart {
   };
 }
 
-test('members are told with where to ask them, hubs with the links to them', async () => {
+test('members are listed with their admin addresses, and hubs with the links to them', async () => {
   const sessions = () => [aSession('s1', { hubId: 'h2' }), aSession('s2', { hubId: 'h2' })];
   await using client = await asking({ plane: plane(), sessions });
   const { members, hubs, registry, servers, membersError } = await client.admin.listMembers({});
@@ -56,14 +56,14 @@ test('members are told with where to ask them, hubs with the links to them', asy
   assert.deepEqual([servers, membersError], [[], '']);
 });
 
-test('without the registry the hubs are told from the copy, and why the members are missing', async () => {
+test('without the registry, hubs come from the copy, and the answer says why the members are missing', async () => {
   const members = () => Promise.reject(new Error('redis does not answer'));
   await using client = await asking({ plane: plane({ members }) });
   const answer = await client.admin.listMembers({});
   assert.deepEqual([answer.members, answer.membersError, answer.hubs.length], [[], 'redis does not answer', 3]);
 });
 
-test('an agent tells of the servers that it is connected to, and how many it wants', async () => {
+test('an agent lists the servers that it is connected to, and how many it wants', async () => {
   const server = { serverId: 'h1', address: '10.0.0.1:8091', plane: 'isthmus', leaving: false, open: 3 };
   const servers = { connected: () => [{ ...server, protocol: 'packets' as const }], wanted: () => 2 };
   await using client = await asking({ servers });

@@ -7,7 +7,7 @@ import type { Identity } from './status.ts';
 
 const { LINK_OWN, LINK_UP, LINK_DOWN, LINK_NONE } = adminApi.Hub_Link;
 
-/** How this process reaches a hub: it is here, a link is up or down, or it wants none. */
+/** How this process reaches a hub: it is the hub, a link is up or down, or it wants no link. */
 export type HubLink = 'own' | 'up' | 'down' | 'none';
 
 const LINKS = {
@@ -19,7 +19,7 @@ const LINKS = {
 
 /** A gateway's or hub's view of its plane. */
 export interface PlanePart {
-  /** Rejects when the registry does not answer, and when `signal` aborts. */
+  /** Rejects if the registry does not answer, and when `signal` aborts. */
   members(signal: AbortSignal): Promise<readonly Member[]>;
   /** Those of the last answer. */
   lastMembers(): readonly Member[];
@@ -43,7 +43,7 @@ export interface ConnectedServer {
 /** An agent's view of the servers. */
 export interface ServersPart {
   connected(): Iterable<ConnectedServer>;
-  /** How many it wants to be connected to. */
+  /** How many servers it wants to be connected to. */
   wanted(): number;
 }
 

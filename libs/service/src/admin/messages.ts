@@ -11,7 +11,7 @@ import {
 import type { AdminBackend, KnownSession } from '../admin-backend.ts';
 import type { SeenDial } from './recent-dials.ts';
 
-/** What the core knows, in the messages of the admin API. */
+/** Converts what the core knows into messages of the admin API. */
 
 export const ROLES = {
   gateway: adminApi.Role.ROLE_GATEWAY,
@@ -40,17 +40,17 @@ const OUTCOMES = {
   overtaken: OUTCOME_OVERTAKEN,
 } as const satisfies Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>;
 
-/** The tenant of an agent that is asked for by name: as the gateway's own callers mean it, if none is given. */
+/** Returns the tenant of an agent given by name. Without one, it is the tenant of the gateway's own callers. */
 export function tenantOf({ routing }: AdminBackend, agent?: Pick<adminApi.Agent, 'tenant'>): string {
   return agent?.tenant || routing?.tenant || 'default';
 }
 
-/** Oldest first. */
+/** Sorts oldest first. */
 export function byAge(a: { readonly since: number }, b: { readonly since: number }): number {
   return a.since - b.since;
 }
 
-/** How many tunnels run through each session. */
+/** Counts the tunnels through each session. */
 export function tunnelsBySession(tunnels: Iterable<TunnelInfo>): Map<string, number> {
   const through = new Map<string, number>();
   for (const { sessionId } of tunnels) through.set(sessionId, (through.get(sessionId) ?? 0) + 1);
@@ -111,7 +111,7 @@ export function dialMessage(dial: SeenDial): adminApi.DialRecord {
   };
 }
 
-/** Who took a dial; of a failed one, who had it last. */
+/** The session that took a dial, or the last one tried if it failed. */
 function whereMessage({
   outcome,
   story,
@@ -130,7 +130,7 @@ function stateOf({ outcome }: SeenDial): adminApi.DialState {
   return outcome.error ? adminApi.DialState.DIAL_STATE_FAILED : adminApi.DialState.DIAL_STATE_ESTABLISHED;
 }
 
-/** Milliseconds since the epoch, by the clock as it is now. @param moment of `performance.now()` */
+/** Converts to milliseconds since the epoch, by the current clock. @param moment of `performance.now()` */
 function epoch(moment: number): bigint {
   return BigInt(Math.round(Date.now() - (performance.now() - moment)));
 }

@@ -18,12 +18,12 @@ function seen(outcome: DialOutcome, story: DialStory): SeenDial {
   };
 }
 
-/** Each as `depth name start+ms`. */
+/** Formats each phase as `depth name start+ms`. */
 function told(dial: SeenDial, firstByteMs?: number): string[] {
   return phasesOf(dial, firstByteMs).map(({ depth, name, startMs, ms }) => `${depth} ${name} ${startMs}+${ms}`);
 }
 
-test('hub and agent lie in the middle of what is around them, DNS before connect, the first byte behind all', () => {
+test('hub and agent are centred in the phase around them, DNS is before connect, and the first byte is last', () => {
   const timing = { hubMs: 16, agentMs: 10, dnsMs: 3, connectMs: 5 };
   const dial = seen({ ms: 22, timing }, { attempts: [attempt({ start: 1001, ms: 20 })], parkedMs: 0 });
   assert.deepEqual(told(dial, 40), [
@@ -37,12 +37,12 @@ test('hub and agent lie in the middle of what is around them, DNS before connect
   ]);
 });
 
-test('what an agent does not tell is left out, and the rest moves up', () => {
+test('times that an agent does not report are left out, and inner phases move up', () => {
   const dial = seen({ ms: 20, timing: { connectMs: 8 } }, { attempts: [attempt({})], parkedMs: 0 });
   assert.deepEqual(told(dial), ['0 gateway 0+20', '1 attempt 0+20', '2 connect 6+8']);
 });
 
-test('the times belong to the attempt that was answered, and each says what became of it', () => {
+test('the times belong to the answered attempt, and each attempt shows its outcome', () => {
   const refused = new DialError('connection_terminated', 'hub lost', { retryable: true });
   const dial = seen(
     { ms: 130, timing: { hubMs: 10 } },
@@ -60,7 +60,7 @@ test('the times belong to the attempt that was answered, and each says what beca
   assert.equal(details[3], 'retry, agent a on hub h2, session s, established');
 });
 
-test('of a failed dial what is known is told', () => {
+test('a failed dial shows what is known about it', () => {
   const error = new DialError('destination_unavailable', 'No agent available');
   assert.deepEqual(phasesOf(seen({ ms: 2000, error }, { attempts: [], parkedMs: 2000 })), [
     { name: 'gateway', depth: 0, startMs: 0, ms: 2000, detail: 'destination_unavailable: No agent available' },
@@ -68,7 +68,7 @@ test('of a failed dial what is known is told', () => {
   ]);
 });
 
-test('a part that claims to be longer than the whole is told as it was told', () => {
+test('a part that claims to be longer than the whole keeps its claimed length', () => {
   const dial = seen({ ms: 20, timing: { hubMs: 30 } }, { attempts: [attempt({})], parkedMs: 0 });
   assert.deepEqual(told(dial), ['0 gateway 0+20', '1 attempt 0+20', '2 hub 0+30']);
 });

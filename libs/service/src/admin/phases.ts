@@ -8,8 +8,8 @@ interface Span {
 }
 
 /**
- * Where a dial's time went: the gateway's whole, in it the wait for a session and the attempts, in the one that was answered
- * the hub, the agent, DNS and connect, and behind all the destination's first byte.
+ * Returns where a dial's time went. The gateway's total contains the wait for a session and the attempts. The answered attempt contains
+ * the hub, the agent, DNS and connect. The destination's first byte comes last.
  */
 export function phasesOf({ story, outcome, start }: SeenDial, firstByteMs?: number): adminApi.Phase[] {
   if (!outcome) return [];
@@ -30,7 +30,7 @@ export function phasesOf({ story, outcome, start }: SeenDial, firstByteMs?: numb
   return phases;
 }
 
-/** A dial that is parked waits before its first attempt; what is parked later is told at the same place, once. */
+/** A parked dial waits before its first attempt. Later parking is added to the same phase. */
 function parked(ms: number, first: AttemptRecord | undefined, start: number): adminApi.Phase {
   const startMs = first ? Math.max(0, first.start - start - ms) : 0;
   return { name: 'park', depth: 1, startMs, ms, detail: 'no session that could be tried' };
@@ -41,7 +41,7 @@ function described({ kind, agentId, hubId, sessionId, outcome, error }: AttemptR
   return `${kind}, agent ${agentId} on hub ${hubId}, session ${sessionId}, ${outcome}${failed}`;
 }
 
-/** What hub and agent told of their time, each in the middle of what is around it. */
+/** The times that hub and agent reported, each centred in the phase around it. */
 function beyond(attempt: Span, { hubId, agentId }: AttemptRecord, timing: DialTiming): adminApi.Phase[] {
   const { hubMs, agentMs, dnsMs, connectMs } = timing;
   const phases: adminApi.Phase[] = [];
@@ -64,7 +64,7 @@ function beyond(attempt: Span, { hubId, agentId }: AttemptRecord, timing: DialTi
   return phases;
 }
 
-/** Clocks of other machines are not ours: a part longer than the whole is told as it was told, from where the whole begins. */
+/** Clocks of other machines differ from ours. A part longer than the whole keeps its reported length and starts where the whole starts. */
 function inMiddle({ startMs, ms: whole }: Span, ms: number): Span {
   return { startMs: startMs + Math.max(0, whole - ms) / 2, ms };
 }

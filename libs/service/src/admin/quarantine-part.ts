@@ -1,15 +1,15 @@
 import type { AgentName, Directory, Quarantine } from '@isthmus/tunnel';
 
-/** Agents that take no new dials, in the whole plane. */
+/** Agents that get no new dials, in the whole plane. */
 export interface QuarantinePart {
-  /** @param reason undefined lets the agent out. Rejects when the registry does not answer. */
+  /** @param reason undefined releases the agent. Rejects if the registry does not answer. */
   set(agent: AgentName, reason: string | undefined): Promise<unknown>;
-  /** Why an agent is in quarantine, or undefined. */
+  /** Returns why an agent is in quarantine, or undefined if it is not. */
   reasonFor(agent: AgentName): string | undefined;
   list(): Iterable<Quarantine>;
 }
 
-/** Quarantine as the registry keeps it, and as this process's copy of it has it. */
+/** Returns quarantine that is written to the registry and read from this process's copy of it. */
 export function quarantineIn(
   registry: { quarantine: QuarantinePart['set'] },
   directory: Pick<Directory, 'quarantineOf' | 'quarantined'>,

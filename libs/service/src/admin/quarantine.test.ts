@@ -5,7 +5,7 @@ import { aSession, asking } from '../testing/backend.ts';
 import { quarantineIn } from './quarantine-part.ts';
 import type { RoutingPart } from './routing.ts';
 
-/** A registry of one process. */
+/** A quarantine in memory, for one process. */
 function kept() {
   const directory = new Directory();
   let version = 0;
@@ -21,7 +21,7 @@ function kept() {
   return part;
 }
 
-test('an agent goes into quarantine and comes out, and its sessions say so', async () => {
+test('an agent enters and leaves quarantine, and its sessions show it', async () => {
   const sessions = () => [aSession('s1'), aSession('s2', { agentId: 'b' })];
   await using client = await asking({ quarantine: kept(), sessions });
   const { admin } = client;
@@ -42,7 +42,7 @@ test('an agent goes into quarantine and comes out, and its sessions say so', asy
   assert.deepEqual(await admin.listQuarantined({}), { agents: [] });
 });
 
-test('what cannot be put into quarantine is refused with what to do', async () => {
+test('an invalid quarantine is rejected with what to do', async () => {
   const failing = (error: Error) => ({ ...kept(), set: () => Promise.reject(error) });
   const refusal = async (given: Parameters<typeof asking>[0], request = { agent: { agentId: 'a' }, reason: 'x' }) => {
     await using client = await asking(given);
@@ -73,7 +73,7 @@ test('what cannot be put into quarantine is refused with what to do', async () =
   assert.match(await refusal(named('RangeError', 'too long')), /INVALID_ARGUMENT: too long/);
 });
 
-test('without a tenant the agent is one of the gateway, and a name that nobody knows is told', async () => {
+test("without a tenant the agent is one of the gateway's, and the answer says if the agent is unknown", async () => {
   const routing = { tenant: 'acme' } as RoutingPart;
   const sessions = () => [aSession('s1', { tenant: 'acme' })];
   await using client = await asking({ quarantine: kept(), sessions, routing });

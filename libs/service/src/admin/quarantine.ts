@@ -4,7 +4,7 @@ import { tenantOf, tunnelsBySession } from './messages.ts';
 import type { QuarantinePart } from './quarantine-part.ts';
 import { absent, exhausted, invalid, unavailable } from './refusals.ts';
 
-/** It is told with every session of the agent, and stands in the registry. */
+/** Longest reason, in characters. It is listed with every session of the agent, and kept in the registry. */
 const MAX_REASON = 500;
 
 type QuarantineRpc = Pick<adminApi.AdminServiceImplementation, 'quarantine' | 'listQuarantined'>;
@@ -43,12 +43,12 @@ function partOf({ quarantine }: AdminBackend): QuarantinePart {
   throw absent('an agent cannot put itself into quarantine: ask a gateway or hub of its plane');
 }
 
-/** The registry's own errors, told apart by name: which registry it is, is not known here. */
+/** Maps the registry's errors by name, because the registry's implementation is not known here. */
 function refused(error: Error): never {
   if (error.name === 'RangeError') throw invalid(error.message);
   if (error.name === 'QuarantineFull') throw exhausted(error.message);
   if (error.name === 'RegistryUnavailable') {
-    // The word may be in the registry, and only its answer be lost.
+    // The registry may hold it even though its answer was lost.
     throw unavailable(`${error.message}: it may hold all the same, as the list says later; asking again does no harm`);
   }
   throw error;

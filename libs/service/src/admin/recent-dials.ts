@@ -9,14 +9,14 @@ import {
 } from '@isthmus/tunnel';
 import { DialRates } from './dial-rates.ts';
 
-/** Dials that are kept when they have ended: of a busy process those of the last second. */
+/** Ended dials to keep: the last second of a busy process. */
 const KEPT = 1000;
-/** Failed and slow ones that are kept beside them, so that they are still there when somebody comes to look. */
+/** Failed and slow dials to keep beside them, so that they are still there when an operator looks. */
 const KEPT_REMARKABLE = 300;
-/** A dial that took so long is slow. */
+/** A dial that took at least this long is slow. */
 const SLOW_MS = 1000;
 
-/** A dial as one role saw it: what is kept of it holds no stream, signal or callback of the dial. */
+/** A dial as one role saw it. It references no stream, signal or callback of the dial. */
 export interface SeenDial {
   readonly role: Role;
   readonly id: string;
@@ -24,11 +24,11 @@ export interface SeenDial {
   readonly destination: Destination;
   readonly caller: DialRequest['caller'];
   readonly traceparent: string | undefined;
-  /** The gateway's alone: in a process of both roles the hub's dial carries it too. */
+  /** Set only for the gateway role. In a process with both roles, the hub's dial carries it too. */
   readonly story: DialStory | undefined;
-  /** Where a gateway sent it; unset as the gateway itself sees it. */
+  /** The session that a gateway sent it to. Unset in the gateway's own view. */
   readonly session: string | undefined;
-  /** When it began, in milliseconds of `performance.now()`. */
+  /** When it started, in milliseconds of `performance.now()`. */
   readonly start: number;
   /** Unset while it runs. */
   readonly outcome: DialOutcome | undefined;
@@ -37,8 +37,8 @@ export interface SeenDial {
 type Watcher = (dial: SeenDial) => void;
 
 /**
- * The dials of this process: how many there are, the last ones, and for who watches each as it begins and ends. A dial costs
- * one small object and a few additions; text is made of it when somebody asks.
+ * The dials of this process: their number, the latest ones, and for watchers each start and end. A dial costs one small object and a
+ * few additions. Text is formatted only on request.
  */
 export class RecentDials {
   readonly #ring = new Ring<SeenDial>(KEPT);
@@ -61,7 +61,7 @@ export class RecentDials {
     });
   }
 
-  /** Dials that wait for a session to come. */
+  /** Dials that wait for a session to open. */
   get parked(): number {
     return this.#parked;
   }
@@ -79,20 +79,20 @@ export class RecentDials {
     return this.#rates[role];
   }
 
-  /** Those that are kept, in the order in which they ended. */
+  /** Yields the kept dials, in the order in which they ended. */
   *[Symbol.iterator](): Iterator<SeenDial> {
     const last = new Set(this.#ring);
-    // One that is not among the last ended before them all.
+    // A dial outside the last ones ended before all of them.
     for (const dial of this.#remarkable) if (!last.has(dial)) yield dial;
     yield* last;
   }
 
-  /** A dial that ended a moment ago. */
+  /** Returns a dial that ended a moment ago. */
   find(id: string, role: Role): SeenDial | undefined {
     return [...this.#ring].findLast((dial) => dial.id === id && dial.role === role);
   }
 
-  /** Tells of each dial as it begins and ends. @returns ends it */
+  /** Calls `watcher` when a dial starts and when it ends. @returns a function that stops it */
   watch(watcher: Watcher): () => void {
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);

@@ -1,8 +1,8 @@
 import { ServerError, Status } from 'nice-grpc';
 
-/** How the admin RPC says no. Each text says what to do. */
+/** The errors of the admin RPC. Each text says what to do. */
 
-/** The program has no part that could do it. */
+/** The program has no part that can do it. */
 export function absent(text: string): ServerError {
   return new ServerError(Status.UNIMPLEMENTED, text);
 }

@@ -23,7 +23,7 @@ const { STANDING_TAKEN, STANDING_NOT } = adminApi.Candidate_Standing;
 const { DIAL_STATE_ESTABLISHED, DIAL_STATE_FAILED } = adminApi.DialState;
 
 interface Given {
-  /** How the agent's hub dials; undefined where there is no link. */
+  /** The dial of the agent's hub; undefined without a link. */
   readonly dial?: Dial | undefined;
   readonly strategies?: readonly Strategy[];
   readonly sessions?: readonly SessionRecord[];
@@ -36,7 +36,7 @@ const session: SessionRecord = {
   ...{ draining: false, since: 0 },
 };
 
-/** A destination that says this when it is reached; `ends` closes it at once. */
+/** A destination that sends `says` when it is reached. With `ends` it closes at once. */
 function destination({ says, ends = false }: { says?: string; ends?: boolean } = {}): Established {
   const stream = new Duplex({
     read() {},
@@ -80,7 +80,7 @@ async function gateway({ dial, strategies = ['default'], sessions = [session], q
 
 const reached: Dial = async () => destination();
 
-test('an explanation names the session that is taken, by which strategy, and the keys that were looked up', async () => {
+test('an explanation names the chosen session, its strategy, and the keys that were looked up', async () => {
   await using plane = await gateway({ dial: reached, strategies: ['destHost', 'destCIDR'] });
   const answer = await plane.admin.explain({ destination: '10.1.2.3:443' });
   assert.deepEqual([answer.sessionId, answer.agentId, answer.hubId, answer.advice], ['s1', 'a1', 'h1', []]);
@@ -130,7 +130,7 @@ const STUCK: [why: string, given: Given, verdict: RegExp, advice: RegExp][] = [
 ];
 
 for (const [why, given, verdict, advice] of STUCK) {
-  test(`an explanation says what to do where there is ${why}`, async () => {
+  test(`an explanation says what to do if there is ${why}`, async () => {
     await using plane = await gateway(given);
     const answer = await plane.admin.explain({ destination: '10.1.2.3:443' });
     assert.equal(answer.sessionId, '');
@@ -141,7 +141,7 @@ for (const [why, given, verdict, advice] of STUCK) {
   });
 }
 
-test('a dial opens a tunnel, waits for the first byte and says where the time went', async () => {
+test('a dial opens a tunnel, waits for the first byte and returns where the time went', async () => {
   await using plane = await gateway({ dial: async () => destination({ says: 'SSH-2.0' }) });
   const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 60_000 });
   assert.equal(answer.dial?.state, DIAL_STATE_ESTABLISHED);
@@ -155,7 +155,7 @@ test('a dial opens a tunnel, waits for the first byte and says where the time we
   assert.equal(answer.ended, '');
 });
 
-test('a dial that waits for no byte closes its tunnel in good order', async () => {
+test('a dial that waits for no byte closes its tunnel gracefully', async () => {
   await using plane = await gateway({ dial: reached });
   const answer = await plane.admin.dial({ destination: '10.1.2.3:22' });
   assert.deepEqual([answer.dial?.state, answer.firstByteMs], [DIAL_STATE_ESTABLISHED, undefined]);
@@ -163,19 +163,19 @@ test('a dial that waits for no byte closes its tunnel in good order', async () =
   assert.deepEqual([plane.outcomes[0]?.closedBy, plane.outcomes[0]?.error], ['caller', undefined]);
 });
 
-test('a destination that says nothing is waited for no longer than asked', async () => {
+test('a dial waits for a silent destination no longer than asked', async () => {
   await using plane = await gateway({ dial: reached });
   const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 20 });
   assert.deepEqual([answer.firstByteMs, answer.ended], [undefined, '']);
 });
 
-test('a destination that closes before its first byte is told', async () => {
+test('a dial reports a destination that closes before its first byte', async () => {
   await using plane = await gateway({ dial: async () => destination({ ends: true }) });
   const answer = await plane.admin.dial({ destination: '10.1.2.3:22', firstByteTimeoutMs: 60_000 });
   assert.deepEqual([answer.firstByteMs, answer.ended], [undefined, 'closed by the destination']);
 });
 
-test('a dial that fails is an answer, with code, text and attempts', async () => {
+test('a failed dial is an answer, with code, text and attempts', async () => {
   const refused = new DialError('connection_refused', 'dial tcp 10.1.2.3:22: connect: connection refused');
   await using plane = await gateway({ dial: () => Promise.reject(refused) });
   const { dial, phases, firstByteMs } = await plane.admin.dial({
@@ -188,7 +188,7 @@ test('a dial that fails is an answer, with code, text and attempts', async () =>
   assert.deepEqual([dial?.attempts.length, phases.length, firstByteMs], [1, 2, undefined]);
 });
 
-test('what cannot be asked is refused with what to do', async () => {
+test('an invalid request is rejected with what to do', async () => {
   await using plane = await gateway();
   const { admin } = plane;
   await assert.rejects(admin.explain({ destination: 'x' }), /INVALID_ARGUMENT: bad destination "x": want host:port/);

@@ -8,27 +8,27 @@ import {
 } from '@isthmus/tunnel';
 import { absent, invalid } from './refusals.ts';
 
-/** A gateway's way to dial, for an operator to explain and to try. */
+/** A gateway's dialling, for an operator to explain and to try. */
 export interface RoutingPart {
-  /** Of callers that name none. */
+  /** The tenant of callers that name none. */
   readonly tenant: string;
   readonly zone: string;
-  /** How long a dial may take, and how long of that it may wait for a session to come, in milliseconds. */
+  /** How long a dial may take, and how much of that it may wait for a session to open, in milliseconds. */
   readonly dialTimeout: number;
   readonly parkTimeout: number;
-  /** The gateway's Dial, as callers have it: admitted, routed, observed. */
+  /** The gateway's Dial as callers use it: admitted, routed, observed. */
   readonly dial: Dial;
   readonly events: PlaneEvents;
   explain(tenant: string, destination: Destination): Explanation;
 }
 
-/** @throws ServerError */
+/** @throws ServerError if the program is no gateway */
 export function routingOf(part: RoutingPart | undefined): RoutingPart {
   if (part) return part;
   throw absent('this program chooses no sessions: ask a gateway of the plane');
 }
 
-/** What an operator asks about. @throws ServerError */
+/** Parses the destination in an operator's request. @throws ServerError */
 export function destinationOf(text: string): Destination {
   try {
     return parseDestination(text);

@@ -13,7 +13,7 @@ function dial(id: string): DialRequest {
   return { id, tenant: 'default', destination: { host: 'x', port: 1 }, deadline: 0, signal };
 }
 
-test('a status says what the process is and why it is not ready', async () => {
+test('a status describes the process and says why it is not ready', async () => {
   const checks = [
     { name: 'registry', ok: false, detail: 'no answer for 5 s' },
     { name: 'hubs', ok: true, detail: '' },
@@ -27,12 +27,12 @@ test('a status says what the process is and why it is not ready', async () => {
   assert.equal(status.version, VERSION);
   assert.match(status.runtime, /^(node|deno) \d+\.\d+\.\d+/);
   const age = Number(status.nowMs - status.startedMs);
-  // Two clocks, one of which may be set meanwhile.
+  // Two clocks are compared, and one of them may be set meanwhile.
   assert.ok(uptime - 500 < age && age < performance.now() + 500, `${age} ms old`);
   assert.ok(since <= Number(status.nowMs) && Number(status.nowMs) <= Date.now());
 });
 
-test('a status counts dials by role, those that wait, and names the slowest', async () => {
+test('a status counts dials by role and waiting dials, and names the slowest', async () => {
   const events = planeEvents();
   const dials = new RecentDials(events);
   await using client = await asking({ dials });

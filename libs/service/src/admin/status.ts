@@ -8,12 +8,12 @@ import { dialMessage, ROLES } from './messages.ts';
 import type { RecentDials, SeenDial } from './recent-dials.ts';
 import type { Refusal } from './recent-refusals.ts';
 
-/** What a process is. Its first role is the one whose dials are told of first. */
+/** What a process is. Dials of its first role are reported first. */
 export interface Identity {
   /** `proxy-server` */
   readonly program: string;
   readonly roles: readonly [Role, ...Role[]];
-  /** Each empty where the process is no such thing. */
+  /** Each is empty if it does not apply to the process. */
   readonly memberId: string;
   readonly hubId: string;
   readonly agentId: string;
@@ -22,7 +22,7 @@ export interface Identity {
 }
 
 const WINDOWS_S = [10, 60];
-/** The slowest dials that are told of, and how long ago they may have ended, in milliseconds. */
+/** How many of the slowest dials are reported, and how long ago they may have ended, in milliseconds. */
 const SLOWEST = 10;
 const SLOWEST_WITHIN = 60_000;
 

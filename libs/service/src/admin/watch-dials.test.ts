@@ -12,7 +12,7 @@ function dial(id: string, given: Partial<DialRequest> = {}): DialRequest {
   return { id, tenant: 'default', destination: { host: 'Db.local', port: 5432 }, deadline: 0, signal, ...given };
 }
 
-/** A dial that begins and ends at once. */
+/** Emits a dial that starts and ends at once. */
 function dialled(events: PlaneEvents, request: DialRequest, ms = 5, failed = false, role: Role = 'gateway'): void {
   events.emit('dial:start', role, request);
   const error = failed ? new DialError('connection_refused', 'refused') : undefined;
@@ -33,7 +33,7 @@ async function watched(t: TestContext) {
   return { events, dials, admin: client.admin, ids };
 }
 
-test('recent dials come by what was asked', async (t) => {
+test('recent dials are filtered by the request', async (t) => {
   const { events, ids } = await watched(t);
   dialled(events, dial('quick'));
   dialled(events, dial('slow'), 300);
@@ -56,7 +56,7 @@ test('recent dials come by what was asked', async (t) => {
   await assert.rejects(ids({ slowerThanMs: -1 }), /INVALID_ARGUMENT: slower_than_ms is -1: want 0 or more/);
 });
 
-test('a dial is told with its story, its timing, its trace and its failure', async (t) => {
+test('a dial is reported with its story, its timing, its trace and its failure', async (t) => {
   const { events, admin } = await watched(t);
   const error = new DialError('connection_terminated', 'hub lost', { retryable: true });
   const story = { ...dialStory(), parkedMs: 12 };
@@ -80,7 +80,7 @@ test('a dial is told with its story, its timing, its trace and its failure', asy
   assert.deepEqual([record.traceId, record.parkedMs], ['ab'.repeat(16), 12]);
   assert.deepEqual(record.timing, { dnsMs: 1, connectMs: 2, hubMs: 4, agentMs: undefined });
   const endedMs = Number(record.startedMs) + 100;
-  // Two clocks, one of which may be set meanwhile.
+  // Two clocks are compared, and one of them may be set meanwhile.
   assert.ok(since - 500 < endedMs && endedMs < Date.now() + 500, `${record.startedMs}`);
   const [first, second] = record.attempts as [adminApi.DialAttempt, adminApi.DialAttempt];
   assert.deepEqual(first.error, { code: 'connection_terminated', text: 'hub lost', reason: '', retryable: true });
@@ -88,7 +88,7 @@ test('a dial is told with its story, its timing, its trace and its failure', asy
   assert.ok(Math.abs(second.startMs - first.startMs - 30) < 0.01);
 });
 
-test("the gateway's story is not told as the hub's, which knows the session", async (t) => {
+test("the gateway's story is not shown for the hub's dial, which knows the session", async (t) => {
   const { events, admin } = await watched(t);
   const story = dialStory();
   const where = { sessionId: 's', agentId: 'a', hubId: 'h' };
@@ -105,7 +105,7 @@ test("the gateway's story is not told as the hub's, which knows the session", as
   ]);
 });
 
-test('a failed and a slow dial outlast the many that were neither', async (t) => {
+test('failed and slow dials are kept longer than normal ones', async (t) => {
   const { events, ids } = await watched(t);
   dialled(events, dial('failed'), 5, true);
   for (let index = 0; index < 1500; index++) dialled(events, dial('quick'));
@@ -117,7 +117,7 @@ test('a failed and a slow dial outlast the many that were neither', async (t) =>
   assert.deepEqual(await ids({ onlyFailed: true }), ['failed']);
 });
 
-test('a watcher sees dials begin and end as they do, after the recent ones', { timeout: 60_000 }, async (t) => {
+test('a watcher sees dials start and end live, after the recent ones', { timeout: 60_000 }, async (t) => {
   const { events, dials, admin } = await watched(t);
   dialled(events, dial('before'));
   const stop = new AbortController();
@@ -139,7 +139,7 @@ test('a watcher sees dials begin and end as they do, after the recent ones', { t
   while (dials.watchers > 0) await new Promise((resolve) => setImmediate(resolve));
 });
 
-test('of more dials than a client can take, what it misses is counted', { timeout: 60_000 }, async (t) => {
+test('dials that a slow client misses are counted', { timeout: 60_000 }, async (t) => {
   const { events, dials, admin } = await watched(t);
   dialled(events, dial('first'));
   const stop = new AbortController();
@@ -148,7 +148,7 @@ test('of more dials than a client can take, what it misses is counted', { timeou
   const watching = async () => {
     for await (const { dial: record, recent, lost } of admin.watchDials({}, { signal: stop.signal })) {
       missed += Number(lost);
-      // Each is two events, and nobody can be told of one before all have happened.
+      // Each dial is two events, and the client can receive none before all are emitted.
       if (recent) for (let index = 0; index < 2500; index++) dialled(events, dial(`d${index}`));
       else if (record) told++;
       if (told + missed === 5000) stop.abort();
@@ -159,7 +159,7 @@ test('of more dials than a client can take, what it misses is counted', { timeou
   assert.equal(dials.pending('gateway'), 0);
 });
 
-test('there is a bound to the watchers of a program', async (t) => {
+test('the number of watchers of a program is bounded', async (t) => {
   const { dials, admin } = await watched(t);
   const ends = Array.from({ length: 32 }, () => dials.watch(() => {}));
   const next = admin.watchDials({})[Symbol.asyncIterator]().next();

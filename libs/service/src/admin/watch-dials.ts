@@ -6,7 +6,7 @@ import { dialMessage, ROLES } from './messages.ts';
 import type { RecentDials, SeenDial } from './recent-dials.ts';
 import { exhausted, invalid } from './refusals.ts';
 
-/** Watchers at once: each costs a dial two looks at it. */
+/** Watchers at once. Each inspects every dial twice. */
 const MAX_WATCHERS = 32;
 
 type Matches = (dial: SeenDial) => boolean;
@@ -17,7 +17,7 @@ export function watchRpc({ dials }: AdminBackend): WatchRpc {
     async *watchDials(request, { signal }) {
       const matches = filterOf(request);
       const watch = new Watch<SeenDial>();
-      // From before the recent ones are read: what happens while they are sent comes after them.
+      // Starts before the recent dials are read, so that events during their sending follow them.
       const end = request.recentOnly ? () => {} : begin(dials, matches, watch);
       try {
         const recent = [...dials].filter(matches);

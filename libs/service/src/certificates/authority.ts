@@ -7,7 +7,7 @@ const HOUR_MS = 3_600_000;
 
 export type Hosts = x509.JsonGeneralNames;
 
-/** This machine, for itself. */
+/** The names of this machine on loopback. */
 export const LOOPBACK: Hosts = [
   { type: 'dns', value: 'localhost' },
   { type: 'ip', value: '127.0.0.1' },
@@ -22,7 +22,7 @@ export interface IdentityTexts {
 
 export interface IssueOptions {
   readonly commonName: string;
-  /** When it stops being valid, in milliseconds from now. */
+  /** When it expires, in milliseconds from now. */
   readonly validMs: number;
   /** When it begins to be, likewise. Default two hours ago. */
   readonly notBeforeMs?: number | undefined;
@@ -58,12 +58,12 @@ export class CertificateAuthority {
     return new CertificateAuthority(commonName, certificate.toString('pem'), keys);
   }
 
-  /** Another one with the same name and certificate, and a key that does not belong to it: what an impostor has. */
+  /** Returns an authority with the same name and certificate, but with a key that does not match: what an impostor has. */
   async impostor(): Promise<CertificateAuthority> {
     return new CertificateAuthority(this.#commonName, this.cert, await newKeys());
   }
 
-  /** Its private key, as PEM. */
+  /** Returns its private key, as PEM. */
   key(): Promise<string> {
     return privateKeyPem(this.#keys);
   }
@@ -91,7 +91,7 @@ export class CertificateAuthority {
   }
 }
 
-/** A certificate without an authority, good for a server on the loopback addresses and for a client, for a day. */
+/** Issues a certificate without an authority, valid for a day, for a server on the loopback addresses and for a client. */
 export async function selfSigned(commonName: string): Promise<IdentityTexts> {
   const keys = await newKeys();
   const names = new x509.SubjectAlternativeNameExtension(LOOPBACK);

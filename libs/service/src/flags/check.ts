@@ -2,7 +2,7 @@ import { FlagError } from './error.ts';
 import type { FlagTable } from './flag.ts';
 import { writeDuration } from './syntax.ts';
 
-/** No flag gives a meaning to a time before now. */
+/** Rejects negative durations, which no flag accepts. */
 export function checkDurations(table: FlagTable, values: Readonly<Record<string, unknown>>): void {
   for (const [flag, { kind }] of Object.entries(table)) {
     const value = values[flag];

@@ -27,7 +27,7 @@ before(async () => {
 });
 after(() => rmSync(dir, { recursive: true }));
 
-/** The warnings of a command line that is good; throws what is wrong with another. */
+/** Returns the warnings of a valid command line. Throws what is wrong with an invalid one. */
 function check<T extends FlagTable>(program: ProgramFlags<T>, ...args: readonly string[]): string[] {
   const { values, warnings } = parseFlags(program.flags, args, {});
   const all = [...warnings];
@@ -46,14 +46,14 @@ const hub = (...args: string[]) =>
   check(backendHub, ...cluster(), ...peers(), ...redis(), '--advertise-address=10.0.0.1:8097', ...args);
 const agent = (...args: string[]) => check(proxyAgent, `--ca-cert=${ca}`, ...args);
 
-/** Runs each line and compares what it throws. */
+/** Runs each line and compares the error. */
 function refuses(program: (...args: string[]) => string[], rows: readonly [string, string | RegExp][]): void {
   for (const [line, message] of rows) {
     assert.throws(() => program(...line.split(' ').filter(Boolean)), { name: 'FlagError', message }, line);
   }
 }
 
-test('what operators run today is accepted without a warning', () => {
+test('command lines in use today are accepted without a warning', () => {
   assert.deepEqual(server(), []);
   assert.deepEqual(gateway(), []);
   assert.deepEqual(gateway(...callers(), '--server-port=8090'), []);
@@ -80,7 +80,7 @@ test('callers need a unix socket or mutual TLS, and may have both', () => {
   assert.deepEqual(check(proxyServer, ...cluster(), ...callers(), `--uds-name=${dir}/s`), []);
 });
 
-test('ports keep to the ranges of upstream, and to themselves', () => {
+test("ports stay within upstream's ranges, and no two listeners share one", () => {
   refuses(server, [
     ['--server-port=80', '--server-port: bad port 80: want 1024 to 49151, or 0 for none'],
     ['--agent-port=1023', '--agent-port: bad port 1023: want 1024 to 49151'],
@@ -100,7 +100,7 @@ test('ports keep to the ranges of upstream, and to themselves', () => {
   ]);
 });
 
-test('a file that is missing, unreadable or something else is named with its flag', () => {
+test('a file that is missing, unreadable or of another kind is named with its flag', () => {
   const none = join(dir, 'none');
   const garbage = file('garbage.pem', 'garbage');
   const broken = file('broken.pem', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
@@ -134,13 +134,13 @@ test('a file that is missing, unreadable or something else is named with its fla
   ]);
 });
 
-test('a file without permission is refused', { skip: process.getuid?.() === 0 && 'root may read everything' }, () => {
+test('an unreadable file is rejected', { skip: process.getuid?.() === 0 && 'root may read everything' }, () => {
   const locked = file('locked.pem');
   chmodSync(locked, 0);
   refuses(server, [[`--cluster-ca-cert=${locked}`, `--cluster-ca-cert: cannot read ${locked}: permission denied`]]);
 });
 
-test('agents show certificates or tokens, and what belongs to tokens comes together', () => {
+test('agents show certificates or tokens, and token flags are set together', () => {
   const bare = (...args: string[]) =>
     check(backendHub, ...cluster().slice(0, 2), ...peers(), ...redis(), '--advertise-address=h:8097', ...args);
   const token = '--agent-namespace=n --agent-service-account=s --authentication-audience=a';
@@ -154,7 +154,7 @@ test('agents show certificates or tokens, and what belongs to tokens comes toget
   refuses(server, [[token, /^--cluster-ca-cert: cannot stand beside --agent-namespace/]]);
 });
 
-test('plain text is for loopback addresses alone', () => {
+test('plain text is only for loopback addresses', () => {
   const base = (...args: string[]) => check(proxyServer, ...uds(), ...args);
   refuses(base, [['', /^--cluster-cert: must be set, unless --agent-bind-address is a loopback address/]]);
   refuses(base, [['--agent-bind-address=0.0.0.0', /^--cluster-cert: must be set/]]);
@@ -171,7 +171,7 @@ test('plain text is for loopback addresses alone', () => {
   );
 });
 
-test('the admin port of every program has mutual TLS or none', () => {
+test('the admin port of every program has mutual TLS or no TLS', () => {
   const own = [`--admin-server-cert=${one.cert}`, `--admin-server-key=${one.key}`];
   for (const program of [server, gateway, hub, agent]) {
     assert.deepEqual(program(...own, `--admin-ca-cert=${adminCa}`), []);
@@ -226,7 +226,7 @@ test('members of a plane need a registry and each other', () => {
   assert.deepEqual(gateway('--redis-url=rediss+sentinel://a/b', ...tls), []);
 });
 
-test('values mean something', () => {
+test('invalid values are rejected', () => {
   refuses(server, [
     ['--mode=udp', /^--mode: bad value "udp": want grpc or http-connect/],
     ['--proxy-strategies=', /^--proxy-strategies: must not be empty/],
@@ -287,7 +287,7 @@ test('what upstream takes though it is doubtful is taken with a warning', () => 
   ]);
 });
 
-test('an audit log must be a file that can be written, which is made for its owner and group', () => {
+test('an audit log must be a writable file, and is created for its owner and group', () => {
   for (const program of [server, gateway]) {
     refuses(program, [
       [`--audit-log=${dir}/none/audit.log`, /^--audit-log: cannot write .*: there is no such directory$/],

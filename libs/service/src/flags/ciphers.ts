@@ -1,8 +1,8 @@
 import type { SecureVersion } from 'node:tls';
 
 /**
- * Go's names of the cipher suites that crypto/tls counts as secure, and OpenSSL's. Those of TLS 1.3 are taken and change
- * nothing: neither Go nor upstream lets one choose among them.
+ * Go's names of the cipher suites that crypto/tls considers secure, and OpenSSL's names for them. The TLS 1.3 suites are accepted
+ * without effect: neither Go nor upstream lets one choose among them.
  */
 const OPENSSL_NAMES: Readonly<Record<string, string>> = {
   TLS_AES_128_GCM_SHA256: 'TLS_AES_128_GCM_SHA256',
@@ -29,7 +29,7 @@ export function cipherSuiteNames(): string[] {
   return Object.keys(OPENSSL_NAMES);
 }
 
-/** Go's names as the `ciphers` of node:tls; undefined for an empty list, which means the default. */
+/** Converts Go's names to the `ciphers` of node:tls. Returns undefined for an empty list, which means the default. */
 export function opensslCiphers(names: readonly string[]): string | undefined {
   const chosen = names.flatMap((name) => (name.includes('_WITH_') ? (OPENSSL_NAMES[name] ?? []) : []));
   return chosen.length === 0 ? undefined : [...ALL_TLS13, ...chosen].join(':');
@@ -42,7 +42,10 @@ const VERSIONS: Readonly<Record<string, SecureVersion>> = {
   VersionTLS13: 'TLSv1.3',
 };
 
-/** Go's name of a TLS version as node:tls has it. Empty: TLS 1.2, as upstream. Undefined for what is none. */
+/**
+ * Converts Go's name of a TLS version to that of node:tls. An empty name is TLS 1.2, as in upstream. Returns undefined for an unknown
+ * name.
+ */
 export function tlsVersion(name: string): SecureVersion | undefined {
   return name === '' ? 'TLSv1.2' : VERSIONS[name];
 }

@@ -2,7 +2,7 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import { FlagError } from './error.ts';
 
-/** The text of a file that a flag names. @throws FlagError when it cannot be read. */
+/** Returns the text of a file that a flag names. @throws FlagError if it cannot be read */
 export function readNamedFile(flag: string, path: string): string {
   try {
     return readFileSync(path, 'utf8');
@@ -11,10 +11,10 @@ export function readNamedFile(flag: string, path: string): string {
   }
 }
 
-/** What passes by itself: a full disk, too many open files, a pipe without a reader. It is no reason not to start. */
+/** Temporary errors: a full disk, too many open files, a pipe without a reader. They do not prevent a start. */
 const PASSING = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE', 'ENXIO']);
 
-/** Checks that a file can be appended to, or made. */
+/** Checks that a file can be appended to or created. */
 export function checkAppendable(flag: string, path: string): void {
   const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants;
   try {
@@ -30,8 +30,8 @@ export function checkAppendable(flag: string, path: string): void {
 }
 
 /**
- * Checks a certificate and its key: both or neither, readable, well formed, and one made for the other.
- * The certificate's file may hold a chain, the program's own certificate first.
+ * Checks a certificate and its key: both or neither are set, they are readable, well formed, and match. The certificate's file may hold
+ * a chain that starts with the program's own certificate.
  */
 export function checkKeyPair(certFlag: string, cert: string, keyFlag: string, key: string): void {
   if (cert === '' && key === '') return;
@@ -44,7 +44,7 @@ export function checkKeyPair(certFlag: string, cert: string, keyFlag: string, ke
   }
 }
 
-/** Checks a file of authorities, if one is named. */
+/** Checks a file of authorities, if set. */
 export function checkAuthorities(flag: string, path: string): void {
   if (path !== '') certificatesIn(flag, path);
 }
@@ -69,7 +69,7 @@ function keyOf({ publicKey }: X509Certificate): string {
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 function certificatesIn(flag: string, path: string): X509Certificate[] {
-  // Blocks of other types, and what never becomes a block, are passed over, as upstream's loader does.
+  // Blocks of other types and incomplete blocks are skipped, as in upstream's loader.
   const blocks = readNamedFile(flag, path).match(CERTIFICATE) ?? [];
   if (blocks.length === 0) throw new FlagError(flag, `there is no certificate (PEM) in ${path}`);
   return blocks.map((block, index) => {

@@ -1,22 +1,22 @@
 import * as syntax from './syntax.ts';
 
-/** How values of one type are read and written. `name` is what stands behind the flag in --help. */
+/** How values of one type are read and written. `name` is shown after the flag in --help. */
 export interface Kind<V> {
   readonly name: string;
-  /** @param before what earlier occurrences of the flag gave; undefined for the first */
+  /** @param before the value from earlier occurrences of the flag; undefined for the first */
   read(text: string, before: V | undefined): V;
   write(value: V): string;
-  /** Stands in for the value of a flag that is written without one. */
+  /** The value of a flag that is written without one. */
   readonly bare?: string;
 }
 
-/** Another name that is still taken. */
+/** An older name that is still accepted. */
 export interface OldName {
   readonly name: string;
   readonly advice: string;
 }
 
-/** Of a flag that holds the port of a listener. */
+/** Set for a flag that holds the port of a listener. */
 export interface ListenerPort {
   /** The flag that holds the address. */
   readonly bind: string;
@@ -28,17 +28,17 @@ export interface ListenerPort {
 
 export interface FlagOptions<V> {
   readonly short?: string;
-  /** Where the value comes from when the flag is not set, in place of its default. */
+  /** Where the value comes from if the flag is not set. Replaces its default. */
   readonly unset?: { from(env: Readonly<Record<string, string | undefined>>): V; readonly text: string };
-  /** Why the flag changes nothing here. It is taken, and named in a warning. */
+  /** Why the flag has no effect here. It is accepted, and named in a warning. */
   readonly inert?: string;
   readonly oldNames?: readonly OldName[];
   readonly port?: Omit<ListenerPort, 'optional'> & { readonly optional?: boolean };
-  /** Takes no part in upstream's programs. */
+  /** Not a flag of upstream's programs. */
   readonly own?: boolean;
-  /** Leaves secrets out of a value, for who asks what is in force. */
+  /** Removes secrets from a value before it is shown as a flag in force. */
   readonly shown?: (text: string) => string;
-  /** Left out of --help, as upstream does with what it is about to remove. */
+  /** Hidden from --help, as upstream does with flags that it will remove. */
   readonly hidden?: boolean;
 }
 
@@ -52,10 +52,10 @@ export interface Flag<V = unknown> extends FlagOptions<V> {
 
 export type FlagTable = Readonly<Record<string, Flag>>;
 
-/** What a table's flags hold: `Values<typeof serverFlags>['server-port']` is a number. Durations are milliseconds. */
+/** The values of a table's flags: `Values<typeof serverFlags>['server-port']` is a number. Durations are milliseconds. */
 export type Values<T> = { readonly [K in keyof T]: T[K] extends { readonly kind: Kind<infer V> } ? V : never };
 
-/** A flag before it is put under a topic. */
+/** A flag that has no topic yet. */
 export type Untitled<V> = Omit<Flag<V>, 'topic'>;
 
 /** Puts flags under one heading. */
@@ -76,7 +76,7 @@ const asIs = (text: string): string => text;
 export const string = flagOf<string>({ name: 'string', read: asIs, write: asIs });
 export const bool = flagOf<boolean>({ name: 'bool', read: syntax.readBool, write: String, bare: 'true' });
 export const int = flagOf<number>({ name: 'int', read: syntax.readInteger, write: String });
-/** Undefined when it is not set: then its default, which is shown, is not all that there is to it. See `unset`. */
+/** Undefined if it is not set. The default shown is then not the whole story: see `unset`. */
 export const optionalInt = flagOf<number | undefined>({
   name: 'int',
   read: syntax.readInteger,
@@ -93,7 +93,7 @@ export const duration = flagOf<number>({
 /** klog's verbosity. */
 export const level = flagOf<number>({ name: 'Level', read: syntax.readInt32, write: String });
 
-/** Comma lists; a repeated flag adds to the list. `[]`, which is how pflag writes an empty list, is one. */
+/** Comma-separated lists. A repeated flag adds to the list. `[]`, which is how pflag writes an empty list, is accepted as one. */
 export const strings = flagOf<readonly string[]>({
   name: 'strings',
   read: (text, before = []) => (text === '' || text === '[]' ? before : [...before, ...syntax.readCsv(text)]),

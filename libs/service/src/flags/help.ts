@@ -3,7 +3,7 @@ import type { Flag, FlagTable } from './flag.ts';
 const COLUMN = 40;
 const WIDTH = 118;
 
-/** What --help prints: flags by topic, with types and defaults. */
+/** Returns the text of --help: flags by topic, with types and defaults. */
 export function helpText(program: {
   readonly name: string;
   readonly summary: string;
@@ -16,7 +16,7 @@ export function helpText(program: {
   return `${lines.join('\n')}\n`;
 }
 
-/** Flags that are shown, under their headings, in the order of the table. */
+/** Returns the visible flags under their topics, in the order of the table. */
 export function byTopic(table: FlagTable): Map<string, [string, Flag][]> {
   const topics = new Map<string, [string, Flag][]>();
   for (const entry of Object.entries(table)) {
@@ -29,7 +29,7 @@ export function byTopic(table: FlagTable): Map<string, [string, Flag][]> {
   return topics;
 }
 
-/** A flag's default as it would be written on the command line; empty for the zero values, as pflag has it. */
+/** Returns a flag's default as written on the command line; empty for zero values, as in pflag. */
 export function defaultText({ kind, initial, unset }: Flag): string {
   if (unset) return unset.text;
   const text = kind.write(initial);

@@ -1,25 +1,25 @@
 import type { FlagTable, Values } from './flag.ts';
 
-/** A flag as it holds in a running program. */
+/** A flag with its value in a running program. */
 export interface FlagInForce {
   readonly name: string;
   /** As it would be written on the command line, without secrets. */
   readonly value: string;
-  /** From the table, from the command line, or found at the start: in the environment, or by chance. */
+  /** The table, the command line, or set at startup: from the environment, or at random. */
   readonly source: 'default' | 'given' | 'derived';
-  /** What stands in --help. */
+  /** The default shown in --help. */
   readonly initial: string;
   readonly topic: string;
-  /** Why it changes nothing; empty for most. */
+  /** Why it has no effect; empty for most flags. */
   readonly inert: string;
 }
 
-/** Not flags that hold: they end the program. */
+/** These end the program, so they are never in force. */
 const QUESTIONS = new Set(['help', 'version']);
 
 const asIs = (text: string): string => text;
 
-/** @param set names of the flags that stand on the command line */
+/** @param set names of the flags on the command line */
 export function flagsInForce<T extends FlagTable>(
   table: T,
   values: Values<T>,

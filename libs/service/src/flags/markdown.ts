@@ -17,7 +17,7 @@ and defaults. **own** marks ours. **inert** marks those whose purpose does not e
 warning.
 `;
 
-/** docs/FLAGS.md. */
+/** Returns the text of docs/FLAGS.md. */
 export function flagsMarkdown(): string {
   const sections = PROGRAMS.map(({ name, summary, flags }) => {
     const topics = [...byTopic(flags)].map(([topic, rows]) => `### ${topic}\n\n${tableOf(rows)}\n`);

@@ -1,4 +1,4 @@
-/** The known name that takes the fewest edits to reach; one that begins alike wins among equals. */
+/** Returns the known name that takes the fewest edits to reach. Among equals, one with the same first letter wins. */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
   let best: string | undefined;
   let fewest = Number.POSITIVE_INFINITY;
@@ -9,7 +9,7 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best;
 }
 
-/** Levenshtein's: insertions, deletions and substitutions. */
+/** Levenshtein distance: insertions, deletions and substitutions. */
 function distance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index);
   for (let i = 1; i <= from.length; i++) {

@@ -64,7 +64,7 @@ const GOOD: readonly [string, Read][] = [
   ['--name=a --', { name: 'a' }],
 ];
 
-test('what pflag takes is read as pflag reads it', () => {
+test('valid command lines are read as pflag reads them', () => {
   const defaults = parseFlags(table, [], {}).values;
   assert.deepEqual(defaults, {
     name: 'nobody',
@@ -117,19 +117,19 @@ const BAD: readonly [string, string][] = [
   ['--name=a -- --server-port=1', '"--server-port=1": unexpected argument; flags begin with --'],
 ];
 
-test('what cannot be read is one line that names the flag', () => {
+test('an invalid command line gives one line that names the flag', () => {
   for (const [line, message] of BAD) {
     assert.throws(() => parseFlags(table, line.split(' '), {}), { name: 'FlagError', message }, line);
   }
 });
 
-test('a flag wins over the environment, and the environment over what is made up', () => {
+test('a flag wins over the environment, and the environment over a generated value', () => {
   assert.equal(parseFlags(table, [], { ID: 'e' }).values.id, 'e');
   assert.equal(parseFlags(table, [], { ID: '' }).values.id, 'made');
   assert.equal(parseFlags(table, ['--id=f'], { ID: 'e' }).values.id, 'f');
 });
 
-test('flags that change nothing are named once, all in one warning; old names in one each', () => {
+test('all flags without effect share one warning, and each old name gets its own', () => {
   const args = ['--vmodule=a=1', '--vmodule=b=1', '--trace=a.go:1', '--items=a', '--items=b', '--name=a'];
   assert.deepEqual(parseFlags(table, args, {}).warnings, [
     '--items is an old name: use --list',

@@ -4,15 +4,15 @@ import { nearest } from './nearest.ts';
 
 export interface Parsed<T extends FlagTable> {
   readonly values: Values<T>;
-  /** Names of the flags that stand on the command line. */
+  /** Names of the flags on the command line. */
   readonly set: ReadonlySet<string>;
-  /** Old names that were used, and flags that change nothing here: a line each. */
+  /** One line for each old name that was used, and one for all flags that have no effect. */
   readonly warnings: readonly string[];
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What is still to read of one command line, and what was read. */
+/** What remains to be read of a command line, and what was read so far. */
 interface Reading {
   readonly names: ReadonlyMap<string, string>;
   readonly table: FlagTable;
@@ -22,8 +22,8 @@ interface Reading {
 }
 
 /**
- * Reads a command line as Go's pflag does: `--name=value`, `--name value`, `--bool`, `-v4`, `--` before the end.
- * Underscores in names count as dashes, as Kubernetes' own programs take them. Arguments that are no flags are an error.
+ * Reads a command line as Go's pflag does: `--name=value`, `--name value`, `--bool`, `-v4`, `--` before the end. Underscores in names
+ * count as dashes, as in Kubernetes' own programs. Arguments that are no flags are an error.
  *
  * @param args without the program's own name
  * @throws FlagError
@@ -49,7 +49,7 @@ export function parseFlags<T extends FlagTable>(table: T, args: readonly string[
   };
 }
 
-/** Every name a table takes, old ones too, and the flag it stands for. */
+/** Returns every name that a table accepts, old ones included, with the flag it stands for. */
 function allNames(table: FlagTable): Map<string, string> {
   const names = new Map<string, string>();
   for (const [name, flag] of Object.entries(table)) {
@@ -73,7 +73,7 @@ function readLong(reading: Reading, arg: string): void {
   store(reading, name, spelled, value ?? flag.kind.bare ?? reading.rest.shift());
 }
 
-/** `-v4`, `-v=4`, `-v 4`, and letters of flags without a value in a row. */
+/** Reads `-v4`, `-v=4`, `-v 4`, and combined letters of flags without a value. */
 function readShort(reading: Reading, arg: string): void {
   for (let letters = arg.slice(1); letters.length > 0; ) {
     const letter = letters[0] as string;
@@ -91,7 +91,7 @@ function readShort(reading: Reading, arg: string): void {
   }
 }
 
-/** @param written the name it was given by, which may be an old one */
+/** @param written the name that was used, which may be an old one */
 function store({ table, values }: Reading, name: string, written: string, text: string | undefined): void {
   const { kind } = table[name] as Flag;
   if (text === undefined) throw new FlagError(written, `its value is missing (${kind.name})`);
@@ -107,7 +107,7 @@ function unknown({ names }: Reading, shown: string, spelled: string): FlagError 
   return new FlagError(shown, `unknown flag; the nearest known one is --${nearest(spelled, names.keys())}`);
 }
 
-/** @param before the argument ahead of it: a boolean flag there was probably meant to take it as its value */
+/** @param before the previous argument. If it is a boolean flag, this argument was probably meant as its value. */
 function unexpected({ names, table }: Reading, arg: string, before: string): FlagError {
   const name = names.get(before.slice(2).replaceAll('_', '-'));
   const meant = name !== undefined && table[name]?.kind.bare !== undefined;

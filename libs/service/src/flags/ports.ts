@@ -8,7 +8,7 @@ export interface Listener {
   readonly port: number;
 }
 
-/** The listeners a table's values ask for. */
+/** Returns the listeners that a table's values ask for. */
 export function listenersOf(table: FlagTable, values: Readonly<Record<string, unknown>>): Listener[] {
   return Object.entries(table).flatMap(([flag, { port: listener }]) => {
     if (!listener) return [];
@@ -18,7 +18,7 @@ export function listenersOf(table: FlagTable, values: Readonly<Record<string, un
 }
 
 /**
- * Checks every listener's port: within its range, and no two listeners on one.
+ * Checks every listener's port: it is within its range, and no two listeners share one.
  * @param closed flags of listeners that will not be opened
  */
 export function checkPorts(

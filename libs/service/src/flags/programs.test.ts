@@ -7,7 +7,7 @@ import { flagsMarkdown } from './markdown.ts';
 import { parseFlags } from './parse.ts';
 import { agentFlags, gatewayFlags, hubFlags, PROGRAMS, serverFlags } from './programs.ts';
 
-/** Name, type and default as upstream's programs print them with --help; `-` where they print none. */
+/** Name, type and default as printed by --help of upstream's programs; `-` where they print none. */
 const KLOG = `
   v Level 4 | vmodule moduleSpec - | logtostderr bool true | alsologtostderr bool - | alsologtostderrthreshold severity -
   stderrthreshold severity 2 | log-dir string - | log-file string - | log-file-max-size uint 1800
@@ -69,10 +69,10 @@ for (const [program, table, upstream] of [
     for (const [name, row] of theirs) assert.equal(ours.get(name), row, name);
   });
 
-  test(`what ${program} has beyond upstream's flags is marked as our own`, () => {
+  test(`flags of ${program} that upstream does not have are marked as our own`, () => {
     const theirs = rowsOf(upstream);
     for (const [name, flag] of Object.entries(table as FlagTable)) {
-      // Upstream's default for --mode is grpc; ours is unset, which serves that too.
+      // Upstream's default for --mode is grpc. Ours is unset, which also serves grpc.
       const isOwn = !theirs.has(name) && name !== 'mode';
       assert.equal(flag.own ?? false, isOwn, name);
     }
@@ -83,14 +83,14 @@ test('--mode is unset by default', () => {
   assert.equal(parseFlags(serverFlags, [], {}).values.mode, '');
 });
 
-test('gateway and hub have no flag that the all-in-one server has not', () => {
+test('every flag of gateway and hub is also a flag of the all-in-one server', () => {
   for (const name of [...Object.keys(gatewayFlags), ...Object.keys(hubFlags)]) assert.ok(name in serverFlags, name);
   const parts = new Set([...Object.keys(gatewayFlags), ...Object.keys(hubFlags)]);
   const rest = Object.keys(serverFlags).filter((name) => !parts.has(name));
   assert.deepEqual(rest, ['xfr-channel-size', 'warn-on-channel-limit']);
 });
 
-test('ids come from the environment, else they are made anew', () => {
+test('ids come from the environment, otherwise they are generated', () => {
   const { values } = parseFlags(serverFlags, [], { PROXY_SERVER_ID: 's-1' });
   assert.equal(values['server-id'], 's-1');
   assert.equal(parseFlags(agentFlags, [], { PROXY_AGENT_ID: 'a-1' }).values['agent-id'], 'a-1');
@@ -99,13 +99,13 @@ test('ids come from the environment, else they are made anew', () => {
   assert.notEqual(made[0], made[1]);
 });
 
-test('a gateway that is given no id is called after its machine, and each time otherwise', () => {
+test('a gateway without an id is named after its machine, with a new suffix each time', () => {
   const made = [1, 2].map(() => parseFlags(gatewayFlags, [], {}).values['server-id'] as string);
   for (const id of made) assert.match(id, new RegExp(`^${hostname()}-[\\da-f]{6}$`));
   assert.notEqual(made[0], made[1]);
 });
 
-test('the old name of the lease selector is taken', () => {
+test('the old name of the lease selector is accepted', () => {
   const { values, warnings } = parseFlags(agentFlags, ['--lease-label=a=b'], {});
   assert.equal(values['lease-label-selector'], 'a=b');
   assert.deepEqual(warnings, ['--lease-label is an old name: use --lease-label-selector']);
@@ -133,7 +133,7 @@ for (const program of PROGRAMS) {
   });
 }
 
-test('a server count that is set can be told from one that is not', () => {
+test('a server count that is set can be told from an unset one', () => {
   const count = (...args: string[]) => parseFlags(serverFlags, args, {}).values['server-count'];
   assert.deepEqual([count(), count('--server-count=1')], [undefined, 1]);
 });

@@ -66,20 +66,20 @@ import {
 import { adminTls, checkAdminTls, checkTlsPolicy, tlsPolicy, warnOfSharedAuthorities } from './topics/tls.ts';
 import { tracing } from './topics/tracing.ts';
 
-/** What a program takes on its command line. */
+/** The flags of a program. */
 export interface ProgramFlags<T extends FlagTable> {
   readonly name: string;
   /** One sentence for --help. */
   readonly summary: string;
   readonly flags: T;
-  /** Checks the values, and the files they name. @throws FlagError */
+  /** Checks the values and the files they name. @throws FlagError */
   check(values: Values<T>, warn: (message: string) => void): void;
 }
 
-/** Long enough for the requests of an API server, short of the 30 s after which Kubernetes kills a pod. */
+/** Long enough for the requests of an API server, and shorter than the 30 s after which Kubernetes kills a pod. */
 const DRAIN_MS = 25_000;
 
-/** The all-in-one server: upstream's flags, and the plane's. */
+/** The all-in-one server: upstream's flags and those of a plane. */
 export const serverFlags = {
   ...callerListening,
   ...agentListening,
@@ -190,7 +190,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
   flags: serverFlags,
   check(values, warn) {
     const joins = values['redis-url'] !== '';
-    // Alone it has no peers, and its port for them stays closed.
+    // Without a plane it has no peers, and its peer port stays closed.
     checkPorts(serverFlags, values, joins ? [] : ['peer-port']);
     checkDurations(serverFlags, values);
     checkCallers(values);

@@ -14,7 +14,7 @@ import {
 
 const BAD = Symbol('refused');
 
-/** What each text reads as; BAD for a SyntaxError. What Go answers to the same texts was tried. */
+/** The value of each text; BAD for a SyntaxError. Verified against Go's answers for the same texts. */
 const TABLES = {
   readBool: [
     ['1', true],
@@ -139,7 +139,7 @@ const TABLES = {
 const READERS = { readBool, readInteger, readUnsigned, readInt32, readFloat32, readDuration, readCsv };
 
 for (const [name, rows] of Object.entries(TABLES)) {
-  test(`${name} takes what Go takes`, () => {
+  test(`${name} accepts what Go accepts`, () => {
     const read = READERS[name as keyof typeof READERS];
     for (const [text, wanted] of rows) {
       if (wanted === BAD) assert.throws(() => read(text), SyntaxError, JSON.stringify(text));
@@ -166,7 +166,7 @@ test('durations are written as Go writes them', () => {
   }
 });
 
-test('lists are written so that they read back', () => {
+test('lists are written so that they read back unchanged', () => {
   const list = ['a', 'b,c', 'say "hi"', ' x', ''];
   assert.deepEqual(readCsv(writeCsv(list)), list);
 });

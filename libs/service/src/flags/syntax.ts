@@ -1,6 +1,6 @@
 /**
- * How Go writes values on a command line (strconv, time.ParseDuration, encoding/csv), because upstream's flags are read
- * by Go. Each reader throws a SyntaxError that says what is wrong with the text alone.
+ * How Go writes values on a command line (strconv, time.ParseDuration, encoding/csv), because upstream's flags are read by Go. Each
+ * reader throws a SyntaxError that describes only what is wrong with the text.
  */
 
 const TRUE = new Set(['1', 't', 'T', 'TRUE', 'true', 'True']);
@@ -13,7 +13,7 @@ export function readBool(text: string): boolean {
   throw new SyntaxError('want true or false');
 }
 
-// strconv.ParseInt with base 0: 0x, 0o, 0b and a leading 0 name the base; underscores may stand between digits.
+// strconv.ParseInt with base 0: 0x, 0o, 0b and a leading 0 give the base; underscores may separate digits.
 const INTEGER = /^([+-]?)(?:0[xX]((?:_?[\da-fA-F])+)|0[bB]((?:_?[01])+)|0[oO]?((?:_?[0-7])+)|(0|[1-9](?:_?\d)*))$/;
 
 /** strconv.ParseInt with base 0. Numbers that a double cannot hold exactly are out of range. */
@@ -51,7 +51,7 @@ export function readFloat32(text: string): number {
   return value;
 }
 
-// Both signs for micro: U+00B5, which is on keyboards, and U+03BC, the Greek letter.
+// Both micro signs: U+00B5, which is on keyboards, and U+03BC, the Greek letter.
 const UNIT_MS = { ns: 1e-6, us: 1e-3, '\u00b5s': 1e-3, '\u03bcs': 1e-3, ms: 1, s: 1e3, m: 6e4, h: 3.6e6 };
 const DURATION = /^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|\u00b5s|\u03bcs|ms|s|m|h))+$/;
 const DURATION_PART = /(\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)/g;
@@ -85,14 +85,14 @@ export function writeDuration(ms: number): string {
   return `${hours > 0 ? `${hours}h` : ''}${minutes % 60}m${seconds}`;
 }
 
-/** Up to nine digits behind the point: a nanosecond of a second. */
+/** Up to nine decimals: the nanoseconds of a second. */
 function decimal(value: number): string {
   return String(Number(value.toFixed(9)));
 }
 
 /**
- * One record of encoding/csv, as pflag reads lists: fields between commas, quoted ones with doubled quotes inside.
- * What follows a line break is not read.
+ * Reads one record of encoding/csv, as pflag reads lists: fields between commas, and quoted fields with doubled quotes inside. Ignores
+ * everything after a line break.
  */
 export function readCsv(text: string): string[] {
   const fields: string[] = [];

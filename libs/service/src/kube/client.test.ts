@@ -31,7 +31,7 @@ function client(options: Partial<KubeClientOptions> = {}, connection: Partial<Ku
   });
 }
 
-/** The first `count` requests fare as `fate` says, the others well. */
+/** Lets `fate` handle the first `count` requests. The server answers the rest. */
 function firstRequests(count: number, fate: FakeApiServer['intercept']): void {
   let left = count;
   api.intercept = (request, response) => left-- > 0 && fate(request, response);
@@ -49,7 +49,7 @@ describe('a Kubernetes client', () => {
     assert.equal(api.seen.length, 1);
   });
 
-  it('says once that it is not let in, with status and reason', async () => {
+  it('reports a refused login without a retry, with status and reason', async () => {
     using kube = await client({}, { token: 'wrong' });
     await assert.rejects(kube.request(LIST), (error) => {
       assert.ok(error instanceof KubeStatusError);
@@ -61,13 +61,13 @@ describe('a Kubernetes client', () => {
     assert.equal(api.seen.length, 1);
   });
 
-  it('refuses a server of another authority', async () => {
+  it('rejects a server of another authority', async () => {
     using kube = await client({ timeoutMs: 60_000 }, { ca: api.client.cert });
     await assert.rejects(kube.request(LIST), /self.signed|unable to verify|UnknownIssuer|certificate/i);
     assert.equal(api.seen.length, 0);
   });
 
-  it('gives up at its deadline on a server that does not answer', async (t) => {
+  it('gives up at its deadline if a server does not answer', async (t) => {
     const asked = deferred<void>();
     api.intercept = () => {
       asked.resolve();
@@ -83,13 +83,13 @@ describe('a Kubernetes client', () => {
     assert.equal(api.seen.length, 1);
   });
 
-  it('gives up at its deadline on an answer that does not end', async () => {
+  it('gives up at its deadline if an answer does not end', async () => {
     api.intercept = (_request, response) => response.writeHead(200).write('{');
     using kube = await client({ timeoutMs: 50 });
     await assert.rejects(kube.request(LIST), /no answer within 50 ms/);
   });
 
-  it('tries again when connections drop before and within the answer', async () => {
+  it('retries when connections drop before or within the answer', async () => {
     firstRequests(2, (request, response) => {
       if (api.seen.length === 1) request.socket.destroy();
       else response.writeHead(200, { 'content-length': '100' }).write('{', () => request.socket.destroy());
@@ -100,14 +100,14 @@ describe('a Kubernetes client', () => {
     assert.equal(api.seen.length, 3);
   });
 
-  it('does not try for ever', async () => {
+  it('does not retry forever', async () => {
     firstRequests(100, (request) => request.socket.destroy() !== undefined);
     using kube = await client();
     await assert.rejects(kube.request(LIST), /GET .*leases at 127\.0\.0\.1/);
     assert.equal(api.seen.length, 4);
   });
 
-  it('comes back when a busy server says so, and only then', async () => {
+  it('retries a busy server when it asks for that, and only then', async () => {
     firstRequests(
       1,
       (_request, response) => failure(response, 429, 'TooManyRequests', { 'retry-after': '0' }) === undefined,
@@ -120,13 +120,13 @@ describe('a Kubernetes client', () => {
     assert.equal(api.seen.length, 3);
   });
 
-  it('shows what a proxy in between answered', async () => {
+  it('shows the answer of a proxy in between', async () => {
     api.intercept = (_request, response) => Boolean(response.writeHead(403).end('<html>no</html>'));
     using kube = await client();
     await assert.rejects(kube.request(LIST), /status 403 <html>no<\/html>/);
   });
 
-  it('takes a rotated token once the old one is due to be read again', async () => {
+  it('uses a rotated token once the old one is due to be read again', async () => {
     using kube = await client({ rereadMs: 0 });
     await kube.request(LIST);
     api.token = 'rotated';
@@ -153,7 +153,7 @@ describe('a Kubernetes client', () => {
     assert.equal(api.seen.length, 1);
   });
 
-  it('ends a call when its caller gives up', async () => {
+  it('ends a call when its caller aborts it', async () => {
     api.intercept = () => true;
     using kube = await client();
     const controller = new AbortController();
@@ -163,7 +163,7 @@ describe('a Kubernetes client', () => {
     await assert.rejects(call, /abort/i);
   });
 
-  it('ends a watch without events in good order, and one that breaks with an error', async () => {
+  it('ends a watch without events normally, and one that breaks with an error', async () => {
     using kube = await client();
     const options = { signal: new AbortController().signal, lengthMs: 10_000, idleMs: 30, onOpen: () => {} };
     for await (const event of kube.watch(LIST, options)) assert.fail(String(event));

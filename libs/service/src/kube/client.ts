@@ -9,34 +9,34 @@ import { expectSuccess, KubeStatusError } from './status.ts';
 
 export interface KubeClientOptions {
   readonly source: KubeConnectionSource;
-  /** Calls a second (`--kubeconfig-qps`); unset or 0 for client-go's default, 5; below 0 for no limit. */
+  /** Calls per second (`--kubeconfig-qps`); unset or 0 for client-go's default, 5; below 0 for no limit. */
   readonly qps?: number;
-  /** Calls at once (`--kubeconfig-burst`); unset or 0 for client-go's default, 10. */
+  /** Burst of calls (`--kubeconfig-burst`); unset or 0 for client-go's default, 10. */
   readonly burst?: number;
-  /** For one call with all its retries, in milliseconds. Default 10 s. */
+  /** Deadline of one call with all its retries, in milliseconds. Default 10 s. */
   readonly timeoutMs?: number;
-  /** How long credentials that were read count as current, in milliseconds. Default a minute, as client-go's. */
+  /** How long credentials count as current after they were read, in milliseconds. Default a minute, as in client-go. */
   readonly rereadMs?: number;
 }
 
 export interface WatchOptions {
   readonly signal: AbortSignal;
-  /** The server is asked to end the watch after so long; this side does a little later. */
+  /** How long the watch may last, in milliseconds. The server is asked to end it then; the client does so a little later. */
   readonly lengthMs: number;
-  /** Without an event for so long this side ends the watch: the connection may be half open. */
+  /** Without an event for this long, the client ends the watch, because the connection may be half open. In milliseconds. */
   readonly idleMs: number;
-  /** The server took the watch: events follow. */
+  /** Called when the server has accepted the watch. Events follow. */
   readonly onOpen: () => void;
 }
 
 export interface KubeClient extends Disposable {
   /**
-   * Sends a call and resolves with the JSON of the answer. Repeats it when the connection fails or the server asks for it,
-   * within its deadline: every call made through here may be repeated.
-   * @throws KubeStatusError when the server answered with a failure; Error when no answer came.
+   * Sends a call and returns the JSON of the answer. Retries within its deadline if the connection fails or the server asks for it, so
+   * only use it for calls that may be repeated.
+   * @throws KubeStatusError if the server answered with a failure; Error if no answer came.
    */
   request<T>(call: KubeCall): Promise<T>;
-  /** The events of a watch, one JSON value each, until it ends in good order. Throws as `request` does. */
+  /** Yields the events of a watch, one JSON value each, until it ends normally. Throws as `request` does. */
   watch<T>(call: KubeCall, options: WatchOptions): AsyncGenerator<T, void, undefined>;
 }
 
@@ -49,8 +49,8 @@ const RETRY_CAP_MS = 2000;
 const REREAD_MS = 60_000;
 
 /**
- * A client of the Kubernetes API, as much of it as tokens and leases need. Reads its credentials before it resolves, so
- * that a wrong file fails at start.
+ * Returns a client for the part of the Kubernetes API that tokens and leases need. Reads its credentials before it resolves, so that a
+ * bad file fails at startup.
  */
 export async function kubeClient(options: KubeClientOptions): Promise<KubeClient> {
   return new Client(options, await options.source());
@@ -128,7 +128,7 @@ class Client implements KubeClient {
     this.#wire.agent.destroy();
   }
 
-  /** Resolves with the head of a successful answer. */
+  /** Returns the head of a successful answer. */
   async #send(call: KubeCall, deadline: Deadline): Promise<IncomingMessage> {
     const wait = this.#limit?.reserve(deadline.leftMs) ?? 0;
     if (wait > deadline.leftMs) throw new RateExceeded('more calls wait than --kubeconfig-qps lets through in time');
@@ -139,7 +139,7 @@ class Client implements KubeClient {
     return response;
   }
 
-  /** Reads the credentials again once they are old. What cannot be read may be half written: the last good ones stay. */
+  /** Rereads the credentials once they are old. If they cannot be read, they may be half written, and the last good ones stay. */
   async #refresh(): Promise<void> {
     if (performance.now() - this.#readAt < this.#rereadMs) return;
     this.#readAt = performance.now();
@@ -147,11 +147,11 @@ class Client implements KubeClient {
     if (next === undefined || JSON.stringify(next) === JSON.stringify(this.#wire.connection)) return;
     const old = this.#wire.agent;
     this.#wire = openWire(next);
-    // Calls under way keep their sockets; the idle ones would belong to nobody.
+    // Running calls keep their sockets. Nobody would close the idle ones.
     for (const idle of Object.values(old.freeSockets)) for (const socket of idle ?? []) socket.destroy();
   }
 
-  /** The error with the call it belongs to, and what the deadline had to do with it. */
+  /** Returns the error with its call, and says if the deadline caused it. */
   #explained(error: unknown, call: KubeCall, deadline: Deadline): Error {
     const what = `${call.method} ${call.path} at ${this.#wire.connection.server.host}`;
     if (error instanceof KubeStatusError) {
@@ -162,14 +162,14 @@ class Client implements KubeClient {
   }
 }
 
-/** The queue is longer than the deadline, so another try is no use. */
+/** The queue is longer than the deadline, so a retry is useless. */
 class RateExceeded extends Error {}
 
-/** How long to wait before another try, in milliseconds; undefined when another try is no use. */
+/** Returns how long to wait before a retry, in milliseconds, or undefined if a retry is useless. */
 function retryDelay(error: unknown, backoff: Backoff): number | undefined {
   if (error instanceof RateExceeded) return undefined;
   if (!(error instanceof KubeStatusError)) return backoff.next();
-  // As client-go: 429 and 5xx are tried again when the server says when.
+  // As in client-go: 429 and 5xx are retried only if the server says when.
   if (error.status !== 429 && error.status < 500) return undefined;
   return error.retryAfterMs === undefined ? undefined : Math.max(error.retryAfterMs, backoff.next());
 }

@@ -1,6 +1,6 @@
-/** The time that a call has, and its caller's own signal, as one signal. Ended by `end`, or a timer stays. */
+/** Combines a call's time limit and its caller's signal into one signal. Call `end`, or a timer stays. */
 export class Deadline {
-  /** Whether time ran out, rather than the caller's patience. */
+  /** Whether the time ran out, as opposed to an abort by the caller. */
   expired = false;
   readonly #controller = new AbortController();
   readonly #caller: AbortSignal | undefined;
@@ -13,7 +13,7 @@ export class Deadline {
     this.#caller = caller;
     this.extend(ms);
     if (caller?.aborted) this.#abort();
-    // A listener that is taken off again: AbortSignal.any would hold on to signals that live as long as the program.
+    // This listener is removed again. AbortSignal.any would keep references to signals that live as long as the program.
     else caller?.addEventListener('abort', this.#abort, { once: true });
   }
 
@@ -21,7 +21,7 @@ export class Deadline {
     return this.#controller.signal;
   }
 
-  /** The length last set, in milliseconds. */
+  /** The last time limit set, in milliseconds. */
   get ms(): number {
     return this.#ms;
   }
@@ -30,7 +30,7 @@ export class Deadline {
     return this.#at - performance.now();
   }
 
-  /** Runs anew from now. */
+  /** Restarts the time limit from now. */
   extend(ms: number): void {
     clearTimeout(this.#timer);
     this.#ms = ms;

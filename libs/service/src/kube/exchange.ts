@@ -5,21 +5,21 @@ import type { KubeConnection } from './connection.ts';
 /** One request to an API server. */
 export interface KubeCall {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** Of the API, without the server's own prefix: `/apis/...`. */
+  /** Path of the API, without the server's own prefix: `/apis/...`. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
-  /** Sent as JSON, which every API server takes whatever `--kube-api-content-type` asks for. */
+  /** Sent as JSON, which every API server accepts whatever `--kube-api-content-type` says. */
   readonly body?: unknown;
   readonly signal?: AbortSignal;
 }
 
-/** A list of 10,000 leases is about 6 MB; a body beyond this is not for us. */
+/** A list of 10,000 leases is about 6 MB. A body above this limit is not meant for this client. */
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
 
-/** Connections kept open, and used at once, per API server. */
+/** Connections per API server, both in use and kept open. */
 const MAX_SOCKETS = 16;
 
-/** The kept connections that belong to one state of the credentials. */
+/** The open connections that belong to one set of credentials. */
 export interface Wire {
   readonly connection: KubeConnection;
   readonly agent: HttpAgent | HttpsAgent;
@@ -39,7 +39,7 @@ export function openWire(connection: KubeConnection): Wire {
   return { connection, agent: new HttpsAgent({ ...pool, ...tls }) };
 }
 
-/** Sends a call and resolves with the head of the answer; its body is still to be read. */
+/** Sends a call and returns the head of the answer. The body is still to be read. */
 export async function exchange(wire: Wire, call: KubeCall, signal: AbortSignal): Promise<IncomingMessage> {
   const { server, token } = wire.connection;
   const url = new URL(server.pathname.replace(/\/$/, '') + call.path, server);
@@ -58,8 +58,8 @@ export async function exchange(wire: Wire, call: KubeCall, signal: AbortSignal):
 }
 
 /**
- * The head of the answer. The signal ends the request and the body: done by hand, because Deno 2.9 does not always heed a
- * request's signal, and never in the body.
+ * Returns the head of the answer. The signal ends the request and the body. This is done by hand, because Deno 2.9 does not always obey
+ * a request's signal, and never in the body.
  */
 function headOf(request: ClientRequest, signal: AbortSignal): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -81,7 +81,7 @@ function headOf(request: ClientRequest, signal: AbortSignal): Promise<IncomingMe
   });
 }
 
-/** The whole body as text. Rejects when the connection ends before it does, or when it is too long. */
+/** Returns the whole body as text. Rejects if the connection ends early or the body is too long. */
 export async function readBody(response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   let length = 0;

@@ -5,7 +5,7 @@ import { readToken } from './kubeconfig.ts';
 
 const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** What every pod is given: the API server in the environment, token and CA of its service account in files. */
+/** Reads what every pod gets: the API server from the environment, and the token and CA of its service account from files. */
 export function inClusterConnection(
   env: NodeJS.ProcessEnv = process.env,
   directory: string = SERVICE_ACCOUNT,

@@ -45,7 +45,7 @@ async function read(text: string) {
 }
 
 describe('a kubeconfig', () => {
-  it('gives the current context, with certificates in place', async () => {
+  it('gives the current context, with inline certificates', async () => {
     const connection = await read(
       config(
         { 'certificate-authority-data': base64(identity.cert), 'tls-server-name': 'kubernetes' },
@@ -72,7 +72,7 @@ describe('a kubeconfig', () => {
     assert.equal(connection.token, 'from-file');
   });
 
-  it('takes a user without credentials and a cluster that is not verified', async () => {
+  it('accepts a user without credentials and an unverified cluster', async () => {
     const connection = await read(config({ 'insecure-skip-tls-verify': true }, {}));
     assert.equal(connection.insecureSkipTlsVerify, true);
     assert.equal(connection.token, undefined);
@@ -110,16 +110,16 @@ describe('a kubeconfig', () => {
     ['what is not YAML', () => 'a: [', /kubeconfig .*config: /],
   ];
   for (const [name, text, message] of bad) {
-    it(`refuses ${name}`, () => assert.rejects(read(text()), message));
+    it(`rejects ${name}`, () => assert.rejects(read(text()), message));
   }
 
-  it('names the file that is missing', async () => {
+  it('names the missing file', async () => {
     await assert.rejects(kubeconfigFile('/nowhere/kubeconfig')(), /^Error: kubeconfig \/nowhere\/kubeconfig: ENOENT/);
   });
 });
 
 describe('in a cluster', () => {
-  it('takes address and service account from the pod', async () => {
+  it('reads the address and service account of the pod', async () => {
     await write('token', 'pod-token\n');
     await write('ca.crt', identity.cert);
     const env = { KUBERNETES_SERVICE_HOST: 'fd00::1', KUBERNETES_SERVICE_PORT: '443' };
@@ -131,11 +131,11 @@ describe('in a cluster', () => {
     });
   });
 
-  it('says that it is not in one', async () => {
+  it('reports that it is not in a cluster', async () => {
     await assert.rejects(inClusterConnection({}, dir)(), /no --kubeconfig, and not in a cluster/);
   });
 
-  it('names an empty token', async () => {
+  it('reports an empty token by its file', async () => {
     await write('token', '\n');
     const env = { KUBERNETES_SERVICE_HOST: '10.0.0.1', KUBERNETES_SERVICE_PORT: '443' };
     await assert.rejects(inClusterConnection(env, dir)(), /service account: token file .* is empty/);

@@ -8,13 +8,13 @@ import {
   parseServer,
 } from './connection.ts';
 
-/** A part of a kubeconfig: any YAML mapping, read field by field because people write these files. */
+/** A part of a kubeconfig: any YAML mapping. It is read field by field, because people write these files. */
 type Part = Readonly<Record<string, unknown>>;
 
-/** Ways to log in that need a program or a library of their own. */
+/** Ways to log in that would need another program or library. */
 const UNSUPPORTED_USER = ['exec', 'auth-provider', 'username', 'password', 'as'];
 
-/** The cluster and user of a kubeconfig file's current context. */
+/** Reads the cluster and user of a kubeconfig file's current context. */
 export function kubeconfigFile(path: string): KubeConnectionSource {
   return async () => {
     try {
@@ -26,7 +26,7 @@ export function kubeconfigFile(path: string): KubeConnectionSource {
 }
 
 async function read(path: string): Promise<KubeConnection> {
-  // Loaded by those alone that have such a file: it takes 2 MB.
+  // Loaded only if there is such a file, because it takes 2 MB.
   const { parse } = await import('yaml');
   const config = asPart(parse(await readFile(path, 'utf8')), 'the file');
   const current = requiredText(config, 'current-context', 'the file');
@@ -59,7 +59,7 @@ async function credentials(user: Part, dir: string, where: string): Promise<Part
   if ((cert === undefined) !== (key === undefined)) {
     throw new Error(`${where}: client-certificate and client-key go together, one is missing`);
   }
-  // A token file wins over a token, as in client-go: it is the one that is rotated.
+  // A token file takes precedence over a token, as in client-go, because it is the one that is rotated.
   const tokenFile = text(user, 'tokenFile');
   const token = tokenFile === undefined ? text(user, 'token') : await readToken(resolve(dir, tokenFile));
   return {
@@ -76,7 +76,7 @@ export async function readToken(path: string): Promise<string> {
   return token;
 }
 
-/** `field-data` in base64, or else the file that `field` names, relative to the kubeconfig. */
+/** Returns `field-data` decoded from base64, or the file that `field` names, relative to the kubeconfig. */
 async function material(part: Part, field: string, dir: string, where: string): Promise<string | undefined> {
   const data = text(part, `${field}-data`);
   if (data !== undefined) {
@@ -88,12 +88,12 @@ async function material(part: Part, field: string, dir: string, where: string): 
   return path === undefined ? undefined : readFile(resolve(dir, path), 'utf8');
 }
 
-/** The entry called `name` of a list like `clusters: [{ name, cluster: {...} }]`. */
+/** Returns the entry called `name` in a list like `clusters: [{ name, cluster: {...} }]`. */
 function named(config: Part, list: string, field: string, name: string): Part {
   const entries = config[list];
   const found = Array.isArray(entries) ? entries.find((entry) => asPart(entry, list).name === name) : undefined;
   if (found === undefined) throw new Error(`${list} has no entry ${JSON.stringify(name)}`);
-  // A user without any credentials is written `user: {}` or left out.
+  // A user without credentials is written `user: {}` or omitted.
   return asPart(asPart(found, list)[field] ?? {}, `${field} ${name}`);
 }
 

@@ -7,7 +7,7 @@ import { KubeStatusError } from './status.ts';
 export interface LeaseCollectionObserver {
   listed(call: LeaseCall): void;
   deleted(call: LeaseCall): void;
-  /** An expired lease was deleted. */
+  /** Called when an expired lease was deleted. */
   culled(): void;
 }
 
@@ -21,7 +21,7 @@ export interface LeaseCollectionOptions {
   readonly intervalMs: number;
 }
 
-/** Deletes expired leases of servers that ended without doing so themselves. Every server does this, as upstream's. */
+/** Deletes expired leases of servers that ended without deleting them. Every server does this, as in upstream. */
 export function leaseCollection(options: LeaseCollectionOptions): Periodic {
   const { intervalMs, warn, now } = options;
   return periodic(
@@ -51,7 +51,7 @@ async function list(options: LeaseCollectionOptions, signal: AbortSignal): Promi
 
 async function remove({ metadata }: Lease, options: LeaseCollectionOptions, signal: AbortSignal): Promise<void> {
   const { client, namespace, observer, warn } = options;
-  // Only the version that was seen to be expired: its holder may have renewed it since.
+  // Delete only the version seen as expired, because its holder may have renewed it since.
   const preconditions = { resourceVersion: metadata.resourceVersion };
   const body = { apiVersion: 'v1', kind: 'DeleteOptions', preconditions };
   const path = leasePath(namespace, metadata.name);
@@ -67,7 +67,7 @@ async function remove({ metadata }: Lease, options: LeaseCollectionOptions, sign
   }
 }
 
-/** Reports what the API server answered, and how long it took; nothing when it did not answer. */
+/** Reports what the API server answered and how long that took. Reports nothing if it did not answer. */
 export async function timed<T>(call: () => Promise<T>, report: (outcome: LeaseCall) => void): Promise<T> {
   const start = performance.now();
   try {

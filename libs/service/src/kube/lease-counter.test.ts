@@ -21,7 +21,7 @@ afterEach(async () => {
   await api[Symbol.asyncDispose]();
 });
 
-/** Watches that the counter of this test opened. */
+/** Number of watches that this test's counter opened. */
 let watches: number;
 const watching = {
   listed() {},
@@ -49,7 +49,7 @@ describe('the count of servers', () => {
     assert.equal(servers.count(), 1);
   });
 
-  it('is that of the valid leases, and follows them as they come, go and expire', async () => {
+  it('is that of the valid leases, and changes as they are created, deleted or expire', async () => {
     api.put(lease('a'));
     api.put(lease('b'));
     api.put(lease('dead', 31_000));
@@ -64,7 +64,7 @@ describe('the count of servers', () => {
     assert.equal(servers.count(), 1);
   });
 
-  it('starts anew when its version is too old', async () => {
+  it('is read again when its version is too old', async () => {
     await using servers = counter({ warn: () => {} });
     await until(() => watches === 1);
     api.leases.set('silent', lease('silent'));
@@ -73,7 +73,7 @@ describe('the count of servers', () => {
     await until(() => servers.count() === 2);
   });
 
-  it('stays what it was while the API server is away', async () => {
+  it('stays the same while the API server is down', async () => {
     api.put(lease('a'));
     api.put(lease('b'));
     const warnings: string[] = [];
@@ -88,7 +88,7 @@ describe('the count of servers', () => {
     assert.match(warnings.at(-1) ?? '', /server leases cannot be followed, counting 2 server\(s\): GET .*503/);
   });
 
-  it('tells the metrics of lists and watches, failures too', async () => {
+  it('comes with metrics of lists and watches, including failures', async () => {
     const told: string[] = [];
     let failures = 1;
     api.intercept = (request, response) => {
@@ -105,7 +105,7 @@ describe('the count of servers', () => {
     assert.deepEqual(told, ['list 200 ', 'watch 403 Forbidden', 'list 200 ', 'watch 200 ']);
   });
 
-  it('closes in the middle of a watch, leaving nothing behind', async () => {
+  it('can be closed in the middle of a watch, leaving nothing behind', async () => {
     const servers = counter();
     await until(() => watches === 1);
     await Promise.all([servers.close(), servers.close()]);

@@ -23,7 +23,7 @@ export interface LeaseCounterOptions {
 }
 
 export interface LeaseCounter extends AsyncDisposable {
-  /** How many servers hold a valid lease now; at least 1, and the last good count while the API server is away. */
+  /** Returns how many servers hold a valid lease now: at least 1, and the last good count while the API server is down. */
   count(): number;
   close(): Promise<void>;
 }
@@ -34,12 +34,12 @@ interface WatchEvent {
 }
 
 const WATCH_MS = 300_000;
-/** Leases that are alive are renewed every 15 s; where there are none, a list a minute costs little. */
+/** Live leases are renewed every 15 s. Without leases, one list per minute costs little. */
 const IDLE_MS = 60_000;
 const RETRY_FIRST_MS = 500;
 const RETRY_CAP_MS = 30_000;
 
-/** Counts servers by their leases (`--count-server-leases`): a list first, then a watch, and again when the watch ends. */
+/** Counts servers by their leases (`--count-server-leases`): lists them, then watches, and starts over when the watch ends. */
 export function leaseCounter(options: LeaseCounterOptions): LeaseCounter {
   const counter = new Counter(options);
   return { count: () => counter.count(), close: () => counter.close(), [Symbol.asyncDispose]: () => counter.close() };
@@ -51,7 +51,7 @@ class Counter {
   readonly #leases = new Map<string, Lease>();
   readonly #backoff = new Backoff(RETRY_FIRST_MS, RETRY_CAP_MS);
   readonly #following: Periodic;
-  /** The leases are what the API server has. */
+  /** Whether the leases match those of the API server. */
   #current = false;
   #lastCount = 1;
 
@@ -77,7 +77,7 @@ class Counter {
     return this.#following.stop();
   }
 
-  /** One list and its watch, for as long as that lasts. */
+  /** Lists once, then watches until the watch ends. */
   async #follow(signal: AbortSignal): Promise<number> {
     const { client, namespace, selector, observer } = this.#options;
     const call = { method: 'GET', path: leasesPath(namespace), query: { labelSelector: selector }, signal } as const;
@@ -91,7 +91,7 @@ class Counter {
     const query = { ...call.query, resourceVersion: metadata?.resourceVersion ?? '', allowWatchBookmarks: 'true' };
     await this.#watch({ ...call, query }, signal);
     this.#backoff.reset();
-    // The watch ended in good order; a server that ends every watch at once is not asked without pause.
+    // The watch ended normally. The pause protects a server that ends every watch at once.
     return RETRY_FIRST_MS;
   }
 
@@ -117,7 +117,7 @@ class Counter {
         this.#leases.delete(object.metadata.name);
         return;
       case 'ERROR':
-        // Mostly 410: the version listed is too old to watch from.
+        // Usually 410: the listed version is too old to watch from.
         throw new Error(`the watch ended: ${object.code ?? ''} ${object.reason ?? ''} ${object.message ?? ''}`);
     }
   }

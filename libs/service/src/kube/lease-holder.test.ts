@@ -47,7 +47,7 @@ function expired(name: string, labels: Readonly<Record<string, string>> = LABELS
 }
 
 describe("a server's lease", () => {
-  it('is created with what agents look for, and deleted at the end', async () => {
+  it('is created with the fields that agents look for, and deleted at the end', async () => {
     const now = Date.parse('2026-01-02T03:04:05.678Z');
     const holder = hold({ now: () => now });
     await until(() => api.leases.has(OWN));
@@ -65,14 +65,14 @@ describe("a server's lease", () => {
     assert.equal(calls('DELETE'), 1);
   });
 
-  it('is renewed again and again without reading it', async () => {
+  it('is renewed repeatedly without being read', async () => {
     await using _holder = hold({ intervalMs: 5 });
     await until(() => calls('PUT') >= 3);
     assert.equal(calls(`GET ${PATH}/`), 1);
     assert.equal(calls('POST'), 1);
   });
 
-  it('is taken over from an earlier life, and keeps what others wrote into it', async () => {
+  it('is taken over from an earlier process, and keeps what others wrote into it', async () => {
     const annotations = { note: 'kept' };
     api.put({ ...expired(OWN), metadata: { ...expired(OWN).metadata, annotations } } as Lease);
     await using _holder = hold();
@@ -82,7 +82,7 @@ describe("a server's lease", () => {
     assert.equal(calls('POST'), 0);
   });
 
-  it('survives that someone else writes or deletes it', async () => {
+  it('survives writes and deletion by others', async () => {
     await using _holder = hold({ intervalMs: 5 });
     await until(() => calls('PUT') >= 1);
     api.put(api.leases.get(OWN) as Lease);
@@ -92,7 +92,7 @@ describe("a server's lease", () => {
     await until(() => api.leases.has(OWN) && calls('POST') === 2);
   });
 
-  it('is tried again soon when the API server fails, with a warning', async () => {
+  it('is soon retried when the API server fails, with a warning', async () => {
     const warnings: string[] = [];
     let failures = 1;
     api.intercept = (request, response) => {
@@ -111,7 +111,7 @@ describe("a server's lease", () => {
 });
 
 describe('the collection of leases', () => {
-  it('deletes those that expired and match, and tells the metrics', async () => {
+  it('deletes expired leases that match, and reports them to the metrics', async () => {
     api.put(expired('old'));
     api.put(expired('foreign', { app: 'other' }));
     const told: [string, LeaseCall?][] = [];
@@ -131,7 +131,7 @@ describe('the collection of leases', () => {
     assert.deepEqual({ ...told[1]?.[1], ms: 0 }, { status: 200, reason: '', ms: 0 });
   });
 
-  it('leaves one alone that was renewed in between', async () => {
+  it('keeps a lease that was renewed in between', async () => {
     api.put(expired('late'));
     const told: LeaseCall[] = [];
     api.intercept = (request) => {
@@ -147,7 +147,7 @@ describe('the collection of leases', () => {
     assert.equal(api.leases.has('late'), true);
   });
 
-  it('goes on after a list that failed', async () => {
+  it('continues after a failed list', async () => {
     const warnings: string[] = [];
     let failures = 1;
     api.put(expired('old'));

@@ -8,7 +8,7 @@ import { KubeStatusError } from './status.ts';
 
 export interface LeaseHolderOptions {
   readonly client: KubeClient;
-  /** The lease is called `konnectivity-proxy-server-SERVERID`, as upstream's, which agents count alike. */
+  /** The lease is called `konnectivity-proxy-server-SERVERID`, as in upstream, so that agents count both alike. */
   readonly serverId: string;
   readonly namespace: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -16,7 +16,7 @@ export interface LeaseHolderOptions {
   readonly warn: (message: string) => void;
   /** Milliseconds since the epoch. */
   readonly now?: () => number;
-  /** Between two renewals, and between two collections, in milliseconds. Default 15 s, upstream's. */
+  /** Interval between renewals, and between collections, in milliseconds. Default 15 s, as in upstream. */
   readonly intervalMs?: number;
 }
 
@@ -27,13 +27,13 @@ export interface LeaseHolder extends AsyncDisposable {
 
 const DURATION_SECONDS = 30;
 const INTERVAL_MS = 15_000;
-/** Servers that started together need not renew together. */
+/** Spreads the renewals of servers that started together. */
 const JITTER = 0.04;
 const RETRY_FIRST_MS = 200;
 const RETRY_CAP_MS = 7000;
 const MAX_CONFLICTS = 5;
 
-/** Says through a lease that this server is there (`--enable-lease-controller`), and collects leases of servers that are not. */
+/** Announces this server through a lease (`--enable-lease-controller`), and collects leases of servers that are gone. */
 export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
   const { client, namespace, labels, observer, warn, now = Date.now, intervalMs = INTERVAL_MS } = options;
   const name = `konnectivity-proxy-server-${options.serverId}`;
@@ -77,7 +77,7 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
   return { close: closeOnce, [Symbol.asyncDispose]: closeOnce };
 }
 
-/** One lease that only this process writes, so that its last known version is mostly the current one. */
+/** One lease that only this process writes, so that its last known version is usually the current one. */
 class OwnLease {
   readonly #client: KubeClient;
   readonly #namespace: string;
@@ -92,7 +92,7 @@ class OwnLease {
     this.#renewed = renewed;
   }
 
-  /** Updates the lease, or creates it where there is none. Someone else's write in between is read and overwritten. */
+  /** Updates the lease, or creates it if there is none. A concurrent write by someone else is read and overwritten. */
   async renew(signal: AbortSignal): Promise<void> {
     for (let conflicts = 0; ; conflicts++) {
       const base = this.#latest ?? (await this.#find(signal));

@@ -15,36 +15,36 @@ describe('a lease', () => {
     assert.equal(isLeaseValid(renewed, NOW + 30_000), false);
   });
 
-  it('counts from its acquisition while it was never renewed', () => {
+  it('counts from its acquisition if it was never renewed', () => {
     const acquired = lease({ acquireTime: microTime(NOW), leaseDurationSeconds: 30 });
     assert.equal(isLeaseValid(acquired, NOW + 1), true);
   });
 
-  it('is not valid without times, without a duration, or without a spec', () => {
+  it('is invalid without times, without a duration, or without a spec', () => {
     assert.equal(isLeaseValid(lease({ leaseDurationSeconds: 30 }), NOW), false);
     assert.equal(isLeaseValid(lease({ renewTime: microTime(NOW) }), NOW), false);
     assert.equal(isLeaseValid({ metadata: { name: 'a' } }, NOW), false);
   });
 
-  it('writes times with six digits, which the API insists on, and reads those of Go', () => {
+  it("writes times with six digits, which the API requires, and reads Go's times", () => {
     assert.equal(microTime(NOW), '2026-01-02T03:04:05.678000Z');
     const go = lease({ renewTime: '2026-01-02T03:04:05.678901Z', leaseDurationSeconds: 1 });
     assert.equal(isLeaseValid(go, NOW + 999), true);
   });
 
-  it('has a path in which names are escaped', () => {
+  it('has a path with escaped names', () => {
     assert.equal(leasePath('a/b', 'c d'), '/apis/coordination.k8s.io/v1/namespaces/a%2Fb/leases/c%20d');
   });
 });
 
 describe('labels', () => {
-  it('are read as upstream reads them, and select exactly what has them', () => {
+  it('are read as in upstream, and select exactly what has them', () => {
     const labels = parseLabels(' k8s-app = konnectivity-server,a=');
     assert.deepEqual(labels, { 'k8s-app': 'konnectivity-server', a: '' });
     assert.equal(labelSelector(labels), 'a=,k8s-app=konnectivity-server');
   });
 
   for (const bad of ['', 'a', 'a=b,', 'a=b=c', '=b']) {
-    it(`refuse ${JSON.stringify(bad)}`, () => assert.throws(() => parseLabels(bad), /bad label .*: want key=value/));
+    it(`reject ${JSON.stringify(bad)}`, () => assert.throws(() => parseLabels(bad), /bad label .*: want key=value/));
   }
 });

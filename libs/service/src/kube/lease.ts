@@ -1,4 +1,4 @@
-/** A coordination.k8s.io/v1 Lease, as much of it as counts here. Unknown fields are kept through an update. */
+/** The relevant part of a coordination.k8s.io/v1 Lease. Updates keep unknown fields. */
 export interface Lease {
   readonly metadata: {
     readonly name: string;
@@ -19,11 +19,11 @@ export interface LeaseList {
   readonly items?: readonly Lease[];
 }
 
-/** What came of one call about leases, for metrics. A call without an answer is not reported, as upstream has it. */
+/** The result of one call about leases, for metrics. A call without an answer is not reported, as in upstream. */
 export interface LeaseCall {
   /** The HTTP status of the answer. */
   readonly status: number;
-  /** The API's reason of a failure (`Forbidden`, ...); empty for a success. */
+  /** The API's reason for a failure (`Forbidden`, ...); empty for a success. */
   readonly reason: string;
   readonly ms: number;
 }
@@ -36,19 +36,19 @@ export function leasePath(namespace: string, name: string): string {
   return `${leasesPath(namespace)}/${encodeURIComponent(name)}`;
 }
 
-/** Whether the holder renewed it lately enough, by the clock of this machine, as upstream judges. */
+/** Whether the holder renewed it recently enough, by the clock of this machine, as in upstream. */
 export function isLeaseValid({ spec }: Lease, now: number): boolean {
   const renewed = Date.parse(spec?.renewTime ?? spec?.acquireTime ?? '');
   const durationMs = (spec?.leaseDurationSeconds ?? 0) * 1000;
   return renewed + durationMs > now;
 }
 
-/** A MicroTime: the API refuses a time that has not exactly six digits of a second. */
+/** Returns a MicroTime. The API requires exactly six digits after the second. */
 export function microTime(now: number): string {
   return new Date(now).toISOString().replace('Z', '000Z');
 }
 
-/** `a=b,c=d` (upstream's `--lease-label`). */
+/** Parses `a=b,c=d` (upstream's `--lease-label`). */
 export function parseLabels(text: string): Record<string, string> {
   const pairs = text.split(',').map((pair): [string, string] => {
     const [key = '', value, ...rest] = pair.split('=');
@@ -60,7 +60,7 @@ export function parseLabels(text: string): Record<string, string> {
   return Object.fromEntries(pairs);
 }
 
-/** A selector for exactly these labels. */
+/** Returns a selector for exactly these labels. */
 export function labelSelector(labels: Readonly<Record<string, string>>): string {
   return Object.entries(labels)
     .map(([key, value]) => `${key}=${value}`)

@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Work that repeats until it is stopped. */
+/** Work that repeats until stopped. */
 export interface Periodic {
   /** Interrupts the work and resolves when it has ended. */
   stop(): Promise<void>;
 }
 
 /**
- * Runs `work` at once and again after as many milliseconds as it returned, until stopped. Rounds never overlap. Work that
- * rejects ends nothing but its round.
+ * Runs `work` at once, and again after as many milliseconds as it returned, until stopped. Rounds never overlap. If `work` rejects,
+ * only its round ends: `failed` then returns the delay.
  */
 export function periodic(work: (signal: AbortSignal) => Promise<number>, failed: (error: unknown) => number): Periodic {
   const controller = new AbortController();
@@ -17,7 +17,7 @@ export function periodic(work: (signal: AbortSignal) => Promise<number>, failed:
   const run = async () => {
     while (!signal.aborted) {
       const delay = await round();
-      // An aborted sleep rejects; that is the end, not a failure.
+      // An aborted sleep rejects. That is the end, not a failure.
       await sleep(delay, undefined, { signal }).catch(() => {});
     }
   };

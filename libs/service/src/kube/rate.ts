@@ -15,8 +15,8 @@ export class RateLimit {
   }
 
   /**
-   * How long to wait before the call, in milliseconds. Takes a place in the queue, unless that is longer than `patienceMs`:
-   * then there is none, and nothing must be sent.
+   * Returns how long to wait before the call, in milliseconds. Reserves a place in the queue, unless the wait is longer than
+   * `patienceMs`. Then the call must not be sent.
    */
   reserve(patienceMs: number): number {
     const now = this.#now();

@@ -1,14 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import { readBody } from './exchange.ts';
 
-/** The API server answered, with a failure. */
+/** The API server answered with a failure. */
 export class KubeStatusError extends Error {
   override readonly name = 'KubeStatusError';
   /** HTTP status. */
   readonly status: number;
-  /** The API's word for it, such as `NotFound` or `Conflict`; empty when the answer had none. */
+  /** The API's reason, such as `NotFound` or `Conflict`; empty if the answer has none. */
   readonly reason: string;
-  /** Milliseconds that the server asks to wait, if it does. */
+  /** How long the server asks to wait, in milliseconds, if it does. */
   readonly retryAfterMs: number | undefined;
 
   constructor(message: string, status: number, reason: string, retryAfterMs?: number) {
@@ -29,7 +29,7 @@ export async function expectSuccess(response: IncomingMessage): Promise<void> {
   throw new KubeStatusError(words, status, reason, Number.isFinite(seconds) ? seconds * 1000 : undefined);
 }
 
-/** The API's Status object, where the body is one: a proxy in between answers with what it likes. */
+/** Returns the fields of the API's Status object, if the body is one. A proxy in between may answer with anything. */
 function statusObject(body: string): { message: string; reason: string } {
   try {
     const { message, reason } = JSON.parse(body) as { message?: unknown; reason?: unknown };

@@ -30,7 +30,7 @@ function user(username: string, audiences?: string[]) {
 const AGENT = 'system:serviceaccount:kube-system:agent';
 
 describe('an agent token', () => {
-  it('is good when it is of the expected service account', async () => {
+  it('is accepted if it belongs to the expected service account', async () => {
     assert.deepEqual(await verdict('good', user(AGENT, ['isthmus'])), { ok: true });
     assert.deepEqual(api.seen.at(-1), {
       call: 'POST /apis/authentication.k8s.io/v1/tokenreviews',
@@ -82,13 +82,13 @@ describe('an agent token', () => {
     });
   }
 
-  it('is refused when the server itself is not let in', async () => {
+  it('is rejected if the server itself may not log in', async () => {
     const refusal = await verdict('good', user(AGENT), { apiToken: 'wrong' });
     assert.ok(!refusal.ok);
     assert.match(refusal.message, /^the token could not be reviewed: POST .*: status 401 Unauthorized/);
   });
 
-  it('is refused when the API server does not answer', async () => {
+  it('is rejected if the API server does not answer', async () => {
     api.intercept = () => true;
     const refusal = await verdict('good', user(AGENT), { timeoutMs: 100 });
     api.intercept = () => false;

@@ -3,11 +3,11 @@ import { messageOf } from './connection.ts';
 
 export interface TokenAuthenticatorOptions {
   readonly client: KubeClient;
-  /** Of the agents' service account (`--agent-namespace`). */
+  /** Namespace of the agents' service account (`--agent-namespace`). */
   readonly namespace: string;
   /** `--agent-service-account` */
   readonly serviceAccount: string;
-  /** What the agents' tokens must be made for (`--authentication-audience`). */
+  /** Audience that the agents' tokens must have (`--authentication-audience`). */
   readonly audience: string;
 }
 
@@ -47,7 +47,7 @@ export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: 
   };
 }
 
-/** Why a reviewed token is refused, in upstream's words where it has any; undefined when it is good. */
+/** Returns why a reviewed token is refused, in upstream's words if it has any, or undefined if it is good. */
 function refusal({ status }: TokenReview, options: TokenAuthenticatorOptions): string | undefined {
   const { namespace, serviceAccount, audience } = options;
   if (status?.error) return status.error;

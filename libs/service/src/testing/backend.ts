@@ -6,7 +6,7 @@ import { serveAdmin } from '../admin.ts';
 import type { AdminBackend } from '../admin-backend.ts';
 import { type AdminConnection, adminClient } from '../admin-client.ts';
 
-/** An admin backend of a program that has and does nothing, but for what a test gives. */
+/** Returns an admin backend of an idle program, with the parts that a test gives. */
 export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
   return {
     identity: {
@@ -37,7 +37,7 @@ export function aSession(sessionId: string, given: Partial<SessionInfo> = {}): S
   };
 }
 
-/** A client of an admin port that answers for a backend. */
+/** Returns a client of an admin port that serves a backend. */
 export async function asking(given: Partial<AdminBackend> = {}): Promise<AdminConnection & AsyncDisposable> {
   const server = await serveAdmin({
     ...{ host: '127.0.0.1', port: 0, backend: idleBackend(given) },

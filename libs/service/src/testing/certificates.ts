@@ -22,7 +22,7 @@ const ROLES = {
   hub: { name: HUB_SERVER_NAME, use: 'server' },
 } as const;
 
-/** A throw-away certificate authority that writes what it issues into a directory. */
+/** A throw-away certificate authority that writes its certificates into a directory. */
 export class Authority {
   /** Path of the authority's own certificate. */
   readonly cert: string;
@@ -56,7 +56,7 @@ export class Authority {
     return this.#issue('localhost', { hosts: LOOPBACK, ...options });
   }
 
-  /** A client's certificate; good for clients alone. */
+  /** Issues a certificate that is valid only for clients. */
   client(commonName: string, options: IdentityOptions = {}): Promise<Identity> {
     return this.#issue(commonName, options);
   }
@@ -89,17 +89,17 @@ export class Authority {
   }
 }
 
-/** Who trusts whom, each by an authority of its own: callers, agents, and gateways among hubs. */
+/** The authorities of a test, one each for callers, agents, and peers (gateways and hubs). */
 export interface Trust {
   readonly dir: string;
   readonly callers: Authority;
   readonly agents: Authority;
   readonly peers: Authority;
-  /** What a caller holds. */
+  /** The caller's certificate. */
   readonly caller: Identity;
 }
 
-/** @param caller the name of the one that may dial */
+/** @param caller name of the caller that may dial */
 export async function createTrust(dir: string, caller: string, validMs?: number): Promise<Trust> {
   const [callers, agents, peers] = await Promise.all([
     Authority.create(dir, 'callers', validMs),

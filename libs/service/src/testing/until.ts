@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Waits for what another process or callback brings about; fails after a minute. */
+/** Waits for something that another process or callback does. Fails after a minute. */
 export async function until(condition: () => boolean): Promise<void> {
   const deadline = performance.now() + 60_000;
   while (!condition()) {

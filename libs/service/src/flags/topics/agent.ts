@@ -147,7 +147,10 @@ const IDENTIFIERS: Readonly<Record<string, (value: string) => boolean>> = {
   'default-route': (value) => /^(true|false)$/.test(value),
 };
 
-/** Upstream refuses what is no URL query and names it does not know, and lets any value pass. */
+/**
+ * Rejects unknown names and texts that are no URL query, as upstream does. Upstream accepts any value, so a bad value only gets a
+ * warning.
+ */
 function checkIdentifiers(query: string, warn: Warn): void {
   for (const pair of query.split('&').filter((part) => part !== '')) {
     const [name, value] = pair.includes('=') ? split(pair) : [pair, ''];
@@ -167,7 +170,7 @@ function split(pair: string): [string, string] {
   return [pair.slice(0, at), pair.slice(at + 1)];
 }
 
-/** Go's url.QueryUnescape, which also refuses semicolons. */
+/** Go's url.QueryUnescape, which also rejects semicolons. */
 function decoded(text: string): string {
   try {
     if (text.includes(';')) throw new URIError('a semicolon');

@@ -94,7 +94,7 @@ export function checkAgents(flags: Flags, warn: (message: string) => void): void
 
 const TOKEN_FLAGS = ['agent-namespace', 'agent-service-account', 'authentication-audience'] as const;
 
-/** Whether agents show tokens. */
+/** Returns whether agents use tokens. */
 function checkTokens(flags: Flags): boolean {
   const given = TOKEN_FLAGS.find((name) => flags[name] !== '');
   if (given === undefined) return false;

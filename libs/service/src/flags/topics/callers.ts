@@ -4,7 +4,7 @@ import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair } from '../files.ts';
 import { bool, duration, int, oneOf, string, topic, type Values } from '../flag.ts';
 
-/** Upstream keeps its servers off the reserved and the ephemeral ports. */
+/** Upstream keeps its servers away from the reserved and the ephemeral ports. */
 export const SERVER_PORTS = { lowest: 1024, highest: 49_151 } as const;
 
 export const callerListening = topic('Listening: callers (API servers)', {
@@ -58,7 +58,7 @@ export function checkCallers(flags: Flags): void {
   checkAuthorities('server-ca-cert', flags['server-ca-cert']);
 }
 
-/** sun_path has 108 bytes, of which the last ends the string (unix(7)). */
+/** sun_path has 108 bytes, and the last one terminates the string (unix(7)). */
 const LONGEST_PATH = 107;
 
 function checkSocketPath(path: string): void {

@@ -84,15 +84,15 @@ type PeerTls = Values<typeof peerTls>;
 type Advertising = Values<typeof advertising>;
 type AdminAdvertising = Values<typeof adminAdvertising>;
 
-/** A URL, or a list of addresses in one, as far as it is no secret. */
+/** Returns a URL, or a list of addresses in one, with its passwords removed. */
 function withoutPasswords(url: string): string {
   return url.replace(/([?&][\w-]*password=)[^&]*/gi, '$1[redacted]').replace(/(:\/\/[^\s/@:]*):.*@/, '$1:[redacted]@');
 }
 
-/** As the registry names its keys. */
+/** Names that the registry accepts in its keys. */
 const PLANE = /^[\w.-]{1,64}$/;
 
-/** By the kind that the URL names: what a URL of it looks like, in words and as a pattern. */
+/** By kind of URL: the form of such a URL, in words and as a pattern. */
 const REDIS_URLS = {
   '': ['redis://[user[:password]@]host[:port][/db]', /^[^\s/,?#]+(\/\d{0,4})?$/],
   '+sentinel': [
@@ -153,12 +153,12 @@ export function checkPeerTls(flags: PeerTls): void {
   if (cert === '' && authorities !== '') throw new FlagError('peer-cert', 'must be set when --peer-ca-cert is');
 }
 
-/** Of a program that dials, or is dialled by, other processes of the plane: that link is mutual TLS, always. */
+/** For a program that dials other processes of the plane, or is dialled by them. That link always uses mutual TLS. */
 export function requirePeerTls(flags: PeerTls): void {
   if (flags['peer-cert'] === '') throw new FlagError('peer-cert', 'must be set: gateways and hubs meet by mutual TLS');
 }
 
-/** Of a hub that other processes' gateways dial. */
+/** For a hub that gateways of other processes dial. */
 export function checkPeerListener(flags: Advertising & Values<typeof peerListening> & PeerTls): void {
   requirePeerTls(flags);
   if (flags['advertise-address'] === '') {

@@ -12,7 +12,7 @@ export const serverIdentity = topic('Identity', {
   }),
 });
 
-/** Nothing is kept under a gateway's id, so it may say where the gateway runs. */
+/** Nothing is stored under a gateway's id, so the id may show where the gateway runs. */
 export const gatewayIdentity = topic('Identity', {
   'server-id': string('', 'Unique id of this gateway, for operators.', {
     unset: {
@@ -101,7 +101,7 @@ export function checkServerId(flags: Values<typeof serverIdentity>): void {
   checkId('server-id', flags['server-id']);
 }
 
-/** Ids stand in gRPC metadata, HTTP headers and keys of the registry. */
+/** Ids are used in gRPC metadata, HTTP headers and registry keys. */
 export function checkId(flag: string, id: string): void {
   if (!/^[!-~]{1,253}$/.test(id)) {
     throw new FlagError(flag, `bad id ${JSON.stringify(id)}: want 1 to 253 characters of ASCII without spaces`);

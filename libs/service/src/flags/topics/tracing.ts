@@ -1,6 +1,6 @@
 import { duration, topic } from '../flag.ts';
 
-/** Where traces go is for the standard OTEL_* variables to say. */
+/** The standard OTEL_* variables set where traces go. */
 export const tracing = topic('Traces', {
   'trace-slow': duration(
     1000,

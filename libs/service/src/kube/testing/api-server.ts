@@ -9,7 +9,7 @@ import type { Lease } from '../lease.ts';
 
 const LEASES = /^\/apis\/coordination\.k8s\.io\/v1\/namespaces\/([^/]+)\/leases(?:\/([^/]+))?$/;
 
-/** Deals with a request in the server's stead, for faults; false to let the server answer. */
+/** Handles a request instead of the server, to inject faults. Returns false to let the server answer. */
 type Intercept = (request: IncomingMessage, response: ServerResponse) => boolean;
 
 interface Seen {
@@ -23,7 +23,7 @@ export class FakeApiServer implements AsyncDisposable {
   readonly client: IdentityTexts;
   /** The bearer token that may do everything. */
   token = 'secret';
-  /** Answers a TokenReview: its status by the token that is reviewed. */
+  /** Answers to TokenReviews: the status for each reviewed token. */
   readonly reviews = new Map<string, unknown>();
   readonly leases = new Map<string, Lease>();
   readonly seen: Seen[] = [];
@@ -72,7 +72,7 @@ export class FakeApiServer implements AsyncDisposable {
     if (lease && this.leases.delete(name)) this.#changes.emit('event', 'DELETED', lease);
   }
 
-  /** Ends what every watch can see, as when etcd was compacted. */
+  /** Ends every watch with 410, as when etcd was compacted. */
   expire(): void {
     const gone = { code: 410, reason: 'Expired', message: 'too old resource version' };
     this.#changes.emit('event', 'ERROR', { ...gone, metadata: { name: '' } } as Lease);
