@@ -3,10 +3,10 @@ import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, InvalidArgumentError, Option } from 'commander';
 import { FORMATS } from './output/output.ts';
 
-/** Above it something hangs: a person has given up, and a script should. */
+/** A longer wait means that something hangs: by then a person has given up, and so should a script. */
 const LONGEST_MS = 600_000;
 
-/** A value that commander reports with the name of its option. */
+/** Runs `read`. Converts its errors so that commander reports them with the name of the option. */
 function valid<T>(read: () => T): T {
   try {
     return read();
@@ -16,7 +16,7 @@ function valid<T>(read: () => T): T {
   }
 }
 
-/** Go's syntax, as the programs' flags have it; in milliseconds. */
+/** Parses Go's duration syntax, as the programs' flags do. Returns milliseconds. */
 export function duration(text: string): number {
   const ms = valid(() => readDuration(text));
   if (ms <= 0) throw new InvalidArgumentError('want more than nothing, such as 5s');
@@ -29,7 +29,7 @@ function deadline(text: string): number {
   return ms;
 }
 
-/** `host:port`, IPv6 in brackets. */
+/** Parses `host:port`, with IPv6 in brackets. */
 export function hostPort(text: string): string {
   return valid(() => formatDestination(parseDestination(text)));
 }
@@ -46,7 +46,7 @@ export function count(text: string): number {
 
 const HERE = ['127.0.0.1:8095'];
 
-/** Of every command: whom to ask, how, and in which form to say it. */
+/** Options of every command: whom to ask, how, and in which format to print. */
 export function commonOptions(): Option[] {
   return [
     new Option(

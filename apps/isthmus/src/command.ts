@@ -4,15 +4,15 @@ import type { Output } from './output/output.ts';
 import type { Plane } from './plane/plane.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What every command takes. */
+/** Options of every command. */
 export interface CommonOptions {
   readonly address: readonly string[];
   readonly ca?: string;
   readonly cert?: string;
   readonly key?: string;
-  /** Empty for all of them, or for a gateway's own. */
+  /** Empty for all tenants, or for a gateway's own. */
   readonly tenant: string;
-  /** Milliseconds. */
+  /** In milliseconds. */
   readonly timeout: number;
 }
 
@@ -22,12 +22,12 @@ export interface Call<O = object> {
   readonly options: O & CommonOptions;
   readonly terminal: Terminal;
   readonly output: Output;
-  /** Meets the members of the plane. They are left when the command ends. */
+  /** Connects to the members of the plane. The connections close when the command ends. */
   plane(): Promise<Plane>;
 }
 
 export interface Example {
-  /** As one types it, without `isthmus`. */
+  /** As typed, without `isthmus`. */
   readonly line: string;
   readonly does: string;
 }
@@ -36,7 +36,7 @@ export interface Definition<O = object> {
   readonly name: string;
   /** One line for the list of commands. */
   readonly summary: string;
-  /** What there is to know beside; ends --help's text above the options. */
+  /** More about the command. Shown in --help above the options. */
   readonly details?: string;
   readonly args?: readonly Argument[];
   readonly options?: readonly Option[];
@@ -44,7 +44,7 @@ export interface Definition<O = object> {
   run(call: Call<O>): Promise<ExitStatus>;
 }
 
-/** A command with its own options, among commands with others: only `run` knows them. */
+/** Lets a command with its own options stand among others. Only `run` knows these options. */
 export function command<O extends object>(definition: Definition<O>): Definition {
   return definition as unknown as Definition;
 }

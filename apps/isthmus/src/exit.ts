@@ -1,18 +1,18 @@
-/** What the process ends with, so that scripts can tell. */
+/** Exit statuses of the process, for scripts. */
 export const EXIT = {
-  /** Asked, done, and all is well. */
+  /** Asked, done, and everything is fine. */
   good: 0,
   /** Something is wrong with the plane: a check or a dial failed. */
   wrong: 1,
-  /** The command line cannot be understood. */
+  /** The command line is invalid. */
   usage: 2,
-  /** Could not ask: nobody answered, or not everybody whose answer counts. What was answered is printed all the same. */
+  /** Could not ask: nobody answered, or a member whose answer matters did not. The answers that came are still printed. */
   unasked: 3,
 } as const;
 
 export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];
 
-/** Ends a command with one line on standard error. Its text says what happened, to what, and what to do. */
+/** Ends a command with one line on standard error. The text says what happened, to what, and what to do. */
 export class Failure extends Error {
   override readonly name = 'Failure';
   readonly status: ExitStatus;

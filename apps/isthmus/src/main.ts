@@ -7,7 +7,7 @@ const terminal = processTerminal();
 try {
   process.exitCode = await run(terminal);
 } catch (error) {
-  // Nothing that was foreseen.
+  // An unexpected error.
   terminal.err(`isthmus: ${error instanceof Error ? error.stack : String(error)}\n`);
   process.exitCode = EXIT.unasked;
 }

@@ -11,7 +11,7 @@ function parsed(...args: string[]) {
   return typeof result === 'number' ? { status: result, terminal } : { ...result, terminal };
 }
 
-test('every example in --help is a command line that is understood', () => {
+test('every example in --help is a valid command line', () => {
   for (const { name, examples } of COMMANDS) {
     assert.ok(examples.length > 0, name);
     for (const { line } of examples) {
@@ -25,7 +25,7 @@ test('every example in --help is a command line that is understood', () => {
   }
 });
 
-test('--help of every command says what it takes and shows examples', () => {
+test('--help of every command shows its options and examples', () => {
   for (const { name, summary } of COMMANDS) {
     const { status, terminal } = { status: undefined, ...parsed(name, '--help') };
     assert.equal(status, EXIT.good, name);
@@ -51,7 +51,7 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ['completion tcsh', /Allowed choices are bash, zsh, fish/],
 ];
 
-test('a mistake is wrong usage, and is told in a line that says what to write', () => {
+test('a mistake gives the usage status, and one line that says what to write', () => {
   for (const [line, says] of MISTAKES) {
     const { status, terminal } = { status: undefined, ...parsed(...line.split(' ')) };
     assert.equal(status, EXIT.usage, line);
@@ -70,7 +70,7 @@ const LATE_MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ['status --ca /nowhere/ca.pem', /--ca: cannot read \/nowhere\/ca.pem/],
 ];
 
-test('so is what only the command itself finds', async () => {
+test('so does a mistake that only the command itself can find', async () => {
   for (const [line, says] of LATE_MISTAKES) {
     const terminal = new TestTerminal([...line.split(' '), '--address', '127.0.0.1:1']);
     const status = await run(terminal);
@@ -79,7 +79,7 @@ test('so is what only the command itself finds', async () => {
   }
 });
 
-test('addresses are repeated or listed, and the default counts only alone', () => {
+test('addresses may be repeated or listed, and replace the default', () => {
   const addresses = (...args: string[]) => {
     const result = parsed('status', ...args);
     return 'options' in result ? result.options.address : result.terminal.stderr;
@@ -89,7 +89,7 @@ test('addresses are repeated or listed, and the default counts only alone', () =
   assert.deepEqual(addresses('-a', '[::1]:8095'), ['[::1]:8095']);
 });
 
-test('common options may stand before the command or behind it', () => {
+test('common options may come before or after the command', () => {
   for (const line of [
     ['-o', 'json', 'status'],
     ['status', '-o', 'json'],
@@ -100,7 +100,7 @@ test('common options may stand before the command or behind it', () => {
   }
 });
 
-test('nobody who answers is exit status 3, with the reason and what to do', async () => {
+test('without any answer the exit status is 3, with the reason and what to do', async () => {
   const terminal = new TestTerminal(['status', '--address', '127.0.0.1:1']);
   assert.equal(await run(terminal), EXIT.unasked);
   assert.match(terminal.stderr, /^isthmus: nobody answers: 127\.0\.0\.1:1: .*ECONNREFUSED.*--address\n$/);

@@ -19,14 +19,14 @@ Exit status:
   3  could not ask: nobody answered, or not everybody
 `;
 
-/** A command line that was understood. */
+/** A parsed command line. */
 export interface Interpreted {
   readonly definition: Definition;
   readonly args: readonly (string | undefined)[];
   readonly options: CommonOptions & { readonly output: Format };
 }
 
-/** Reads a command line. A status alone: all there was to say is said. */
+/** Parses a command line. Returns only a status if everything has been printed already. */
 export function interpret(terminal: Terminal): Interpreted | ExitStatus {
   let chosen: Interpreted | undefined;
   const root = commandTree((definition, args, options) => {
@@ -43,7 +43,7 @@ export function interpret(terminal: Terminal): Interpreted | ExitStatus {
 
 type Choose = (definition: Definition, args: readonly (string | undefined)[], options: object) => void;
 
-/** The commands as commander knows them; also what completion is made of. */
+/** Returns the commands as commander knows them. Completion is generated from them too. */
 export function commandTree(choose: Choose = () => {}, terminal?: Terminal): Command {
   const root = new Command('isthmus').description(ABOUT).version(VERSION).exitOverride();
   if (terminal) {
@@ -75,7 +75,7 @@ function commandOf(definition: Definition, root: Command, choose: Choose): Comma
   return made;
 }
 
-/** One run of the program; gives its exit status. */
+/** Runs the program once. Returns its exit status. */
 export async function run(terminal: Terminal): Promise<ExitStatus> {
   const interpreted = interpret(terminal);
   if (typeof interpreted === 'number') return interpreted;

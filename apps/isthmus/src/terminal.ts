@@ -1,18 +1,18 @@
 import process from 'node:process';
 
-/** What a command sees of its process. */
+/** The process as a command sees it. */
 export interface Terminal {
   /** The command line without the program's own name. */
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   out(text: string): void;
   err(text: string): void;
-  /** Whether people read standard output as it comes: then it may be redrawn. */
+  /** Whether people read standard output live, so that it may be redrawn. */
   readonly interactive: boolean;
   readonly colours: boolean;
-  /** In characters; of a terminal that does not tell, 80 and 24. */
+  /** In characters; 80 by 24 if the terminal does not tell. */
   size(): { readonly columns: number; readonly rows: number };
-  /** Aborts with the first SIGINT or SIGTERM. */
+  /** Aborts at the first SIGINT or SIGTERM. */
   readonly interrupted: AbortSignal;
 }
 
@@ -21,12 +21,12 @@ export function processTerminal(): Terminal {
   const interrupt = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
-      // The second does not wait for what the command still has to do.
+      // The second signal does not wait for the command to finish.
       if (interrupt.signal.aborted) process.exit(signal === 'SIGINT' ? 130 : 143);
       interrupt.abort();
     });
   }
-  // `isthmus tunnels | head` closes the pipe: nobody reads on, which is no failure.
+  // `isthmus tunnels | head` closes the pipe. That is no failure.
   stdout.on('error', () => process.exit());
   const interactive = stdout.isTTY === true && env.TERM !== 'dumb';
   return {
@@ -35,7 +35,7 @@ export function processTerminal(): Terminal {
     out: (text) => stdout.write(text),
     err: (text) => stderr.write(text),
     interactive,
-    // https://no-color.org: set and not empty.
+    // https://no-color.org: it counts if it is set and not empty.
     colours: interactive && !env.NO_COLOR,
     size: () => ({ columns: stdout.columns || 80, rows: stdout.rows || 24 }),
     interrupted: interrupt.signal,

@@ -1,6 +1,6 @@
 import type { Terminal } from './terminal.ts';
 
-/** A terminal that keeps what is written to it. */
+/** A terminal that records what is written to it. */
 export class TestTerminal implements Terminal {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>> = {};

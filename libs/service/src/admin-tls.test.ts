@@ -77,7 +77,7 @@ describe('the admin port with mutual TLS', () => {
     assert.deepEqual((await client.admin.listTunnels({})).tunnels, []);
   });
 
-  it('accepts a certificate for its address or for isthmus-admin, and for no other name', async () => {
+  it('is accepted by its client under its address or as isthmus-admin, and under no other name', async () => {
     const named = async (value: string) => {
       const identity = await authority.server({ hosts: [{ type: 'dns', value }] });
       await using server = await serve({ tls: files(identity) });

@@ -32,7 +32,7 @@ function read(name: string): Buffer {
 }
 
 describe('isthmus certs', () => {
-  it('makes an authority for each party, and what each shows', async () => {
+  it('makes an authority for each party, and a certificate for each of its members', async () => {
     const { status, terminal } = await certs('--host', 'hub.example.com,10.0.0.5', '--agent', 'a,b', '--days', '30');
     assert.equal(status, EXIT.good, terminal.stderr);
     const leaves = [
@@ -76,7 +76,7 @@ describe('isthmus certs', () => {
     }
   });
 
-  it('says which flags use them, as the programs take them', async () => {
+  it("lists the flags that use them, in the programs' syntax", async () => {
     const { terminal } = await certs('-o', 'json');
     const { flags } = JSON.parse(terminal.stdout) as { flags: { program: string; flags: string[] }[] };
     for (const program of [proxyServer, frontendGateway, backendHub, proxyAgent]) {
@@ -88,7 +88,7 @@ describe('isthmus certs', () => {
     assert.equal(await run(terminal2), EXIT.unasked, terminal2.stderr);
   });
 
-  it('says them as curl takes them', { skip: noCurl }, async () => {
+  it("lists them in curl's syntax", { skip: noCurl }, async () => {
     const terminal = new TestTerminal(['certs', join(dir, 'a space'), '-o', 'json']);
     await run(terminal);
     const { flags } = JSON.parse(terminal.stdout) as { flags: { program: string; flags: string[] }[] };
@@ -99,7 +99,7 @@ describe('isthmus certs', () => {
     assert.deepEqual(files.map(existsSync), [true, true, true], own.join(' '));
   });
 
-  it('shows people a flag and its file on one line', async () => {
+  it('prints a flag and its file on one line', async () => {
     const { terminal } = await certs();
     assert.ok(
       terminal.stdout.includes(` \\\n  --server-key=${join(dir, 'callers-server-key.pem')} \\\n`),
@@ -109,7 +109,7 @@ describe('isthmus certs', () => {
     assert.ok(terminal.stdout.includes(curl), terminal.stdout);
   });
 
-  it('writes over nothing, unless it is told to', async () => {
+  it('overwrites nothing without --force', async () => {
     await certs();
     const before = read('callers-ca.pem');
     const { status, terminal } = await certs();
@@ -120,7 +120,7 @@ describe('isthmus certs', () => {
     assert.notDeepEqual(read('callers-ca.pem'), before);
   });
 
-  it('takes no name that leads out of the directory, or is none', async () => {
+  it('rejects invalid names, and names that lead out of the directory', async () => {
     for (const args of [
       ['--agent', '../x'],
       ['--caller', 'a/b'],

@@ -22,19 +22,19 @@ export interface CertificatesOptions {
 
 interface File {
   readonly path: string;
-  /** What it is, for people. */
+  /** Description for people. */
   readonly is: string;
 }
 
 export interface Made {
   readonly dir: string;
   readonly files: readonly File[];
-  /** Which flags of which program name them, each as an argument of its own. */
+  /** The flags of each program that name the files, each as its own argument. */
   readonly flags: readonly { readonly program: string; readonly flags: readonly string[] }[];
 }
 
 interface Wanted {
-  /** Who trusts it: each party has an authority of its own. */
+  /** The party that trusts it. Each party has its own authority. */
   readonly party: 'callers' | 'agents' | 'peers' | 'admin';
   readonly file: string;
   readonly commonName: string;
@@ -44,7 +44,7 @@ interface Wanted {
   readonly is: string;
 }
 
-/** Makes all of them, then writes them: nothing is written when one exists and `force` is not given. */
+/** Makes all certificates, then writes them. Writes nothing if one of the files exists and `force` is not set. */
 export async function makeCertificates(options: CertificatesOptions): Promise<Made> {
   const { dir, days, force } = options;
   const all = wanted(options);
@@ -112,7 +112,7 @@ async function write(dir: string, texts: ReadonlyMap<string, string>): Promise<v
   try {
     await mkdir(dir, { recursive: true });
     for (const [name, text] of texts) {
-      // A file that is there keeps its mode, so that of keys is set from the beginning.
+      // An existing file keeps its mode, so keys get theirs when they are created.
       await writeFile(join(dir, name), text, { mode: name.endsWith('-key.pem') ? 0o600 : 0o644 });
     }
   } catch (error) {
@@ -153,7 +153,7 @@ function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions
     })),
     {
       program: `curl (${caller})`,
-      // It knows no `--flag=value`.
+      // curl does not support `--flag=value`.
       flags: apart({ ...identity('proxy-', `callers-${caller}`), 'proxy-cacert': 'callers-ca.pem' }),
     },
     { program: `isthmus (${operator})`, flags: given({ ca: 'admin-ca.pem', ...identity('', `admin-${operator}`) }) },

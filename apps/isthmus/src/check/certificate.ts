@@ -7,31 +7,31 @@ const RENEW = 'renew it in place: programs use the new one within 10 s';
 
 const DAY_MS = 86_400_000;
 
-/** Below that many days a renewal is overdue: those who renew by themselves do it at a third of the lifetime. */
+/** With fewer days left, a renewal is overdue: automatic renewal happens with a third of the lifetime left. */
 const FEW_DAYS = 14;
 
 const PURPOSES = { server: ['1.3.6.1.5.5.7.3.1', 'serverAuth'], client: ['1.3.6.1.5.5.7.3.2', 'clientAuth'] } as const;
 
-/** What a certificate must be good for. */
+/** What a certificate must be valid for. */
 export interface Demands {
   /** A `peer` proves by its names whether it is a gateway, a hub, or both. */
   readonly use: 'server' | 'client' | 'peer' | 'authority';
   /** Those that the other side trusts; unset when they are not known here. */
   readonly authorities?: readonly X509Certificate[] | undefined;
-  /** Where the authorities come from, for people. */
+  /** Name of the source of the authorities, for people. */
   readonly authoritiesFrom?: string;
-  /** Names and addresses by which a server is reached. */
+  /** Names and addresses at which a server is reached. */
   readonly hosts?: readonly string[];
 }
 
 const PEM = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
-/** All certificates of a PEM text, in its order. @throws for one that cannot be parsed */
+/** Returns all certificates of a PEM text, in its order. @throws if one cannot be parsed */
 export function certificatesIn(pem: string): X509Certificate[] {
   return [...pem.matchAll(PEM)].map(([text]) => new X509Certificate(text));
 }
 
-/** Judges a certificate: what is wrong first, as one result. */
+/** Checks a certificate. Returns one result, which shows the first problem. */
 export function judged(
   report: Report,
   about: string,
@@ -108,7 +108,7 @@ function purposeMissing({ keyUsage, ca }: X509Certificate, use: 'server' | 'clie
   return purposes.includes(oid) ? undefined : name;
 }
 
-/** Whether issuers lead from the certificate to an authority. */
+/** Whether a chain of issuers leads from the certificate to an authority. */
 function trusted(leaf: X509Certificate, chain: X509Certificate[], authorities: readonly X509Certificate[]): boolean {
   let current = leaf;
   for (let step = 0; step <= chain.length; step++) {

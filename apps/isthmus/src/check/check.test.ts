@@ -35,7 +35,7 @@ function judge({ cert }: { cert: string }, demands: Demands, now?: number): Resu
   return judged(report, 'it', [new X509Certificate(cert)], demands, now);
 }
 
-/** A file with this text. */
+/** Writes a file with this text and returns its path. */
 function file(name: string, text: string): string {
   const path = join(dir, name);
   writeFileSync(path, text);
@@ -49,7 +49,7 @@ describe('a certificate', () => {
     assert.match(detail, /^CN=hub, good until \d{4}-\d\d-\d\d \(90 days\)$/);
   });
 
-  it('is a warning in its last two weeks, and fails before it begins and after it ends', () => {
+  it('warns in its last two weeks, and fails before its start and after its end', () => {
     const at = (days: number) => judge(server, { use: 'server' }, Date.now() + days * DAY_MS);
     assert.deepEqual(
       [at(76).outcome, at(77).outcome, at(91).outcome, at(-1).outcome],
@@ -60,12 +60,12 @@ describe('a certificate', () => {
     assert.match(at(-1).detail, /is not valid before/);
   });
 
-  it('fails for another name, with the names that it has', () => {
+  it('fails for another name, and lists the names that it has', () => {
     const { detail } = judge(server, { use: 'server', hosts: ['hub.example.com', '127.0.0.1'] });
     assert.match(detail, /^CN=hub is not for hub\.example\.com; its names: DNS:localhost, /);
   });
 
-  it('fails under another authority, also one of the same name', async () => {
+  it('fails under another authority, even one with the same name', async () => {
     const from = (own: CertificateAuthority) => ({
       authorities: [new X509Certificate(own.cert)],
       authoritiesFrom: '--ca-cert',
@@ -76,21 +76,21 @@ describe('a certificate', () => {
     assert.deepEqual([outcome, detail], ['fail', 'CN=hub was issued by CN=good authority, which is not in --ca-cert']);
   });
 
-  it('fails for what it was not issued for', {
+  it('fails for a purpose that it was not issued for', {
     skip: process.versions.deno !== undefined && 'Deno tells nothing of it',
   }, () => {
     assert.match(judge(client, { use: 'server' }).detail, /is not good for serverAuth/);
     assert.equal(judge(client, { use: 'client' }).outcome, 'pass');
   });
 
-  it('fails where an authority is wanted and it is none', () => {
+  it('fails as an authority if it is none', () => {
     assert.match(judge(client, { use: 'authority' }).detail, /is not good for issuing others/);
     assert.equal(judge({ cert: authority.cert }, { use: 'authority' }).outcome, 'pass');
   });
 });
 
 describe('files', () => {
-  it('are looked at with the authorities that the other side trusts, and keys with their certificates', async () => {
+  it('are checked against the authorities that the other side trusts, and keys against their certificates', async () => {
     const other = await CertificateAuthority.create('other', 90 * DAY_MS);
     const paths = {
       clusterCaCert: file('ca.pem', authority.cert),
@@ -107,7 +107,7 @@ describe('files', () => {
     ]);
   });
 
-  it('that are missing, or hold nothing, fail with what to give', () => {
+  it('fail if they are missing or empty, with what to give', () => {
     const told = (files: object) =>
       checkFiles(files, []).map(({ outcome, about, detail }) => `${outcome} ${about}: ${detail}`);
     const empty = file('empty.pem', '');
@@ -124,11 +124,11 @@ describe('Redis', () => {
   const outcomes = (probe: Partial<typeof good> | object) =>
     judgedRedis({ ...good, ...probe }, 'prod').map(({ outcome }) => outcome);
 
-  it('passes when it answers soon, is new enough, can be written to, and refuses nothing', () => {
+  it('passes if it answers soon, is new enough, is writable and refuses no command', () => {
     assert.deepEqual(outcomes({}), ['pass', 'pass', 'pass']);
   });
 
-  it('warns of one that is slow or old, and fails for a replica and for rights that lack', () => {
+  it('warns if it is slow or old, and fails if it is a replica or permissions are missing', () => {
     assert.deepEqual(outcomes({ roundTripMs: 300 }), ['warn', 'pass', 'pass']);
     assert.deepEqual(outcomes({ version: '6.2.1' }), ['pass', 'warn', 'pass']);
     assert.deepEqual(outcomes({ version: '', role: '' }), ['pass', 'pass'], 'of what it may not ask nothing is said');
@@ -146,7 +146,7 @@ describe('clocks', () => {
     return judgedClocks(reportOf('clocks'), clocks);
   };
 
-  it('pass within a second, warn above, and fail where certificates would be taken for invalid', () => {
+  it('pass within a second, warn above, and fail where certificates would seem invalid', () => {
     assert.deepEqual(
       [told(0, 400, -500), told(0, 2000), told(-20_000, 15_000)].map(({ outcome }) => outcome),
       ['pass', 'warn', 'fail'],
@@ -161,7 +161,7 @@ describe('agents', () => {
     ...{ reaches: [], draining: false, tunnels: 0, ...more },
   });
 
-  it('pass with a session to several hubs, warn with one of them, and where they are in quarantine', () => {
+  it('pass with sessions with several hubs, and warn with one hub or in quarantine', () => {
     const told = checkAgents(
       [session('a', 'h1'), session('a', 'h2'), session('b', 'h1'), session('c', 'h1', { quarantined: 'a test' })],
       2,
@@ -176,7 +176,7 @@ describe('agents', () => {
     );
   });
 
-  it('fail where there is none', () => {
+  it('fail if there are none', () => {
     assert.deepEqual(
       checkAgents([], 1).map(({ outcome }) => outcome),
       ['fail'],
@@ -184,8 +184,8 @@ describe('agents', () => {
   });
 });
 
-describe('what people read of a check', () => {
-  it('is a line for each, and what to do below those that failed', () => {
+describe('the printed check', () => {
+  it('has a line for each result, and says what to do below failed ones', () => {
     const results = [
       reportOf('redis').pass('r:6379', 'version 7.0.15'),
       reportOf('certificates').fail('--peer-cert peer.pem', 'CN=hub ran out on 2026-01-01', 'renew it'),

@@ -3,7 +3,7 @@ import type { Answers } from '../plane/member.ts';
 import type { SessionView } from '../plane/sessions.ts';
 import { type Result, reportOf } from './result.ts';
 
-/** Which gateway has a way to which hub. */
+/** Checks which gateways can reach which hubs. */
 export function checkLinks({ answers }: Answers<adminApi.ListMembersResponse>): Result[] {
   const report = reportOf('links');
   return answers.flatMap(({ member, value: { hubs, registry } }) => {
@@ -23,7 +23,7 @@ export function checkLinks({ answers }: Answers<adminApi.ListMembersResponse>): 
   });
 }
 
-/** Whether every agent survives the loss of a hub. @param hubs how many take agents now */
+/** Checks whether every agent survives the loss of a hub. @param hubs number of hubs that accept agents now */
 export function checkAgents(sessions: readonly SessionView[], hubs: number): Result[] {
   const report = reportOf('agents');
   if (sessions.length === 0) {

@@ -7,7 +7,7 @@ import type { SessionView } from '../plane/sessions.ts';
 import { type Result, reportOf } from './result.ts';
 
 export interface DialsOptions {
-  /** What is dialled through every agent; unset for the agent's own health port. */
+  /** What to dial through every agent; unset for the agent's own health port. */
   readonly destination?: string;
   readonly withinMs: number;
 }
@@ -15,15 +15,15 @@ export interface DialsOptions {
 /** An agent's health port, by its default. Agents refuse to dial it, and only they can: the refusal shows the way to them. */
 const OWN_HEALTH_PORT = '127.0.0.1:8093';
 
-/** Answers that only an agent can give: the way to it is good, whatever stands behind. */
+/** Only an agent gives these answers, so the path to it works, whatever is behind it. */
 const FROM_THE_AGENT = ['connection_refused', 'destination_ip_prohibited'];
 
-/** Dials at once: enough for a thousand agents in a minute or two, and no load. */
+/** Dials at once. Enough for a thousand agents in a minute or two, without noticeable load. */
 const TOGETHER = 10;
 
 const report = reportOf('dials');
 
-/** One real dial through each agent, from the gateways by turns. */
+/** Does one real dial through each agent, with the gateways taking turns. */
 export async function checkDials(
   plane: Plane,
   sessions: readonly SessionView[],

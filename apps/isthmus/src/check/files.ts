@@ -7,7 +7,7 @@ import { type Result, reportOf } from './result.ts';
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
 export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
 
-/** A certificate with its key, what it is for, and whose authorities its other side trusts. */
+/** A certificate with its key, its purpose, and the flag of the authorities that its other side trusts. */
 const PAIRS = [
   { cert: 'serverCert', key: 'serverKey', use: 'server', trust: undefined },
   { cert: 'clusterCert', key: 'clusterKey', use: 'server', trust: 'caCert' },
@@ -20,7 +20,7 @@ const AUTHORITIES = ['serverCaCert', 'clusterCaCert', 'peerCaCert', 'caCert', 'r
 
 export type FileFlag = (typeof PAIRS)[number]['cert'] | (typeof PAIRS)[number]['key'] | (typeof AUTHORITIES)[number];
 
-/** All of them, for the command's options. */
+/** All file flags, for the command's options. */
 export const FILE_FLAGS: readonly FileFlag[] = [...PAIRS.flatMap(({ cert, key }) => [cert, key]), ...AUTHORITIES];
 
 export function flagName(flag: string): string {
@@ -29,7 +29,7 @@ export function flagName(flag: string): string {
 
 const report = reportOf('certificates');
 
-/** @param hosts names by which servers are reached, where they are given */
+/** @param hosts names at which servers are reached, if given */
 export function checkFiles(files: FileOptions, hosts: readonly string[]): Result[] {
   const authorities = AUTHORITIES.filter((flag) => files[flag] !== undefined).flatMap((flag) => {
     return checked(flag, files[flag], { use: 'authority' });
@@ -48,7 +48,7 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
   if (path === undefined) return [report.fail(about, 'it is missing beside its key', `give ${flagName(flag)} too`)];
   try {
     const certificates = certificatesIn(readFileSync(path, 'utf8'));
-    // Each authority of a bundle counts for itself; of another file the first is what is shown.
+    // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented.
     const groups =
       demands.use === 'authority' && certificates.length > 0 ? certificates.map((each) => [each]) : [certificates];
     return groups.map((group) => judged(report, about, group, demands));
@@ -61,7 +61,7 @@ function readAll(path: string): X509Certificate[] | undefined {
   try {
     return certificatesIn(readFileSync(path, 'utf8'));
   } catch {
-    // Told of where the file itself is checked.
+    // Reported where the file itself is checked.
     return undefined;
   }
 }

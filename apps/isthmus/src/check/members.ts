@@ -4,13 +4,13 @@ import type { Answers } from '../plane/member.ts';
 import { refusalText, refusalViews } from '../plane/refusals.ts';
 import { type Report, type Result, reportOf } from './result.ts';
 
-/** What a member said of itself, and how far its clock is ahead of this machine's, in milliseconds. */
+/** A member's status, and how far its clock is ahead of this machine's, in milliseconds. */
 export interface Seen {
   readonly status: adminApi.GetStatusResponse;
   readonly aheadMs: number;
 }
 
-/** Clocks further apart confuse whoever compares logs; much further, certificates and tokens are taken for invalid. */
+/** Clocks further apart than this make logs hard to compare. Much further apart, certificates and tokens seem invalid. */
 const APART_MS = 1000;
 const FAR_APART_MS = 30_000;
 
@@ -63,7 +63,7 @@ export function checkVersions({ answers }: Answers<Seen>): Result[] {
   return [report.warn('members', list, 'finish the upgrade that is under way, or see why these were left out')];
 }
 
-/** @param redisAheadMs of the registry, where it was asked */
+/** @param redisAheadMs how far the registry's clock is ahead, if it was asked */
 export function checkClocks({ answers }: Answers<Seen>, redisAheadMs: number | undefined): Result[] {
   const clocks = answers.map(({ member, value }) => ({ of: member.id, aheadMs: value.aheadMs }));
   if (redisAheadMs !== undefined) clocks.push({ of: 'redis', aheadMs: redisAheadMs });

@@ -16,7 +16,7 @@ interface Port {
   readonly hubId: string;
   readonly about: string;
   readonly address: string;
-  /** The file of the authorities that those others trust, and its flag. */
+  /** The flag and file of the authorities that those others trust. */
   readonly trust: { readonly flag: string; readonly path: string | undefined };
   readonly proof: string | undefined;
   /** What its certificate must name. Unset: the host of the address. */
@@ -134,7 +134,7 @@ function settled(socket: Socket, event: 'connect' | 'secureConnect' | 'end', tim
       'close',
       settle(() => reject(new Error('it closed the connection'))),
     );
-    // What comes after the handshake, such as a certificate that is asked for in vain, is of no matter here.
+    // Errors after the handshake, such as a missing client certificate, do not matter here.
     socket.on('error', (error) => settle(() => reject(error))());
   });
 }

@@ -12,17 +12,17 @@ export interface RedisOptions {
   readonly redisKey?: string;
 }
 
-/** The oldest that the plane's tests run with. */
+/** The oldest version in the plane's tests. */
 const OLDEST = 7;
 
-/** A registry that is slower than this delays what gateways learn, not dials. */
+/** A slower registry delays what gateways learn, but not dials. */
 const SLOW_MS = 100;
 
 const report = reportOf('redis');
 
 export interface RedisResults {
   readonly results: readonly Result[];
-  /** How far its clock is ahead of this machine's; unset when it did not answer. */
+  /** How far its clock is ahead of this machine's; unset if it did not answer. */
   readonly aheadMs?: number;
 }
 
@@ -74,7 +74,7 @@ export function judgedRedis({ server, version, role, roundTripMs, refused }: Red
   return results;
 }
 
-/** Keys of a plane begin with its name in braces. */
+/** Keys of a plane start with its name in braces. */
 function rights(names: readonly string[], plane: string): string {
   return `ACL SETUSER name ~{${plane}}:* ${names.map((name) => `+${name.toLowerCase()}`).join(' ')}`;
 }

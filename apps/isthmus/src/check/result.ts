@@ -3,11 +3,11 @@ import { plural } from '../output/units.ts';
 
 export type Outcome = 'pass' | 'warn' | 'fail';
 
-/** One thing that was looked at. */
+/** The result of one check. */
 export interface Result {
-  /** Its kind: certificates, redis, members, clocks, versions, config, links, ports, agents, dials. */
+  /** Kind of check: certificates, redis, members, clocks, versions, config, links, ports, agents, dials. */
   readonly check: string;
-  /** Which one of them: a file, a member, an agent. */
+  /** What was checked: a file, a member, an agent. */
   readonly about: string;
   readonly outcome: Outcome;
   readonly detail: string;
@@ -15,7 +15,7 @@ export interface Result {
   readonly todo?: string;
 }
 
-/** What looks at one kind of things. */
+/** Makes the results of one kind of check. */
 export interface Report {
   pass(about: string, detail: string): Result;
   warn(about: string, detail: string, todo: string): Result;

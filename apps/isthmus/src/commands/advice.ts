@@ -1,6 +1,6 @@
 import type { DialErrorCode } from '@isthmus/tunnel';
 
-/** What to do about a dial that failed, by the name of its error (RFC 9209). */
+/** What to do about a failed dial, by the name of its error (RFC 9209). */
 const ADVICE: Readonly<Record<DialErrorCode, string>> = {
   connection_refused: 'the agent reached the machine, and nothing listens on that port: look at the destination itself',
   connection_timeout:

@@ -12,7 +12,7 @@ interface AgentView {
   readonly tenant: string;
   readonly hubs: readonly string[];
   readonly reaches: readonly string[];
-  /** `ready`, `draining` (all of its sessions) or `quarantined`. */
+  /** `ready`, `draining` (all its sessions drain) or `quarantined`. */
   readonly state: 'ready' | 'draining' | 'quarantined';
   readonly quarantined?: string;
   readonly tunnels: number;
@@ -41,7 +41,7 @@ export const agents = command({
   },
 });
 
-/** @param sessions those of one agent behind each other */
+/** @param sessions grouped by agent */
 export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
   const groups = new Map<string, SessionView[]>();
   for (const session of sessions) {
@@ -65,7 +65,7 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
   });
 }
 
-/** An agent may name a hundred prefixes. */
+/** An agent may announce a hundred prefixes. */
 const REACH_WIDTH = 48;
 
 function stateText({ state, quarantined }: Pick<AgentView, 'state' | 'quarantined'>, style: Style): string {

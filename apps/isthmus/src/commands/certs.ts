@@ -15,14 +15,14 @@ interface Options {
   readonly force?: true;
 }
 
-/** A name of DNS, or an address. */
+/** Accepts a DNS name or an address. */
 function host(text: string): string {
   const name = /^(\*\.)?[A-Za-z0-9]([\w-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([\w-]*[A-Za-z0-9])?)*$/;
   if (isIP(text) === 0 && !name.test(text)) throw new InvalidArgumentError('want a name of DNS or an address');
   return text;
 }
 
-/** Becomes a subject and part of a file's name. */
+/** Accepts a name that can become a subject and part of a file name. */
 function subject(text: string): string {
   if (!/^[A-Za-z0-9][\w.:-]{0,62}$/.test(text)) {
     throw new InvalidArgumentError('want up to 63 letters, digits, dots, dashes, colons, underscores');
@@ -79,7 +79,7 @@ export function certsText({ dir, files, flags }: Made, style: Style): string {
   return `Wrote to ${dir}:\n${lines.join('')}\nFlags that use them:\n${uses.join('')}`;
 }
 
-/** A flag a line, as a shell goes on reading them; a file that is an argument of its own stands beside its flag. */
+/** Formats one flag per line, with shell continuations. A file that is its own argument stays on the line of its flag. */
 function flagLines(given: readonly string[]): string {
   return given.reduce((lines, argument) => `${lines} ${argument.startsWith('--') ? '\\\n  ' : ''}${argument}`);
 }

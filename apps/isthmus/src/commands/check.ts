@@ -66,7 +66,7 @@ export const check = command({
   },
 });
 
-/** @param otherwise there was something else to check: then a plane that is not there yet is one result among others */
+/** @param otherwise whether there were other checks; a plane that is not running yet is then one result among others */
 async function checkPlane(
   meet: () => Promise<Plane>,
   options: Options & { readonly timeout: number; readonly tenant: string },

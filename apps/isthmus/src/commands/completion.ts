@@ -13,7 +13,7 @@ export const completion = command({
     { line: 'completion fish > ~/.config/fish/completions/isthmus.fish', does: 'fish' },
   ],
   async run({ args: [shell], terminal }: Call) {
-    // The tree is made of all commands, this one among them.
+    // Imported here because the tree contains all commands, including this one.
     const { commandTree } = await import('../program.ts');
     terminal.out(SHELLS[shell as Shell](commandTree()));
     return EXIT.good;

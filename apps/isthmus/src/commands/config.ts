@@ -11,7 +11,7 @@ import type { Plane } from '../plane/plane.ts';
 interface FlagView {
   readonly name: string;
   readonly value: string;
-  /** `derived`: not given, and found at start, such as a new UUID. */
+  /** `derived`: not given, but set at startup, such as a new UUID. */
   readonly source: 'default' | 'given' | 'derived';
   readonly default: string;
 }
@@ -22,7 +22,7 @@ interface MemberConfig {
   readonly flags: readonly FlagView[];
 }
 
-/** A flag that replicas of one program were given differently. */
+/** A flag whose value differs between replicas of one program. */
 interface Difference {
   readonly program: string;
   readonly flag: string;
@@ -80,7 +80,7 @@ export function configView({ member, value }: Answer<adminApi.GetConfigResponse>
   return { member: member.id, program: value.program, flags };
 }
 
-/** What is a replica's own: who it is, where it listens, what it shows to prove it, how much it says. */
+/** Flags that differ between replicas by nature: identity, addresses, certificates, verbosity. */
 const OWN =
   /^(server-id|agent-id|zone|uds-name|v|kubeconfig|proxy-server-(host|port)|log-.*|.*-(port|address|host|cert|key)|advertise-.*)$/;
 
@@ -100,7 +100,7 @@ export function differencesOf(members: readonly MemberConfig[]): Difference[] {
   });
 }
 
-/** Of a replica that does not know the flag, since it is older: nothing. */
+/** Returns '' for an older replica that does not know the flag. */
 function valueIn(flags: readonly FlagView[], name: string): string {
   return flags.find((flag) => flag.name === name)?.value ?? '';
 }
@@ -122,7 +122,7 @@ export function configText({ members, differences, unanswered }: ConfigView, all
   return blocks.join('\n') + found + unansweredText(unanswered);
 }
 
-/** A line for a flag that is the same at all replicas, else one for each of them. */
+/** Returns one row for a flag that is the same at all replicas, otherwise one row per replica. */
 function flagRows(replicas: readonly MemberConfig[], all: boolean): string[][] {
   const names = new Set(replicas.flatMap(({ flags }) => flags.map(({ name }) => name)));
   return [...names].flatMap((name) => {

@@ -44,7 +44,7 @@ export const diag = command({
   },
 });
 
-/** What people read first: status, agents and hubs, as their commands show them. */
+/** Returns what people read first: status, agents and hubs, as their commands print them. */
 async function summaryOf(plane: Plane): Promise<string> {
   const style = styleOf(false);
   const [statuses, lists, { sessions, unanswered }] = await Promise.all([

@@ -24,21 +24,21 @@ export interface DialView {
   readonly session: string;
   readonly ms: number;
   readonly phases: readonly PhaseView[];
-  /** After the tunnel was open; unset when none came, or none was waited for. */
+  /** Time from the open tunnel to the first byte; unset if none came or none was waited for. */
   readonly firstByteMs?: number;
-  /** How long a first byte was waited for in vain. */
+  /** How long the wait for a first byte was, if none came. */
   readonly silentMs?: number;
-  /** Why the tunnel ended before a byte came. */
+  /** Why the tunnel ended before a byte arrived. */
   readonly ended?: string;
   readonly error?: { readonly code: string; readonly text: string; readonly advice: readonly string[] };
 }
 
 const NAMES: Readonly<Record<string, string>> = { park: 'parked', dns: 'DNS', first_byte: 'first byte' };
 
-/** Bars narrower than that show nothing. */
+/** Narrower bars show nothing. */
 const LEAST_WIDTH = 16;
 const MOST_WIDTH = 48;
-/** What stands beside the bars: labels, milliseconds, and the detail of most phases. */
+/** Columns beside the bars: labels, milliseconds, and the detail of most phases. */
 const BESIDE = 52;
 
 export function dialText(view: DialView, columns: number, style: Style): string {
@@ -68,7 +68,7 @@ function endText({ ended, silentMs, firstByteMs, ok, error }: DialView, style: S
   return `\n${style.warning(`No byte came: ${ended}`)}\n`;
 }
 
-/** The verdict above tells of the whole, and why it failed, so that the bars tell of its parts. */
+/** The verdict above covers the whole dial and why it failed, so the bars show only the parts. */
 function spanOf({ name, depth, startMs, ms, detail, failed }: PhaseView, told: string | undefined): Span {
   const shown = depth === 0 ? '' : detail.replace(/, session [^,]+/, '');
   const note = told === undefined ? shown : shown.replace(`, ${told}`, '');

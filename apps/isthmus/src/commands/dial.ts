@@ -49,10 +49,10 @@ export const dial = command({
   },
 });
 
-/** What the way to the gateway may take beside the dial. */
+/** Time for the way to the gateway, on top of the dial's. */
 const ON_TOP_MS = 2000;
 
-/** A dial is done once, by the first gateway that is there at all. */
+/** Dials once, from the first gateway that answers. */
 async function askFirst(
   plane: Plane,
   gateways: readonly Member[],
@@ -73,10 +73,10 @@ async function askFirst(
   }
 }
 
-/** Errors of which the gateway itself knows more than their name says. */
+/** Errors about which the gateway knows more than the name says. */
 const ROUTING_ERRORS = ['destination_unavailable', 'connection_terminated'];
 
-/** What to do about a dial that failed: by what the gateway sees of the plane, else by the error's name. */
+/** Returns what to do about a failed dial: the gateway's advice on the state of the plane, otherwise by the error's name. */
 async function adviceOf(plane: Plane, gateway: Member, { dial }: adminApi.DialResponse): Promise<readonly string[]> {
   if (!dial?.error) return [];
   const { destination, tenant, error } = dial;
@@ -92,7 +92,7 @@ async function adviceOf(plane: Plane, gateway: Member, { dial }: adminApi.DialRe
 interface Asked {
   readonly destination: string;
   readonly gateway: Member;
-  /** How long a first byte was waited for, in milliseconds. */
+  /** How long to wait for a first byte, in milliseconds. */
   readonly firstByte: number;
 }
 

@@ -20,7 +20,7 @@ interface DrainView {
   readonly dryRun: boolean;
   readonly sessions: number;
   readonly tunnels: number;
-  /** Of a dry run: agents that have no session elsewhere. */
+  /** In a dry run, the number of agents without a session elsewhere. */
   readonly stranded?: number;
   readonly gracefulMs?: number;
   readonly moves?: readonly {
@@ -80,7 +80,7 @@ async function ask(plane: Plane, member: Member, request: { dryRun?: boolean }):
 
 const ASK_AGAIN_MS = 500;
 
-/** Asks to drain, and again for what is left, until nothing is or the time is over. */
+/** Asks for a drain, then polls what is left until nothing is or the time is over. */
 async function drained(plane: Plane, member: Member, waitMs: number, signal: AbortSignal) {
   const end = performance.now() + waitMs;
   for (;;) {
@@ -105,7 +105,7 @@ function dryRunView(hub: string, { sessions, tunnels, plan }: adminApi.DrainResp
   };
 }
 
-/** Enough to decide by; -o json has the rest. */
+/** Enough to decide; -o json lists the rest. */
 const SHOWN = 20;
 
 export function dryRunText(view: DrainView, style: Style): string {

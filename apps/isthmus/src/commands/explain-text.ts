@@ -9,9 +9,9 @@ export interface CandidateView {
   readonly session: string;
   readonly zone: string;
   readonly key: string;
-  /** `equal`: just as good as the one that is taken. `later`: when all better ones are gone. `not`: not now. */
+  /** `equal`: as good as the one taken. `later`: used when all better ones are gone. `not`: not usable now. */
   readonly standing: 'taken' | 'equal' | 'later' | 'not';
-  /** Why it is not taken first. */
+  /** Why it is not the first choice. */
   readonly why: string;
   readonly tunnels: number;
 }
@@ -28,12 +28,12 @@ export interface GatewayView {
   readonly tenant: string;
   readonly zone: string;
   readonly verdict: string;
-  /** Empty where no session would take the dial. */
+  /** Empty if no session would take the dial. */
   readonly agent: string;
   readonly hub: string;
   readonly session: string;
   readonly steps: readonly StepView[];
-  /** Sessions that no strategy leads to. */
+  /** Sessions that no strategy selects. */
   readonly others: readonly CandidateView[];
   readonly advice: readonly string[];
 }
@@ -44,7 +44,7 @@ export interface ExplainView {
   readonly unanswered: readonly Unanswered[];
 }
 
-/** Gateways that say the same are told of once. */
+/** Gateways with the same answer are shown once. */
 export function explainText({ destination, gateways, unanswered }: ExplainView, style: Style): string {
   const groups = new Map<string, GatewayView[]>();
   for (const gateway of gateways) {
@@ -59,7 +59,7 @@ export function explainText({ destination, gateways, unanswered }: ExplainView, 
   return parts.join('\n') + unansweredText(unanswered);
 }
 
-/** Which of equals is taken, and how many tunnels each has, differs from moment to moment. */
+/** Which of several equal sessions is taken, and how many tunnels each has, changes all the time, so both are left out. */
 function outline({ strategy, taken, candidates }: StepView) {
   const standings = candidates.map(
     ({ session, standing }) => `${session} ${standing === 'taken' ? 'equal' : standing}`,
@@ -87,7 +87,7 @@ const STANDING_TEXTS: Readonly<Record<CandidateView['standing'], string>> = {
   not: 'not now',
 };
 
-/** A plane may have a thousand: the first say enough. */
+/** A plane may have a thousand. The first ones are enough. */
 const SHOWN = 20;
 
 function candidates(all: readonly CandidateView[], style: Style): string {

@@ -12,7 +12,7 @@ import { linkFailuresOf } from '../plane/warnings.ts';
 interface LinkView {
   readonly member: string;
   readonly link: 'own' | 'up' | 'down';
-  /** Of one that is down: what the gateway's log says of it. */
+  /** For a link that is down: the reason in the gateway's log. */
   readonly reason?: string;
 }
 
@@ -65,7 +65,7 @@ const LINKS: Readonly<Record<number, LinkView['link']>> = {
   [adminApi.Hub_Link.LINK_DOWN]: 'down',
 };
 
-/** Each hub once, with every gateway's link to it. The hub itself knows best what it holds. */
+/** Returns each hub once, with every gateway's link to it. The hub's own answer about itself takes precedence. */
 export function hubsOf(
   answers: readonly Answer<adminApi.Hub[]>[],
   failures: ReadonlyMap<string, ReadonlyMap<string, string>>,

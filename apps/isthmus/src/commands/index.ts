@@ -16,7 +16,7 @@ import { status } from './status.ts';
 import { tunnels } from './tunnels.ts';
 import { watch } from './watch.ts';
 
-/** In the order of --help: look, ask, act, and the rest. */
+/** In the order of --help: inspect, ask, act, and the rest. */
 export const COMMANDS: readonly Definition[] = [
   ...[status, agents, hubs, tunnels, watch],
   ...[explain, dial, check],

@@ -33,7 +33,7 @@ export const kick = command({
       ...roles,
     );
     const sessions = [...new Set(answers.flatMap(({ value }) => value.sessionIds))];
-    // A tunnel is ended at every member that it runs through, and is one all the same.
+    // A tunnel is ended at every member that it runs through, but counts once.
     const counts = answers.map(({ value }) => value.tunnels);
     const tunnels = what === 'tunnel' ? Math.max(0, ...counts) : counts.reduce((sum, count) => sum + count, 0);
     output.show({ what, id, sessions, tunnels, unanswered }, () => {
@@ -53,7 +53,7 @@ function targetOf(what: string, id: string, tenant: string): Target {
   throw usage(`want one of ${KINDS.join(', ')}`);
 }
 
-/** Of a member that holds nothing of that name. */
+/** The answer of a member that has nothing of that name. */
 function nothingThere(error: unknown): adminApi.KickResponse {
   if (/NOT_FOUND|UNIMPLEMENTED/.test(String(error))) return { sessionIds: [], tunnels: 0 };
   throw error;

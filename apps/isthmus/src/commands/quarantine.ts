@@ -61,7 +61,7 @@ export function changeText({ agent, tenant, quarantined, by, known, sessions, tu
   return `${name} takes no new dials; ${there}, ${rest}\n`;
 }
 
-/** The registry carries it to all: one member that is asked is enough. Gateways come first: they know all sessions, and a tenant. */
+/** Asks one member, because the registry spreads the change to all. Tries gateways first: they know all sessions, and have a tenant. */
 async function change(plane: Plane, request: adminApi.DeepPartial<adminApi.QuarantineRequest>) {
   const failures: string[] = [];
   const isGateway = ({ roles }: Plane['members'][number]) => roles.includes('gateway');

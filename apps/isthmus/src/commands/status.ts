@@ -25,7 +25,7 @@ interface MemberView {
   readonly tunnels: number;
   readonly pendingDials: number;
   readonly parkedDials: number;
-  /** Over the last 10 s, of its first role: the dials of a plane are those of its gateways. */
+  /** Over the last 10 s, for the member's first role: the dials of a plane are those of its gateways. */
   readonly dialsPerSecond: number;
   readonly failuresPerSecond: number;
   /** What to mend though it is ready. */

@@ -38,7 +38,7 @@ describe('what dial prints', () => {
     ],
   };
 
-  it('is the verdict, the ids, and the phases as bars', () => {
+  it('has the verdict, the ids, and the phases as bars', () => {
     assert.equal(
       dialText(view, 76, plain),
       [
@@ -55,7 +55,7 @@ describe('what dial prints', () => {
     );
   });
 
-  it('is that no byte came, and why, where one was waited for', () => {
+  it('says that no byte came, and why, if one was waited for', () => {
     const { firstByteMs: _, ...rest } = view;
     const last = (more: Partial<DialView>) =>
       dialText({ ...rest, ...more }, 76, plain)
@@ -66,7 +66,7 @@ describe('what dial prints', () => {
     assert.match(last({}) ?? '', /^first byte/, 'nothing where none was waited for');
   });
 
-  it('is what to do where it failed', () => {
+  it('says what to do if it failed', () => {
     const error = { code: 'connection_refused', text: 'connection refused', advice: ['look at it', 'or elsewhere'] };
     const shown = dialText({ ...view, ok: false, error, phases: [] }, 76, plain);
     assert.equal(
@@ -113,7 +113,7 @@ describe('what explain prints', () => {
     advice: [],
   });
 
-  it('is told once where gateways agree, and for each where they do not', () => {
+  it('is one block for gateways that agree, and one for each that differs', () => {
     const agreed = explainText(
       { destination: 'x:1', gateways: [gateway('gw-1'), gateway('gw-2')], unanswered: [] },
       plain,
@@ -205,7 +205,7 @@ describe('what config prints', () => {
     { member: 'hub-1', program: 'backend-hub', flags: [flag('plane', 'prod')] },
   ];
 
-  it('is a line where replicas agree, one for each where not, and what they should have alike', () => {
+  it('has one line if replicas agree, one for each if not, and lists unintended differences', () => {
     const differences = differencesOf(members);
     assert.deepEqual(
       differences.map(({ flag: name }) => name),
@@ -264,7 +264,7 @@ describe('why a member did not answer', () => {
 });
 
 describe('what a member warned of last', () => {
-  it('is each thing once, without what differs from line to line', () => {
+  it('lists each warning once, without the fields that differ between lines', () => {
     const line = (msg: string, time: string, fields: object = {}) =>
       JSON.stringify({ level: 'warn', time, name: 'a', msg, ...fields });
     const lines = [
@@ -278,7 +278,7 @@ describe('what a member warned of last', () => {
 describe('what quarantine prints', () => {
   const view = { agent: 'a', tenant: 'acme', quarantined: true, by: 'gw-1', known: true, sessions: 1, tunnels: 2 };
 
-  it('names the tenant, what is known of the agent, and who says so', () => {
+  it('names the tenant, what is known about the agent, and the member that says so', () => {
     assert.equal(
       changeText(view),
       'a of tenant acme takes no new dials; 1 session known at gw-1, 2 tunnels there go on\n',
@@ -289,7 +289,7 @@ describe('what quarantine prints', () => {
     );
   });
 
-  it('says that nobody of this name is known, and what was done all the same', () => {
+  it('says that the agent is unknown, and what was done anyway', () => {
     const none = { ...view, known: false, sessions: 0, tunnels: 0 };
     assert.match(
       changeText(none),

@@ -15,19 +15,19 @@ interface TunnelView {
   readonly agent: string;
   readonly hub: string;
   readonly session: string;
-  /** Who dialled; empty where only a hub or agent was asked. */
+  /** Who dialled; empty if only a hub or agent answered. */
   readonly caller: string;
   readonly since: string;
   readonly ageMs: number;
   readonly bytesUp: number;
   readonly bytesDown: number;
-  /** The members it runs through, and the role of each in it. */
+  /** The members it runs through, with the role of each. */
   readonly through: readonly { readonly member: string; readonly role: string }[];
 }
 
 interface TunnelsView {
   readonly tunnels: readonly TunnelView[];
-  /** How many there are in all: more than are listed where --limit cut the list. */
+  /** Total number of tunnels. More than listed if --limit cut the list. */
   readonly total: number;
   readonly unanswered: readonly Unanswered[];
 }
@@ -68,7 +68,7 @@ export const tunnels = command({
   },
 });
 
-/** Every tunnel once: as its gateway tells, which knows the caller. */
+/** Returns each tunnel once, preferably as its gateway reports it, because only the gateway knows the caller. */
 function tunnelsOf(answers: readonly Answer<adminApi.Tunnel[]>[]): TunnelView[] {
   const found = new Map<string, TunnelView>();
   for (const { member, value } of answers) {

@@ -60,12 +60,12 @@ export const watch = command({
   },
 });
 
-/** So that the screen is not empty at first. */
+/** Fills the screen from the start. */
 const RECENT = 500;
 
 const REDRAW_MS = 1000;
 
-/** Its own screen without a cursor, and without wrapping: a line that is too long is cut, and the others stay in place. */
+/** Switches to a separate screen without cursor and wrapping: long lines are cut, and the others stay in place. */
 const BEGIN = '\u001b[?1049h\u001b[?25l\u001b[?7l';
 const END = '\u001b[?7h\u001b[?25h\u001b[?1049l';
 const HOME = '\u001b[H';

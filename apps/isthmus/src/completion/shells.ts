@@ -2,10 +2,10 @@ import type { Argument, Command, Option } from 'commander';
 
 export type Shell = 'bash' | 'zsh' | 'fish';
 
-/** The completion script of each shell, made of the commands as they are parsed. */
+/** The completion script of each shell, generated from the parsed commands. */
 export const SHELLS: Readonly<Record<Shell, (root: Command) => string>> = { bash, zsh, fish };
 
-/** `--name` and `-n`. */
+/** Returns the written forms of an option, `--name` and `-n`. */
 function written({ long, short }: Option): string[] {
   return [long, short].filter((name) => name !== undefined && name !== null);
 }
@@ -14,7 +14,7 @@ function optionsOf(command: Command, root: Command): readonly Option[] {
   return [...command.options, ...root.options.filter(({ long }) => long !== '--version')];
 }
 
-/** Words that may stand where the arguments do. */
+/** Returns the words that a command's arguments accept. */
 function choicesOf({ registeredArguments }: Command): string[] {
   return registeredArguments.flatMap(({ argChoices }: Argument) => argChoices ?? []);
 }
@@ -49,7 +49,7 @@ function takesChoice({ argChoices }: Option): boolean {
   return argChoices !== undefined;
 }
 
-/** What stands within single quotes of a shell, and in zsh's own brackets and colons. */
+/** Escapes text for single quotes of a shell. `zshText` also escapes zsh's brackets and colons. */
 function quoted(text: string): string {
   return text.replaceAll("'", "'\\''");
 }

@@ -19,7 +19,7 @@ after(() => rm(dir, { recursive: true, force: true }));
 const TOKEN = `eyJhbGciOiJSUzI1NiJ9.${Buffer.from('{"sub":"agent"}').toString('base64url')}.c2lnbmF0dXJl`;
 
 describe('the archive of a plane', () => {
-  it('holds its texts, for its owner alone, and none of the secrets that they held', async () => {
+  it('holds its texts, readable only by its owner, and none of their secrets', async () => {
     const authority = await CertificateAuthority.create('a', 1000);
     const texts = new Map([
       ['summary.txt', 'all is well\n'],
@@ -43,7 +43,7 @@ describe('the archive of a plane', () => {
       assert.ok(tar.includes(kept), kept);
   });
 
-  it('writes over no file', async () => {
+  it('overwrites no file', async () => {
     const path = join(dir, 'b.tar.gz');
     await writeArchive(path, new Map([['a', 'first']]));
     await assert.rejects(writeArchive(path, new Map([['a', 'second']])), {
@@ -69,6 +69,6 @@ const SCRUBBED: readonly (readonly [text: string, shown: string])[] = [
 
 describe('what looks like a secret', () => {
   for (const [text, shown] of SCRUBBED) {
-    it(`is taken out of: ${text.split('\n')[0]}`, () => assert.equal(scrubbed(text), shown));
+    it(`is removed from: ${text.split('\n')[0]}`, () => assert.equal(scrubbed(text), shown));
   }
 });

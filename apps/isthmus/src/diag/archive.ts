@@ -7,12 +7,12 @@ import { pack } from 'tar-stream';
 import { messageOf, usage } from '../exit.ts';
 import { scrubbed } from './scrub.ts';
 
-/** Name within the archive to text. */
+/** Texts by their name in the archive. */
 export type Texts = ReadonlyMap<string, string>;
 
 /**
- * Writes texts as a tar.gz that only its owner may read, each without what looks like a secret. @returns its size in bytes
- * @throws Failure for a file that is there already, or cannot be written
+ * Writes texts as a tar.gz that only its owner may read, with everything removed that looks like a secret. @returns its size in bytes
+ * @throws Failure if the file exists or cannot be written
  */
 export async function writeArchive(path: string, texts: Texts, now = new Date()): Promise<number> {
   const file = createWriteStream(path, { flags: 'wx', mode: 0o600 });

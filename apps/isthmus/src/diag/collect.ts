@@ -9,20 +9,20 @@ import type { Texts } from './archive.ts';
 export interface Collected {
   readonly texts: Texts;
   readonly members: readonly string[];
-  /** What could not be had, and of whom. */
+  /** What could not be collected, and from which member. */
   readonly missing: readonly string[];
 }
 
 /** Reads a page of a member's admin port. */
 export type ReadPage = (member: Member, path: string) => Promise<string>;
 
-/** One kind of thing that every member is asked for. */
+/** One kind of data that every member is asked for. */
 interface Part {
   readonly file: string;
   readonly read: (plane: Plane) => Promise<Answers<string>>;
 }
 
-/** All that helps to understand a plane from afar: a directory for each member, and a summary. */
+/** Collects everything that helps to understand a plane remotely: a directory for each member, and a summary. */
 export async function collect(plane: Plane, readPage: ReadPage, summary: () => Promise<string>): Promise<Collected> {
   const texts = new Map<string, string>();
   const missing: string[] = [];
@@ -72,7 +72,7 @@ function ndjson(lines: readonly string[]): string {
   return lines.map((line) => `${line}\n`).join('');
 }
 
-/** Ids may hold what a path must not. */
+/** Ids may contain characters that a path must not. */
 function directoryOf({ id }: Member): string {
   return `members/${id.replaceAll(/[^\w.-]/g, '_').replace(/^\.+/, '_')}`;
 }
@@ -85,7 +85,7 @@ function json(value: unknown): string {
   return `${JSON.stringify(plain(value), null, 2)}\n`;
 }
 
-/** JSON knows no bigint; counts and times stay below 2^53. */
+/** JSON has no bigint. Counts and times stay below 2^53. */
 function plain(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value, (_key, each) => (typeof each === 'bigint' ? Number(each) : each)) ?? 'null');
 }

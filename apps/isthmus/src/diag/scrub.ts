@@ -3,7 +3,7 @@ import { HTTP_CREDENTIAL } from '@isthmus/tunnel';
 /** What a secret looks like, and what stands in its place. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN ([A-Z ]*)PRIVATE KEY-----[\s\S]*?(-----END \1PRIVATE KEY-----|$)/g, '[private key left out]'],
-  // The user and password of a URL.
+  // The user and password in a URL.
   [/([a-z][a-z+.-]*:\/\/)[^/\s"'@]*:[^/\s"'@]*@/gi, '$1***@'],
   [HTTP_CREDENTIAL, '$1 ***'],
   // A JSON Web Token, as Kubernetes' service accounts have.
@@ -12,7 +12,7 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/(\b(?:password|passwd|secret|token|authorization|api[-_]?key)\b["']?\s*[:=]\s*["']?)[^\s"',;&]{4,}/gi, '$1***'],
 ];
 
-/** Members leave secrets out of what they tell. This is the second look, for what a log may have caught all the same. */
+/** Removes secrets. Members already leave them out of their answers; this second pass catches those that a log may still contain. */
 export function scrubbed(text: string): string {
   return SECRETS.reduce((shown, [secret, instead]) => shown.replace(secret, instead), text);
 }

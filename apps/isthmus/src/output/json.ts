@@ -1,4 +1,4 @@
-/** Times as ISO 8601, which programs and people read alike. Empty for none. */
+/** Formats times as ISO 8601, for programs and people alike. Returns '' for 0. */
 export function isoTime(ms: bigint | number): string {
   return ms === 0n || ms === 0 ? '' : new Date(Number(ms)).toISOString();
 }

@@ -13,7 +13,7 @@ const plain = styleOf(false);
 const coloured = styleOf(true);
 
 describe('units', () => {
-  it('have as many digits as tell something', () => {
+  it('have as many digits as are useful', () => {
     assert.deepEqual([0, 0.4249, 7.26, 99.94, 420.4, 9_999, 12_400].map(millis), [
       ...['0.00 ms', '0.42 ms', '7.3 ms', '99.9 ms', '420 ms', '9999 ms', '12.4 s'],
     ]);
@@ -40,7 +40,7 @@ describe('a table', () => {
     );
   });
 
-  it('is aligned in colours as it is without', () => {
+  it('is aligned the same with and without colours', () => {
     const rows = (style: typeof plain) => [
       [style.good('yes'), 'a'],
       [style.bad('no answer'), 'b'],
@@ -49,13 +49,13 @@ describe('a table', () => {
     assert.equal(stripped, table(['ready', 'x'], rows(plain)));
   });
 
-  it('shows nothing of a peer that would steer the terminal', () => {
+  it('shows no control characters from a peer', () => {
     assert.equal(table(['id'], [['a\u001b]0;title\u0007\nb']]), 'ID\na ]0;title  b\n');
   });
 });
 
 describe('a waterfall', () => {
-  it('draws each phase where and as long as it was', () => {
+  it('draws each phase at its time and with its length', () => {
     const spans = [
       { label: 'gateway', depth: 0, start: 0, ms: 8 },
       { label: 'attempt', depth: 1, start: 0, ms: 2, note: 'agent-1: failed', failed: true },
@@ -74,13 +74,13 @@ describe('a waterfall', () => {
     );
   });
 
-  it('draws something of a dial that took no time', () => {
+  it('draws something for a dial that took no time', () => {
     assert.equal(waterfall([{ label: 'a', depth: 0, start: 0, ms: 0 }], 8, plain), 'a   0.00 ms  ▏\n');
   });
 });
 
 describe('output', () => {
-  it('is JSON for programs, without colours, whatever the terminal', () => {
+  it('is JSON for programs, without colours, on any terminal', () => {
     const terminal = new TestTerminal([], { interactive: true, colours: true });
     const output = new Output(terminal, 'json');
     output.show({ a: 1 }, () => 'text');
@@ -89,7 +89,7 @@ describe('output', () => {
     assert.equal(output.style.bad('x'), 'x');
   });
 
-  it('is coloured on a terminal alone', () => {
+  it('has colours only on a terminal', () => {
     assert.equal(new Output(new TestTerminal([], { colours: true }), 'table').style.bad('x'), '\u001b[31mx\u001b[0m');
     assert.equal(new Output(new TestTerminal([]), 'table').style.bad('x'), 'x');
   });
@@ -106,7 +106,7 @@ describe('members that did not answer', () => {
     );
   });
 
-  it('make the exit status 3, which what is wrong outranks', () => {
+  it('make the exit status 3, unless something is wrong', () => {
     assert.deepEqual([statusOf(false, []), statusOf(false, silent), statusOf(true, silent)], [0, 3, 1]);
   });
 });

@@ -4,7 +4,7 @@ import { type Style, styleOf } from './style.ts';
 export const FORMATS = ['table', 'json'] as const;
 export type Format = (typeof FORMATS)[number];
 
-/** Where a command says what it found: to people, or to programs. */
+/** Prints what a command found, for people or for programs. */
 export class Output {
   readonly format: Format;
   readonly style: Style;
@@ -16,17 +16,17 @@ export class Output {
     this.style = styleOf(terminal.colours && format === 'table');
   }
 
-  /** One JSON document for programs, or what `text` makes of it for people. */
+  /** Prints one JSON document for programs, or the result of `text` for people. */
   show<V extends object>(view: V, text: (view: V) => string): void {
     this.#terminal.out(this.format === 'json' ? `${JSON.stringify(view, null, 2)}\n` : text(view));
   }
 
-  /** One JSON document a line, for what has no end. */
+  /** Prints one JSON document per line, for output without an end. */
   line<V extends object>(view: V, text: (view: V) => string): void {
     this.#terminal.out(`${this.format === 'json' ? JSON.stringify(view) : text(view)}\n`);
   }
 
-  /** Beside the result: to people alone, on standard error. */
+  /** Prints a remark beside the result: only for people, on standard error. */
   remark(text: string): void {
     this.#terminal.err(`isthmus: ${text}\n`);
   }

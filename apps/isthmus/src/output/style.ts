@@ -1,4 +1,4 @@
-/** Colours with a meaning, so that a command says what it means and a terminal without them shows the same text. */
+/** Colours by meaning: a command says what it means, and a terminal without colours shows the same text. */
 export interface Style {
   good(text: string): string;
   bad(text: string): string;

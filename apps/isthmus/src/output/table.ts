@@ -1,17 +1,17 @@
 import Table from 'cli-table3';
 
-/** A column: its heading, and on which side its cells stand. */
+/** A column: its heading and the alignment of its cells. */
 export type Column = string | { readonly name: string; readonly right: true };
 
 const GAP = '   ';
 
-/** No lines, for these tables are read by `grep` and `awk` as well. */
+/** No lines, because `grep` and `awk` read these tables too. */
 const NO_LINES = {
   ...{ top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '', 'bottom-left': '' },
   ...{ 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '', right: '', 'right-mid': '', middle: GAP },
 };
 
-/** Cells under headings, aligned, whatever their colours. An empty cell shows as `-`, so that each line has the same columns. */
+/** Formats cells under headings, aligned regardless of colours. An empty cell shows as `-`, so that each line has the same columns. */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
   const made = new Table({
     chars: NO_LINES,
@@ -27,7 +27,7 @@ export function table(columns: readonly Column[], rows: readonly (readonly strin
     .join('\n')}\n`;
 }
 
-/** What peers say of themselves is shown, and must not steer the terminal. */
+/** Replaces control characters, because texts from peers must not control the terminal. */
 function oneLine(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for; colours (ESC [ n m) stay.
   return text.replace(/\u001b(?!\[\d+m)|[\u0000-\u001a\u001c-\u001f\u007f-\u009f]/g, ' ');

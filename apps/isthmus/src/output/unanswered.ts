@@ -2,7 +2,7 @@ import { EXIT, type ExitStatus } from '../exit.ts';
 import type { Unanswered } from '../plane/member.ts';
 import { plural } from './units.ts';
 
-/** Who did not answer, below what the others said. */
+/** Lists the members that did not answer, to print below the answers. */
 export function unansweredText(unanswered: readonly Unanswered[]): string {
   if (unanswered.length === 0) return '';
   const lines = unanswered.map(({ member, address, reason }) => {
@@ -12,7 +12,7 @@ export function unansweredText(unanswered: readonly Unanswered[]): string {
   return `\n${plural(unanswered.length, 'member')} did not answer:\n${lines.join('\n')}\n`;
 }
 
-/** What is wrong outranks what could not be asked. */
+/** Something wrong takes precedence over a missing answer. */
 export function statusOf(wrong: boolean, unanswered: readonly Unanswered[]): ExitStatus {
   if (wrong) return EXIT.wrong;
   return unanswered.length > 0 ? EXIT.unasked : EXIT.good;

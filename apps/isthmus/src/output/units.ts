@@ -1,4 +1,4 @@
-/** Milliseconds, with as many digits as tell something: `0.42 ms`, `7.3 ms`, `420 ms`, `12.4 s`. */
+/** Formats milliseconds with as many digits as are useful: `0.42 ms`, `7.3 ms`, `420 ms`, `12.4 s`. */
 export function millis(ms: number): string {
   if (ms >= 10_000) return `${(ms / 1000).toFixed(1)} s`;
   if (ms >= 100) return `${ms.toFixed(0)} ms`;
@@ -7,7 +7,7 @@ export function millis(ms: number): string {
 
 const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
 
-/** In powers of 1000: `0 B`, `999 B`, `1.5 kB`, `12 MB`. */
+/** Formats bytes in powers of 1000: `0 B`, `999 B`, `1.5 kB`, `12 MB`. */
 export function bytes(count: number): string {
   let value = count;
   let unit = 0;
@@ -25,7 +25,7 @@ const AGES = [
   [1000, 's'],
 ] as const;
 
-/** The two greatest units: `0s`, `59s`, `2m5s`, `3h`, `12d4h`. */
+/** Formats milliseconds in the two largest units: `0s`, `59s`, `2m5s`, `3h`, `12d4h`. */
 export function age(ms: number): string {
   const first = AGES.findIndex(([unit]) => ms >= unit);
   if (first < 0) return '0s';
@@ -43,7 +43,7 @@ export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** Cut to so many characters, with the last one telling that there was more. */
+/** Cuts a text to `length` characters. The last one then shows that there was more. */
 export function shortened(text: string, length: number): string {
   return text.length <= length ? text : `${text.slice(0, Math.max(0, length - 1))}…`;
 }

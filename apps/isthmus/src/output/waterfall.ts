@@ -1,10 +1,10 @@
 import type { Style } from './style.ts';
 import { millis } from './units.ts';
 
-/** One bar of a waterfall; times in milliseconds from the beginning of all. */
+/** One bar of a waterfall. Times are in milliseconds from the start of the whole. */
 export interface Span {
   readonly label: string;
-  /** How far it is indented: what it is a part of stands above it. */
+  /** Indentation level. The span that contains it is above it. */
   readonly depth: number;
   readonly start: number;
   readonly ms: number;
@@ -15,7 +15,7 @@ export interface Span {
 /** Eighths of a character, so that short spans differ. */
 const EIGHTHS = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉'] as const;
 
-/** Spans as bars under each other on one scale of time, each with its milliseconds. */
+/** Draws spans as bars below each other on one time scale, each with its milliseconds. */
 export function waterfall(spans: readonly Span[], width: number, style: Style): string {
   const total = Math.max(...spans.map(({ start, ms }) => start + ms), 0.001);
   const labels = spans.map(({ label, depth }) => '  '.repeat(depth) + label);

@@ -2,7 +2,7 @@ import { usage } from '../exit.ts';
 import type { Member, RoleName } from './member.ts';
 import type { Plane } from './plane.ts';
 
-/** The member of that id. @throws Failure that names those there are. */
+/** Returns the member with that id. @throws Failure that names the known ones */
 export function memberOf(plane: Plane, id: string, role?: RoleName): Member {
   const candidates = plane.members.filter(({ roles }) => role === undefined || roles.includes(role));
   const found = candidates.find((member) => member.id === id || member.hubId === id || member.address === id);

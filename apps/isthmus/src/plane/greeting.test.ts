@@ -19,7 +19,7 @@ function greeting(address: string, memberId: string, members: ReturnType<typeof 
 }
 
 describe('the members of a plane', () => {
-  it('are asked where they answered, and else where the others say', () => {
+  it('are asked where they answered, otherwise at the address that others give', () => {
     const members = [
       named('m1', '10.0.0.1:8095', 'a', true),
       named('m10', '10.0.0.9:8095', 'b'),
@@ -48,7 +48,7 @@ describe('the members of a plane', () => {
     assert.equal(beside.get('m2')?.unreachable, undefined);
   });
 
-  it('are not those that died, where another listens in their place', () => {
+  it('do not include dead ones if another process listens in their place', () => {
     const members = [
       named('m1', '10.0.0.1:8095', 'a', true, 30),
       named('m2', '10.0.0.2:8095', 'b', false, 40),
@@ -70,7 +70,7 @@ describe('the members of a plane', () => {
     assert.deepEqual([...found.keys()], ['m0', 'm1', 'm2']);
   });
 
-  it('are all named whose loopback is elsewhere: two machines may have one name', () => {
+  it('are all listed if their loopback is elsewhere, because two machines may have one name', () => {
     const members = [
       named('m1', '127.0.0.1:8095', 'there', false, 10),
       named('m2', '127.0.0.1:8095', 'there', false, 20),
@@ -80,7 +80,7 @@ describe('the members of a plane', () => {
     assert.deepEqual([...found.keys()], ['m0', 'm1', 'm2', 'm3']);
   });
 
-  it('are not all known while the registry is away, unless someone knows them', () => {
+  it('are not all known while the registry is down, unless someone knows them', () => {
     const blind = greeting('a:1', 'm1', [], 'redis r:6379: connect ECONNREFUSED');
     assert.match(
       blindness([blind])[0]?.reason ?? '',

@@ -3,14 +3,14 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { isLoopback } from '@isthmus/service';
 import { type Member, roleNames, type Unanswered } from './member.ts';
 
-/** What a member says of itself and of the others when it is met. */
+/** What a member reports about itself and the others at first contact. */
 export interface Greeting {
   readonly address: string;
   readonly status: adminApi.GetStatusResponse;
   readonly list: adminApi.ListMembersResponse;
 }
 
-/** Those who answered, at the address where they did; and whom they name beside. */
+/** Returns the members that answered, at the address where they did, and the members that they name. */
 export function membersOf(greetings: readonly Greeting[], machine = hostname()): Map<string, Member> {
   const members = new Map<string, Member>();
   for (const { address, status } of greetings) {
@@ -35,21 +35,21 @@ export function membersOf(greetings: readonly Greeting[], machine = hostname()):
   return new Map([...members].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })));
 }
 
-/** Who joined last at each place: one that died is in the list for a while, though another may listen in its place by now. */
+/** Returns who joined last at each place. A dead member stays in the list for a while, though another may already listen in its place. */
 function lastAt(members: readonly adminApi.Member[], machine: string): Map<string, string> {
   const inOrder = [...members].sort((a, b) => Number(a.sinceMs - b.sinceMs));
   return new Map(inOrder.map((member) => [placeOf(member, machine), member.memberId]));
 }
 
 /**
- * An address is one place, whatever the host is called: a container made anew keeps its address and has another name. One
- * that leads nowhere from here may be anywhere: two machines of one name have a loopback each.
+ * An address is one place, whatever the host's name: a recreated container keeps its address but has another name. If the address is
+ * unreachable from here, the member's id is the place, because two machines with one name each have a loopback.
  */
 function placeOf({ memberId, adminAddress, host }: adminApi.Member, machine: string): string {
   return whyUnreachable(adminAddress, host, machine) === undefined ? adminAddress : memberId;
 }
 
-/** An admin port on a loopback address is another one on each machine. */
+/** A loopback address means a different admin port on each machine. */
 function whyUnreachable(address: string, host: string, machine: string): string | undefined {
   if (address === '') return 'it tells nobody where its admin port is';
   const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(address) ?? [];
@@ -57,10 +57,10 @@ function whyUnreachable(address: string, host: string, machine: string): string 
   return `its admin port is on the loopback of ${host}: ask there, or give it --admin-bind-address and --admin-server-cert`;
 }
 
-/** Where nobody can say who else there is: the list of members is in the registry alone. */
+/** Reports that nobody knows the other members. Only the registry has the list. */
 export function blindness(greetings: readonly Greeting[]): Unanswered[] {
   const errors = greetings.map(({ list }) => list.membersError);
-  // Whoever has the list has all of it.
+  // A member that has the list has all of it.
   if (errors.some((error) => error === '')) return [];
   const remembered = greetings.some(({ list }) => list.members.length > 0);
   const unknown = remembered ? 'who came or went since it answered last' : 'who else there is';

@@ -12,19 +12,19 @@ export function roleNames(roles: readonly adminApi.Role[]): RoleName[] {
   return roles.flatMap((role) => ROLES[role] ?? []);
 }
 
-/** A process of the plane, and where it is asked. */
+/** A process of the plane, and the address to ask it. */
 export interface Member {
-  /** Its id in the plane; of a program that stands alone, or that nobody has heard of yet, its address. */
+  /** Its id in the plane, or its address if it stands alone or has not answered yet. */
   readonly id: string;
   /** `host:port` of its admin port. */
   readonly address: string;
-  /** Empty while it has told none. */
+  /** Empty until it has reported its roles. */
   readonly roles: readonly RoleName[];
   /** Empty unless it is a hub. */
   readonly hubId: string;
   readonly version: string;
   readonly zone: string;
-  /** Why nobody can ask it from here; unset for most. */
+  /** Why it cannot be asked from here; unset for most. */
   readonly unreachable?: string;
 }
 
@@ -35,13 +35,13 @@ export interface Unanswered {
   readonly reason: string;
 }
 
-/** What one member said. */
+/** What one member answered. */
 export interface Answer<T> {
   readonly member: Member;
   readonly value: T;
 }
 
-/** What all said, and who did not. */
+/** All answers, and the members that did not answer. */
 export interface Answers<T> {
   readonly answers: readonly Answer<T>[];
   readonly unanswered: readonly Unanswered[];

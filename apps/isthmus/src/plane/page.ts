@@ -8,7 +8,7 @@ import { parseDestination } from '@isthmus/tunnel';
 /** A page of metrics with a thousand series is 200 kB. */
 const MAX_BYTES = 32 * 1024 * 1024;
 
-/** GET on an admin port, over HTTP or mutual TLS. */
+/** Sends a GET to an admin port, over HTTP or mutual TLS. */
 export function readPage(
   address: string,
   path: string,

@@ -8,17 +8,17 @@ import { reasonOf } from './reason.ts';
 export interface PlaneOptions {
   readonly addresses: readonly string[];
   readonly tls?: AdminClientTls | undefined;
-  /** How long each member may take for each answer, in milliseconds. */
+  /** How long each member may take per answer, in milliseconds. */
   readonly timeoutMs: number;
-  /** Ends everything that still waits. */
+  /** Aborts everything that is still waiting. */
   readonly signal: AbortSignal;
 }
 
 export type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
 
 /**
- * The members of a plane, as one of them names them. They are asked side by side, each with a deadline: one that does not
- * answer is told of, and holds up no other.
+ * The members of a plane, as one of them lists them. They are asked in parallel, each with a deadline. A member that does not answer is
+ * reported, and delays no other.
  */
 export class Plane implements Disposable {
   readonly #options: PlaneOptions;
@@ -30,7 +30,7 @@ export class Plane implements Disposable {
     this.#options = options;
   }
 
-  /** @throws Failure when nobody answers at the addresses. */
+  /** @throws Failure if nobody answers at the addresses */
   static async meet(options: PlaneOptions): Promise<Plane> {
     const plane = new Plane(options);
     try {
@@ -52,8 +52,8 @@ export class Plane implements Disposable {
   }
 
   /**
-   * Asks again who is in the plane: those who were named at first, and whoever is known by now, so that the plane is not lost
-   * with the replica that named it.
+   * Asks again who is in the plane. Asks the addresses given at first and all members known by now, so that the plane is not lost with
+   * the replica that listed it.
    */
   async meet(): Promise<void> {
     const { addresses } = this.#options;
@@ -65,7 +65,7 @@ export class Plane implements Disposable {
     if (met.length === 0) throw new Failure(EXIT.unasked, nobody(lost));
     this.#members = membersOf(met);
     const found = new Set(this.members.map(({ address }) => address));
-    // Who was named and is known to the others fails, if it does, under its name when it is asked.
+    // A given address that the others also list is reported under the member's name if it fails when asked.
     const unheard = lost.filter(({ address }) => addresses.includes(address) && !found.has(address));
     this.#lost = [...unheard, ...blindness(met)];
   }
@@ -84,7 +84,7 @@ export class Plane implements Disposable {
     return { answers, unanswered: [...this.#lost, ...failed] };
   }
 
-  /** A stream of a member's, which has no deadline. */
+  /** Returns a client for streams of a member, which have no deadline. */
   client({ address }: Member): adminApi.AdminClient {
     return this.#connect(address).admin;
   }
@@ -134,7 +134,7 @@ export class Plane implements Disposable {
     return made;
   }
 
-  /** A channel that lost its peer waits before it connects again; a fresh one does not. */
+  /** A channel that lost its peer waits before it reconnects; a new one does not. */
   #forget(address: string): void {
     this.#connections.get(address)?.[Symbol.dispose]();
     this.#connections.delete(address);

@@ -1,6 +1,6 @@
 import { inWords } from '@isthmus/tunnel';
 
-/** What to look at first, by what the connection died of. */
+/** What to check first, by the error that ended the connection. */
 const HINTS: readonly (readonly [RegExp, string])[] = [
   [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
   [/ENOTFOUND|EAI_AGAIN|Name resolution failed/, 'the name does not resolve here'],
@@ -19,7 +19,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
-/** Of a call's failure: one line, with what to look at. */
+/** Describes a failed call in one line, with what to check. */
 export function reasonOf(error: unknown, timeoutMs: number): string {
   const details = (error as { details?: unknown }).details;
   const message = error instanceof Error ? error.message : String(error);

@@ -8,19 +8,19 @@ export interface SessionView {
   readonly tenant: string;
   readonly agent: string;
   readonly hub: string;
-  /** `link` of our agent, `packets` of Konnectivity's; empty where only gateways know of it. */
+  /** `link` for our agent, `packets` for Konnectivity's; empty if only gateways report the session. */
   readonly protocol: string;
   readonly remote: string;
   readonly since: string;
   readonly ageMs: number;
   readonly reaches: readonly string[];
   readonly draining: boolean;
-  /** Why its agent is in quarantine; unset when it is not. */
+  /** Why its agent is in quarantine; unset if it is not. */
   readonly quarantined?: string;
   readonly tunnels: number;
 }
 
-/** Every session of the plane once: as its hub tells, and where that does not answer, as a gateway knows it. */
+/** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway knows it. */
 export async function sessionsOf(
   plane: Plane,
   tenant: string,
@@ -66,7 +66,7 @@ function sessionView(session: adminApi.Session, now: number): SessionView {
   };
 }
 
-/** What an agent says it reaches: by itself, all that the strategy `default` sends it. */
+/** Returns what an agent says it reaches. The strategy `default` may send it anything else. */
 function reach(identifiers: adminApi.Identifiers | undefined): string[] {
   if (!identifiers) return [];
   const { ipv4, ipv6, host, cidr, defaultRoute } = identifiers;

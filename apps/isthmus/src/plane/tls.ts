@@ -8,7 +8,7 @@ export interface TlsFiles {
   readonly key?: string;
 }
 
-/** Reads what the options name; undefined without them: then admin ports are asked in plain text. */
+/** Reads the files that the options name. Returns undefined without them; admin ports are then asked in plain text. */
 export function readTls({ ca, cert, key }: TlsFiles): AdminClientTls | undefined {
   if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
   if (ca === undefined) {

@@ -1,11 +1,11 @@
 import type { Member } from './member.ts';
 import type { Plane } from './plane.ts';
 
-/** Lines that are looked at, and of those the different ones that are shown. */
+/** Number of log lines to read, and number of different ones to show. */
 const LOOKED_AT = 50;
 const SHOWN = 3;
 
-/** What members warned of last, each thing once, by the member's id: the reason for much stands there alone. */
+/** Returns the last different warnings by member id. The reason for a problem is often only there. */
 export async function warningsOf(plane: Plane, members: readonly Member[]): Promise<Map<string, string[]>> {
   const { answers } = await plane.askThese(members, (admin, signal) =>
     admin.recentLogs({ level: 'warn', limit: LOOKED_AT }, { signal }),
@@ -22,10 +22,10 @@ export function lastDifferent(lines: readonly string[]): string[] {
   return [...found].reverse();
 }
 
-/** What differs from line to line, or is told beside. */
+/** Fields that differ from line to line, or are shown elsewhere. */
 const LEFT_OUT = ['level', 'time', 'name', 'msg', 'pid', 'hostname', 'dial', 'trace_id', 'span_id', 'ms'];
 
-/** `message: field=value, ...`; undefined for what is no line of a log. */
+/** Formats a log line as `message: field=value, ...`. Returns undefined if it is no log line. */
 function readable(line: string): string | undefined {
   try {
     const fields = JSON.parse(line) as Record<string, unknown>;
@@ -39,7 +39,7 @@ function readable(line: string): string | undefined {
   }
 }
 
-/** Why gateways had no way to a hub when they tried last: by gateway, then by hub. */
+/** Returns why gateways could not reach a hub at their last attempt, by gateway, then by hub. */
 export async function linkFailuresOf(
   plane: Plane,
   gateways: readonly Member[],

@@ -1,7 +1,7 @@
 import { adminApi } from '@isthmus/proto/admin';
 import { isoTime } from '../output/json.ts';
 
-/** A dial that has its answer, as a gateway saw it. */
+/** An answered dial, as a gateway saw it. */
 export interface DialView {
   readonly gateway: string;
   readonly dial: string;
@@ -19,7 +19,7 @@ export interface DialView {
   readonly trace: string;
 }
 
-/** Undefined for one that still runs. */
+/** Returns undefined for a dial that is still running. */
 export function dialViewOf(gateway: string, record: adminApi.DialRecord): DialView | undefined {
   if (record.state === adminApi.DialState.DIAL_STATE_RUNNING) return undefined;
   const { error } = record;

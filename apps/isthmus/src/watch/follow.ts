@@ -4,7 +4,7 @@ import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import { type DialView, dialViewOf } from './dial.ts';
 
-/** What a member carries, as it says. */
+/** A member's load, as it reports it. */
 export interface Load {
   readonly sessions: number;
   readonly tunnels: number;
@@ -17,9 +17,9 @@ export interface Load {
 /** A member, and whether it answers. */
 export interface Followed {
   readonly member: Member;
-  /** Unset while it has told nothing yet. */
+  /** Unset until it has reported one. */
   load?: Load;
-  /** Why it does not answer, and since when; unset while it does. */
+  /** Why and since when it does not answer; unset while it answers. */
   lost?: { readonly reason: string; readonly since: number };
 }
 
@@ -28,18 +28,18 @@ export interface Filter {
   readonly destination: string;
   readonly onlyFailed: boolean;
   readonly slowerThanMs: number;
-  /** How many dials of before come first. */
+  /** Number of earlier dials to show first. */
   readonly recent: number;
 }
 
-/** How often loads are asked for, and who there is. */
+/** How often to ask for the loads, and for the members. */
 const ASK_MS = 1000;
 const MEET_MS = 5000;
 
-/** After a stream ended, before it is opened again. */
+/** Pause before a stream that ended is opened again. */
 const AGAIN_MS = 1000;
 
-/** Follows the dials of all gateways, whoever comes and goes, until the signal aborts. */
+/** Follows the dials of all gateways until the signal aborts, while members join and leave. */
 export class Following {
   readonly members = new Map<string, Followed>();
   readonly #plane: Plane;
@@ -47,7 +47,7 @@ export class Following {
   readonly #signal: AbortSignal;
   readonly #told: (dial: DialView) => void;
   readonly #streams = new Map<string, Promise<void>>();
-  /** Dials that were told of: a stream that is opened again begins with some of before. */
+  /** Dials already reported. A reopened stream starts with some earlier ones. */
   readonly #heard = new Set<string>();
   #lost = 0;
 
@@ -58,7 +58,7 @@ export class Following {
     this.#told = told;
   }
 
-  /** Dials that members could not tell of, since this machine read too slowly. */
+  /** Number of dials that members could not report because this machine read too slowly. */
   get unheard(): number {
     return this.#lost;
   }
@@ -71,7 +71,7 @@ export class Following {
       await pause(ASK_MS, undefined, { signal: this.#signal }).catch(() => {});
       if (performance.now() - metAt < MEET_MS || this.#signal.aborted) continue;
       metAt = performance.now();
-      // With nobody there, those who were known are asked on until one comes back.
+      // If nobody answers, the known members are asked until one comes back.
       await this.#plane.meet().catch(() => {});
     }
     await Promise.all(this.#streams.values());
@@ -98,7 +98,7 @@ export class Following {
     }
   }
 
-  /** One gateway's dials. The stream is opened again whenever it ends, for as long as the gateway is in the plane. */
+  /** Follows one gateway's dials. Reopens the stream whenever it ends, for as long as the gateway is in the plane. */
   async #stream(id: string): Promise<void> {
     const { recent, ...filter } = this.#filter;
     for (let first = true; !this.#signal.aborted; first = false) {
@@ -112,7 +112,7 @@ export class Following {
           if (view) this.#tell(view);
         }
       } catch {
-        // Whether and why it does not answer is asked beside.
+        // `#askLoads` finds out whether and why it does not answer.
       }
       await pause(AGAIN_MS, undefined, { signal: this.#signal }).catch(() => {});
     }
@@ -127,7 +127,7 @@ export class Following {
   }
 }
 
-/** Dials that may have been missed while a stream was down, and those that are remembered for it. */
+/** Number of dials to fetch again after a lost stream, and number of dials to remember for that. */
 const MISSED = 100;
 const MAX_HEARD = 10_000;
 

@@ -1,9 +1,9 @@
 import type { DialView } from './dial.ts';
 
-/** What the screen looks back over. */
+/** Time span that the screen covers. */
 export const WINDOW_MS = 60_000;
 
-/** Dials that are kept: 300 a second for a minute. Beyond it the oldest go, and rates still count them. */
+/** Dials to keep: 300 per second for a minute. Above that the oldest are dropped, and rates still count them. */
 const MAX_KEPT = 20_000;
 
 interface Kept {
@@ -23,14 +23,14 @@ export interface TenantView {
 export interface ErrorView {
   readonly code: string;
   readonly count: number;
-  /** The latest of them. */
+  /** The latest dial with this error. */
   readonly last: DialView;
 }
 
-/** The dials of the last minute, each once, wherever it was heard of. */
+/** The dials of the last minute, each once, even if several members report it. */
 export class RecentDials {
   readonly #kept = new Map<string, Kept>();
-  /** Dials of each second, the youngest last. */
+  /** Dials of each second, the latest last. */
   readonly #seconds = new Map<number, { dials: number; failed: number }>();
 
   add(view: DialView): void {
@@ -52,13 +52,13 @@ export class RecentDials {
       if (second < now / 1000 - 2 * (WINDOW_MS / 1000)) this.#seconds.delete(second);
   }
 
-  /** Dials of each of the last seconds that are over, oldest first. */
+  /** Returns the dials of each of the last full seconds, oldest first. */
   perSecond(now: number, seconds = WINDOW_MS / 1000): number[] {
     const last = Math.floor(now / 1000) - 1;
     return Array.from({ length: seconds }, (_, index) => this.#seconds.get(last - seconds + 1 + index)?.dials ?? 0);
   }
 
-  /** A second, over the last ten that are over. */
+  /** Returns rates per second, over the last ten full seconds. */
   rates(now: number): { readonly dials: number; readonly failed: number } {
     const last = Math.floor(now / 1000) - 1;
     const sums = Array.from({ length: 10 }, (_, index) => this.#seconds.get(last - index));
@@ -82,7 +82,7 @@ export class RecentDials {
       .sort((a, b) => b.dials - a.dials);
   }
 
-  /** By code, the most frequent first. */
+  /** Returns the errors by code, the most frequent first. */
   errors(): ErrorView[] {
     const groups = new Map<string, ErrorView>();
     for (const { view } of this.#kept.values()) {

@@ -14,10 +14,10 @@ export interface Picture {
 
 const LEVELS = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'] as const;
 
-/** How many of the slowest, of errors and of tenants are shown. */
+/** How many of the slowest dials, errors and tenants to show. */
 const SHOWN = 5;
 
-/** The live screen as lines, the most important first: a low terminal cuts off the end. */
+/** Returns the lines of the live screen, the most important first, because a low terminal cuts off the end. */
 export function picture({ now, members, recent, unheard }: Picture, style: Style): string[] {
   const rates = recent.rates(now);
   const seconds = recent.perSecond(now);
@@ -118,7 +118,7 @@ function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
   return [style.strong('Tenants, in the last minute'), ...lines(table(columns, rows)), ...more];
 }
 
-/** One dial, where there is no terminal to redraw. */
+/** Formats one dial, for output that is not redrawn. */
 export function dialLine(dial: DialView): string {
   const through = dial.agent === '' ? '' : ` through ${dial.agent} at ${dial.hub}`;
   const outcome = dial.ok ? 'established' : `failed: ${dial.error?.code}: ${dial.error?.text}`;

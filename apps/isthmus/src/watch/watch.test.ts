@@ -28,7 +28,7 @@ function some(): RecentDials {
 }
 
 describe('recent dials', () => {
-  it('count each once, however often it is told', () => {
+  it('count each dial once, however often it is reported', () => {
     const recent = some();
     recent.add(dial('slow', 3, 420));
     assert.deepEqual(recent.rates(NOW), { dials: 2.2, failed: 0.1 });
@@ -53,7 +53,7 @@ describe('recent dials', () => {
     );
   });
 
-  it('are forgotten after a minute, and bounded before', () => {
+  it('are forgotten after a minute, and bounded before that', () => {
     const recent = some();
     recent.forget(NOW + 70_000);
     assert.deepEqual([recent.slowest(5), recent.errors()], [[], []]);
@@ -74,7 +74,7 @@ describe('the live screen', () => {
     { member: member('gw-2', ['gateway']), load, lost: { reason: 'connect ECONNREFUSED', since: NOW - 3000 } },
   ];
 
-  it('shows rates, members, errors, the slowest and tenants', () => {
+  it('shows rates, members, errors, the slowest dials and tenants', () => {
     const lines = picture({ now: NOW, members, recent: some(), unheard: 0 }, styleOf(false));
     assert.equal(lines[0], '12:00:30Z  2 members   1 lost   2.2 dials/s   0.1 failed/s   24 tunnels');
     const shown = lines.join('\n');
@@ -93,7 +93,7 @@ describe('the live screen', () => {
     );
   });
 
-  it('is there before a dial is', () => {
+  it('is shown before there is a dial', () => {
     const shown = picture({ now: NOW, members: [], recent: new RecentDials(), unheard: 0 }, styleOf(false)).join('\n');
     assert.match(shown, /0\.0 dials\/s[\s\S]*No dial failed in the last minute/);
   });
@@ -105,7 +105,7 @@ describe('the live screen', () => {
 });
 
 describe('a line of a dial', () => {
-  it('says when, where, through whom, how long and what came of it', () => {
+  it('says when, where, through whom, how long and with what result', () => {
     assert.equal(
       dialLine(dial('x', 0, 7, { attempts: 2 })),
       '2026-05-01T12:00:30.493Z gw-1 default 10.0.0.5:10250 through node-a at hub-1 7.0 ms established, 2 attempts',
