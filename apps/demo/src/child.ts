@@ -5,19 +5,19 @@ const KEPT_LINES = 20;
 const POLL_MS = 50;
 
 export interface ChildOptions {
-  /** As the demo calls it: `gateway-1`. */
+  /** Name in the demo: `gateway-1`. */
   readonly name: string;
   readonly command: readonly string[];
-  /** What to say when there is no such program on this machine. */
+  /** What to print if the program is not installed on this machine. */
   readonly missing?: string;
-  /** Sees every line of stdout and stderr. */
+  /** Called with every line of stdout and stderr. */
   readonly onLine?: (line: string) => void;
 }
 
-/** A program of the demo ended or is of no use. */
+/** A program of the demo ended or cannot be used. */
 export class ChildFailed extends Error {
   override readonly name = 'ChildFailed';
-  /** What the program said last. */
+  /** The last lines that the program printed. */
   readonly lastLines: readonly string[];
 
   constructor(message: string, lastLines: readonly string[]) {
@@ -29,7 +29,7 @@ export class ChildFailed extends Error {
 /** A program that the demo runs. */
 export class Child {
   readonly name: string;
-  /** Resolves when the process is gone, with how it ended; never rejects. */
+  /** Resolves when the process has exited, with how it ended. Never rejects. */
   readonly gone: Promise<string>;
   readonly #process: ChildProcess;
   readonly #lines: string[] = [];
@@ -37,7 +37,7 @@ export class Child {
 
   constructor({ name, command: [program = '', ...args], missing, onLine }: ChildOptions) {
     this.name = name;
-    // In a process group of its own: Ctrl-C in a terminal goes to the demo, which ends its programs in order.
+    // Runs in its own process group: Ctrl-C in a terminal goes to the demo, which ends its programs in order.
     this.#process = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
     for (const stream of [this.#process.stdout, this.#process.stderr]) {
       if (stream === null) continue;
@@ -58,7 +58,7 @@ export class Child {
     });
   }
 
-  /** 0 when it could not be started. */
+  /** 0 if it could not be started. */
   get pid(): number {
     return this.#process.pid ?? 0;
   }
@@ -67,7 +67,7 @@ export class Child {
     return new ChildFailed(`${this.name} ${how}`, this.#lines);
   }
 
-  /** Waits until `ready` says yes. @throws ChildFailed when that takes longer than `ms`, or when the program ended. */
+  /** Waits until `ready` returns true. @throws ChildFailed if that takes longer than `ms`, or if the program ended */
   async until(ready: () => Promise<boolean>, ms: number): Promise<void> {
     const deadline = performance.now() + ms;
     while (!(await ready().catch(() => false))) {
@@ -77,7 +77,7 @@ export class Child {
     }
   }
 
-  /** Asks it to drain and end, and kills it when it has not within `ms`. Resolves with whether it ended by itself. */
+  /** Asks the program to drain and exit, and kills it after `ms`. Resolves to whether it exited by itself. */
   async stop(ms: number): Promise<boolean> {
     if (!this.#running) return true;
     let late = false;
@@ -95,14 +95,14 @@ export class Child {
     this.#signal('SIGKILL');
   }
 
-  /** By process.kill: after one `kill()` of its own, Deno's ChildProcess takes no second and makes up the exit status. */
+  /** Uses process.kill: on Deno, ChildProcess ignores a second `kill()` and reports a wrong exit status. */
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#process;
     if (!this.#running || pid === undefined) return;
     try {
       process.kill(pid, signal);
     } catch {
-      // It ended a moment ago, and its last words are still on their way.
+      // It ended a moment ago, and its last output is still on its way.
     }
   }
 

@@ -15,25 +15,25 @@ import { commandOf } from './programs.ts';
 import type { Screen } from './screen.ts';
 
 const READY_MS = 30_000;
-/** More than the programs' own drain time. */
+/** Longer than the programs' own drain time. */
 const STOP_MS = 8000;
-/** In this order programs end: who takes callers first, what the others lean on last. */
+/** The order in which programs end: those with callers first, those that the others depend on last. */
 const TIERS = { fronts: 0, hubs: 1, agents: 2, redis: 3 } as const;
-/** So long that `isthmus check` has nothing to say of them, in milliseconds. */
+/** Long enough that `isthmus check` does not warn about them, in milliseconds. */
 const CERTIFICATE_MS = 30 * 86_400_000;
 const NO_REDIS =
   'is not installed. Install it (apt-get install redis-server, dnf install redis, brew install redis), or run npm start without --split.';
 
-/** `stop` asks the demo to drain and end, `abandon` not to wait for that. */
+/** `stop` asks the demo to drain and end; `abandon` does not wait for the drain. */
 export interface Interrupts {
   readonly stop: AbortSignal;
   readonly abandon: AbortSignal;
 }
 
-/** Runs a plane until it is interrupted or one of its programs fails. Resolves with the exit status. */
+/** Runs a plane until it is interrupted or one of its programs fails. Resolves to the exit status. */
 export async function runDemo(options: DemoOptions, screen: Screen, interrupts: Interrupts): Promise<number> {
-  // mkdtemp makes it readable by its owner alone. A unix socket's path has 107 bytes at most, and the temporary
-  // directories of some systems take half of them.
+  // mkdtemp makes it readable only by its owner. The path of a unix socket has at most 107 bytes, and the temporary directories of some
+  // systems use up half of them.
   const dir = await mkdtemp(join(tmpdir().length > 40 ? '/tmp' : tmpdir(), 'isthmus-demo-'));
   const fleet = new Fleet(Object.keys(TIERS).length);
   const dials = new DialLog(screen);
@@ -66,7 +66,7 @@ interface Stage {
   readonly destinationPort: number;
 }
 
-/** Starts everything, waits until a dial would succeed, and says what to do with it. */
+/** Starts everything, waits until a dial would succeed, and prints what to do with it. */
 async function bringUp({ split }: DemoOptions, stage: Stage): Promise<void> {
   const { dir, fleet, dials, screen, destinationPort } = stage;
   screen.faint(`Starting ${split ? 'two gateways, two hubs, two agents and Redis' : 'a server and an agent'} ...`);
@@ -110,7 +110,7 @@ function showFailure(screen: Screen, { message, lastLines }: ChildFailed): void 
   if (lastLines.length > 0) screen.line(`It said last:\n  ${lastLines.join('\n  ')}`);
 }
 
-/** Shows each dial that a front's log tells of, and counts them. */
+/** Prints and counts the dials in the logs of the fronts. */
 class DialLog {
   readonly #screen: Screen;
   #carried = 0;

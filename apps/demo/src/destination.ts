@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** A small HTTP server for the callers to reach: it says who it is and from where it was dialled. */
+/** A small HTTP server for callers to reach. It answers with its name and the address that dialled it. */
 export interface DemoDestination extends AsyncDisposable {
   readonly port: number;
 }

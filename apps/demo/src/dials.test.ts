@@ -19,7 +19,7 @@ const ESTABLISHED = {
   msg: 'dial established',
 };
 
-test('a dial that became a tunnel is one line: when, who, where to, through whom, how long', () => {
+test('an established dial is one line: when, who, where to, through whom, how long', () => {
   const dial = readDial(JSON.stringify(ESTABLISHED)) as SeenDial;
   assert.match(
     dialLine(dial, 'server'),
@@ -27,7 +27,7 @@ test('a dial that became a tunnel is one line: when, who, where to, through whom
   );
 });
 
-test('a dial that failed says why', () => {
+test('a failed dial shows the reason', () => {
   const { agent: _agent, hub: _hub, ...rest } = ESTABLISHED;
   const failed = { ...rest, msg: 'dial failed', error: 'destination_unavailable', text: 'No agent available' };
   const dial = readDial(JSON.stringify(failed)) as SeenDial;
@@ -37,11 +37,11 @@ test('a dial that failed says why', () => {
   );
 });
 
-test('the same dial in the eyes of the hub or agent is not shown twice', () => {
+test('the same dial in the log of the hub or agent is not shown again', () => {
   for (const role of ['hub', 'agent']) assert.equal(readDial(JSON.stringify({ ...ESTABLISHED, role })), undefined);
 });
 
-test('other lines are none: of other events, and what is no JSON', () => {
+test('lines about other events, and lines that are no JSON, are ignored', () => {
   assert.equal(readDial(JSON.stringify({ ...ESTABLISHED, msg: 'tunnel closed' })), undefined);
   assert.equal(readDial('{ not json'), undefined);
   assert.equal(readDial('Error: something'), undefined);

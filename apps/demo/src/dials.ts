@@ -1,6 +1,6 @@
-/** A dial as a gateway's log tells it. */
+/** A dial in a gateway's log. */
 export interface SeenDial {
-  /** Time of day, to the millisecond. */
+  /** Time of day, with milliseconds. */
   readonly time: string;
   readonly caller: string;
   readonly via: string;
@@ -8,13 +8,13 @@ export interface SeenDial {
   readonly ms: number;
   readonly agent?: string;
   readonly hub?: string;
-  /** Set when it failed: the error's name (RFC 9209) and its text. */
+  /** Set if it failed: the error's name (RFC 9209) and its text. */
   readonly error?: { readonly name: string; readonly text: string };
 }
 
 const MESSAGES = ['dial established', 'dial failed'];
 
-/** Reads a line of a program's JSON log; undefined for all that does not tell how a caller's dial ended. */
+/** Reads a line of a program's JSON log. Returns undefined unless it reports the end of a caller's dial. */
 export function readDial(line: string): SeenDial | undefined {
   const fields = readObject(line);
   if (fields?.role !== 'gateway' || !MESSAGES.includes(String(fields.msg))) return undefined;
@@ -31,7 +31,7 @@ export function readDial(line: string): SeenDial | undefined {
   };
 }
 
-/** One line: when, who (by which protocol), where to, through which agent and hub, how long or why not. */
+/** Formats a dial as one line: when, who (by which protocol), where to, through which agent and hub, how long or why not. */
 export function dialLine(dial: SeenDial, gateway: string): string {
   const who = `${dial.time}  ${dial.caller} (${dial.via}) at ${gateway} → ${dial.destination}`;
   const through = dial.agent === undefined ? '' : ` through ${dial.agent} at ${dial.hub}`;

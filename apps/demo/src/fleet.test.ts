@@ -9,7 +9,7 @@ function shell(name: string, script: string, onLine?: (line: string) => void) {
   return { name, command: ['sh', '-c', script], ...(onLine && { onLine }) };
 }
 
-/** Starts a shell script, and resolves when it has said its first line. */
+/** Starts a shell script, and resolves when it has printed its first line. */
 async function started(fleet: Fleet, tier: number, name: string, script: string): Promise<Child> {
   let said = false;
   const child = fleet.start(
@@ -22,7 +22,7 @@ async function started(fleet: Fleet, tier: number, name: string, script: string)
   return child;
 }
 
-test('a program that ends by itself is reported with what it said last', async () => {
+test('a program that exits by itself is reported with its last output', async () => {
   const fleet = new Fleet(1);
   fleet.start(0, shell('hub', 'echo one; echo two >&2; exit 3'));
   await assert.rejects(fleet.death, (failure) => {
@@ -59,7 +59,7 @@ test('tiers end one after the other, each with SIGTERM', async () => {
   assert.deepEqual(gone, ['gateway ended with status 0', 'redis ended with status 0']);
 });
 
-test('a program that does not end when asked is killed', async () => {
+test('a program that does not exit when asked is killed', async () => {
   const fleet = new Fleet(1);
   const child = await started(fleet, 0, 'agent', `trap '' TERM; ${WAITS}`);
   const failures = await fleet.stop(100);

@@ -2,7 +2,7 @@ import { Child, type ChildFailed, type ChildOptions } from './child.ts';
 
 /** All programs of a demo, in tiers that end one after the other. */
 export class Fleet {
-  /** Rejects with a ChildFailed when a program ends that was not told to. */
+  /** Rejects with a ChildFailed when a program ends without being asked to. */
   readonly death: Promise<never>;
   readonly #tiers: Child[][];
   #reportDeath: (failure: ChildFailed) => void = () => {};
@@ -20,7 +20,7 @@ export class Fleet {
     process.once('exit', this.#killAll);
   }
 
-  /** @param tier when it is ended: the lowest first */
+  /** @param tier when it ends: the lowest tier ends first */
   start(tier: number, options: ChildOptions): Child {
     const child = new Child(options);
     (this.#tiers[tier] as Child[]).push(child);
@@ -29,7 +29,7 @@ export class Fleet {
     return child;
   }
 
-  /** Lets every program drain, tier by tier. Resolves with a failure for each that was killed after `ms`. */
+  /** Drains all programs, tier by tier. Resolves to a failure for each that was killed after `ms`. */
   async stop(ms: number): Promise<readonly ChildFailed[]> {
     this.#ending = true;
     const failures: ChildFailed[] = [];

@@ -3,14 +3,17 @@ import type { Child } from './child.ts';
 import type { Front, Layout, Part } from './layout.ts';
 import type { Screen } from './screen.ts';
 
-/** A line to paste. `--noproxy ''` because NO_PROXY often names 127.0.0.1; `-p` makes CONNECT of a plain http:// URL. */
+/**
+ * Returns a command line to paste. `--noproxy ''` because NO_PROXY often lists 127.0.0.1; `-p` makes curl use CONNECT for a plain
+ * http:// URL.
+ */
 export function curlLine(front: Front, { callers, caller }: Trust, destinationPort: number): string {
   const proxy = `--proxy https://127.0.0.1:${front.port} --noproxy ''`;
   const tls = `--proxy-cacert ${callers.cert} --proxy-cert ${caller.cert} --proxy-key ${caller.key}`;
   return `curl -sS -p ${proxy} ${tls} http://127.0.0.1:${destinationPort}/`;
 }
 
-/** What an API server reads with --egress-selector-config-file. */
+/** Returns the file that an API server reads with --egress-selector-config-file. */
 export function egressSelectorConfiguration({ fronts: [front] }: Layout): string {
   return `apiVersion: apiserver.k8s.io/v1beta1
 kind: EgressSelectorConfiguration
@@ -24,7 +27,7 @@ egressSelections:
 `;
 }
 
-/** A part, and the process that is it. */
+/** A part, and the process that runs it. */
 export interface Running {
   readonly part: Part;
   readonly child: Child;
@@ -38,7 +41,7 @@ export interface Guide {
   readonly destinationPort: number;
 }
 
-/** Says what one can do with the running plane. */
+/** Prints what to do with the running plane. */
 export function showGuide(screen: Screen, { layout, running, trust, egressFile, destinationPort }: Guide): void {
   screen.heading('\nDial through the plane: paste this into another terminal');
   for (const front of layout.fronts) screen.good(curlLine(front, trust, destinationPort));

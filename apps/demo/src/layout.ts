@@ -3,7 +3,7 @@ import type { PeerRole, Trust } from '@isthmus/service/testing';
 import type { Ports } from './ports.ts';
 import type { ProgramName } from './programs.ts';
 
-/** A program to start: with which flags, and where it says that it is ready. */
+/** A program to start: its flags, and the ports that tell when it is ready. */
 export interface Part {
   readonly name: string;
   readonly program: ProgramName;
@@ -12,7 +12,7 @@ export interface Part {
   readonly adminPort: number;
 }
 
-/** A part that takes callers. */
+/** A part that accepts callers. */
 export interface Front extends Part {
   readonly socket: string;
   readonly port: number;
@@ -22,7 +22,7 @@ export interface Layout {
   readonly fronts: readonly [Front, ...Front[]];
   readonly hubs: readonly Part[];
   readonly agents: readonly Part[];
-  /** Port of the Redis that the parts meet in. */
+  /** Port of the Redis that connects the parts. */
   readonly redisPort?: number;
 }
 
@@ -31,7 +31,7 @@ type Flags = Readonly<Record<string, string | number>>;
 /** How long programs let running tunnels finish after Ctrl-C. */
 const DRAIN = '3s';
 
-/** One server with everything inside and one agent, on upstream's ports. */
+/** Returns a layout of one server with everything inside and one agent, on upstream's ports. */
 export async function singleLayout(trust: Trust, ports: Ports): Promise<Layout> {
   const agentPort = await ports.take(8091);
   const front = await frontFlags(trust, ports, 'server');
@@ -40,7 +40,7 @@ export async function singleLayout(trust: Trust, ports: Ports): Promise<Layout> 
   return { fronts: [server], hubs: [], agents: [await agentPart(trust, ports, 'agent', agentPort)] };
 }
 
-/** Two of each around a Redis: every gateway reaches every agent through either hub. */
+/** Returns a layout of two gateways, two hubs and two agents around a Redis. Every gateway reaches every agent through either hub. */
 export async function splitLayout(trust: Trust, ports: Ports): Promise<Layout> {
   const redisPort = await ports.take();
   const plane = { 'redis-url': `redis://127.0.0.1:${redisPort}` };

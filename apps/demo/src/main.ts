@@ -2,7 +2,7 @@ import { runDemo } from './demo.ts';
 import { type DemoOptions, parseOptions, USAGE } from './options.ts';
 import { Screen } from './screen.ts';
 
-/** The first Ctrl-C drains, the second does not wait. */
+/** The first Ctrl-C drains; the second does not wait. */
 function interrupts() {
   const stop = new AbortController();
   const abandon = new AbortController();

@@ -6,16 +6,16 @@ test('one server with everything inside is the default', () => {
   assert.deepEqual(parseOptions([]), { split: false });
 });
 
-test('--split asks for the tiers apart', () => {
+test('--split starts separate tiers', () => {
   assert.deepEqual(parseOptions(['--split']), { split: true });
 });
 
-test('--help gives the usage, whatever stands beside it', () => {
+test('--help prints the usage, whatever the other arguments', () => {
   assert.equal(parseOptions(['--split', '--help']), undefined);
   assert.equal(parseOptions(['-h']), undefined);
 });
 
-test('an unknown argument is one line that names it', () => {
+test('an unknown argument gives one line that names it', () => {
   assert.throws(
     () => parseOptions(['--spilt']),
     /^Error: unknown argument --spilt: npm start takes --split and --help$/,

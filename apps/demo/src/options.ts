@@ -1,5 +1,5 @@
 export interface DemoOptions {
-  /** Two gateways, two hubs, two agents and Redis in place of one server with everything inside. */
+  /** Two gateways, two hubs, two agents and Redis instead of one server with everything inside. */
   readonly split: boolean;
 }
 
@@ -12,8 +12,8 @@ Usage: npm start [-- FLAGS]
 `;
 
 /**
- * Reads the command line; undefined where only the usage is asked for.
- * @throws Error one line that names the argument.
+ * Reads the command line. Returns undefined if only the usage is asked for.
+ * @throws Error with one line that names the argument
  */
 export function parseOptions(args: readonly string[]): DemoOptions | undefined {
   const unknown = args.find((arg) => !['--split', '--help', '-h'].includes(arg));

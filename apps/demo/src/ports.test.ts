@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import { Ports } from './ports.ts';
 
-test('a wanted port is given when it is free, and only once', async () => {
+test('a wanted port is returned if it is free, and only once', async () => {
   const ports = new Ports();
   for (let tries = 0; tries < 20; tries++) {
     const free = await new Ports().take();
@@ -16,7 +16,7 @@ test('a wanted port is given when it is free, and only once', async () => {
   assert.fail('no free port was given');
 });
 
-test('another port is given in place of one in use', async () => {
+test('another port is returned if the wanted one is in use', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;

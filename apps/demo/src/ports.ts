@@ -2,11 +2,11 @@ import { createServer } from 'node:net';
 
 const LOOPBACK = '127.0.0.1';
 
-/** Gives out TCP ports of the loopback, each once. */
+/** Hands out TCP ports on loopback, each only once. */
 export class Ports {
   readonly #taken = new Set<number>();
 
-  /** The wanted port where it is free, else one that the kernel picks. */
+  /** Returns the wanted port if it is free, otherwise one that the kernel picks. */
   async take(wanted = 0): Promise<number> {
     for (const port of [wanted, 0, 0, 0]) {
       const free = await listenable(port);
@@ -18,7 +18,7 @@ export class Ports {
   }
 }
 
-/** The port that listening on `port` gives (0 is any), undefined where that fails. */
+/** Returns the port that listening on `port` gives (0 is any), or undefined if that fails. */
 function listenable(port: number): Promise<number | undefined> {
   return new Promise((resolve) => {
     const server = createServer();

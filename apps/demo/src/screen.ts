@@ -1,4 +1,4 @@
-/** Where the demo writes: plain lines, with colours where a terminal shows them. */
+/** Prints the demo's output: plain lines, with colours if the terminal supports them. */
 export class Screen {
   readonly #write: (text: string) => void;
   readonly #colours: boolean;
