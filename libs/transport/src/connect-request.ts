@@ -1,4 +1,5 @@
 import { DialError } from '@isthmus/tunnel';
+import { Pieces } from './pieces.ts';
 
 /** The longest head that is read, in bytes. */
 const MAX_HEAD = 16 * 1024;
@@ -9,8 +10,6 @@ const REQUEST_LINE = /^([!#$%&'*+.^`|~\w-]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.
 
 /** A name without a space before the colon, a value without control characters, and no folding (RFC 9112 section 5). */
 const FIELD = /^([!#$%&'*+.^`|~\w-]+):([\t\x20-\x7e\x80-\xff]*)$/;
-
-const NOTHING = Buffer.alloc(0);
 
 const NO_LENGTH = /^0+$/;
 
@@ -42,7 +41,7 @@ export class RequestRefused extends DialError {
  * HTTP ([why not node:http](docs/adr/0007-callers-connect-read-by-our-own-code.md)). Host is not looked at, as in Go's server.
  */
 export class ConnectReader {
-  #seen: Buffer = NOTHING;
+  readonly #seen = new Pieces();
 
   /**
    * @returns the request when its head is complete
@@ -50,14 +49,13 @@ export class ConnectReader {
    */
   push(chunk: Buffer): ConnectRequest | undefined {
     const searched = Math.max(0, this.#seen.length - HEAD_END.length + 1);
-    const bytes = this.#seen.length > 0 ? Buffer.concat([this.#seen, chunk]) : chunk;
+    const bytes = this.#seen.add(chunk);
     // Of TLS, or of noise, no end would ever come.
     if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
     const end = bytes.indexOf(HEAD_END, searched);
     if (end > MAX_HEAD || (end < 0 && bytes.length > MAX_HEAD)) {
       throw new RequestRefused(431, `the request's head is longer than ${MAX_HEAD} bytes`);
     }
-    this.#seen = bytes;
     return end < 0
       ? undefined
       : { ...parse(bytes.toString('latin1', 0, end)), rest: bytes.subarray(end + HEAD_END.length) };

@@ -1,7 +1,10 @@
 import type { Socket } from 'node:net';
+import { Pieces } from './pieces.ts';
 
 /** The longest head that is read, in bytes. */
 const MAX_HEAD = 16 * 1024;
+
+const HEAD_END = '\r\n\r\n';
 
 /** A status line and its fields, names in lower case; of a repeated field the last. */
 export interface HttpHead {
@@ -16,7 +19,7 @@ export interface HttpHead {
  */
 export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {
   return new Promise((resolve, reject) => {
-    let seen = Buffer.alloc(0);
+    const pieces = new Pieces();
     const settle = (error: Error | undefined, head?: HttpHead) => {
       clearTimeout(timer);
       socket.off('readable', read);
@@ -29,10 +32,11 @@ export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {
     const close = () => settle(new Error('connection closed before an answer'));
     const read = () => {
       for (let chunk = socket.read() as Buffer | null; chunk !== null; chunk = socket.read() as Buffer | null) {
-        seen = Buffer.concat([seen, chunk]);
-        const end = seen.indexOf('\r\n\r\n');
+        const searched = Math.max(0, pieces.length - HEAD_END.length + 1);
+        const seen = pieces.add(chunk);
+        const end = seen.indexOf(HEAD_END, searched);
         if (end >= 0) {
-          const rest = seen.subarray(end + 4);
+          const rest = seen.subarray(end + HEAD_END.length);
           if (rest.length > 0) socket.unshift(rest);
           const head = parseHead(seen.toString('latin1', 0, end));
           settle(new Error(`not an HTTP/1.1 answer: ${JSON.stringify(seen.toString('latin1', 0, 60))}`), head);

@@ -185,7 +185,9 @@ function parsed<T>(text: string): T {
 async function* lines(response: IncomingMessage): AsyncGenerator<string, void, undefined> {
   let rest = '';
   for await (const chunk of response.setEncoding('utf8') as AsyncIterable<string>) {
-    const parts = (rest + chunk).split('\n');
+    // Only what came last is searched: a long event comes in many pieces.
+    const parts = chunk.split('\n');
+    parts[0] = rest + parts[0];
     rest = parts.pop() ?? '';
     if (rest.length > MAX_BODY_BYTES) throw new Error(`an event is longer than ${MAX_BODY_BYTES} bytes`);
     for (const line of parts) if (line !== '') yield line;

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { Control, type ControlMessage } from './control.ts';
 
 /** What becomes of these lines from the other side. */
-async function hear(...lines: string[]) {
+async function hear(...lines: (string | Buffer)[]) {
   const stream = new PassThrough();
   const heard: ControlMessage[] = [];
   const refused: string[] = [];
@@ -42,4 +42,20 @@ test('what is no message, or outgrows one, ends the link', async () => {
     const { heard, refused, failed } = await hear(line);
     assert.deepEqual([heard, refused, failed.length], [[], [], 1], line.slice(0, 20));
   }
+});
+
+test('a message is the same wherever it is cut, also amid a letter', async () => {
+  const hub = { hubId: 'h', address: '', zone: 'zürich', draining: false, generation: 0 };
+  const text = `{"type":"membership","current":true,"hubs":[${JSON.stringify(hub)}]}\n{"type":"drain"}\n`;
+  const wanted = [{ type: 'membership', current: true, hubs: [hub] }, { type: 'drain' }];
+  const bytes = Buffer.from(text);
+  for (let at = 1; at < bytes.length; at++) {
+    const { heard } = await hear(bytes.subarray(0, at), bytes.subarray(at));
+    assert.deepEqual(heard, wanted, `cut at ${at}`);
+  }
+});
+
+test('nothing is heard behind what ends the link', async () => {
+  const { heard, failed } = await hear('nonsense\n{"type":"drain"}\n');
+  assert.deepEqual([heard, failed.length], [[], 1]);
 });

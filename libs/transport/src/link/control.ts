@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { Pieces } from '../pieces.ts';
 import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
 import { type ReconcileMessage, readReconcile } from './reconcile.ts';
@@ -16,6 +17,8 @@ export type ControlMessage =
 
 /** A message is one line of JSON, at most this long, in bytes. */
 const MAX_LINE = 256 * 1024;
+
+const LINE_END = 0x0a;
 
 /** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
 const MAX_BACKLOG = 4 * 1024 * 1024;
@@ -37,27 +40,15 @@ export interface ControlOptions {
 /** The control stream of a link: newline-delimited JSON both ways on one HTTP/2 stream. */
 export class Control {
   readonly #stream: Duplex;
-  readonly #fail: ControlOptions['fail'];
+  readonly #options: ControlOptions;
+  /** Of a line whose end has yet to come. */
+  readonly #begun = new Pieces();
 
-  constructor(stream: Duplex, { receive, refused, fail }: ControlOptions) {
+  constructor(stream: Duplex, options: ControlOptions) {
     this.#stream = stream;
-    this.#fail = fail;
-    let rest = '';
-    stream.setEncoding('utf8');
+    this.#options = options;
     stream.on('error', () => {});
-    stream.on('data', (text: string) => {
-      const lines = (rest + text).split('\n');
-      rest = lines.pop() as string;
-      if (rest.length > MAX_LINE) return fail(new Error('control message too long'));
-      for (const line of lines) {
-        const head = parse(line);
-        const message = head && read(head);
-        const bad = () => new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`);
-        if (message) receive(message);
-        else if (head) refused(bad());
-        else return fail(bad());
-      }
-    });
+    stream.on('data', (chunk: Buffer) => this.#read(chunk));
   }
 
   send(message: ControlMessage): void {
@@ -68,7 +59,37 @@ export class Control {
   sendLine(line: string): void {
     if (this.#stream.destroyed || this.#stream.writableEnded) return;
     this.#stream.write(line);
-    if (this.#stream.writableLength > MAX_BACKLOG) this.#fail(new Error('peer does not read control messages'));
+    if (this.#stream.writableLength > MAX_BACKLOG) this.#options.fail(new Error('peer does not read control messages'));
+  }
+
+  /** Only what came last is searched for the ends of lines, and a line is decoded once it is whole. */
+  #read(chunk: Buffer): void {
+    let start = 0;
+    for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, start)) {
+      this.#begun.add(chunk.subarray(start, end));
+      start = end + 1;
+      if (!this.#isShort() || !this.#take(this.#begun.take().toString())) return;
+    }
+    if (start < chunk.length) this.#begun.add(chunk.subarray(start));
+    this.#isShort();
+  }
+
+  #isShort(): boolean {
+    if (this.#begun.length <= MAX_LINE) return true;
+    this.#options.fail(new Error('control message too long'));
+    return false;
+  }
+
+  /** @returns whether more may be read */
+  #take(line: string): boolean {
+    const { receive, refused, fail } = this.#options;
+    const head = parse(line);
+    const message = head && read(head);
+    const bad = () => new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`);
+    if (message) receive(message);
+    else if (head) refused(bad());
+    else fail(bad());
+    return head !== undefined;
   }
 }
 

@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import test from 'node:test';
+import { connectEdge, LinkClient, LinkServer, requestLink } from '@isthmus/transport';
+import { DialError, planeEvents } from '@isthmus/tunnel';
+import { Scope } from '../harness/index.ts';
+import { bytesHandled } from './counts.ts';
+import { block, FLAG, frame, PREFACE, settings, TYPE } from './frames.ts';
+
+/**
+ * What comes in pieces is handled at a cost that grows with its bytes: what came before is not looked at again with each piece. So many
+ * times may each byte be copied or searched, from the socket to whoever wants the whole.
+ */
+const TIMES = 24;
+
+const PIECES = 12_000;
+
+/** Two connected sockets, of which the victim has the second. */
+async function pair(scope: Scope): Promise<[attacker: Socket, victim: Socket]> {
+  const listener = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const attacker = net.connect((listener.address() as AddressInfo).port, '127.0.0.1').setNoDelay(true);
+  const [victim] = (await once(listener, 'connection')) as [Socket];
+  listener.close();
+  for (const socket of [attacker, victim]) {
+    socket.on('error', () => {});
+    scope.defer(() => socket.destroy());
+  }
+  return [attacker, victim];
+}
+
+/** What the victim may have at once before it gets a turn to read it, in bytes: within a stream's first window. */
+const AT_ONCE = 30_000;
+
+/** Hands a socket bytes as if each piece had come by itself, which a socket between two processes cannot promise. */
+async function receive(socket: Socket, ...pieces: readonly Buffer[]): Promise<void> {
+  let given = 0;
+  for (const piece of pieces) {
+    given += piece.length;
+    if (given > AT_ONCE) {
+      await new Promise(setImmediate);
+      given = piece.length;
+    }
+    if (!socket.destroyed) socket.emit('data', piece);
+  }
+  await new Promise(setImmediate);
+}
+
+function linear(handled: number, sent: number): void {
+  assert.ok(
+    handled <= sent * TIMES,
+    `${handled} bytes were handled for ${sent}: ${(handled / sent).toFixed(1)} for each`,
+  );
+}
+
+const BEGUN = Buffer.alloc(15_000, 'x');
+const CONTROL = block([
+  [':method', 'POST'],
+  [':scheme', 'http'],
+  [':path', '/control'],
+  [':authority', 'link'],
+]);
+
+/** A control line of 240 KB without its end, and then more of it, byte by byte. */
+function endlessLine(): Buffer[] {
+  const line = Array.from({ length: 16 }, () => frame(TYPE.DATA, 0, 1, BEGUN));
+  const bytes = Array.from({ length: PIECES }, () => frame(TYPE.DATA, 0, 1, Buffer.from('x')));
+  return [...line, ...bytes];
+}
+
+const total = (pieces: readonly Buffer[]) => pieces.reduce((sum, { length }) => sum + length, 0);
+
+const noDial = () => Promise.reject(new DialError('connection_refused', 'nobody'));
+
+test('a control line in 12,000 pieces costs a hub no more than its bytes', async () => {
+  await using scope = new Scope();
+  const [, socket] = await pair(scope);
+  const client = new LinkClient({ socket, peer: 'agent rogue' });
+  scope.defer(() => client.destroy(new Error('test over')));
+  await receive(socket, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block([[':status', '200']])));
+  const pieces = endlessLine();
+  const handled = await bytesHandled(() => receive(socket, ...pieces));
+  assert.equal(client.usable, true, 'the line is within its bound');
+  linear(handled, total(pieces));
+});
+
+test('a control line in 12,000 pieces costs an agent no more than its bytes', async () => {
+  await using scope = new Scope();
+  const [, socket] = await pair(scope);
+  const server = new LinkServer({ socket, peer: 'hub rogue', role: 'agent', dial: noDial, events: planeEvents() });
+  scope.defer(() => server.destroy(new Error('test over')));
+  let ended = false;
+  void server.closed.then(() => {
+    ended = true;
+  });
+  await receive(socket, PREFACE, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, CONTROL));
+  const pieces = endlessLine();
+  const handled = await bytesHandled(() => receive(socket, ...pieces));
+  assert.equal(ended, false, 'the line is within its bound');
+  linear(handled, total(pieces));
+});
+
+test('a control line that outgrows its bound ends the link at the bound', async () => {
+  await using scope = new Scope();
+  const [, socket] = await pair(scope);
+  const client = new LinkClient({ socket, peer: 'agent rogue' });
+  await receive(socket, settings());
+  let sent = 0;
+  for (; client.usable && sent < 1 << 20; sent += BEGUN.length) await receive(socket, frame(TYPE.DATA, 0, 1, BEGUN));
+  assert.match((await client.closed).message, /control message too long/);
+  assert.ok(sent <= 256 * 1024 + BEGUN.length, `${sent} bytes`);
+});
+
+test('the head of a CONNECT request in 12,000 pieces costs no more than its bytes', async () => {
+  await using scope = new Scope();
+  const [, socket] = await pair(scope);
+  const refused: string[] = [];
+  const events = planeEvents();
+  events.on('refused', (_where, _remote, { message }) => refused.push(message));
+  const edge = connectEdge({ dial: noDial, tenant: 'default', events, timeout: 60_000 });
+  const pieces = Array.from({ length: PIECES }, () => Buffer.from('x'));
+  const handled = await bytesHandled(async () => {
+    edge.accept(socket, Buffer.from('CONNECT h:1 HTTP/1.1\r\nx: '));
+    await receive(socket, ...pieces);
+  });
+  assert.deepEqual(refused, []);
+  linear(handled, PIECES);
+});
+
+test("the head of a hub's answer in 12,000 pieces costs no more than its bytes", async () => {
+  await using scope = new Scope();
+  const [hub, socket] = await pair(scope);
+  const hello = { agentId: 'a', identifiers: '', tenant: 'default', version: '' };
+  const answer = `HTTP/1.1 101 x\r\nisthmus-hub: h\r\nx: ${'x'.repeat(PIECES)}\r\n\r\n`;
+  const asked = requestLink(socket, 'hub', hello, 60_000);
+  hub.resume();
+  const handled = await bytesHandled(async () => {
+    for (const letter of answer) {
+      socket.push(letter);
+      socket.emit('readable');
+    }
+    assert.equal((await asked).hubId, 'h');
+  });
+  linear(handled, answer.length);
+});
