@@ -86,25 +86,39 @@ export function refusalHead(error: DialError): OutgoingHead {
   };
 }
 
-/** @throws DialError when the head is a refusal. */
+/**
+ * @throws DialError when the head is a refusal, or cannot be read: that is a fault of the other side, and another session may do better,
+ * for nothing of the destination has come to the caller.
+ */
 export function readAnswer(head: Head): Answer {
   const status = Number(head[':status']);
   if (status !== 200) throw readRefusal(head, status);
   return {
-    agentId: decodeURIComponent(head['isthmus-agent'] ?? ''),
+    agentId: decoded(head, 'isthmus-agent'),
     sessionId: head['isthmus-session'] ?? '',
-    hubId: decodeURIComponent(head['isthmus-hub'] ?? ''),
+    hubId: decoded(head, 'isthmus-hub'),
     timing: readTiming(head['server-timing'] ?? ''),
   };
 }
 
+function decoded(head: Head, name: string): string {
+  const value = head[name] ?? '';
+  try {
+    return decodeURIComponent(value);
+  } catch (cause) {
+    const text = `the answer's ${name} is not percent-encoded: ${JSON.stringify(value.slice(0, 60))}`;
+    throw new DialError('connection_terminated', text, { retryable: true, cause });
+  }
+}
+
 function readRefusal(head: Head, status: number): DialError {
-  const given = head['proxy-status'] ?? '';
-  const name = /;\s*error=([a-z_]+)/.exec(given)?.[1] ?? '';
-  const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(given)?.[1]?.replace(/\\(.)/g, '$1');
+  const given = head['proxy-status'];
+  const name = /;\s*error=([a-z_]+)/.exec(given ?? '')?.[1] ?? '';
+  const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(given ?? '')?.[1]?.replace(/\\(.)/g, '$1');
   const code: DialErrorCode = isDialErrorCode(name) ? name : 'proxy_internal_error';
   return new DialError(code, details ?? `answered with status ${status}`, {
-    retryable: head['isthmus-retryable'] === '?1',
+    // Whoever serves dials says why not: an answer without that is none, and another session may give one.
+    retryable: given === undefined || head['isthmus-retryable'] === '?1',
     expired: head['isthmus-expired'] === '?1',
     timing: readTiming(head['server-timing'] ?? ''),
   });
