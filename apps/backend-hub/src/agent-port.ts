@@ -218,6 +218,7 @@ export class AgentPort {
       socket,
       peer: `agent ${agentId}`,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
+      fault: (error) => events.emit('fault', 'agents', `agent ${agentId}`, error),
       refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),
       receive: ({ type }) => {
         if (type === 'drain') this.#sessions.drain(sessionId);

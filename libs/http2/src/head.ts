@@ -1,6 +1,7 @@
 import { type HeaderSection, HeaderSections } from './header-section.ts';
 import { HpackDecoder } from './hpack/decoder.ts';
 import { hpackEncode } from './hpack/encoder.ts';
+import type { Field } from './section.ts';
 
 /** Header fields by their names in lower case, pseudo-header fields included. */
 export type Head = Readonly<Record<string, string>>;
@@ -25,7 +26,7 @@ export function encodeHead(head: OutgoingHead): Buffer {
 /** A head that came whole. */
 export interface ReceivedHead {
   readonly stream: number;
-  readonly head: Head;
+  readonly fields: readonly Field[];
   /** The other side sends nothing more on the stream. */
   readonly ends: boolean;
 }
@@ -57,15 +58,19 @@ export class HeadReader {
     return this.#decode(this.#sections.continuation(flags, part));
   }
 
-  /** Fields of the same name are joined by `, ` (RFC 9110 section 5.3). */
   #decode(section: HeaderSection | undefined): ReceivedHead | undefined {
     if (!section) return undefined;
     const { stream, block, ends } = section;
-    const head: Record<string, string> = Object.create(null);
-    for (const [name, value] of this.#decoder.decode(block)) {
-      const before = head[name];
-      head[name] = before === undefined ? value : `${before}, ${value}`;
-    }
-    return { stream, head, ends };
+    return { stream, fields: this.#decoder.decode(block), ends };
   }
+}
+
+/** Fields of the same name are joined by `, ` (RFC 9110 section 5.3). */
+export function headOf(fields: readonly Field[]): Head {
+  const head: Record<string, string> = Object.create(null);
+  for (const [name, value] of fields) {
+    const before = head[name];
+    head[name] = before === undefined ? value : `${before}, ${value}`;
+  }
+  return head;
 }

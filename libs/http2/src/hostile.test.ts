@@ -2,12 +2,23 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { ErrorCode, FrameType } from './codes.ts';
-import { dataHead, goawayFrame, headersFrames, PREFACE, settingsFrame, windowUpdateFrame } from './frames.ts';
+import { FrameReader } from './frame-reader.ts';
+import {
+  dataHead,
+  goawayFrame,
+  headersFrames,
+  PREFACE,
+  rstStreamFrame,
+  settingsFrame,
+  windowUpdateFrame,
+} from './frames.ts';
 import { encodeHead } from './head.ts';
 import { Http2Session } from './session.ts';
 import { raw, SETTINGS, socketPair } from './testing.ts';
 
 const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
+
+const NOTHING = Buffer.alloc(0);
 
 function open(stream: number): Buffer {
   return Buffer.concat(headersFrames(stream, HEAD, false, 16_384));
@@ -52,11 +63,6 @@ const attacks: [what: string, frames: Buffer[], code: number][] = [
   ['CONTINUATION of nothing', [...hello, raw(9, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
   ['a push', [...hello, raw(5, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
   ['a window beyond 2^31 - 1', [...hello, windowUpdateFrame(0, 2 ** 31 - 1)], ErrorCode.FLOW_CONTROL_ERROR],
-  [
-    'a window of a stream beyond 2^31 - 1',
-    [...hello, open(1), windowUpdateFrame(1, 2 ** 31 - 1)],
-    ErrorCode.FLOW_CONTROL_ERROR,
-  ],
   ['a window update of nothing', [...hello, windowUpdateFrame(0, 0)], ErrorCode.PROTOCOL_ERROR],
   ['a PING of seven bytes', [...hello, raw(6, 0, 0, Buffer.alloc(7))], ErrorCode.FRAME_SIZE_ERROR],
   ['SETTINGS of seven bytes', [PREFACE, raw(4, 0, 0, Buffer.alloc(7))], ErrorCode.FRAME_SIZE_ERROR],
@@ -67,12 +73,51 @@ const attacks: [what: string, frames: Buffer[], code: number][] = [
     [...hello, open(1), ...Array(3).fill(raw(0, 0, 1, Buffer.alloc(32 * 1024)))],
     ErrorCode.FLOW_CONTROL_ERROR,
   ],
+  ['a PING ahead of its SETTINGS', [PREFACE, raw(6, 0, 0, Buffer.alloc(8))], ErrorCode.PROTOCOL_ERROR],
+  ['an answer to SETTINGS ahead of its own', [PREFACE, raw(4, 1, 0, NOTHING)], ErrorCode.PROTOCOL_ERROR],
+  ['an answer to SETTINGS that says something', [...hello, raw(4, 1, 0, Buffer.alloc(6))], ErrorCode.FRAME_SIZE_ERROR],
+  ['SETTINGS on a stream', [...hello, raw(4, 0, 1, NOTHING)], ErrorCode.PROTOCOL_ERROR],
+  ['PING on a stream', [...hello, raw(6, 0, 1, Buffer.alloc(8))], ErrorCode.PROTOCOL_ERROR],
+  ['GOAWAY on a stream', [...hello, raw(7, 0, 1, Buffer.alloc(8))], ErrorCode.PROTOCOL_ERROR],
+  ['DATA on no stream', [...hello, raw(0, 0, 0, Buffer.alloc(1))], ErrorCode.PROTOCOL_ERROR],
+  ['a head on no stream', [...hello, open(0)], ErrorCode.PROTOCOL_ERROR],
+  ['PRIORITY of four bytes', [...hello, raw(2, 0, 1, Buffer.alloc(4))], ErrorCode.FRAME_SIZE_ERROR],
+  ['RST_STREAM of five bytes', [...hello, open(1), raw(3, 0, 1, Buffer.alloc(5))], ErrorCode.FRAME_SIZE_ERROR],
+  ['GOAWAY of seven bytes', [...hello, raw(7, 0, 0, Buffer.alloc(7))], ErrorCode.FRAME_SIZE_ERROR],
+  ['a request on a stream that has ended', [...hello, open(1), reset(1), open(1)], ErrorCode.STREAM_CLOSED],
+  ['a request on a stream that it passed over', [...hello, open(5), open(3)], ErrorCode.PROTOCOL_ERROR],
   [
-    'DATA after its end',
-    [...hello, open(1), dataHead(1, 0, true), raw(0, 0, 1, Buffer.alloc(1))],
-    ErrorCode.STREAM_CLOSED,
+    "a table's size behind a field",
+    [...hello, raw(1, 4, 1, Buffer.concat([HEAD, Buffer.of(0x20)]))],
+    ErrorCode.COMPRESSION_ERROR,
   ],
+  ...floods(),
 ];
+
+function reset(stream: number): Buffer {
+  return rstStreamFrame(stream, ErrorCode.CANCEL);
+}
+
+/** Frames that are well-formed, and carry nothing: more than a connection takes at once. */
+function floods(): [what: string, frames: Buffer[], code: number][] {
+  const many = (frame: Buffer, count = 20_000) => [...hello, open(1), ...Array<Buffer>(count).fill(frame)];
+  const code = ErrorCode.ENHANCE_YOUR_CALM;
+  return [
+    ['20,000 PINGs', many(raw(6, 0, 0, Buffer.alloc(8))), code],
+    ['20,000 answers to PINGs', many(raw(6, 1, 0, Buffer.alloc(8))), code],
+    ['100 SETTINGS', many(settingsFrame({ initialWindowSize: 1 }), 100), code],
+    ['100 GOAWAYs', many(goawayFrame(0), 100), code],
+    ['20,000 PRIORITYs', many(raw(2, 0, 1, Buffer.alloc(5))), code],
+    ['20,000 empty DATA', many(raw(0, 0, 1, NOTHING)), code],
+    ['20,000 updates of a window', many(windowUpdateFrame(0, 1)), code],
+    ['20,000 frames of an unknown type', many(raw(0xaf, 0, 0, NOTHING)), code],
+    [
+      '20,000 requests that it takes back',
+      [...hello, ...Array.from({ length: 20_000 }, (_, n) => Buffer.concat([open(2 * n + 1), reset(2 * n + 1)]))],
+      code,
+    ],
+  ];
+}
 
 function endless(): Buffer[] {
   const field = encodeHead({ 'x-long': 'x'.repeat(8000) });
@@ -82,6 +127,70 @@ function endless(): Buffer[] {
 for (const [what, frames, code] of attacks) {
   test(`a peer that sends ${what} is told so, and its connection ends`, async () => {
     assert.equal(await told(...frames), code);
+  });
+}
+
+const POST = { ':method': 'POST', ':scheme': 'http', ':path': '/' };
+
+function head(stream: number, fields: Readonly<Record<string, string>>, ends = false): Buffer {
+  return Buffer.concat(headersFrames(stream, encodeHead(fields), ends, 16_384));
+}
+
+function data(text: string, ends: boolean): Buffer {
+  return raw(0, ends ? 1 : 0, 1, Buffer.from(text));
+}
+
+const faults: [what: string, frames: Buffer[], code: number][] = [
+  ['a window of a stream beyond 2^31 - 1', [open(1), windowUpdateFrame(1, 2 ** 31 - 1)], ErrorCode.FLOW_CONTROL_ERROR],
+  ['an update of nothing', [open(1), windowUpdateFrame(1, 0)], ErrorCode.PROTOCOL_ERROR],
+  ['DATA after its end', [open(1), dataHead(1, 0, true), data('x', false)], ErrorCode.STREAM_CLOSED],
+  ['trailers after its end', [open(1), dataHead(1, 0, true), head(1, { a: 'b' }, true)], ErrorCode.STREAM_CLOSED],
+  ['trailers that do not end it', [open(1), head(1, { a: 'b' })], ErrorCode.PROTOCOL_ERROR],
+  ['a second request', [open(1), head(1, POST, true)], ErrorCode.PROTOCOL_ERROR],
+  ['a request without a path', [head(1, { ':method': 'GET', ':scheme': 'http' })], ErrorCode.PROTOCOL_ERROR],
+  ['a CONNECT with a path', [head(1, { ...POST, ':method': 'CONNECT', ':authority': 'h' })], ErrorCode.PROTOCOL_ERROR],
+  ['a CONNECT to nowhere', [head(1, { ':method': 'CONNECT' })], ErrorCode.PROTOCOL_ERROR],
+  ["a request with an answer's field", [head(1, { ...POST, ':status': '200' })], ErrorCode.PROTOCOL_ERROR],
+  ['a field of HTTP/2 behind others', [head(1, { a: 'b', ...POST })], ErrorCode.PROTOCOL_ERROR],
+  ['a name with capitals', [head(1, { ...POST, Host: 'x' })], ErrorCode.PROTOCOL_ERROR],
+  ['a field of HTTP/1.1', [head(1, { ...POST, connection: 'close' })], ErrorCode.PROTOCOL_ERROR],
+  [
+    'more than its content-length',
+    [head(1, { ...POST, 'content-length': '1' }), data('xy', false)],
+    ErrorCode.PROTOCOL_ERROR,
+  ],
+  [
+    'less than its content-length',
+    [head(1, { ...POST, 'content-length': '3' }), data('xy', true)],
+    ErrorCode.PROTOCOL_ERROR,
+  ],
+  ['nothing of its content-length', [head(1, { ...POST, 'content-length': '3' }, true)], ErrorCode.PROTOCOL_ERROR],
+  ['a content-length that is none', [head(1, { ...POST, 'content-length': 'x' })], ErrorCode.PROTOCOL_ERROR],
+];
+
+for (const [what, frames, code] of faults) {
+  test(`${what} resets a stream, and the others go on`, async () => {
+    const [client, socket] = await socketPair();
+    const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });
+    const opened: number[] = [];
+    server.on('stream', (stream) => {
+      opened.push(stream.id);
+      stream.on('error', () => {}).resume();
+    });
+    const resets: [id: number, code: number][] = [];
+    const reader = new FrameReader(
+      {
+        frame: (type, _flags, id, payload) =>
+          type === FrameType.RST_STREAM && resets.push([id, payload.readUInt32BE()]),
+        data() {},
+      },
+      16_384,
+    );
+    client.on('data', (chunk: Buffer) => reader.read(chunk));
+    client.write(Buffer.concat([...hello, ...frames, open(3)]));
+    while (!opened.includes(3) || resets.length === 0) await new Promise(setImmediate);
+    assert.deepEqual(resets, [[1, code]]);
+    server.destroy();
   });
 }
 
@@ -107,11 +216,19 @@ test('more streams than allowed are refused, and what is unknown is passed over'
 test('a peer that asks for answers and does not read them is left', async () => {
   const [client, socket] = await socketPair();
   const server = new Http2Session({ role: 'server', socket, settings: SETTINGS });
+  server.on('stream', (stream) => {
+    stream.on('error', () => {}).respond({ ':status': 200, long: 'x'.repeat(16_000) }, { endStream: true });
+  });
   const closed = once(server, 'close');
-  const pings = Buffer.concat(Array(10_000).fill(raw(6, 0, 0, Buffer.alloc(8))));
   client.pause();
   client.write(Buffer.concat(hello));
-  const more = () => client.writable && client.write(pings, more);
+  let next = 1;
+  const more = () => {
+    if (!client.writable) return;
+    const requests = Array.from({ length: 100 }, (_, n) => head(next + 2 * n, POST, true));
+    next += 200;
+    client.write(Buffer.concat(requests), more);
+  };
   more();
   const [reason] = await closed;
   assert.equal((reason as Error).message, 'the other side does not read');

@@ -10,6 +10,7 @@ import { Streams } from './streams.ts';
 import { raw, recorded, SETTINGS } from './testing.ts';
 
 const REQUEST = { ':method': 'CONNECT', ':authority': 'h:1' };
+const HELLO = settingsFrame({});
 const OPAQUE = Buffer.from('12345678');
 
 /** A receiving side, and what it makes of what it reads. */
@@ -36,7 +37,7 @@ const broken = (code: number) => (error: unknown) => error instanceof Connection
 for (const size of [1, 5, PREFACE.length, PREFACE.length + 3]) {
   test(`a server reads the preface in pieces of ${size}, and what follows`, () => {
     const { receiving, opened } = receivingOf('server');
-    const words = Buffer.concat([PREFACE, open(1)]);
+    const words = Buffer.concat([PREFACE, HELLO, open(1)]);
     for (let at = 0; at < words.length; at += size) receiving.read(words.subarray(at, at + size));
     assert.deepEqual(opened, [1]);
   });
@@ -61,18 +62,20 @@ test('a PING is answered with its own bytes, and an answer is taken for ours', a
   const { receiving, pings, frames } = receivingOf('client');
   let answers = 0;
   pings.begin(() => answers++);
+  receiving.read(HELLO);
   receiving.read(pingFrame(OPAQUE, false));
   assert.equal(answers, 0);
   receiving.read(pingFrame(OPAQUE, true));
   assert.equal(answers, 1);
   await turn();
-  assert.deepEqual(frames, [pingFrame(OPAQUE, true)]);
+  assert.deepEqual(frames, [settingsAck(), pingFrame(OPAQUE, true)]);
 });
 
 test('a GOAWAY in good order refuses what the other side has not seen, and no more', () => {
   const { receiving, streams, goaways } = receivingOf('client');
   const [seen, unseen] = [streams.request(REQUEST), streams.request(REQUEST)];
   unseen.on('error', () => {});
+  receiving.read(HELLO);
   receiving.read(goawayFrame(seen.id));
   assert.deepEqual(goaways, [undefined]);
   assert.deepEqual([seen.destroyed, unseen.rstCode], [false, ErrorCode.REFUSED_STREAM]);
@@ -80,6 +83,7 @@ test('a GOAWAY in good order refuses what the other side has not seen, and no mo
 
 test('a GOAWAY with an error says which, and why', () => {
   const { receiving, goaways } = receivingOf('client');
+  receiving.read(HELLO);
   receiving.read(goawayFrame(0, ErrorCode.ENHANCE_YOUR_CALM, 'too many pings'));
   assert.deepEqual(goaways, ['the other side ended it: ENHANCE_YOUR_CALM too many pings']);
 });
@@ -95,6 +99,7 @@ for (const [what, frame, code] of refused) {
   test(`a client refuses ${what}`, () => {
     const { receiving, streams } = receivingOf('client');
     streams.request(REQUEST);
+    receiving.read(HELLO);
     assert.throws(() => receiving.read(frame), broken(code));
   });
 }
@@ -102,14 +107,14 @@ for (const [what, frame, code] of refused) {
 test('frames of which nobody knows anything are passed over', async () => {
   const { receiving, opened, frames, goaways } = receivingOf('server');
   const unknown = [raw(0xaf, 0xff, 1, Buffer.from('who knows')), raw(FrameType.PRIORITY, 0, 7, Buffer.alloc(5))];
-  receiving.read(Buffer.concat([PREFACE, ...unknown, open(1)]));
+  receiving.read(Buffer.concat([PREFACE, HELLO, ...unknown, open(1)]));
   await turn();
-  assert.deepEqual([opened, frames, goaways], [[1], [], []]);
+  assert.deepEqual([opened, frames, goaways], [[1], [settingsAck()], []]);
 });
 
 test('nothing is read any more once it is stopped, also of what came with it', () => {
   const { receiving, opened, goaways } = receivingOf('server', () => receiving.stop());
-  receiving.read(Buffer.concat([PREFACE, goawayFrame(0), open(1)]));
+  receiving.read(Buffer.concat([PREFACE, HELLO, goawayFrame(0), open(1)]));
   receiving.read(open(3));
   assert.deepEqual([goaways.length, opened], [1, []]);
 });

@@ -1,7 +1,8 @@
 import { ConnectionError, codeName, ErrorCode, Flag, FrameType, MAX_WINDOW } from './codes.ts';
+import { FrameChecks } from './frame-checks.ts';
 import { type FrameHandler, FrameReader } from './frame-reader.ts';
 import { PREFACE, pingFrame, settingsAck, windowUpdateFrame } from './frames.ts';
-import { type Head, HeadReader, type ReceivedHead } from './head.ts';
+import { type Head, HeadReader, headOf, type ReceivedHead } from './head.ts';
 import type { Pings } from './pings.ts';
 import type { Sending } from './sending.ts';
 import { DEFAULT_SETTINGS, readSettings, type Settings } from './settings.ts';
@@ -31,6 +32,7 @@ export class Receiving implements FrameHandler {
   readonly #sending: Sending;
   readonly #reader: FrameReader;
   readonly #heads: HeadReader;
+  readonly #checks = new FrameChecks();
   #prefaceLeft: number;
   /** Of the connection's window, what was received and not yet given back. */
   #received = 0;
@@ -49,6 +51,7 @@ export class Receiving implements FrameHandler {
   read(chunk: Buffer): void {
     const bytes = this.#prefaceLeft > 0 ? this.#readPreface(chunk) : chunk;
     if (bytes.length > 0) this.#reader.read(bytes);
+    this.#streams.resets.check();
   }
 
   /** Nothing more is read, also of what is being read now. */
@@ -66,19 +69,24 @@ export class Receiving implements FrameHandler {
   }
 
   data(id: number, bytes: Buffer, flags: number, last: boolean, padding: number): void {
+    this.#checks.check(FrameType.DATA, flags, id, bytes.length);
     this.#heads.expect(FrameType.DATA, id);
+    this.#sending.floods.data(bytes.length + padding, flags);
     this.#received += bytes.length + padding;
     if (this.#received > CONNECTION_WINDOW / 2) {
       this.#sending.frame(windowUpdateFrame(0, this.#received));
       this.#received = 0;
     }
+    const ends = last && (flags & Flag.END_STREAM) !== 0;
     const stream = this.#streams.known(id, 'DATA');
-    stream?.receiveData(bytes, padding);
-    if (last && (flags & Flag.END_STREAM) !== 0) stream?.receiveEnd();
+    if (stream) stream.receiveData(bytes, padding, ends);
+    else if (last) this.#streams.late(id);
   }
 
   frame(type: number, flags: number, id: number, payload: Buffer): void {
+    this.#checks.check(type, flags, id, payload.length);
     this.#heads.expect(type, id);
+    this.#sending.floods.came(type);
     switch (type) {
       case FrameType.HEADERS:
         this.#onHead(this.#heads.headers(id, flags, payload));
@@ -87,14 +95,11 @@ export class Receiving implements FrameHandler {
         this.#onHead(this.#heads.continuation(flags, payload));
         break;
       case FrameType.RST_STREAM:
-        want(payload, 4, 'RST_STREAM');
-        this.#streams.known(id, 'RST_STREAM')?.receiveReset(payload.readUInt32BE(0));
+        this.#streams.receiveReset(id, payload.readUInt32BE(0));
         break;
       case FrameType.SETTINGS:
         this.#onSettings(flags, payload);
         break;
-      case FrameType.PUSH_PROMISE:
-        throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'PUSH_PROMISE, which settings forbid');
       case FrameType.PING:
         this.#onPing(flags, payload);
         break;
@@ -111,14 +116,16 @@ export class Receiving implements FrameHandler {
 
   #onHead(received: ReceivedHead | undefined): void {
     if (!received) return;
-    const { stream: id, head, ends } = received;
+    const { stream: id, fields, ends } = received;
     if (!this.#streams.begins(id)) {
-      this.#streams.known(id, 'HEADERS')?.receiveHead(head, ends);
+      const stream = this.#streams.known(id, 'HEADERS');
+      if (stream) stream.receiveSection(fields, ends);
+      else this.#streams.lateSection(id, fields);
       return;
     }
-    const stream = this.#streams.accept(id);
+    const stream = this.#streams.accept(id, fields);
     if (!stream) return;
-    this.#options.opened(stream, head);
+    this.#options.opened(stream, headOf(fields));
     if (ends) stream.receiveEnd();
   }
 
@@ -129,13 +136,11 @@ export class Receiving implements FrameHandler {
   }
 
   #onPing(flags: number, payload: Buffer): void {
-    want(payload, 8, 'PING');
     if (flags & Flag.ACK) this.#options.pings.answered();
     else this.#sending.frame(pingFrame(payload, true));
   }
 
   #onGoaway(payload: Buffer): void {
-    if (payload.length < 8) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'a short GOAWAY');
     const code = payload.readUInt32BE(4);
     if (code !== ErrorCode.NO_ERROR) {
       const text = payload.subarray(8).toString();
@@ -147,20 +152,14 @@ export class Receiving implements FrameHandler {
   }
 
   #onWindowUpdate(id: number, payload: Buffer): void {
-    want(payload, 4, 'WINDOW_UPDATE');
     const bytes = payload.readUInt32BE(0) & 0x7fffffff;
-    if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of nothing');
     if (id !== 0) {
       this.#streams.known(id, 'WINDOW_UPDATE')?.allow(bytes);
       return;
     }
+    if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of nothing');
     if (this.#sending.window + bytes > MAX_WINDOW)
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
     this.#sending.allow(bytes);
   }
-}
-
-function want(payload: Buffer, length: number, frame: string): void {
-  if (payload.length !== length)
-    throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `${frame} of ${payload.length} bytes`);
 }

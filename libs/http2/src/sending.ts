@@ -1,4 +1,6 @@
 import type { Duplex } from 'node:stream';
+import { ConnectionError, ErrorCode } from './codes.ts';
+import { FloodGuard } from './flood-guard.ts';
 import { FRAME_HEAD } from './frames.ts';
 
 /** What a peer that does not read may hold back of frames that no window bounds, in bytes. */
@@ -39,7 +41,7 @@ export interface Sender {
  */
 export class Sending {
   readonly #socket: Duplex;
-  readonly #overflow: () => void;
+  readonly #failed: (error: Error) => void;
   #ready: Sender[] = [];
   /** Have sent what they had, and ask for more once fewer are ready. */
   #empty: Sender[] = [];
@@ -48,13 +50,15 @@ export class Sending {
   /** The other side's limits. */
   maxFrame: number;
   #window: number;
+  /** Of what comes: what was sent allows for answers. */
+  readonly floods = new FloodGuard();
   /** What was given to the socket, ever. */
   bytes = 0;
 
-  /** @param overflow the peer does not read what it asks for */
-  constructor(socket: Duplex, limits: { maxFrame: number; window: number }, overflow: () => void) {
+  /** @param failed the peer does not read what it asks for, or whoever writes threw when it was asked for more */
+  constructor(socket: Duplex, limits: { maxFrame: number; window: number }, failed: (error: Error) => void) {
     this.#socket = socket;
-    this.#overflow = overflow;
+    this.#failed = failed;
     this.maxFrame = limits.maxFrame;
     this.#window = limits.window;
     socket.on('drain', () => this.#schedule());
@@ -77,7 +81,7 @@ export class Sending {
     this.#socket.write(bytes);
     if (this.#overflowed || this.#socket.writableLength <= TOO_MUCH) return;
     this.#overflowed = true;
-    this.#overflow();
+    this.#failed(new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'the other side does not read'));
   }
 
   /** A stream that has something to send, and may. */
@@ -98,16 +102,26 @@ export class Sending {
     if (this.#scheduled || this.#socket.destroyed) return;
     this.#scheduled = true;
     this.#socket.cork();
-    setImmediate(() => {
+    setImmediate(() => this.#turn());
+  }
+
+  #turn(): void {
+    try {
       this.#fill();
-      this.#scheduled = false;
-      this.#socket.uncork();
-      // The socket, or the window, says when there is room again.
-      if (this.#window <= 0 || this.#socket.writableNeedDrain) return;
+    } catch (error) {
+      this.#failed(error as Error);
+    }
+    this.#scheduled = false;
+    this.#socket.uncork();
+    // The socket, or the window, says when there is room again.
+    if (this.#window <= 0 || this.#socket.writableNeedDrain) return;
+    try {
       this.#refill();
-      // A socket that would take more than was written says nothing when it has.
-      if (this.#ready.length + this.#empty.length > 0) this.#schedule();
-    });
+    } catch (error) {
+      this.#failed(error as Error);
+    }
+    // A socket that would take more than was written says nothing when it has.
+    if (this.#ready.length + this.#empty.length > 0) this.#schedule();
   }
 
   #fill(): void {
@@ -125,6 +139,7 @@ export class Sending {
         room -= FRAME_HEAD + sent;
         this.#window -= sent;
         this.bytes += sent;
+        this.floods.sent(sent);
         if (sender.sendable) this.offer(sender);
       }
       // Who did not get a turn comes before who did.

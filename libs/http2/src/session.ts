@@ -31,6 +31,8 @@ interface SessionEvents {
   stream: [stream: Http2Stream, head: Head];
   /** No new stream may be opened, since the other side goes away or the ids are used up; those that are there go on. */
   goaway: [];
+  /** A listener threw: a defect of whoever listens, which ends the session. */
+  fault: [error: Error];
   /** The session is over, and every stream on it that had not ended before. */
   close: [reason: Error];
 }
@@ -59,7 +61,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     this.#sending = new Sending(
       socket,
       { maxFrame: DEFAULT_SETTINGS.maxFrameSize, window: DEFAULT_SETTINGS.initialWindowSize },
-      () => this.#fail(new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'the other side does not read')),
+      (error) => this.#fail(error),
     );
     this.#streams = new Streams({
       role,
@@ -161,6 +163,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   #fail(error: Error): void {
     if (this.#over) return;
     const code = error instanceof ConnectionError ? error.code : ErrorCode.INTERNAL_ERROR;
+    if (!(error instanceof ConnectionError)) this.emit('fault', error);
     this.#streams.refuseNew();
     this.#sending.frame(goawayFrame(this.#streams.last, code, error.message));
     this.#end(error);

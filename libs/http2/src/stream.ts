@@ -1,8 +1,11 @@
 import { Duplex } from 'node:stream';
-import { ConnectionError, codeName, ErrorCode, MAX_WINDOW, StreamError } from './codes.ts';
+import { ConnectionError, codeName, ErrorCode, StreamError } from './codes.ts';
 import { dataHead } from './frames.ts';
-import type { Head, OutgoingHead } from './head.ts';
+import { headOf, type OutgoingHead } from './head.ts';
+import type { Incoming } from './incoming.ts';
 import type { ReceiveWindow } from './receive-window.ts';
+import type { Field } from './section.ts';
+import type { SendWindow } from './send-window.ts';
 import type { Sender, Sink } from './sending.ts';
 
 /** What may wait here to be sent before the writer is asked to rest, in bytes: two reads of a socket. */
@@ -24,6 +27,13 @@ export interface Wire {
   ended(stream: Http2Stream): void;
 }
 
+/** What a stream may send and be sent. */
+export interface StreamLimits {
+  readonly incoming: Incoming;
+  readonly window: ReceiveWindow;
+  readonly sendWindow: SendWindow;
+}
+
 type Done = (error?: Error | null) => void;
 
 /**
@@ -39,15 +49,14 @@ export class Http2Stream extends Duplex implements Sender {
   headersSent = false;
   offered = false;
   readonly #wire: Wire;
+  readonly #incoming: Incoming;
   readonly #window: ReceiveWindow;
+  readonly #sendWindow: SendWindow;
   /** Came, and is more than the reader wants now. */
   #held = 0;
-  #responded = false;
-  #remoteEnded = false;
+  #remoteReset = false;
   #localEnded = false;
   #wireClosed = false;
-  /** What the other side lets this one send, in bytes. */
-  #sendWindow: number;
   #chunks: Buffer[] = [];
   /** Of the first chunk, what has been sent. */
   #offset = 0;
@@ -57,11 +66,12 @@ export class Http2Stream extends Duplex implements Sender {
   #written: Done | undefined;
   #final: Done | undefined;
 
-  constructor(id: number, wire: Wire, window: ReceiveWindow, sendWindow: number) {
+  constructor(id: number, wire: Wire, { incoming, window, sendWindow }: StreamLimits) {
     // What came counts as read only once someone has it: the window alone bounds what is held.
     super({ readableHighWaterMark: 1, writableHighWaterMark: SEND_AHEAD });
     this.id = id;
     this.#wire = wire;
+    this.#incoming = incoming;
     this.#window = window;
     this.#sendWindow = sendWindow;
   }
@@ -69,6 +79,11 @@ export class Http2Stream extends Duplex implements Sender {
   /** Whether no frame will come or go any more: both sides have ended, or one has reset. */
   get wireClosed(): boolean {
     return this.#wireClosed;
+  }
+
+  /** Whether the other side has ended its way, or reset the stream. */
+  get remoteEnded(): boolean {
+    return this.#incoming.ended || this.#remoteReset;
   }
 
   /** The serving side's answer. */
@@ -94,40 +109,47 @@ export class Http2Stream extends Duplex implements Sender {
 
   // What the session tells.
 
-  receiveHead(head: Head, endStream: boolean): void {
-    const status = head[':status'];
-    if (status?.startsWith('1')) this.emit('headers', head);
-    else if (this.#responded || status === undefined) this.emit('trailers', head);
-    else {
-      this.#responded = true;
-      this.emit('response', head);
-    }
-    if (endStream) this.receiveEnd();
+  receiveSection(fields: readonly Field[], ends: boolean): void {
+    const head = headOf(fields);
+    const answers = !this.#incoming.begun;
+    if (this.#failed(this.#incoming.section(fields, ends))) return;
+    if (!answers) this.emit('trailers', head);
+    else this.emit(this.#incoming.begun ? 'response' : 'headers', head);
+    if (ends) this.#endRemote();
   }
 
-  /** @throws ConnectionError when the other side ignores the window, or its own end */
-  receiveData(bytes: Buffer, padding: number): void {
-    if (this.#remoteEnded)
-      throw new ConnectionError(ErrorCode.STREAM_CLOSED, `DATA after the end of stream ${this.id}`);
+  /** @throws ConnectionError when the other side ignores the window */
+  receiveData(bytes: Buffer, padding: number, ends: boolean): void {
+    if (this.#failed(this.#incoming.data(bytes.length))) return;
     if (!this.#window.receive(bytes.length + padding))
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `stream ${this.id}: more than its window`);
     this.#held += bytes.length + padding;
     if (bytes.length === 0 || this.push(this.readableLength > 0 || this.isPaused() ? compact(bytes) : bytes))
       this.#consume();
+    if (ends) this.receiveEnd();
   }
 
   receiveEnd(): void {
-    if (this.#remoteEnded) return;
-    this.#remoteEnded = true;
+    if (!this.#incoming.ended && !this.#failed(this.#incoming.end())) this.#endRemote();
+  }
+
+  #endRemote(): void {
     this.push(null);
     this.#closeWire();
   }
 
+  /** Ends the stream where the other side broke its rules. @param code of the error, if it is one */
+  #failed(code: number | undefined): boolean {
+    if (code !== undefined) this.close(code);
+    return code !== undefined;
+  }
+
   receiveReset(code: number): void {
     this.rstCode = code;
+    this.#remoteReset = true;
     this.#overOnWire();
     // The whole answer came, and what is sent meanwhile is not wanted (section 8.1): what came is still read.
-    if (code === ErrorCode.NO_ERROR && this.#remoteEnded) {
+    if (code === ErrorCode.NO_ERROR && this.#incoming.ended) {
       this.#take()?.();
       this.#final?.();
       this.end();
@@ -140,22 +162,18 @@ export class Http2Stream extends Duplex implements Sender {
     this.destroy(reason);
   }
 
-  /**
-   * The other side takes more.
-   * @throws ConnectionError for more than a window can be
-   */
+  /** The other side takes more. */
   allow(bytes: number): void {
-    this.#sendWindow += bytes;
-    if (this.#sendWindow > MAX_WINDOW)
-      throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `stream ${this.id}: a window beyond 2^31 - 1`);
-    if (this.sendable) this.#wire.offer(this);
+    if (bytes === 0) this.close(ErrorCode.PROTOCOL_ERROR);
+    else if (!this.#sendWindow.widen(bytes)) this.close(ErrorCode.FLOW_CONTROL_ERROR);
+    else if (this.sendable) this.#wire.offer(this);
   }
 
   // What the session's sending side takes.
 
   get sendable(): boolean {
     if (this.#wireClosed) return false;
-    return this.#queued > 0 ? this.#sendWindow > 0 : this.#final !== undefined;
+    return this.#queued > 0 ? this.#sendWindow.size > 0 : this.#final !== undefined;
   }
 
   sendFrame(sink: Sink, limit: number): number {
@@ -164,11 +182,11 @@ export class Http2Stream extends Duplex implements Sender {
       this.#endLocal();
       return 0;
     }
-    const length = Math.min(limit, this.#queued, this.#sendWindow);
+    const length = Math.min(limit, this.#queued, this.#sendWindow.size);
     sink.write(dataHead(this.id, length, false));
     for (let left = length; left > 0; ) left -= this.#sendPart(sink, left);
     this.#queued -= length;
-    this.#sendWindow -= length;
+    this.#sendWindow.sent(length);
     if (this.#queued === 0) this.#sent();
     return length;
   }
@@ -256,7 +274,7 @@ export class Http2Stream extends Duplex implements Sender {
     if (this.#held === 0) return;
     const credit = this.#window.consume(this.#held);
     this.#held = 0;
-    if (credit > 0 && !this.#remoteEnded && !this.#wireClosed) this.#wire.credit(this, credit);
+    if (credit > 0 && !this.#incoming.ended && !this.#wireClosed) this.#wire.credit(this, credit);
   }
 
   #endLocal(): void {
@@ -268,7 +286,7 @@ export class Http2Stream extends Duplex implements Sender {
 
   /** When both ways have ended. */
   #closeWire(): void {
-    if (this.#localEnded && this.#remoteEnded) this.#overOnWire();
+    if (this.#localEnded && this.#incoming.ended) this.#overOnWire();
   }
 
   #overOnWire(): void {

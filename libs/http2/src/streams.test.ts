@@ -6,6 +6,7 @@ import { Streams } from './streams.ts';
 import { recorded, SETTINGS } from './testing.ts';
 
 const HEAD = { ':method': 'CONNECT', ':authority': 'h:1' };
+const SECTION = Object.entries(HEAD);
 
 /** Streams without another side. */
 function streamsOf(role: 'client' | 'server', maxConcurrentStreams = 10) {
@@ -43,11 +44,11 @@ test('a client takes frames of what it opened, and no stream of the other side',
 
 test('a server refuses streams beyond its most, and all once it takes no new ones', async () => {
   const { streams, frames } = streamsOf('server', 1);
-  assert.equal(streams.accept(1)?.id, 1);
-  assert.equal(streams.accept(3), undefined);
+  assert.equal(streams.accept(1, SECTION)?.id, 1);
+  assert.equal(streams.accept(3, SECTION), undefined);
   streams.get(1)?.close();
   streams.refuseNew();
-  assert.equal(streams.accept(5), undefined);
+  assert.equal(streams.accept(5, SECTION), undefined);
   await turn();
   const resets = frames.filter((frame) => frame[3] === FrameType.RST_STREAM);
   assert.deepEqual(
@@ -75,4 +76,84 @@ test('what the other side has not seen when it goes away is refused', () => {
   unseen.on('error', () => {});
   streams.refusedAfter(1);
   assert.deepEqual([seen.destroyed, unseen.destroyed, unseen.rstCode], [false, true, ErrorCode.REFUSED_STREAM]);
+});
+
+test('a GOAWAY that names no earlier stream than the one before looks at none', (t) => {
+  const { streams } = streamsOf('client');
+  for (let n = 0; n < 5; n++) streams.request(HEAD).on('error', () => {});
+  const looks = t.mock.method(streams, 'values');
+  for (const last of [7, 7, 9, 2 ** 31 - 1]) streams.refusedAfter(last);
+  assert.deepEqual([streams.size, looks.mock.callCount()], [4, 1]);
+  streams.refusedAfter(5);
+  assert.deepEqual([streams.size, looks.mock.callCount()], [3, 2]);
+});
+
+test('a change of the initial window looks at streams only where it grows, and once a turn', async (t) => {
+  const { streams } = streamsOf('server', 10_000);
+  for (let id = 1; id < 20_000; id += 2) streams.begins(id) && streams.accept(id, SECTION);
+  const passes = t.mock.method(streams, 'values');
+  for (let round = 1; round <= 1_000; round++) streams.adopt({ initialWindowSize: 65_535 + (round % 100) });
+  assert.equal(passes.mock.callCount(), 0);
+  await turn();
+  await turn();
+  assert.equal(passes.mock.callCount(), 1);
+  streams.adopt({ initialWindowSize: 1 });
+  await turn();
+  assert.equal(passes.mock.callCount(), 1);
+});
+
+test('what waited for a window is sent when the initial window has grown, within what it grew by', async () => {
+  const { streams, frames } = streamsOf('server');
+  const stream = streams.accept(1, SECTION);
+  streams.adopt({ initialWindowSize: 10 });
+  stream?.write(Buffer.alloc(25));
+  await turn();
+  streams.adopt({ initialWindowSize: 5 });
+  streams.adopt({ initialWindowSize: 20 });
+  const sent = () => frames.filter((frame) => frame.length !== 9).map(({ length }) => length);
+  while (sent().length < 2) await turn();
+  assert.deepEqual(sent(), [10, 10]);
+  stream?.allow(100);
+  while (sent().length < 3) await turn();
+  assert.deepEqual(sent(), [10, 10, 5]);
+});
+
+test('a server answers what comes for a stream that the other side has ended, and passes over what may be on its way', async () => {
+  const { streams, frames } = streamsOf('server');
+  for (const id of [1, 3]) streams.begins(id) && streams.accept(id, SECTION);
+  streams.receiveReset(1, ErrorCode.CANCEL);
+  streams.get(3)?.close();
+  await turn();
+  frames.length = 0;
+  for (const id of [1, 3]) {
+    streams.late(id);
+    streams.lateSection(id, [['trailer', 'x']]);
+  }
+  await turn();
+  assert.deepEqual(
+    frames.map((frame) => [frame.readUInt32BE(5), frame.readUInt32BE(9)]),
+    [
+      [1, ErrorCode.STREAM_CLOSED],
+      [1, ErrorCode.STREAM_CLOSED],
+    ],
+  );
+  assert.throws(() => streams.lateSection(1, SECTION), ConnectionError);
+});
+
+test('requests that are taken back before their answer are counted, and others are not', () => {
+  const most = 10_000;
+  const { streams } = streamsOf('server', most);
+  const open = (id: number) => streams.begins(id) && streams.accept(id, SECTION);
+  for (let n = 0; n <= most; n++) {
+    const stream = open(2 * n + 1);
+    if (stream) stream.headersSent = true;
+    streams.receiveReset(2 * n + 1, ErrorCode.CANCEL);
+  }
+  streams.resets.check();
+  for (let n = most + 1; n <= 2 * most + 1; n++) {
+    streams.resets.check();
+    open(2 * n + 1);
+    streams.receiveReset(2 * n + 1, ErrorCode.CANCEL);
+  }
+  assert.throws(() => streams.resets.check(), ConnectionError);
 });

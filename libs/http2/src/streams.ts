@@ -1,11 +1,22 @@
+import { ClientIds } from './client-ids.ts';
 import { ConnectionError, ErrorCode, MAX_WINDOW } from './codes.ts';
 import { headersFrames, rstStreamFrame, windowUpdateFrame } from './frames.ts';
 import { encodeHead, type OutgoingHead } from './head.ts';
+import { Incoming } from './incoming.ts';
 import { OpenTable } from './open-table.ts';
 import { ReceiveWindow } from './receive-window.ts';
+import { ResetCounter } from './reset-counter.ts';
+import { beginsMessage, type Field } from './section.ts';
+import { InitialWindow, SendWindow } from './send-window.ts';
 import type { Sending } from './sending.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import { Http2Stream, type Wire } from './stream.ts';
+
+/**
+ * Requests that a client may take back before they are answered, and that are refused, in 10 seconds. A gateway that loses its callers
+ * takes back what is pending, which is bounded to 2,000 for each of its tenants.
+ */
+const MAX_RESETS = 10_000;
 
 export interface StreamsOptions {
   readonly role: 'client' | 'server';
@@ -23,13 +34,18 @@ export interface StreamsOptions {
  * with odd ids. It is a table and does not hold one, since every frame that comes looks its stream up.
  */
 export class Streams extends OpenTable<number, Http2Stream> implements Wire {
+  /** At a server, of requests that came to nothing. */
+  readonly resets = new ResetCounter(MAX_RESETS);
   readonly #options: StreamsOptions;
   readonly #sending: Sending;
   /** What this side may do. */
   #peer = DEFAULT_SETTINGS;
+  readonly #initialWindow = new InitialWindow(() => this.#wake());
   #next = 1;
-  /** The highest that the other side opened. */
-  #last = 0;
+  /** What the other side opened. */
+  readonly #ids = new ClientIds();
+  /** The least of the last streams that GOAWAYs named. */
+  #lastSeen = Number.POSITIVE_INFINITY;
   /** No new stream is opened, by either side. */
   #refusesNew = false;
 
@@ -41,7 +57,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
 
   /** The highest that the other side opened, for GOAWAY. */
   get last(): number {
-    return this.#last;
+    return this.#ids.last;
   }
 
   get refusesNew(): boolean {
@@ -66,7 +82,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     const most = this.#peer.maxConcurrentStreams;
     if (this.size >= most) throw new Error(`the other side takes no more than ${most} streams`);
     const block = encodeHead(head);
-    const stream = this.#open(this.#next);
+    const stream = this.#open(this.#next, Incoming.response());
     this.#next += 2;
     this.#sendHead(stream.id, block, false);
     return stream;
@@ -77,23 +93,27 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
    * @throws ConnectionError for an id that is not a client's
    */
   begins(id: number): boolean {
-    if (this.#options.role === 'client' || id <= this.#last) return false;
-    if (id % 2 === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `stream ${id} is not a client's`);
-    this.#last = id;
-    return true;
+    return this.#options.role === 'server' && this.#ids.begins(id);
   }
 
   /** Opens a stream that the other side began. @returns undefined for one that is refused */
-  accept(id: number): Http2Stream | undefined {
-    if (!this.#refusesNew && this.size < this.#options.settings.maxConcurrentStreams) return this.#open(id);
-    this.#sending.frame(rstStreamFrame(id, ErrorCode.REFUSED_STREAM));
+  accept(id: number, section: readonly Field[]): Http2Stream | undefined {
+    const request = Incoming.request(section);
+    const full = this.#refusesNew || this.size >= this.#options.settings.maxConcurrentStreams;
+    if (request && !full) return this.#open(id, request.incoming);
+    this.#refuse(id, request ? ErrorCode.REFUSED_STREAM : ErrorCode.PROTOCOL_ERROR);
     return undefined;
   }
 
-  #open(id: number): Http2Stream {
+  #refuse(id: number, code: number): void {
+    this.resets.count();
+    this.#sending.frame(rstStreamFrame(id, code));
+  }
+
+  #open(id: number, incoming: Incoming): Http2Stream {
     const { settings, rtt } = this.#options;
     const window = new ReceiveWindow(settings.initialWindowSize, rtt);
-    const stream = new Http2Stream(id, this, window, this.#peer.initialWindowSize);
+    const stream = new Http2Stream(id, this, { incoming, window, sendWindow: new SendWindow(this.#initialWindow) });
     this.set(id, stream);
     return stream;
   }
@@ -105,23 +125,43 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   known(id: number, frame: string): Http2Stream | undefined {
     const stream = this.get(id);
     if (stream) return stream;
-    const opened = this.#options.role === 'client' ? id < this.#next && id % 2 === 1 : id <= this.#last;
+    const opened = this.#options.role === 'client' ? id < this.#next && id % 2 === 1 : this.#ids.used(id);
     if (id === 0 || !opened) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `${frame} on stream ${id}`);
     return undefined;
   }
 
   /** What the other side allows holds from now on, and for the windows of streams that are open too (section 6.9.2). */
   adopt(settings: Partial<Settings>): void {
-    const before = this.#peer;
-    this.#peer = { ...before, ...settings };
+    this.#peer = { ...this.#peer, ...settings };
     this.#sending.maxFrame = this.#peer.maxFrameSize;
-    const change = this.#peer.initialWindowSize - before.initialWindowSize;
-    if (change !== 0) for (const stream of this.values()) stream.allow(change);
+    this.#initialWindow.resize(this.#peer.initialWindowSize);
+  }
+
+  #wake(): void {
+    for (const stream of this.values()) if (stream.sendable) this.offer(stream);
+  }
+
+  receiveReset(id: number, code: number): void {
+    const stream = this.known(id, 'RST_STREAM');
+    if (this.#options.role === 'server' && stream?.headersSent === false) this.resets.count();
+    stream?.receiveReset(code);
+  }
+
+  /** DATA came for a stream that is over: wrong if the other side had ended it, and else on its way since before it knew. */
+  late(id: number): void {
+    if (this.#ids.hasEnded(id)) this.#refuse(id, ErrorCode.STREAM_CLOSED);
+  }
+
+  /** Likewise a header section. @throws ConnectionError for a request, which never is on its way to a stream that was open */
+  lateSection(id: number, section: readonly Field[]): void {
+    if (this.#options.role === 'server' && beginsMessage(section)) throw this.#ids.again(id);
+    this.late(id);
   }
 
   /** The other side goes away, and has seen none of ours behind this one: they may be tried elsewhere (section 6.8). */
   refusedAfter(last: number): void {
-    if (this.#options.role === 'server') return;
+    if (this.#options.role === 'server' || last >= this.#lastSeen) return;
+    this.#lastSeen = last;
     for (const stream of this.values()) if (stream.id > last) stream.receiveReset(ErrorCode.REFUSED_STREAM);
   }
 
@@ -144,10 +184,12 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   }
 
   reset({ id }: Http2Stream, code: number): void {
+    if (code !== ErrorCode.CANCEL && code !== ErrorCode.NO_ERROR) this.resets.count();
     this.#sending.frame(rstStreamFrame(id, code));
   }
 
-  ended({ id }: Http2Stream): void {
+  ended({ id, remoteEnded }: Http2Stream): void {
+    if (remoteEnded) this.#ids.ended(id);
     this.delete(id);
     if (this.size === 0) this.#options.idle();
   }

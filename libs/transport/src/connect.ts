@@ -63,7 +63,10 @@ function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions)
       const request = reader.push(chunk);
       if (!request) return false;
       const dialled = dialRequest(request, socket, options);
-      void serve(dialled, request.rest, socket, options);
+      serve(dialled, request.rest, socket, options).catch((error: Error) => {
+        socket.destroy();
+        options.events.emit('fault', 'http-connect', remoteOf(socket), error);
+      });
     } catch (error) {
       refuse(socket, asDialError(error), options);
     }

@@ -142,6 +142,8 @@ export interface PlaneEventMap {
   refused: [where: string, remote: string, error: Error];
   /** An operator's `isthmus check` looks at this process's ports from there: what is refused of it is nobody's fault. */
   probe: [remote: string];
+  /** A defect: code of ours threw where nothing should. What it served, such as a connection, was ended, and the process goes on. */
+  fault: [where: string, remote: string, error: Error];
   /** A certificate is in force from now on, valid until then (milliseconds since the epoch): the first, or a renewed one. */
   certificate: [where: CertificatePlace, validUntil: number, about?: CertificateFacts];
   /** What stands now in a certificate's files cannot be used: a port goes on with what it had. */

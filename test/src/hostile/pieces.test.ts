@@ -105,7 +105,7 @@ test('a control line that outgrows its bound ends the link at the bound', async 
   await using scope = new Scope();
   const [, socket] = await pair(scope);
   const client = new LinkClient({ socket, peer: 'agent rogue' });
-  await receive(socket, settings());
+  await receive(socket, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block([[':status', '200']])));
   let sent = 0;
   for (; client.usable && sent < 1 << 20; sent += BEGUN.length) await receive(socket, frame(TYPE.DATA, 0, 1, BEGUN));
   assert.match((await client.closed).message, /control message too long/);

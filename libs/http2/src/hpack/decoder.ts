@@ -1,8 +1,7 @@
 import { ConnectionError, ErrorCode } from '../codes.ts';
+import type { Field } from '../section.ts';
 import { huffmanDecode } from './huffman.ts';
 import { STATIC_TABLE } from './static-table.ts';
-
-type Field = readonly [name: string, value: string];
 
 /** What an entry costs beside its two strings, in bytes (RFC 7541 section 4.1). */
 const ENTRY_OVERHEAD = 32;
@@ -37,7 +36,7 @@ export class HpackDecoder {
     const fields: Field[] = [];
     let bytes = 0;
     while (this.#at < block.length) {
-      const field = this.#instruction(block[this.#at] as number);
+      const field = this.#instruction(block[this.#at] as number, fields.length === 0);
       if (!field) continue;
       bytes += size(field);
       if (bytes > this.#maxList)
@@ -47,9 +46,11 @@ export class HpackDecoder {
     return fields;
   }
 
-  #instruction(first: number): Field | undefined {
+  /** @param begins no field came before: only there may the table's size change (section 4.2) */
+  #instruction(first: number, begins: boolean): Field | undefined {
     if (first & 0x80) return this.#entry(this.#integer(7));
     if ((first & 0xe0) === 0x20) {
+      if (!begins) throw broken("a table's size behind a field");
       this.#resize(this.#integer(5));
       return undefined;
     }

@@ -199,9 +199,14 @@ function certificateLines(logger: Logger): Subscriptions {
 }
 
 function refusalLines(logger: Logger, bursts: Bursts): Subscriptions {
-  return unlessProbed((where, remote, error) => {
-    if (bursts.admit(where)) logger.warn({ where, remote, text: inWords(error) }, 'refused');
-  });
+  return {
+    fault(where, remote, error) {
+      if (bursts.admit(`${where}: fault`)) logger.error({ where, remote, err: error }, 'fault');
+    },
+    ...unlessProbed((where, remote, error) => {
+      if (bursts.admit(where)) logger.warn({ where, remote, text: inWords(error) }, 'refused');
+    }),
+  };
 }
 
 /** Rounds to a thousandth of a millisecond, as on the wire: V8 takes longer to write all digits of a fraction than the rest of the line. */

@@ -49,6 +49,11 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     'Connections and requests that were refused because they could not be understood or were not allowed, by where.',
     ['where'],
   );
+  const faults = families.counters(
+    'faults_total',
+    'Connections that were ended because code of ours threw, by where: a defect, whose stack is in the log. Should stay 0.',
+    ['where'],
+  );
   const orphaned = families.counters(
     'orphaned_tunnels_total',
     'Tunnels of which only one side of a link knew, ended when the two compared. Should stay 0.',
@@ -81,6 +86,9 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     },
     'tunnel:stalled'(by) {
       stalled.of({ role: by }).inc();
+    },
+    fault(where) {
+      faults.of({ where }).inc();
     },
     ...unlessProbed((where) => refused.of({ where }).inc()),
   };

@@ -1,8 +1,7 @@
-import { ErrorCode, hpackEncode } from '@isthmus/http2';
+import { ErrorCode, type Field, hpackEncode } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
 import { encodeDataHead, encodePacket } from '@isthmus/proto';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
-import type { Field } from './http2/request.ts';
 import type { ServerStream, StreamReceiver } from './http2/stream.ts';
 import { PREFIX, writePrefix } from './messages.ts';
 import type { Metadata } from './metadata.ts';

@@ -1,4 +1,4 @@
-import type { Field } from './http2/request.ts';
+import type { Field } from '@isthmus/http2';
 
 /** What a caller sent beside its messages. Values of names that end in `-bin` are base64, as they came. */
 export class Metadata {

@@ -135,6 +135,7 @@ class Endpoint implements GrpcServer {
         this.#serve(stream, request, peer, admit);
       },
       failed: (error) => events.emit('refused', name, remoteOf(socket), error),
+      fault: (error) => events.emit('fault', name, remoteOf(socket), error),
       closed: () => {
         this.#connections.delete(connection);
         if (this.#connections.size === 0) this.#idle();

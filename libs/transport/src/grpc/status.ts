@@ -1,5 +1,4 @@
-import { hpackEncode } from '@isthmus/http2';
-import type { Field } from './http2/request.ts';
+import { type Field, hpackEncode } from '@isthmus/http2';
 
 /** gRPC's status codes, by Go's names, which ANP's metrics show. */
 export const STATUS = {

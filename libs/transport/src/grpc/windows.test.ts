@@ -87,12 +87,21 @@ test('a peer that asks and does not read is cut off', async () => {
   const socket = net.connect(port, '127.0.0.1').on('error', () => {});
   cleanups.push(() => socket.destroy());
   const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0', 'latin1');
-  const pings = Buffer.concat(
-    Array.from({ length: 4_096 }, () => Buffer.from('\0\0\x08\x06\0\0\0\0\0pingping', 'latin1')),
-  );
+  // POST / of no content type, by three indices, with its end: each is answered with more than it takes.
+  const request = Buffer.from('\0\0\x03\x01\x05\0\0\0\0\x83\x86\x84', 'latin1');
+  let id = 1;
+  const requests = () =>
+    Buffer.concat(
+      Array.from({ length: 4_096 }, () => {
+        const frame = Buffer.from(request);
+        frame.writeUInt32BE(id, 5);
+        id += 2;
+        return frame;
+      }),
+    );
   socket.pause().write(preface);
   const flood = () => {
-    while (!socket.destroyed && socket.write(pings));
+    while (!socket.destroyed && socket.write(requests()));
   };
   socket.on('drain', flood);
   flood();

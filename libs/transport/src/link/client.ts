@@ -27,6 +27,8 @@ export interface LinkClientOptions {
   readonly receive?: (message: ControlMessage) => void;
   /** Told of a control message that could not be read and was passed over. */
   readonly refused?: (error: Error) => void;
+  /** Told of a defect of ours that ended the link. */
+  readonly fault?: (error: Error) => void;
   /** Told of a tunnel or dial that the other side did not know, and that was ended here. */
   readonly orphaned?: () => void;
   /** How often both sides compare what they hold, in milliseconds; for tests. */
@@ -58,6 +60,11 @@ export class LinkClient implements Wire {
     this.#session = session;
     this.#peer = peer;
     this.dial = (request) => this.#dial(request);
+    const fault = (error: Error) => {
+      this.destroy(error);
+      options.fault?.(error);
+    };
+    session.on('fault', fault);
     session.once('goaway', () => {
       this.#over ??= new Error(`${peer} goes away`);
     });
@@ -77,6 +84,7 @@ export class LinkClient implements Wire {
     this.#control = new Control(stream, {
       receive: (message) => (message.type === 'lacking' ? reconciler.lacking(message.streams) : receive(message)),
       refused,
+      fault,
       fail: (error) => this.destroy(error),
     });
     const timer = setInterval(() => reconciler.round(), reconcileEvery);
@@ -161,8 +169,9 @@ export class LinkClient implements Wire {
           resolve({ ...answer, end: endOfStream(stream, this.#peer) });
         } catch (error) {
           settle(asDialError(error));
-          if (error instanceof DialError) stream.resume().end();
-          else stream.close();
+          // A refusal has no tunnel behind it; an answer that cannot be read has.
+          if (Number(head[':status']) === 200) stream.close();
+          else stream.resume().end();
         }
       });
       if (request.signal.aborted) abandon();

@@ -13,6 +13,7 @@ async function hear(...lines: (string | Buffer)[]) {
   new Control(stream, {
     receive: (message) => heard.push(message),
     refused: ({ message }) => refused.push(message),
+    fault: assert.ifError,
     fail: ({ message }) => failed.push(message),
   });
   for (const line of lines) stream.write(line);

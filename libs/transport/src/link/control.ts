@@ -33,6 +33,8 @@ export interface ControlOptions {
   readonly receive: (message: ControlMessage) => void;
   /** A message of a known type could not be read, perhaps since a later version writes it otherwise: it is passed over. */
   readonly refused: (error: Error) => void;
+  /** Whoever receives threw: a defect, and the link should end. */
+  readonly fault: (error: Error) => void;
   /** The peer broke the protocol, or does not read: the link should end. */
   readonly fail: (error: Error) => void;
 }
@@ -48,7 +50,13 @@ export class Control {
     this.#stream = stream;
     this.#options = options;
     stream.on('error', () => {});
-    stream.on('data', (chunk: Buffer) => this.#read(chunk));
+    stream.on('data', (chunk: Buffer) => {
+      try {
+        this.#read(chunk);
+      } catch (error) {
+        options.fault(error as Error);
+      }
+    });
   }
 
   send(message: ControlMessage): void {

@@ -64,6 +64,7 @@ export class LinkServer {
     });
     session.once('close', (reason) => this.#closed.resolve(reason));
     watchLiveness(session, (error) => this.destroy(error));
+    session.on('fault', (error) => this.#fault(error));
     session.on('stream', (stream, head) => this.#accept(stream, head));
   }
 
@@ -99,7 +100,7 @@ export class LinkServer {
   #accept(stream: Http2Stream, head: Head): void {
     stream.on('error', () => {});
     const { ':method': method, ':path': path } = head;
-    if (method === 'CONNECT') void this.#serve(stream, head);
+    if (method === 'CONNECT') this.#serve(stream, head).catch((error) => this.#fault(error));
     else if (method === 'POST' && path === '/control' && !this.#control) this.#openControl(stream);
     else stream.resume().respond({ ':status': method === 'POST' ? 404 : 405 }, { endStream: true });
   }
@@ -151,6 +152,7 @@ export class LinkServer {
     this.#control = new Control(stream, {
       receive: (message) => this.#receive(message),
       refused: (error) => events.emit('refused', `${role} link`, peer, error),
+      fault: (error) => this.#fault(error),
       fail: (error) => this.destroy(error),
     });
     for (const message of this.#unsent.splice(0)) this.#control.send(message);
@@ -165,6 +167,13 @@ export class LinkServer {
     if (message.type === 'membership' || message.type === 'membership-change') this.#options.membership?.(message);
     else if (message.type === 'drain') this.#options.goaway?.();
     else if (message.type === 'held') this.#reconciler.held(message);
+  }
+
+  /** Code of ours threw where nothing should: the link ends, and whoever is at the other side opens another. */
+  #fault(error: Error): void {
+    const { role, events, peer } = this.#options;
+    this.destroy(error);
+    events.emit('fault', `${role} link`, peer, error);
   }
 
   #endOrphan(stream: Http2Stream): void {

@@ -145,12 +145,18 @@ class PacketServer implements ServedPackets {
       this.#checkRoom();
       const request = this.#request(packet, pending);
       this.#pending.set(packet.random, pending);
-      void this.#serve(packet.random, request);
+      this.#serve(packet.random, request).catch((error) => this.#fault(error));
     } catch (error) {
       this.#options.events.emit('refused', `${this.#options.role} packets`, this.#channel.remote, error as Error);
       this.#refuse(packet.random, error);
       if (this.#options.role === 'gateway' && this.open === 0) this.#finish();
     }
+  }
+
+  /** Code of ours threw where nothing should: the stream ends, with all that it carries. */
+  #fault(error: Error): void {
+    this.#channel.destroy(error);
+    this.#options.events.emit('fault', `${this.#options.role} packets`, this.#channel.remote, error);
   }
 
   #checkRoom(): void {

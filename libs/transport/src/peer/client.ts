@@ -124,6 +124,7 @@ class Peer {
       const link = new LinkClient({
         ...{ socket, peer: `hub ${this.#hubId}` },
         orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
+        fault: (error) => events.emit('fault', 'peers', `hub ${this.#hubId}`, error),
         refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
       });
       // In TLS 1.3 a client learns only after its handshake whether its certificate was taken.

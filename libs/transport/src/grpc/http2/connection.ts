@@ -13,7 +13,6 @@ import {
 } from '@isthmus/http2';
 import { type ConnectionSink, Inbound, MAX_FIELDS } from './inbound.ts';
 import { Output } from './output.ts';
-import { ResetCounter } from './reset-counter.ts';
 import { type PeerLimits, Streams, type StreamsOptions, type StreamsOwner } from './streams.ts';
 import { Watch } from './watch.ts';
 
@@ -35,6 +34,8 @@ export interface ConnectionOptions extends StreamsOptions {
   readonly keepaliveMs: number;
   /** The peer broke the protocol, or did not answer a PING: the connection ends. */
   readonly failed: (error: Error) => void;
+  /** Code of ours threw: the connection ends. */
+  readonly fault: (error: Error) => void;
   readonly closed: () => void;
 }
 
@@ -58,9 +59,9 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
   constructor(socket: Socket, options: ConnectionOptions) {
     this.#socket = socket;
     this.#options = options;
-    this.#output = new Output(socket);
+    this.#output = new Output(socket, (error) => this.#fail(error));
     this.#streams = new Streams(this.#output, options, this);
-    this.#inbound = new Inbound(this, this.#streams);
+    this.#inbound = new Inbound(this, this.#streams, this.#output.floods);
     this.#watch = new Watch({
       keepaliveMs: options.keepaliveMs,
       ping: () => this.#output.add(pingFrame(Buffer.alloc(8), false)),
@@ -112,14 +113,14 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
       this.#inbound.read(chunk);
       this.#checkLimits();
     } catch (error) {
-      if (!(error instanceof ConnectionError)) throw error;
-      this.#fail(error);
+      this.#fail(error as Error);
     }
   }
 
   #checkLimits(): void {
-    if (this.#streams.resets.tooMany) throw calm(`more than ${ResetCounter.most} streams were reset in a row`);
-    if (this.#output.backlog > MAX_BACKLOG) throw calm('peer asks for more than it reads');
+    this.#streams.resets.check();
+    if (this.#output.backlog <= MAX_BACKLOG) return;
+    throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'peer asks for more than it reads');
   }
 
   settings({ initialWindowSize, maxFrameSize }: Partial<Settings>): void {
@@ -152,11 +153,14 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
     this.#output.add(goawayFrame(this.#streams.last, code));
   }
 
-  #fail(error: ConnectionError): void {
+  /** The peer broke the protocol, or whoever serves it threw. */
+  #fail(error: Error): void {
     if (this.#state === 'ended') return;
-    this.#options.failed(error);
+    const ofPeer = error instanceof ConnectionError;
+    if (ofPeer) this.#options.failed(error);
+    else this.#options.fault(error);
     if (this.#state === 'greeting') this.#greet();
-    this.#goaway(error.code);
+    this.#goaway(ofPeer ? error.code : ErrorCode.INTERNAL_ERROR);
     this.#end(LINGER_MS);
   }
 
@@ -196,8 +200,4 @@ export function greeting(limits: PeerLimits): Buffer {
     settingsFrame({ initialWindowSize, maxConcurrentStreams, maxHeaderListSize: MAX_FIELDS }),
     windowUpdateFrame(0, MAX_WINDOW - DEFAULT_SETTINGS.initialWindowSize),
   ]);
-}
-
-function calm(text: string): ConnectionError {
-  return new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, text);
 }

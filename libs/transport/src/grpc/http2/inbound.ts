@@ -3,7 +3,10 @@ import {
   DEFAULT_FRAME,
   DEFAULT_SETTINGS,
   ErrorCode,
+  type Field,
   Flag,
+  type FloodGuard,
+  FrameChecks,
   type FrameHandler,
   FrameReader,
   FrameType,
@@ -14,7 +17,6 @@ import {
   readSettings,
   type Settings,
 } from '@isthmus/http2';
-import type { Field } from './request.ts';
 
 /** What a request's header fields may come to, in bytes. */
 export const MAX_FIELDS = 64 * 1024;
@@ -28,10 +30,11 @@ export interface ConnectionSink {
 /** What a peer says of streams and windows, likewise. */
 export interface StreamSink {
   /** @param ends the peer sends nothing more on the stream */
-  headers(stream: number, fields: readonly Field[], ends: boolean): void;
+  section(stream: number, fields: readonly Field[], ends: boolean): void;
   /** Bytes of a DATA frame came, which count for the windows with their padding. */
   data(stream: number, piece: Buffer, padding: number): void;
-  dataEnds(stream: number): void;
+  /** A DATA frame is over. @param ends the peer sends nothing more on the stream */
+  dataFrame(stream: number, ends: boolean): void;
   reset(stream: number, code: number): void;
   /** @param stream 0 for the connection */
   windowUpdate(stream: number, by: number): void;
@@ -44,13 +47,15 @@ export class Inbound implements FrameHandler {
   readonly #reader = new FrameReader(this, DEFAULT_FRAME);
   readonly #sections = new HeaderSections(MAX_FIELDS);
   readonly #decoder = new HpackDecoder(DEFAULT_SETTINGS.headerTableSize, MAX_FIELDS);
+  readonly #checks = new FrameChecks();
+  readonly #floods: FloodGuard;
   /** Bytes of the preface that came. */
   #preface = 0;
-  #greeted = false;
 
-  constructor(connection: ConnectionSink, streams: StreamSink) {
+  constructor(connection: ConnectionSink, streams: StreamSink, floods: FloodGuard) {
     this.#connection = connection;
     this.#streams = streams;
+    this.#floods = floods;
   }
 
   /** @throws ConnectionError, also from the sinks; nothing may be read behind it. */
@@ -67,87 +72,47 @@ export class Inbound implements FrameHandler {
   }
 
   data(stream: number, piece: Buffer, flags: number, last: boolean, padding: number): void {
-    this.#checkOrder(FrameType.DATA, stream, flags);
-    onStream('DATA', stream);
+    this.#checks.check(FrameType.DATA, flags, stream, piece.length);
+    this.#sections.expect(FrameType.DATA, stream);
+    this.#floods.data(piece.length + padding, flags);
     this.#streams.data(stream, piece, padding);
-    if (last && flags & Flag.END_STREAM) this.#streams.dataEnds(stream);
+    if (last) this.#streams.dataFrame(stream, (flags & Flag.END_STREAM) !== 0);
   }
 
   frame(type: number, flags: number, stream: number, payload: Buffer): void {
-    this.#checkOrder(type, stream, flags);
+    this.#checks.check(type, flags, stream, payload.length);
+    this.#sections.expect(type, stream);
+    this.#floods.came(type);
     switch (type) {
       case FrameType.HEADERS:
-        if (stream % 2 === 0) throw broken(`HEADERS on stream ${stream}`);
-        this.#headers(this.#sections.headers(stream, flags, payload));
+        this.#section(this.#sections.headers(stream, flags, payload));
         break;
       case FrameType.CONTINUATION:
-        this.#headers(this.#sections.continuation(flags, payload));
-        break;
-      case FrameType.PRIORITY:
-        onStream('PRIORITY', stream);
-        sized('PRIORITY', payload, 5);
+        this.#section(this.#sections.continuation(flags, payload));
         break;
       case FrameType.RST_STREAM:
-        onStream('RST_STREAM', stream);
-        sized('RST_STREAM', payload, 4);
         this.#streams.reset(stream, payload.readUInt32BE());
         break;
       case FrameType.SETTINGS:
-        onConnection('SETTINGS', stream);
-        this.#settings(flags, payload);
+        if (!(flags & Flag.ACK)) this.#connection.settings(readSettings(payload));
         break;
-      case FrameType.PUSH_PROMISE:
-        throw broken('PUSH_PROMISE of a client');
       case FrameType.PING:
-        onConnection('PING', stream);
-        sized('PING', payload, 8);
         if (!(flags & Flag.ACK)) this.#connection.ping(payload);
         break;
-      case FrameType.GOAWAY:
-        // Of a client it says nothing: it opens no more streams, and closes when it likes.
-        onConnection('GOAWAY', stream);
-        break;
       case FrameType.WINDOW_UPDATE:
-        sized('WINDOW_UPDATE', payload, 4);
         this.#streams.windowUpdate(stream, payload.readUInt32BE() & 0x7fffffff);
         break;
       default:
-      // Of other types nobody knows anything; they are passed over (section 5.5).
+      // PRIORITY asks for what we do not do. Of a client GOAWAY says nothing: it opens no more streams, and closes when it likes.
     }
   }
 
-  #headers(section: HeaderSection | undefined): void {
+  #section(section: HeaderSection | undefined): void {
     // Decoded whatever becomes of it: the tables of both ends must stay alike.
-    if (section) this.#streams.headers(section.stream, this.#decoder.decode(section.block), section.ends);
-  }
-
-  #settings(flags: number, payload: Buffer): void {
-    if (flags & Flag.ACK) {
-      sized('the answer to SETTINGS', payload, 0);
-      return;
-    }
-    this.#greeted = true;
-    this.#connection.settings(readSettings(payload));
-  }
-
-  #checkOrder(type: number, stream: number, flags: number): void {
-    if (!this.#greeted && (type !== FrameType.SETTINGS || flags & Flag.ACK)) throw broken('SETTINGS must come first');
-    this.#sections.expect(type, stream);
+    if (section) this.#streams.section(section.stream, this.#decoder.decode(section.block), section.ends);
   }
 }
 
 function broken(message: string): ConnectionError {
   return new ConnectionError(ErrorCode.PROTOCOL_ERROR, message);
-}
-
-function onConnection(what: string, stream: number): void {
-  if (stream !== 0) throw broken(`${what} on a stream`);
-}
-
-function onStream(what: string, stream: number): void {
-  if (stream === 0) throw broken(`${what} on no stream`);
-}
-
-function sized(what: string, { length }: Buffer, size: number): void {
-  if (length !== size) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `${what} of ${length} bytes`);
 }

@@ -22,7 +22,7 @@ function output() {
       take = done;
     },
   });
-  return { output: new Output(socket as Socket), writes, take: () => take() };
+  return { output: new Output(socket as Socket, assert.ifError), writes, take: () => take() };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { DEFAULT_FRAME, DEFAULT_SETTINGS, MAX_WINDOW } from '@isthmus/http2';
+import { DEFAULT_FRAME, DEFAULT_SETTINGS, FloodGuard, MAX_WINDOW } from '@isthmus/http2';
 import type { ServerStream } from './stream.ts';
 
 /** What may wait for the socket before streams are held back, in bytes: enough to keep it busy until it asks for more. */
@@ -22,8 +22,11 @@ const BULK = 1_024;
 export class Output {
   /** The longest payload that the peer takes in a frame, in bytes. */
   maxFrame = DEFAULT_FRAME;
+  /** Of what comes: what is sent allows for answers. */
+  readonly floods = new FloodGuard();
   readonly #socket: Socket;
-  readonly #flushLater = () => this.flush();
+  readonly #failed: (error: Error) => void;
+  readonly #flushLater = () => this.guarded(() => this.flush());
   /** Streams with data that found no room; first come, first served. */
   readonly #waiting = new Set<ServerStream>();
   /** How much data the peer still takes on the whole connection, in bytes. */
@@ -39,12 +42,23 @@ export class Output {
   #full = false;
   #ended = false;
 
-  constructor(socket: Socket) {
+  /** @param failed whoever has more to send threw when it was told that it may */
+  constructor(socket: Socket, failed: (error: Error) => void) {
     this.#socket = socket;
+    this.#failed = failed;
     socket.on('drain', () => {
       this.#full = false;
-      this.#resume();
+      this.guarded(() => this.#resume());
     });
+  }
+
+  /** Calls what may reach whoever serves a stream, from a place where nobody else would catch what it throws. */
+  guarded(act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.#failed(error as Error);
+    }
   }
 
   /** How many bytes of data may be added now. */
@@ -63,7 +77,10 @@ export class Output {
    */
   add(part: Buffer, data = 0): void {
     if (this.#ended) return;
-    this.#window -= data;
+    if (data > 0) {
+      this.#window -= data;
+      this.floods.sent(data);
+    }
     this.#parts.push(part);
     this.#bytes += part.length;
     if (this.#scheduled) return;

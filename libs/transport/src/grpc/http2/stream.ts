@@ -1,10 +1,12 @@
 import {
   dataHead,
   ErrorCode,
+  type Field,
   headersFrames,
-  MAX_WINDOW,
+  type Incoming,
   ReceiveWindow,
   rstStreamFrame,
+  type SendWindow,
   WindowBudget,
   windowUpdateFrame,
 } from '@isthmus/http2';
@@ -31,16 +33,16 @@ export interface StreamReceiver {
 /** Whose stream it is. */
 export interface StreamOwner {
   /** The stream is over, by a reset if `code` is given. */
-  ended(id: number, code?: number): void;
+  ended(stream: ServerStream, code?: number): void;
 }
 
 export interface StreamOptions {
   readonly output: Output;
   readonly owner: StreamOwner;
+  readonly incoming: Incoming;
   /** What the peer may send ahead at first, in bytes. */
   readonly receiveWindow: number;
-  /** What we may send ahead, in bytes. */
-  readonly sendWindow: number;
+  readonly sendWindow: SendWindow;
 }
 
 /** A stream that a peer opened. Its window bounds what comes, and what is written waits here until the peer's allows it. */
@@ -52,22 +54,29 @@ export class ServerStream {
   #closed = false;
   /** What the peer may send. */
   readonly #ahead: ReceiveWindow;
-  /** The peer has sent its end. */
-  #remoteEnded = false;
+  /** What the peer may still say. */
+  readonly #incoming: Incoming;
+  #remoteReset = false;
   /** What we may still send. */
-  #window: number;
+  readonly #window: SendWindow;
   readonly #queue: Buffer[] = [];
   #queued = 0;
   /** Someone waits for `drain`. */
   #full = false;
   #trailers: Buffer | undefined;
 
-  constructor(id: number, { output, owner, receiveWindow, sendWindow }: StreamOptions) {
+  constructor(id: number, { output, owner, incoming, receiveWindow, sendWindow }: StreamOptions) {
     this.id = id;
     this.#output = output;
     this.#owner = owner;
+    this.#incoming = incoming;
     this.#ahead = new ReceiveWindow(receiveWindow, () => 0, { budget: BUDGET, largest: LARGEST_WINDOW });
     this.#window = sendWindow;
+  }
+
+  /** Whether the peer has ended its way, or reset the stream. */
+  get remoteEnded(): boolean {
+    return this.#incoming.ended || this.#remoteReset;
   }
 
   /** To be called as the stream is accepted. */
@@ -123,7 +132,7 @@ export class ServerStream {
    * @param least see `ReceiveWindow.consume`
    */
   read(bytes: number, least?: number): void {
-    if (this.#closed || this.#remoteEnded) return;
+    if (this.#closed || this.#incoming.ended) return;
     const credit = this.#ahead.consume(bytes, least);
     if (credit > 0) this.#output.add(windowUpdateFrame(this.id, credit));
   }
@@ -131,13 +140,13 @@ export class ServerStream {
   /** Sends what the windows and the socket allow. */
   pump(): void {
     while (this.#queued > 0) {
-      if (this.#closed || this.#window <= 0) return;
+      if (this.#closed || this.#window.size <= 0) return;
       const { room, maxFrame } = this.#output;
       if (room <= 0) {
         this.#output.wait(this);
         return;
       }
-      this.#sendFrame(Math.min(this.#queued, this.#window, room, maxFrame));
+      this.#sendFrame(Math.min(this.#queued, this.#window.size, room, maxFrame));
     }
     if (this.#trailers) this.head(this.#trailers, true);
     else if (this.#full) {
@@ -147,7 +156,7 @@ export class ServerStream {
   }
 
   #sendFrame(length: number): void {
-    this.#window -= length;
+    this.#window.sent(length);
     this.#queued -= length;
     this.#output.add(dataHead(this.id, length, false), length);
     for (let left = length; left > 0; ) {
@@ -165,10 +174,10 @@ export class ServerStream {
     this.#ahead.widen(bytes);
   }
 
-  /** So many bytes of DATA frames came. */
-  expect(bytes: number): void {
-    if (this.#remoteEnded) this.reset(ErrorCode.STREAM_CLOSED);
-    else if (!this.#ahead.receive(bytes)) this.reset(ErrorCode.FLOW_CONTROL_ERROR);
+  /** So many bytes of a DATA frame came. */
+  expect(bytes: number, padding: number): void {
+    if (this.#failed(this.#incoming.data(bytes))) return;
+    if (!this.#ahead.receive(bytes + padding)) this.reset(ErrorCode.FLOW_CONTROL_ERROR);
   }
 
   /** Bytes of a DATA frame came. */
@@ -176,18 +185,36 @@ export class ServerStream {
     if (!this.#closed) this.#receiver?.data(piece);
   }
 
+  receiveSection(fields: readonly Field[], ends: boolean): void {
+    if (!this.#failed(this.#incoming.section(fields, ends)) && ends) this.#receiver?.remoteEnd();
+  }
+
   receiveEnd(): void {
-    if (this.#closed || this.#remoteEnded) return;
-    this.#remoteEnded = true;
+    if (this.#closed || this.#incoming.ended || this.#failed(this.#incoming.end())) return;
     this.#receiver?.remoteEnd();
   }
 
-  /** The peer allows so many bytes more, or fewer (section 6.9.2). @returns false when that is more than there can be */
+  receiveReset(code: number): void {
+    this.#remoteReset = true;
+    this.close(code);
+  }
+
+  /** Ends the stream where the peer broke its rules. @param code of the error, if it is one */
+  #failed(code: number | undefined): boolean {
+    if (code !== undefined) this.reset(code);
+    return code !== undefined;
+  }
+
+  /** The peer allows so many bytes more (section 6.9.1). @returns false when that is more than there can be */
   widen(bytes: number): boolean {
-    this.#window += bytes;
-    if (this.#window > MAX_WINDOW) return false;
-    if (bytes > 0 && this.#queued > 0) this.pump();
+    if (!this.#window.widen(bytes)) return false;
+    this.wake();
     return true;
+  }
+
+  /** Its window may have grown. */
+  wake(): void {
+    if (this.#queued > 0) this.pump();
   }
 
   /** The stream is over, by a reset or with its connection if `code` is given. */
@@ -198,13 +225,13 @@ export class ServerStream {
     this.#queued = 0;
     this.#output.leave(this);
     this.#ahead.close();
-    this.#owner.ended(this.id, code);
+    this.#owner.ended(this, code);
     this.#receiver?.close(code);
   }
 
   /** Our end is sent. What the peer may still send nobody reads: it is told so as Go's servers do (section 8.1). */
   #finished(): void {
-    if (!this.#remoteEnded) this.#output.add(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
+    if (!this.#incoming.ended) this.#output.add(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
     this.close();
   }
 }

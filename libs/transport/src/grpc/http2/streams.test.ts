@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import { afterEach, mock, test } from 'node:test';
-import { ConnectionError, ErrorCode, FrameReader, FrameType, MAX_WINDOW } from '@isthmus/http2';
+import { setImmediate as turn } from 'node:timers/promises';
+import { ConnectionError, ErrorCode, type Field, FrameReader, FrameType, MAX_WINDOW } from '@isthmus/http2';
 import { Output } from './output.ts';
-import type { Field } from './request.ts';
-import { ResetCounter } from './reset-counter.ts';
 import type { ServerStream } from './stream.ts';
-import { Streams } from './streams.ts';
+import { MAX_RESETS, Streams } from './streams.ts';
 
 afterEach(() => mock.restoreAll());
 
@@ -26,7 +25,7 @@ function streamsOf(maxStreams = 1000) {
     {
       frame: (type, _flags, id, payload) =>
         frames.push([type, id, payload.length === 4 ? payload.readUInt32BE(0) : -1]),
-      data: (id) => frames.push([FrameType.DATA, id, -1]),
+      data: (id, { length }) => frames.push([FrameType.DATA, id, length]),
     },
     16_384,
   );
@@ -36,7 +35,7 @@ function streamsOf(maxStreams = 1000) {
       done();
     },
   });
-  const output = new Output(socket as Socket);
+  const output = new Output(socket as Socket, assert.ifError);
   const served = new Map<number, ServerStream>();
   const ends: [id: number, code: number | undefined | 'remote'][] = [];
   const counts = { idle: 0 };
@@ -72,9 +71,9 @@ const broken = (code: number) => (error: unknown) => error instanceof Connection
 
 test('streams beyond the most are refused, until one has ended', () => {
   const { streams, served, sent } = streamsOf(1);
-  for (const id of [1, 3]) streams.headers(id, REQUEST, false);
+  for (const id of [1, 3]) streams.section(id, REQUEST, false);
   served.get(1)?.reset(ErrorCode.CANCEL);
-  streams.headers(5, REQUEST, false);
+  streams.section(5, REQUEST, false);
   assert.deepEqual([...served.keys()], [1, 5]);
   assert.deepEqual(sent(), [
     [FrameType.RST_STREAM, 3, ErrorCode.REFUSED_STREAM],
@@ -85,9 +84,9 @@ test('streams beyond the most are refused, until one has ended', () => {
 
 test('a stream beyond our GOAWAY is not served, and breaks nothing', () => {
   const { streams, served, sent } = streamsOf();
-  streams.headers(1, REQUEST, false);
+  streams.section(1, REQUEST, false);
   streams.close();
-  streams.headers(3, REQUEST, false);
+  streams.section(3, REQUEST, false);
   streams.data(3, Buffer.from('a'), 0);
   streams.windowUpdate(3, 1);
   streams.reset(3, ErrorCode.CANCEL);
@@ -95,13 +94,12 @@ test('a stream beyond our GOAWAY is not served, and breaks nothing', () => {
   assert.deepEqual([streams.last, sent()], [1, []]);
 });
 
-test('a request with an id that is not new, or with no path, is not served', () => {
+test('a request with no path, and a second one on its stream, are reset', () => {
   const { streams, served, ends, sent } = streamsOf();
-  streams.headers(3, REQUEST, true);
-  streams.headers(1, REQUEST, false);
-  streams.headers(5, REQUEST.slice(0, 2), false);
-  streams.headers(7, REQUEST, false);
-  streams.headers(7, REQUEST, false);
+  streams.section(3, REQUEST, true);
+  streams.section(5, REQUEST.slice(0, 2), false);
+  streams.section(7, REQUEST, false);
+  streams.section(7, REQUEST, false);
   assert.deepEqual([...served.keys()], [3, 7]);
   assert.deepEqual(ends, [
     [3, 'remote'],
@@ -109,6 +107,21 @@ test('a request with an id that is not new, or with no path, is not served', () 
   ]);
   const resets = [5, 7].map((id) => [FrameType.RST_STREAM, id, ErrorCode.PROTOCOL_ERROR]);
   assert.deepEqual(sent(), resets);
+});
+
+test('what comes for a stream that the peer has ended is answered; what may be on its way since before is not', () => {
+  const { streams, served, sent } = streamsOf();
+  for (const id of [1, 3]) streams.section(id, REQUEST, false);
+  streams.reset(1, ErrorCode.CANCEL);
+  served.get(3)?.reset(ErrorCode.CANCEL);
+  sent().length = 0;
+  for (const id of [1, 3]) {
+    streams.data(id, Buffer.from('a'), 0);
+    streams.dataFrame(id, false);
+    streams.section(id, [['trailer', 'x']], true);
+  }
+  const answer = [FrameType.RST_STREAM, 1, ErrorCode.STREAM_CLOSED];
+  assert.deepEqual(sent(), [answer, answer]);
 });
 
 type Words = (streams: Streams) => void;
@@ -121,7 +134,7 @@ const resetting: [what: string, say: Words, code: number][] = [
   [
     'DATA behind its end',
     (streams) => {
-      streams.dataEnds(1);
+      streams.dataFrame(1, true);
       streams.data(1, Buffer.from('a'), 0);
     },
     ErrorCode.STREAM_CLOSED,
@@ -131,7 +144,7 @@ const resetting: [what: string, say: Words, code: number][] = [
 for (const [what, say, code] of resetting) {
   test(`${what} resets its stream alone`, () => {
     const { streams, sent } = streamsOf();
-    for (const id of [1, 3]) streams.headers(id, REQUEST, false);
+    for (const id of [1, 3]) streams.section(id, REQUEST, false);
     say(streams);
     assert.deepEqual(sent(), [[FrameType.RST_STREAM, 1, code]]);
     assert.equal(streams.size, 1);
@@ -144,6 +157,9 @@ const breaking: [what: string, say: Words, code: number][] = [
   ['WINDOW_UPDATE on such a stream', (streams) => streams.windowUpdate(3, 1), ErrorCode.PROTOCOL_ERROR],
   ['a window update of nothing', (streams) => streams.windowUpdate(0, 0), ErrorCode.PROTOCOL_ERROR],
   ['a window beyond 2^31 - 1', (streams) => streams.windowUpdate(0, MAX_WINDOW), ErrorCode.FLOW_CONTROL_ERROR],
+  ['a request on a stream that has ended', (streams) => again(streams, 1), ErrorCode.STREAM_CLOSED],
+  ['a request on a stream that was passed over', (streams) => again(streams, 5), ErrorCode.PROTOCOL_ERROR],
+  ['a request on an even stream', (streams) => streams.section(2, REQUEST, false), ErrorCode.PROTOCOL_ERROR],
   [
     'an initial window that widens a stream’s beyond 2^31 - 1',
     (streams) => {
@@ -154,17 +170,24 @@ const breaking: [what: string, say: Words, code: number][] = [
   ],
 ];
 
+/** Opens a stream, and after its end stream 1 again. */
+function again(streams: Streams, id: number): void {
+  if (id > 1) streams.section(id, REQUEST, false);
+  streams.reset(1, ErrorCode.CANCEL);
+  streams.section(1, REQUEST, false);
+}
+
 for (const [what, say, code] of breaking) {
   test(`${what} breaks the connection`, () => {
     const { streams } = streamsOf();
-    streams.headers(1, REQUEST, false);
+    streams.section(1, REQUEST, false);
     assert.throws(() => say(streams), broken(code));
   });
 }
 
 test('DATA on a stream that has ended counts for the connection’s window alone', () => {
   const { streams, ends, sent } = streamsOf();
-  streams.headers(1, REQUEST, false);
+  streams.section(1, REQUEST, false);
   streams.reset(1, ErrorCode.CANCEL);
   streams.data(1, NOTHING, 2 ** 30);
   assert.deepEqual(ends, [[1, ErrorCode.CANCEL]]);
@@ -192,20 +215,21 @@ for (const [what, counted, end] of endings) {
     // A clock that stands still: all of them fall into one window of time.
     mock.method(performance, 'now', () => 0);
     const { streams, served } = streamsOf();
-    for (let n = 1; n <= ResetCounter.most + 1; n++) {
-      assert.equal(streams.resets.tooMany, false, `after ${n - 1}`);
+    for (let n = 1; n <= MAX_RESETS + 1; n++) {
+      streams.resets.check();
       const id = 2 * n - 1;
-      streams.headers(id, REQUEST, false);
+      streams.section(id, REQUEST, false);
       end(streams, served.get(id) as ServerStream);
     }
     assert.equal(streams.size, 0);
-    assert.equal(streams.resets.tooMany, counted);
+    if (counted) assert.throws(() => streams.resets.check(), broken(ErrorCode.ENHANCE_YOUR_CALM));
+    else streams.resets.check();
   });
 }
 
 test('the end of all is told once, when the last has ended', () => {
   const { streams, ends, counts } = streamsOf();
-  for (const id of [1, 3, 5]) streams.headers(id, REQUEST, false);
+  for (const id of [1, 3, 5]) streams.section(id, REQUEST, false);
   streams.reset(3, ErrorCode.CANCEL);
   assert.equal(counts.idle, 0);
   streams.end();
@@ -215,4 +239,41 @@ test('the end of all is told once, when the last has ended', () => {
     [3, 1, 5].map((id) => [id, ErrorCode.CANCEL]),
   );
   assert.deepEqual([streams.size, counts.idle], [0, 1]);
+});
+
+test('a change of the initial window looks at streams only where it grows, and once a turn', async () => {
+  const { streams, served } = streamsOf(10_000);
+  for (let id = 1; id < 20_000; id += 2) streams.section(id, REQUEST, false);
+  let looks = 0;
+  for (const stream of served.values()) {
+    stream.wake = () => {
+      looks++;
+    };
+  }
+  for (let round = 1; round <= 1_000; round++) streams.resize(65_535 + (round % 100));
+  assert.equal(looks, 0);
+  await turn();
+  await turn();
+  assert.equal(looks, served.size);
+  streams.resize(1);
+  await turn();
+  assert.equal(looks, served.size);
+});
+
+test('what waited for a window is sent when the initial window has grown, within what it grew by', async () => {
+  const { streams, served, sent } = streamsOf();
+  streams.section(1, REQUEST, false);
+  const stream = served.get(1) as ServerStream;
+  streams.resize(10);
+  stream.write(Buffer.alloc(25));
+  streams.resize(5);
+  streams.resize(20);
+  await turn();
+  await turn();
+  assert.deepEqual(sent(), [
+    [FrameType.DATA, 1, 10],
+    [FrameType.DATA, 1, 10],
+  ]);
+  streams.windowUpdate(1, 100);
+  assert.deepEqual(sent().at(-1), [FrameType.DATA, 1, 5]);
 });

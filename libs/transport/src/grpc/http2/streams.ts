@@ -1,9 +1,24 @@
-import { ConnectionError, DEFAULT_SETTINGS, ErrorCode, MAX_WINDOW, OpenTable, windowUpdateFrame } from '@isthmus/http2';
+import {
+  beginsMessage,
+  ClientIds,
+  ConnectionError,
+  ErrorCode,
+  type Field,
+  InitialWindow,
+  MAX_WINDOW,
+  OpenTable,
+  ResetCounter,
+  rstStreamFrame,
+  SendWindow,
+  windowUpdateFrame,
+} from '@isthmus/http2';
 import type { StreamSink } from './inbound.ts';
 import type { Output } from './output.ts';
-import { type Field, type RequestHead, readRequest } from './request.ts';
-import { ResetCounter } from './reset-counter.ts';
+import { type RequestHead, readRequest } from './request.ts';
 import { ServerStream, type StreamOwner } from './stream.ts';
+
+/** Streams of one connection that may be reset in 10 seconds, by either side. */
+export const MAX_RESETS = 300;
 
 /** What a peer may do. */
 export interface PeerLimits {
@@ -29,7 +44,7 @@ export interface StreamsOwner {
 /** The streams of a connection, and the windows: all of what the peer says that concerns its requests. */
 export class Streams implements StreamSink, StreamOwner {
   /** Of streams, by either side. */
-  readonly resets = new ResetCounter();
+  readonly resets = new ResetCounter(MAX_RESETS);
   readonly #output: Output;
   readonly #options: StreamsOptions;
   readonly #owner: StreamsOwner;
@@ -37,11 +52,10 @@ export class Streams implements StreamSink, StreamOwner {
   #limits: PeerLimits;
   /** No new stream is served. */
   #closed = false;
-  /** The last stream that was served, and the last that the peer opened: beyond our GOAWAY they differ. */
+  /** The last stream that was served. Beyond our GOAWAY it is not the last that the peer opened. */
   #lastServed = 0;
-  #lastOpened = 0;
-  /** What we may send on a new stream. */
-  #sendWindow = DEFAULT_SETTINGS.initialWindowSize;
+  readonly #ids = new ClientIds();
+  readonly #initialWindow = new InitialWindow(() => this.#output.guarded(() => this.#wake()));
   /** What came since the peer was last given more of the connection's window. */
   #received = 0;
 
@@ -74,9 +88,11 @@ export class Streams implements StreamSink, StreamOwner {
 
   /** @param initialWindow what the peer takes on each stream from now on, whenever it was opened (section 6.9.2) */
   resize(initialWindow: number): void {
-    const by = initialWindow - this.#sendWindow;
-    this.#sendWindow = initialWindow;
-    for (const stream of [...this.#open.values()]) if (!stream.widen(by)) throw tooWide();
+    this.#initialWindow.resize(initialWindow);
+  }
+
+  #wake(): void {
+    for (const stream of [...this.#open.values()]) stream.wake();
   }
 
   /** The peer may do more from now on, on the streams that it has as well. */
@@ -88,37 +104,44 @@ export class Streams implements StreamSink, StreamOwner {
 
   // What the peer says.
 
-  headers(id: number, fields: readonly Field[], ends: boolean): void {
+  section(id: number, fields: readonly Field[], ends: boolean): void {
     const open = this.#open.get(id);
-    if (open) {
-      // Trailers, in which gRPC's callers say nothing.
-      if (ends) open.receiveEnd();
-      else open.reset(ErrorCode.PROTOCOL_ERROR);
-      return;
-    }
-    // Of a stream that has ended meanwhile.
-    if (id <= this.#lastOpened) return;
-    this.#lastOpened = id;
+    // Trailers, in which gRPC's callers say nothing.
+    if (open) open.receiveSection(fields, ends);
+    else if (this.#ids.begins(id)) this.#begin(id, fields, ends);
+    else if (beginsMessage(fields)) throw this.#ids.again(id);
+    else this.#late(id);
+  }
+
+  #begin(id: number, fields: readonly Field[], ends: boolean): void {
     // Beyond what our GOAWAY named: the peer knows that nobody saw it.
     if (this.#closed) return;
     this.#lastServed = id;
-    this.#serve(id, readRequest(fields), ends);
-  }
-
-  #serve(id: number, request: RequestHead | undefined, ends: boolean): void {
-    const stream = new ServerStream(id, {
-      output: this.#output,
-      owner: this,
-      receiveWindow: this.#limits.streamWindow,
-      sendWindow: this.#sendWindow,
-    });
-    if (!request) stream.reset(ErrorCode.PROTOCOL_ERROR);
-    else if (this.#open.size >= this.#limits.maxStreams) stream.reset(ErrorCode.REFUSED_STREAM);
+    const request = readRequest(fields);
+    if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
+    else if (this.#open.size >= this.#limits.maxStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
     else {
+      const stream = new ServerStream(id, {
+        output: this.#output,
+        owner: this,
+        incoming: request.incoming,
+        receiveWindow: this.#limits.streamWindow,
+        sendWindow: new SendWindow(this.#initialWindow),
+      });
       this.#open.set(id, stream);
-      this.#options.accept(stream, request);
+      this.#options.accept(stream, request.head);
       if (ends) stream.receiveEnd();
     }
+  }
+
+  #refuse(id: number, code: number): void {
+    this.resets.count();
+    this.#output.add(rstStreamFrame(id, code));
+  }
+
+  /** It came for a stream that is over: wrong if the peer had ended it, and else on its way since before it knew. */
+  #late(id: number): void {
+    if (this.#ids.hasEnded(id)) this.#refuse(id, ErrorCode.STREAM_CLOSED);
   }
 
   data(id: number, piece: Buffer, padding: number): void {
@@ -129,19 +152,21 @@ export class Streams implements StreamSink, StreamOwner {
       this.#received = 0;
     }
     const stream = this.#known(id);
-    stream?.expect(length);
+    stream?.expect(piece.length, padding);
     if (padding > 0) stream?.read(padding);
     if (piece.length > 0) stream?.receive(piece);
   }
 
-  dataEnds(id: number): void {
-    this.#open.get(id)?.receiveEnd();
+  dataFrame(id: number, ends: boolean): void {
+    const stream = this.#open.get(id);
+    if (!stream) this.#late(id);
+    else if (ends) stream.receiveEnd();
   }
 
   reset(id: number, code: number): void {
     const stream = this.#known(id);
     if (stream && code === ErrorCode.CANCEL) this.resets.count();
-    stream?.close(code);
+    stream?.receiveReset(code);
   }
 
   windowUpdate(id: number, by: number): void {
@@ -157,14 +182,15 @@ export class Streams implements StreamSink, StreamOwner {
 
   /** @returns undefined for a stream that has ended. @throws ConnectionError for one that was never opened */
   #known(id: number): ServerStream | undefined {
-    if (id > this.#lastOpened) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `stream ${id} is not open`);
+    if (!this.#ids.used(id)) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `stream ${id} is not open`);
     return this.#open.get(id);
   }
 
   // What a stream says.
 
-  ended(id: number, code?: number): void {
+  ended({ id, remoteEnded }: ServerStream, code?: number): void {
     this.#open.delete(id);
+    if (remoteEnded) this.#ids.ended(id);
     // CANCEL is our own word for a tunnel that ended abruptly, and nobody's fault; see `reset` for the peer's.
     if (code !== undefined && code !== ErrorCode.CANCEL) this.resets.count();
     if (this.#open.size === 0) this.#owner.idle();

@@ -1,0 +1,55 @@
+import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
+
+interface Rule {
+  readonly name: string;
+  /** What it may be about. */
+  readonly on: 'stream' | 'connection' | 'either';
+  /** The length that its payload must have, in bytes. */
+  readonly size?: number;
+  /** The least that it must have. */
+  readonly least?: number;
+}
+
+/** By the frames' types (RFC 9113 section 6). */
+const RULES: readonly Rule[] = [
+  { name: 'DATA', on: 'stream' },
+  { name: 'HEADERS', on: 'stream' },
+  { name: 'PRIORITY', on: 'stream', size: 5 },
+  { name: 'RST_STREAM', on: 'stream', size: 4 },
+  { name: 'SETTINGS', on: 'connection' },
+  { name: 'PUSH_PROMISE', on: 'stream' },
+  { name: 'PING', on: 'connection', size: 8 },
+  { name: 'GOAWAY', on: 'connection', least: 8 },
+  { name: 'WINDOW_UPDATE', on: 'either', size: 4 },
+  { name: 'CONTINUATION', on: 'stream' },
+];
+
+/** What of a frame is wrong whatever the state of its stream, at either end of a connection that pushes nothing. */
+export class FrameChecks {
+  #greeted = false;
+
+  /** @throws ConnectionError */
+  check(type: number, flags: number, stream: number, length: number): void {
+    if (!this.#greeted) {
+      // Section 3.4: a preface ends with SETTINGS, which the other side's answer cannot come before.
+      if (type !== FrameType.SETTINGS || flags & Flag.ACK) throw broken('SETTINGS must come first');
+      this.#greeted = true;
+    }
+    const rule = RULES[type];
+    // Of other types nobody knows anything: they are passed over (section 5.5).
+    if (!rule) return;
+    const { name, on, size, least = 0 } = rule;
+    if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);
+    if ((size !== undefined && length !== size) || length < least) throw missized(name, length);
+    if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which nobody allows');
+    if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
+  }
+}
+
+function broken(text: string): ConnectionError {
+  return new ConnectionError(ErrorCode.PROTOCOL_ERROR, text);
+}
+
+function missized(name: string, length: number): ConnectionError {
+  return new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, `${name} of ${length} bytes`);
+}

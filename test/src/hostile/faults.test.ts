@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net, { type AddressInfo, type Socket } from 'node:net';
+import test from 'node:test';
+import { connectEdge, grpcServer, LinkServer } from '@isthmus/transport';
+import { type Dial, DialError, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import { Scope, within } from '../harness/index.ts';
+import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from './frames.ts';
+
+/**
+ * Code of ours that throws where nothing should is played by what a part is given: its service, its dial, a subscriber of its events. The
+ * connection ends, the event `fault` says where and why, and the process goes on: an exception that nobody catches fails this file.
+ */
+async function pair(scope: Scope): Promise<[peer: Socket, victim: Socket]> {
+  const listener = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const peer = net.connect((listener.address() as AddressInfo).port, '127.0.0.1');
+  const [victim] = (await once(listener, 'connection')) as [Socket];
+  listener.close();
+  for (const socket of [peer, victim]) {
+    socket.on('error', () => {});
+    scope.defer(() => socket.destroy());
+  }
+  return [peer, victim];
+}
+
+function defect(): never {
+  throw new TypeError('a defect');
+}
+
+/** Fails unless one fault is told, and the connection ends. */
+async function faulted(events: PlaneEvents, peer: Socket, act: () => unknown): Promise<string> {
+  const told = once(events, 'fault');
+  const ended = once(peer.resume(), 'close');
+  await act();
+  const [where, , error] = (await within(told, { what: 'a fault' })) as [string, string, Error];
+  assert.match(error.stack ?? '', /TypeError: a defect\n.*defect/s);
+  await within(ended, { what: 'the end of its connection' });
+  return where;
+}
+
+const GRPC = block([
+  [':method', 'POST'],
+  [':scheme', 'http'],
+  [':path', '/a.B/C'],
+  ['te', 'trailers'],
+  ['content-type', 'application/grpc'],
+]);
+const DIAL = block([
+  [':method', 'CONNECT'],
+  [':authority', 'h:1'],
+  ['isthmus-dial', '0123456789abcdef'],
+  ['isthmus-tenant', 'default'],
+  ['isthmus-deadline', '60000'],
+]);
+const CONTROL = block([
+  [':method', 'POST'],
+  [':scheme', 'http'],
+  [':path', '/control'],
+  [':authority', 'link'],
+]);
+
+const noDial: Dial = () => Promise.reject(new DialError('connection_refused', 'nobody'));
+
+test('a gRPC service that throws ends its connection', async () => {
+  await using scope = new Scope();
+  const [peer, victim] = await pair(scope);
+  const events = planeEvents();
+  const services = [{ path: '/a.B/C', serve: defect }];
+  grpcServer({ services, events, name: 'grpc callers', keepaliveMs: 60_000, streamWindow: 1024 }).accept(victim);
+  const request = frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, GRPC);
+  const socket = new FrameSocket(peer);
+  assert.equal(await faulted(events, peer, () => socket.send(PREFACE, settings(), request)), 'grpc callers');
+});
+
+test('whoever receives a control message and throws ends the link', async () => {
+  await using scope = new Scope();
+  const [peer, socket] = await pair(scope);
+  const events = planeEvents();
+  new LinkServer({ socket, peer: 'hub h', role: 'agent', dial: noDial, events, goaway: defect });
+  const frames = [
+    frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, CONTROL),
+    frame(TYPE.DATA, 0, 1, Buffer.from('{"type":"drain"}\n')),
+  ];
+  const rogue = new FrameSocket(peer);
+  assert.equal(await faulted(events, peer, () => rogue.send(PREFACE, settings(), ...frames)), 'agent link');
+});
+
+test('a subscriber that throws as a tunnel is refused ends its link', async () => {
+  await using scope = new Scope();
+  const [peer, socket] = await pair(scope);
+  const events = planeEvents();
+  events.on('refused', defect);
+  new LinkServer({ socket, peer: 'gateway g', role: 'hub', dial: noDial, events });
+  const bad = block([
+    [':method', 'CONNECT'],
+    [':authority', 'h:1'],
+  ]);
+  const rogue = new FrameSocket(peer);
+  const dial = frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, bad);
+  assert.equal(await faulted(events, peer, () => rogue.send(PREFACE, settings(), dial)), 'hub link');
+});
+
+test('a subscriber that throws as a caller of CONNECT is answered ends its connection', async () => {
+  await using scope = new Scope();
+  const [peer, victim] = await pair(scope);
+  const events = planeEvents();
+  const error = new DialError('connection_refused', 'nobody');
+  Object.defineProperty(error, 'status', { get: defect });
+  const edge = connectEdge({ dial: () => Promise.reject(error), tenant: 'default', events, timeout: 60_000 });
+  const request = Buffer.from('CONNECT h:1 HTTP/1.1\r\n\r\n');
+  assert.equal(await faulted(events, peer, () => edge.accept(victim, request)), 'http-connect');
+});
+
+test('a dial that throws what is no dial error is refused, and its link goes on', async () => {
+  await using scope = new Scope();
+  const [peer, socket] = await pair(scope);
+  const dial: Dial = async () => defect();
+  new LinkServer({ socket, peer: 'gateway g', role: 'hub', dial, events: planeEvents() });
+  const rogue = new FrameSocket(peer);
+  await rogue.send(PREFACE, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, DIAL));
+  await rogue.frame(TYPE.HEADERS, 1);
+  assert.equal(rogue.ended, false);
+});
