@@ -1,44 +1,14 @@
-import { execFile, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { access, mkdir, readdir, readFile, rename } from 'node:fs/promises';
-import { promisify } from 'node:util';
+import { goProgram } from './go-program.ts';
 import type { Front } from './plane.ts';
 import { type Program, startCommand } from './program.ts';
-import { ROOT } from './runtime.ts';
 import type { Scope } from './scope.ts';
-
-const SOURCES = `${ROOT}test/compat/peer`;
-const BUILD_MS = 15 * 60_000;
-
-/** Returns why there are no Go peers here, or false if there are: the `skip` option of a test. */
-export function goMissing(): string | false {
-  return spawnSync('go', ['version']).status === 0 ? false : 'go is not installed (https://go.dev/doc/install)';
-}
 
 let built: Promise<string> | undefined;
 
-/** Returns the path of the `peer` program. Builds it once for each state of its sources. */
+/** Returns the path of the `peer` program. */
 export function peer(): Promise<string> {
-  built ??= build();
+  built ??= goProgram('peer');
   return built;
-}
-
-async function build(): Promise<string> {
-  const hash = createHash('sha256');
-  for (const name of (await readdir(SOURCES)).sort()) hash.update(await readFile(`${SOURCES}/${name}`));
-  const cache = `${ROOT}node_modules/.cache/isthmus`;
-  const path = `${cache}/peer-${hash.digest('hex').slice(0, 16)}`;
-  const exists = await access(path).then(
-    () => true,
-    () => false,
-  );
-  if (exists) return path;
-  await mkdir(cache, { recursive: true });
-  // Build under a unique name first: another test file may build at the same time.
-  const fresh = `${path}-${process.pid}`;
-  await promisify(execFile)('go', ['build', '-o', fresh, '.'], { cwd: SOURCES, timeout: BUILD_MS });
-  await rename(fresh, path);
-  return path;
 }
 
 /** How the peer dials: as konnectivity-client over a socket, or as an API server with its egress configuration. */

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { freePort, goMissing, type H2specTarget, h2spec, Scope, split } from '../harness/index.ts';
+
+/** Cases that fail on purpose, by h2spec's ids, each with its reason. */
+type Expected = Readonly<Record<string, string>>;
+
+const ANYWHERE: Expected = {
+  'generic/2/2': 'wants a body in the answer: no port of ours serves pages',
+  'generic/2/3': 'likewise',
+  'http2/5.1.2/1': 'its requests are answered at once, so that they never are open together',
+  'http2/5.3.1/1': 'RFC 9113 section 5.3.2 gave up priorities, which are passed over',
+  'http2/5.3.1/2': 'likewise',
+};
+
+const TWO_PROTOCOLS: Expected = {
+  ...ANYWHERE,
+  'http2/3.5/2': 'the port takes HTTP/1.1 too, which is what answers to another preface',
+};
+
+const LINKS: Expected = {
+  ...ANYWHERE,
+  'http2/4.2/3': 'the port takes frames of 64 KiB and says so; what is sent are 20 KB',
+};
+
+const GRPC = { method: 'POST', headers: { 'content-type': 'application/grpc', te: 'trailers' } };
+
+test('h2spec finds nothing but what is listed, on each port that takes HTTP/2', { skip: goMissing() }, async (t) => {
+  await using scope = new Scope();
+  const peerPort = await freePort();
+  const plane = await split(scope, {
+    ...{ gateways: 1, hubs: 1, agents: 1 },
+    hubFlags: { 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` },
+  });
+  const [{ mtls }, { agentPort }] = [plane.gateways[0]!, plane.hubs[0]!];
+  const { agents, peers } = plane.trust;
+  const connect = { ...GRPC, headers: { ...GRPC.headers, agentid: 'h2spec' } };
+  const ports: readonly [name: string, target: H2specTarget, expected: Expected][] = [
+    [
+      "callers' port",
+      { ...GRPC, port: mtls.port, identity: mtls.identity, path: '/ProxyService/Proxy' },
+      TWO_PROTOCOLS,
+    ],
+    [
+      "agents' port",
+      { ...connect, port: agentPort, identity: await agents.client('h2spec'), path: '/AgentService/Connect' },
+      TWO_PROTOCOLS,
+    ],
+    // A dial is CONNECT, which has no path: what h2spec does to requests needs one, and the answer is the same HTTP/2.
+    ["peers' port", { method: 'GET', port: peerPort, identity: await peers.client('h2spec'), path: '/' }, LINKS],
+  ];
+  for (const [name, target, expected] of ports) {
+    await t.test(name, async () => {
+      const results = await h2spec(target);
+      const failed = results.filter(({ outcome }) => outcome === 'failed');
+      const lines = failed.map(
+        ({ id, desc, expected, actual }) => `${id} ${desc}: expected ${expected}, got ${actual}`,
+      );
+      assert.ok(results.length > 140, `${results.length} cases`);
+      assert.deepEqual(failed.map(({ id }) => id).sort(), Object.keys(expected).sort(), lines.join('\n'));
+    });
+  }
+});
