@@ -26,4 +26,5 @@ const { counts, skipped, slowest } = await runTests(chosen);
 if (skipped.length > 0) console.log(`skipped:\n  ${skipped.join('\n  ')}`);
 console.log(`${chosen.length} files in ${seconds(performance.now() - start)}; slowest: ${slowest.join(', ')}`);
 console.log(`\n${closingLine(counts)}`);
-process.exitCode = succeeded(counts) ? 0 : 1;
+// A package may have no tests; tests that do not run have failed.
+process.exitCode = chosen.length === 0 || succeeded(counts) ? 0 : 1;

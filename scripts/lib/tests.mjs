@@ -88,8 +88,8 @@ async function runFile(file, events) {
 function runProcess(file, events) {
   return new Promise((resolve) => {
     const options = [`--test-reporter=${REPORTER}`, `--test-reporter-destination=${events}`];
-    // This is set if we run inside a test, and would make the file report to that test.
-    const { NODE_TEST_CONTEXT, ...env } = process.env;
+    // With the first set, the file would report to a test that runs this. Nx sets the second, and tests read what programs print.
+    const { NODE_TEST_CONTEXT, FORCE_COLOR, ...env } = process.env;
     const child = spawn(process.execPath, [...options, file], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
     let late = false;

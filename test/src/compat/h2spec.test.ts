@@ -47,7 +47,7 @@ test('h2spec finds nothing but what is listed, on each port that takes HTTP/2', 
       TWO_PROTOCOLS,
     ],
     // A dial is CONNECT, which has no path: what h2spec does to requests needs one, and the answer is the same HTTP/2.
-    ["peers' port", { method: 'GET', port: peerPort, identity: await peers.client('h2spec'), path: '/' }, LINKS],
+    ["peers' port", { method: 'GET', port: peerPort, identity: await peers.peer(['gateway']), path: '/' }, LINKS],
   ];
   for (const [name, target, expected] of ports) {
     await t.test(name, async () => {

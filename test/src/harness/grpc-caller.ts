@@ -123,9 +123,16 @@ class PacketTunnel extends Duplex {
     this.on('error', () => {});
     this.#stream = packets.stream;
     packets.handOver((packet) => this.#take(packet));
+    // With status 0 packets may still wait for a paused reader, the CLOSE_RSP among them: `end` comes behind them.
+    let status = 'no status';
+    const cut = () => {
+      if (!this.#ended) this.destroy(new Error(`the stream ended: ${status}`));
+    };
     this.#stream.on('status', ({ code, details }: StatusObject) => {
-      if (!this.#ended) this.destroy(new Error(`the stream ended: ${code} ${details}`));
+      status = `${code} ${details}`;
+      if (code !== 0 || this.#stream.readableEnded) cut();
     });
+    this.#stream.on('end', cut);
   }
 
   #take(packet: Packet): void {

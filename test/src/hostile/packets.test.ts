@@ -135,7 +135,7 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
     await attack(t, victim, `a Go agent with ${name}`, (scope) =>
       refused(program, 'agents', async () => {
         const { code } = await agentPackets(scope, via, { agentid: 'rogue' }).ended();
-        assert.equal(code, 14, 'UNAVAILABLE');
+        assert.equal(code, 7, 'PERMISSION_DENIED');
       }),
     );
   }

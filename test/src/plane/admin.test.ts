@@ -81,7 +81,8 @@ test(
 
     assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1, plan: undefined });
     assert.equal((await gateway.program.get('/readyz')).status, 500);
-    await assert.rejects(dial(scope, gateway, 'connect', destination.authority), /503 .*shutting down/);
+    await assert.rejects(dial(scope, gateway, 'connect', destination.authority), { code: 'ENOENT' });
+    await eventually(() => assert.rejects(dial(scope, gateway, 'mtls', destination.authority), /503 .*shutting down/));
     assert.deepEqual(await adminOf(scope, hub.program).drain({}), { sessions: 2, tunnels: 1, plan: undefined });
     assert.equal((await hub.program.get('/readyz')).status, 500);
 
@@ -113,7 +114,8 @@ test(
       [{ agentId: 'agent-0', sessionId: tunnels[0]?.sessionId }],
     );
     assert.deepEqual(await admin.drain({}), { sessions: 1, tunnels: 1, plan: undefined });
-    await assert.rejects(dial(scope, server, 'connect', destination.authority), /503 .*shutting down/);
+    await assert.rejects(dial(scope, server, 'connect', destination.authority), { code: 'ENOENT' });
+    await eventually(() => assert.rejects(dial(scope, server, 'mtls', destination.authority), /503 .*shutting down/));
     await carries(tunnel, 'still here');
     assert.ok(server.program.running);
   }),
