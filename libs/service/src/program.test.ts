@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { VERSION } from './version.ts';
 
 const onDeno = 'Deno' in globalThis;
@@ -68,7 +69,9 @@ class Run {
   constructor(code: string, args: readonly string[]) {
     const path = join(dir, `${children.size}.mjs`);
     writeFileSync(path, code);
-    const launch = onDeno ? ['run', '--allow-all', '--no-check', path] : [path];
+    // The file lies outside the workspace, by whose configuration Deno finds our packages.
+    const config = `--config=${fileURLToPath(new URL('../../../deno.json', import.meta.url))}`;
+    const launch = onDeno ? ['run', '--allow-all', '--no-check', config, path] : [path];
     this.#child = spawn(process.execPath, [...launch, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     children.add(this.#child);
     this.#child.stdout?.on('data', (chunk) => {

@@ -55,7 +55,7 @@ export class FrameReader {
         this.#expected = frame(this.#tunnel, this.#direction, this.frames, chunk[from] === LAST);
       }
       const size = Math.min(FRAME_BYTES - this.#at, chunk.length - from);
-      if (chunk.compare(this.#expected, this.#at, this.#at + size, from, from + size) !== 0) {
+      if (!chunk.subarray(from, from + size).equals(this.#expected.subarray(this.#at, this.#at + size))) {
         return `tunnel ${this.#tunnel} ${this.#direction}: wrong bytes in frame ${this.frames}`;
       }
       from += size;
