@@ -57,7 +57,8 @@ test('h2spec finds nothing but what is listed, on each port that takes HTTP/2', 
         ({ id, desc, expected, actual }) => `${id} ${desc}: expected ${expected}, got ${actual}`,
       );
       assert.ok(results.length > 140, `${results.length} cases`);
-      assert.deepEqual(failed.map(({ id }) => id).sort(), Object.keys(expected).sort(), lines.join('\n'));
+      const others = failed.map(({ id }) => id).filter((id) => !(id in expected));
+      assert.deepEqual(others, [], lines.join('\n'));
     });
   }
 });

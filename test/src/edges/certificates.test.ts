@@ -137,11 +137,12 @@ describe('a client certificate that does not hold is named at both ends', { skip
       { where: 'agents', program, port: agentPort, authority: trust.agents, good: {}, alpn },
       { where: 'admin', program, port: adminPort, authority: trust.callers, good: {}, alpn },
     ];
-    ports = [
-      ...portsOf(server),
+    const overHttp2 = [
       ...portsOf(other, 'h2'),
       { where: 'peers', program: hub, port: peerPort, authority: plane.trust.peers, good: gateway, alpn: 'h2' },
     ];
+    // Deno 2.9's own HTTP/2 client spins for good on a connection that ends with its first answer.
+    ports = 'Deno' in globalThis ? portsOf(server) : [...portsOf(server), ...overHttp2];
   });
   after(() => scope[Symbol.asyncDispose]());
 
