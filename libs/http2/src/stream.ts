@@ -22,6 +22,8 @@ export interface Wire {
   emptied(stream: Http2Stream): void;
   head(stream: Http2Stream, head: OutgoingHead, endStream: boolean): void;
   credit(stream: Http2Stream, bytes: number): void;
+  /** The other side broke the stream's rules, which resets it. */
+  broken(): void;
   reset(stream: Http2Stream, code: number): void;
   /** No frame of the stream will come or go any more. */
   ended(stream: Http2Stream): void;
@@ -140,7 +142,10 @@ export class Http2Stream extends Duplex implements Sender {
 
   /** Ends the stream where the other side broke its rules. @param code of the error, if it is one */
   #failed(code: number | undefined): boolean {
-    if (code !== undefined) this.close(code);
+    if (code !== undefined) {
+      this.#wire.broken();
+      this.close(code);
+    }
     return code !== undefined;
   }
 
@@ -164,8 +169,8 @@ export class Http2Stream extends Duplex implements Sender {
 
   /** The other side takes more. */
   allow(bytes: number): void {
-    if (bytes === 0) this.close(ErrorCode.PROTOCOL_ERROR);
-    else if (!this.#sendWindow.widen(bytes)) this.close(ErrorCode.FLOW_CONTROL_ERROR);
+    if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
+    else if (!this.#sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
     else if (this.sendable) this.#wire.offer(this);
   }
 

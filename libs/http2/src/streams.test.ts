@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ConnectionError, ErrorCode, FrameType } from './codes.ts';
+import type { Http2Stream } from './stream.ts';
 import { Streams } from './streams.ts';
 import { recorded, SETTINGS } from './testing.ts';
 
@@ -139,6 +140,30 @@ test('a server answers what comes for a stream that the other side has ended, an
   );
   assert.throws(() => streams.lateSection(1, SECTION), ConnectionError);
 });
+
+const resetting: [what: string, counted: boolean, end: (stream: Http2Stream) => void][] = [
+  ['a reset of our own choice', false, (stream) => stream.close(ErrorCode.INTERNAL_ERROR)],
+  ['a stream error of the other side', true, (stream) => stream.allow(0)],
+];
+
+for (const [what, counted, end] of resetting) {
+  test(`${what} counts ${counted ? 'once' : 'not at all'} among the resets, on either side`, () => {
+    for (const role of ['client', 'server'] as const) {
+      const { streams } = streamsOf(role);
+      for (let n = 0; n <= 10_000; n++) {
+        streams.resets.check();
+        const id = 2 * n + 1;
+        const stream = role === 'client' ? streams.request(HEAD) : streams.begins(id) && streams.accept(id, SECTION);
+        assert.ok(stream);
+        stream.on('error', () => {});
+        end(stream);
+      }
+      assert.equal(streams.size, 0);
+      if (counted) assert.throws(() => streams.resets.check(), ConnectionError);
+      else streams.resets.check();
+    }
+  });
+}
 
 test('requests that are taken back before their answer are counted, and others are not', () => {
   const most = 10_000;

@@ -13,7 +13,7 @@ import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import { Http2Stream, type Wire } from './stream.ts';
 
 /**
- * Requests that a client may take back before they are answered, and that are refused, in 10 seconds. A gateway that loses its callers
+ * Streams that the other side may take back before they are answered, break, or have refused, in 10 seconds. A gateway that loses its callers
  * takes back what is pending, which is bounded to 2,000 for each of its tenants.
  */
 const MAX_RESETS = 10_000;
@@ -34,7 +34,7 @@ export interface StreamsOptions {
  * with odd ids. It is a table and does not hold one, since every frame that comes looks its stream up.
  */
 export class Streams extends OpenTable<number, Http2Stream> implements Wire {
-  /** At a server, of requests that came to nothing. */
+  /** What the other side caused, and no reset that code of ours chose: requests that it took back or that are refused, and its errors. */
   readonly resets = new ResetCounter(MAX_RESETS);
   readonly #options: StreamsOptions;
   readonly #sending: Sending;
@@ -183,8 +183,11 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     this.#sending.frame(windowUpdateFrame(id, bytes));
   }
 
+  broken(): void {
+    this.resets.count();
+  }
+
   reset({ id }: Http2Stream, code: number): void {
-    if (code !== ErrorCode.CANCEL && code !== ErrorCode.NO_ERROR) this.resets.count();
     this.#sending.frame(rstStreamFrame(id, code));
   }
 

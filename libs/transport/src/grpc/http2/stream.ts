@@ -32,8 +32,10 @@ export interface StreamReceiver {
 
 /** Whose stream it is. */
 export interface StreamOwner {
-  /** The stream is over, by a reset if `code` is given. */
-  ended(stream: ServerStream, code?: number): void;
+  /** The peer broke the stream's rules, which resets it. */
+  broken(): void;
+  /** The stream is over. */
+  ended(stream: ServerStream): void;
 }
 
 export interface StreamOptions {
@@ -177,7 +179,7 @@ export class ServerStream {
   /** So many bytes of a DATA frame came. */
   expect(bytes: number, padding: number): void {
     if (this.#failed(this.#incoming.data(bytes))) return;
-    if (!this.#ahead.receive(bytes + padding)) this.reset(ErrorCode.FLOW_CONTROL_ERROR);
+    if (!this.#ahead.receive(bytes + padding)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
   }
 
   /** Bytes of a DATA frame came. */
@@ -201,15 +203,18 @@ export class ServerStream {
 
   /** Ends the stream where the peer broke its rules. @param code of the error, if it is one */
   #failed(code: number | undefined): boolean {
-    if (code !== undefined) this.reset(code);
+    if (code !== undefined && !this.#closed) {
+      this.#owner.broken();
+      this.reset(code);
+    }
     return code !== undefined;
   }
 
-  /** The peer allows so many bytes more (section 6.9.1). @returns false when that is more than there can be */
-  widen(bytes: number): boolean {
-    if (!this.#window.widen(bytes)) return false;
-    this.wake();
-    return true;
+  /** The peer allows so many bytes more (section 6.9.1). */
+  widen(bytes: number): void {
+    if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
+    else if (!this.#window.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+    else this.wake();
   }
 
   /** Its window may have grown. */
@@ -225,7 +230,7 @@ export class ServerStream {
     this.#queued = 0;
     this.#output.leave(this);
     this.#ahead.close();
-    this.#owner.ended(this, code);
+    this.#owner.ended(this);
     this.#receiver?.close(code);
   }
 

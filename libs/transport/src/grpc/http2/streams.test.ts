@@ -198,6 +198,9 @@ const endings: [what: string, counted: boolean, end: (streams: Streams, stream: 
   ['the peer’s CANCEL', true, (streams, { id }) => streams.reset(id, ErrorCode.CANCEL)],
   ['another reset of the peer’s', true, (streams, { id }) => streams.reset(id, ErrorCode.INTERNAL_ERROR)],
   ['our reset for what the peer did', true, (streams, { id }) => streams.windowUpdate(id, 0)],
+  ['the peer’s NO_ERROR', true, (streams, { id }) => streams.reset(id, ErrorCode.NO_ERROR)],
+  ['our INTERNAL_ERROR', false, (_, stream) => stream.reset(ErrorCode.INTERNAL_ERROR)],
+  ['more than its window', true, (streams, { id }) => streams.data(id, Buffer.alloc(WINDOW + 1), 0)],
   ['our CANCEL', false, (_, stream) => stream.reset(ErrorCode.CANCEL)],
   ['the end of both sides', false, (_, stream) => stream.end(NOTHING)],
   [

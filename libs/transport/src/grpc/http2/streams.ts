@@ -17,7 +17,7 @@ import type { Output } from './output.ts';
 import { type RequestHead, readRequest } from './request.ts';
 import { ServerStream, type StreamOwner } from './stream.ts';
 
-/** Streams of one connection that may be reset in 10 seconds, by either side. */
+/** Streams of one connection that its peer may reset, break, or have refused in 10 seconds. */
 export const MAX_RESETS = 300;
 
 /** What a peer may do. */
@@ -43,7 +43,7 @@ export interface StreamsOwner {
 
 /** The streams of a connection, and the windows: all of what the peer says that concerns its requests. */
 export class Streams implements StreamSink, StreamOwner {
-  /** Of streams, by either side. */
+  /** What the peer caused, and no reset that code of ours chose. */
   readonly resets = new ResetCounter(MAX_RESETS);
   readonly #output: Output;
   readonly #options: StreamsOptions;
@@ -165,15 +165,14 @@ export class Streams implements StreamSink, StreamOwner {
 
   reset(id: number, code: number): void {
     const stream = this.#known(id);
-    if (stream && code === ErrorCode.CANCEL) this.resets.count();
+    if (stream) this.resets.count();
     stream?.receiveReset(code);
   }
 
   windowUpdate(id: number, by: number): void {
     if (id !== 0) {
       const stream = this.#known(id);
-      if (by === 0) stream?.reset(ErrorCode.PROTOCOL_ERROR);
-      else if (stream?.widen(by) === false) stream.reset(ErrorCode.FLOW_CONTROL_ERROR);
+      stream?.widen(by);
       return;
     }
     if (by === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of 0');
@@ -188,11 +187,13 @@ export class Streams implements StreamSink, StreamOwner {
 
   // What a stream says.
 
-  ended({ id, remoteEnded }: ServerStream, code?: number): void {
+  broken(): void {
+    this.resets.count();
+  }
+
+  ended({ id, remoteEnded }: ServerStream): void {
     this.#open.delete(id);
     if (remoteEnded) this.#ids.ended(id);
-    // CANCEL is our own word for a tunnel that ended abruptly, and nobody's fault; see `reset` for the peer's.
-    if (code !== undefined && code !== ErrorCode.CANCEL) this.resets.count();
     if (this.#open.size === 0) this.#owner.idle();
   }
 }
