@@ -101,6 +101,11 @@ export class ReceiveWindow {
     return credit;
   }
 
+  /** Takes padding as read: nobody reads it, so the window does not grow for it. @returns what to give the other side */
+  skip(padding: number): number {
+    return this.consume(padding, Number.POSITIVE_INFINITY);
+  }
+
   /** The other side may send so many bytes more ahead. */
   widen(bytes: number): void {
     this.#size += bytes;

@@ -7,14 +7,19 @@ import { DEFAULT_SETTINGS } from './settings.ts';
  */
 export class InitialWindow {
   readonly #wake: () => void;
+  readonly #windows: () => Iterable<SendWindow>;
   #size = DEFAULT_SETTINGS.initialWindowSize;
-  /** The most that any stream was given beyond it, whatever was sent since: what no sane peer gives twice. */
+  /** No open stream has been given more beyond it: what ended or was used up since counts until all are looked at. */
   #most = 0;
   #due = false;
 
-  /** @param wake lets the streams that wait for their windows look again */
-  constructor(wake: () => void) {
+  /**
+   * @param wake lets the streams that wait for their windows look again
+   * @param windows those of the open streams
+   */
+  constructor(wake: () => void, windows: () => Iterable<SendWindow>) {
     this.#wake = wake;
+    this.#windows = windows;
   }
 
   get size(): number {
@@ -28,6 +33,7 @@ export class InitialWindow {
 
   /** @throws ConnectionError when a stream's window would be more than a window can be */
   resize(size: number): void {
+    if (size + this.#most > MAX_WINDOW) this.#lookAgain();
     if (size + this.#most > MAX_WINDOW)
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `streams' windows beyond ${MAX_WINDOW}`);
     const grows = size > this.#size;
@@ -38,6 +44,11 @@ export class InitialWindow {
       this.#due = false;
       this.#wake();
     });
+  }
+
+  #lookAgain(): void {
+    this.#most = 0;
+    for (const { more } of this.#windows()) this.exceeded(more);
   }
 }
 
@@ -54,6 +65,11 @@ export class SendWindow {
   /** In bytes; below 0 when the initial window has shrunk since. */
   get size(): number {
     return this.#initial.size + this.#more;
+  }
+
+  /** What of it is beyond the initial window. */
+  get more(): number {
+    return this.#more;
   }
 
   sent(bytes: number): void {

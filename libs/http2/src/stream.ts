@@ -53,7 +53,7 @@ export class Http2Stream extends Duplex implements Sender {
   readonly #wire: Wire;
   readonly #incoming: Incoming;
   readonly #window: ReceiveWindow;
-  readonly #sendWindow: SendWindow;
+  readonly sendWindow: SendWindow;
   /** Came, and is more than the reader wants now. */
   #held = 0;
   #remoteReset = false;
@@ -75,7 +75,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.#wire = wire;
     this.#incoming = incoming;
     this.#window = window;
-    this.#sendWindow = sendWindow;
+    this.sendWindow = sendWindow;
   }
 
   /** Whether no frame will come or go any more: both sides have ended, or one has reset. */
@@ -125,8 +125,9 @@ export class Http2Stream extends Duplex implements Sender {
     if (this.#failed(this.#incoming.data(bytes.length))) return;
     if (!this.#window.receive(bytes.length + padding))
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `stream ${this.id}: more than its window`);
-    this.#held += bytes.length + padding;
-    if (bytes.length === 0 || this.push(this.readableLength > 0 || this.isPaused() ? compact(bytes) : bytes))
+    if (padding > 0) this.#credit(this.#window.skip(padding));
+    this.#held += bytes.length;
+    if (bytes.length > 0 && this.push(this.readableLength > 0 || this.isPaused() ? compact(bytes) : bytes))
       this.#consume();
     if (ends) this.receiveEnd();
   }
@@ -170,7 +171,7 @@ export class Http2Stream extends Duplex implements Sender {
   /** The other side takes more. */
   allow(bytes: number): void {
     if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
-    else if (!this.#sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+    else if (!this.sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
     else if (this.sendable) this.#wire.offer(this);
   }
 
@@ -178,7 +179,7 @@ export class Http2Stream extends Duplex implements Sender {
 
   get sendable(): boolean {
     if (this.#wireClosed) return false;
-    return this.#queued > 0 ? this.#sendWindow.size > 0 : this.#final !== undefined;
+    return this.#queued > 0 ? this.sendWindow.size > 0 : this.#final !== undefined;
   }
 
   sendFrame(sink: Sink, limit: number): number {
@@ -187,11 +188,11 @@ export class Http2Stream extends Duplex implements Sender {
       this.#endLocal();
       return 0;
     }
-    const length = Math.min(limit, this.#queued, this.#sendWindow.size);
+    const length = Math.min(limit, this.#queued, this.sendWindow.size);
     sink.write(dataHead(this.id, length, false));
     for (let left = length; left > 0; ) left -= this.#sendPart(sink, left);
     this.#queued -= length;
-    this.#sendWindow.sent(length);
+    this.sendWindow.sent(length);
     if (this.#queued === 0) this.#sent();
     return length;
   }
@@ -279,6 +280,10 @@ export class Http2Stream extends Duplex implements Sender {
     if (this.#held === 0) return;
     const credit = this.#window.consume(this.#held);
     this.#held = 0;
+    this.#credit(credit);
+  }
+
+  #credit(credit: number): void {
     if (credit > 0 && !this.#incoming.ended && !this.#wireClosed) this.#wire.credit(this, credit);
   }
 

@@ -182,3 +182,24 @@ test('requests that are taken back before their answer are counted, and others a
   }
   assert.throws(() => streams.resets.check(), ConnectionError);
 });
+
+const quiet: [what: string, bytes: number, padding: number][] = [
+  ['empty DATA', 0, 0],
+  ['padding', 0, 1_000],
+  ['padding with little else', 1, 999],
+];
+
+for (const [what, bytes, padding] of quiet) {
+  test(`${what} gives back nothing that is unread, and widens no window`, async () => {
+    const { streams, frames } = streamsOf('server');
+    const stream = streams.accept(1, SECTION);
+    stream?.pause();
+    stream?.receiveData(Buffer.alloc(SETTINGS.initialWindowSize - 40_000), 0, false);
+    for (let n = 0; n < 39; n++) stream?.receiveData(Buffer.alloc(bytes), padding, false);
+    await turn();
+    const given = frames.filter((frame) => frame[3] === FrameType.WINDOW_UPDATE).map((frame) => frame.readUInt32BE(9));
+    assert.ok(given.reduce((sum, by) => sum + by, 0) <= 39 * padding, `${given}`);
+    assert.equal(given.length, padding > 0 ? 1 : 0);
+    stream?.on('error', () => {}).close();
+  });
+}

@@ -40,7 +40,10 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   readonly #sending: Sending;
   /** What this side may do. */
   #peer = DEFAULT_SETTINGS;
-  readonly #initialWindow = new InitialWindow(() => this.#wake());
+  readonly #initialWindow = new InitialWindow(
+    () => this.#wake(),
+    () => Array.from(this.values(), ({ sendWindow }) => sendWindow),
+  );
   #next = 1;
   /** What the other side opened. */
   readonly #ids = new ClientIds();

@@ -60,7 +60,7 @@ export class ServerStream {
   readonly #incoming: Incoming;
   #remoteReset = false;
   /** What we may still send. */
-  readonly #window: SendWindow;
+  readonly sendWindow: SendWindow;
   readonly #queue: Buffer[] = [];
   #queued = 0;
   /** Someone waits for `drain`. */
@@ -73,7 +73,7 @@ export class ServerStream {
     this.#owner = owner;
     this.#incoming = incoming;
     this.#ahead = new ReceiveWindow(receiveWindow, () => 0, { budget: BUDGET, largest: LARGEST_WINDOW });
-    this.#window = sendWindow;
+    this.sendWindow = sendWindow;
   }
 
   /** Whether the peer has ended its way, or reset the stream. */
@@ -135,20 +135,23 @@ export class ServerStream {
    */
   read(bytes: number, least?: number): void {
     if (this.#closed || this.#incoming.ended) return;
-    const credit = this.#ahead.consume(bytes, least);
+    this.#credit(this.#ahead.consume(bytes, least));
+  }
+
+  #credit(credit: number): void {
     if (credit > 0) this.#output.add(windowUpdateFrame(this.id, credit));
   }
 
   /** Sends what the windows and the socket allow. */
   pump(): void {
     while (this.#queued > 0) {
-      if (this.#closed || this.#window.size <= 0) return;
+      if (this.#closed || this.sendWindow.size <= 0) return;
       const { room, maxFrame } = this.#output;
       if (room <= 0) {
         this.#output.wait(this);
         return;
       }
-      this.#sendFrame(Math.min(this.#queued, this.#window.size, room, maxFrame));
+      this.#sendFrame(Math.min(this.#queued, this.sendWindow.size, room, maxFrame));
     }
     if (this.#trailers) this.head(this.#trailers, true);
     else if (this.#full) {
@@ -158,7 +161,7 @@ export class ServerStream {
   }
 
   #sendFrame(length: number): void {
-    this.#window.sent(length);
+    this.sendWindow.sent(length);
     this.#queued -= length;
     this.#output.add(dataHead(this.id, length, false), length);
     for (let left = length; left > 0; ) {
@@ -180,6 +183,7 @@ export class ServerStream {
   expect(bytes: number, padding: number): void {
     if (this.#failed(this.#incoming.data(bytes))) return;
     if (!this.#ahead.receive(bytes + padding)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+    else if (padding > 0) this.#credit(this.#ahead.skip(padding));
   }
 
   /** Bytes of a DATA frame came. */
@@ -213,7 +217,7 @@ export class ServerStream {
   /** The peer allows so many bytes more (section 6.9.1). */
   widen(bytes: number): void {
     if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
-    else if (!this.#window.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+    else if (!this.sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
     else this.wake();
   }
 

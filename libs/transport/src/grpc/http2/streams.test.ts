@@ -280,3 +280,11 @@ test('what waited for a window is sent when the initial window has grown, within
   streams.windowUpdate(1, 100);
   assert.deepEqual(sent().at(-1), [FrameType.DATA, 1, 5]);
 });
+
+test('padding gives back itself alone, and widens no window', () => {
+  const { streams, sent } = streamsOf();
+  streams.section(1, REQUEST, false);
+  for (let n = 0; n < 8; n++) streams.data(1, NOTHING, WINDOW / 4);
+  const update = [FrameType.WINDOW_UPDATE, 1, WINDOW / 2];
+  assert.deepEqual(sent(), [update, update, update, update]);
+});

@@ -55,7 +55,10 @@ export class Streams implements StreamSink, StreamOwner {
   /** The last stream that was served. Beyond our GOAWAY it is not the last that the peer opened. */
   #lastServed = 0;
   readonly #ids = new ClientIds();
-  readonly #initialWindow = new InitialWindow(() => this.#output.guarded(() => this.#wake()));
+  readonly #initialWindow = new InitialWindow(
+    () => this.#output.guarded(() => this.#wake()),
+    () => Array.from(this.#open.values(), ({ sendWindow }) => sendWindow),
+  );
   /** What came since the peer was last given more of the connection's window. */
   #received = 0;
 
@@ -153,7 +156,6 @@ export class Streams implements StreamSink, StreamOwner {
     }
     const stream = this.#known(id);
     stream?.expect(piece.length, padding);
-    if (padding > 0) stream?.read(padding);
     if (piece.length > 0) stream?.receive(piece);
   }
 
