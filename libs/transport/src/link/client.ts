@@ -20,6 +20,9 @@ import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
 import { endOfStream } from './tunnel-end.ts';
 
+/** Of why a link was refused, so many characters are told: a certificate's names are shorter. */
+const MAX_WHY = 1_000;
+
 export interface LinkClientOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
@@ -78,7 +81,7 @@ export class LinkClient implements Wire {
     stream.once('response', (head: Head) => {
       const why = head[WHY_FIELD];
       if (why === undefined) this.#answered.resolve();
-      else this.destroy(new Error(`it refuses this link: ${decodeURIComponent(why)}`));
+      else this.destroy(new Error(`it refuses this link: ${decoded(why)}`));
     });
     const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
@@ -205,5 +208,15 @@ export class LinkClient implements Wire {
   #lost(stream: Http2Stream): DialError {
     if (stream.rstCode === ErrorCode.REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
     return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
+  }
+}
+
+/** What is not percent-encoded is told as it came. */
+function decoded(why: string): string {
+  const text = why.slice(0, MAX_WHY);
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }

@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
 import { test } from 'node:test';
 import type { Head } from '@isthmus/http2';
 import { DialError } from '@isthmus/tunnel';
+import { WHY_FIELD } from '../turn-away.ts';
+import { LinkClient } from './client.ts';
 import { readAnswer } from './head.ts';
+import { linkSession } from './settings.ts';
+import { listen } from './testing.ts';
 
 /** Answers of a side that does not keep to the protocol. */
 const UNREADABLE: readonly [what: string, head: Head][] = [
@@ -26,3 +32,22 @@ test('a refusal with a reason that is not known here is final: the destination m
     (error) => error instanceof DialError && !error.retryable,
   );
 });
+
+for (const [what, given, told] of [
+  ['not encoded', '%zz', '%zz'],
+  ['endless', 'x'.repeat(10_000), 'x'.repeat(1_000)],
+] as const) {
+  test(`a refusal of the link whose reason is ${what} is the other side's doing, and none of ours`, async () => {
+    const server = net.createServer((socket) => {
+      linkSession('server', socket, 'gateway').on('stream', (stream) => {
+        stream.on('error', () => {}).respond({ ':status': '403', [WHY_FIELD]: given }, { endStream: true });
+      });
+    });
+    const socket = net.connect(await listen(server), '127.0.0.1');
+    await once(socket, 'connect');
+    const faults: Error[] = [];
+    const client = new LinkClient({ socket, peer: 'hub h1', fault: (error) => faults.push(error) });
+    assert.equal((await client.closed).message, `hub h1: it refuses this link: ${told}`);
+    assert.deepEqual(faults, []);
+  });
+}
