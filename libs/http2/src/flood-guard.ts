@@ -13,6 +13,9 @@ const PER_SECOND = 1_000;
  */
 const PASS = 200;
 
+/** A look at one of many streams, where a message asks for all of them: a pass over 65,536 is 13 ms at most. */
+const LOOK = 0.01;
+
 /** What the traffic itself allows: who gets data sends windows' updates, and measures the way with PINGs. */
 const PER_SENT_FRAME = 4;
 const PER_BYTE = 1 / 512;
@@ -58,6 +61,14 @@ export class FloodGuard {
     else if (!(flags & Flag.END_STREAM)) this.#spend(1);
   }
 
+  /**
+   * A message came for which all streams were looked at.
+   * @throws ConnectionError when there were too many
+   */
+  looked(streams: number): void {
+    this.#spend(1 + streams * LOOK);
+  }
+
   /** A frame of data was sent. */
   sent(bytes: number): void {
     this.#earn(PER_SENT_FRAME + bytes * PER_BYTE);
@@ -70,7 +81,10 @@ export class FloodGuard {
   #spend(cost: number): void {
     this.#left -= cost;
     if (this.#left < 0 && !this.#refill())
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'too many frames that carry nothing');
+      throw new ConnectionError(
+        ErrorCode.ENHANCE_YOUR_CALM,
+        'too many frames that carry nothing, or messages that look at every stream',
+      );
   }
 
   #refill(): boolean {

@@ -140,3 +140,36 @@ for (const [where, victim] of Object.entries(VICTIMS)) {
     });
   }
 }
+
+test(`a link with ${STREAMS} tunnels ends a peer that asks it to compare them again and again`, async () => {
+  await using scope = new Scope();
+  const since = performance.now();
+  const { peer, reason } = await withStreams(scope, STREAMS, VICTIMS['a link'] as Victim);
+  const control = block([
+    [':method', 'POST'],
+    [':scheme', 'http'],
+    [':authority', 'link'],
+    [':path', '/control'],
+  ]);
+  const id = 2 * STREAMS + 1;
+  await peer.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, control));
+  // It holds no stream of this id, and says so.
+  const held = Buffer.from(`${JSON.stringify({ type: 'held', from: 1, to: 1, streams: [99_999] })}\n`);
+  let why: Error | undefined;
+  void reason.then((error) => {
+    why = error;
+  });
+  for (let sent = 0; !why; await new Promise(setImmediate)) {
+    assert.ok(sent < 5_000, 'it takes all that is sent');
+    await peer.send(...Array.from({ length: 20 }, () => frame(TYPE.DATA, 0, id, held)));
+    sent += 20;
+  }
+  assert.match(why.message, /too many/);
+  const said = Buffer.concat(
+    peer.frames.filter(({ type, stream }) => type === TYPE.DATA && stream === id).map(({ payload }) => payload),
+  );
+  const passes = said.toString().split('\n').length - 1;
+  // A hundredth of a PING's share for each stream.
+  const most = (100 * (EACH.atOnce + (EACH.perSecond * (performance.now() - since)) / 1000)) / STREAMS;
+  assert.ok(passes <= most, `${passes} passes, not ${most}`);
+});

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { ConnectionError } from '@isthmus/http2';
 import { Pieces } from '../pieces.ts';
 import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
@@ -33,7 +34,7 @@ export interface ControlOptions {
   readonly receive: (message: ControlMessage) => void;
   /** A message of a known type could not be read, perhaps since a later version writes it otherwise: it is passed over. */
   readonly refused: (error: Error) => void;
-  /** Whoever receives threw: a defect, and the link should end. */
+  /** Whoever receives threw, and no ConnectionError: a defect, and the link should end. */
   readonly fault: (error: Error) => void;
   /** The peer broke the protocol, or does not read: the link should end. */
   readonly fail: (error: Error) => void;
@@ -54,7 +55,8 @@ export class Control {
       try {
         this.#read(chunk);
       } catch (error) {
-        options.fault(error as Error);
+        if (error instanceof ConnectionError) options.fail(error);
+        else options.fault(error as Error);
       }
     });
   }

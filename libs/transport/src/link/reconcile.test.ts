@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ConnectionError } from '@isthmus/http2';
 import { DiallingReconciler, MAX_STREAMS_IN_MESSAGE, type ReconcileMessage, ServingReconciler } from './reconcile.ts';
 
 interface FakeStream {
@@ -131,4 +132,27 @@ test('many tunnels go in several messages that leave no gap', () => {
   halves.deliver();
   halves.rounds(1);
   assert.deepEqual(halves.ended, [`serving ${2 * count + 1}`]);
+});
+
+test('either half looks at its streams so often, and then refuses whoever asks again', () => {
+  const streams = Array.from({ length: 9_900 }, (_, n) => ({ id: 2 * n + 1, wireClosed: false }));
+  let looks = 0;
+  const options = {
+    streams: () => {
+      looks++;
+      return streams;
+    },
+    send() {},
+    end() {},
+  };
+  const serving = new ServingReconciler(options);
+  const dialling = new DiallingReconciler(options);
+  for (const ask of [() => serving.held({ type: 'held', from: 1, to: 1, streams: [] }), () => dialling.lacking([1])]) {
+    looks = 0;
+    const refused = (error: unknown) => error instanceof ConnectionError && /too many/.test(error.message);
+    assert.throws(() => {
+      while (looks < 2_000) ask();
+    }, refused);
+    assert.ok(looks > 20, 'of many tunnels, 14 messages come at once when two rounds do');
+  }
 });

@@ -1,4 +1,4 @@
-import type { Http2Stream } from '@isthmus/http2';
+import { FloodGuard, type Http2Stream } from '@isthmus/http2';
 import { isRecord } from './json.ts';
 
 /**
@@ -34,6 +34,7 @@ export interface DiallingOptions<S extends Stream> {
 /** The half that dials: says in each round what it holds. */
 export class DiallingReconciler<S extends Stream> {
   readonly #options: DiallingOptions<S>;
+  readonly #floods = new FloodGuard();
   /** The highest id at the last round. */
   #seen = 0;
   /** What the other side lacked in the last round, and lacks in this one. */
@@ -58,10 +59,13 @@ export class DiallingReconciler<S extends Stream> {
     this.#seen = highest;
   }
 
+  /** @throws ConnectionError when it is told too often */
   lacking(streams: readonly number[]): void {
     const lacked = new Set(streams);
     if (lacked.size === 0) return;
-    for (const stream of [...this.#options.streams()]) {
+    const held = [...this.#options.streams()];
+    this.#floods.looked(held.length);
+    for (const stream of held) {
       const { id, wireClosed } = stream;
       if (wireClosed || !lacked.has(id)) continue;
       this.#lacked.add(id);
@@ -92,6 +96,7 @@ export interface ServingOptions<S extends Stream> {
 /** The half that serves dials: answers each round. */
 export class ServingReconciler<S extends Stream> {
   readonly #options: ServingOptions<S>;
+  readonly #floods = new FloodGuard();
   /** Held here and not there, in the last round. */
   readonly #suspects = new Set<number>();
 
@@ -99,12 +104,15 @@ export class ServingReconciler<S extends Stream> {
     this.#options = options;
   }
 
+  /** @throws ConnectionError when it is asked too often */
   held({ from, to, streams }: Extract<ReconcileMessage, { type: 'held' }>): void {
     const listed = new Set(streams);
     const here = new Set<number>();
     const orphans: S[] = [];
     const suspects: number[] = [];
-    for (const stream of this.#options.streams()) {
+    const held = [...this.#options.streams()];
+    this.#floods.looked(held.length);
+    for (const stream of held) {
       const { id, wireClosed } = stream;
       if (id < from || id > to) continue;
       here.add(id);
