@@ -11,6 +11,8 @@ export interface Doors {
   readonly accept: (socket: TLSSocket) => void;
   /** Told of every other. @param remote `address:port` */
   readonly refused: (remote: string, error: Error) => void;
+  /** Told of what was thrown here, which nobody else would catch: it ends the connection, not the process. */
+  readonly fault: (remote: string, error: Error) => void;
   /** A name that each certificate must have (subjectAltName, DNS). */
   readonly role?: string;
 }
@@ -19,14 +21,20 @@ export interface Doors {
  * Lets in whom a TLS server may serve. Where it asks for certificates it judges them itself, after the handshake: the runtime
  * would end the connection without a word to either side, and what it knew of the peer would be gone by then.
  */
-export function admit(server: Server, asks: boolean, { accept, refused, role }: Doors): void {
+export function admit(server: Server, asks: boolean, { accept, refused, fault, role }: Doors): void {
   // A socket remembers where it comes from once it was asked; later, when it is gone, it cannot say.
   server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
   server.on('secureConnection', (socket) => {
-    const fault = asks ? faultOfClient(socket, role) : undefined;
-    if (fault === undefined) return accept(socket);
-    refused(remoteOf(socket), new Error(fault));
-    turnAway(socket, fault);
+    try {
+      const why = asks ? faultOfClient(socket, role) : undefined;
+      if (why === undefined) return accept(socket);
+      refused(remoteOf(socket), new Error(why));
+      turnAway(socket, why);
+    } catch (error) {
+      const remote = remoteOf(socket);
+      socket.destroy();
+      fault(remote, error as Error);
+    }
   });
   server.on('tlsClientError', (error, socket) => {
     refused(cameFrom(socket), handshakeError(error));

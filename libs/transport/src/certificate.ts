@@ -1,9 +1,13 @@
 import type { X509Certificate } from 'node:crypto';
+import { issuerOf, nameOf, printable } from '@isthmus/tunnel';
 
 /** What a certificate is shown for. */
 export type Use = 'client' | 'server';
 
 const PURPOSES = { client: ['clientAuth', '2b06010505070302'], server: ['serverAuth', '2b06010505070301'] } as const;
+
+/** anyExtendedKeyUsage (RFC 5280 section 4.2.1.12), which Go takes for every purpose too. */
+const ANY_PURPOSE = '551d2500';
 
 /** DER of object identifiers, in hex. */
 const EXTENDED_KEY_USAGE = '551d25';
@@ -19,8 +23,8 @@ export interface Wanted {
 }
 
 /** `CN=a,O=b, serial 01AB`, as both ends write it. */
-export function describe({ subject, serialNumber }: X509Certificate): string {
-  return `${subject.split('\n').join(',') || 'no subject'}, serial ${serialNumber}`;
+export function describe(certificate: X509Certificate): string {
+  return `${nameOf(certificate)}, serial ${certificate.serialNumber}`;
 }
 
 /**
@@ -39,16 +43,18 @@ export function faultOf(
   if (to < now) return `it ran out at ${new Date(to).toISOString()}: renew it`;
   const [name, oid] = PURPOSES[use];
   // A certificate without the extension is good for every purpose (RFC 5280 section 4.2.1.12), and so for none in particular.
-  if (!extendedKeyUsage(certificate).includes(oid)) return `its extended key usage lacks ${name}`;
+  if (!extendedKeyUsage(certificate).some((purpose) => purpose === oid || purpose === ANY_PURPOSE)) {
+    return `its extended key usage lacks ${name}: issue it with extended key usage ${name}`;
+  }
   if (untrusted !== undefined) return chainFault(certificate, untrusted);
   if (role !== undefined && !dnsNames(certificate).includes(role)) {
-    return `it does not prove the role ${role} (subjectAltName DNS:${role}); its names: ${dnsNames(certificate).join(', ') || 'none'}`;
+    return `it does not prove the role ${role} (subjectAltName DNS:${role}); its names: ${printable(dnsNames(certificate).join(', ')) || 'none'}`;
   }
   return undefined;
 }
 
-function chainFault({ issuer }: X509Certificate, untrusted: string): string {
-  const by = issuer.split('\n').join(',');
+function chainFault(certificate: X509Certificate, untrusted: string): string {
+  const by = issuerOf(certificate);
   if (/^(UNABLE_TO|SELF_SIGNED|DEPTH_ZERO|CERT_SIGNATURE|UNKNOWN)/.test(untrusted)) {
     return `it was issued by ${by}, which is no authority that is trusted here`;
   }

@@ -32,13 +32,14 @@ export interface CertificateOptions {
  * renewed, it goes on with what it had. With authorities among its files it asks for a client's certificate.
  * @throws the file system's error for a file that cannot be read, OpenSSL's for one that holds no such thing
  */
-export function tlsServer(certificate: CertificateOptions, options: TlsOptions, doors: Doors): Server {
+export function tlsServer(certificate: CertificateOptions, options: TlsOptions, doors: Omit<Doors, 'fault'>): Server {
   const asks = Boolean(certificate.files.ca);
   const first = secureContextOptions(certificate.files);
   check(first, certificate.files);
   const shown = (read: ReadTls) => ({ ...options, ...read, cert: withIssuers(read), secureOptions: NO_TICKETS });
   const server = createServer({ ...shown(first), requestCert: asks, rejectUnauthorized: false });
-  admit(server, asks, doors);
+  const { where, events } = certificate;
+  admit(server, asks, { ...doors, fault: (remote, error) => events.emit('fault', where, remote, error) });
   const renewal = new Renewal(certificate, (read) => server.setSecureContext(shown(read)));
   renewal.begin(first);
   // It may listen again after it was closed.

@@ -6,6 +6,7 @@ import {
   type SecureVersion,
   type TLSSocket,
 } from 'node:tls';
+import { subjectOf } from '@isthmus/tunnel';
 
 /** Certificates as files (PEM), the way every program is given them. */
 export interface TlsFiles {
@@ -84,16 +85,10 @@ export function textOf(read: ReadTls): string {
 }
 
 /**
- * The subject of a peer's certificate as one line, or undefined when it showed none. (`getPeerCertificate` makes an object of all
+ * The name in a peer's certificate as one line, or undefined when it showed none. (`getPeerCertificate` makes an object of all
  * that stands in the certificate, and hashes it three times: a twentieth of a handshake.)
  */
 export function peerSubject(socket: TLSSocket): string | undefined {
-  return socket.getPeerX509Certificate()?.subject?.split('\n').map(escaped).join(',') || undefined;
-}
-
-/** Node escapes as RFC 4514, 2.4 has it, Deno nothing: a comma within a field must not look like its end. What is escaped stays so. */
-function escaped(field: string): string {
-  return field.replaceAll(/\\(?:[ "#+,;<=>\\]|[0-9A-F]{2})|[\\,]/g, (found) =>
-    found.length > 1 ? found : `\\${found}`,
-  );
+  const certificate = socket.getPeerX509Certificate();
+  return certificate && subjectOf(certificate);
 }

@@ -1,6 +1,7 @@
 export * from './abandonment.ts';
 export * from './admission.ts';
 export * from './backoff.ts';
+export * from './certificate-name.ts';
 export { HTTP_CREDENTIAL } from './credential.ts';
 export { Crowd } from './crowd.ts';
 export * from './deferred.ts';

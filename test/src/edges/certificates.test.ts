@@ -56,6 +56,20 @@ const FAULTS: readonly [
   ['missing', /no client certificate was shown, and this port asks for one/, () => undefined],
 ];
 
+/** What is wrong beside that it names nobody. */
+const NAMELESS: readonly [fault: string, says: RegExp, make: (authority: Authority) => Promise<Identity>][] = [
+  [
+    'is signed by itself',
+    /of DNS:localhost, serial \w+ is refused: it was issued by an authority without a name/,
+    (authority) => authority.alone(''),
+  ],
+  [
+    'is for servers',
+    /of no subject, serial \w+ is refused: its extended key usage lacks clientAuth: issue it with/,
+    (authority) => authority.client('', { uses: ['server'] }),
+  ],
+];
+
 /** Shows a port a certificate, speaks as its peers do, and returns what it answers. */
 async function answerAt(
   port: number,
@@ -146,19 +160,39 @@ describe('a client certificate that does not hold is named at both ends', { skip
   });
   after(() => scope[Symbol.asyncDispose]());
 
+  /** @returns what the log says */
+  async function refusedAt(
+    { where, program, port, authority, alpn }: (typeof ports)[number],
+    identity: Identity | undefined,
+    says: RegExp,
+  ): Promise<string> {
+    const { from, said } = await answerAt(port, authority.cert, identity, alpn);
+    const line = await program.waitForLog(({ msg, remote }) => msg === 'refused' && remote === from, {
+      what: `${where} ${alpn}: a line for ${from}`,
+    });
+    assert.match(String(line.text), says, `${where} ${alpn}`);
+    assert.equal(String(line.where), where);
+    if (alpn !== 'h2') assert.match(said, /^HTTP\/1.1 403 Forbidden\r\n/, `${where} ${alpn}`);
+    assert.match(said, says, `${where} ${alpn}`);
+    return String(line.text);
+  }
+
   for (const [fault, says, make] of FAULTS) {
     it(`one that is ${fault}, on every port`, async () => {
-      for (const { where, program, port, authority, good, alpn } of ports) {
+      for (const each of ports) {
+        const { where, alpn, authority, good } = each;
         const identity = await make(authority, good);
-        const { from, said } = await answerAt(port, authority.cert, identity, alpn);
-        const line = await program.waitForLog(({ msg, remote }) => msg === 'refused' && remote === from, {
-          what: `${where} ${alpn}: a line for ${from}`,
-        });
-        assert.match(String(line.text), says, `${where} ${alpn}`);
-        if (identity) assert.match(String(line.text), /CN=ann, serial [0-9A-F]{8}/, `${where} ${alpn}`);
-        assert.equal(String(line.where), where);
-        if (alpn !== 'h2') assert.match(said, /^HTTP\/1.1 403 Forbidden\r\n/, `${where} ${alpn}`);
-        assert.match(said, says, `${where} ${alpn}`);
+        const text = await refusedAt(each, identity, says);
+        if (identity) assert.match(text, /CN=ann, serial [0-9A-F]{8}/, `${where} ${alpn}`);
+      }
+    });
+  }
+
+  for (const [fault, says, make] of NAMELESS) {
+    it(`one that has no subject and ${fault}, on every port, which serves on`, async () => {
+      for (const each of ports) {
+        await refusedAt(each, await make(each.authority), says);
+        await refusedAt(each, undefined, /no client certificate was shown/);
       }
     });
   }

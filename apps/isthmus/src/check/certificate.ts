@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
-import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
+import { GATEWAY_NAME, HUB_SERVER_NAME, issuerOf, nameOf, printable } from '@isthmus/tunnel';
 import type { Report, Result } from './result.ts';
 
 const RENEW = 'renew it in place: programs use the new one within 10 s';
@@ -11,6 +11,9 @@ const DAY_MS = 86_400_000;
 const FEW_DAYS = 14;
 
 const PURPOSES = { server: ['1.3.6.1.5.5.7.3.1', 'serverAuth'], client: ['1.3.6.1.5.5.7.3.2', 'clientAuth'] } as const;
+
+/** anyExtendedKeyUsage: good for both. */
+const ANY_PURPOSE = '2.5.29.37.0';
 
 /** What a certificate must be valid for. */
 export interface Demands {
@@ -45,7 +48,7 @@ export function judged(
       'it holds no certificate',
       'give a PEM file that begins with -----BEGIN CERTIFICATE-----',
     );
-  const name = leaf.subject.replaceAll('\n', ',');
+  const name = nameOf(leaf);
   const days = Math.floor((Date.parse(leaf.validTo) - now) / DAY_MS);
   const ends = new Date(leaf.validTo).toISOString().slice(0, 10);
   if (Date.parse(leaf.validFrom) > now) {
@@ -61,7 +64,7 @@ export function judged(
     const roles = [GATEWAY_NAME, HUB_SERVER_NAME].join(' or ');
     return report.fail(
       about,
-      `${name} proves no role: neither ${roles} is among its names: ${leaf.subjectAltName ?? 'none'}`,
+      `${name} proves no role: neither ${roles} is among its names: ${namesOf(leaf)}`,
       `issue one with the DNS name ${roles}, and both for a proxy-server`,
     );
   }
@@ -75,16 +78,15 @@ export function judged(
   if (authorities && !trusted(leaf, [...chain], authorities)) {
     return report.fail(
       about,
-      `${name} was issued by ${leaf.issuer.replaceAll('\n', ',')}, which is not in ${authoritiesFrom}`,
+      `${name} was issued by ${issuerOf(leaf)}, which is not in ${authoritiesFrom}`,
       `add that authority to ${authoritiesFrom} (and intermediate ones behind the certificate), or issue the certificate anew`,
     );
   }
   const unnamed = hosts.filter((host) => !isFor(leaf, host));
   if (unnamed.length > 0) {
-    const names = leaf.subjectAltName ?? 'none';
     return report.fail(
       about,
-      `${name} is not for ${unnamed.join(', ')}; its names: ${names}`,
+      `${name} is not for ${unnamed.join(', ')}; its names: ${namesOf(leaf)}`,
       'issue one with the names by which it is reached (subjectAltName)',
     );
   }
@@ -99,13 +101,17 @@ function rolesOf(certificate: X509Certificate): ('client' | 'server')[] {
   ];
 }
 
+function namesOf({ subjectAltName }: X509Certificate): string {
+  return printable(subjectAltName ?? 'none');
+}
+
 function purposeMissing({ keyUsage, ca }: X509Certificate, use: 'server' | 'client' | 'authority'): string | undefined {
   if (use === 'authority') return ca ? undefined : 'issuing others (CA:TRUE)';
   // Extended ones by their OIDs. Deno names the plain ones here: then nothing is known of the extended.
   const purposes = keyUsage ?? [];
   if (purposes.some((each) => !/^[\d.]+$/.test(each))) return undefined;
   const [oid, name] = PURPOSES[use];
-  return purposes.includes(oid) ? undefined : name;
+  return purposes.some((each) => each === oid || each === ANY_PURPOSE) ? undefined : name;
 }
 
 /** Whether a chain of issuers leads from the certificate to an authority. */

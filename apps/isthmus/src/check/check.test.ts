@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/service/certificates';
+import { CertificateAuthority, type IdentityTexts, LOOPBACK, selfSigned } from '@isthmus/service/certificates';
 import { styleOf } from '../output/style.ts';
 import type { SessionView } from '../plane/sessions.ts';
 import { type Demands, judged } from './certificate.ts';
@@ -81,6 +81,18 @@ describe('a certificate', () => {
   }, () => {
     assert.match(judge(client, { use: 'server' }).detail, /is not good for serverAuth/);
     assert.equal(judge(client, { use: 'client' }).outcome, 'pass');
+  });
+
+  it('is called by its first name where it has no subject', async () => {
+    const named = await authority.issue({ commonName: '', validMs: 90.5 * DAY_MS, hosts: LOOPBACK });
+    const { outcome, detail } = judge(named, { use: 'server', hosts: ['localhost'] });
+    assert.deepEqual([outcome, detail.replace(/,.*/, '')], ['pass', 'DNS:localhost']);
+    const alone = await selfSigned('', ['client']);
+    const from = { authorities: [new X509Certificate(authority.cert)], authoritiesFrom: '--ca-cert' };
+    assert.equal(
+      judge(alone, { use: 'client', ...from }).detail,
+      'DNS:localhost was issued by an authority without a name, which is not in --ca-cert',
+    );
   });
 
   it('fails as an authority if it is none', () => {

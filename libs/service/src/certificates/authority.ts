@@ -21,6 +21,7 @@ export interface IdentityTexts {
 }
 
 export interface IssueOptions {
+  /** Empty for a certificate without a subject, which is told by its other names alone. */
   readonly commonName: string;
   /** When it expires, in milliseconds from now. */
   readonly validMs: number;
@@ -74,7 +75,7 @@ export class CertificateAuthority {
     const purposes = uses.map((use) => PURPOSES[use]);
     const certificate = await x509.X509CertificateGenerator.create({
       serialNumber: crypto.randomUUID().replaceAll('-', ''),
-      subject: `CN=${commonName}`,
+      subject: nameOf(commonName),
       issuer: `CN=${this.#commonName}`,
       ...validity(validMs, notBeforeMs),
       signingAlgorithm: ALGORITHM,
@@ -91,11 +92,15 @@ export class CertificateAuthority {
   }
 }
 
-/** Issues a certificate without an authority, valid for a day, for a server on the loopback addresses and for a client. */
-export async function selfSigned(commonName: string): Promise<IdentityTexts> {
+/**
+ * Issues a certificate without an authority, valid for a day, for a server on the loopback addresses and for a client.
+ * @param uses unset: nothing is said of them
+ */
+export async function selfSigned(commonName: string, uses?: readonly Use[]): Promise<IdentityTexts> {
   const keys = await newKeys();
   const names = new x509.SubjectAlternativeNameExtension(LOOPBACK);
-  const certificate = await signItself(commonName, keys, 24 * HOUR_MS, [names]);
+  const purposes = uses && new x509.ExtendedKeyUsageExtension(uses.map((use) => PURPOSES[use]));
+  const certificate = await signItself(commonName, keys, 24 * HOUR_MS, [names, ...(purposes ? [purposes] : [])]);
   return { cert: certificate.toString('pem'), key: await privateKeyPem(keys) };
 }
 
@@ -107,12 +112,16 @@ function signItself(
 ) {
   return x509.X509CertificateGenerator.createSelfSigned({
     serialNumber: '01',
-    name: `CN=${commonName}`,
+    name: nameOf(commonName),
     ...validity(validMs),
     signingAlgorithm: ALGORITHM,
     keys,
     extensions: [new x509.BasicConstraintsExtension(true, undefined, true), ...extensions],
   });
+}
+
+function nameOf(commonName: string): string {
+  return commonName && `CN=${commonName}`;
 }
 
 async function privateKeyPem({ privateKey }: webcrypto.CryptoKeyPair): Promise<string> {

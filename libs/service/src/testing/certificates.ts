@@ -1,7 +1,14 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
-import { CertificateAuthority, type Hosts, type IssueOptions, LOOPBACK } from '../certificates/authority.ts';
+import {
+  CertificateAuthority,
+  type Hosts,
+  type IdentityTexts,
+  type IssueOptions,
+  LOOPBACK,
+  selfSigned,
+} from '../certificates/authority.ts';
 
 export { type IdentityTexts, selfSigned } from '../certificates/authority.ts';
 
@@ -14,7 +21,7 @@ export interface Identity {
 }
 
 /** As an authority issues them; by default valid for as long as the authority itself. */
-export type IdentityOptions = Partial<Omit<IssueOptions, 'commonName'>>;
+export type IdentityOptions = Partial<IssueOptions>;
 
 export type PeerRole = 'gateway' | 'hub';
 const ROLES = {
@@ -79,8 +86,16 @@ export class Authority {
     return foreign.#issue(commonName, options);
   }
 
+  /** A client's certificate that nobody else has signed. */
+  async alone(commonName: string): Promise<Identity> {
+    return this.#write(await selfSigned(commonName, ['client']));
+  }
+
   async #issue(commonName: string, options: IdentityOptions): Promise<Identity> {
-    const { cert, key } = await this.#authority.issue({ commonName, validMs: this.#validMs, ...options });
+    return this.#write(await this.#authority.issue({ commonName, validMs: this.#validMs, ...options }));
+  }
+
+  async #write({ cert, key }: IdentityTexts): Promise<Identity> {
     const stem = join(this.#dir, `${this.#name}-${this.#issued++}`);
     const identity = { cert: `${stem}.pem`, key: `${stem}-key.pem` };
     await writeFile(identity.cert, cert);
