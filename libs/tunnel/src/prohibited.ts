@@ -18,11 +18,18 @@ export type Prohibited = (address: string, port: number) => Prohibition | undefi
 
 type Range = readonly [address: ipaddr.IPv4 | ipaddr.IPv6, bits: number];
 
-/** Of AWS and most others, of AWS over IPv6, of AWS for containers, of Azure, of Alibaba. */
+/**
+ * Of AWS and most others, of AWS over IPv6, of AWS for containers and for pods (169.254.170.23 is its IPv4), of Google Cloud over IPv6,
+ * of Scaleway over IPv6, of Azure, of Alibaba.
+ */
 const METADATA = [
   '169.254.169.254/32',
   'fd00:ec2::254/128',
   '169.254.170.2/32',
+  '169.254.170.23/32',
+  'fd00:ec2::23/128',
+  'fd20:ce::254/128',
+  'fd00:42::42/128',
   '168.63.129.16/32',
   '100.100.100.200/32',
 ];
@@ -49,17 +56,27 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
   };
 }
 
-/** NAT64's well-known prefix (RFC 6052 section 2.1), and IPv4-compatible addresses (RFC 4291 section 2.5.5.1): an IPv4 address in IPv6. */
-const CARRIES_IPV4 = ['64:ff9b::/96', '::/96'].map(rangeOf);
+/**
+ * An IPv4 address in IPv6, and the byte where it begins: NAT64's well-known prefix (RFC 6052 section 2.1) and its prefix for local
+ * use (RFC 8215), IPv4-compatible addresses (RFC 4291 section 2.5.5.1), 6to4 (RFC 3056).
+ */
+const CARRIES_IPV4: readonly (readonly [range: Range, at: number])[] = [
+  [rangeOf('64:ff9b::/96'), 12],
+  [rangeOf('64:ff9b:1::/48'), 12],
+  [rangeOf('::/96'), 12],
+  [rangeOf('2002::/16'), 2],
+];
 
 /** An address without its zone, and that of IPv4 which one of IPv6 stands for. */
 function plain(text: string): ipaddr.IPv4 | ipaddr.IPv6 {
   // Mapped ones (::ffff:127.0.0.1) are read so by `process`.
   const address = ipaddr.process(text.replace(/%.*$/, ''));
-  if (address.kind() === 'ipv4' || !within(address, CARRIES_IPV4)) return address;
+  const carried = CARRIES_IPV4.find(([range]) => within(address, [range]));
+  if (!carried) return address;
+  const [, at] = carried;
   const bytes = address.toByteArray();
   // Not :: and ::1, which are IPv6's own.
-  return bytes.slice(0, 15).every((byte) => byte === 0) ? address : new ipaddr.IPv4(bytes.slice(12));
+  return bytes.slice(0, 15).every((byte) => byte === 0) ? address : new ipaddr.IPv4(bytes.slice(at, at + 4));
 }
 
 function rangeOf(cidr: string): Range {
