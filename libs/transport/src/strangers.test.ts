@@ -9,10 +9,13 @@ afterEach(() => mock.timers.reset());
 let port = 0;
 
 /** A connection that only comes and goes. */
-function connection(remoteAddress: string): Socket {
+function connection(remoteAddress: string, bytesRead = 1): Socket {
   const socket = Object.assign(new EventEmitter(), {
     remoteAddress,
     remotePort: ++port,
+    localAddress: '10.1.0.1',
+    localPort: 8091,
+    bytesRead,
     destroyed: false,
     destroy() {
       socket.destroyed = true;
@@ -72,6 +75,37 @@ test('a connection that has waited for long gives its place to one of its own so
   assert.equal(idle.filter(({ destroyed }) => destroyed).length, 1);
   assert.equal(own.size, 10);
   mock.restoreAll();
+});
+
+test('where no source stands out, who comes takes the place of the one that has waited longest', () => {
+  let now = 0;
+  mock.method(performance, 'now', () => now);
+  const { own, enter } = strangers(20, 10);
+  const idle = Array.from({ length: 20 }, (_, i) => enter(`10.0.1.${i}`, 1)).flat();
+  assert.equal(enter('10.0.0.1', 1).length, 0);
+  now = 11_000;
+  assert.equal(enter('10.0.0.1', 1).length, 1);
+  assert.deepEqual([idle.findIndex(({ destroyed }) => destroyed), own.size], [0, 20]);
+  mock.restoreAll();
+});
+
+test('a connection that sends nothing ends well before one whose peer is amid something', () => {
+  const { own, refused } = strangers(20, 10);
+  const [silent, busy] = [connection('10.0.0.1', 0), connection('10.0.0.1')];
+  for (const socket of [silent, busy]) own.enter(socket);
+  mock.timers.tick(5_000);
+  assert.deepEqual([silent.destroyed, busy.destroyed, own.size], [true, false, 1]);
+  assert.deepEqual(refused, ['it sent nothing within 5 s']);
+});
+
+test('connections from one address and port to two addresses here are two', () => {
+  const { own } = strangers(20, 10);
+  const [one, other] = [connection('10.0.0.1'), connection('10.0.0.1')];
+  Object.assign(other, { remotePort: one.remotePort, localAddress: '10.1.0.2' });
+  for (const socket of [one, other]) own.enter(socket);
+  assert.equal(own.size, 2);
+  one.destroy();
+  assert.equal(own.size, 1);
 });
 
 test('a connection that is never let in ends at the deadline', () => {

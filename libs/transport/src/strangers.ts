@@ -7,6 +7,12 @@ import { remoteOf } from './remote.ts';
  */
 const PATIENCE = 10_000;
 
+/**
+ * How long a peer may take for its first byte, in milliseconds: beyond a TLS handshake's way there and back, with a SYN that was lost (1 s)
+ * and its like. One that sends nothing costs nothing to hold, so a place may not be had for that.
+ */
+const FIRST_BYTE = 5_000;
+
 /** How much of an IPv6 address is a source: whoever has one address has its network of 64 bits. */
 const IPV6_GROUPS = 4;
 
@@ -26,18 +32,20 @@ interface Stranger {
   readonly key: string;
   readonly source: string;
   readonly since: number;
-  readonly deadline: NodeJS.Timeout;
+  /** Until its first byte, and until it is let in. */
+  readonly deadlines: readonly NodeJS.Timeout[];
 }
 
 /**
  * Connections whose peers have not yet shown who they are. Each has a handshake, buffers and a window, so there are so many and no
  * more; beyond that they are refused as they come, before they cost anything. Where all sources together are too many, one that
- * comes takes the place of the source that has the most: a flood keeps out itself.
+ * comes takes the place of the source that has the most: a flood keeps out itself. Where none
+ * stands out, one of a source that has none takes the place of the longest waiting, if that had its time.
  */
 export class Strangers {
   readonly #limits: StrangerLimits;
   readonly #refused: (remote: string, error: Error) => void;
-  /** By `host:port`, which a TLS socket has in common with the one below it. */
+  /** By both ends' addresses, which a TLS socket has in common with the one below it. In order of arrival. */
   readonly #waiting = new Map<string, Stranger>();
   /** By source, each in order of arrival. */
   readonly #sources = new Map<string, Set<Stranger>>();
@@ -54,13 +62,13 @@ export class Strangers {
   /** A connection came. @returns false when it was refused, and ended */
   enter(socket: Socket): boolean {
     const { remoteAddress } = socket;
-    const key = remoteOf(socket);
+    const key = endsOf(socket);
     // Of unix sockets the file's permissions have decided.
     if (remoteAddress === undefined || this.#waiting.has(key)) return true;
     const source = sourceOf(remoteAddress);
     const refusal = this.#makeRoom(source);
     if (refusal) {
-      this.#refused(key, refusal);
+      this.#refused(remoteOf(socket), refusal);
       socket.destroy();
       return false;
     }
@@ -70,15 +78,18 @@ export class Strangers {
 
   /** Its peer has shown who it is, or is gone. */
   leave(socket: Socket): void {
-    const stranger = this.#waiting.get(remoteOf(socket));
+    const stranger = this.#waiting.get(endsOf(socket));
     if (stranger) this.#remove(stranger);
   }
 
   #add(socket: Socket, key: string, source: string): void {
     const { deadlineMs } = this.#limits;
     const late = () => this.#end(stranger, new Error(`not let in within ${deadlineMs / 1000} s`));
-    const deadline = setTimeout(late, deadlineMs).unref();
-    const stranger: Stranger = { socket, key, source, since: performance.now(), deadline };
+    const begun = () => {
+      if (socket.bytesRead === 0) this.#end(stranger, new Error(`it sent nothing within ${FIRST_BYTE / 1000} s`));
+    };
+    const deadlines = [setTimeout(begun, FIRST_BYTE).unref(), setTimeout(late, deadlineMs).unref()];
+    const stranger: Stranger = { socket, key, source, since: performance.now(), deadlines };
     this.#waiting.set(key, stranger);
     const own = this.#sources.get(source);
     if (own) own.add(stranger);
@@ -87,7 +98,7 @@ export class Strangers {
   }
 
   #remove(stranger: Stranger): void {
-    clearTimeout(stranger.deadline);
+    for (const deadline of stranger.deadlines) clearTimeout(deadline);
     if (this.#waiting.get(stranger.key) === stranger) this.#waiting.delete(stranger.key);
     const own = this.#sources.get(stranger.source);
     own?.delete(stranger);
@@ -96,7 +107,7 @@ export class Strangers {
 
   #end(stranger: Stranger, error: Error): void {
     this.#remove(stranger);
-    this.#refused(stranger.key, error);
+    this.#refused(remoteOf(stranger.socket), error);
     stranger.socket.destroy();
   }
 
@@ -113,15 +124,17 @@ export class Strangers {
     if (this.#waiting.size < most) return undefined;
     const error = new Error(`${most} connections wait to be let in already: ${names.most}`);
     const heaviest = this.#heaviest();
-    if (heaviest === undefined || heaviest.size <= (own?.size ?? 0) + 1) return this.#takePlace(own, error);
+    if (heaviest === undefined || heaviest.size <= (own?.size ?? 0) + 1) {
+      return this.#takePlace(own ?? this.#waiting.values(), error);
+    }
     this.#end(first(heaviest), error);
     return undefined;
   }
 
   /** Of the longest waiting, if that had its time. */
-  #takePlace(own: Set<Stranger> | undefined, error: Error): Error | undefined {
-    const oldest = own && first(own);
-    if (!oldest || performance.now() - oldest.since < PATIENCE) return error;
+  #takePlace(among: Iterable<Stranger>, error: Error): Error | undefined {
+    const oldest = first(among);
+    if (performance.now() - oldest.since < PATIENCE) return error;
     this.#end(oldest, error);
     return undefined;
   }
@@ -154,7 +167,12 @@ export function sourceOf(address: string): string {
   return `${groups.slice(0, IPV6_GROUPS).join(':')}::/64`;
 }
 
-function first(strangers: Set<Stranger>): Stranger {
+/** One remote address and port may be connected to several addresses here. */
+function endsOf(socket: Socket): string {
+  return `${remoteOf(socket)} ${socket.localAddress}:${socket.localPort}`;
+}
+
+function first(strangers: Iterable<Stranger>): Stranger {
   const [oldest] = strangers;
   return oldest as Stranger;
 }
