@@ -37,7 +37,8 @@ export function admit(server: Server, asks: boolean, { accept, refused, fault, r
     }
   });
   server.on('tlsClientError', (error, socket) => {
-    refused(cameFrom(socket), handshakeError(error));
+    const below = belowOf(socket);
+    refused(cameFrom(socket, below), handshakeError(error, below?.bytesRead !== 0));
     // Node leaves one that took too long open.
     socket.destroy();
   });
@@ -57,9 +58,13 @@ export function untrustedFor({ authorizationError }: TLSSocket): string {
   return (found as NodeJS.ErrnoException | null)?.code ?? String(found);
 }
 
+/** The socket that carries one of TLS. */
+function belowOf(socket: TLSSocket): Socket | undefined {
+  return (socket as unknown as { readonly _parent?: Socket })._parent;
+}
+
 /** A TLS socket that failed has lost its handle, and with it the address. The one below it has not. */
-function cameFrom(socket: TLSSocket): string {
-  const below = (socket as unknown as { readonly _parent?: Socket })._parent;
+function cameFrom(socket: TLSSocket, below: Socket | undefined): string {
   const known = [socket, below].find((each) => each?.remoteAddress);
   return known ? remoteOf(known) : 'gone';
 }

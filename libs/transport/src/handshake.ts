@@ -35,12 +35,17 @@ export function inWords(error: Error): Error {
   return new Error(`the TLS handshake failed: ${reason}`, { cause: error });
 }
 
-/** At a server: a peer that does not trust what it is shown says so by an alert, or goes without a word. */
-export function handshakeError(error: Error): Error {
+/**
+ * At a server: a peer that does not trust what it is shown says so by an alert, or goes without a word.
+ * @param begun whether the peer had sent anything: until then it was shown nothing
+ */
+export function handshakeError(error: Error, begun: boolean): Error {
   const told = inWords(error);
   const silent = (error as NodeJS.ErrnoException).code === 'ECONNRESET';
   if (!silent && !/\b(unknown_ca|bad_certificate|unsupported_certificate|certificate_unknown)\b/.test(told.message))
     return told;
+  if (!begun)
+    return new Error('the peer went away before its TLS handshake: did it mean another port?', { cause: error });
   const what = silent ? 'the peer went away amid the TLS handshake' : told.message;
   return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }

@@ -19,7 +19,10 @@ const STOP_TIMEOUT = 500;
  */
 const STRANGERS: StrangerLimits = {
   ...{ most: 4096, mostOfSource: 2048, deadlineMs: 30_000 },
-  names: { most: 'the port takes no more', mostOfSource: 'the port takes no more from there' },
+  names: {
+    most: 'let fewer addresses reach this port',
+    mostOfSource: 'look what runs there, or keep it from this port',
+  },
 };
 
 /** HTTP/2's connection preface (RFC 9113 section 3.4) begins so, and no HTTP/1.1 method does. */

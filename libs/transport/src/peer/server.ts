@@ -12,7 +12,10 @@ import { peerSubject, type TlsSettings } from '../tls.ts';
 /** Gateways that may be amid their handshakes at once: a plane has tens of them, each with one link to a hub. */
 const STRANGERS: StrangerLimits = {
   ...{ most: 1024, mostOfSource: 512, deadlineMs: 30_000 },
-  names: { most: 'the port takes no more', mostOfSource: 'the port takes no more from there' },
+  names: {
+    most: 'let fewer addresses reach this port',
+    mostOfSource: 'look what runs there, or keep it from this port',
+  },
 };
 
 export interface PeerServerOptions {
