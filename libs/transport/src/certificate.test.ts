@@ -31,8 +31,8 @@ const ANY = `
 const parsed = (base64: string) => new X509Certificate(Buffer.from(base64, 'base64'));
 
 test('a certificate without a subject is called by its first name, or said to have none', () => {
-  assert.equal(describe(parsed(NAMELESS)), 'no subject, serial 01');
-  assert.equal(describe(parsed(NAMED_BESIDE)), 'DNS:localhost, serial 01');
+  assert.match(describe(parsed(NAMELESS)), /^no subject, serial 0?1$/);
+  assert.match(describe(parsed(NAMED_BESIDE)), /^DNS:localhost, serial 0?1$/);
 });
 
 test('an authority without a name is refused in words', () => {

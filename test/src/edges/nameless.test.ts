@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { redisMissing, startRedis } from '@isthmus/registry/testing';
 import {
@@ -37,10 +36,7 @@ test(
     for (const program of [hub.program, gateway.program, agent]) await program.waitReady();
     const identity = await trust.callers.client('', NAMELESS);
     const { authority: destination } = await echo(scope);
-    const socket = await tunnelThrough(scope, { via: { ...gateway.mtls, identity }, destination });
-    const echoed = new Promise<Buffer>((resolve) => socket.once('data', resolve));
-    socket.write('hello');
-    assert.equal(String(await echoed), 'hello');
+    await tunnelThrough(scope, { via: { ...gateway.mtls, identity }, destination });
   }),
 );
 
