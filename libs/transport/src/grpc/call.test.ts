@@ -3,10 +3,11 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import { test } from 'node:test';
 import { Client, credentials, Metadata } from '@grpc/grpc-js';
-import { deferred } from '@isthmus/tunnel';
+import { deferred, PlaneEnded } from '@isthmus/tunnel';
+import type { ChannelError } from '../packets/channel.ts';
 import type { ServerCall } from './call.ts';
 import { StatusError } from './status.ts';
-import { connect, data, message, open, PATH, serve } from './testing/calls.ts';
+import { connect, data, message, open, PATH, type Reply, serve } from './testing/calls.ts';
 import { cleanups } from './testing/until.ts';
 
 const REFUSALS: readonly [what: string, over: Record<string, string>, http: number, grpc: number, text: RegExp][] = [
@@ -138,3 +139,40 @@ test('a call that fails while its caller does not read is reset, and its sink he
   assert.equal(stream.rstCode, http2.constants.NGHTTP2_CANCEL);
   assert.equal(closed.length, 1);
 });
+
+const FAILURES: readonly [what: string, fail: (call: ServerCall, reply: Reply) => void, code: string, text: RegExp][] =
+  [
+    ['its server ends it', (call) => call.destroy(new PlaneEnded('kicked')), 'Aborted', /^kicked$/],
+    [
+      'it sends what is no packet',
+      (_, { stream }) => void stream.write(Buffer.of(0, 0, 0, 0, 3, 0x22, 0xff, 0xff)),
+      'InvalidArgument',
+      /bad packet/,
+    ],
+    [
+      'it ends amid a message',
+      (_, { stream }) => void stream.end(message({ type: 'DRAIN' }).subarray(0, 6)),
+      'Internal',
+      /amid a message/,
+    ],
+  ];
+
+for (const [what, fail, code, text] of FAILURES) {
+  test(`a call that has nothing left to send and fails since ${what} tells its sink so`, async () => {
+    const came = deferred<ServerCall>();
+    const closed: (ChannelError | undefined)[] = [];
+    const { port } = await serve((call) => {
+      call.respond([]);
+      call.start({ packet() {}, drain() {}, close: (error) => void closed.push(error) });
+      came.resolve(call);
+    });
+    const reply = open(connect(port));
+    await reply.head;
+    fail(await came.promise, reply);
+    await reply.status;
+    assert.equal(closed.length, 1);
+    assert.equal(closed[0]?.code, code);
+    assert.match(closed[0]?.message ?? '', text);
+    assert.equal(closed[0]?.cause instanceof PlaneEnded, code === 'Aborted');
+  });
+}

@@ -45,6 +45,8 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   #responded = false;
   /** Nothing more is sent but what waits. */
   #ended = false;
+  /** Why it fails, before its sink is told. */
+  #failure: ChannelError | undefined;
   /** Set once it is over: with the error that says why, if not in good order. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
   #abort: AbortController | undefined;
@@ -142,13 +144,15 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   fail(error: StatusError): void {
     if (this.#closed) return;
     this.#ended = true;
+    // First, for the stream may close as soon as its end is sent.
+    this.#failure = new ChannelError(error.status, error.message, { cause: error.cause });
     const fields = statusFields(error);
     if (!this.#responded) this.#stream.head(hpackEncode([...RESPONSE, ...fields]), true);
     else {
       this.#stream.end(hpackEncode(fields));
       if (this.#stream.pending) this.#reset = setTimeout(() => this.#stream.reset(ErrorCode.CANCEL), RESET_MS);
     }
-    this.#close(new ChannelError(error.status, error.message, { cause: error.cause }));
+    this.#close(this.#failure);
   }
 
   // What the stream tells.
@@ -182,7 +186,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     clearTimeout(this.#reset);
     clearTimeout(this.#deadline);
     const orderly = code === undefined || this.#ended;
-    this.#close(orderly ? undefined : new ChannelError('Canceled', 'stream was cancelled'));
+    this.#close(this.#failure ?? (orderly ? undefined : new ChannelError('Canceled', 'stream was cancelled')));
   }
 
   /**

@@ -4,8 +4,9 @@ import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { Client, credentials, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
-import { DialError, type DialRequest, deferred } from '@isthmus/tunnel';
+import { DialError, type DialRequest, deferred, type TunnelOutcome } from '@isthmus/tunnel';
 import { PROXY_METHOD } from './service.ts';
+import { connect as connectTo, data, message, open } from './testing/calls.ts';
 import { caller, callMethod, destination, echo, ended, gateway, pings, request, socketPath } from './testing/plane.ts';
 import { cleanups, until } from './testing/until.ts';
 
@@ -154,4 +155,33 @@ test('a caller that dials nothing is told so, and one that has dialled has all t
   assert.equal((await refused)[0], 'callers');
   await pings(dialled.end.stream, 1);
   dialled.end.abort(new Error('over'));
+});
+
+test('an upload that its caller breaks off amid a message does not end in good order at the destination', async () => {
+  const { target, events } = await gateway();
+  const errors: string[] = [];
+  events.on('packet:error', (_segment, code) => errors.push(code));
+  const came = deferred<Socket>();
+  const far = await destination((socket) => came.resolve(socket));
+  const closed = once(events, 'tunnel:close');
+  const { stream, head } = open(connectTo(Number(target.split(':').at(-1))), { ':path': PROXY_METHOD });
+  const address = `${far.host}:${far.port}`;
+  stream.write(message({ type: 'DIAL_REQ', protocol: 'tcp', address, random: 7n }));
+  await head;
+  const upload = message(data(1n, Buffer.alloc(200_000)));
+  stream.write(upload.subarray(0, 50_000));
+  const socket = await came.promise;
+  let ended = false;
+  socket
+    .on('data', () => {})
+    .on('end', () => {
+      ended = true;
+    });
+  stream.end();
+  await until('the destination hears of it', () => ended || socket.destroyed);
+  assert.equal(ended, false);
+  const [, { closedBy, error }] = (await closed) as [unknown, TunnelOutcome];
+  assert.equal(closedBy, 'caller');
+  assert.match(error?.message ?? '', /amid a message/);
+  assert.deepEqual(errors, ['Internal']);
 });
