@@ -134,3 +134,22 @@ test('small pieces that wait are put together, in order', () => {
   assert.ok(out.length < 200, `${out.length}`);
   assert.equal(waiting.length, 0);
 });
+
+test('pieces of large reads are kept without them, in order', () => {
+  const waiting = new Waiting();
+  const pieces: Uint8Array[] = [];
+  for (const size of [100, 4096, 4096, 4096, 4096, 4096, 12_000, 20_000, 64 * KIB]) {
+    const read = randomBytes(64 * KIB);
+    // As the socket has it: a view of a buffer of its own.
+    const own = Buffer.allocUnsafeSlow(read.length);
+    read.copy(own);
+    pieces.push(own.subarray(0, size));
+  }
+  for (const piece of pieces) waiting.push(piece);
+  const out: Uint8Array[] = [];
+  for (let piece = waiting.shift(); piece; piece = waiting.shift()) out.push(piece);
+  assert.deepEqual(Buffer.concat(out), Buffer.concat(pieces));
+  const kept = new Set(out.map(({ buffer }) => buffer));
+  const bytes = [...kept].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  assert.ok(bytes <= 3 * Buffer.concat(pieces).length, `${bytes} bytes are kept for ${Buffer.concat(pieces).length}`);
+});

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import type { Packet } from '@isthmus/proto';
-import { type Dial, DialError, deferred, planeEvents, SessionLost } from '@isthmus/tunnel';
+import { type Dial, DialError, deferred, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
 import { packetDialer } from './dial.ts';
 import { channelPair } from './pair.ts';
 import { servePackets } from './serve.ts';
@@ -211,4 +211,20 @@ test('10,000 tunnels that opened and closed leave nothing behind', async () => {
     hub.sent.length = 0;
   }
   assert.equal(process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length, 0);
+});
+
+test('the text of a close says whether the plane ended the tunnel or its destination', async () => {
+  const texts: readonly [text: string, byPlane: boolean][] = [
+    ['unrecognized connectID', true],
+    ['session lost', true],
+    ['ended by the plane: the caller read nothing', true],
+    ['read tcp 10.0.0.1:443: connection reset by peer', false],
+  ];
+  for (const [error, byPlane] of texts) {
+    const { dialer, agent } = plane();
+    const { end } = await dialer.dial(request());
+    agent.send({ type: 'CLOSE_RSP', connectID: 1n, error });
+    await until('the tunnel ended', () => end.stream.destroyed);
+    assert.equal(end.stream.errored instanceof PlaneEnded, byPlane, error);
+  }
 });

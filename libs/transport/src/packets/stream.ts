@@ -24,6 +24,14 @@ export interface PacketStreamOptions {
   readonly closed?: (() => void) | undefined;
 }
 
+const SESSION_LOST = 'session lost';
+
+/** What peers say of a tunnel that they no longer know. Go's peers have the first two. */
+const LOST: ReadonlySet<string> = new Set(['unrecognized connectID', 'Unknown connectID', SESSION_LOST]);
+
+/** Begins the text of a close that the plane itself meant, as opposed to an error of the destination. */
+const BY_PLANE = 'ended by the plane: ';
+
 /** One tunnel's bytes over packets. */
 export class PacketStream extends Duplex implements TunnelEnd {
   readonly stream: Duplex = this;
@@ -73,7 +81,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
   /** The peer closed the tunnel; with an error text it never knew it or lost it. */
   receiveClose(error = ''): void {
     this.#step('peer-close');
-    if (error !== '') this.destroy(new PlaneEnded(`the peer has lost the tunnel: ${error}`));
+    if (error === '') return;
+    if (LOST.has(error)) this.destroy(new PlaneEnded(`the peer has lost the tunnel: ${error}`));
+    else if (error.startsWith(BY_PLANE)) this.destroy(new PlaneEnded(error.slice(BY_PLANE.length)));
+    else this.destroy(new Error(`the peer closed the tunnel: ${error}`));
   }
 
   /** The channel ended. A tunnel that was closed before still delivers what came. */
@@ -116,7 +127,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#outbox.leave(this.#turn);
-    this.#step('abort', error instanceof SessionLost ? 'session lost' : error?.message);
+    this.#step('abort', closingText(error));
     this.#waiting.clear();
     this.#queue.close();
     done(error);
@@ -154,6 +165,12 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#outbox.leave(this.#turn);
     this.#release();
   }
+}
+
+/** What a close says; the peer's receiveClose reads it. */
+function closingText(error: Error | null): string | undefined {
+  if (error instanceof SessionLost) return SESSION_LOST;
+  return error instanceof PlaneEnded ? `${BY_PLANE}${error.message}` : error?.message;
 }
 
 export function closePacket(half: Half, connectID: bigint, error = ''): Packet {

@@ -1,6 +1,9 @@
-/** Pieces of fewer bytes are put together: each would cost more than it holds, and a piece of a larger read keeps all of it. */
+/** Pieces of fewer bytes are put together: each would cost more than it holds. */
 const SMALL = 4 * 1024;
 const BLOCK = 16 * 1024;
+
+/** A piece that is less than this part of the read it came in is copied: kept as it is, it would keep all of the read. */
+const PART = 4;
 
 /** Bytes that came and wait for their reader, in order. */
 export class Waiting {
@@ -17,10 +20,12 @@ export class Waiting {
 
   push(piece: Uint8Array): void {
     this.#length += piece.length;
-    if (piece.length >= SMALL) {
+    const pins = piece.length * PART < piece.buffer.byteLength;
+    if (piece.length < SMALL || (pins && piece.length < BLOCK)) this.#append(piece);
+    else {
       this.#block = undefined;
-      this.#pieces.push(piece);
-    } else this.#append(piece);
+      this.#pieces.push(pins ? Buffer.from(piece) : piece);
+    }
   }
 
   /** @returns the next piece; undefined when nothing waits */
