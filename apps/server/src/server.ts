@@ -58,7 +58,7 @@ export async function server(options: ServerOptions): Promise<Server> {
     ...{ gateway: ownGateway, hub: ownHub, directory, plane },
     async drain() {
       const drained = ownGateway.drain();
-      // Whoever came last still finds the hub's sessions.
+      // Callers that came last still find the hub's sessions.
       await ownGateway.hide();
       await Promise.all([drained, ownHub.drain()]);
     },

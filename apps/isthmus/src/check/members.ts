@@ -38,7 +38,7 @@ export function checkMembers({ answers, unanswered }: Answers<Seen>): Result[] {
   return [...answered, ...silent];
 }
 
-/** Whoever is refused again and again is an agent or gateway that cannot do its part, however well the others do. */
+/** A peer that is refused again and again cannot do its part, however healthy the others are. */
 export function checkRefusals({ answers }: Answers<Seen>): Result[] {
   const report = reportOf('refusals');
   return answers.flatMap(({ member, value: { status } }) =>

@@ -28,7 +28,7 @@ interface MemberView {
   /** Over the last 10 s, for the member's first role: the dials of a plane are those of its gateways. */
   readonly dialsPerSecond: number;
   readonly failuresPerSecond: number;
-  /** What to mend though it is ready. */
+  /** What to fix although it is ready. */
   readonly notices: readonly string[];
   /** Who it refused of late. */
   readonly refusals: readonly RefusalView[];
