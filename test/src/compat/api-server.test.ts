@@ -12,7 +12,9 @@ import {
   until,
   web,
 } from '../harness/index.ts';
-import { across, EVERY_PAIR, OUR_SERVER, writeEgressConfigs } from './rig.ts';
+import { acrossShared, EVERY_PAIR, OUR_SERVER, writeEgressConfigs } from './rig.ts';
+
+const across = acrossShared();
 
 const MiB = 1 << 20;
 

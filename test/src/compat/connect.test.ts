@@ -6,7 +6,9 @@ import type { Socket } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
 import { connectThrough, echo, greeter, open, sink, tunnelThrough, type Via, web, within } from '../harness/index.ts';
-import { across, EVERY_PAIR, OUR_SERVER } from './rig.ts';
+import { acrossShared, EVERY_PAIR, OUR_SERVER } from './rig.ts';
+
+const across = acrossShared();
 
 /** What the next read gives, as text. */
 async function next(socket: Socket): Promise<string> {

@@ -20,7 +20,9 @@ import {
   until,
   within,
 } from '../harness/index.ts';
-import { across, EVERY_PAIR } from './rig.ts';
+import { acrossShared, EVERY_PAIR } from './rig.ts';
+
+const across = acrossShared();
 
 async function agentVia(trust: Trust, port: number) {
   return { port, ca: trust.agents.cert, identity: await trust.agents.client('agent') };

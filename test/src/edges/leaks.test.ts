@@ -17,20 +17,20 @@ import {
 } from '../harness/index.ts';
 import { abandoned, dial, type Edge, echoes, edgesOf, endpointsAre, metricIs, tunnelsAre } from './rig.ts';
 
-const DIALS = 5000;
+const DIALS = 2500;
 const CONCURRENCY = 20;
 
 /** Before this many, caches and pools of the processes are not what they will be. */
-const WARM_UP = 500;
+const WARM_UP = 400;
 
 /** Descriptors that may come or go beside tunnels: a scrape of the metrics, a resolver's socket. */
 const FEW = 5;
 
 /**
  * By how much a process may have grown, in bytes. Measured: 17 to 38 MiB, as its heap stands between two collections.
- * Four ways of six open a tunnel for certain; were those kept, they would hold 50 KiB each, 160 MiB in all.
+ * Four ways of six open a tunnel for certain; were those kept, they would hold 50 KiB each, 80 MiB in all.
  */
-const GROWTH = 100 * 1024 * 1024;
+const GROWTH = 60 * 1024 * 1024;
 
 const DIALLED = 'konnectivity_network_proxy_server_pending_backend_dials';
 

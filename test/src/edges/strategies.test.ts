@@ -33,12 +33,9 @@ type Expected = Readonly<Record<string, readonly AgentName[]>>;
 
 const TABLE: Readonly<Record<string, Expected>> = {
   default: { '127.0.0.1': ANY, '::1': ANY, localhost: ANY },
-  defaultRoute: { '127.0.0.1': ['route'], '::1': ['route'], localhost: ['route'] },
-  destHost: { '127.0.0.2': ['four'], '::1': ['six'], localhost: ['named'], '127.0.0.3': [] },
   destCIDR: { '127.0.0.2': ['narrow'], '127.0.0.99': ['wide'], '::1': ['narrow'], localhost: [] },
-  'destHost,destCIDR': { '127.0.0.2': ['four'], '127.0.0.3': ['narrow'], '127.0.0.99': ['wide'] },
   'destCIDR,destHost,defaultRoute': { '127.0.0.2': ['narrow'], localhost: ['named'] },
-  'destHost,defaultRoute': { '127.0.0.2': ['four'], '127.0.0.3': ['route'] },
+  'destHost,defaultRoute': { '127.0.0.2': ['four'], '::1': ['six'], '127.0.0.3': ['route'] },
   'destHost,default': { localhost: ['named'], '127.0.0.3': ['plain', 'named', 'wide'] },
 };
 

@@ -1,9 +1,11 @@
-const POLL_MS = 10;
+const FIRST_POLL_MS = 10;
+/** A condition may ask a program for its metrics: what waits for long asks less often, so that it leaves the processors to what it waits for. */
+const LONGEST_POLL_MS = 200;
 
 export interface Wait {
   /** Milliseconds; default 60 s. */
   readonly deadline?: number;
-  /** Time between two checks, in milliseconds; default 10. */
+  /** Time between two checks, in milliseconds. Default: a tenth of the time waited so far, from 10 to 200. */
   readonly every?: number;
   /** What is waited for, for the text of the error. A function is called when the wait has failed. */
   readonly what: string | (() => string);
@@ -20,7 +22,7 @@ export const DEFAULT_DEADLINE_MS = 60_000;
  */
 export async function until<T>(
   condition: () => T | Promise<T>,
-  { deadline = DEFAULT_DEADLINE_MS, every = POLL_MS, what, hopeless }: Wait,
+  { deadline = DEFAULT_DEADLINE_MS, every, what, hopeless }: Wait,
 ): Promise<True<T>> {
   const start = performance.now();
   for (;;) {
@@ -29,7 +31,9 @@ export async function until<T>(
     if (isTrue(value)) return value;
     const ms = Math.round(performance.now() - start);
     if (lost || ms >= deadline) throw new Error(waited(ms, what, lost ?? cause), { cause });
-    await new Promise((resolve) => setTimeout(resolve, every));
+    await new Promise((resolve) =>
+      setTimeout(resolve, every ?? Math.min(Math.max(ms / 10, FIRST_POLL_MS), LONGEST_POLL_MS)),
+    );
   }
 }
 
