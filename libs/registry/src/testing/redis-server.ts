@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { freePort } from './free-port.ts';
+import { ask } from './redis-answer.ts';
 
 /** A Redis server for one test, on loopback. It saves nothing unless told to. */
 export interface RedisServer {
@@ -164,8 +165,7 @@ class LocalRedis implements RedisServer {
     try {
       await once(socket, this.#options.tls ? 'secureConnect' : 'connect', { signal });
       const { password } = this.#options;
-      if (password) await ask(socket, `AUTH ${password}`, signal);
-      return await ask(socket, line, signal);
+      return await ask(socket, password ? [`AUTH ${password}`, line] : [line], signal);
     } finally {
       socket.destroy();
     }
@@ -229,18 +229,4 @@ class LocalRedis implements RedisServer {
 export function tlsArgs({ cert, key, ca }: RedisTls): string[] {
   const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca];
   return [...files, '--tls-replication', 'yes'];
-}
-
-async function ask(socket: Socket, line: string, signal: AbortSignal): Promise<string> {
-  socket.write(`${line}\r\n`);
-  let text = '';
-  for (;;) {
-    const [chunk] = (await once(socket, 'data', { signal })) as [Buffer];
-    text += chunk;
-    const [head = '', ...lines] = text.split('\r\n');
-    const body = lines.join('\r\n');
-    if (lines.length === 0) continue;
-    if (!head.startsWith('$')) return head;
-    if (body.length >= Number(head.slice(1)) + 2) return body.slice(0, -2);
-  }
 }
