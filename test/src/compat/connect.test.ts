@@ -5,19 +5,24 @@ import { connect as connectHttp2, createSecureServer } from 'node:http2';
 import type { Socket } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
-import { connectThrough, echo, greeter, open, sink, tunnelThrough, type Via, web, within } from '../harness/index.ts';
+import {
+  connectThrough,
+  echo,
+  greeter,
+  nextChunk,
+  open,
+  sink,
+  tunnelThrough,
+  type Via,
+  web,
+  within,
+} from '../harness/index.ts';
 import { acrossShared, EVERY_PAIR, OUR_SERVER } from './rig.ts';
 
 const across = acrossShared();
 
 /** What the next read gives, as text. */
-async function next(socket: Socket): Promise<string> {
-  const read = once(socket, 'data');
-  socket.resume();
-  const [chunk] = await within(read, { what: 'a byte' });
-  socket.pause();
-  return String(chunk);
-}
+const next = async (socket: Socket) => String(await nextChunk(socket, 'a byte'));
 
 across(EVERY_PAIR, 'the destination is the request-target, not Host', async (scope, rig) => {
   const { server } = await rig();

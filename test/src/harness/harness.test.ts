@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, createServer, type Socket } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import test, { mock } from 'node:test';
 import { createServer as createTlsServer } from 'node:tls';
 import { Authority } from '@isthmus/service/testing';
 import { blackHole } from './black-hole.ts';
+import { nextChunk } from './chunks.ts';
 import { connectThrough, open, tunnelThrough } from './connect-caller.ts';
 import { Digest, echo, refused, resetter, sink, source, stalled, web } from './destination.ts';
 import { freePort, tempDir } from './places.ts';
@@ -235,15 +237,16 @@ test(
     const path = `${await tempDir(scope)}/proxy.sock`;
     const server = createServer((socket) => {
       socket.on('error', () => {});
-      socket.once('data', async (request) => {
-        const target = String(request).split(' ')[1] as string;
+      const answer = async () => {
+        const target = String(await nextChunk(socket, 'a request')).split(' ')[1] as string;
         for (const part of answers.get(target) ?? []) {
           // An empty part: wait for a byte of the caller, so that the next part is not in the same read.
           if (part) await new Promise((sent) => socket.write(part, sent));
-          else await once(socket, 'data');
+          else await nextChunk(socket, 'a byte');
         }
         socket.end();
-      });
+      };
+      answer().catch((error) => socket.destroy(error));
     }).listen(path);
     await once(server, 'listening');
     scope.defer(() => server.close());
@@ -259,6 +262,25 @@ test(
     );
   }),
 );
+
+test('chunks that come in one turn are all read, one wait after another, and a stream that ends meanwhile is an error', async () => {
+  const stream = new PassThrough();
+  const read = async () => {
+    let seen = '';
+    while (!seen.endsWith('.')) seen += await nextChunk(stream, 'a full stop');
+    return seen;
+  };
+  const seen = read();
+  setImmediate(() => {
+    for (const part of ['a', 'b', 'c.']) stream.push(part);
+  });
+  assert.equal(await seen, 'abc.');
+  stream.push('behind it.');
+  assert.equal(await read(), 'behind it.');
+  const never = read();
+  setImmediate(() => stream.push(null));
+  await assert.rejects(never, /ended before a full stop/);
+});
 
 test(
   'a web server answers every request on one connection',

@@ -1,5 +1,6 @@
 export { Authority, type Identity, type IdentityOptions } from '@isthmus/service/testing';
 export * from './black-hole.ts';
+export * from './chunks.ts';
 export * from './connect-caller.ts';
 export * from './destination.ts';
 export * from './flags.ts';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, createServer, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
-import { type Identity, type Scope, type Trust, within } from '../harness/index.ts';
+import { type Identity, nextChunk, type Scope, type Trust, within } from '../harness/index.ts';
 import { FrameSocket, PREFACE } from './frames.ts';
 
 /** An agent's handshake up to the 101: from there the caller is an HTTP/2 server that may do anything. */
@@ -37,9 +37,7 @@ export function upgrade(fields: Readonly<Record<string, string>>): string {
 async function head(socket: Socket, wanted: RegExp): Promise<void> {
   let seen = Buffer.alloc(0);
   while (!seen.includes('\r\n\r\n')) {
-    const [chunk] = await within(once(socket, 'data'), { what: `the end of a head: ${seen}` });
-    socket.pause();
-    seen = Buffer.concat([seen, chunk]);
+    seen = Buffer.concat([seen, await nextChunk(socket, `the end of a head: ${seen}`)]);
   }
   const end = seen.indexOf('\r\n\r\n') + 4;
   const text = seen.toString('latin1', 0, end);
