@@ -237,21 +237,27 @@ export function fromTheStart(take: (socket: Socket) => void): Take {
 function reopening(server: Server, { address, events, name }: ListenOptions, file?: SocketFile): Reopening {
   const where = file ? { path: file.boundPath } : { ...boundTo(address), port: (server.address() as AddressInfo).port };
   const tell = (error: Error) => events.emit('refused', name, '', error);
-  const place = () => {
+  const attempt = (act: () => void, failed?: () => void) => {
     try {
-      file?.place();
+      act();
     } catch (error) {
-      server.close();
+      failed?.();
       tell(error as Error);
     }
   };
-  server.on('listening', place);
+  server.on('listening', () =>
+    attempt(
+      () => file?.place(),
+      () => server.close(),
+    ),
+  );
   return {
     get listening() {
       return server.listening;
     },
     close() {
       tell(new Error('too many open files: nobody is listened to until one can be opened'));
+      attempt(() => file?.suspend());
       server.close();
     },
     open: () => void server.listen(where),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, lstatSync, mkdtempSync, readdirSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -86,6 +86,18 @@ test('a socket that someone listens on is left to them, and one that a dead proc
   assert.equal(await text(net.connect(path)), 'second');
   second.remove();
   await Promise.all([close(first), close(beside)]);
+});
+
+test('a socket whose process was killed while it lacked descriptors is taken over once it is seen untouched', async (context) => {
+  const path = socketPath(context);
+  leaveBehind(path);
+  chmodSync(path, 0o670);
+  const next = new SocketFile(path, true);
+  const server = await bind(next, 'next');
+  await next.claim();
+  assert.equal(await text(net.connect(path)), 'next');
+  next.remove();
+  await close(server);
 });
 
 for (const before of ['nothing', "a dead process' socket"]) {

@@ -1,9 +1,22 @@
 import { randomBytes } from 'node:crypto';
-import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync } from 'node:fs';
+import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync, utimesSync } from 'node:fs';
 import net from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /** What the owner and the group may do: connect. Upstream's socket has 0770. */
 const MODE = 0o660;
+
+/**
+ * The mode while its process lives and cannot listen for want of descriptors. To callers it is the same, and no other program is
+ * known to give it. A path can be marked, and touched, without a descriptor.
+ */
+const SUSPENDED_MODE = 0o670;
+
+/** How often such a process touches its file, in milliseconds. */
+const BEAT_MS = 250;
+
+/** Not touched for so long, such a file is a dead process', in milliseconds: beyond a pause of a busy one. */
+const SILENCE_MS = 5000;
 
 /** How long a process may take to be connected to before it counts as one that is there, in milliseconds. */
 const ANSWER_MS = 1000;
@@ -24,6 +37,8 @@ export class SocketFile {
   readonly #path: string;
   readonly #deleteExisting: boolean;
   #own: Stats | undefined;
+  /** While it is suspended. */
+  #beat: NodeJS.Timeout | undefined;
 
   constructor(path: string, deleteExisting: boolean) {
     this.#path = path;
@@ -50,14 +65,28 @@ export class SocketFile {
 
   /** To be called whenever it was bound again: shows it, unless another process has taken over meanwhile. */
   place(): void {
+    clearInterval(this.#beat);
     chmodSync(this.boundPath, MODE);
     const isWanted = this.#stands();
     this.#own = lstatSync(this.boundPath);
     if (isWanted) renameSync(this.boundPath, this.#path);
   }
 
+  /**
+   * To be called before the socket is closed for a while. The file stays, and says to processes which find nobody there that its own
+   * one lives.
+   */
+  suspend(): void {
+    if (!this.#stands()) return;
+    this.#touch();
+    chmodSync(this.#path, SUSPENDED_MODE);
+    clearInterval(this.#beat);
+    this.#beat = setInterval(() => this.#touch(), BEAT_MS).unref();
+  }
+
   /** To be called before the socket is closed: from here on nobody finds it. */
   remove(): void {
+    clearInterval(this.#beat);
     if (this.#stands()) unlinkSync(this.#path);
     this.#own = undefined;
   }
@@ -74,11 +103,8 @@ export class SocketFile {
     const path = this.#path;
     if (!this.#deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
     if (!there.isSocket()) throw new Error(`${path} exists and is no unix socket: it is left alone`);
-    const refusal = await connectionTo(path);
-    if (refusal === 'ECONNREFUSED' || refusal === 'ENOENT') return;
-    const whose =
-      refusal === undefined ? 'another process listens there' : `it cannot be told whose it is (${refusal})`;
-    throw new Error(`--uds-name ${path}: ${whose}. End that process, or give this one another --uds-name`);
+    const whose = await ownerOf(path);
+    if (whose) throw new Error(`--uds-name ${path}: ${whose}. End that process, or give this one another --uds-name`);
   }
 
   /** Takes away what a dead process left. @returns whether the path is free */
@@ -111,6 +137,15 @@ export class SocketFile {
     return true;
   }
 
+  #touch(): void {
+    try {
+      const now = new Date();
+      if (this.#stands()) utimesSync(this.#path, now, now);
+    } catch {
+      // Somebody deleted it in this moment: see `lost`.
+    }
+  }
+
   /** Whether the file is still this process'. Its inode is not given to another while the socket is open. */
   #stands(): boolean {
     const there = statOf(this.#path);
@@ -128,6 +163,28 @@ function isSame(a: Stats, b: Stats): boolean {
 
 function isCode(error: unknown, code: string): boolean {
   return (error as NodeJS.ErrnoException).code === code;
+}
+
+/** Whose a socket is, in words; undefined when its process is dead. */
+async function ownerOf(path: string): Promise<string | undefined> {
+  const refusal = await connectionTo(path);
+  if (refusal === undefined) return 'another process listens there';
+  if (refusal !== 'ECONNREFUSED' && refusal !== 'ENOENT') return `it cannot be told whose it is (${refusal})`;
+  if (!(await isKept(path))) return undefined;
+  return 'another process has this socket, and lacks the file descriptors to listen';
+}
+
+/** Whether a process keeps a socket on which it does not listen. It was marked before it refused anybody. */
+async function isKept(path: string): Promise<boolean> {
+  const marked = statOf(path);
+  if (!marked || (marked.mode & 0o777) !== SUSPENDED_MODE) return false;
+  for (let waited = 0; waited < SILENCE_MS; waited += BEAT_MS) {
+    await delay(BEAT_MS);
+    const now = statOf(path);
+    if (!now) return false;
+    if (now.mtimeMs !== marked.mtimeMs || !isSame(now, marked)) return true;
+  }
+  return false;
 }
 
 /** Asks whether someone listens at a socket. @returns the system's refusal; undefined when someone does */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -76,6 +76,27 @@ for (const kind of ['a port', 'a unix socket']) {
     await listener.idle;
   });
 }
+
+test('the socket of a process that has no descriptor left is not taken over, and serves again when it has one', async (context) => {
+  const dir = mkdtempSync(join(tmpdir(), 'isth-'));
+  context.after(() => rmSync(dir, { recursive: true }));
+  const path = join(dir, 'callers.sock');
+  const start = (answer: string, events = planeEvents()) =>
+    listen({ address: { path, deleteExisting: true }, http1: (socket) => socket.end(answer), events, name: 'callers' });
+  const first = await start('first');
+  const feed = starve(context);
+  await untilAnswer({ path }, 'ECONNREFUSED');
+  await assert.rejects(start('second'), /another process has this socket, and lacks the file descriptors to listen/);
+  assert.equal(first.lost, undefined);
+  feed();
+  await untilAnswer({ path }, 'first');
+  assert.equal(lstatSync(path).mode & 0o777, 0o660);
+  // What goes while it starves takes its file along.
+  starve(context);
+  await untilAnswer({ path }, 'ECONNREFUSED');
+  await first.close();
+  assert.deepEqual(readdirSync(dir), []);
+});
 
 test('a name that cannot be looked up for want of descriptors is no fault of the name', async (context) => {
   const dial = endpointDial({ agentId: 'a' });

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, unlinkSync } from 'node:fs';
+import { connect } from 'node:net';
 import test from 'node:test';
 import {
   echo,
@@ -42,6 +45,41 @@ test(
     await carries(await dial(scope, second.ways, 'connect', destination.authority));
   }),
 );
+
+/** The system refuses further descriptors to a process beyond so many; those it has stay. */
+const limitDescriptors = (pid: number, most: number) =>
+  execFileSync('prlimit', ['--pid', String(pid), `--nofile=${most}:`]);
+
+test(
+  "a living server's unix socket is left to it while it can open no file descriptor, and it listens there again",
+  { skip: spawnSync('prlimit', ['--version']).status !== 0 && 'prlimit is not installed (Debian: util-linux)' },
+  scoped(async (scope) => {
+    const { uds, server, destination } = await sharing(scope);
+    const first = await server('first');
+    await first.member.program.waitReady();
+    limitDescriptors(first.member.program.pid, 1);
+    await until(async () => (await refusal(uds)) === 'ECONNREFUSED', { what: 'callers to be refused' });
+    const second = await server('second');
+    assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
+    assert.match(second.member.program.tail, /--uds-name .*: another process has this socket, and lacks the file/);
+    limitDescriptors(first.member.program.pid, 1024);
+    await until(async () => (await refusal(uds)) === undefined, { what: 'callers to be taken' });
+    await eventually(async () => carries(await dial(scope, first.ways, 'connect', destination.authority)));
+  }),
+);
+
+/** The code of the error that a caller gets who connects. */
+async function refusal(path: string): Promise<string | undefined> {
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect');
+    return undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code;
+  } finally {
+    socket.destroy();
+  }
+}
 
 test(
   'a server tells that its unix socket was deleted, or is another one by now, on /readyz and to isthmus check',
