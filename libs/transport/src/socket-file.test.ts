@@ -100,6 +100,21 @@ test('a socket whose process was killed while it lacked descriptors is taken ove
   await close(server);
 });
 
+test('a path may have all 107 bytes', async (context) => {
+  const dir = join(socketPath(context), '..');
+  for (const bytes of [102, 103, 105, 106, 107]) {
+    const path = join(dir, 'é'.repeat(10).padEnd(bytes - Buffer.byteLength(dir) - 1 - 10, 'x'));
+    assert.equal(Buffer.byteLength(path), bytes);
+    const file = new SocketFile(path, true);
+    const server = await bind(file, `${bytes}`);
+    await file.claim();
+    assert.equal(await text(net.connect(path)), `${bytes}`);
+    file.remove();
+    await close(server);
+  }
+  assert.deepEqual(readdirSync(dir), []);
+});
+
 for (const before of ['nothing', "a dead process' socket"]) {
   test(`of many that start at once where there is ${before}, one gets the socket and keeps it`, async (context) => {
     for (let round = 0; round < 3; round++) {

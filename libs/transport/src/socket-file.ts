@@ -32,7 +32,10 @@ const MAX_TRIES = 10;
  * it is another process' by now.
  */
 export class SocketFile {
-  /** The name to bind. */
+  /**
+   * The name to bind: beside the wanted one, with 5 bytes, for a socket's path has 107 bytes at most, and the wanted one may have them
+   * all. A shorter name in a directory of so long a path is refused by the check of --uds-name.
+   */
   readonly boundPath: string;
   readonly #path: string;
   readonly #deleteExisting: boolean;
@@ -43,8 +46,7 @@ export class SocketFile {
   constructor(path: string, deleteExisting: boolean) {
     this.#path = path;
     this.#deleteExisting = deleteExisting;
-    // Short, for a socket's name has 107 bytes at most.
-    this.boundPath = `${path}.${randomBytes(2).toString('hex')}`;
+    this.boundPath = `${path.slice(0, path.lastIndexOf('/') + 1)}.${randomBytes(2).toString('hex')}`;
   }
 
   /**

@@ -74,6 +74,10 @@ test('callers need a unix socket or mutual TLS, and may have both', () => {
       [`--server-cert=${one.cert} --server-key=${one.key}`, /^--server-ca-cert: must be set/],
       [`--uds-name=${dir}/none/s --server-port=0`, `--uds-name: there is no directory ${dir}/none`],
       [`--uds-name=/${'x'.repeat(107)} --server-port=0`, /^--uds-name: the path has 108 bytes/],
+      [`--uds-name=/${'x'.repeat(102)}/s --server-port=0`, /^--uds-name: its directory's path has 103 bytes, .* 101:/],
+      // This length is right: only the directory is missing.
+      [`--uds-name=/${'x'.repeat(100)}/s --server-port=0`, /^--uds-name: there is no directory/],
+      [`--uds-name=/${'x'.repeat(100)}/12345 --server-port=0`, /^--uds-name: there is no directory/],
       [`--uds-name=${ca} --server-port=0`, `--uds-name: ${ca} is there and is no socket`],
     ],
   );

@@ -61,13 +61,25 @@ export function checkCallers(flags: Flags): void {
 /** sun_path has 108 bytes, and the last one terminates the string (unix(7)). */
 const LONGEST_PATH = 107;
 
+/** The socket is bound in the same directory first, under a name of so many bytes (libs/transport/src/socket-file.ts), `/` included. */
+const FIRST_NAME = 6;
+
 function checkSocketPath(path: string): void {
   const bytes = Buffer.byteLength(path);
   if (bytes > LONGEST_PATH) {
     throw new FlagError('uds-name', `the path has ${bytes} bytes, and a unix socket's may have ${LONGEST_PATH}`);
   }
-  const directory = statSync(dirname(path), { throwIfNoEntry: false });
-  if (!directory?.isDirectory()) throw new FlagError('uds-name', `there is no directory ${dirname(path)}`);
+  const parent = dirname(path);
+  const most = LONGEST_PATH - FIRST_NAME;
+  if (Buffer.byteLength(parent) > most) {
+    const advice = 'a temporary name in it must fit, choose a shorter one';
+    throw new FlagError(
+      'uds-name',
+      `its directory's path has ${Buffer.byteLength(parent)} bytes, and may have ${most}: ${advice}`,
+    );
+  }
+  const directory = statSync(parent, { throwIfNoEntry: false });
+  if (!directory?.isDirectory()) throw new FlagError('uds-name', `there is no directory ${parent}`);
   const there = statSync(path, { throwIfNoEntry: false });
   if (there && !there.isSocket()) throw new FlagError('uds-name', `${path} is there and is no socket`);
 }
