@@ -1,5 +1,6 @@
 import { type AgentIdentifiers, isPrintable } from '@isthmus/tunnel';
 import { PeerLimit } from './peer-limit.ts';
+import { percentDecoded } from './percent.ts';
 
 /** What one session may say of what it reaches. */
 export interface IdentifierLimits {
@@ -46,8 +47,8 @@ function parseQuery(query: string): Map<string, string[]> {
     if (pair === '') continue;
     if (pair.includes(';')) throw malformed('invalid semicolon separator in query');
     const equals = pair.indexOf('=');
-    const key = percentDecoded(equals < 0 ? pair : pair.slice(0, equals));
-    const value = equals < 0 ? '' : percentDecoded(pair.slice(equals + 1));
+    const key = unescaped(equals < 0 ? pair : pair.slice(0, equals));
+    const value = equals < 0 ? '' : unescaped(pair.slice(equals + 1));
     if (!isPrintable(value)) throw malformed('identifiers with control characters');
     const known = values.get(key);
     if (known) known.push(value);
@@ -56,14 +57,12 @@ function parseQuery(query: string): Map<string, string[]> {
   return values;
 }
 
-function percentDecoded(text: string): string {
+function unescaped(text: string): string {
   const bad = /%(?![0-9A-Fa-f]{2}).{0,2}/.exec(text);
   if (bad) throw malformed(`invalid URL escape ${JSON.stringify(bad[0])}`);
-  try {
-    return decodeURIComponent(text.replaceAll('+', ' '));
-  } catch {
-    throw malformed('escaped bytes are no UTF-8');
-  }
+  const value = percentDecoded(text.replaceAll('+', ' '));
+  if (value === undefined) throw malformed('escaped bytes are no UTF-8');
+  return value;
 }
 
 /** Upstream's words. */

@@ -11,6 +11,7 @@ import {
   SessionLost,
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
+import { reasonOf } from '../percent.ts';
 import { WHY_FIELD } from '../turn-away.ts';
 import type { Wire } from '../wire.ts';
 import { Control, type ControlMessage } from './control.ts';
@@ -19,9 +20,6 @@ import { watchLiveness } from './liveness.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
 import { endOfStream } from './tunnel-end.ts';
-
-/** Of why a link was refused, so many characters are told: a certificate's names are shorter. */
-const MAX_WHY = 1_000;
 
 export interface LinkClientOptions {
   readonly socket: Socket;
@@ -81,7 +79,7 @@ export class LinkClient implements Wire {
     stream.once('response', (head: Head) => {
       const why = head[WHY_FIELD];
       if (why === undefined) this.#answered.resolve();
-      else this.destroy(new Error(`it refuses this link: ${decoded(why)}`));
+      else this.destroy(new Error(`it refuses this link: ${reasonOf(why)}`));
     });
     const reconciler = this.#reconciler(options);
     this.#control = new Control(stream, {
@@ -208,15 +206,5 @@ export class LinkClient implements Wire {
   #lost(stream: Http2Stream): DialError {
     if (stream.rstCode === ErrorCode.REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
     return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
-  }
-}
-
-/** What is not percent-encoded is told as it came. */
-function decoded(why: string): string {
-  const text = why.slice(0, MAX_WHY);
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
   }
 }

@@ -9,6 +9,7 @@ import {
   isDialErrorCode,
   parseDestination,
 } from '@isthmus/tunnel';
+import { percentDecoded } from '../percent.ts';
 
 /**
  * How a dial and its answer stand in HTTP/2 heads (RFC 9113 section 8.5, RFC 9209 for failures, Server-Timing for
@@ -103,12 +104,10 @@ export function readAnswer(head: Head): Answer {
 
 function decoded(head: Head, name: string): string {
   const value = head[name] ?? '';
-  try {
-    return decodeURIComponent(value);
-  } catch (cause) {
-    const text = `the answer's ${name} is not percent-encoded: ${JSON.stringify(value.slice(0, 60))}`;
-    throw new DialError('connection_terminated', text, { retryable: true, cause });
-  }
+  const text = percentDecoded(value);
+  if (text !== undefined) return text;
+  const why = `the answer's ${name} is not percent-encoded: ${JSON.stringify(value.slice(0, 60))}`;
+  throw new DialError('connection_terminated', why, { retryable: true });
 }
 
 function readRefusal(head: Head, status: number): DialError {

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import { checkName } from '@isthmus/tunnel';
 import { type HttpHead, readHead } from '../head-reader.ts';
 import { PeerLimit } from '../peer-limit.ts';
+import { percentDecoded, reasonOf } from '../percent.ts';
 
 /**
  * How an agent's connection becomes a link: the agent sends an HTTP/1.1 Upgrade request that says who it is, the hub
@@ -47,7 +48,7 @@ export class LinkRefused extends Error {
 }
 
 /**
- * Agent's side: asks for a link on a connected socket. Rejects with LinkRefused when the answer is not 101.
+ * Agent's side: asks for a link on a connected socket. Rejects with LinkRefused when the answer is not 101, or names no hub.
  * @param timeout how long the hub may take to answer, in milliseconds
  */
 export async function requestLink(socket: Socket, host: string, hello: AgentHello, timeout: number): Promise<HubHello> {
@@ -67,17 +68,23 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   const [head] = await Promise.all([readHead(socket, timeout), request]);
   if (head.status !== 101) throw await refusal(socket, head);
   return {
-    hubId: checkName('hub id', decodeURIComponent(head.fields.get('isthmus-hub') ?? '')),
-    sessionId: checkName('session id', head.fields.get('isthmus-session') ?? ''),
-    plane: checkName('plane', decodeURIComponent(head.fields.get('isthmus-plane') ?? '')),
+    hubId: named(head, 'isthmus-hub'),
+    sessionId: named(head, 'isthmus-session'),
+    plane: named(head, 'isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
+}
+
+/** @throws LinkRefused for what is no name: whoever answered 101 knows the protocol */
+function named({ fields, status }: HttpHead, name: string): string {
+  const value = fields.get(name) ?? '';
+  return readName(value, `the answer's ${name}`, status);
 }
 
 async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
   const text = head.fields.get('isthmus-error');
   socket.destroy();
-  return new LinkRefused(head.status, text ? decodeURIComponent(text) : `answered with status ${head.status}`);
+  return new LinkRefused(head.status, text ? reasonOf(text) : `answered with status ${head.status}`);
 }
 
 export interface UpgradeServerOptions {
@@ -145,30 +152,31 @@ function readHello(request: IncomingMessage): AgentHello {
   }
   const agents = request.headersDistinct['isthmus-agent'] ?? [];
   if (agents.length !== 1 || agents[0] === '') throw new LinkRefused(400, 'want exactly one agent id');
-  const field = (name: string) => decode(request.headersDistinct[name]?.[0] ?? '', name);
-  const named = (name: string) => {
-    try {
-      return checkName(name, field(name));
-    } catch (error) {
-      throw new LinkRefused(400, (error as Error).message);
-    }
-  };
+  const field = (name: string) => request.headersDistinct[name]?.[0] ?? '';
+  const named = (name: string) => readName(field(name), name, 400);
   const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
   return {
     agentId: named('isthmus-agent'),
-    identifiers: field('isthmus-identifiers'),
+    identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
     tenant: named('isthmus-tenant') || 'default',
     version: named('isthmus-version'),
     ...(token !== undefined && { token }),
   };
 }
 
-function decode(value: string, name: string): string {
+/** @throws LinkRefused with this status */
+function readName(value: string, name: string, status: number): string {
   try {
-    return decodeURIComponent(value);
-  } catch {
-    throw new LinkRefused(400, `${name} is not percent-encoded`);
+    return checkName(name, decode(value, name, status));
+  } catch (error) {
+    throw error instanceof LinkRefused ? error : new LinkRefused(status, (error as Error).message);
   }
+}
+
+function decode(value: string, name: string, status: number): string {
+  const text = percentDecoded(value);
+  if (text !== undefined) return text;
+  throw new LinkRefused(status, `${name} is not percent-encoded: ${JSON.stringify(value.slice(0, 60))}`);
 }
 
 function acceptance(hello: HubHello): string {
