@@ -18,13 +18,10 @@ import {
   packetDialer,
   parseIdentifiers,
   placeOf,
-  remoteOf,
-  type StrangerLimits,
-  sourceOf,
   type TlsSettings,
   upgradeServer,
 } from '@isthmus/transport';
-import type { Observation } from '@isthmus/tunnel';
+import { type Observation, remoteOf, type StrangerLimits, sourceOf } from '@isthmus/tunnel';
 import { Membership } from './membership.ts';
 import { newSessionId, type SessionTable } from './sessions.ts';
 

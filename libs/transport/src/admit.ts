@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
+import { remoteOf } from '@isthmus/tunnel';
 import { describe, faultOf } from './certificate.ts';
 import { handshakeError } from './handshake.ts';
-import { remoteOf } from './remote.ts';
 import { turnAway } from './turn-away.ts';
 
 /** Who comes through a TLS server, and who does not. */

@@ -10,13 +10,13 @@ import {
   type DialRequest,
   type PlaneEvents,
   parseDestination,
+  remoteOf,
   Tunnel,
 } from '@isthmus/tunnel';
 import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-request.ts';
 import { newDialId } from './dial-id.ts';
 import { watchCaller } from './early-bytes.ts';
 import { proxyStatus } from './link/head.ts';
-import { remoteOf } from './remote.ts';
 import { peerSubject } from './tls.ts';
 
 /** How long a caller may take to send its request's head, in milliseconds. */

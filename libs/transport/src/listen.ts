@@ -1,10 +1,18 @@
 import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
-import { type CertificatePlace, Crowd, descriptors, type PlaneEvents, type Reopening } from '@isthmus/tunnel';
-import { remoteOf } from './remote.ts';
+import {
+  type CertificatePlace,
+  Crowd,
+  descriptors,
+  guardServer,
+  type PlaneEvents,
+  type Reopening,
+  remoteOf,
+  type StrangerLimits,
+  Strangers,
+} from '@isthmus/tunnel';
 import { tlsServer } from './renewal.ts';
 import { SocketFile } from './socket-file.ts';
-import { guardServer, type StrangerLimits, Strangers } from './strangers.ts';
 import type { TlsSettings } from './tls.ts';
 
 /** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */

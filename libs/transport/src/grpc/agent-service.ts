@@ -1,8 +1,7 @@
-import { type AgentIdentifiers, checkName, type PlaneEvents } from '@isthmus/tunnel';
+import { type AgentIdentifiers, checkName, type PlaneEvents, sourceOf } from '@isthmus/tunnel';
 import { type IdentifierLimits, parseIdentifiers } from '../identifiers.ts';
 import type { PacketChannel } from '../packets/channel.ts';
 import { PeerLimit, placeOf } from '../peer-limit.ts';
-import { sourceOf } from '../strangers.ts';
 import type { ServerCall } from './call.ts';
 import type { Metadata } from './metadata.ts';
 import type { GrpcPeer } from './peer.ts';

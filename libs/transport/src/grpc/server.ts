@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import { hpackEncode } from '@isthmus/http2';
-import { Crowd, type PlaneEvents } from '@isthmus/tunnel';
-import { remoteOf } from '../remote.ts';
+import { Crowd, type PlaneEvents, remoteOf } from '@isthmus/tunnel';
 import { ServerCall } from './call.ts';
 import { greeting, ServerConnection } from './http2/connection.ts';
 import type { RequestHead } from './http2/request.ts';

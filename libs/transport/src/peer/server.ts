@@ -1,12 +1,19 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { type Dial, descriptors, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
+import {
+  type Dial,
+  descriptors,
+  GATEWAY_NAME,
+  guardServer,
+  type PlaneEvents,
+  remoteOf,
+  type StrangerLimits,
+  Strangers,
+} from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import type { Listener } from '../listen.ts';
-import { remoteOf } from '../remote.ts';
 import { tlsServer } from '../renewal.ts';
-import { guardServer, type StrangerLimits, Strangers } from '../strangers.ts';
 import { peerSubject, type TlsSettings } from '../tls.ts';
 
 /** Gateways that may be amid their handshakes at once: a plane has tens of them, each with one link to a hub. */
