@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { unlessCrashed } from './other-runtimes.mjs';
+
+const PASSED = { status: 0, output: 'ok | 2 passed | 0 failed (1s)' };
+const CRASHED = { status: 1, output: 'one ... ok (1ms)\ndeno test x was ended by SIGSEGV' };
+
+/** Runs that end so, one after the other. @returns how many were made, and what counts */
+async function runs(...results) {
+  let made = 0;
+  const { counts } = await unlessCrashed('x.test.ts', async () => results[made++]);
+  return [made, counts.passed, counts.failed];
+}
+
+test('a file whose test failed is not run again on Deno', async () => {
+  const failed = { status: 1, output: 'one ... FAILED (1ms)\nFAILED | 1 passed | 1 failed (1s)' };
+  assert.deepEqual(await runs(failed, PASSED), [1, 1, 1]);
+});
+
+test('a file that passes is run once', async () => {
+  assert.deepEqual(await runs(PASSED, PASSED), [1, 2, 0]);
+});
+
+test('a file in which the runtime crashed is run once more, and no third time', async () => {
+  assert.deepEqual(await runs(CRASHED, PASSED), [2, 2, 0]);
+  assert.deepEqual((await runs(CRASHED, CRASHED, PASSED)).slice(0, 1), [2]);
+  assert.equal((await runs(CRASHED, CRASHED))[2], 1);
+});
+
+test('a crash behind a failed test does not hide it', async () => {
+  const both = { ...CRASHED, output: `two ... FAILED (1ms)\n${CRASHED.output}` };
+  const [made, , failed] = await runs(both, PASSED);
+  assert.deepEqual([made, failed], [1, 1]);
+});
+
+test('a file that ends with an error outside of its tests, or with a deadline, is not run again', async () => {
+  for (const output of ['error: Module not found', 'deno test x was ended by SIGKILL']) {
+    const [made, , failed] = await runs({ status: 1, output }, PASSED);
+    assert.deepEqual([made, failed], [1, 1], output);
+  }
+});
