@@ -88,6 +88,44 @@ describe('the admin port with mutual TLS', () => {
     await assert.rejects(named('isthmus-hub'));
   });
 
+  it('lets an operator in while a source floods it with handshakes that do not end, and reports what it drops', async () => {
+    const refused: string[] = [];
+    await using server = await serve({
+      host: '0.0.0.0',
+      tls: files(),
+      refused: (_, { message }) => refused.push(message),
+    });
+    const flood = Array.from({ length: 150 }, () => {
+      const socket = connectPlain({ port: server.address.port, host: '127.0.0.1', localAddress: '127.0.0.9' });
+      socket.on('error', () => {}).on('connect', () => socket.write('\x16'));
+      return socket;
+    });
+    try {
+      await until(() => refused.length >= 100);
+      assert.match(refused[0] ?? '', /^50 connections from 127\.0\.0\.9 wait to be let in already: /);
+      assert.equal(await page(server, shows(operator)), 'a page');
+    } finally {
+      for (const socket of flood) socket.destroy();
+    }
+  });
+
+  it('holds so many connections of one operator, and reports what it drops', async () => {
+    const refused: string[] = [];
+    await using server = await serve({ tls: files(), refused: (_, { message }) => refused.push(message) });
+    const options = { ...shows(operator), port: server.address.port, host: '127.0.0.1' };
+    const open = Array.from({ length: 51 }, () => connect(options).on('error', () => {}));
+    const ended = open.map((socket) => gone(socket));
+    await Promise.race(ended);
+    assert.deepEqual(refused, ['50 connections from 127.0.0.1 are open: close some of them']);
+    assert.equal(open.filter(({ destroyed }) => destroyed).length, 1);
+    // A place that is left is free.
+    open.find(({ destroyed }) => !destroyed)?.destroy();
+    const late = performance.now() + 60_000;
+    const answer = () => page(server, shows(operator)).catch(() => '');
+    while ((await answer()) !== 'a page') assert.ok(performance.now() < late, 'no place came free');
+    for (const socket of open) socket.destroy();
+  });
+
   it('speaks HTTP/1.1 with a client that offers both protocols', async () => {
     await using server = await serve({ tls: files() });
     const { port } = server.address;

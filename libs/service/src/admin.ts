@@ -35,8 +35,6 @@ export interface AdminServer extends AsyncDisposable {
 const HEAD_TIMEOUT_MS = 10_000;
 /** Scrapers keep connections open between scrapes. */
 const IDLE_TIMEOUT_MS = 65_000;
-/** Connections at once. The port is for operators and one scraper. */
-const MAX_CONNECTIONS = 100;
 
 /** The start of every HTTP/2 connection (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
 const HTTP2_PREFACE = Buffer.from('PRI');
@@ -59,8 +57,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   web.timeout = IDLE_TIMEOUT_MS;
   refuseBadRequests(web, refused);
 
-  const limits = { handshakeMs: headTimeoutMs, maxConnections: MAX_CONNECTIONS };
-  const listener = adminListener({ tls, refused, ...limits });
+  const listener = adminListener({ tls, refused, handshakeMs: headTimeoutMs });
   const address = await listen(listener.server, host, port);
   const trusted = tls !== undefined || isLoopback(address.address);
   if (!trusted) warn(untrusted(address));
