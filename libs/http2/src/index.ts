@@ -1,5 +1,6 @@
 export { ClientIds } from './client-ids.ts';
 export * from './codes.ts';
+export { compact, pins, pushCompact } from './compact.ts';
 export { FloodGuard } from './flood-guard.ts';
 export { FrameChecks } from './frame-checks.ts';
 export { type FrameHandler, FrameReader } from './frame-reader.ts';

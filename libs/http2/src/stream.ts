@@ -1,42 +1,21 @@
 import { Duplex } from 'node:stream';
 import { ConnectionError, codeName, ErrorCode, StreamError } from './codes.ts';
+import { pushCompact } from './compact.ts';
 import { dataHead } from './frames.ts';
 import { headOf, type OutgoingHead } from './head.ts';
 import type { Incoming } from './incoming.ts';
+import { type Done, Outgoing } from './outgoing.ts';
 import type { ReceiveWindow } from './receive-window.ts';
 import type { Field } from './section.ts';
 import type { SendWindow } from './send-window.ts';
 import type { Sender, Sink } from './sending.ts';
+import type { StreamLimits, Wire } from './wire.ts';
 
 /** What may wait here to be sent before the writer is asked to rest, in bytes: two reads of a socket. */
 const SEND_AHEAD = 128 * 1024;
 
 /** A write from this length on is one of many, in bytes; who writes less waits for no others. */
 const BULK = 16 * 1024;
-
-/** What a stream needs of its session. */
-export interface Wire {
-  /** The stream has something to send. */
-  offer(stream: Http2Stream): void;
-  /** The stream has sent bulk, and asks for more by `refill` when it is its turn. */
-  emptied(stream: Http2Stream): void;
-  head(stream: Http2Stream, head: OutgoingHead, endStream: boolean): void;
-  credit(stream: Http2Stream, bytes: number): void;
-  /** The other side broke the stream's rules, which resets it. */
-  broken(): void;
-  reset(stream: Http2Stream, code: number): void;
-  /** No frame of the stream will come or go any more. */
-  ended(stream: Http2Stream): void;
-}
-
-/** What a stream may send and be sent. */
-export interface StreamLimits {
-  readonly incoming: Incoming;
-  readonly window: ReceiveWindow;
-  readonly sendWindow: SendWindow;
-}
-
-type Done = (error?: Error | null) => void;
 
 /**
  * One HTTP/2 stream. Its two ways end apart from each other; `destroy` and `close` reset it. Once both have ended, what came is
@@ -59,13 +38,7 @@ export class Http2Stream extends Duplex implements Sender {
   #remoteReset = false;
   #localEnded = false;
   #wireClosed = false;
-  #chunks: Buffer[] = [];
-  /** Of the first chunk, what has been sent. */
-  #offset = 0;
-  #queued = 0;
-  /** Of the write under way, in bytes. */
-  #writing = 0;
-  #written: Done | undefined;
+  readonly #outgoing = new Outgoing();
   #final: Done | undefined;
 
   constructor(id: number, wire: Wire, { incoming, window, sendWindow }: StreamLimits) {
@@ -127,8 +100,7 @@ export class Http2Stream extends Duplex implements Sender {
       throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `stream ${this.id}: more than its window`);
     if (padding > 0) this.#credit(this.#window.skip(padding));
     this.#held += bytes.length;
-    if (bytes.length > 0 && this.push(this.readableLength > 0 || this.isPaused() ? compact(bytes) : bytes))
-      this.#consume();
+    if (bytes.length > 0 && pushCompact(this, bytes)) this.#consume();
     if (ends) this.receiveEnd();
   }
 
@@ -156,7 +128,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.#overOnWire();
     // The whole answer came, and what is sent meanwhile is not wanted (section 8.1): what came is still read.
     if (code === ErrorCode.NO_ERROR && this.#incoming.ended) {
-      this.#take()?.();
+      this.#outgoing.release();
       this.#final?.();
       this.end();
     } else this.destroy(failure(code));
@@ -179,52 +151,34 @@ export class Http2Stream extends Duplex implements Sender {
 
   get sendable(): boolean {
     if (this.#wireClosed) return false;
-    return this.#queued > 0 ? this.sendWindow.size > 0 : this.#final !== undefined;
+    return this.#outgoing.left > 0 ? this.sendWindow.size > 0 : this.#final !== undefined;
   }
 
   sendFrame(sink: Sink, limit: number): number {
-    if (this.#queued === 0) {
+    const { left } = this.#outgoing;
+    if (left === 0) {
       sink.write(dataHead(this.id, 0, true));
       this.#endLocal();
       return 0;
     }
-    const length = Math.min(limit, this.#queued, this.sendWindow.size);
+    const length = Math.min(limit, left, this.sendWindow.size);
     sink.write(dataHead(this.id, length, false));
-    for (let left = length; left > 0; ) left -= this.#sendPart(sink, left);
-    this.#queued -= length;
+    this.#outgoing.send(sink, length);
     this.sendWindow.sent(length);
-    if (this.#queued === 0) this.#sent();
+    if (length === left) this.#sent();
     return length;
   }
 
   refill(): void {
-    this.#take()?.();
+    this.#outgoing.release();
   }
 
   /** A write has left as a whole. Whoever writes bulk, and has no more here, is asked for it when it is the stream's turn. */
   #sent(): void {
-    const isLast = this.writableLength === this.#writing && !this.writableEnded;
-    if (isLast && this.#writing >= BULK) this.#wire.emptied(this);
+    const { length } = this.#outgoing;
+    const isLast = this.writableLength === length && !this.writableEnded;
+    if (isLast && length >= BULK) this.#wire.emptied(this);
     else this.refill();
-  }
-
-  #sendPart(sink: Sink, limit: number): number {
-    const chunk = this.#chunks[0] as Buffer;
-    const part = chunk.subarray(this.#offset, this.#offset + limit);
-    sink.write(part);
-    this.#offset += part.length;
-    if (this.#offset === chunk.length) {
-      this.#chunks.shift();
-      this.#offset = 0;
-    }
-    return part.length;
-  }
-
-  /** What waits for the write under way. */
-  #take(): Done | undefined {
-    const written = this.#written;
-    this.#written = undefined;
-    return written;
   }
 
   // What Duplex asks for.
@@ -258,7 +212,7 @@ export class Http2Stream extends Duplex implements Sender {
       this.#wire.reset(this, this.rstCode);
       this.#overOnWire();
     }
-    this.#take()?.(error ?? new Error('stream was closed'));
+    this.#outgoing.release(error ?? new Error('stream was closed'));
     this.#window.close();
     done(error);
   }
@@ -268,11 +222,7 @@ export class Http2Stream extends Duplex implements Sender {
       done();
       return;
     }
-    this.#chunks = chunks;
-    this.#queued = chunks.reduce((sum, chunk) => sum + chunk.length, 0);
-    this.#writing = this.#queued;
-    if (this.#queued === 0) done();
-    else this.#written = done;
+    this.#outgoing.begin(chunks, done);
     if (this.sendable) this.#wire.offer(this);
   }
 
@@ -302,15 +252,9 @@ export class Http2Stream extends Duplex implements Sender {
   #overOnWire(): void {
     if (this.#wireClosed) return;
     this.#wireClosed = true;
-    this.#chunks = [];
-    this.#queued = 0;
+    this.#outgoing.drop();
     this.#wire.ended(this);
   }
-}
-
-/** What is held must not hold the whole read of the socket that it came in. */
-function compact(bytes: Buffer): Buffer {
-  return bytes.length * 4 < bytes.buffer.byteLength ? Buffer.from(bytes) : bytes;
 }
 
 /** CANCEL is how a stream is given up in good order; whoever reads it sees that it closed without an end. */

@@ -10,7 +10,8 @@ import { beginsMessage, type Field } from './section.ts';
 import { InitialWindow, SendWindow } from './send-window.ts';
 import type { Sending } from './sending.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
-import { Http2Stream, type Wire } from './stream.ts';
+import { Http2Stream } from './stream.ts';
+import type { Wire } from './wire.ts';
 
 /**
  * Streams that the other side may take back before they are answered, break, or have refused, in 10 seconds. A gateway that loses its callers
