@@ -1,3 +1,4 @@
+import { pins } from '@isthmus/http2';
 import { youngGarbage } from '@isthmus/tunnel';
 import { StatusError } from './status.ts';
 
@@ -47,7 +48,7 @@ export class MessageReader {
   /** What is left waits for more: it must not keep the block of memory that it came in, which may be thousands of times as long. */
   hold(): void {
     const last = this.#pieces.at(-1);
-    if (!last || last.buffer === this.#block.buffer || last.length * 2 >= last.buffer.byteLength) return;
+    if (!last || last.buffer === this.#block.buffer || !pins(last)) return;
     this.#pieces.pop();
     if (last.length < SMALL) this.#append(last);
     else this.#pieces.push(copyOf(last));

@@ -1,4 +1,5 @@
 import { Duplex } from 'node:stream';
+import { pushCompact } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
 import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 import type { Queue } from './backlog.ts';
@@ -71,7 +72,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   /** DATA came. */
   receive(data: Uint8Array): void {
     if (this.#state === 'closed' || this.destroyed || data.length === 0) return;
-    if (this.#wanted) this.#wanted = this.push(data);
+    if (this.#wanted) this.#wanted = pushCompact(this, data);
     else {
       this.#waiting.push(data);
       this.#queue.put(data.length);

@@ -1,9 +1,8 @@
+import { compact, pins } from '@isthmus/http2';
+
 /** Pieces of fewer bytes are put together: each would cost more than it holds. */
 const SMALL = 4 * 1024;
 const BLOCK = 16 * 1024;
-
-/** A piece that is less than this part of the read it came in is copied: kept as it is, it would keep all of the read. */
-const PART = 4;
 
 /** Bytes that came and wait for their reader, in order. */
 export class Waiting {
@@ -20,11 +19,10 @@ export class Waiting {
 
   push(piece: Uint8Array): void {
     this.#length += piece.length;
-    const pins = piece.length * PART < piece.buffer.byteLength;
-    if (piece.length < SMALL || (pins && piece.length < BLOCK)) this.#append(piece);
+    if (piece.length < SMALL || (piece.length < BLOCK && pins(piece))) this.#append(piece);
     else {
       this.#block = undefined;
-      this.#pieces.push(pins ? Buffer.from(piece) : piece);
+      this.#pieces.push(compact(piece));
     }
   }
 

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Outbox } from './outbox.ts';
+import { channelPair } from './pair.ts';
+import { PacketStream } from './stream.ts';
+
+const READ = 64 * 1024;
+
+test('small pieces of large reads are kept without these, also before the reader has come', async () => {
+  const [channel] = channelPair();
+  const queue = { put() {}, take() {}, close() {} };
+  const stream = new PacketStream({ half: 'dialling', connectID: 1n, outbox: new Outbox(channel), queue });
+  const sent: Buffer[] = [];
+  for (let n = 0; n < 200; n++) {
+    const read = Buffer.allocUnsafeSlow(READ).fill(n);
+    sent.push(Buffer.from(read.subarray(0, 100)));
+    stream.receive(read.subarray(0, 100));
+  }
+  const kept: Buffer[] = [];
+  stream.on('data', (piece: Buffer) => kept.push(piece));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.ok(Buffer.concat(kept).equals(Buffer.concat(sent)));
+  const memory = [...new Set(kept.map(({ buffer }) => buffer))].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  assert.ok(memory <= 100_000, `${memory} bytes are kept for ${Buffer.concat(sent).length}`);
+  // One that is read at once is not copied.
+  const read = Buffer.allocUnsafeSlow(READ);
+  stream.receive(read.subarray(0, 100));
+  assert.equal(kept.at(-1)?.buffer, read.buffer);
+  stream.destroy();
+});
