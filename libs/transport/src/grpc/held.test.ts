@@ -67,17 +67,32 @@ test('messages that are no data and longer than a window are taken, as many as t
   const { port } = await serve((call) => taking(call, took));
   const session = connect(port);
   const dial = message({ type: 'DIAL_REQ', protocol: 'tcp', address: 'x'.repeat(100_000), random: 1n });
+  const most = dial.length - 1;
   const calls = Array.from({ length: 200 }, () => open(session));
   let refused = 0;
   for (const { stream, status } of calls) {
     void status.then((fields) => fields['grpc-status'] === '8' && refused++);
-    stream.write(dial.subarray(0, 1_000));
+    stream.write(dial.subarray(0, most));
   }
-  // 16 MiB hold 167 of them.
-  await until('the others are refused', () => refused === 200 - Math.floor((16 * 1024 * 1024) / (dial.length - 5)));
-  for (const { stream } of calls) if (!stream.closed) stream.write(dial.subarray(1_000));
+  // 16 MiB hold 167 of them, and all but their last byte fills it as well.
+  const room = Math.floor((16 * 1024 * 1024) / (most - 5));
+  await until('the others are refused', () => refused === 200 - room);
+  for (const { stream } of calls) if (!stream.closed) stream.write(dial.subarray(most));
   await until('those that were begun have come', () => took.length === 200 - refused);
   const late = open(session);
   late.stream.write(dial);
   await until('there is room again', () => took.length === 201 - refused);
+});
+
+test('messages that are announced and do not come take no room from others', async () => {
+  const took: Packet[] = [];
+  const { port } = await serve((call) => taking(call, took));
+  const dial = message({ type: 'DIAL_REQ', protocol: 'tcp', address: 'x'.repeat(100_000), random: 1n });
+  const session = connect(port);
+  const idle = Array.from({ length: 500 }, () => open(session));
+  for (const { stream } of idle) stream.write(dial.subarray(0, 1_000));
+  const honest = open(connect(port));
+  honest.stream.write(dial);
+  await until('the honest one', () => took.length === 1);
+  assert.ok(idle.every(({ stream }) => !stream.closed));
 });

@@ -15,7 +15,7 @@ const PART = 4 * 1024;
 /** A message of another kind may be so long, in bytes: nothing that makes sense comes near, and what makes none is answered. */
 const LONGEST_OTHER = 128 * 1024;
 
-/** What all streams together may keep of such messages beyond their windows, in bytes. */
+/** What all streams together may keep of such messages beyond their windows, in bytes that came: an announced length takes no room. */
 const OTHERS = new WindowBudget(16 * 1024 * 1024);
 
 /** All of a DATA packet but its data: two tags, two lengths and a number are 44 bytes at most. */
@@ -29,7 +29,9 @@ export class PacketReader {
   readonly #messages: MessageReader;
   /** Of the long message under way. */
   #connectID: bigint | undefined;
-  /** Of the budget, for the long message of another kind under way. */
+  /** The message under way is a long one of another kind. */
+  #isOther = false;
+  /** Of the budget, for what came of it. */
   #lent = 0;
 
   /** @param mostBytes what a message may come to */
@@ -44,7 +46,7 @@ export class PacketReader {
 
   /** Bytes that came and were not taken, as far as they count for the stream's window. */
   get held(): number {
-    return this.#lent > 0 ? 0 : this.#messages.length;
+    return this.#messages.length - this.#lent;
   }
 
   add(piece: Buffer): void {
@@ -55,6 +57,7 @@ export class PacketReader {
   close(): void {
     OTHERS.give(this.#lent);
     this.#lent = 0;
+    this.#isOther = false;
   }
 
   /** What is left waits for more, or for its reader. */
@@ -70,16 +73,27 @@ export class PacketReader {
     const messages = this.#messages;
     const { expected } = messages;
     if (expected === undefined) return undefined;
-    const isLong = this.#connectID === undefined && this.#lent === 0 && expected > WHOLE;
-    if (isLong) {
+    const isUnknown = this.#connectID === undefined && !this.#isOther;
+    if (isUnknown && expected > WHOLE) {
       if (messages.length < DATA_HEAD) return undefined;
       this.#readHead(expected);
     }
     if (this.#connectID !== undefined) return this.#part(this.#connectID);
     const message = messages.next();
-    if (!message) return undefined;
+    if (!message) {
+      if (this.#isOther) this.#lend(expected);
+      return undefined;
+    }
     this.close();
     return read(message);
+  }
+
+  /** The window is given back what the budget has room for, or a message longer than the window would never come whole. */
+  #lend(expected: number): void {
+    const more = this.#messages.length - this.#lent;
+    if (!OTHERS.take(more))
+      throw new StatusError('ResourceExhausted', `no room for a message of ${expected} bytes that is no DATA`);
+    this.#lent += more;
   }
 
   #readHead(expected: number): void {
@@ -87,7 +101,7 @@ export class PacketReader {
     if (head) {
       this.#messages.part(head.length);
       this.#connectID = head.connectID;
-    } else if (expected <= LONGEST_OTHER && OTHERS.take(expected)) this.#lent = expected;
+    } else if (expected <= LONGEST_OTHER) this.#isOther = true;
     else throw new StatusError('ResourceExhausted', `received message of ${expected} bytes that is no DATA`);
   }
 
