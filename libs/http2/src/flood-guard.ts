@@ -1,3 +1,4 @@
+import { Allowance } from './allowance.ts';
 import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
 
 /**
@@ -31,17 +32,14 @@ const COSTS: Readonly<Record<number, number>> = {
 
 /**
  * Bounds frames that make a connection work and carry nothing: PING, SETTINGS, WINDOW_UPDATE, PRIORITY, and empty DATA
- * (CVE-2019-9512, 9515, 9518 and their like). The clock is looked at only when what was allowed is used up.
+ * (CVE-2019-9512, 9515, 9518 and their like).
  */
 export class FloodGuard {
-  readonly #now: () => number;
-  #left = BURST;
-  #since: number;
+  readonly #allowance: Allowance;
 
   /** @param now milliseconds */
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now;
-    this.#since = now();
+  constructor(now?: () => number) {
+    this.#allowance = new Allowance({ atOnce: BURST, perSecond: PER_SECOND, ...(now && { now }) });
   }
 
   /**
@@ -57,7 +55,7 @@ export class FloodGuard {
    * @throws ConnectionError when there were too many without any
    */
   data(bytes: number, flags: number): void {
-    if (bytes > 0) this.#earn(bytes * PER_BYTE);
+    if (bytes > 0) this.#allowance.earn(bytes * PER_BYTE);
     else if (!(flags & Flag.END_STREAM)) this.#spend(1);
   }
 
@@ -71,26 +69,14 @@ export class FloodGuard {
 
   /** A frame of data was sent. */
   sent(bytes: number): void {
-    this.#earn(PER_SENT_FRAME + bytes * PER_BYTE);
-  }
-
-  #earn(allowed: number): void {
-    this.#left = Math.min(BURST, this.#left + allowed);
+    this.#allowance.earn(PER_SENT_FRAME + bytes * PER_BYTE);
   }
 
   #spend(cost: number): void {
-    this.#left -= cost;
-    if (this.#left < 0 && !this.#refill())
+    if (!this.#allowance.spend(cost))
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
         'too many frames that carry nothing, or messages that look at every stream',
       );
-  }
-
-  #refill(): boolean {
-    const now = this.#now();
-    this.#left = Math.min(BURST, this.#left + ((now - this.#since) / 1000) * PER_SECOND);
-    this.#since = now;
-    return this.#left >= 0;
   }
 }

@@ -1,3 +1,4 @@
+export { Allowance } from './allowance.ts';
 export { ClientIds } from './client-ids.ts';
 export * from './codes.ts';
 export { compact, pins, pushCompact } from './compact.ts';

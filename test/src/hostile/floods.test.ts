@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
-import { grpcServer, LinkServer } from '@isthmus/transport';
+import { grpcServer, LinkClient, LinkServer } from '@isthmus/transport';
 import { DialError, planeEvents } from '@isthmus/tunnel';
 import { Scope } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE, uint32 } from './frames.ts';
@@ -75,8 +75,8 @@ const VICTIMS: Readonly<Record<string, Victim>> = {
   },
 };
 
-/** A peer of a victim that has many streams open. */
-async function withStreams(scope: Scope, count: number, { request, serve }: Victim) {
+/** Both ends of a connection: a peer's, and a victim's. */
+async function socketPair(scope: Scope): Promise<[Socket, Socket]> {
   const listener = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
   await once(listener, 'listening');
   const socket = net.connect((listener.address() as AddressInfo).port, '127.0.0.1');
@@ -86,6 +86,12 @@ async function withStreams(scope: Scope, count: number, { request, serve }: Vict
     each.on('error', () => {});
     scope.defer(() => each.destroy());
   }
+  return [socket, victim];
+}
+
+/** A peer of a victim that has many streams open. */
+async function withStreams(scope: Scope, count: number, { request, serve }: Victim) {
+  const [socket, victim] = await socketPair(scope);
   const reason = serve(victim);
   const peer = new FrameSocket(socket);
   const head = block(request);
@@ -141,18 +147,87 @@ for (const [where, victim] of Object.entries(VICTIMS)) {
   }
 }
 
+/** What a link takes of messages beside its tunnels. */
+const MESSAGES: Bound = { atOnce: 1_000, perSecond: 100 };
+
+/** Each counts, also one that is passed over. */
+const CHATTER: Readonly<Record<string, string>> = {
+  drain: '{"type":"drain"}',
+  'a list of hubs': '{"type":"membership","current":true,"hubs":[]}',
+  'an unknown type': '{"type":"later"}',
+  'what cannot be read': '{"type":"held"}',
+};
+
+for (const [name, message] of Object.entries(CHATTER)) {
+  test(`both halves of a link end a peer that floods its control stream with ${name}`, async () => {
+    const serving = await chatter(message, async (scope, heard) => {
+      const serve = (socket: Socket) => linkServer(socket, heard).closed;
+      const { peer, reason } = await withStreams(scope, FEW, { ...(VICTIMS['a link'] as Victim), serve });
+      const id = 2 * FEW + 1;
+      await peer.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, CONTROL));
+      return { peer, reason, id };
+    });
+    const dialling = await chatter(message, async (scope, heard) => {
+      const [socket, victim] = await socketPair(scope);
+      const peer = new FrameSocket(socket, PREFACE.length);
+      const link = new LinkClient({ socket: victim, peer: 'rogue', receive: heard, refused: heard });
+      await peer.send(settings());
+      const { stream: id } = await peer.frame(TYPE.HEADERS);
+      await peer.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, block([[':status', '200']])));
+      return { peer, reason: link.closed, id };
+    });
+    for (const { why, heard, most } of [serving, dialling]) {
+      assert.match(why.message, /too many control messages/);
+      assert.ok(heard <= most, `${heard} were heard, not ${most}`);
+    }
+  });
+}
+
+const CONTROL = block([
+  [':method', 'POST'],
+  [':scheme', 'http'],
+  [':authority', 'link'],
+  [':path', '/control'],
+]);
+
+function linkServer(socket: Socket, heard: () => void): LinkServer {
+  const events = planeEvents().on('refused', heard);
+  const dial = () => new Promise<never>(() => {});
+  return new LinkServer({ socket, peer: 'rogue', role: 'hub', dial, events, goaway: heard, membership: heard });
+}
+
+interface Chatted {
+  readonly peer: FrameSocket;
+  /** The control stream. */
+  readonly id: number;
+  readonly reason: Promise<Error>;
+}
+
+/** Sends a message until the link has ended. @returns why, and how many were heard of how many that may be */
+async function chatter(message: string, begin: (scope: Scope, heard: () => void) => Promise<Chatted>) {
+  await using scope = new Scope();
+  const since = performance.now();
+  let heard = 0;
+  const { peer, reason, id } = await begin(scope, () => void heard++);
+  const line = Buffer.from(`${message}\n`.repeat(100));
+  let why: Error | undefined;
+  void reason.then((error) => {
+    why = error;
+  });
+  for (let sent = 0; !why; await new Promise(setImmediate)) {
+    assert.ok(sent < 200_000, 'it takes all that is sent');
+    await peer.send(frame(TYPE.DATA, 0, id, line));
+    sent += 100;
+  }
+  return { why, heard, most: MESSAGES.atOnce + (MESSAGES.perSecond * (performance.now() - since)) / 1000 };
+}
+
 test(`a link with ${STREAMS} tunnels ends a peer that asks it to compare them again and again`, async () => {
   await using scope = new Scope();
   const since = performance.now();
   const { peer, reason } = await withStreams(scope, STREAMS, VICTIMS['a link'] as Victim);
-  const control = block([
-    [':method', 'POST'],
-    [':scheme', 'http'],
-    [':authority', 'link'],
-    [':path', '/control'],
-  ]);
   const id = 2 * STREAMS + 1;
-  await peer.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, control));
+  await peer.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, CONTROL));
   // It holds no stream of this id, and says so.
   const held = Buffer.from(`${JSON.stringify({ type: 'held', from: 1, to: 1, streams: [99_999] })}\n`);
   let why: Error | undefined;

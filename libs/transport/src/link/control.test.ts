@@ -60,3 +60,18 @@ test('nothing is heard behind what ends the link', async () => {
   const { heard, failed } = await hear('nonsense\n{"type":"drain"}\n');
   assert.deepEqual([heard, failed.length], [[], 1]);
 });
+
+test('a flood of messages ends the link once its allowance is used up, long messages sooner', async () => {
+  for (const [hubs, most] of [
+    [0, 1_000],
+    [100, 250],
+  ] as const) {
+    const since = performance.now();
+    const hub = { hubId: 'h', address: 'h:1', zone: '', draining: false, generation: 0 };
+    const message = { type: 'membership', current: true, hubs: Array.from({ length: hubs }, () => hub) };
+    const { heard, failed } = await hear(`${JSON.stringify(message)}\n`.repeat(3_000));
+    assert.match(String(failed), /^too many control messages/);
+    assert.ok(heard.length <= most + (performance.now() - since) / 10, `${heard.length}`);
+    assert.ok(heard.length > most / 2, `${heard.length}`);
+  }
+});

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { ConnectionError } from '@isthmus/http2';
+import { Allowance, ConnectionError, ErrorCode } from '@isthmus/http2';
 import { Pieces } from '../pieces.ts';
 import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
@@ -20,6 +20,16 @@ export type ControlMessage =
 const MAX_LINE = 256 * 1024;
 
 const LINE_END = 0x0a;
+
+/**
+ * Messages that a link takes at once, and a second. Reading one and acting on it is about 20 microseconds of ours: a burst is 20 ms, and a
+ * link takes two thousandths of a processor by them. A plane of hundreds of hubs that all restart says less.
+ */
+const AT_ONCE = 1_000;
+const PER_SECOND = 100;
+
+/** So many bytes of a message cost as much as another one. */
+const BYTES_A_MESSAGE = 2 * 1024;
 
 /** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
 const MAX_BACKLOG = 4 * 1024 * 1024;
@@ -46,6 +56,7 @@ export class Control {
   readonly #options: ControlOptions;
   /** Of a line whose end has yet to come. */
   readonly #begun = new Pieces();
+  readonly #allowance = new Allowance({ atOnce: AT_ONCE, perSecond: PER_SECOND });
 
   constructor(stream: Duplex, options: ControlOptions) {
     this.#stream = stream;
@@ -78,7 +89,7 @@ export class Control {
     for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, start)) {
       this.#begun.add(chunk.subarray(start, end));
       start = end + 1;
-      if (!this.#isShort() || !this.#take(this.#begun.take().toString())) return;
+      if (!this.#isShort() || !this.#take(this.#begun.take())) return;
     }
     if (start < chunk.length) this.#begun.add(chunk.subarray(start));
     this.#isShort();
@@ -90,9 +101,18 @@ export class Control {
     return false;
   }
 
-  /** @returns whether more may be read */
-  #take(line: string): boolean {
+  /**
+   * @returns whether more may be read
+   * @throws ConnectionError when there were too many
+   */
+  #take(bytes: Buffer): boolean {
+    if (!this.#allowance.spend(1 + bytes.length / BYTES_A_MESSAGE))
+      throw new ConnectionError(
+        ErrorCode.ENHANCE_YOUR_CALM,
+        `too many control messages: ${AT_ONCE} at once and ${PER_SECOND} a second are taken`,
+      );
     const { receive, refused, fail } = this.#options;
+    const line = bytes.toString();
     const head = parse(line);
     const message = head && read(head);
     const bad = () => new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`);
