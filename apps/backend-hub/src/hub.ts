@@ -1,29 +1,12 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { HubRegistration, Registry } from '@isthmus/registry';
 import type { AdmissionState, Check, SessionMove } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
-import {
-  type Change,
-  type Dial,
-  type Directory,
-  type HubRecord,
-  inWords,
-  observed,
-  type SessionInfo,
-} from '@isthmus/tunnel';
+import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
 import { agentKey, sessionsElsewhere } from './elsewhere.ts';
 import { SessionTable } from './sessions.ts';
-
-/**
- * How long the tunnels of a hub may finish whose id another process has taken, in milliseconds: nobody sends a signal to it
- * then, and gateways know its successor alone.
- */
-const SUPERSEDED_GRACE = 30_000;
-
-/** How long a hub waits that has its id again and cannot listen, in milliseconds. */
-const LISTEN_AGAIN = 5000;
+import { Succession } from './succession.ts';
 
 export interface HubOptions extends AgentPortOptions {
   readonly zone: string;
@@ -94,20 +77,22 @@ class RunningHub implements Hub {
   #peers: PeerServer | undefined;
   #leaving = false;
   #drained: Promise<void> | undefined;
-  #registered = { superseded: false, detail: 'not yet registered' };
   /** Told last of the plane's hubs. */
   #hubs: readonly HubRecord[] = [];
-  /** Resolves when this hub's agents are gone, after another process has taken its id. */
-  #gaveWay: Promise<void> = Promise.resolve();
-  #reclaiming: Promise<void> | undefined;
-  /** It goes for good: no id that is free again brings it back. */
-  #ending = false;
+  readonly #succession: Succession;
 
   constructor(options: HubOptions) {
     this.#options = options;
     this.hubId = options.hubId;
     [this.#record, this.#sessions, this.#agents] = this.#term();
     this.dial = observed('hub', (request) => this.#sessions.dial(request), options.observation);
+    this.#succession = new Succession({
+      ...{ hubId: this.hubId, events: options.observation.events },
+      drain: () => this.#drainOnce(),
+      destroy: (reason) => this.#sessions.destroy(reason),
+      shut: () => this.#shut(),
+      begin: () => this.#begin(),
+    });
   }
 
   /** What a hub begins with, at its start and when its id is its own again. */
@@ -146,8 +131,7 @@ class RunningHub implements Hub {
   }
 
   get registration(): Check {
-    const { superseded, detail } = this.#registered;
-    return { name: 'registration', ok: !superseded, detail };
+    return this.#succession.check;
   }
 
   sessions() {
@@ -191,52 +175,27 @@ class RunningHub implements Hub {
     const { registry, changed, observation } = this.#options;
     changed({ kind: 'hub', hub: this.#record });
     this.#registration = registry.register(this.#record, (up, detail) => {
-      this.#registered.detail = detail;
+      this.#succession.tell(detail);
       this.#agents.membership.registry(up);
       observation.events.emit('registry', up ? 'up' : 'down', detail);
     });
-    void this.#registration.superseded.then(() => {
-      this.#gaveWay = this.#giveWay();
-    });
-  }
-
-  /** Another process was started under this hub's id. Agents go there, for gateways find no session here any more. */
-  async #giveWay(): Promise<void> {
-    const registered = this.#registered;
-    registered.superseded = true;
-    registered.detail = `another process was started under --server-id ${this.hubId}, and agents are sent there until it ends: ${registered.detail}`;
-    this.#options.observation.events.emit('registry', 'down', registered.detail);
-    await Promise.race([this.#drainOnce(), sleep(SUPERSEDED_GRACE, undefined, { ref: false })]);
-    this.#sessions.destroy(new Error(`hub ${this.hubId} runs in another process`));
+    void this.#registration.superseded.then(() => this.#succession.giveWay());
   }
 
   reclaim(): void {
-    if (this.#registered.superseded) this.#reclaiming ??= this.#reclaim();
+    this.#succession.reclaim();
   }
 
-  /** Begins anew, as a later process of this hub would. */
-  async #reclaim(): Promise<void> {
-    const { events } = this.#options.observation;
-    await this.#gaveWay;
-    await this.#shut();
-    if (this.#ending) return;
+  async #begin(): Promise<void> {
     [this.#record, this.#sessions, this.#agents] = this.#term();
     this.#drained = undefined;
     this.#leaving = false;
-    this.#registered = { superseded: false, detail: 'its id is its own again' };
-    this.#reclaiming = undefined;
-    try {
-      await this.start();
-      this.membership(this.#hubs);
-    } catch (error) {
-      this.#registered = { superseded: true, detail: `it cannot listen again: ${inWords(error)}` };
-      events.emit('registry', 'down', this.#registered.detail);
-      setTimeout(() => this.reclaim(), LISTEN_AGAIN).unref();
-    }
+    await this.start();
+    this.membership(this.#hubs);
   }
 
   membership(hubs: Iterable<HubRecord>): void {
-    const { superseded } = this.#registered;
+    const { superseded } = this.#succession;
     const own = (hub: HubRecord) => !superseded && hub.hubId === this.hubId;
     const known = [...hubs];
     this.#hubs = known;
@@ -251,7 +210,7 @@ class RunningHub implements Hub {
   }
 
   drain(): Promise<void> {
-    this.#ending = true;
+    this.#succession.end();
     return this.#drainOnce();
   }
 
@@ -274,7 +233,7 @@ class RunningHub implements Hub {
   }
 
   async close(): Promise<void> {
-    this.#ending = true;
+    this.#succession.end();
     await this.#shut();
   }
 
