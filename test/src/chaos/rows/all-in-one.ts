@@ -63,8 +63,11 @@ function beside(agents: number): Row<ServerPlane> {
     holds: `${HOLDS}; no tunnel of the other server's callers is cut`,
     bounds: { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 3000 },
     topology: (scope) => serverPlane(scope, { servers: 2, agents }),
-    async inject({ plane, strike, hold }) {
+    async inject({ plane, strike, hold, measure }) {
       const [victim] = plane.servers;
+      const carried = await plane.carried();
+      const astray = carried.filter(({ gateway, hubId }) => hubId !== plane.servers[gateway]?.id).length;
+      measure({ name: "tunnels through the other server's hub", value: astray, unit: '', most: 0 });
       await strike({ takes: ({ gateway }) => gateway === 0, gateway: 0 }, () => victim?.kill());
       await hold(RESTART_AFTER, RESTART_AFTER);
       await victim?.restart();
