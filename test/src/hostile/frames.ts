@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { until } from '../harness/index.ts';
+import { until, within } from '../harness/index.ts';
 
 /** HTTP/2's frames written by hand (RFC 9113 section 4 and 6), so that a test can send what no library does. */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
@@ -72,6 +72,7 @@ export class FrameSocket {
   readonly frames: Frame[] = [];
   ended = false;
   onFrame: ((frame: Frame) => void) | undefined;
+  #refused = false;
   readonly #socket: Socket;
   #rest: Buffer = NONE;
   #skip: number;
@@ -96,9 +97,19 @@ export class FrameSocket {
 
   /** Writes, and waits while the other side takes no more; resolves also when it is gone. */
   async send(...parts: Buffer[]): Promise<void> {
-    if (this.ended || this.#socket.write(Buffer.concat(parts))) return;
-    await until(() => this.ended || !this.#socket.writableNeedDrain, {
-      what: 'the bytes to be taken',
+    const [first = NONE, ...rest] = parts;
+    if (this.ended || this.#socket.write(rest.length > 0 ? Buffer.concat(parts) : first)) return;
+    await within(this.#taken(), { what: 'the bytes to be taken' });
+  }
+
+  #taken(): Promise<void> {
+    return new Promise((resolve) => {
+      const events = ['drain', 'end', 'close'];
+      const taken = () => {
+        for (const event of events) this.#socket.off(event, taken);
+        resolve();
+      };
+      for (const event of events) this.#socket.on(event, taken);
     });
   }
 
@@ -115,10 +126,7 @@ export class FrameSocket {
 
   /** Waits until the other side refuses: GOAWAY or RST_STREAM with an error, or the end. */
   async refusal(): Promise<void> {
-    const bad = ({ type, payload }: Frame) =>
-      (type === TYPE.GOAWAY && payload.readUInt32BE(4) !== 0) ||
-      (type === TYPE.RST_STREAM && payload.readUInt32BE(0) !== 0);
-    await until(() => this.ended || this.frames.some(bad), {
+    await until(() => this.ended || this.#refused, {
       what: () => `a refusal; came: ${this.frames.map(({ type }) => type).join(' ')}`,
     });
   }
@@ -138,9 +146,16 @@ export class FrameSocket {
       const payload = this.#rest.subarray(9, end);
       this.#rest = this.#rest.subarray(end);
       this.frames.push({ ...head, payload });
+      this.#refused ||= refuses(head.type, payload);
       this.onFrame?.({ ...head, payload });
       if (head.type === TYPE.SETTINGS && !(head.flags & FLAG.ACK))
         this.#socket.write(frame(TYPE.SETTINGS, FLAG.ACK, 0));
     }
   }
+}
+
+/** GOAWAY or RST_STREAM with an error. */
+function refuses(type: number, payload: Buffer): boolean {
+  if (type === TYPE.GOAWAY) return payload.readUInt32BE(4) !== 0;
+  return type === TYPE.RST_STREAM && payload.readUInt32BE(0) !== 0;
 }

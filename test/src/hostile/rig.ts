@@ -11,6 +11,8 @@ export class Bystander implements AsyncDisposable {
   readonly #programs: readonly Program[];
   readonly #timer: NodeJS.Timeout;
   #beats = 0;
+  /** The next beat follows the last one's echo at once, up to this one. */
+  #wanted = 0;
   #waiting = false;
   #lost: string | undefined;
 
@@ -28,8 +30,10 @@ export class Bystander implements AsyncDisposable {
   async unharmed(): Promise<void> {
     const { tail } = this;
     for (const { name, running } of this.#programs) assert.ok(running, `${name} has ended${tail}`);
-    const before = this.#beats;
-    await until(() => this.#beats >= before + 2, {
+    const wanted = this.#beats + 2;
+    this.#wanted = wanted;
+    this.#beat();
+    await until(() => this.#beats >= wanted, {
       what: () => `the bystander's echo${this.tail}`,
       hopeless: () => this.#lost,
     });
@@ -60,6 +64,7 @@ export class Bystander implements AsyncDisposable {
     }
     this.#waiting = false;
     this.#beats++;
+    if (this.#beats < this.#wanted) this.#beat();
   }
 }
 
