@@ -88,6 +88,11 @@ export class PlaneEnded extends Error {
   override readonly name: string = 'PlaneEnded';
 }
 
+/** The same reason, which says that the plane ended what it ends. */
+export function planeEnded(reason: Error): PlaneEnded {
+  return reason instanceof PlaneEnded ? reason : new PlaneEnded(reason.message, { cause: reason });
+}
+
 /** The reader of a tunnel took nothing for a while, and so held up other tunnels. */
 export class ReaderStalled extends PlaneEnded {
   override readonly name = 'ReaderStalled';

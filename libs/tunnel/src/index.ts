@@ -12,6 +12,7 @@ export * from './directory.ts';
 export * from './errors.ts';
 export * from './events.ts';
 export * from './explain.ts';
+export * from './guarded.ts';
 export { inWords } from './in-words.ts';
 export * from './names.ts';
 export * from './observe.ts';

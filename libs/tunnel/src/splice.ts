@@ -3,9 +3,10 @@ import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { deferred } from './deferred.ts';
 import type { TunnelEnd } from './dial.ts';
-import { PlaneEnded } from './errors.ts';
+import { PlaneEnded, planeEnded } from './errors.ts';
 import type { ClosedBy } from './events.ts';
 import { writeGathered } from './gathered.ts';
+import { type Guarded, guarding } from './guarded.ts';
 import { youngGarbage } from './young-garbage.ts';
 
 /** Once one side is closed for good, how long the other may take to finish cleanly, in milliseconds. */
@@ -42,6 +43,8 @@ export class Splice {
   /** Bytes from destination to caller. */
   down = 0;
 
+  /** Of what is called here nothing throws: a defect ends the tunnel in the plane's name. */
+  readonly guarded: Guarded;
   readonly #done = deferred<SpliceResult>();
   readonly done = this.#done.promise;
   readonly #caller: WatchedEnd;
@@ -51,8 +54,20 @@ export class Splice {
   /** What the timer waits for: silence while half-closed, which data postpones, or the end of a close, which nothing postpones. */
   #timerMs = 0;
 
-  /** @param written called for each write to the caller with the milliseconds it waited; 0 without reading the clock if it did not wait */
-  constructor(caller: TunnelEnd, destination: TunnelEnd, written: (ms: number) => void = () => {}) {
+  /**
+   * @param written called for each write to the caller with the milliseconds it waited; 0 without reading the clock if it did not wait
+   * @param fault called when code of ours threw, which ends the tunnel
+   */
+  constructor(
+    caller: TunnelEnd,
+    destination: TunnelEnd,
+    written: (ms: number) => void = () => {},
+    fault: (error: Error) => void = () => {},
+  ) {
+    this.guarded = guarding((error) => {
+      this.abort(planeEnded(error));
+      fault(error);
+    });
     this.#caller = { side: 'caller', end: caller, open: true, ended: false };
     this.#destination = { side: 'destination', end: destination, open: true, ended: false };
     this.#watch(this.#caller, this.#destination);
@@ -91,36 +106,40 @@ export class Splice {
         ? (chunk: Uint8Array) => writeGathered(sink, chunk)
         : (chunk: Uint8Array) => sink.write(chunk);
     let waitingSince: number | undefined;
-    source.on('data', (chunk: Uint8Array) => {
+    const copy = (chunk: Uint8Array) => {
       count(chunk.length);
       youngGarbage.read(chunk.length);
       if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
       if (write(chunk)) return written(0);
       waitingSince ??= performance.now();
       source.pause();
-    });
-    sink.on('drain', () => {
+    };
+    const goOn = () => {
       if (waitingSince !== undefined) written(performance.now() - waitingSince);
       waitingSince = undefined;
       source.resume();
-    });
+    };
+    source.on('data', this.guarded(copy));
+    sink.on('drain', this.guarded(goOn));
   }
 
   #watch(watched: WatchedEnd, other: WatchedEnd): void {
     const { side, end } = watched;
     const { stream, halfOpen } = end;
     let failure: Error | undefined;
-    stream.on('error', (error) => {
+    const fail = (error: Error) => {
       failure ??= end.explain?.(error) ?? error;
-    });
-    stream.on('end', () => {
+    };
+    const finish = () => {
       watched.ended = true;
       this.#result ??= { closedBy: side };
       endWriting(other);
       if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
       else this.#awaitClose(other.end.stream);
-    });
-    const closed = () => this.#closed(watched, other, failure);
+    };
+    stream.on('error', this.guarded(fail));
+    stream.on('end', this.guarded(finish));
+    const closed = this.guarded(() => this.#closed(watched, other, failure));
     if (stream.destroyed) queueMicrotask(closed);
     else stream.on('close', closed);
   }
@@ -167,10 +186,11 @@ export class Splice {
     clearTimeout(this.#timer);
     if (!this.#caller.open && !this.#destination.open) return;
     this.#timerMs = ms;
-    this.#timer = setTimeout(() => {
+    const late = () => {
       if (ms === LINGER_MS) this.#abortOpen(new Error('peer did not finish closing'));
       else this.#giveUp(new PlaneEnded(`half-closed and silent for ${HALF_CLOSED_IDLE_MS / 1000} s`));
-    }, ms);
+    };
+    this.#timer = setTimeout(this.guarded(late), ms);
     this.#timer.unref();
   }
 }

@@ -1,5 +1,5 @@
 import type { DialRequest, Established, TunnelEnd } from './dial.ts';
-import { PlaneEnded } from './errors.ts';
+import { planeEnded } from './errors.ts';
 import type { ClosedBy, PlaneEvents, Role, TunnelInfo, TunnelOutcome } from './events.ts';
 import { Splice } from './splice.ts';
 
@@ -22,11 +22,13 @@ export class Tunnel implements TunnelInfo {
     this.hubId = established.hubId;
     const start = performance.now();
     const written = role === 'gateway' ? (ms: number) => void events.emit('caller:write', ms) : undefined;
-    this.#splice = new Splice(caller, established.end, written);
-    events.emit('tunnel:open', this);
+    const fault = (error: Error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error);
+    this.#splice = new Splice(caller, established.end, written, fault);
+    const { guarded } = this.#splice;
+    guarded(() => events.emit('tunnel:open', this))();
     this.done = this.#splice.done.then((result) => {
       const outcome: TunnelOutcome = { ms: performance.now() - start, ...result };
-      events.emit('tunnel:close', this, outcome);
+      guarded(() => events.emit('tunnel:close', this, outcome))();
       return outcome;
     });
   }
@@ -45,12 +47,7 @@ export class Tunnel implements TunnelInfo {
 
   /** @param closedBy on whose behalf */
   abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
-    this.#splice.abort(planeEnded(reason, closedBy), closedBy);
+    // So that each part of the plane that the tunnel runs through knows it too.
+    this.#splice.abort(closedBy === 'plane' ? planeEnded(reason) : reason, closedBy);
   }
-}
-
-/** So that each part of the plane that the tunnel runs through knows it too. */
-function planeEnded(reason: Error, closedBy: ClosedBy): Error {
-  if (closedBy !== 'plane' || reason instanceof PlaneEnded) return reason;
-  return new PlaneEnded(reason.message, { cause: reason });
 }

@@ -43,7 +43,7 @@ export interface AgentServiceOptions {
 
 /** The Go agents' edge: each holds one stream, over which all its tunnels go. */
 export function agentService(options: AgentServiceOptions): GrpcService {
-  return { path: CONNECT_METHOD, serve: (call, admitted) => void admit(call, admitted, options) };
+  return { path: CONNECT_METHOD, serve: (call, admitted) => call.guarded(() => admit(call, admitted, options))() };
 }
 
 async function admit(call: ServerCall, admitted: () => void, options: AgentServiceOptions): Promise<void> {
@@ -66,8 +66,8 @@ async function admit(call: ServerCall, admitted: () => void, options: AgentServi
     onAgent({ agentId, identifiers, peer, channel: call });
   } catch (error) {
     const refusal = error as Error;
-    events.emit('refused', placeOf(refusal, 'grpc agents'), peer.remote, refusal);
     call.fail(statusOf(refusal));
+    events.emit('refused', placeOf(refusal, 'grpc agents'), peer.remote, refusal);
   }
 }
 

@@ -1,6 +1,7 @@
 import { ErrorCode, type Field, hpackEncode } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
 import { encodeDataHead, encodePacket } from '@isthmus/proto';
+import type { Guarded } from '@isthmus/tunnel';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
 import type { ServerStream, StreamReceiver } from './http2/stream.ts';
 import { PREFIX, writePrefix } from './messages.ts';
@@ -60,12 +61,17 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.peer = peer;
     stream.serve(this);
     if (timeout === undefined) return;
-    this.#deadline = setTimeout(() => this.fail(new StatusError('DeadlineExceeded', 'deadline exceeded')), timeout);
-    this.#deadline.unref();
+    const late = () => this.fail(new StatusError('DeadlineExceeded', 'deadline exceeded'));
+    this.#deadline = setTimeout(this.guarded(late), timeout).unref();
   }
 
   get remote(): string {
     return this.peer.remote;
+  }
+
+  /** Guards what is called apart from what comes: a defect fails the connection. */
+  get guarded(): Guarded {
+    return this.#stream.guarded;
   }
 
   get over(): boolean {
@@ -150,7 +156,8 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     if (!this.#responded) this.#stream.head(hpackEncode([...RESPONSE, ...fields]), true);
     else {
       this.#stream.end(hpackEncode(fields));
-      if (this.#stream.pending) this.#reset = setTimeout(() => this.#stream.reset(ErrorCode.CANCEL), RESET_MS);
+      const reset = this.guarded(() => this.#stream.reset(ErrorCode.CANCEL));
+      if (this.#stream.pending) this.#reset = setTimeout(reset, RESET_MS);
     }
     this.#close(this.#failure);
   }
@@ -182,11 +189,12 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     if (!this.#paused) this.#deliver();
   }
 
-  close(code: number | undefined): void {
+  close(code: number | undefined, reason: Error | undefined): void {
     clearTimeout(this.#reset);
     clearTimeout(this.#deadline);
     const orderly = code === undefined || this.#ended;
-    this.#close(this.#failure ?? (orderly ? undefined : new ChannelError('Canceled', 'stream was cancelled')));
+    const text = reason?.message ?? 'stream was cancelled';
+    this.#close(this.#failure ?? (orderly ? undefined : new ChannelError('Canceled', text, { cause: reason })));
   }
 
   /**

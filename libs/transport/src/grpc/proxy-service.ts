@@ -32,11 +32,12 @@ function serve(call: ServerCall, options: ProxyServiceOptions): void {
   const caller: Caller = { via: 'grpc', identity: identify(call.peer), remote: call.peer.remote };
   const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
-  const late = setTimeout(() => {
+  const refuse = () => {
     const error = new Error(`no dial within ${firstDialMs / 1000} s`);
-    events.emit('refused', 'callers', call.peer.remote, error);
     served.destroy(error);
-  }, firstDialMs).unref();
+    events.emit('refused', 'callers', call.peer.remote, error);
+  };
+  const late = setTimeout(call.guarded(refuse), firstDialMs).unref();
   const served = servePackets(call, {
     role: 'gateway',
     dial(request) {
@@ -49,10 +50,11 @@ function serve(call: ServerCall, options: ProxyServiceOptions): void {
     limits: { dialMs: timeout },
     ...(traceparent !== undefined && { traceparent }),
   });
-  void served.closed.then(() => {
+  const gone = () => {
     clearTimeout(late);
     events.emit('caller:close', 'grpc');
-  });
+  };
+  void served.closed.then(call.guarded(gone));
 }
 
 function identity({ subject, remote }: GrpcPeer): string {

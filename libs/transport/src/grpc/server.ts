@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { hpackEncode } from '@isthmus/http2';
-import { Crowd, type PlaneEvents, remoteOf } from '@isthmus/tunnel';
+import { Crowd, guarding, PlaneEnded, type PlaneEvents, remoteOf } from '@isthmus/tunnel';
 import { ServerCall } from './call.ts';
 import { greeting, ServerConnection } from './http2/connection.ts';
 import type { RequestHead } from './http2/request.ts';
@@ -90,13 +90,19 @@ class Endpoint implements GrpcServer {
 
   /** What it said is of no use to anyone. */
   #turnAway(socket: Socket): void {
-    socket.pause();
-    setTimeout(() => {
+    const { events, name } = this.#options;
+    const guarded = guarding((error) => {
+      socket.destroy();
+      events.emit('fault', name, remoteOf(socket), error);
+    });
+    const answer = () => {
       if (socket.destroyed) return;
       const connection = this.#open(socket);
       connection.leave();
       connection.start();
-    }, TURNED_AWAY_AFTER).unref();
+    };
+    socket.pause();
+    setTimeout(guarded(answer), TURNED_AWAY_AFTER).unref();
   }
 
   drain(): void {
@@ -110,8 +116,9 @@ class Endpoint implements GrpcServer {
     const idle = new Promise<void>((resolve) => {
       this.#idle = resolve;
     });
+    const reason = new PlaneEnded(`the server stops, and gave its streams ${graceMs / 1000} s to end`);
     const timer = setTimeout(() => {
-      for (const connection of this.#connections) connection.destroy();
+      for (const connection of this.#connections) connection.destroy(reason);
     }, graceMs);
     await idle;
     clearTimeout(timer);

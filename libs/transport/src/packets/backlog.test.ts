@@ -6,6 +6,7 @@ import { mock, test } from 'node:test';
 import { WindowBudget } from '@isthmus/http2';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Backlog } from './backlog.ts';
+import { observedChannel } from './channel.ts';
 import { channelPair } from './pair.ts';
 import { plane, request, until } from './testing.ts';
 import { Waiting } from './waiting.ts';
@@ -95,8 +96,9 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
 test('a reader that moves between any two looks is never ended, and one that held up nobody starts anew', () => {
   mock.timers.enable({ apis: ['setInterval'] });
   try {
-    const [channel] = channelPair();
-    channel.window = 1;
+    const [pair] = channelPair();
+    pair.window = 1;
+    const channel = observedChannel(pair, planeEvents(), 'hub');
     const ended: Error[] = [];
     const backlog = new Backlog(channel, { reader: 'caller', stalled() {}, limits: { shareBytes: 0 } });
     const queue = backlog.open((reason) => {
@@ -109,14 +111,14 @@ test('a reader that moves between any two looks is never ended, and one that hel
       if (second % 9 === 0) queue.take(1);
     }
     assert.deepEqual(ended, []);
-    channel.window = MIB;
+    pair.window = MIB;
     mock.timers.tick(60_000);
-    channel.window = 1;
+    pair.window = 1;
     mock.timers.tick(9_000);
     assert.deepEqual(ended, []);
     mock.timers.tick(1_000);
     assert.equal(ended.length, 1);
-    assert.equal(channel.held, 0);
+    assert.equal(pair.held, 0);
   } finally {
     mock.timers.reset();
   }

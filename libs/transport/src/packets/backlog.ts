@@ -1,6 +1,6 @@
 import { WindowBudget } from '@isthmus/http2';
 import { type ClosedBy, ReaderStalled } from '@isthmus/tunnel';
-import type { PacketChannel } from './channel.ts';
+import type { ObservedChannel, PacketChannel } from './channel.ts';
 
 /** What may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
 const SHARE = 4 * 1024 * 1024;
@@ -75,19 +75,21 @@ export function pausing(channel: PacketChannel): Queue {
  * lost, whatever the reader's speed. A reader that takes nothing while nobody else gets anything is ended after a while.
  */
 export class Backlog {
-  readonly #channel: PacketChannel;
+  readonly #channel: ObservedChannel;
   readonly #options: BacklogOptions;
   readonly #share: number;
   readonly #patienceMs: number;
   readonly #budget: WindowBudget;
   /** Those that hold back some of the window. */
   readonly #slow = new Set<TunnelQueue>();
+  readonly #look: () => void;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(channel: PacketChannel, options: BacklogOptions) {
+  constructor(channel: ObservedChannel, options: BacklogOptions) {
     const { limits = {} } = options;
     this.#channel = channel;
     this.#options = options;
+    this.#look = channel.guarded(() => this.#endStanding());
     this.#share = limits.shareBytes ?? SHARE;
     this.#patienceMs = limits.patienceMs ?? PATIENCE_MS;
     this.#budget = limits.budget ?? processBudget;
@@ -112,7 +114,7 @@ export class Backlog {
 
   hold(queue: TunnelQueue, bytes: number): void {
     this.#slow.add(queue);
-    this.#timer ??= setInterval(() => this.#look(), this.#patienceMs / LOOKS).unref();
+    this.#timer ??= setInterval(this.#look, this.#patienceMs / LOOKS).unref();
     this.#channel.hold(bytes);
   }
 
@@ -125,7 +127,7 @@ export class Backlog {
     this.#channel.free(bytes);
   }
 
-  #look(): void {
+  #endStanding(): void {
     const { heldUp } = this.#channel;
     for (const queue of [...this.#slow]) {
       if (queue.look(heldUp) < LOOKS) continue;

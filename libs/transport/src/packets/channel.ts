@@ -1,5 +1,5 @@
 import type { Packet } from '@isthmus/proto';
-import type { PlaneEvents, Segment } from '@isthmus/tunnel';
+import { type Guarded, guarding, type PlaneEvents, planeEnded, type Role, type Segment } from '@isthmus/tunnel';
 
 /** A stream of packets both ways, whichever library carries it. */
 export interface PacketChannel {
@@ -43,19 +43,29 @@ export class ChannelError extends Error {
   }
 }
 
-/** Which directions of ANP's metrics a channel's two ways are. */
-export interface Segments {
-  readonly received: Segment;
-  readonly sent: Segment;
+/** Which directions of ANP's metrics a channel's two ways are at each part of the plane. */
+const SEGMENTS: Readonly<Record<Role, { readonly received: Segment; readonly sent: Segment }>> = {
+  gateway: { received: 'from_client', sent: 'to_client' },
+  hub: { received: 'from_agent', sent: 'to_agent' },
+  agent: { received: 'to_agent', sent: 'from_agent' },
+};
+
+export interface ObservedChannel extends PacketChannel {
+  /** Of what is called here nothing throws: a defect ends the channel in the plane's name. */
+  readonly guarded: Guarded;
 }
 
-/** The same channel, which also says what passes, and when it is not read from. */
-export function observedChannel(
-  channel: PacketChannel,
-  events: PlaneEvents,
-  { received, sent }: Segments,
-): PacketChannel {
-  const method = received === 'from_client' ? 'Proxy' : 'Connect';
+/**
+ * The same channel, which also says what passes, and when it is not read from. Its sink may throw: whoever delivers packets, be it a
+ * library, would not know what to do about it.
+ */
+export function observedChannel(channel: PacketChannel, events: PlaneEvents, role: Role): ObservedChannel {
+  const { received, sent } = SEGMENTS[role];
+  const method = role === 'gateway' ? 'Proxy' : 'Connect';
+  const guarded = guarding((error) => {
+    channel.destroy(planeEnded(error));
+    events.emit('fault', `${role} packets`, channel.remote, error);
+  });
   let full = false;
   const setFull = (now: boolean) => {
     if (now === full) return;
@@ -64,21 +74,25 @@ export function observedChannel(
   };
   return {
     remote: channel.remote,
+    guarded,
     send(packet) {
       events.emit('packet', sent, packet.type);
       return channel.send(packet);
     },
     start(sink) {
       channel.start({
-        packet(packet) {
+        packet: guarded((packet: Packet) => {
           events.emit('packet', received, packet.type);
           sink.packet(packet);
-        },
-        drain: () => sink.drain(),
+        }),
+        drain: guarded(() => sink.drain()),
         close(error) {
-          if (error) events.emit('packet:error', received, error.code, 'Unknown');
-          setFull(false);
-          sink.close(error);
+          // First, for nobody else ends what the channel carried.
+          guarded(() => sink.close(error))();
+          guarded(() => {
+            if (error) events.emit('packet:error', received, error.code, 'Unknown');
+            setFull(false);
+          })();
         },
       });
     },

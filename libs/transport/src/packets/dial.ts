@@ -13,7 +13,7 @@ import {
 import { abandoned, expired } from '../given-up.ts';
 import type { Wire } from '../wire.ts';
 import { Backlog, type BacklogLimits } from './backlog.ts';
-import { type ChannelError, observedChannel, type PacketChannel } from './channel.ts';
+import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
 import { refusal } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
@@ -53,7 +53,7 @@ class PacketClient implements PacketDialer {
   readonly dial: Dial = (request) => this.#dial(request);
   readonly #closed = deferred<Error>();
   readonly closed = this.#closed.promise;
-  readonly #channel: PacketChannel;
+  readonly #channel: ObservedChannel;
   readonly #options: PacketDialerOptions;
   readonly #mux: PacketMux;
   /** By the random number of the dial. */
@@ -65,7 +65,7 @@ class PacketClient implements PacketDialer {
 
   constructor(channel: PacketChannel, options: PacketDialerOptions) {
     this.#options = options;
-    this.#channel = observedChannel(channel, options.events, { received: 'from_agent', sent: 'to_agent' });
+    this.#channel = observedChannel(channel, options.events, 'hub');
     const stalled = () => void options.events.emit('tunnel:stalled', 'hub');
     const backlog = new Backlog(this.#channel, { reader: 'caller', stalled, limits: options.backlog });
     this.#mux = new PacketMux(this.#channel, {
@@ -112,8 +112,10 @@ class PacketClient implements PacketDialer {
         this.#rememberGivenUp(random);
         fail(error);
       };
-      const abandon = () => giveUp(abandoned());
-      const timer = setTimeout(() => giveUp(expired(request)), Math.max(0, request.deadline - performance.now()));
+      const { guarded } = this.#channel;
+      const abandon = guarded(() => giveUp(abandoned()));
+      const expire = guarded(() => giveUp(expired(request)));
+      const timer = setTimeout(expire, Math.max(0, request.deadline - performance.now()));
       request.signal.addEventListener('abort', abandon, { once: true });
       const succeed = (connectID: bigint) => {
         settle();
@@ -129,7 +131,10 @@ class PacketClient implements PacketDialer {
   #established(connectID: bigint): Established {
     const { agentId, sessionId, hubId } = this.#options;
     const end = this.#mux.open(connectID);
-    end.once('close', () => this.#endWhenIdle());
+    end.once(
+      'close',
+      this.#channel.guarded(() => this.#endWhenIdle()),
+    );
     return { end, agentId, sessionId, hubId, timing: {} };
   }
 

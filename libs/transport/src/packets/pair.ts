@@ -75,9 +75,8 @@ export class PairedChannel implements PacketChannel {
   }
 
   destroy(reason: Error): void {
-    const error = new ChannelError('Canceled', reason.message);
-    this.#close(error);
-    this.peer.#close(error);
+    this.#close(new ChannelError('Canceled', reason.message, { cause: reason }));
+    this.peer.#close(new ChannelError('Canceled', reason.message));
   }
 
   #deliver(event: () => void): void {

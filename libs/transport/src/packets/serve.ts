@@ -18,7 +18,7 @@ import {
 } from '@isthmus/tunnel';
 import { newDialId } from '../dial-id.ts';
 import { Backlog, type BacklogLimits, pausing, type Queue } from './backlog.ts';
-import { type ChannelError, observedChannel, type PacketChannel, type Segments } from './channel.ts';
+import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
@@ -72,15 +72,10 @@ export function servePackets(channel: PacketChannel, options: ServePacketsOption
   return new PacketServer(channel, options);
 }
 
-const SEGMENTS: Readonly<Record<ServePacketsOptions['role'], Segments>> = {
-  gateway: { received: 'from_client', sent: 'to_client' },
-  agent: { received: 'to_agent', sent: 'from_agent' },
-};
-
 class PacketServer implements ServedPackets {
   readonly #closed = deferred<Error | undefined>();
   readonly closed = this.#closed.promise;
-  readonly #channel: PacketChannel;
+  readonly #channel: ObservedChannel;
   readonly #options: ServePacketsOptions;
   readonly #limits: ServeLimits;
   readonly #mux: PacketMux;
@@ -95,7 +90,7 @@ class PacketServer implements ServedPackets {
   constructor(channel: PacketChannel, options: ServePacketsOptions) {
     this.#options = options;
     this.#limits = { ...SERVE_LIMITS, ...options.limits };
-    this.#channel = observedChannel(channel, options.events, SEGMENTS[options.role]);
+    this.#channel = observedChannel(channel, options.events, options.role);
     this.#mux = new PacketMux(this.#channel, {
       half: 'serving',
       queue: this.#queues(),
@@ -145,18 +140,12 @@ class PacketServer implements ServedPackets {
       this.#checkRoom();
       const request = this.#request(packet, pending);
       this.#pending.set(packet.random, pending);
-      this.#serve(packet.random, request).catch((error) => this.#fault(error));
+      this.#channel.guarded(() => this.#serve(packet.random, request))();
     } catch (error) {
       this.#options.events.emit('refused', `${this.#options.role} packets`, this.#channel.remote, error as Error);
       this.#refuse(packet.random, error);
       if (this.#options.role === 'gateway' && this.open === 0) this.#finish();
     }
-  }
-
-  /** Code of ours threw where nothing should: the stream ends, with all that it carries. */
-  #fault(error: Error): void {
-    this.#channel.destroy(error);
-    this.#options.events.emit('fault', `${this.#options.role} packets`, this.#channel.remote, error);
   }
 
   #checkRoom(): void {
@@ -223,7 +212,8 @@ class PacketServer implements ServedPackets {
   #finish(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#closeTimer = setTimeout(() => this.#channel.destroy(new Error('stream not closed in time')), CLOSE_MS);
+    const late = this.#channel.guarded(() => this.#channel.destroy(new Error('stream not closed in time')));
+    this.#closeTimer = setTimeout(late, CLOSE_MS);
     this.#closeTimer.unref();
     // Last, for the stream may close at once.
     this.#mux.end();

@@ -11,6 +11,7 @@ import {
   settingsFrame,
   windowUpdateFrame,
 } from '@isthmus/http2';
+import { type PlaneEnded, planeEnded } from '@isthmus/tunnel';
 import { type ConnectionSink, Inbound, MAX_FIELDS } from './inbound.ts';
 import { Output } from './output.ts';
 import { type PeerLimits, Streams, type StreamsOptions, type StreamsOwner } from './streams.ts';
@@ -66,11 +67,13 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
       keepaliveMs: options.keepaliveMs,
       ping: () => this.#output.add(pingFrame(Buffer.alloc(8), false)),
       dead: (error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message)),
+      guarded: this.#output.guarded,
     });
     // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN.
     socket.once('end', () => socket.destroy());
-    socket.once('close', () => this.#closed());
-    if (socket.destroyed) queueMicrotask(() => this.#closed());
+    const closed = this.#output.guarded(() => this.#closed());
+    socket.once('close', closed);
+    if (socket.destroyed) queueMicrotask(closed);
   }
 
   /** Begins to read. @param first what came before */
@@ -99,8 +102,9 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
   }
 
   /** Cuts the connection and every stream on it. */
-  destroy(): void {
+  destroy(reason: PlaneEnded): void {
     this.#output.flush();
+    this.#endStreams(reason);
     this.#socket.destroy();
   }
 
@@ -153,25 +157,30 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
     this.#output.add(goawayFrame(this.#streams.last, code));
   }
 
-  /** The peer broke the protocol, or whoever serves it threw. */
+  /** The peer broke the protocol, or code of ours threw. That is told in any case, and last: whoever is told may throw too. */
   #fail(error: Error): void {
-    if (this.#state === 'ended') return;
     const ofPeer = error instanceof ConnectionError;
-    if (ofPeer) this.#options.failed(error);
-    else this.#options.fault(error);
+    const isOver = this.#state === 'ended';
     if (this.#state === 'greeting') this.#greet();
-    this.#goaway(ofPeer ? error.code : ErrorCode.INTERNAL_ERROR);
-    this.#end(LINGER_MS);
+    if (!isOver) {
+      this.#goaway(ofPeer ? error.code : ErrorCode.INTERNAL_ERROR);
+      this.#end(LINGER_MS, ofPeer ? error : planeEnded(error));
+    }
+    if (!ofPeer) this.#options.fault(error);
+    else if (!isOver) this.#output.guarded(this.#options.failed)(error);
   }
 
-  /** @param patience how long what was written may take to leave, in milliseconds */
-  #end(patience = FLUSH_MS): void {
+  /**
+   * @param patience how long what was written may take to leave, in milliseconds
+   * @param reason what its streams are told
+   */
+  #end(patience = FLUSH_MS, reason?: Error): void {
     if (this.#state === 'ended') return;
     this.#state = 'ended';
     this.#cutAfter(patience);
     this.#socket.once('finish', () => this.#cutAfter(LINGER_MS));
     this.#output.end();
-    this.#endStreams();
+    this.#endStreams(reason);
   }
 
   #cutAfter(ms: number): void {
@@ -187,9 +196,9 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
     this.#options.closed();
   }
 
-  #endStreams(): void {
+  #endStreams(reason?: Error): void {
     this.#watch.stop();
-    this.#streams.end();
+    this.#streams.end(reason);
   }
 }
 

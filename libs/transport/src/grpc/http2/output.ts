@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { DEFAULT_FRAME, DEFAULT_SETTINGS, FloodGuard, MAX_WINDOW } from '@isthmus/http2';
+import { type Guarded, guarding } from '@isthmus/tunnel';
 import type { ServerStream } from './stream.ts';
 
 /** What may wait for the socket before streams are held back, in bytes: enough to keep it busy until it asks for more. */
@@ -25,8 +26,10 @@ export class Output {
   /** Of what comes: what is sent allows for answers. */
   readonly floods = new FloodGuard();
   readonly #socket: Socket;
-  readonly #failed: (error: Error) => void;
-  readonly #flushLater = () => this.guarded(() => this.flush());
+  /** Of what is called here nothing throws: it fails the connection. */
+  readonly guarded: Guarded;
+  readonly #flushLater: () => void;
+  readonly #patienceEnds: () => void;
   /** Streams with data that found no room; first come, first served. */
   readonly #waiting = new Set<ServerStream>();
   /** How much data the peer still takes on the whole connection, in bytes. */
@@ -42,23 +45,17 @@ export class Output {
   #full = false;
   #ended = false;
 
-  /** @param failed whoever has more to send threw when it was told that it may */
+  /** @param failed told of what is thrown in a place where nobody else would catch it */
   constructor(socket: Socket, failed: (error: Error) => void) {
     this.#socket = socket;
-    this.#failed = failed;
-    socket.on('drain', () => {
+    this.guarded = guarding(failed);
+    this.#flushLater = this.guarded(() => this.flush());
+    this.#patienceEnds = this.guarded(() => this.#timeIsUp());
+    const drained = () => {
       this.#full = false;
-      this.guarded(() => this.#resume());
-    });
-  }
-
-  /** Calls what may reach whoever serves a stream, from a place where nobody else would catch what it throws. */
-  guarded(act: () => void): void {
-    try {
-      act();
-    } catch (error) {
-      this.#failed(error as Error);
-    }
+      this.#resume();
+    };
+    socket.on('drain', this.guarded(drained));
   }
 
   /** How many bytes of data may be added now. */
@@ -94,7 +91,7 @@ export class Output {
     this.#patient = this.#patient ? Buffer.concat([this.#patient, frame]) : frame;
     if (this.#patient.length >= BULK) this.#losePatience();
     // Whatever comes while it runs waits no longer than what began it.
-    else this.#patience ??= setTimeout(() => this.#timeIsUp(), PATIENCE_MS);
+    else this.#patience ??= setTimeout(this.#patienceEnds, PATIENCE_MS);
   }
 
   /** Has the stream pump when there is room. */

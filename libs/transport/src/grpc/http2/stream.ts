@@ -10,6 +10,7 @@ import {
   WindowBudget,
   windowUpdateFrame,
 } from '@isthmus/http2';
+import type { Guarded } from '@isthmus/tunnel';
 import type { Output } from './output.ts';
 
 /** A caller's window grows no further, in bytes: callers are near, and what lies in more outlives young garbage. */
@@ -26,8 +27,12 @@ export interface StreamReceiver {
   remoteEnd(): void;
   /** What was written has gone to the socket. */
   drain(): void;
-  /** Last of all. @param code of the reset that ended it, or undefined after both sides' ends */
-  close(code: number | undefined): void;
+  /**
+   * Last of all.
+   * @param code of the reset that ended it, or undefined after both sides' ends
+   * @param reason why its connection ended, where that is what ended it and the peer did not just go away
+   */
+  close(code: number | undefined, reason: Error | undefined): void;
 }
 
 /** Whose stream it is. */
@@ -79,6 +84,11 @@ export class ServerStream {
   /** Whether the peer has ended its way, or reset the stream. */
   get remoteEnded(): boolean {
     return this.#incoming.ended || this.#remoteReset;
+  }
+
+  /** Guards what is called apart from what comes: a defect fails the connection. */
+  get guarded(): Guarded {
+    return this.#output.guarded;
   }
 
   /** To be called as the stream is accepted. */
@@ -226,8 +236,8 @@ export class ServerStream {
     if (this.#queued > 0) this.pump();
   }
 
-  /** The stream is over, by a reset or with its connection if `code` is given. */
-  close(code?: number): void {
+  /** The stream is over, by a reset or with its connection if `code` is given. @param reason see `StreamReceiver.close` */
+  close(code?: number, reason?: Error): void {
     if (this.#closed) return;
     this.#closed = true;
     this.#queue.length = 0;
@@ -235,7 +245,7 @@ export class ServerStream {
     this.#output.leave(this);
     this.#ahead.close();
     this.#owner.ended(this);
-    this.#receiver?.close(code);
+    this.#receiver?.close(code, reason);
   }
 
   /** Our end is sent. What the peer may still send nobody reads: it is told so as Go's servers do (section 8.1). */

@@ -55,10 +55,7 @@ export class Streams implements StreamSink, StreamOwner {
   /** The last stream that was served. Beyond our GOAWAY it is not the last that the peer opened. */
   #lastServed = 0;
   readonly #ids = new ClientIds();
-  readonly #initialWindow = new InitialWindow(
-    () => this.#output.guarded(() => this.#wake()),
-    () => Array.from(this.#open.values(), ({ sendWindow }) => sendWindow),
-  );
+  readonly #initialWindow: InitialWindow;
   /** What came since the peer was last given more of the connection's window. */
   #received = 0;
 
@@ -67,6 +64,10 @@ export class Streams implements StreamSink, StreamOwner {
     this.#options = options;
     this.#limits = options.limits;
     this.#owner = owner;
+    this.#initialWindow = new InitialWindow(
+      output.guarded(() => this.#wake()),
+      () => Array.from(this.#open.values(), ({ sendWindow }) => sendWindow),
+    );
   }
 
   get size(): number {
@@ -83,10 +84,10 @@ export class Streams implements StreamSink, StreamOwner {
     this.#closed = true;
   }
 
-  /** Ends all, with their connection. */
-  end(): void {
+  /** Ends all, with their connection. @param reason why, where it is not the peer that went away */
+  end(reason?: Error): void {
     this.close();
-    for (const stream of [...this.#open.values()]) stream.close(ErrorCode.CANCEL);
+    for (const stream of [...this.#open.values()]) stream.close(ErrorCode.CANCEL, reason);
   }
 
   /** @param initialWindow what the peer takes on each stream from now on, whenever it was opened (section 6.9.2) */

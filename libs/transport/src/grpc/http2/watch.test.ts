@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, mock, test } from 'node:test';
+import { guarding } from '@isthmus/tunnel';
 import { Watch } from './watch.ts';
 
 afterEach(() => mock.timers.reset());
@@ -16,6 +17,7 @@ function watch(keepaliveMs: number) {
     keepaliveMs,
     ping: () => void said.push('ping'),
     dead: (error) => void said.push(error.message),
+    guarded: guarding(assert.ifError),
   });
   return { own, said };
 }

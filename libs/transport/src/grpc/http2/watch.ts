@@ -1,3 +1,4 @@
+import type { Guarded } from '@isthmus/tunnel';
 import { LONGEST_TIMER } from '../longest-timer.ts';
 
 /** How long a peer may take to say its first words and be done with its SETTINGS, in milliseconds. */
@@ -11,6 +12,7 @@ export interface WatchOptions {
   readonly keepaliveMs: number;
   readonly ping: () => void;
   readonly dead: (error: Error) => void;
+  readonly guarded: Guarded;
 }
 
 /** Ends a connection whose peer is gone without a word. One timer, which hearing from the peer does not touch. */
@@ -25,9 +27,7 @@ export class Watch {
 
   /** The peer's SETTINGS did not come with its first bytes. */
   awaitGreeting(): void {
-    const { dead } = this.#options;
-    this.#timer = setTimeout(() => dead(new Error(`no SETTINGS within ${GREETING_MS / 1000} s`)), GREETING_MS);
-    this.#timer.unref();
+    this.#after(GREETING_MS, () => this.#options.dead(new Error(`no SETTINGS within ${GREETING_MS / 1000} s`)));
   }
 
   /** The peer has sent its SETTINGS. */
@@ -46,23 +46,24 @@ export class Watch {
   }
 
   #arm(): void {
-    const { keepaliveMs, ping, dead } = this.#options;
-    this.#timer = setTimeout(
-      () => {
-        if (this.#heard) {
-          this.#heard = false;
-          this.#arm();
-          return;
-        }
+    const { keepaliveMs, ping } = this.#options;
+    this.#after(Math.min(keepaliveMs, LONGEST_TIMER), () => {
+      if (this.#heard) {
+        this.#heard = false;
+        this.#arm();
+      } else {
         ping();
-        this.#timer = setTimeout(() => {
-          if (this.#heard) this.#arm();
-          else dead(new Error(`silent for ${ANSWER_MS / 1000} s, and to PING`));
-        }, ANSWER_MS);
-        this.#timer.unref();
-      },
-      Math.min(keepaliveMs, LONGEST_TIMER),
-    );
-    this.#timer.unref();
+        this.#after(ANSWER_MS, () => this.#look());
+      }
+    });
+  }
+
+  #look(): void {
+    if (this.#heard) this.#arm();
+    else this.#options.dead(new Error(`silent for ${ANSWER_MS / 1000} s, and to PING`));
+  }
+
+  #after(ms: number, act: () => void): void {
+    this.#timer = setTimeout(this.#options.guarded(act), ms).unref();
   }
 }

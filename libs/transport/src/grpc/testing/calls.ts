@@ -1,5 +1,10 @@
 import { once } from 'node:events';
-import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
+import http2, {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  type ClientSessionOptions,
+  type IncomingHttpHeaders,
+} from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
 import { deferred, planeEvents } from '@isthmus/tunnel';
@@ -43,7 +48,9 @@ export async function serve(
 }
 
 export function connect(port: number): ClientHttp2Session {
-  const session = http2.connect(`http://127.0.0.1:${port}`);
+  // Node's types leave the option out.
+  const options = { maxOutstandingSettings: 1000 } as ClientSessionOptions;
+  const session = http2.connect(`http://127.0.0.1:${port}`, options);
   session.on('error', () => {});
   cleanups.push(() => session.destroy());
   return session;

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import { type EventEmitter, once } from 'node:events';
+import type { ClientHttp2Session } from 'node:http2';
+import { test } from 'node:test';
+import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
+import { endpointDial } from '../endpoint.ts';
+import { servePackets } from '../packets/serve.ts';
+import { PROXY_METHOD } from './service.ts';
+import { connect as connectTo, message, open } from './testing/calls.ts';
+import { agentAtHub, caller, connect, destination, echo, gateway, hub, request } from './testing/plane.ts';
+import { DEADLINE_MS, until } from './testing/until.ts';
+
+/** What nobody catches ends the process, and fails this file. */
+function defect(): never {
+  throw new TypeError('a defect');
+}
+
+function failOnce(events: PlaneEvents, event: keyof PlaneEventMap): Promise<unknown[]> {
+  (events as EventEmitter).once(event, defect);
+  return once(events, 'fault', { signal: AbortSignal.timeout(DEADLINE_MS) });
+}
+
+/** More SETTINGS than a peer may send. */
+function flood(session: ClientHttp2Session): void {
+  for (let i = 0; i < 100; i++) session.settings({ initialWindowSize: 65_535 + (i % 2) });
+}
+
+/** A caller's tunnel on a connection that others share. */
+async function tunnelAt(target: string) {
+  const session = connectTo(Number(target.split(':').at(-1)));
+  const { host, port } = await destination(echo);
+  const reply = open(session, { ':path': PROXY_METHOD });
+  reply.stream.write(message({ type: 'DIAL_REQ', protocol: 'tcp', address: `${host}:${port}`, random: 1n }));
+  await until('a tunnel', () => reply.packets.length === 1);
+  return { ...reply, session };
+}
+
+async function outcomeOf(events: PlaneEvents): Promise<TunnelOutcome> {
+  const [, outcome] = await once(events, 'tunnel:close', { signal: AbortSignal.timeout(DEADLINE_MS) });
+  return outcome as TunnelOutcome;
+}
+
+test('a defect of ours that ends a connection is not blamed on the callers of its tunnels', async () => {
+  let served = 0;
+  const { target, events } = await gateway({ identify: () => (++served === 1 ? 'first' : defect()) });
+  const { session } = await tunnelAt(target);
+  const closed = outcomeOf(events);
+  const fault = once(events, 'fault');
+  open(session, { ':path': PROXY_METHOD });
+  const { closedBy, error } = await closed;
+  assert.equal(closedBy, 'plane');
+  assert.match(error?.message ?? '', /a defect/);
+  assert.match(((await fault)[2] as Error).message, /a defect/);
+});
+
+test('a server that ends its connections says that it did', async () => {
+  const { target, events, server } = await gateway();
+  await tunnelAt(target);
+  const closed = outcomeOf(events);
+  await server.close(0);
+  const { closedBy, error } = await closed;
+  assert.equal(closedBy, 'plane');
+  assert.match(error?.message ?? '', /the server stops/);
+});
+
+test('a caller that breaks the protocol is blamed for it', async () => {
+  const { target, events } = await gateway();
+  const { session } = await tunnelAt(target);
+  const closed = outcomeOf(events);
+  flood(session);
+  const { closedBy, error } = await closed;
+  assert.equal(closedBy, 'caller');
+  assert.match(error?.message ?? '', /too many frames that carry nothing/);
+});
+
+for (const event of ['tunnel:open', 'caller:write', 'tunnel:close'] as const) {
+  test(`a subscriber of ${event} that throws ends a tunnel of the plane at most`, async () => {
+    const { target, events } = await gateway();
+    const fault = failOnce(events, event);
+    const closed = outcomeOf(events);
+    const { end } = await caller(target).dial(request(await destination(echo)));
+    end.stream.on('error', () => {}).write('ping');
+    await until('it is over', () => {
+      if (event === 'tunnel:close') end.stream.destroy();
+      return end.stream.destroyed;
+    });
+    await fault;
+    if (event !== 'tunnel:close') assert.equal((await closed).closedBy, 'plane');
+  });
+}
+
+test('whoever is told of a packet and throws ends its stream, at a server and on grpc-js', async () => {
+  const at = await hub();
+  const { channel } = await connect(at.target);
+  const events = planeEvents();
+  const dial = endpointDial({ agentId: 'a1' });
+  const served = servePackets(channel, { role: 'agent', dial, tenant: 'default', events });
+  const fault = failOnce(events, 'packet');
+  await assert.rejects((at.dialers[0] as (typeof at.dialers)[0]).dial(request(await destination(echo))));
+  assert.equal((await fault)[0], 'agent packets');
+  assert.match((await served.closed)?.message ?? '', /a defect/);
+
+  const { dialer, events: ofHub, served: other } = await agentAtHub();
+  const first = await dialer.dial(request(await destination(echo)));
+  const ended = failOnce(ofHub, 'packet');
+  first.end.stream.on('error', () => {});
+  other.drain();
+  assert.equal((await ended)[0], 'hub packets');
+  await dialer.closed;
+});
+
+test('whoever is told that a stream broke and throws ends no more, also where a timer ended it', async () => {
+  const { target, events } = await gateway();
+  const fault = failOnce(events, 'packet:error');
+  open(connectTo(Number(target.split(':').at(-1))), { ':path': PROXY_METHOD, 'grpc-timeout': '50m' });
+  assert.equal((await fault)[0], 'gateway packets');
+});
+
+test('whoever is told of a caller that dials nothing, or that is gone, and throws ends its connection', async () => {
+  for (const event of ['refused', 'caller:close'] as const) {
+    const { target, events } = await gateway({ firstDialMs: 50 });
+    const fault = failOnce(events, event);
+    open(connectTo(Number(target.split(':').at(-1))), { ':path': PROXY_METHOD });
+    assert.equal((await fault)[0], 'grpc');
+  }
+});
+
+test('whoever is told of an agent that is refused, or of a peer that breaks the protocol, and throws ends its connection', async () => {
+  const authenticate = () => Promise.reject(new Error('no'));
+  const { target, events } = await hub({ authenticate });
+  const fault = failOnce(events, 'refused');
+  await assert.rejects(connect(target, '', 'token'));
+  assert.equal((await fault)[0], 'grpc');
+  const broken = failOnce(events, 'refused');
+  const session = connectTo(Number(target.split(':').at(-1)));
+  await once(session, 'connect');
+  flood(session);
+  assert.equal((await broken)[0], 'grpc');
+});
+
+test('whoever is told of a reader that stands and throws ends its stream', async () => {
+  const { dialer, events } = await agentAtHub({ shareBytes: 0, patienceMs: 200 });
+  const source = await destination((socket) => void socket.on('error', () => {}).write(Buffer.alloc(32 * 1024 * 1024)));
+  const fault = failOnce(events, 'tunnel:stalled');
+  const { end } = await dialer.dial(request(source));
+  end.stream.on('error', () => {});
+  assert.equal((await fault)[0], 'hub packets');
+  await dialer.closed;
+  assert.equal(end.stream.destroyed, true);
+});

@@ -1,0 +1,18 @@
+/** Makes a callback that tells of what it throws, or of a promise that it rejects. */
+export type Guarded = <A extends readonly unknown[]>(act: (...args: A) => unknown) => (...args: A) => void;
+
+/**
+ * Guards listeners, timers and promises: nobody else catches what a defect of ours throws there, and it would end the process.
+ * @param fault ends what the callbacks serve, and tells of the defect
+ */
+export function guarding(fault: (error: Error) => void): Guarded {
+  return (act) =>
+    (...args) => {
+      try {
+        const done = act(...args);
+        if (done instanceof Promise) done.catch(fault);
+      } catch (error) {
+        fault(error as Error);
+      }
+    };
+}
