@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { connect, type TLSSocket } from 'node:tls';
+import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Authority } from '@isthmus/service/testing';
-import { secureContext, type TlsSettings, tlsServer } from '@isthmus/transport';
+import { connectPackets, secureContext, type TlsSettings, tlsServer } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 
 test('a context is made once, and again when its files have changed', async (t) => {
@@ -70,4 +71,65 @@ test('CBC suites are taken where an operator names them, and nowhere else', {
     ]).catch(() => false);
     assert.equal(outcome, taken, `${ciphers} with ${JSON.stringify(more)}`);
   }
+});
+
+/** Why a gRPC server did not let an agent of ours in. */
+async function refusalOf(port: number, tls: TlsSettings): Promise<string> {
+  const { signal } = new AbortController();
+  const target = `127.0.0.1:${port}`;
+  const asked = { target, tls, agentId: 'a', identifiers: '', keepaliveMs: 3_600_000, timeout: 60_000, signal };
+  const { message } = await connectPackets(asked).then(
+    () => assert.fail('it was let in'),
+    (error: Error) => error,
+  );
+  assert.doesNotMatch(message, /SSL routines|alert number|Resolution note/);
+  return message;
+}
+
+test("a server's TLS alert is told in words to an agent that speaks gRPC with it", {
+  skip: 'Deno' in globalThis && 'rustls writes other alerts',
+}, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-tls-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'servers');
+  const { cert, key } = await authority.server();
+  const shown = { cert: await readFile(cert), key: await readFile(key) };
+  for (const [options, minVersion, expected] of [
+    [{ maxVersion: 'TLSv1.2' }, 'TLSv1.3', /alert protocol_version\): it wants another version of TLS/],
+    [{ ALPNProtocols: ['http/1.1'] }, 'TLSv1.2', /alert no_application_protocol\): .* is it the right port\?/],
+  ] as const) {
+    const server = createServer({ ...shown, ...options }).on('tlsClientError', () => {});
+    t.after(() => server.close());
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    assert.match(await refusalOf(port, { ca: authority.cert, minVersion }), expected);
+  }
+});
+
+test("a server's verdict on its client's certificate is told in words to an agent that speaks gRPC with it", {
+  skip:
+    ('Deno' in globalThis && 'rustls writes other alerts') ||
+    (spawnSync('openssl', ['version']).status !== 0 && 'openssl is not installed'),
+}, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'isthmus-tls-'));
+  t.after(() => rm(dir, { recursive: true }));
+  const authority = await Authority.create(dir, 'servers');
+  const strangers = await Authority.create(dir, 'strangers');
+  const { cert, key } = await authority.server();
+  // Unlike node:tls it sends the alert.
+  const files = ['-cert', cert, '-key', key, '-CAfile', authority.cert, '-Verify', '2', '-verify_return_error'];
+  const server = spawn('openssl', ['s_server', '-accept', '127.0.0.1:0', ...files, '-alpn', 'h2'], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
+  t.after(() => server.kill());
+  let said = '';
+  for await (const chunk of server.stdout) {
+    said += chunk;
+    if (/ACCEPT .*:\d+\n/.test(said)) break;
+  }
+  const port = Number(/ACCEPT .*:(\d+)\n/.exec(said)?.[1]);
+  const ca = authority.cert;
+  assert.match(await refusalOf(port, { ca }), /alert certificate_required\): it asks for a certificate/);
+  const stranger = await strangers.client('a');
+  assert.match(await refusalOf(port, { ca, ...stranger }), /alert unknown_ca\): it does not trust the authority/);
 });

@@ -14,6 +14,7 @@ const ALERTS: readonly (readonly [code: number, name: string, means: string])[] 
   [49, 'access_denied', 'it does not let this certificate in'],
   [70, 'protocol_version', 'it wants another version of TLS'],
   [116, 'certificate_required', 'it asks for a certificate, and was shown none'],
+  [120, 'no_application_protocol', 'it speaks none of the protocols that this side offers: is it the right port?'],
 ];
 
 /** What the other side's TLS alert says, in words; undefined for an error that is none. OpenSSL gives its number, rustls its name. */
@@ -26,13 +27,12 @@ export function alertIn({ message }: Error): string | undefined {
   return found && `the other side ended the TLS handshake (alert ${found[1]}): ${found[2]}`;
 }
 
-/** An error of a handshake that failed, without OpenSSL's numbers and source files. */
+/** An error of a handshake that failed, without OpenSSL's numbers and source files, also where a gRPC library quotes it. */
 export function inWords(error: Error): Error {
   const alert = alertIn(error);
   if (alert !== undefined) return new Error(alert, { cause: error });
-  const { reason } = error as { reason?: unknown };
-  if (typeof reason !== 'string' || !error.message.includes(':SSL routines:')) return error;
-  return new Error(`the TLS handshake failed: ${reason}`, { cause: error });
+  const reason = /:SSL routines:[^:]*:([^:]+)/.exec(error.message)?.[1];
+  return reason === undefined ? error : new Error(`the TLS handshake failed: ${reason}`, { cause: error });
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { ClientDuplexStream, ServiceError } from '@grpc/grpc-js';
 import { decodePacket, type Packet, type PacketError } from '@isthmus/proto';
+import { inWords } from '../handshake.ts';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
 import { statusName } from './status.ts';
 
@@ -133,5 +134,7 @@ export function clientChannel(call: ClientDuplexStream<Packet, Received>, remote
 }
 
 export function callError(error: ServiceError): ChannelError {
-  return new ChannelError(statusName(error.code), error.details, { cause: error });
+  const told = inWords(error);
+  const text = told === error ? error.details : told.message;
+  return new ChannelError(statusName(error.code), text, { cause: error });
 }
