@@ -104,6 +104,10 @@ class ClientChannel implements PacketChannel {
     return this.#held >= HELD_AHEAD;
   }
 
+  get over(): boolean {
+    return this.#closed !== undefined;
+  }
+
   end(): void {
     if (this.#ended) return;
     this.#ended = true;

@@ -8,7 +8,7 @@ import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Backlog } from './backlog.ts';
 import { observedChannel } from './channel.ts';
 import { channelPair } from './pair.ts';
-import { plane, request, until } from './testing.ts';
+import { plane, request, types, until } from './testing.ts';
 import { Waiting } from './waiting.ts';
 
 const KIB = 1024;
@@ -123,6 +123,35 @@ test('a reader that moves between any two looks is never ended, and one that hel
     mock.timers.reset();
   }
 });
+
+for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
+  test(`a reader that stands is ended also when its channel has gone, with what waits ${what} its share`, async () => {
+    mock.timers.enable({ apis: ['setInterval'] });
+    try {
+      const budget = new WindowBudget(512 * MIB);
+      const { dialer, hub, agent, fars, served } = plane({}, { shareBytes, budget });
+      const [standing, slow] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+      const sent = randomBytes(4 * MIB);
+      for (const far of fars) far.end(sent);
+      await until('both closed', () => types(agent).filter((type) => type === 'CLOSE_RSP').length === 2);
+      served.destroy(new Error('gone'));
+      await dialer.closed;
+      assert.deepEqual([standing.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);
+      const digest = digestOf(slow.end.stream);
+      assert.equal(await digest, sha256(sent));
+      for (let look = 0; look < 20; look++) mock.timers.tick(60_000);
+      await until('the one that stands was ended', () => standing.end.stream.destroyed);
+      assert.ok(standing.end.stream.errored instanceof PlaneEnded);
+      assert.match(
+        standing.end.stream.errored.message,
+        /read nothing for 10 s while \d+ bytes waited for it and came before/,
+      );
+      assert.deepEqual([hub.held, budget.left], [0, 512 * MIB]);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+}
 
 test('small pieces that wait are put together, in order', () => {
   const waiting = new Waiting();

@@ -128,9 +128,10 @@ export class Backlog {
   }
 
   #endStanding(): void {
-    const { heldUp } = this.#channel;
+    const { heldUp, over } = this.#channel;
     for (const queue of [...this.#slow]) {
-      if (queue.look(heldUp) < LOOKS) continue;
+      // Of a channel that is gone nobody waits, but what it brought is held all the same.
+      if (queue.look(heldUp || over) < LOOKS) continue;
       this.#options.stalled();
       queue.end(this.#reason(queue));
     }
@@ -138,9 +139,11 @@ export class Backlog {
 
   #reason({ waiting }: TunnelQueue): ReaderStalled {
     const { reader } = this.#options;
+    const { remote, over } = this.#channel;
+    const consequence = over ? `came before ${remote} went away` : `held up every other tunnel of ${remote}`;
     return new ReaderStalled(
-      `the ${reader} read nothing for ${this.#patienceMs / 1000} s while ${waiting} bytes waited for it and held up every other tunnel ` +
-        `of ${this.#channel.remote}: find out why it stopped reading`,
+      `the ${reader} read nothing for ${this.#patienceMs / 1000} s while ${waiting} bytes waited for it and ${consequence}: ` +
+        'find out why it stopped reading',
     );
   }
 }

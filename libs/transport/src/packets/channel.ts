@@ -17,6 +17,8 @@ export interface PacketChannel {
   free(bytes: number): void;
   /** So much is held that the peer can send next to nothing. */
   readonly heldUp: boolean;
+  /** It has ended, in whichever way. */
+  readonly over: boolean;
   /** Sends nothing more; what was sent still arrives. */
   end(): void;
   /** Ends both ways at once and tells the peer why if it still listens. */
@@ -114,6 +116,9 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
     },
     get heldUp() {
       return channel.heldUp;
+    },
+    get over() {
+      return channel.over;
     },
     end: () => channel.end(),
     destroy: (reason) => channel.destroy(reason),

@@ -65,6 +65,10 @@ export class PairedChannel implements PacketChannel {
     return this.held >= this.window;
   }
 
+  get over(): boolean {
+    return this.#closed;
+  }
+
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
