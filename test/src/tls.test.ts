@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect, createServer, type TLSSocket } from 'node:tls';
-import { Authority } from '@isthmus/service/testing';
+import { Authority } from '@isthmus/certificates/testing';
 import { connectPackets, secureContext, type TlsSettings, tlsServer } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
-import { Authority, type IdentityOptions } from '@isthmus/service/testing';
+import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
 import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
 import { deferred, planeEvents } from '@isthmus/tunnel';
 import { connectUplink, type UplinkOptions } from './uplink.ts';

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createTrust } from '@isthmus/service/testing';
+import { createTrust } from '@isthmus/certificates/testing';
 import { ChildFailed, type ChildOptions } from './child.ts';
 import { startDestination } from './destination.ts';
 import { dialLine, readDial } from './dials.ts';

@@ -1,4 +1,4 @@
-import type { Trust } from '@isthmus/service/testing';
+import type { Trust } from '@isthmus/certificates/testing';
 import type { Child } from './child.ts';
 import type { Front, Layout, Part } from './layout.ts';
 import type { Screen } from './screen.ts';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { PeerRole, Trust } from '@isthmus/service/testing';
+import type { PeerRole, Trust } from '@isthmus/certificates/testing';
 import type { Ports } from './ports.ts';
 import type { ProgramName } from './programs.ts';
 

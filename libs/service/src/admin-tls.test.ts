@@ -9,11 +9,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { connect, createServer } from 'node:tls';
+import { Authority, type Identity } from '@isthmus/certificates/testing';
 import { type AdminOptions, type AdminServer, serveAdmin } from './admin.ts';
 import { type AdminClientTls, adminClient } from './admin-client.ts';
 import type { AdminTls } from './admin-listener.ts';
 import { idleBackend } from './testing/backend.ts';
-import { Authority, type Identity } from './testing/certificates.ts';
 import { until } from './testing/until.ts';
 
 const backend = idleBackend();

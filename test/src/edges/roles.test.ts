@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import type { IdentityOptions, PeerRole } from '@isthmus/service/testing';
+import type { IdentityOptions, PeerRole } from '@isthmus/certificates/testing';
 import { PeerLinks, servePeers } from '@isthmus/transport';
 import { DialError, planeEvents } from '@isthmus/tunnel';
 import { Authority, Scope, tempDir, within } from '../harness/index.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import type { Identity } from '@isthmus/service/testing';
+import type { Identity } from '@isthmus/certificates/testing';
 import type { Scope } from './scope.ts';
 import { within } from './until.ts';
 

@@ -1,4 +1,4 @@
-import type { PeerRole } from '@isthmus/service/testing';
+import type { PeerRole } from '@isthmus/certificates/testing';
 import { freePort } from './places.ts';
 import type { Flags } from './program.ts';
 import type { Trust } from './trust.ts';

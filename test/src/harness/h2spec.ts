@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import type { Identity } from '@isthmus/service/testing';
+import type { Identity } from '@isthmus/certificates/testing';
 import { goProgram } from './go-program.ts';
 
 const RUN_MS = 5 * 60_000;

@@ -6,7 +6,7 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import test, { mock } from 'node:test';
 import { createServer as createTlsServer } from 'node:tls';
-import { Authority } from '@isthmus/service/testing';
+import { Authority } from '@isthmus/certificates/testing';
 import { blackHole } from './black-hole.ts';
 import { nextChunk } from './chunks.ts';
 import { connectThrough, open, tunnelThrough } from './connect-caller.ts';

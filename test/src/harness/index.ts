@@ -1,4 +1,4 @@
-export { Authority, type Identity, type IdentityOptions } from '@isthmus/service/testing';
+export { Authority, type Identity, type IdentityOptions } from '@isthmus/certificates/testing';
 export * from './black-hole.ts';
 export * from './chunks.ts';
 export * from './connect-caller.ts';

@@ -1,4 +1,4 @@
-import { createTrust, type Trust } from '@isthmus/service/testing';
+import { createTrust, type Trust } from '@isthmus/certificates/testing';
 import { tempDir } from './places.ts';
 import type { Scope } from './scope.ts';
 

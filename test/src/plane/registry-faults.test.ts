@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Authority } from '@isthmus/certificates/testing';
 import { PLANE_USER, type RedisServer, redisMissing, startRedis, startSentinels } from '@isthmus/registry/testing';
-import { Authority } from '@isthmus/service/testing';
 import {
   type Back,
   echo,

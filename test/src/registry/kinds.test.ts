@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
+import { Authority } from '@isthmus/certificates/testing';
 import { registryContract } from '@isthmus/registry/contract';
 import {
   PLANE_USER,
@@ -15,7 +16,6 @@ import {
   startSentinels,
   UNHURRIED,
 } from '@isthmus/registry/testing';
-import { Authority } from '@isthmus/service/testing';
 
 const skip = redisMissing();
 const stops: (() => Promise<void>)[] = [];

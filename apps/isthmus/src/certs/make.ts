@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import type { CertificateAuthority, Hosts, Use } from '@isthmus/certificates';
 import { ADMIN_SERVER_NAME } from '@isthmus/service/admin-client';
-import type { CertificateAuthority, Hosts, Use } from '@isthmus/service/certificates';
 import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { messageOf, usage } from '../exit.ts';
 
@@ -57,7 +57,7 @@ export async function makeCertificates(options: CertificatesOptions): Promise<Ma
   if (there.length > 0 && !force)
     throw usage(`${there.join(', ')} exist: nothing was written. --force writes over them`);
 
-  const { CertificateAuthority } = await import('@isthmus/service/certificates');
+  const { CertificateAuthority } = await import('@isthmus/certificates');
   const authorities = new Map<string, CertificateAuthority>();
   const texts = new Map<string, string>();
   for (const party of parties) {

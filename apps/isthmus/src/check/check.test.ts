@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { CertificateAuthority, type IdentityTexts, LOOPBACK, selfSigned } from '@isthmus/service/certificates';
+import { CertificateAuthority, type IdentityTexts, LOOPBACK, selfSigned } from '@isthmus/certificates';
 import { styleOf } from '../output/style.ts';
 import type { SessionView } from '../plane/sessions.ts';
 import { type Demands, judged } from './certificate.ts';

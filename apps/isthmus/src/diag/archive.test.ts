@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import { CertificateAuthority } from '@isthmus/service/certificates';
+import { CertificateAuthority } from '@isthmus/certificates';
 import { writeArchive } from './archive.ts';
 import { scrubbed } from './scrub.ts';
 

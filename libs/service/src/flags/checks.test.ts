@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Authority, type Identity } from '../testing/certificates.ts';
+import { Authority, type Identity } from '@isthmus/certificates/testing';
 import type { FlagTable } from './flag.ts';
 import { parseFlags } from './parse.ts';
 import { backendHub, frontendGateway, type ProgramFlags, proxyAgent, proxyServer } from './programs.ts';

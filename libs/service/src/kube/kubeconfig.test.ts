@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { type IdentityTexts, selfSigned } from '@isthmus/certificates';
 import { stringify } from 'yaml';
-import { type IdentityTexts, selfSigned } from '../testing/certificates.ts';
 import { inClusterConnection } from './in-cluster.ts';
 import { kubeconfigFile } from './kubeconfig.ts';
 

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { type IdentityTexts, selfSigned } from '../../testing/certificates.ts';
+import { type IdentityTexts, selfSigned } from '@isthmus/certificates';
 import type { KubeConnection } from '../connection.ts';
 import type { Lease } from '../lease.ts';
 

@@ -8,9 +8,7 @@ import {
   type IssueOptions,
   LOOPBACK,
   selfSigned,
-} from '../certificates/authority.ts';
-
-export { type IdentityTexts, selfSigned } from '../certificates/authority.ts';
+} from './authority.ts';
 
 const DAY_MS = 86_400_000;
 

@@ -1,0 +1,1 @@
+export { CertificateAuthority, type Hosts, type IdentityTexts, LOOPBACK, selfSigned, type Use } from './authority.ts';
