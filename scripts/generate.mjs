@@ -13,7 +13,7 @@ const proto = join(root, 'libs', 'proto');
 const committedDir = join(proto, 'src', 'gen');
 /** Pages, and the function of the built code that generates each. */
 const PAGES = [
-  { page: 'docs/FLAGS.md', source: 'libs/service/dist/flags/markdown.js', make: 'flagsMarkdown' },
+  { page: 'docs/FLAGS.md', source: 'libs/flags/dist/markdown.js', make: 'flagsMarkdown' },
   { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/markdown.js', make: 'metricsMarkdown' },
 ];
 

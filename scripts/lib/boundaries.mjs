@@ -19,6 +19,8 @@ const MAY_DEPEND_ON = {
 const BESIDE = {
   // Test certificates have the names that peers look for.
   'libs/certificates': ['libs/tunnel'],
+  // A program starts by reading its flags.
+  'libs/service': ['libs/flags'],
 };
 
 /**

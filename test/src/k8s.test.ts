@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { PROGRAMS, parseFlags } from '@isthmus/service';
+import { PROGRAMS, parseFlags } from '@isthmus/flags';
 import { parse } from 'yaml';
 import {
   kustomize,

@@ -1,4 +1,5 @@
-import { proxyAgent, runProgram } from '@isthmus/service';
+import { proxyAgent } from '@isthmus/flags';
+import { runProgram } from '@isthmus/service';
 import { createLogger } from '@isthmus/telemetry';
 import { startAgent } from './program.ts';
 

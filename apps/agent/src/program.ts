@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
+import { type AgentValues, parseProhibitions } from '@isthmus/flags';
 import {
   AGENT_UNREADY,
-  type AgentValues,
   admissionCheck,
   agentOperationsPorts,
   type Check,
@@ -17,7 +17,6 @@ import {
   type LeaseCountObserver,
   leaseCounter,
   operations,
-  parseProhibitions,
   RecentDials,
   RecentRefusals,
   type Running,

@@ -1,4 +1,5 @@
-import { backendHub, runProgram } from '@isthmus/service';
+import { backendHub } from '@isthmus/flags';
+import { runProgram } from '@isthmus/service';
 import { createLogger } from '@isthmus/telemetry';
 import { startHub } from './program.ts';
 

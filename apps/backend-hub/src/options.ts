@@ -1,16 +1,13 @@
+import { type HubValues, parseLabels, peerTls, tlsPolicy } from '@isthmus/flags';
 import {
   type Closing,
-  type HubValues,
   inClusterConnection,
   type KubeClient,
   kubeClient,
   kubeconfigFile,
   type LeaseCollectionObserver,
   leaseHolder,
-  parseLabels,
-  peerTls,
   TokenReviews,
-  tlsPolicy,
   tokenAuthenticator,
 } from '@isthmus/service';
 import type { Authenticate } from '@isthmus/transport';

@@ -1,3 +1,4 @@
+import { type HubValues, memberOf, redisOptions, redisTls } from '@isthmus/flags';
 import { type Following, follow, planeRoll } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
 import {
@@ -7,17 +8,13 @@ import {
   type Context,
   countSessions,
   drainBackend,
-  type HubValues,
   identityOf,
-  memberOf,
   operations,
   operationsPorts,
   quarantineIn,
   RecentDials,
   RecentRefusals,
   type Running,
-  redisOptions,
-  redisTls,
   registryCheck,
   SERVER_UNREADY,
 } from '@isthmus/service';

@@ -1,4 +1,5 @@
-import { type Closing, type Context, type GatewayValues, RecentDials, RecentRefusals } from '@isthmus/service';
+import type { GatewayValues } from '@isthmus/flags';
+import { type Closing, type Context, RecentDials, RecentRefusals } from '@isthmus/service';
 import { auditTrail, type Instruments, instrument, type ProgramLogger } from '@isthmus/telemetry';
 
 /** What a program with callers is called, and what is in it. */

@@ -1,4 +1,5 @@
-import { frontendGateway, runProgram } from '@isthmus/service';
+import { frontendGateway } from '@isthmus/flags';
+import { runProgram } from '@isthmus/service';
 import { createLogger } from '@isthmus/telemetry';
 import { startGateway } from './program.ts';
 

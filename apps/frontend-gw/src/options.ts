@@ -1,4 +1,4 @@
-import { type GatewayValues, parseStrategies, tlsPolicy } from '@isthmus/service';
+import { type GatewayValues, parseStrategies, tlsPolicy } from '@isthmus/flags';
 import type { CallerPort, GatewayOptions } from './gateway.ts';
 
 /** What a dial may take where `--backend-dial-timeout` sets no limit, in milliseconds: nothing waits without a deadline. */

@@ -1,3 +1,4 @@
+import { type GatewayValues, memberOf, peerTls, redisOptions, redisTls } from '@isthmus/flags';
 import { planeRoll } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
 import {
@@ -6,16 +7,11 @@ import {
   Closing,
   type Context,
   drainBackend,
-  type GatewayValues,
   identityOf,
-  memberOf,
   operations,
   operationsPorts,
-  peerTls,
   quarantineIn,
   type Running,
-  redisOptions,
-  redisTls,
   registryCheck,
   SERVER_UNREADY,
   sessionsCheck,

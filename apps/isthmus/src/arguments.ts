@@ -1,4 +1,4 @@
-import { FlagError, readDuration } from '@isthmus/service';
+import { FlagError, readDuration } from '@isthmus/flags';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, InvalidArgumentError, Option } from 'commander';
 import { FORMATS } from './output/output.ts';

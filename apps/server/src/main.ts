@@ -1,4 +1,5 @@
-import { proxyServer, runProgram } from '@isthmus/service';
+import { proxyServer } from '@isthmus/flags';
+import { runProgram } from '@isthmus/service';
 import { createLogger } from '@isthmus/telemetry';
 import { startServer } from './program.ts';
 

@@ -1,4 +1,5 @@
 import { hubOptions, kubernetes } from '@isthmus/backend-hub';
+import { memberOf, peerTls, redisOptions, redisTls, type ServerValues } from '@isthmus/flags';
 import { gatewayInstruments, gatewayOptions } from '@isthmus/frontend-gw';
 import { memoryRegistry, planeRoll, type Registry } from '@isthmus/registry';
 import {
@@ -9,17 +10,12 @@ import {
   drainBackend,
   identityOf,
   type KnownSession,
-  memberOf,
   operations,
   operationsPorts,
-  peerTls,
   quarantineIn,
   type Running,
-  redisOptions,
-  redisTls,
   registryCheck,
   SERVER_UNREADY,
-  type ServerValues,
   sessionsCheck,
 } from '@isthmus/service';
 import { type ProgramLogger, serverMetrics } from '@isthmus/telemetry';

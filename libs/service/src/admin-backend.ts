@@ -1,3 +1,4 @@
+import type { FlagInForce } from '@isthmus/flags';
 import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { KickPart } from './admin/kick.ts';
 import type { LogPart } from './admin/logs.ts';
@@ -7,7 +8,6 @@ import type { RecentDials } from './admin/recent-dials.ts';
 import type { RecentRefusals } from './admin/recent-refusals.ts';
 import type { RoutingPart } from './admin/routing.ts';
 import type { Identity } from './admin/status.ts';
-import type { FlagInForce } from './flags/in-force.ts';
 import type { Check } from './health.ts';
 
 /** What is left when draining begins. */

@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { type AddressInfo, isIPv6, type Server, type Socket } from 'node:net';
+import { isLoopback } from '@isthmus/flags';
 import type { AdminBackend } from './admin-backend.ts';
 import { RpcForward } from './admin-forward.ts';
 import { type AdminTls, adminListener } from './admin-listener.ts';
 import { RpcRefusal } from './admin-refusal.ts';
 import { type Refused, refuseBadRequests, remoteOf } from './bad-requests.ts';
 import { guardListener } from './guard-listener.ts';
-import { isLoopback } from './loopback.ts';
 
 export interface AdminOptions {
   readonly host: string;

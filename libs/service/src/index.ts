@@ -9,10 +9,9 @@ export type { Identity } from './admin/status.ts';
 export * from './admin.ts';
 export * from './admin-backend.ts';
 export { type AdminHandlerOptions, adminHandler } from './admin-handler.ts';
+export * from './admin-options.ts';
 export * from './checks.ts';
 export * from './closing.ts';
-export * from './flag-options.ts';
-export * from './flags/index.ts';
 export {
   AGENT_UNREADY,
   type Check,
@@ -24,7 +23,6 @@ export {
 } from './health.ts';
 export { type Host, processHost } from './host.ts';
 export * from './kube/index.ts';
-export { isLoopback } from './loopback.ts';
 export * from './operations.ts';
 export type { MetricsPage } from './pages.ts';
 export { type Context, type ProgramLog, type ProgramOptions, type Running, runProgram } from './program.ts';

@@ -26,7 +26,7 @@ function source(start: string, table = ''): string {
   return `
 import net from 'node:net';
 import process from 'node:process';
-import * as flag from ${here('flags/flag')};
+import * as flag from ${JSON.stringify(import.meta.resolve('@isthmus/flags/testing'))};
 import { runProgram } from ${here('program')};
 const flags = flag.topic('Test', {
   'main-port': flag.int(0, 'Main port.', { port: { bind: 'main-address', lowest: 0, highest: 65535 } }),

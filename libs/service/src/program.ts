@@ -1,10 +1,6 @@
 import { setDefaultHighWaterMark } from 'node:stream';
-import { FlagError } from './flags/error.ts';
-import type { FlagTable, Values } from './flags/flag.ts';
-import { helpText } from './flags/help.ts';
-import { type FlagInForce, flagsInForce } from './flags/in-force.ts';
-import { parseFlags } from './flags/parse.ts';
-import type { ProgramFlags } from './flags/programs.ts';
+import type { FlagTable, ProgramFlags, Values } from '@isthmus/flags';
+import { FlagError, type FlagInForce, flagsInForce, helpText, parseFlags } from '@isthmus/flags';
 import { type Host, processHost } from './host.ts';
 import { startFailure } from './start-failure.ts';
 import { VERSION } from './version.ts';

@@ -1,7 +1,6 @@
+import type { FlagTable } from '@isthmus/flags';
+import { FlagError, listenersOf } from '@isthmus/flags';
 import { inWords } from '@isthmus/tunnel';
-import { FlagError } from './flags/error.ts';
-import type { FlagTable } from './flags/flag.ts';
-import { listenersOf } from './flags/ports.ts';
 
 type Values = Readonly<Record<string, unknown>>;
 

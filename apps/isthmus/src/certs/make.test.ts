@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { createSecureContext } from 'node:tls';
-import { backendHub, frontendGateway, parseFlags, proxyAgent, proxyServer } from '@isthmus/service';
+import { backendHub, frontendGateway, parseFlags, proxyAgent, proxyServer } from '@isthmus/flags';
 import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { EXIT } from '../exit.ts';
 import { run } from '../program.ts';

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { flagsInForce, parseFlags, serverFlags } from '@isthmus/flags';
 import { adminApi } from '@isthmus/proto/admin';
-import { flagsInForce } from '../flags/in-force.ts';
-import { parseFlags } from '../flags/parse.ts';
-import { serverFlags } from '../flags/programs.ts';
 import { asking } from '../testing/backend.ts';
 
 const { SOURCE_DEFAULT, SOURCE_GIVEN, SOURCE_DERIVED } = adminApi.Flag_Source;

@@ -1,6 +1,6 @@
+import type { FlagInForce } from '@isthmus/flags';
 import { adminApi } from '@isthmus/proto/admin';
 import type { AdminBackend } from '../admin-backend.ts';
-import type { FlagInForce } from '../flags/in-force.ts';
 
 const { SOURCE_DEFAULT, SOURCE_GIVEN, SOURCE_DERIVED } = adminApi.Flag_Source;
 

@@ -3,7 +3,7 @@ export type { KubeConnection, KubeConnectionSource } from './connection.ts';
 export type { KubeCall } from './exchange.ts';
 export { inClusterConnection } from './in-cluster.ts';
 export { kubeconfigFile } from './kubeconfig.ts';
-export { type LeaseCall, parseLabels } from './lease.ts';
+export type { LeaseCall } from './lease.ts';
 export type { LeaseCollectionObserver } from './lease-collection.ts';
 export { type LeaseCounter, type LeaseCounterOptions, type LeaseCountObserver, leaseCounter } from './lease-counter.ts';
 export { type LeaseHolder, type LeaseHolderOptions, leaseHolder } from './lease-holder.ts';

@@ -1,12 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import type { SecureVersion, Server as TlsServer } from 'node:tls';
+import type { SecureVersion } from 'node:tls';
 import { formatDestination, type Member } from '@isthmus/tunnel';
-import type { Identity } from './admin/status.ts';
-import type { AdminTls } from './admin-listener.ts';
-import { opensslCiphers, tlsVersion } from './flags/ciphers.ts';
-import type { AgentValues, GatewayValues } from './flags/programs.ts';
-import type { REDIS_CREDENTIALS } from './flags/topics/plane.ts';
+import { opensslCiphers, tlsVersion } from './ciphers.ts';
+import type { GatewayValues } from './programs.ts';
+import type { REDIS_CREDENTIALS } from './topics/plane.ts';
 
 /** Options that several programs read from the same flags. */
 
@@ -25,7 +23,7 @@ export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'p
   return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
 }
 
-interface TlsFiles {
+export interface TlsFiles {
   readonly cert: string;
   readonly key: string;
   readonly ca: string;
@@ -62,46 +60,6 @@ function textIn(path: string): string {
   return readFileSync(path, 'utf8').replace(/\r?\n$/, '');
 }
 
-type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;
-
-/** Makes the admin port's TLS server, of files. */
-type CreateAdmin = (files: TlsFiles & ReturnType<typeof tlsPolicy>, ...rest: Parameters<AdminTls>) => TlsServer;
-
-/** Returns the admin port's own TLS server, or undefined without its certificates. */
-function adminTls(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, create: CreateAdmin) {
-  const { 'admin-server-cert': cert, 'admin-server-key': key, 'admin-ca-cert': ca } = flags;
-  return cert === '' ? undefined : (...rest: Parameters<AdminTls>) => create({ cert, key, ca, ...policy }, ...rest);
-}
-
-type OperationsFlags = AdminTlsFlags &
-  Parameters<typeof tlsPolicy>[0] &
-  Pick<GatewayValues, 'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'>;
-
-/** Returns the ports for operators, the same for every server-side program. */
-export function operationsPorts(flags: OperationsFlags, create: CreateAdmin) {
-  const tls = adminTls(flags, tlsPolicy(flags), create);
-  return {
-    health: { host: flags['health-bind-address'], port: flags['health-port'] },
-    admin: { host: flags['admin-bind-address'], port: flags['admin-port'], tls },
-    profiling: flags['enable-profiling'],
-  };
-}
-
-type AgentOperationsFlags = AdminTlsFlags &
-  Pick<
-    AgentValues,
-    'health-server-host' | 'health-server-port' | 'admin-bind-address' | 'admin-server-port' | 'enable-profiling'
-  >;
-
-/** Like `operationsPorts`, with the names of an agent's flags. */
-export function agentOperationsPorts(flags: AgentOperationsFlags, create: CreateAdmin) {
-  return {
-    health: { host: flags['health-server-host'], port: flags['health-server-port'] },
-    admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'], tls: adminTls(flags, {}, create) },
-    profiling: flags['enable-profiling'],
-  };
-}
-
 type MemberFlags = Pick<
   GatewayValues,
   'server-id' | 'zone' | 'advertise-admin-address' | 'admin-bind-address' | 'admin-port'
@@ -117,16 +75,5 @@ export function memberOf(flags: MemberFlags, roles: Member['roles'], version: st
   return {
     ...{ memberId: flags['server-id'], roles, version, zone: flags.zone, since: Date.now(), host: machine },
     adminAddress: flags['advertise-admin-address'] || bound,
-  };
-}
-
-type IdentityFlags = Pick<GatewayValues, 'server-id' | 'zone' | 'plane' | 'redis-url'>;
-
-/** Returns what a server-side program says about itself on its admin port. */
-export function identityOf(flags: IdentityFlags, program: string, roles: Identity['roles']): Identity {
-  const id = flags['server-id'];
-  return {
-    ...{ program, roles, zone: flags.zone, memberId: id, hubId: roles.includes('hub') ? id : '', agentId: '' },
-    plane: flags['redis-url'] === '' ? '' : flags.plane,
   };
 }

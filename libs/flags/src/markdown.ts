@@ -4,7 +4,7 @@ import { PROGRAMS } from './programs.ts';
 
 const INTRODUCTION = `# Flags
 
-Every flag of every program. This page is generated from the tables in \`libs/service/src/flags\`; \`npm run ok\` fails when it
+Every flag of every program. This page is generated from the tables in \`libs/flags/src\`; \`npm run ok\` fails when it
 is out of date.
 
 Values are written as Go's pflag reads them: \`--name=value\` or \`--name value\`; \`--bool\`, \`--bool=false\`; durations such as

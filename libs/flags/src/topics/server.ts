@@ -1,9 +1,9 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { STRATEGIES, type Strategy } from '@isthmus/tunnel';
-import { parseLabels } from '../../kube/lease.ts';
 import { FlagError } from '../error.ts';
 import { bool, duration, int, optionalInt, string, topic, type Values } from '../flag.ts';
+import { parseLabels } from '../labels.ts';
 import { SERVER_PORTS } from './callers.ts';
 
 export const serverIdentity = topic('Identity', {

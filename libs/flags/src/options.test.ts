@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test } from 'node:test';
-import { memberOf } from './flag-options.ts';
-import { gatewayFlags, parseFlags } from './flags/index.ts';
+import { memberOf } from './options.ts';
+import { parseFlags } from './parse.ts';
+import { gatewayFlags } from './programs.ts';
 
 function member(...args: string[]) {
   return memberOf(parseFlags(gatewayFlags, args, {}).values, ['gateway'], '1.2.3');
