@@ -2,6 +2,14 @@ import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { type AgentValues, parseProhibitions } from '@isthmus/flags';
 import {
+  inClusterConnection,
+  kubeClient,
+  kubeconfigFile,
+  type LeaseCounter,
+  type LeaseCountObserver,
+  leaseCounter,
+} from '@isthmus/kube';
+import {
   AGENT_UNREADY,
   admissionCheck,
   agentOperationsPorts,
@@ -10,12 +18,6 @@ import {
   type ConnectedServer,
   type Context,
   type Identity,
-  inClusterConnection,
-  kubeClient,
-  kubeconfigFile,
-  type LeaseCounter,
-  type LeaseCountObserver,
-  leaseCounter,
   operations,
   RecentDials,
   RecentRefusals,

@@ -1,6 +1,5 @@
 import { type HubValues, parseLabels, peerTls, tlsPolicy } from '@isthmus/flags';
 import {
-  type Closing,
   inClusterConnection,
   type KubeClient,
   kubeClient,
@@ -9,7 +8,8 @@ import {
   leaseHolder,
   TokenReviews,
   tokenAuthenticator,
-} from '@isthmus/service';
+} from '@isthmus/kube';
+import type { Closing } from '@isthmus/service';
 import type { Authenticate } from '@isthmus/transport';
 import type { HubOptions } from './hub.ts';
 

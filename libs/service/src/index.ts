@@ -22,7 +22,6 @@ export {
   type Unready,
 } from './health.ts';
 export { type Host, processHost } from './host.ts';
-export * from './kube/index.ts';
 export * from './operations.ts';
 export type { MetricsPage } from './pages.ts';
 export { type Context, type ProgramLog, type ProgramOptions, type Running, runProgram } from './program.ts';

@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises';
-import { FakeApiServer } from '@isthmus/service/testing/kube';
+import { FakeApiServer } from '@isthmus/kube/testing';
 import { stringify } from 'yaml';
 import type { Scope, Trust } from '../harness/index.ts';
 
