@@ -21,6 +21,8 @@ const BESIDE = {
   'libs/certificates': ['libs/tunnel'],
   // A program starts by reading its flags.
   'libs/service': ['libs/flags'],
+  // The admin port is part of a program, and lists its flags.
+  'libs/admin': ['libs/flags', 'libs/service'],
 };
 
 /**

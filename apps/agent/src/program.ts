@@ -1,5 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
+import {
+  agentOperationsPorts,
+  type ConnectedServer,
+  type Identity,
+  operations,
+  RecentDials,
+  RecentRefusals,
+} from '@isthmus/admin';
 import { type AgentValues, parseProhibitions } from '@isthmus/flags';
 import {
   inClusterConnection,
@@ -9,20 +17,7 @@ import {
   type LeaseCountObserver,
   leaseCounter,
 } from '@isthmus/kube';
-import {
-  AGENT_UNREADY,
-  admissionCheck,
-  agentOperationsPorts,
-  type Check,
-  Closing,
-  type ConnectedServer,
-  type Context,
-  type Identity,
-  operations,
-  RecentDials,
-  RecentRefusals,
-  type Running,
-} from '@isthmus/service';
+import { AGENT_UNREADY, admissionCheck, type Check, Closing, type Context, type Running } from '@isthmus/service';
 import { agentMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
 import { formatDestination, type Observation, prohibitedBy } from '@isthmus/tunnel';

@@ -1,5 +1,6 @@
+import type { SessionMove } from '@isthmus/admin';
 import type { HubRegistration, Registry } from '@isthmus/registry';
-import type { AdmissionState, Check, SessionMove } from '@isthmus/service';
+import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
 import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';

@@ -1,3 +1,12 @@
+import {
+  drainBackend,
+  identityOf,
+  operations,
+  operationsPorts,
+  quarantineIn,
+  RecentDials,
+  RecentRefusals,
+} from '@isthmus/admin';
 import { type HubValues, memberOf, redisOptions, redisTls } from '@isthmus/flags';
 import { type Following, follow, planeRoll } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
@@ -7,13 +16,6 @@ import {
   Closing,
   type Context,
   countSessions,
-  drainBackend,
-  identityOf,
-  operations,
-  operationsPorts,
-  quarantineIn,
-  RecentDials,
-  RecentRefusals,
   type Running,
   registryCheck,
   SERVER_UNREADY,

@@ -1,4 +1,5 @@
-import { type AdmissionState, type Check, type RoutingPart, socketsCheck } from '@isthmus/service';
+import type { RoutingPart } from '@isthmus/admin';
+import { type AdmissionState, type Check, socketsCheck } from '@isthmus/service';
 import {
   connectEdge,
   grpcServer,

@@ -1,5 +1,6 @@
+import { RecentDials, RecentRefusals } from '@isthmus/admin';
 import type { GatewayValues } from '@isthmus/flags';
-import { type Closing, type Context, RecentDials, RecentRefusals } from '@isthmus/service';
+import type { Closing, Context } from '@isthmus/service';
 import { auditTrail, type Instruments, instrument, type ProgramLogger } from '@isthmus/telemetry';
 
 /** What a program with callers is called, and what is in it. */

@@ -1,5 +1,5 @@
+import type { HubLink, PlanePart } from '@isthmus/admin';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/registry';
-import type { HubLink, PlanePart } from '@isthmus/service';
 import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type TlsSettings } from '@isthmus/transport';
 import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';

@@ -1,3 +1,4 @@
+import { drainBackend, identityOf, operations, operationsPorts, quarantineIn } from '@isthmus/admin';
 import { type GatewayValues, memberOf, peerTls, redisOptions, redisTls } from '@isthmus/flags';
 import { planeRoll } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
@@ -6,11 +7,6 @@ import {
   type Check,
   Closing,
   type Context,
-  drainBackend,
-  identityOf,
-  operations,
-  operationsPorts,
-  quarantineIn,
   type Running,
   registryCheck,
   SERVER_UNREADY,

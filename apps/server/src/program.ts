@@ -1,3 +1,4 @@
+import { drainBackend, identityOf, type KnownSession, operations, operationsPorts, quarantineIn } from '@isthmus/admin';
 import { hubOptions, kubernetes } from '@isthmus/backend-hub';
 import { memberOf, peerTls, redisOptions, redisTls, type ServerValues } from '@isthmus/flags';
 import { gatewayInstruments, gatewayOptions } from '@isthmus/frontend-gw';
@@ -7,12 +8,6 @@ import {
   type Check,
   Closing,
   type Context,
-  drainBackend,
-  identityOf,
-  type KnownSession,
-  operations,
-  operationsPorts,
-  quarantineIn,
   type Running,
   registryCheck,
   SERVER_UNREADY,

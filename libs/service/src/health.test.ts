@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { Agent, createServer, get, type IncomingMessage, type RequestListener } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { Agent, get, type IncomingMessage } from 'node:http';
+import { connect } from 'node:net';
 import { test } from 'node:test';
-import { adminHandler } from './admin-handler.ts';
 import { AGENT_UNREADY, type Check, type HealthOptions, SERVER_UNREADY, serveHealth } from './health.ts';
 
 const good: Check = { name: 'ping', ok: true, detail: '' };
@@ -130,60 +129,4 @@ test('closing ends open connections, and may be called twice', async () => {
   await once(socket, 'data');
   const closed = once(socket, 'close');
   await Promise.all([server.close(), server.close(), closed]);
-});
-
-async function admin(handler: RequestListener) {
-  const server = createServer(handler).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  return {
-    port,
-    /** The next request has reached the handler. */
-    asked: () => once(server, 'request'),
-    async [Symbol.asyncDispose]() {
-      server.close();
-      server.closeAllConnections();
-    },
-  };
-}
-
-test('the admin port has metrics, and profiles only when enabled', async () => {
-  await using plain = await admin(adminHandler({ metrics, profiling: false }));
-  assert.equal((await ask(plain.port, '/metrics')).body, 'up 1\n');
-  assert.equal((await ask(plain.port, '/debug/pprof/')).status, 404);
-  assert.equal((await ask(plain.port, '/')).status, 404);
-
-  await using profiled = await admin(adminHandler({ metrics, profiling: true }));
-  assert.equal((await ask(profiled.port, '/debug/pprof')).headers.location, '/debug/pprof/');
-  assert.match((await ask(profiled.port, '/debug/pprof/')).body, /profile\?seconds=30/);
-  assert.equal((await ask(profiled.port, '/debug/pprof/trace')).status, 404);
-  for (const seconds of ['0', '-1', 'x', '301']) {
-    assert.equal((await ask(profiled.port, `/debug/pprof/profile?seconds=${seconds}`)).status, 400, seconds);
-  }
-});
-
-test("a CPU profile and a heap snapshot have V8's formats", async () => {
-  await using server = await admin(adminHandler({ metrics, profiling: true }));
-  const profile = JSON.parse((await ask(server.port, '/debug/pprof/profile?seconds=0.1')).body);
-  assert.ok(profile.nodes.length > 0 && profile.endTime > profile.startTime);
-  const heap = await ask(server.port, '/debug/pprof/heap');
-  assert.equal(heap.status, 200);
-  assert.ok(JSON.parse(heap.body).snapshot.meta);
-});
-
-test('profiles and snapshots are taken one at a time, and one whose client left makes way for the next', async () => {
-  await using server = await admin(adminHandler({ metrics, profiling: true }));
-  const asked = server.asked();
-  const request = get({ host: '127.0.0.1', port: server.port, path: '/debug/pprof/profile?seconds=300', agent: false });
-  request.on('error', () => {});
-  await asked;
-  for (const other of ['heap', 'profile?seconds=0.01']) {
-    assert.equal((await ask(server.port, `/debug/pprof/${other}`)).status, 409, other);
-  }
-  request.destroy();
-  const deadline = Date.now() + 60_000;
-  let status: number | undefined;
-  do status = (await ask(server.port, '/debug/pprof/profile?seconds=0.01')).status;
-  while (status !== 200 && Date.now() < deadline);
-  assert.equal(status, 200);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import test from 'node:test';
-import { adminClient } from '@isthmus/service/admin-client';
+import { adminClient } from '@isthmus/admin/client';
 import {
   allInOne,
   type Destination,

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
+import { type AdminClientTls, adminClient } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
-import { type AdminClientTls, adminClient } from '@isthmus/service/admin-client';
 import { type Env, type Flags, Program } from './program.ts';
 import { commandOf, type ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import test from 'node:test';
+import { adminClient } from '@isthmus/admin/client';
 import { Authority } from '@isthmus/certificates/testing';
 import type { Registry } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
 import { redisMissing } from '@isthmus/registry/testing';
 import { VERSION } from '@isthmus/service';
-import { adminClient } from '@isthmus/service/admin-client';
 import {
   type Back,
   DEFAULT_DEADLINE_MS,

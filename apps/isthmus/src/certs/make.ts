@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import { ADMIN_SERVER_NAME } from '@isthmus/admin/client';
 import type { CertificateAuthority, Hosts, Use } from '@isthmus/certificates';
-import { ADMIN_SERVER_NAME } from '@isthmus/service/admin-client';
 import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { messageOf, usage } from '../exit.ts';
 

@@ -1,8 +1,8 @@
 import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
-import type { AdminClientTls } from '@isthmus/service/admin-client';
-import { ADMIN_SERVER_NAME } from '@isthmus/service/admin-client';
+import type { AdminClientTls } from '@isthmus/admin/client';
+import { ADMIN_SERVER_NAME } from '@isthmus/admin/client';
 import { parseDestination } from '@isthmus/tunnel';
 
 /** A page of metrics with a thousand series is 200 kB. */

@@ -1,5 +1,5 @@
+import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
-import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/service/admin-client';
 import { EXIT, Failure } from '../exit.ts';
 import { blindness, type Greeting, membersOf } from './greeting.ts';
 import type { Answers, Member, RoleName, Unanswered } from './member.ts';

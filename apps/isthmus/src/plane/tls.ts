@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { AdminClientTls } from '@isthmus/service/admin-client';
+import type { AdminClientTls } from '@isthmus/admin/client';
 import { messageOf, usage } from '../exit.ts';
 
 export interface TlsFiles {

@@ -1,0 +1,95 @@
+import type { FlagInForce } from '@isthmus/flags';
+import type { Check } from '@isthmus/service';
+import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { KickPart } from './calls/kick.ts';
+import type { LogPart } from './calls/logs.ts';
+import type { PlanePart, ServersPart } from './calls/members.ts';
+import type { QuarantinePart } from './calls/quarantine-part.ts';
+import type { RecentDials } from './calls/recent-dials.ts';
+import type { RecentRefusals } from './calls/recent-refusals.ts';
+import type { RoutingPart } from './calls/routing.ts';
+import type { Identity } from './calls/status.ts';
+
+/** What is left when draining begins. */
+export interface DrainSummary {
+  /** Sessions that are told to move to another hub. */
+  readonly sessions: number;
+  /** Tunnels still running. */
+  readonly tunnels: number;
+}
+
+/** A session that a drain would move. */
+export interface SessionMove {
+  readonly sessionId: string;
+  readonly tenant: string;
+  readonly agentId: string;
+  /**
+   * The agent's sessions with other hubs that are not draining, as far as this process knows. A killed session counts until the
+   * registry notices, up to 13 s later.
+   */
+  readonly elsewhere: number;
+}
+
+/** What a drain would do. */
+export interface DrainPlan {
+  /** Sessions that would be told to move to another hub. */
+  readonly sessions: number;
+  /** The sessions of a hub, one by one. */
+  readonly moves: Iterable<SessionMove>;
+  /** How long running tunnels may take to finish, in milliseconds; unset without a limit. */
+  readonly gracefulMs?: number;
+}
+
+/** A session as a hub holds it, or as a gateway knows it from the registry: then without its connection. */
+export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
+  Partial<SessionInfo> & { readonly draining?: boolean };
+
+/** What a program shows and does on its admin port: the parts that every program has, and those that only some have. */
+export interface AdminBackend {
+  readonly identity: Identity;
+  /** The checks behind /readyz. */
+  checks(): readonly Check[];
+  sessions(): Iterable<KnownSession>;
+  /** Number of those sessions; at an agent, its connections to servers. */
+  sessionCount(): number;
+  tunnels(): Iterable<TunnelInfo> & { readonly size: number };
+  readonly dials: RecentDials;
+  readonly refusals: RecentRefusals;
+  /** What an operator should mend though the program is ready. */
+  warnings?(): readonly string[];
+  readonly flags: readonly FlagInForce[];
+  readonly log: LogPart;
+  readonly kick: KickPart;
+  /** Starts to drain, and resolves without waiting for the end. A second call returns what is left then. */
+  drain(): Promise<DrainSummary>;
+  /** Returns what `drain` would do, and changes nothing. */
+  plan(): DrainPlan;
+  /** Set for a gateway. */
+  readonly routing?: RoutingPart;
+  /** Set for a gateway or hub. */
+  readonly plane?: PlanePart;
+  readonly quarantine?: QuarantinePart;
+  /** Set for an agent. */
+  readonly servers?: ServersPart;
+}
+
+export interface Drainable {
+  /** Unset for a program that holds no sessions. */
+  readonly hub?: { readonly sessionCount: number; moves(): Iterable<SessionMove> };
+  readonly tunnels: { readonly size: number };
+  readonly drain: () => Promise<void>;
+  readonly gracefulMs: number;
+}
+
+/** Returns how a server-side program drains on request of its admin port. */
+export function drainBackend({ hub, tunnels, drain, gracefulMs }: Drainable): Pick<AdminBackend, 'drain' | 'plan'> {
+  const sessions = () => hub?.sessionCount ?? 0;
+  return {
+    async drain() {
+      const summary = { sessions: sessions(), tunnels: tunnels.size };
+      void drain();
+      return summary;
+    },
+    plan: () => ({ sessions: sessions(), moves: hub?.moves() ?? [], gracefulMs }),
+  };
+}

@@ -1,0 +1,90 @@
+import type { Candidate, Explanation } from '@isthmus/tunnel';
+import type { AdminBackend } from '../backend.ts';
+import type { RoutingPart } from './routing.ts';
+
+/** Maximum number of names in one sentence. */
+const MAX_NAMES = 5;
+
+/** Returns in one sentence what would happen to a dial now. */
+export function verdictOf({ steps, others, taken }: Explanation, tenant: string, routing: RoutingPart): string {
+  if (taken) {
+    const { agentId, hubId, sessionId } = taken;
+    const step = steps.find(({ candidates }) => candidates.some(({ standing }) => standing === 'taken'));
+    return `a dial goes by strategy ${step?.strategy} to agent ${agentId} on hub ${hubId}, through session ${sessionId}`;
+  }
+  const found = candidatesOf(steps);
+  const fails = 'fails with "No agent available"';
+  const wait = `waits up to ${routing.parkTimeout / 1000} s for`;
+  const lost = found.some(({ quarantined }) => quarantined === undefined);
+  if (lost) return `a dial ${wait} a link to a hub that has a session for it, then fails`;
+  if (found.length > 0) return `a dial ${fails} at once: all agents that serve this destination are in quarantine`;
+  if (others.length === 0) return `a dial ${wait} a session of tenant ${tenant} to come, then ${fails}`;
+  return `a dial ${fails} at once: no agent of tenant ${tenant} serves this destination`;
+}
+
+/** Returns what to do if no session can be chosen, in the order to try. */
+export function adviceFor(
+  { steps, others, taken }: Explanation,
+  { tenant, backend }: { readonly tenant: string; readonly backend: AdminBackend },
+): string[] {
+  if (taken) return [];
+  const found = candidatesOf(steps);
+  if (found.length > 0) return [...quarantineAdvice(found), ...linkAdvice(found)];
+  if (others.length > 0) return [identifierAdvice(steps, others)];
+  return [...registryAdvice(backend), agentAdvice(tenant, backend)];
+}
+
+/** Returns each session once. */
+function candidatesOf(steps: Explanation['steps']): Candidate[] {
+  const all = steps.flatMap(({ candidates }) => candidates);
+  return [...new Map(all.map((candidate) => [candidate.session.sessionId, candidate])).values()];
+}
+
+function quarantineAdvice(found: readonly Candidate[]): string[] {
+  const agents = names(
+    found.filter(({ quarantined }) => quarantined !== undefined).map(({ session }) => session.agentId),
+  );
+  return agents === '' ? [] : [`let out of quarantine, if it may dial again: agent ${agents}`];
+}
+
+function linkAdvice(found: readonly Candidate[]): string[] {
+  const hubs = names(found.filter(({ reachable }) => !reachable).map(({ session }) => session.hubId));
+  if (hubs === '') return [];
+  return [
+    `this gateway has no link to hub ${hubs}: its log says why ("hub cannot be reached"); look whether the hub runs, ` +
+      'whether its --advertise-address leads to its --peer-port from here, and whether both sides trust --peer-ca-cert',
+  ];
+}
+
+function identifierAdvice(steps: Explanation['steps'], others: readonly Candidate[]): string {
+  const keys = names(steps.flatMap((step) => step.keys.map(({ key }) => key)));
+  const agents = names(others.map(({ session }) => session.agentId));
+  const looked = keys === '' ? 'these strategies look nothing up for it' : `looked up: ${keys}`;
+  return (
+    `give an agent --agent-identifiers that name the destination (${looked}; agents of this tenant: ${agents}), ` +
+    'or add default to --proxy-strategies, by which every agent serves every destination'
+  );
+}
+
+function registryAdvice({ plane }: AdminBackend): string[] {
+  if (!plane || (plane.registry.up && plane.registry.synced)) return [];
+  return [`the registry does not answer (${plane.registry.detail}): see to --redis-url, and to Redis itself`];
+}
+
+function agentAdvice(tenant: string, { sessions, plane }: AdminBackend): string {
+  const others = names([...sessions()].map((session) => session.tenant));
+  const elsewhere = others === '' ? '' : ` (there are sessions of tenant ${others})`;
+  if (plane && [...plane.hubs()].length === 0) {
+    return 'the registry names no hub: start one, with the same --redis-url and --plane as this gateway';
+  }
+  return (
+    `no agent of tenant ${tenant} has a session${elsewhere}: start one, or see in its log why it does not connect; ` +
+    'its --proxy-server-host and --proxy-server-port lead to a hub, and its --ca-cert is of the authority of --cluster-cert'
+  );
+}
+
+function names(all: readonly string[]): string {
+  const each = [...new Set(all)];
+  const more = each.length - MAX_NAMES;
+  return each.slice(0, MAX_NAMES).join(', ') + (more > 0 ? ` and ${more} more` : '');
+}

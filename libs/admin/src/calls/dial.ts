@@ -1,0 +1,69 @@
+import { randomBytes } from 'node:crypto';
+import type { adminApi } from '@isthmus/proto/admin';
+import { asDialError, type DialRequest, type Established, Tunnel } from '@isthmus/tunnel';
+import type { AdminBackend } from '../backend.ts';
+import { FirstByte } from './first-byte.ts';
+import { dialMessage } from './messages.ts';
+import { phasesOf } from './phases.ts';
+import { internal, invalid } from './refusals.ts';
+import { destinationOf, type RoutingPart, routingOf } from './routing.ts';
+
+/** Longest timeout that an operator may ask for, in milliseconds. */
+const MAX_TIMEOUT = 60_000;
+
+type DialRpc = Pick<adminApi.AdminServiceImplementation, 'dial'>;
+
+export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
+  return {
+    async dial(asked, { signal }) {
+      const routing = routingOf(part);
+      const firstByteMs = within('first_byte_timeout_ms', asked.firstByteTimeoutMs);
+      const request = requestOf(routing, asked, signal);
+      const established = await routing.dial(request).catch(asDialError);
+      // The dial's end was emitted before the promise settled.
+      const seen = dials.find(request.id, 'gateway');
+      const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
+      if (!seen?.outcome) throw internal(`dial ${request.id} ended unseen: ask again`);
+      return {
+        dial: dialMessage(seen),
+        phases: phasesOf(seen, heard?.ms),
+        firstByteMs: heard?.ms,
+        ended: heard?.ended ?? '',
+      };
+    },
+  };
+}
+
+function requestOf(routing: RoutingPart, asked: adminApi.DialRequest, signal: AbortSignal): DialRequest {
+  const timeout = within('timeout_ms', asked.timeoutMs) || routing.dialTimeout;
+  return {
+    id: hex(8),
+    tenant: asked.tenant || routing.tenant,
+    destination: destinationOf(asked.destination),
+    ...(asked.agentId !== '' && { agent: asked.agentId }),
+    deadline: performance.now() + timeout,
+    caller: { via: 'admin', identity: 'admin' },
+    // Its own trace, sampled whatever the sampling rate: the operator who asks wants to see it.
+    traceparent: `00-${hex(16)}-${hex(8)}-01`,
+    signal,
+  };
+}
+
+/** Waits for the destination's first byte, then closes the tunnel gracefully. It is a normal tunnel, with all its events. */
+async function listen(routing: RoutingPart, request: DialRequest, established: Established, firstByteMs: number) {
+  const caller = new FirstByte();
+  const tunnel = new Tunnel('gateway', request, caller.end, established, routing.events);
+  const heard = await caller.wait(firstByteMs, request.signal);
+  caller.hangUp();
+  const gone = firstByteMs > 0 && heard.ended ? await tunnel.done : undefined;
+  return { ms: heard.ms, ended: gone ? (gone.error?.message ?? `closed by the ${gone.closedBy}`) : '' };
+}
+
+function within(field: string, ms: number): number {
+  if (ms >= 0 && ms <= MAX_TIMEOUT) return ms;
+  throw invalid(`${field} is ${ms}: want 0 to ${MAX_TIMEOUT}`);
+}
+
+function hex(bytes: number): string {
+  return randomBytes(bytes).toString('hex');
+}

@@ -1,0 +1,93 @@
+import type { adminApi } from '@isthmus/proto/admin';
+import type { SessionInfo } from '@isthmus/tunnel';
+import type { AdminBackend, KnownSession } from '../backend.ts';
+import { tenantOf, tunnelsBySession } from './messages.ts';
+import { absent, invalid, notFound } from './refusals.ts';
+
+/** The fields that identify a session. */
+type SessionName = Pick<SessionInfo, 'sessionId' | 'tenant' | 'agentId'>;
+
+/** What a program can end at once. */
+export interface KickPart {
+  /** Ends the tunnel of a dial. @returns how many there were, one per role of the process */
+  tunnel(dialId: string, reason: Error): number;
+  /** Ends the sessions that `which` selects. Unset for a program that holds none. @returns the ended sessions */
+  sessions?(which: (session: SessionName) => boolean, reason: Error): readonly SessionInfo[];
+}
+
+/** Longest reason, in characters. It goes into log lines and audit records. */
+const MAX_REASON = 500;
+
+/** Sessions named in a log line. */
+const MAX_LOGGED = 10;
+
+type KickRpc = Pick<adminApi.AdminServiceImplementation, 'kick'>;
+type Answer = Pick<adminApi.KickResponse, 'sessionIds' | 'tunnels'>;
+
+export function kickRpc(backend: AdminBackend): KickRpc {
+  return {
+    async kick({ target, reason }) {
+      const error = new Error(reasonOf(reason));
+      switch (target?.$case) {
+        case 'dialId':
+          return kickTunnel(backend, target.value, error);
+        case 'sessionId': {
+          const id = named('session_id', target.value);
+          return kickSessions(backend, ({ sessionId }) => sessionId === id, `session ${id}`, error);
+        }
+        case 'agent': {
+          const tenant = tenantOf(backend, target.value);
+          const agent = named('agent.agent_id', target.value.agentId);
+          const which = (session: SessionName) => session.agentId === agent && session.tenant === tenant;
+          return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);
+        }
+        default:
+          throw invalid('no target: set session_id, agent or dial_id');
+      }
+    },
+  };
+}
+
+function kickTunnel({ kick, log }: AdminBackend, dialId: string, reason: Error): Answer {
+  const tunnels = kick.tunnel(named('dial_id', dialId), reason);
+  if (tunnels === 0) throw notFound(`no tunnel of dial ${dialId} runs here: ListTunnels says which do`);
+  log.info({ dial: dialId, reason: reason.message }, 'operator ended a tunnel');
+  return { sessionIds: [], tunnels };
+}
+
+function kickSessions(
+  { kick, log, tunnels, sessions }: AdminBackend,
+  which: (session: SessionName) => boolean,
+  what: string,
+  reason: Error,
+): Answer {
+  if (!kick.sessions) throw absent(`this program holds no sessions: ask the hub that does${hubsOf(sessions(), which)}`);
+  const through = tunnelsBySession(tunnels());
+  const ended = kick.sessions(which, reason);
+  if (ended.length === 0) {
+    throw notFound(`no ${what} here: ask the hub that holds it${hubsOf(sessions(), which)}`);
+  }
+  const ids = ended.map(({ sessionId }) => sessionId);
+  log.info(
+    { sessions: ids.slice(0, MAX_LOGGED), count: ids.length, reason: reason.message },
+    'operator ended sessions',
+  );
+  return { sessionIds: ids, tunnels: ids.reduce((sum, id) => sum + (through.get(id) ?? 0), 0) };
+}
+
+/** Returns the hubs of the selected sessions, as far as this process knows. */
+function hubsOf(sessions: Iterable<KnownSession>, which: (session: SessionName) => boolean): string {
+  const hubs = new Set<string>();
+  for (const session of sessions) if (which(session)) hubs.add(session.hubId);
+  return hubs.size === 0 ? '' : `: ${[...hubs].join(', ')}`;
+}
+
+function named(field: string, value: string): string {
+  if (value === '') throw invalid(`${field} is empty`);
+  return value;
+}
+
+function reasonOf(reason: string): string {
+  if (reason.length > MAX_REASON) throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
+  return reason === '' ? 'ended by an operator' : `ended by an operator: ${reason}`;
+}

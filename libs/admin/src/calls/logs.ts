@@ -1,0 +1,93 @@
+import type { adminApi } from '@isthmus/proto/admin';
+import type { AdminBackend } from '../backend.ts';
+import { invalid } from './refusals.ts';
+
+/** pino's levels, lowest first. */
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const;
+export type LogLevel = (typeof LEVELS)[number];
+
+/** The log of a running program. */
+export interface LogPart {
+  /** Logs what an operator did. */
+  info(fields: object, message: string): void;
+  level: string;
+  /** Returns the level for klog's verbosity. */
+  levelOf(verbosity: number): LogLevel;
+  /** The last lines, oldest first, as JSON without secrets, and the number of older lines already dropped. */
+  readonly recent: Iterable<string> & { readonly forgotten: number };
+}
+
+/** Longest duration of a temporary level, in milliseconds. */
+const MAX_DURATION = 24 * 3_600_000;
+
+interface Reverting {
+  readonly level: string;
+  readonly until: number;
+  readonly timer: NodeJS.Timeout;
+}
+
+type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recentLogs'>;
+
+export function logsRpc({ log }: AdminBackend): LogsRpc {
+  /** The level to restore while a temporary one is set. The timer does not keep the process alive. */
+  let reverting: Reverting | undefined;
+  const revert = (level: string) => {
+    reverting = undefined;
+    log.level = level;
+    log.info({ to: level }, 'the log level is what it was before');
+  };
+  const set = (level: LogLevel, durationMs: number) => {
+    const before = reverting?.level ?? log.level;
+    clearTimeout(reverting?.timer);
+    reverting = undefined;
+    const told = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
+    const quieter = rankOf(level) > rankOf(log.level);
+    // Log it while the old level still lets it through.
+    if (quieter) log.info(told, 'operator set the log level');
+    log.level = level;
+    if (!quieter) log.info(told, 'operator set the log level');
+    if (durationMs === 0) return;
+    const timer = setTimeout(() => revert(before), durationMs).unref();
+    reverting = { level: before, until: Date.now() + durationMs, timer };
+  };
+  return {
+    async setLogLevel({ level, durationMs }) {
+      const previous = log.level;
+      if (!(durationMs >= 0 && durationMs <= MAX_DURATION)) {
+        throw invalid(`duration_ms is ${durationMs}: want 0 to ${MAX_DURATION}, a day`);
+      }
+      if (level !== '') set(levelFrom(level, log), durationMs);
+      else if (durationMs > 0) throw invalid('duration_ms is set and level is not: say which level holds for so long');
+      const untilMs = reverting && BigInt(Math.round(reverting.until));
+      return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
+    },
+    async recentLogs({ limit, level }) {
+      const least = level === '' ? 0 : rankOf(levelNamed(level));
+      const lines = [...log.recent].filter((line) => least === 0 || levelOfLine(line) >= least);
+      return { lines: limit === 0 ? lines : lines.slice(-limit), forgotten: BigInt(log.recent.forgotten) };
+    },
+  };
+}
+
+/** @param text a name, or klog's verbosity */
+function levelFrom(text: string, log: LogPart): LogLevel {
+  return /^\d{1,3}$/.test(text) ? log.levelOf(Number(text)) : levelNamed(text);
+}
+
+function levelNamed(text: string): LogLevel {
+  const level = LEVELS.find((name) => name === text.toLowerCase());
+  if (level) return level;
+  throw invalid(
+    `unknown level ${JSON.stringify(text.slice(0, 50))}: want one of ${LEVELS.join(', ')}, or a number as in -v`,
+  );
+}
+
+function rankOf(level: string): number {
+  return (LEVELS as readonly string[]).indexOf(level);
+}
+
+/** Returns the rank of a line's level. A JSON line without a level always passes the filter. */
+function levelOfLine(line: string): number {
+  const rank = rankOf(/"level":"(\w+)"/.exec(line)?.[1] ?? '');
+  return rank < 0 ? LEVELS.length : rank;
+}

@@ -1,0 +1,98 @@
+import { adminApi } from '@isthmus/proto/admin';
+import type { RegistryHealth } from '@isthmus/service';
+import type { HubRecord, Member, SessionInfo } from '@isthmus/tunnel';
+import type { AdminBackend } from '../backend.ts';
+import { PROTOCOLS, ROLES } from './messages.ts';
+import type { Identity } from './status.ts';
+
+const { LINK_OWN, LINK_UP, LINK_DOWN, LINK_NONE } = adminApi.Hub_Link;
+
+/** How this process reaches a hub: it is the hub, a link is up or down, or it wants no link. */
+export type HubLink = 'own' | 'up' | 'down' | 'none';
+
+const LINKS = {
+  own: LINK_OWN,
+  up: LINK_UP,
+  down: LINK_DOWN,
+  none: LINK_NONE,
+} as const satisfies Record<HubLink, adminApi.Hub_Link>;
+
+/** A gateway's or hub's view of its plane. */
+export interface PlanePart {
+  /** Rejects if the registry does not answer, and when `signal` aborts. */
+  members(signal: AbortSignal): Promise<readonly Member[]>;
+  /** Those of the last answer. */
+  lastMembers(): readonly Member[];
+  hubs(): Iterable<HubRecord>;
+  linkTo(hub: HubRecord): HubLink;
+  readonly registry: RegistryHealth;
+}
+
+/** A server that an agent is connected to. */
+export interface ConnectedServer {
+  readonly serverId: string;
+  /** `host:port` */
+  readonly address: string;
+  readonly protocol: SessionInfo['protocol'];
+  readonly plane: string;
+  readonly leaving: boolean;
+  /** Dials and tunnels. */
+  readonly open: number;
+}
+
+/** An agent's view of the servers. */
+export interface ServersPart {
+  connected(): Iterable<ConnectedServer>;
+  /** How many servers it wants to be connected to. */
+  wanted(): number;
+}
+
+type MembersRpc = Pick<adminApi.AdminServiceImplementation, 'listMembers'>;
+
+export function membersRpc(backend: AdminBackend): MembersRpc {
+  return {
+    async listMembers(_request, { signal }) {
+      const { plane, servers } = backend;
+      const members = plane ? await plane.members(signal).catch(asError) : [];
+      const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
+      const told = known.map((member) => memberMessage(member, backend.identity));
+      return {
+        members: told.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
+        membersError: members instanceof Error ? members.message : '',
+        hubs: plane ? hubsOf(backend, plane) : [],
+        registry: plane && registryMessage(plane.registry),
+        servers: servers ? [...servers.connected()].map(serverMessage) : [],
+        serversWanted: servers?.wanted() ?? 0,
+      };
+    },
+  };
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+function memberMessage({ roles, since, ...member }: Member, { memberId }: Identity): adminApi.Member {
+  const self = member.memberId === memberId;
+  return { ...member, roles: roles.map((role) => ROLES[role]), sinceMs: BigInt(since), self };
+}
+
+function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
+  const sessions = new Map<string, number>();
+  for (const { hubId } of backend.sessions()) sessions.set(hubId, (sessions.get(hubId) ?? 0) + 1);
+  return [...plane.hubs()]
+    .map((hub) => ({
+      ...{ hubId: hub.hubId, peerAddress: hub.peerAddress, agentAddress: hub.agentAddress, zone: hub.zone },
+      ...{ draining: hub.draining, sinceMs: BigInt(hub.incarnation), link: LINKS[plane.linkTo(hub)] },
+      sessions: sessions.get(hub.hubId) ?? 0,
+    }))
+    .sort((a, b) => (a.hubId < b.hubId ? -1 : 1));
+}
+
+function registryMessage({ up, synced, detail, lastAnswerAt }: RegistryHealth): adminApi.RegistryState {
+  return { up, synced, detail, ageMs: lastAnswerAt === undefined ? undefined : performance.now() - lastAnswerAt };
+}
+
+function serverMessage({ protocol, ...server }: ConnectedServer): adminApi.Server {
+  return { ...server, protocol: PROTOCOLS[protocol] };
+}

@@ -1,0 +1,152 @@
+import { adminApi } from '@isthmus/proto/admin';
+import {
+  type AttemptRecord,
+  type DialError,
+  type DialTiming,
+  formatDestination,
+  type Role,
+  type SessionInfo,
+  type TunnelInfo,
+} from '@isthmus/tunnel';
+import type { AdminBackend, KnownSession } from '../backend.ts';
+import type { SeenDial } from './recent-dials.ts';
+
+/** Converts what the core knows into messages of the admin API. */
+
+export const ROLES = {
+  gateway: adminApi.Role.ROLE_GATEWAY,
+  hub: adminApi.Role.ROLE_HUB,
+  agent: adminApi.Role.ROLE_AGENT,
+} as const satisfies Record<Role, adminApi.Role>;
+
+export const PROTOCOLS = {
+  link: adminApi.LinkProtocol.LINK_PROTOCOL_LINK,
+  packets: adminApi.LinkProtocol.LINK_PROTOCOL_PACKETS,
+} as const satisfies Record<SessionInfo['protocol'], adminApi.LinkProtocol>;
+
+const { KIND_FIRST, KIND_RETRY, KIND_HEDGE } = adminApi.DialAttempt_Kind;
+const { OUTCOME_RUNNING, OUTCOME_ESTABLISHED, OUTCOME_FAILED, OUTCOME_OVERTAKEN } = adminApi.DialAttempt_Outcome;
+
+const KINDS = {
+  first: KIND_FIRST,
+  retry: KIND_RETRY,
+  hedge: KIND_HEDGE,
+} as const satisfies Record<AttemptRecord['kind'], adminApi.DialAttempt_Kind>;
+
+const OUTCOMES = {
+  running: OUTCOME_RUNNING,
+  established: OUTCOME_ESTABLISHED,
+  failed: OUTCOME_FAILED,
+  overtaken: OUTCOME_OVERTAKEN,
+} as const satisfies Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>;
+
+/** Returns the tenant of an agent given by name. Without one, it is the tenant of the gateway's own callers. */
+export function tenantOf({ routing }: AdminBackend, agent?: Pick<adminApi.Agent, 'tenant'>): string {
+  return agent?.tenant || routing?.tenant || 'default';
+}
+
+/** Sorts oldest first. */
+export function byAge(a: { readonly since: number }, b: { readonly since: number }): number {
+  return a.since - b.since;
+}
+
+/** Counts the tunnels through each session. */
+export function tunnelsBySession(tunnels: Iterable<TunnelInfo>): Map<string, number> {
+  const through = new Map<string, number>();
+  for (const { sessionId } of tunnels) through.set(sessionId, (through.get(sessionId) ?? 0) + 1);
+  return through;
+}
+
+export function sessionMessage(
+  session: KnownSession,
+  quarantined: string | undefined,
+  tunnels: number,
+): adminApi.Session {
+  const { ipv4, ipv6, host, cidr, defaultRoute } = session.identifiers;
+  return {
+    sessionId: session.sessionId,
+    tenant: session.tenant,
+    agentId: session.agentId,
+    hubId: session.hubId,
+    protocol: session.protocol ? PROTOCOLS[session.protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
+    remote: session.remote ?? '',
+    sinceMs: BigInt(session.since),
+    identifiers: { ipv4: [...ipv4], ipv6: [...ipv6], host: [...host], cidr: [...cidr], defaultRoute },
+    draining: session.draining ?? false,
+    quarantined: quarantined !== undefined,
+    quarantineReason: quarantined ?? '',
+    tunnels,
+  };
+}
+
+export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
+  return {
+    dialId: tunnel.dial.id,
+    role: ROLES[tunnel.role],
+    tenant: tunnel.dial.tenant,
+    destination: formatDestination(tunnel.dial.destination),
+    agentId: tunnel.agentId,
+    sessionId: tunnel.sessionId,
+    hubId: tunnel.hubId,
+    caller: tunnel.dial.caller?.identity ?? '',
+    sinceMs: BigInt(tunnel.since),
+    ageMs: BigInt(Math.max(0, now - tunnel.since)),
+    bytesUp: BigInt(tunnel.up),
+    bytesDown: BigInt(tunnel.down),
+  };
+}
+
+export function dialMessage(dial: SeenDial): adminApi.DialRecord {
+  const { role, destination, caller, traceparent, story, start, outcome } = dial;
+  return {
+    ...{ dialId: dial.id, role: ROLES[role], tenant: dial.tenant, destination: formatDestination(destination) },
+    ...{ caller: caller?.identity ?? '', via: caller?.via ?? '', startedMs: epoch(start), state: stateOf(dial) },
+    ms: outcome?.ms,
+    error: outcome?.error && failureMessage(outcome.error, outcome.reason),
+    ...whereMessage(dial),
+    timing: outcome?.timing && timingMessage(outcome.timing),
+    attempts: story?.attempts.map((attempt) => attemptMessage(attempt, start)) ?? [],
+    parkedMs: story?.parkedMs ?? 0,
+    traceId: traceparent?.split('-')[1] ?? '',
+  };
+}
+
+/** The session that took a dial, or the last one tried if it failed. */
+function whereMessage({
+  outcome,
+  story,
+  session,
+}: SeenDial): Pick<adminApi.DialRecord, 'agentId' | 'sessionId' | 'hubId'> {
+  const last = story?.attempts.at(-1);
+  return {
+    agentId: outcome?.agentId ?? last?.agentId ?? '',
+    sessionId: outcome?.sessionId ?? last?.sessionId ?? session ?? '',
+    hubId: outcome?.hubId ?? last?.hubId ?? '',
+  };
+}
+
+function stateOf({ outcome }: SeenDial): adminApi.DialState {
+  if (!outcome) return adminApi.DialState.DIAL_STATE_RUNNING;
+  return outcome.error ? adminApi.DialState.DIAL_STATE_FAILED : adminApi.DialState.DIAL_STATE_ESTABLISHED;
+}
+
+/** Converts to milliseconds since the epoch, by the current clock. @param moment of `performance.now()` */
+function epoch(moment: number): bigint {
+  return BigInt(Math.round(Date.now() - (performance.now() - moment)));
+}
+
+function timingMessage({ dnsMs, connectMs, hubMs, agentMs }: DialTiming): adminApi.DialTiming {
+  return { dnsMs, connectMs, hubMs, agentMs };
+}
+
+function failureMessage({ code, message, retryable }: DialError, reason = ''): adminApi.DialFailure {
+  return { code, text: message, reason, retryable };
+}
+
+function attemptMessage(attempt: AttemptRecord, dialStart: number): adminApi.DialAttempt {
+  const { kind, sessionId, agentId, hubId, start, ms, outcome, error } = attempt;
+  return {
+    ...{ kind: KINDS[kind], sessionId, agentId, hubId, startMs: Math.max(0, start - dialStart), ms },
+    ...{ outcome: OUTCOMES[outcome], error: error && failureMessage(error) },
+  };
+}

@@ -1,0 +1,55 @@
+import type { adminApi } from '@isthmus/proto/admin';
+import type { AdminBackend } from '../backend.ts';
+import { tenantOf, tunnelsBySession } from './messages.ts';
+import type { QuarantinePart } from './quarantine-part.ts';
+import { absent, exhausted, invalid, unavailable } from './refusals.ts';
+
+/** Longest reason, in characters. It is listed with every session of the agent, and kept in the registry. */
+const MAX_REASON = 500;
+
+type QuarantineRpc = Pick<adminApi.AdminServiceImplementation, 'quarantine' | 'listQuarantined'>;
+
+export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
+  return {
+    async quarantine({ agent: asked, lift, reason }) {
+      const part = partOf(backend);
+      const agent = { tenant: tenantOf(backend, asked), agentId: asked?.agentId ?? '' };
+      if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
+      if (!lift && reason === '') throw invalid('reason is empty: say why, for those who find the agent in quarantine');
+      if (reason.length > MAX_REASON) {
+        throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
+      }
+      const wasIn = part.reasonFor(agent) !== undefined;
+      await part.set(agent, lift ? undefined : reason).catch(refused);
+      const { tenant, agentId } = agent;
+      const what = lift ? 'operator let an agent out of quarantine' : 'operator put an agent into quarantine';
+      backend.log.info({ agent: agentId, tenant, ...(!lift && { reason }) }, what);
+      const through = tunnelsBySession(backend.tunnels());
+      const sessions = [...backend.sessions()].filter(
+        (session) => session.tenant === tenant && session.agentId === agentId,
+      );
+      const tunnels = sessions.reduce((sum, { sessionId }) => sum + (through.get(sessionId) ?? 0), 0);
+      return { sessions: sessions.length, tunnels, tenant, known: wasIn || sessions.length > 0 };
+    },
+    async listQuarantined() {
+      const agents = [...partOf(backend).list()];
+      return { agents: agents.map(({ tenant, agentId, reason = '' }) => ({ tenant, agentId, reason })) };
+    },
+  };
+}
+
+function partOf({ quarantine }: AdminBackend): QuarantinePart {
+  if (quarantine) return quarantine;
+  throw absent('an agent cannot put itself into quarantine: ask a gateway or hub of its plane');
+}
+
+/** Maps the registry's errors by name, because the registry's implementation is not known here. */
+function refused(error: Error): never {
+  if (error.name === 'RangeError') throw invalid(error.message);
+  if (error.name === 'QuarantineFull') throw exhausted(error.message);
+  if (error.name === 'RegistryUnavailable') {
+    // The registry may hold it even though its answer was lost.
+    throw unavailable(`${error.message}: it may hold all the same, as the list says later; asking again does no harm`);
+  }
+  throw error;
+}

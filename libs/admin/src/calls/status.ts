@@ -1,0 +1,81 @@
+import process from 'node:process';
+import type { adminApi } from '@isthmus/proto/admin';
+import type { Check } from '@isthmus/service';
+import { VERSION } from '@isthmus/service';
+import type { Role } from '@isthmus/tunnel';
+import type { AdminBackend } from '../backend.ts';
+import { dialMessage, ROLES } from './messages.ts';
+import type { RecentDials, SeenDial } from './recent-dials.ts';
+import type { Refusal } from './recent-refusals.ts';
+
+/** What a process is. Dials of its first role are reported first. */
+export interface Identity {
+  /** `proxy-server` */
+  readonly program: string;
+  readonly roles: readonly [Role, ...Role[]];
+  /** Each is empty if it does not apply to the process. */
+  readonly memberId: string;
+  readonly hubId: string;
+  readonly agentId: string;
+  readonly zone: string;
+  readonly plane: string;
+}
+
+const WINDOWS_S = [10, 60];
+/** How many of the slowest dials are reported, and how long ago they may have ended, in milliseconds. */
+const SLOWEST = 10;
+const SLOWEST_WITHIN = 60_000;
+
+type StatusRpc = Pick<adminApi.AdminServiceImplementation, 'getStatus'>;
+
+export function statusRpc(backend: AdminBackend): StatusRpc {
+  return {
+    async getStatus() {
+      const { identity, checks, dials } = backend;
+      const all = checks();
+      const [first] = identity.roles;
+      return {
+        ...identity,
+        roles: identity.roles.map((role) => ROLES[role]),
+        ...{ version: VERSION, runtime: runtime() },
+        ...{ startedMs: BigInt(Math.round(performance.timeOrigin)), nowMs: BigInt(Date.now()) },
+        ...{ ready: all.every(({ ok }) => ok), checks: all.map((check: Check) => ({ ...check })) },
+        ...{ sessions: backend.sessionCount(), tunnels: backend.tunnels().size },
+        ...{ pendingDials: dials.pending(first), parkedDials: dials.parked },
+        dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
+        slowest: slowest(dials, first).map(dialMessage),
+        refusals: backend.refusals.list().map(refusalMessage),
+        warnings: [...(backend.warnings?.() ?? [])],
+      };
+    },
+  };
+}
+
+function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
+  return { ...refusal, count: BigInt(count), firstMs: BigInt(first), lastMs: BigInt(last) };
+}
+
+function runtime(): string {
+  const { deno, node } = process.versions;
+  return deno === undefined ? `node ${node}` : `deno ${deno}`;
+}
+
+function ratesOf(dials: RecentDials, role: Role): adminApi.DialRate[] {
+  return WINDOWS_S.map((seconds) => {
+    const rate = dials.rates(role).over(seconds, performance.now());
+    const perSecond = (number: number) => (number * 1000) / rate.windowMs;
+    return {
+      ...{ role: ROLES[role], windowMs: rate.windowMs, dials: BigInt(rate.dials), failures: BigInt(rate.failures) },
+      ...{ dialsPerSecond: perSecond(rate.dials), failuresPerSecond: perSecond(rate.failures) },
+    };
+  });
+}
+
+function slowest(dials: RecentDials, role: Role): SeenDial[] {
+  const since = performance.now() - SLOWEST_WITHIN;
+  const ms = ({ outcome }: SeenDial) => outcome?.ms ?? 0;
+  return [...dials]
+    .filter((dial) => dial.role === role && dial.start + ms(dial) >= since)
+    .sort((a, b) => ms(b) - ms(a))
+    .slice(0, SLOWEST);
+}

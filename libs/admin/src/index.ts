@@ -1,0 +1,12 @@
+export * from './backend.ts';
+export type { KickPart } from './calls/kick.ts';
+export type { LogLevel, LogPart } from './calls/logs.ts';
+export type { ConnectedServer, HubLink, PlanePart, ServersPart } from './calls/members.ts';
+export { type QuarantinePart, quarantineIn } from './calls/quarantine-part.ts';
+export { RecentDials, type SeenDial } from './calls/recent-dials.ts';
+export { RecentRefusals } from './calls/recent-refusals.ts';
+export type { RoutingPart } from './calls/routing.ts';
+export type { Identity } from './calls/status.ts';
+export * from './operations.ts';
+export * from './options.ts';
+export * from './server.ts';

@@ -1,0 +1,52 @@
+import type { AddressInfo } from 'node:net';
+import type { Metrics, ProgramLog } from '@isthmus/service';
+import { type Check, serveHealth, type Unready } from '@isthmus/service';
+import type { AdminBackend } from './backend.ts';
+import { adminHandler } from './handler.ts';
+import type { AdminTls } from './listener.ts';
+import { serveAdmin } from './server.ts';
+
+export interface OperationsOptions {
+  readonly health: { readonly host: string; readonly port: number };
+  readonly admin: { readonly host: string; readonly port: number; readonly tls?: AdminTls | undefined };
+  readonly profiling: boolean;
+  readonly checks: () => readonly Check[];
+  readonly unready: Unready;
+  readonly metrics: Metrics;
+  readonly backend: AdminBackend;
+  readonly log: ProgramLog;
+  /** Called with each refused connection and its port, `health` or `admin`. */
+  readonly refused: (where: string, remote: string, error: Error) => void;
+}
+
+export interface Operations {
+  readonly health: AddressInfo;
+  readonly admin: AddressInfo;
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the ports that operators use in every program: health and admin. Start it last, because /healthz reports that everything is
+ * up.
+ */
+export async function operations(options: OperationsOptions): Promise<Operations> {
+  const { metrics, backend, checks, unready, log, profiling } = options;
+  const refused = (where: string) => (remote: string, error: Error) => options.refused(where, remote, error);
+  const http = adminHandler({ metrics, profiling });
+  const warn = (message: string) => log.warn({}, message);
+  const ready = () => checks().every(({ ok }) => ok);
+  const admin = await serveAdmin({ ...options.admin, backend, ready, http, warn, refused: refused('admin') });
+  try {
+    const health = await serveHealth({ ...options.health, checks, unready, metrics, refused: refused('health') });
+    return {
+      health: health.address,
+      admin: admin.address,
+      async close() {
+        await Promise.all([health.close(), admin.close()]);
+      },
+    };
+  } catch (error) {
+    await admin.close();
+    throw error;
+  }
+}

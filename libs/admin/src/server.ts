@@ -1,0 +1,153 @@
+import { once } from 'node:events';
+import { createServer as createHttpServer, type RequestListener } from 'node:http';
+import { type AddressInfo, isIPv6, type Server, type Socket } from 'node:net';
+import { isLoopback } from '@isthmus/flags';
+import { guardListener, type Refused, refuseBadRequests, remoteOf } from '@isthmus/service';
+import type { AdminBackend } from './backend.ts';
+import { type AdminTls, adminListener } from './listener.ts';
+import { RpcForward } from './rpc/forward.ts';
+import { RpcRefusal } from './rpc/refusal.ts';
+
+export interface AdminOptions {
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  readonly backend: AdminBackend;
+  /** With TLS, both sides must present a certificate. Unset: plain text, and the RPC is served only on loopback. */
+  readonly tls?: AdminTls | undefined;
+  /** What the RPC's health service reports. Default: always true, because it answers. */
+  readonly ready?: () => boolean;
+  /** Handles requests that are not gRPC. Upstream's admin port serves /metrics and /debug/pprof. */
+  readonly http: RequestListener;
+  readonly warn: (message: string) => void;
+  readonly refused?: Refused;
+  /** How long a connection may take to show its protocol and to send the head of its first request, in milliseconds. Default 10 s. */
+  readonly headTimeoutMs?: number;
+}
+
+export interface AdminServer extends AsyncDisposable {
+  readonly address: AddressInfo;
+  /** Closes the listener and every connection. */
+  close(): Promise<void>;
+}
+
+const HEAD_TIMEOUT_MS = 10_000;
+/** Scrapers keep connections open between scrapes. */
+const IDLE_TIMEOUT_MS = 65_000;
+
+/** The start of every HTTP/2 connection (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
+const HTTP2_PREFACE = Buffer.from('PRI');
+
+/** The admin RPC, or its replacement. Takes connections that speak HTTP/2. */
+interface Rpc {
+  take(socket: Socket): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, which tells them apart by the first bytes. With TLS, both
+ * require a client certificate. Without TLS there is no authentication, as in upstream. The RPC is then served only on loopback, while
+ * anyone who can connect may read metrics and profiles, as in upstream.
+ */
+export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
+  const { host, port, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
+  const { headTimeoutMs = HEAD_TIMEOUT_MS } = options;
+  const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, http);
+  web.timeout = IDLE_TIMEOUT_MS;
+  refuseBadRequests(web, refused);
+
+  const listener = adminListener({ tls, refused, handshakeMs: headTimeoutMs });
+  const address = await listen(listener.server, host, port);
+  const trusted = tls !== undefined || isLoopback(address.address);
+  if (!trusted) warn(untrusted(address));
+  const rpc: Rpc = trusted ? new RpcForward(backend, { ready, warn }) : new RpcRefusal();
+  const unguard = guardListener(listener.server, address, refused);
+
+  const heads = new Heads(headTimeoutMs, refused);
+  web.on('request', ({ socket }) => heads.settle(socket));
+  listener.accept((socket) => {
+    heads.await(socket);
+    tellApart(socket, (speaksHttp2) => {
+      if (!speaksHttp2) return void web.emit('connection', socket);
+      heads.settle(socket);
+      rpc.take(socket);
+    });
+  });
+
+  const close = async () => {
+    unguard();
+    const closed = once(listener.server, 'close');
+    listener.server.close();
+    for (const socket of listener.sockets) socket.destroy();
+    await Promise.all([closed, rpc.close()]);
+  };
+  let closing: Promise<void> | undefined;
+  const closeOnce = () => {
+    closing ??= close();
+    return closing;
+  };
+  return { address, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
+}
+
+function untrusted({ address, port }: AddressInfo): string {
+  const shown = isIPv6(address) ? `[${address}]` : address;
+  return (
+    `the admin port listens on ${shown}:${port} without mutual TLS: whoever reaches it may read metrics, and the admin RPC is ` +
+    'refused. Set --admin-server-cert, --admin-server-key and --admin-ca-cert, or use a loopback address'
+  );
+}
+
+/** Connections that have sent no request yet. The HTTP server does not listen itself, so it enforces no deadline for request heads. */
+class Heads {
+  readonly #timers = new Map<Socket, NodeJS.Timeout>();
+  readonly #ms: number;
+  readonly #refused: Refused;
+
+  constructor(ms: number, refused: Refused) {
+    this.#ms = ms;
+    this.#refused = refused;
+  }
+
+  await(socket: Socket): void {
+    const late = () => {
+      this.#refused(remoteOf(socket), new Error(`no request within ${this.#ms / 1000} s`));
+      socket.destroy();
+    };
+    this.#timers.set(socket, setTimeout(late, this.#ms));
+    socket.on('close', () => this.settle(socket));
+  }
+
+  settle(socket: Socket): void {
+    clearTimeout(this.#timers.get(socket));
+    this.#timers.delete(socket);
+  }
+}
+
+/** Reads the first bytes to find out whether HTTP/2 follows, and puts them back. */
+function tellApart(socket: Socket, decided: (speaksHttp2: boolean) => void): void {
+  let head = Buffer.alloc(0);
+  const onReadable = () => {
+    const chunk: Buffer | null = socket.read();
+    if (chunk === null) return;
+    head = Buffer.concat([head, chunk]);
+    const seen = head.subarray(0, HTTP2_PREFACE.length);
+    const matches = HTTP2_PREFACE.subarray(0, seen.length).equals(seen);
+    if (matches && seen.length < HTTP2_PREFACE.length) return;
+    socket.off('readable', onReadable);
+    socket.unshift(head);
+    decided(matches);
+  };
+  socket.on('readable', onReadable);
+}
+
+async function listen(listener: Server, host: string, port: number): Promise<AddressInfo> {
+  // An empty host means all addresses, as in Go.
+  listener.listen(host === '' ? { port } : { host, port });
+  try {
+    await once(listener, 'listening');
+  } catch (cause) {
+    const detail = cause instanceof Error ? cause.message : String(cause);
+    throw new Error(`cannot listen on the admin address ${host}:${port}: ${detail}`, { cause });
+  }
+  return listener.address() as AddressInfo;
+}

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { planeEvents, type SessionInfo } from '@isthmus/tunnel';
+import type { AdminBackend } from '../backend.ts';
+import { RecentDials } from '../calls/recent-dials.ts';
+import { RecentRefusals } from '../calls/recent-refusals.ts';
+import { type AdminConnection, adminClient } from '../client.ts';
+import { serveAdmin } from '../server.ts';
+
+/** Returns an admin backend of an idle program, with the parts that a test gives. */
+export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
+  return {
+    identity: {
+      ...{ program: 'proxy-server', roles: ['gateway', 'hub'] as const },
+      ...{ memberId: 'm1', hubId: 'm1', agentId: '', zone: 'a', plane: 'isthmus' },
+    },
+    checks: () => [],
+    sessions: () => [],
+    sessionCount: () => 0,
+    tunnels: () => new Set(),
+    dials: new RecentDials(planeEvents()),
+    refusals: new RecentRefusals(planeEvents()),
+    flags: [],
+    log: { info() {}, level: 'info', levelOf: () => 'debug', recent: Object.assign([], { forgotten: 0 }) },
+    kick: { tunnel: () => 0 },
+    drain: async () => ({ sessions: 0, tunnels: 0 }),
+    plan: () => ({ sessions: 0, moves: [] }),
+    ...given,
+  };
+}
+
+/** A session of agent `a` with hub `h`. */
+export function aSession(sessionId: string, given: Partial<SessionInfo> = {}): SessionInfo {
+  return {
+    ...{ sessionId, tenant: 'default', agentId: 'a', hubId: 'h', protocol: 'link', remote: '10.0.0.1:5000', since: 1 },
+    identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
+    ...given,
+  };
+}
+
+/** Returns a client of an admin port that serves a backend. */
+export async function asking(given: Partial<AdminBackend> = {}): Promise<AdminConnection & AsyncDisposable> {
+  const server = await serveAdmin({
+    ...{ host: '127.0.0.1', port: 0, backend: idleBackend(given) },
+    http: (_request, response) => response.end(),
+    warn: (message) => assert.fail(message),
+  });
+  const client = adminClient(`127.0.0.1:${server.address.port}`);
+  return {
+    admin: client.admin,
+    [Symbol.dispose]: () => client[Symbol.dispose](),
+    async [Symbol.asyncDispose]() {
+      client[Symbol.dispose]();
+      await server.close();
+    },
+  };
+}
