@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { currentBundle } from '../../libs/service/dist/launch.js';
+import { currentBundle } from '../../libs/service/dist/current-bundle.js';
 import { bundle } from './bundle.mjs';
 import { programs } from './workspace.mjs';
 

@@ -68,6 +68,6 @@ function isInstalled() {
  * times, which `tsc -b` changes even if it changes nothing else.
  */
 async function isBundled(projects) {
-  const { currentBundle } = await import('../../libs/service/dist/launch.js');
+  const { currentBundle } = await import('../../libs/service/dist/current-bundle.js');
   return programs(projects).every(({ dir }) => currentBundle(pathToFileURL(join(dir, 'dist/'))));
 }

@@ -1,2 +1,2 @@
-export * from './agent.ts';
+export { type Agent, agent } from './agent.ts';
 export { ranking } from './coverage.ts';

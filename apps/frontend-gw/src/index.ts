@@ -1,4 +1,4 @@
-export * from './gateway.ts';
+export { type Gateway, type GatewayOptions, gateway } from './gateway.ts';
 export { gatewayInstruments } from './instruments.ts';
 export { gatewayOptions } from './options.ts';
 export { PlaneView } from './plane-view.ts';

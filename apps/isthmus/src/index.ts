@@ -1,3 +1,2 @@
-export { EXIT, type ExitStatus } from './exit.ts';
 export { interpret, run } from './program.ts';
 export type { Terminal } from './terminal.ts';

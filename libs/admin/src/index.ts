@@ -1,12 +1,9 @@
-export * from './backend.ts';
-export type { KickPart } from './calls/kick.ts';
-export type { LogLevel, LogPart } from './calls/logs.ts';
-export type { ConnectedServer, HubLink, PlanePart, ServersPart } from './calls/members.ts';
-export { type QuarantinePart, quarantineIn } from './calls/quarantine-part.ts';
-export { RecentDials, type SeenDial } from './calls/recent-dials.ts';
+export { drainBackend, type KnownSession, type SessionMove } from './backend.ts';
+export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
+export { quarantineIn } from './calls/quarantine-part.ts';
+export { RecentDials } from './calls/recent-dials.ts';
 export { RecentRefusals } from './calls/recent-refusals.ts';
 export type { RoutingPart } from './calls/routing.ts';
 export type { Identity } from './calls/status.ts';
-export * from './operations.ts';
-export * from './options.ts';
-export * from './server.ts';
+export { operations } from './operations.ts';
+export { agentOperationsPorts, identityOf, operationsPorts } from './options.ts';

@@ -1,15 +1,25 @@
-export { isCipherSuite, opensslCiphers, tlsVersion } from './ciphers.ts';
 export { FlagError } from './error.ts';
-export type { Flag, FlagTable, Values } from './flag.ts';
+export type { FlagTable, Values } from './flag.ts';
 export { helpText } from './help.ts';
 export { type FlagInForce, flagsInForce } from './in-force.ts';
 export { parseLabels } from './labels.ts';
 export { isLoopback } from './loopback.ts';
-export { flagsMarkdown } from './markdown.ts';
 export { memberOf, peerTls, redisOptions, redisTls, type TlsFiles, tlsPolicy } from './options.ts';
-export { type Environment, type Parsed, parseFlags } from './parse.ts';
+export { parseFlags } from './parse.ts';
 export { listenersOf } from './ports.ts';
-export * from './programs.ts';
+export {
+  type AgentValues,
+  backendHub,
+  frontendGateway,
+  type GatewayValues,
+  type HubValues,
+  PROGRAMS,
+  type ProgramFlags,
+  proxyAgent,
+  proxyServer,
+  type ServerValues,
+  serverFlags,
+} from './programs.ts';
 export { readDuration } from './syntax.ts';
 export { parseProhibitions } from './topics/agent.ts';
 export { parseStrategies } from './topics/server.ts';

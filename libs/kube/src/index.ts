@@ -1,12 +1,8 @@
-export { type KubeClient, type KubeClientOptions, kubeClient, type WatchOptions } from './client.ts';
-export type { KubeConnection, KubeConnectionSource } from './connection.ts';
-export type { KubeCall } from './exchange.ts';
+export { type KubeClient, kubeClient } from './client.ts';
 export { inClusterConnection } from './in-cluster.ts';
 export { kubeconfigFile } from './kubeconfig.ts';
-export type { LeaseCall } from './lease.ts';
 export type { LeaseCollectionObserver } from './lease-collection.ts';
-export { type LeaseCounter, type LeaseCounterOptions, type LeaseCountObserver, leaseCounter } from './lease-counter.ts';
-export { type LeaseHolder, type LeaseHolderOptions, leaseHolder } from './lease-holder.ts';
-export { TokenReviews, type TokenReviewsOptions } from './reviews.ts';
-export { KubeStatusError } from './status.ts';
-export { type TokenAuthenticatorOptions, type TokenVerdict, tokenAuthenticator } from './token-review.ts';
+export { type LeaseCounter, type LeaseCountObserver, leaseCounter } from './lease-counter.ts';
+export { leaseHolder } from './lease-holder.ts';
+export { TokenReviews } from './reviews.ts';
+export { tokenAuthenticator } from './token-review.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MAX_QUARANTINED } from '@isthmus/tunnel';
-import { registryContract } from './contract.ts';
 import { memoryRegistry } from './memory.ts';
+import { registryContract } from './testing/contract.ts';
 
 registryContract('memory', async () => {
   const registry = memoryRegistry();

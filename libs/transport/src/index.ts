@@ -1,16 +1,11 @@
-export type { Doors } from './admit.ts';
-export * from './connect.ts';
-export * from './dial-id.ts';
-export * from './endpoint.ts';
-export type { ConnectPacketsOptions, PacketServerLink } from './grpc/agent-client.ts';
-export * from './grpc/agent-service.ts';
-export * from './grpc/connect-packets.ts';
-export type { GrpcPeer } from './grpc/peer.ts';
-export * from './grpc/proxy-service.ts';
-export * from './grpc/server.ts';
-export type { GrpcService } from './grpc/service.ts';
-export * from './identifiers.ts';
-export * from './link/client.ts';
+export { connectEdge } from './connect.ts';
+export { endpointDial } from './endpoint.ts';
+export { type Authenticate, agentService, type PacketAgent } from './grpc/agent-service.ts';
+export { connectPackets } from './grpc/connect-packets.ts';
+export { proxyService } from './grpc/proxy-service.ts';
+export { type GrpcServer, grpcServer } from './grpc/server.ts';
+export { type IdentifierLimits, parseIdentifiers } from './identifiers.ts';
+export { LinkClient } from './link/client.ts';
 export { type ControlMessage, encodeControl } from './link/control.ts';
 export {
   type HubMember,
@@ -19,16 +14,15 @@ export {
   MEMBERSHIP_TTL,
   type MembershipMessage,
 } from './link/membership.ts';
-export * from './link/server.ts';
-export * from './link/upgrade.ts';
-export * from './listen.ts';
-export * from './packets/channel.ts';
-export * from './packets/dial.ts';
-export * from './packets/serve.ts';
-export * from './peer/client.ts';
-export * from './peer/server.ts';
-export * from './peer-limit.ts';
-export * from './renewal.ts';
-export * from './secure-connect.ts';
-export * from './tls.ts';
-export * from './wire.ts';
+export { LinkServer } from './link/server.ts';
+export { type AgentHello, type HubHello, LinkRefused, requestLink, upgradeServer } from './link/upgrade.ts';
+export { fromTheStart, type ListenAddress, type Listener, listen, type Take } from './listen.ts';
+export { packetDialer } from './packets/dial.ts';
+export { servePackets } from './packets/serve.ts';
+export { PeerLinks } from './peer/client.ts';
+export { type PeerServer, servePeers } from './peer/server.ts';
+export { PeerLimit, placeOf } from './peer-limit.ts';
+export { tlsServer, watchCertificate } from './renewal.ts';
+export { secureConnect } from './secure-connect.ts';
+export { secureContext, secureContextOptions, type TlsSettings } from './tls.ts';
+export type { Wire } from './wire.ts';

@@ -1,36 +1,73 @@
-export * from './abandonment.ts';
-export * from './admission.ts';
-export * from './backoff.ts';
-export * from './certificate-name.ts';
+export { Abandonment, type DialSignal } from './abandonment.ts';
+export { Admission } from './admission.ts';
+export { Backoff } from './backoff.ts';
+export { issuerOf, nameOf, subjectOf } from './certificate-name.ts';
 export { HTTP_CREDENTIAL } from './credential.ts';
 export { Crowd } from './crowd.ts';
-export * from './deferred.ts';
-export * from './descriptors.ts';
-export * from './destination.ts';
-export * from './dial.ts';
-export * from './directory.ts';
-export * from './errors.ts';
-export * from './events.ts';
-export * from './explain.ts';
-export * from './guarded.ts';
+export { deferred } from './deferred.ts';
+export { descriptors, type Reopening, sparing } from './descriptors.ts';
+export { type Destination, formatDestination, parseDestination } from './destination.ts';
+export type { Caller, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial.ts';
+export { Directory, type SessionWatcher } from './directory.ts';
+export {
+  asDialError,
+  DIAL_ERRORS,
+  DialError,
+  type DialErrorCode,
+  isDialErrorCode,
+  PlaneEnded,
+  ReaderStalled,
+  SessionLost,
+} from './errors.ts';
+export {
+  type AuditSink,
+  type CertificatePlace,
+  type ClosedBy,
+  type DialOutcome,
+  type GrpcMethod,
+  type PlaneEventMap,
+  type PlaneEvents,
+  planeEvents,
+  type Role,
+  type Segment,
+  type SessionInfo,
+  type TunnelInfo,
+  type TunnelOutcome,
+} from './events.ts';
+export { type Candidate, type ExplainedStep, type Explanation, explain } from './explain.ts';
+export { guarding } from './guarded.ts';
 export { inWords } from './in-words.ts';
-export * from './names.ts';
-export * from './observe.ts';
-export type { Choice, Place, Route, Standing } from './placement.ts';
+export { checkName, isName, isPrintable, printable } from './names.ts';
+export { type Observation, observed } from './observe.ts';
 export { unlessProbed } from './probes.ts';
-export * from './prohibited.ts';
-export * from './quarantine.ts';
-export * from './records.ts';
-export * from './remote.ts';
-export * from './ring.ts';
-export * from './roles.ts';
-export * from './route.ts';
-export * from './splice.ts';
-export * from './story.ts';
-export * from './strangers.ts';
-export * from './strategies.ts';
+export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy } from './prohibited.ts';
+export { MAX_QUARANTINED, Quarantines } from './quarantine.ts';
+export type {
+  AgentIdentifiers,
+  AgentName,
+  Change,
+  HubRecord,
+  Member,
+  Quarantine,
+  SessionRecord,
+  Snapshot,
+} from './records.ts';
+export { remoteOf } from './remote.ts';
+export { Ring } from './ring.ts';
+export { GATEWAY_NAME, HUB_SERVER_NAME } from './roles.ts';
+export { routed } from './route.ts';
+export { type AttemptKind, type AttemptRecord, type DialStory, dialStory } from './story.ts';
+export { guardServer, type StrangerLimits, Strangers, sourceOf } from './strangers.ts';
+export { STRATEGIES, type Strategy } from './strategies.ts';
 export { Suspects } from './suspects.ts';
-export * from './trace.ts';
-export * from './tunnel.ts';
-export * from './tunnel-table.ts';
+export {
+  type DialSpan,
+  type DialSpanName,
+  type DialStep,
+  type DialTracer,
+  noTracer,
+  type StepSpanName,
+} from './trace.ts';
+export { Tunnel } from './tunnel.ts';
+export { TunnelTable } from './tunnel-table.ts';
 export { youngGarbage } from './young-garbage.ts';

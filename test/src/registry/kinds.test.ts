@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { Authority } from '@isthmus/certificates/testing';
-import { registryContract } from '@isthmus/registry/contract';
 import {
   PLANE_USER,
   planeUserArgs,
@@ -16,6 +15,7 @@ import {
   startSentinels,
   UNHURRIED,
 } from '@isthmus/registry/testing';
+import { registryContract } from '@isthmus/registry/testing/contract';
 
 const skip = redisMissing();
 const stops: (() => Promise<void>)[] = [];

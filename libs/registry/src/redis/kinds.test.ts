@@ -1,5 +1,5 @@
 import { after, before } from 'node:test';
-import { registryContract } from '../contract.ts';
+import { registryContract } from '../testing/contract.ts';
 import { startCluster } from '../testing/redis-cluster.ts';
 import type { RedisGroup } from '../testing/redis-group.ts';
 import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';

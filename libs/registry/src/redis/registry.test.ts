@@ -1,5 +1,5 @@
 import { after, before } from 'node:test';
-import { registryContract } from '../contract.ts';
+import { registryContract } from '../testing/contract.ts';
 import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 

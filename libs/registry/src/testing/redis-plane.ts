@@ -1,7 +1,7 @@
-import type { ContractPlane } from '../contract.ts';
 import type { RedisRegistryOptions, RedisTimings } from '../redis/options.ts';
 import { redisRegistry } from '../redis/registry.ts';
 import type { Registry } from '../registry.ts';
+import type { ContractPlane } from './contract.ts';
 
 /**
  * Ten times as fast as in production, so that a test sees expiry and flaps within a second. But a hub must be missing for longer before
