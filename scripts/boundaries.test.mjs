@@ -9,7 +9,9 @@ import { ROOT } from './lib/workspace.mjs';
 const LAYERS = {
   'libs/proto': 'layer:proto',
   'libs/tunnel': 'layer:core',
+  'libs/flags': 'layer:lib',
   'libs/registry': 'layer:lib',
+  'libs/service': 'layer:lib',
   'libs/transport': 'layer:lib',
   'apps/agent': 'layer:app',
   'apps/hub': 'layer:app',
@@ -19,7 +21,9 @@ const LAYERS = {
 const DEPENDENCIES = {
   'libs/proto': [],
   'libs/tunnel': ['libs/proto'],
+  'libs/flags': [],
   'libs/registry': ['libs/tunnel'],
+  'libs/service': ['libs/flags'],
   'libs/transport': ['libs/tunnel'],
   'apps/agent': ['libs/transport'],
   'apps/hub': ['libs/registry', 'libs/transport'],
@@ -28,12 +32,28 @@ const DEPENDENCIES = {
 };
 const nameOf = (path) => `@fixture/${path.split('/').at(-1)}`;
 
+/** Names that a sound workspace exports, and the import by which another package uses each. */
+const EXPORTS = {
+  'libs/tunnel/src/words.ts': 'export const used = 1, lazy = 2; export type Word = string;',
+  'libs/tunnel/src/index.ts': "import '@fixture/proto'; export * from './words.ts'; export class Flag {}",
+  'libs/tunnel/src/testing.ts': 'export const onlyForTests = 1;',
+  'libs/transport/src/use.ts': `
+    import { type Flag, used as renamed } from '@fixture/tunnel';
+    export const { lazy } = await import('@fixture/tunnel');
+    export type Word = import('@fixture/tunnel').Word;`,
+};
+
 /** For each rule, one change of a sound workspace, and what the check must report. */
 const BREACHES = [
   {
     when: 'a library depends on its sibling',
     change: ({ addPackage }) => addPackage('libs/transport', ['libs/tunnel', 'libs/registry']),
     says: '@fixture/transport (layer:lib) must not depend on @fixture/registry (layer:lib)',
+  },
+  {
+    when: 'a package depends on a sibling above it',
+    change: ({ addPackage }) => addPackage('libs/flags', ['libs/service']),
+    says: '@fixture/flags (layer:lib) must not depend on @fixture/service (layer:lib)',
   },
   {
     when: 'an app depends on another app',
@@ -67,6 +87,21 @@ const BREACHES = [
     says: 'libs/tunnel/src/reach.ts imports ../../proto/src/index.ts, which is outside libs/tunnel: import the package by its name',
   },
   {
+    when: 'a package exports what only itself imports',
+    change: ({ write }) => {
+      write('libs/registry/src/index.ts', "export { kept as given } from './kept.ts';");
+      write('libs/registry/src/kept.ts', 'export const kept = 1;');
+      write('libs/registry/src/kept.test.ts', "import { given } from '@fixture/registry';");
+    },
+    says: 'libs/registry/src/index.ts exports given, which no other package imports',
+  },
+  {
+    when: 'a package exports whole a module of which others import a part',
+    change: ({ write }) =>
+      write('libs/tunnel/src/words.ts', 'export const used = 1, lazy = 2, spare = 3; export type Word = string;'),
+    says: 'libs/tunnel/src/index.ts exports spare, which no other package imports',
+  },
+  {
     when: 'tsconfig.json lacks a reference',
     change: ({ addPackage }) => addPackage('apps/server', ['apps/hub'], { references: [] }),
     says: 'apps/server/tsconfig.json has no reference to @fixture/hub, which apps/server/package.json declares',
@@ -87,6 +122,7 @@ describe('package boundaries', () => {
     write('package.json', { name: 'fixture', private: true, workspaces: ['libs/*', 'apps/*', 'test'] });
     write('nx.json', { analytics: false, neverConnectToCloud: true, useDaemonProcess: false });
     for (const [path, uses] of Object.entries(DEPENDENCIES)) addPackage(path, uses);
+    for (const [path, source] of Object.entries(EXPORTS)) write(path, source);
   });
   after(() => rmSync(root, { recursive: true, force: true }));
 
@@ -101,6 +137,7 @@ describe('package boundaries', () => {
     write(`${path}/package.json`, {
       name: nameOf(path),
       version: '1.0.0',
+      exports: { '.': { deno: './src/index.ts' }, './testing': { deno: './src/testing.ts' } },
       nx: { tags },
       dependencies: Object.fromEntries(uses.map((use) => [nameOf(use), '1.0.0'])),
     });
@@ -114,7 +151,7 @@ describe('package boundaries', () => {
 
   test('hold if dependencies point one way', async () => {
     const { status, output } = await check();
-    assert.match(output, /^8 packages, 0 boundaries broken$/m);
+    assert.match(output, /^10 packages, 0 boundaries broken$/m);
     assert.equal(status, 0);
   });
 
@@ -132,7 +169,7 @@ describe('package boundaries', () => {
     }
 
     test('in no other way', () => {
-      assert.equal(lines.at(-1), `8 packages, ${BREACHES.length} boundaries broken`);
+      assert.equal(lines.at(-1), `10 packages, ${BREACHES.length} boundaries broken`);
     });
   });
 });

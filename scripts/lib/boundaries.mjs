@@ -1,6 +1,7 @@
 import { builtinModules } from 'node:module';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import ts from 'typescript';
+import { unusedExports } from './exports.mjs';
 import { filesBelow, readJson, workspacePackages } from './workspace.mjs';
 
 /** What a package of each layer may depend on. Within a layer only the pairs of BESIDE may depend on each other. */
@@ -36,6 +37,7 @@ export function violations(root, graph) {
   return [
     ...layerViolations(graph),
     ...packages.flatMap((each) => [...importViolations(each, root), ...referenceViolations(each, dirs)]),
+    ...unusedExports(root),
   ];
 }
 

@@ -1,0 +1,102 @@
+import { dirname, join, relative, resolve } from 'node:path';
+import ts from 'typescript';
+import { filesBelow, workspacePackages } from './workspace.mjs';
+
+/**
+ * Returns every name that a package exports and no other package imports, one line each: entry points hold what others use. Imports in
+ * tests of other packages count. Entry points for tests (`./testing`) are not checked.
+ */
+export function unusedExports(root) {
+  const packages = workspacePackages(root);
+  const imported = namesByEntry(packages);
+  return packages.flatMap(entriesOf).flatMap(({ specifier, file }) => {
+    const used = imported.get(specifier) ?? new Set();
+    const unused = used.has('*') ? [] : [...exportsOf(file)].filter((name) => !used.has(name)).sort();
+    return unused.map((name) => `${relative(root, file)} exports ${name}, which no other package imports`);
+  });
+}
+
+/** The entry points of a package: by which name others import each, and its source. Deno reads sources, so it is told where they are. */
+function entriesOf({ dir, manifest }) {
+  return Object.entries(manifest.exports ?? {})
+    .filter(([path]) => !path.startsWith('./testing'))
+    .map(([path, { deno }]) => ({ specifier: join(manifest.name, path), file: join(dir, deno) }));
+}
+
+/** Of each entry point, the names that other packages import from it; `*` if one imports them all. */
+function namesByEntry(packages) {
+  const found = new Map();
+  const names = packages.map(({ manifest }) => manifest.name);
+  for (const { dir, manifest } of packages) {
+    for (const file of filesBelow(dir, (path) => /\.(ts|m?js)$/.test(path))) {
+      const text = ts.sys.readFile(file) ?? '';
+      if (!names.some((name) => text.includes(name))) continue;
+      for (const { from, name } of importsOf(parsed(file, text))) {
+        if (from === manifest.name || from.startsWith(`${manifest.name}/`)) continue;
+        found.set(from, (found.get(from) ?? new Set()).add(name));
+      }
+    }
+  }
+  return found;
+}
+
+function parsed(file, text = ts.sys.readFile(file) ?? '') {
+  return ts.createSourceFile(file, text, ts.ScriptTarget.Latest);
+}
+
+/** Every name that a module imports or re-exports, and where from; `*` for all names of a module. */
+function importsOf(tree) {
+  const found = [];
+  const add = (from, names) => found.push(...names.map((name) => ({ from: from.text, name })));
+  const visit = (node) => {
+    if (ts.isImportDeclaration(node)) {
+      if (node.importClause?.namedBindings) add(node.moduleSpecifier, namesIn(node.importClause.namedBindings));
+    } else if (ts.isExportDeclaration(node)) {
+      if (node.moduleSpecifier) add(node.moduleSpecifier, namesIn(node.exportClause));
+    } else if (ts.isVariableDeclaration(node) && isAwaitedImport(node.initializer)) {
+      add(node.initializer.expression.arguments[0], namesIn(node.name));
+    } else if (isImportCall(node)) {
+      add(node.arguments[0], ['*']);
+    } else if (ts.isImportTypeNode(node)) {
+      add(node.argument.literal, [node.qualifier?.text ?? '*']);
+    } else ts.forEachChild(node, visit);
+  };
+  visit(tree);
+  return found;
+}
+
+/** `{ a, b as c }` and `{ a, b: c }` are a and b; a whole module is `*`. */
+function namesIn(bindings) {
+  return bindings?.elements?.map(({ propertyName, name }) => (propertyName ?? name).text) ?? ['*'];
+}
+
+/** `import('x')` with a literal. */
+function isImportCall(node) {
+  const calls = ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword;
+  return calls && ts.isStringLiteralLike(node.arguments[0]);
+}
+
+function isAwaitedImport(node) {
+  return node !== undefined && ts.isAwaitExpression(node) && isImportCall(node.expression);
+}
+
+/** Every name that a module exports, including those of the modules that it exports whole. */
+function exportsOf(file) {
+  const names = parsed(file).statements.flatMap((statement) => {
+    if (!ts.isExportDeclaration(statement)) return isExported(statement) ? declared(statement) : [];
+    const { exportClause: clause, moduleSpecifier } = statement;
+    if (!clause) return [...exportsOf(resolve(dirname(file), moduleSpecifier.text))];
+    return ts.isNamedExports(clause) ? clause.elements.map(({ name }) => name.text) : [clause.name.text];
+  });
+  return new Set(names);
+}
+
+function isExported(statement) {
+  const modifiers = ts.canHaveModifiers(statement) ? ts.getModifiers(statement) : undefined;
+  return modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) ?? false;
+}
+
+function declared(statement) {
+  const declarations = ts.isVariableStatement(statement) ? statement.declarationList.declarations : [statement];
+  return declarations.map(({ name }) => name.text);
+}
