@@ -16,6 +16,7 @@ export {
   type DialErrorCode,
   isDialErrorCode,
   PlaneEnded,
+  planeEnded,
   ReaderStalled,
   SessionLost,
 } from './errors.ts';
@@ -35,7 +36,7 @@ export {
   type TunnelOutcome,
 } from './events.ts';
 export { type Candidate, type ExplainedStep, type Explanation, explain } from './explain.ts';
-export { guarding } from './guarded.ts';
+export { type Guarded, guarding } from './guarded.ts';
 export { inWords } from './in-words.ts';
 export { checkName, isName, isPrintable, printable } from './names.ts';
 export { type Observation, observed } from './observe.ts';
