@@ -67,10 +67,10 @@ test('callers need a unix socket or mutual TLS, and may have both', () => {
   refuses(
     (...args) => check(proxyServer, ...cluster(), ...args),
     [
-      ['', /^--server-cert: must be set, since --server-port 8090 takes callers by mutual TLS$/],
+      ['', /^--server-cert: must be set: callers connect to --server-port 8090 with mutual TLS$/],
       ['--server-port=0', /^--uds-name: must be set when --server-port is 0/],
-      [`--uds-name=${dir}/s`, /^--server-cert: .*; set --server-port=0 to serve the unix socket alone$/],
-      [`--uds-name=${dir}/s --server-port=0 --server-cert=x`, '--server-cert: is of no use while --server-port is 0'],
+      [`--uds-name=${dir}/s`, /^--server-cert: .*; set --server-port=0 to serve only the unix socket$/],
+      [`--uds-name=${dir}/s --server-port=0 --server-cert=x`, '--server-cert: has no effect while --server-port is 0'],
       [`--server-cert=${one.cert} --server-key=${one.key}`, /^--server-ca-cert: must be set/],
       [`--uds-name=${dir}/none/s --server-port=0`, `--uds-name: there is no directory ${dir}/none`],
       [`--uds-name=/${'x'.repeat(107)} --server-port=0`, /^--uds-name: the path has 108 bytes/],
@@ -78,7 +78,7 @@ test('callers need a unix socket or mutual TLS, and may have both', () => {
       // This length is right: only the directory is missing.
       [`--uds-name=/${'x'.repeat(100)}/s --server-port=0`, /^--uds-name: there is no directory/],
       [`--uds-name=/${'x'.repeat(100)}/12345 --server-port=0`, /^--uds-name: there is no directory/],
-      [`--uds-name=${ca} --server-port=0`, `--uds-name: ${ca} is there and is no socket`],
+      [`--uds-name=${ca} --server-port=0`, `--uds-name: ${ca} exists and is not a socket`],
     ],
   );
   assert.deepEqual(check(proxyServer, ...cluster(), ...callers(), `--uds-name=${dir}/s`), []);
@@ -91,12 +91,12 @@ test("ports stay within upstream's ranges, and no two listeners share one", () =
     ['--agent-port=0', '--agent-port: bad port 0: want 1024 to 49151'],
     ['--admin-port=49152', '--admin-port: bad port 49152: want 1024 to 49151'],
     ['--health-port=-1', '--health-port: bad port -1: want 1024 to 49151'],
-    ['--health-port=8091', "--health-port: port 8091 is also --agent-port's"],
-    ['--admin-port=8092', "--admin-port: port 8092 is also --health-port's"],
+    ['--health-port=8091', '--health-port: --agent-port uses port 8091 too'],
+    ['--admin-port=8092', '--admin-port: --health-port uses port 8092 too'],
   ]);
   assert.deepEqual(server('--admin-port=8092', '--health-bind-address=10.0.0.1'), []);
   assert.deepEqual(server('--peer-port=8091'), [], 'its peer port stays closed while it is alone');
-  refuses(hub, [['--peer-port=8091', "--peer-port: port 8091 is also --agent-port's"]]);
+  refuses(hub, [['--peer-port=8091', '--peer-port: --agent-port uses port 8091 too']]);
   refuses(agent, [
     ['--health-server-port=0', '--health-server-port: bad port 0: want 1 to 65535'],
     ['--admin-server-port=65536', '--admin-server-port: bad port 65536: want 1 to 65535'],
@@ -123,7 +123,7 @@ test('a file that is missing, unreadable or of another kind is named with its fl
     [`--cluster-cert=${broken} --cluster-key=${one.key}`, /^--cluster-cert: certificate 1 in .* is malformed: [^\n]+$/],
     [`--cluster-cert=${one.cert} --cluster-key=${garbage}`, /^--cluster-key: there is no usable private key \(PEM\)/],
     [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: the key in .* is encrypted/],
-    [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* is not the one of/],
+    [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* does not match/],
   ]);
   refuses(server, [
     [`--cluster-ca-cert=${none}`, `--cluster-ca-cert: cannot read ${none}: there is no such file`],
@@ -155,7 +155,7 @@ test('agents show certificates or tokens, and token flags are set together', () 
     ['--agent-service-account=s', '--agent-namespace: must be set when --agent-service-account is'],
     ['--agent-namespace=n --agent-service-account=s', /^--authentication-audience: must be set/],
   ]);
-  refuses(server, [[token, /^--cluster-ca-cert: cannot stand beside --agent-namespace/]]);
+  refuses(server, [[token, /^--cluster-ca-cert: cannot be combined with --agent-namespace/]]);
 });
 
 test('plain text is only for loopback addresses', () => {
@@ -183,7 +183,10 @@ test('the admin port of every program has mutual TLS or no TLS', () => {
       [own.join(' '), '--admin-ca-cert: must be set when --admin-server-cert is'],
       [`--admin-ca-cert=${adminCa}`, '--admin-server-cert: must be set when --admin-ca-cert is'],
       [`--admin-server-cert=${one.cert}`, '--admin-server-key: must be set when --admin-server-cert is'],
-      [`--admin-server-cert=${one.cert} --admin-server-key=${other.key}`, /^--admin-server-key: the key in .* is not/],
+      [
+        `--admin-server-cert=${one.cert} --admin-server-key=${other.key}`,
+        /^--admin-server-key: the key in .* does not match/,
+      ],
       [`${own.join(' ')} --admin-ca-cert=/none`, '--admin-ca-cert: cannot read /none: there is no such file'],
     ]);
   }
@@ -199,7 +202,7 @@ test('members of a plane need a registry and each other', () => {
     ],
   );
   refuses(server, [
-    [redis().join(), '--peer-cert: must be set: gateways and hubs meet by mutual TLS'],
+    [redis().join(), '--peer-cert: must be set: gateways and hubs connect with mutual TLS'],
     [`${redis()} ${peers().join(' ')}`, /^--advertise-address: must be set/],
     [
       '--redis-url=http://user:hunter2@h',
@@ -211,7 +214,7 @@ test('members of a plane need a registry and each other', () => {
     ['--redis-url=rediss+cluster://a:1,b:2/1', /^--redis-url: want redis\+cluster:/],
     [
       `--redis-url=redis://h --redis-ca-cert=${ca}`,
-      '--redis-ca-cert: is of no use while --redis-url does not begin with rediss',
+      '--redis-ca-cert: has no effect unless --redis-url begins with rediss',
     ],
     ['--redis-url=rediss://h --redis-cert=x', '--redis-key: must be set when --redis-cert is'],
     ['--redis-url=rediss://h --redis-ca-cert=/none', '--redis-ca-cert: cannot read /none: there is no such file'],
@@ -254,8 +257,8 @@ test('invalid values are rejected', () => {
     ['--rebalance-time=-1s', '--rebalance-time: bad duration -1s: it must not be negative'],
     ['--server-count-source=min', /^--server-count-source: bad value "min": want default or max/],
     ['--agent-identifiers=foo=1', /^--agent-identifiers: unknown identifier "foo"/],
-    ['--agent-identifiers=host=%zz', '--agent-identifiers: "%zz" is no part of a URL query'],
-    ['--agent-identifiers=host=a;b', '--agent-identifiers: "a;b" is no part of a URL query'],
+    ['--agent-identifiers=host=%zz', '--agent-identifiers: "%zz" is not valid in a URL query'],
+    ['--agent-identifiers=host=a;b', '--agent-identifiers: "a;b" is not valid in a URL query'],
     ['--agent-identifiers=constructor=1', /^--agent-identifiers: unknown identifier/],
     ['--agent-id=', /^--agent-id: bad id ""/],
     ['--agent-id=a\tb', /^--agent-id: bad id/],
@@ -275,7 +278,7 @@ test('an authority that signs for two edges is warned of by name', () => {
   const [shared] = warned(`--server-ca-cert=${ca}`);
   assert.match(
     shared ?? '',
-    /^--cluster-ca-cert and --server-ca-cert share the authority CN=test authority: certificates of agents pass for those of callers\./,
+    /^--cluster-ca-cert and --server-ca-cert share the CA CN=test authority: certificates of agents also work as certificates of callers\./,
   );
   assert.match(warned(...admin, `--admin-ca-cert=${callersCa}`).join(), /^--server-ca-cert and --admin-ca-cert share/);
   assert.equal(warned(...admin, `--admin-ca-cert=${ca}`, `--server-ca-cert=${ca}`).length, 3);
@@ -283,11 +286,11 @@ test('an authority that signs for two edges is warned of by name', () => {
 
 test('what upstream takes though it is doubtful is taken with a warning', () => {
   assert.match(server('--tls-min-version=VersionTLS11').join(), /VersionTLS11 accepts versions that are insecure/);
-  assert.match(server('--logtostderr=false').join(), /--logtostderr=false changes nothing here/);
+  assert.match(server('--logtostderr=false').join(), /--logtostderr=false has no effect here/);
   assert.deepEqual(agent('--agent-identifiers=ipv4=1.2.3.4&ipv6=::1&host=a&cidr=10.0.0.0/8&default-route=true'), []);
   assert.deepEqual(agent('--agent-identifiers=ipv6=:::::&cidr=10.0.0.0/33'), [
-    '--agent-identifiers: ":::::" is no ipv6',
-    '--agent-identifiers: "10.0.0.0/33" is no cidr',
+    '--agent-identifiers: ":::::" is not a valid ipv6',
+    '--agent-identifiers: "10.0.0.0/33" is not a valid cidr',
   ]);
 });
 

@@ -40,7 +40,7 @@ export function checkKeyPair(certFlag: string, cert: string, keyFlag: string, ke
   const [leaf] = certificatesIn(certFlag, cert);
   const privateKey = privateKeyIn(keyFlag, key);
   if (!leaf?.checkPrivateKey(privateKey)) {
-    throw new FlagError(keyFlag, `the key in ${key} is not the one of the certificate in ${cert}`);
+    throw new FlagError(keyFlag, `the key in ${key} does not match the certificate in ${cert}`);
   }
 }
 
@@ -97,7 +97,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file',
   EACCES: 'permission denied',
   EISDIR: 'it is a directory',
-  ENOTDIR: 'a part of its path is no directory',
+  ENOTDIR: 'a part of its path is not a directory',
   EROFS: 'the file system is read-only',
 };
 

@@ -40,7 +40,7 @@ function flagLines(name: string, flag: Flag): string[] {
   const type = flag.kind.bare === undefined ? ` ${flag.kind.name}` : '';
   const left = `${flag.short ? `  -${flag.short}, ` : '      '}--${name}${type}`;
   const initial = defaultText(flag);
-  const inert = flag.inert === undefined ? '' : ` Changes nothing here: ${flag.inert}.`;
+  const inert = flag.inert === undefined ? '' : ` Has no effect here: ${flag.inert}.`;
   const right = wrapped(`${flag.help}${inert}${initial && ` (default ${initial})`}`, WIDTH - COLUMN);
   const [first = '', ...others] = left.length < COLUMN - 1 ? right : ['', ...right];
   return [`${left.padEnd(COLUMN)}${first}`.trimEnd(), ...others.map((line) => ' '.repeat(COLUMN) + line)];

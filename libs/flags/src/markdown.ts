@@ -4,17 +4,16 @@ import { PROGRAMS } from './programs.ts';
 
 const INTRODUCTION = `# Flags
 
-Every flag of every program. This page is generated from the tables in \`libs/flags/src\`; \`npm run ok\` fails when it
-is out of date.
+Every flag of every program. \`npm run generate\` writes this page from the tables in \`libs/flags/src\`; \`npm run ok\` fails if
+it is out of date.
 
-Values are written as Go's pflag reads them: \`--name=value\` or \`--name value\`; \`--bool\`, \`--bool=false\`; durations such as
-\`1h30m\`, \`1.5s\`, \`100ms\`; lists with commas or by repeating the flag. Underscores in names count as dashes. What is not
-known, is malformed, or names a file that cannot be used ends the program with one line and status 1 before anything
-has started.
+Programs read values as Go's pflag does: \`--name=value\` or \`--name value\`; \`--bool\`, \`--bool=false\`; durations such as
+\`1h30m\`, \`1.5s\`, \`100ms\`; lists with commas or by repeating the flag. Underscores in names count as dashes. An unknown flag, a malformed
+value or an unusable file ends the program with one line and status 1, before anything starts.
 
-Flags without a mark are upstream's (proxy-server and proxy-agent of apiserver-network-proxy) and keep their names, types
-and defaults. **own** marks ours. **inert** marks those whose purpose does not exist here: they are taken, and named once in a
-warning.
+Flags without a mark come from upstream (proxy-server and proxy-agent of apiserver-network-proxy) and keep their names, types
+and defaults. **own** marks flags that only Isthmus has. **inert** marks flags of upstream that have no effect here: programs accept them
+and name them in one warning.
 `;
 
 /** Returns the text of docs/FLAGS.md. */
@@ -38,8 +37,8 @@ function tableOf(rows: readonly [string, Flag][]): string {
 
 function description(flag: Flag): string {
   const mark = flag.own ? '**own** ' : flag.inert === undefined ? '' : '**inert** ';
-  const why = flag.inert === undefined ? '' : ` Changes nothing here: ${flag.inert}.`;
-  const old = (flag.oldNames ?? []).map(({ name }) => ` Also taken as \`--${name}\`.`).join('');
+  const why = flag.inert === undefined ? '' : ` Has no effect here: ${flag.inert}.`;
+  const old = (flag.oldNames ?? []).map(({ name }) => ` Old name: \`--${name}\`.`).join('');
   return `${mark}${flag.help}${why}${old}`;
 }
 

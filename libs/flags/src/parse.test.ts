@@ -94,8 +94,8 @@ const BAD: readonly [string, string][] = [
   ['--moed', '--moed: unknown flag; the nearest known one is --mode'],
   ['-x', '-x: unknown flag; the nearest known one is --v'],
   ['-server-port=1', '-server-port=1: unknown flag; the nearest known one is --server-port'],
-  ['--=x', '"--=x": this is no flag'],
-  ['---x', '"---x": this is no flag'],
+  ['--=x', '"--=x": this is not a flag'],
+  ['---x', '"---x": this is not a flag'],
   ['--name', '--name: its value is missing (string)'],
   ['-v', '--v: its value is missing (Level)'],
   ['-v=', '--v: bad value "": want a whole number'],
@@ -133,7 +133,7 @@ test('all flags without effect share one warning, and each old name gets its own
   const args = ['--vmodule=a=1', '--vmodule=b=1', '--trace=a.go:1', '--items=a', '--items=b', '--name=a'];
   assert.deepEqual(parseFlags(table, args, {}).warnings, [
     '--items is an old name: use --list',
-    'these flags change nothing here: --vmodule (no modules), --trace (no traces)',
+    'these flags have no effect here: --vmodule (no modules), --trace (no traces)',
   ]);
 });
 

@@ -63,7 +63,7 @@ function readLong(reading: Reading, arg: string): void {
   const equals = arg.indexOf('=');
   const written = arg.slice(2, equals < 0 ? undefined : equals);
   const value = equals < 0 ? undefined : arg.slice(equals + 1);
-  if (written === '' || written.startsWith('-')) throw new FlagError(JSON.stringify(arg), 'this is no flag');
+  if (written === '' || written.startsWith('-')) throw new FlagError(JSON.stringify(arg), 'this is not a flag');
   const spelled = written.replaceAll('_', '-');
   const name = reading.names.get(spelled);
   if (name === undefined) throw unknown(reading, `--${written}`, spelled);
@@ -128,5 +128,5 @@ function inertWarning(table: FlagTable, set: ReadonlySet<string>): string | unde
     const reason = table[name]?.inert;
     return reason === undefined ? [] : [`--${name} (${reason})`];
   });
-  return inert.length === 0 ? undefined : `these flags change nothing here: ${inert.join(', ')}`;
+  return inert.length === 0 ? undefined : `these flags have no effect here: ${inert.join(', ')}`;
 }

@@ -37,7 +37,7 @@ export function checkPorts(
       throw new FlagError(flag, `bad port ${port}: want ${rule.lowest} to ${rule.highest}${off}`);
     }
     const other = taken.find((one) => one.port === port && (one.host === host || one.host === '' || host === ''));
-    if (other) throw new FlagError(flag, `port ${port} is also --${other.flag}'s`);
+    if (other) throw new FlagError(flag, `--${other.flag} uses port ${port} too`);
     taken.push(listener);
   }
 }

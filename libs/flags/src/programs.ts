@@ -186,7 +186,7 @@ export type AgentValues = Values<typeof agentFlags>;
 export const proxyServer: ProgramFlags<typeof serverFlags> = {
   name: 'proxy-server',
   summary:
-    'Gateway and hub in one process: takes API servers and agents, and carries dials from the ones to the others.',
+    'Gateway and hub in one process: accepts API servers and agents, and carries dials from API servers to agents.',
   flags: serverFlags,
   check(values, warn) {
     const joins = values['redis-url'] !== '';
@@ -205,7 +205,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
 
 export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
   name: 'frontend-gw',
-  summary: 'Gateway of a plane: takes API servers, and carries their dials to agents through any hub.',
+  summary: 'Gateway of a plane: accepts API servers, and carries their dials to agents through any hub.',
   flags: gatewayFlags,
   check(values, warn) {
     checkPorts(gatewayFlags, values);
@@ -221,7 +221,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
 
 export const backendHub: ProgramFlags<typeof hubFlags> = {
   name: 'backend-hub',
-  summary: 'Hub of a plane: takes agents, and relays the tunnels of all gateways to them.',
+  summary: 'Hub of a plane: accepts agents, and relays the tunnels of all gateways to them.',
   flags: hubFlags,
   check(values, warn) {
     checkPorts(hubFlags, values);
@@ -235,7 +235,7 @@ export const backendHub: ProgramFlags<typeof hubFlags> = {
 
 export const proxyAgent: ProgramFlags<typeof agentFlags> = {
   name: 'proxy-agent',
-  summary: 'Agent: dials out to servers, and opens the connections that callers ask for from where it runs.',
+  summary: 'Agent: connects to servers, and opens the connections that callers request in its own network.',
   flags: agentFlags,
   check(values, warn) {
     checkPorts(agentFlags, values);

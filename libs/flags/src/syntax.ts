@@ -118,7 +118,7 @@ function quotedField(text: string, start: number): { field: string; end: number 
     if (text[at] !== '"') field += text[at];
     else if (text[at + 1] === '"') field += text[at++];
     else if (at + 1 === text.length || /[,\r\n]/.test(text[at + 1] as string)) return { field, end: at + 1 };
-    else throw new SyntaxError('text behind the closing quotation mark of a field');
+    else throw new SyntaxError('text after the closing quotation mark of a field');
   }
   throw new SyntaxError('a closing quotation mark is missing');
 }

@@ -239,7 +239,7 @@ test('flags without effect are named in one warning', async () => {
   await program.saw(/^up/m);
   program.signal('SIGTERM');
   await program.ended;
-  assert.match(program.err, /^warn these flags change nothing here: --vmodule \(none\)/);
+  assert.match(program.err, /^warn these flags have no effect here: --vmodule \(none\)/);
 });
 
 test('a listener that cannot be opened gives one line that names its flag', async () => {

@@ -22,7 +22,7 @@ test('flags in force are listed with their sources', async () => {
   assert.deepEqual(told('admin-bind-address'), ['127.0.0.1', SOURCE_DEFAULT, '127.0.0.1']);
   assert.equal(flags.get('server-id')?.source, SOURCE_DERIVED);
   assert.match(flags.get('server-id')?.value ?? '', /^[0-9a-f-]{36}$/);
-  assert.match(flags.get('vmodule')?.inert ?? '', /verbosity is not set by source file/);
+  assert.match(flags.get('vmodule')?.inert ?? '', /verbosity cannot be set per source file/);
   assert.equal(flags.has('help'), false);
 });
 

@@ -8,17 +8,23 @@ import { isLoopback } from '../loopback.ts';
 import { checkId } from './server.ts';
 
 export const serverConnection = topic('Server', {
-  'proxy-server-host': string('127.0.0.1', 'Name or address of the server, a hub or the load balancer before them.'),
+  'proxy-server-host': string(
+    '127.0.0.1',
+    'Name or address of a server, a hub, or the load balancer in front of them.',
+  ),
   'proxy-server-port': int(8091, "The server's port for agents."),
   'ca-cert': string(
     '',
-    "Authorities of servers' certificates (PEM). Without it, only a server on loopback is dialled, in plain text.",
+    "CA certificates that servers' certificates must chain to (PEM). Without it the agent connects only to a server on loopback, in plain text.",
   ),
-  'agent-cert': string('', 'Certificate shown to servers (PEM, with its chain).'),
+  'agent-cert': string('', 'Client certificate for servers (PEM, with its chain).'),
   'agent-key': string('', 'Private key of --agent-cert (PEM).'),
-  'alpn-proto': strings([], 'ALPN names to offer beside the usual ones, for balancers that route by them.'),
-  'service-account-token-path': string('', 'File with the token shown to servers; read anew for each connection.'),
-  'keepalive-time': duration(3_600_000, 'How long a server may be silent before it is sent a gRPC keepalive ping.'),
+  'alpn-proto': strings([], 'ALPN names to offer besides the usual ones, for load balancers that route by them.'),
+  'service-account-token-path': string('', 'File with the bearer token for servers. Read again for each connection.'),
+  'keepalive-time': duration(
+    3_600_000,
+    'How long a server may be silent before the agent sends it a gRPC keepalive ping.',
+  ),
 });
 
 export const agentIdentity = topic('Identity', {
@@ -27,38 +33,38 @@ export const agentIdentity = topic('Identity', {
   }),
   'agent-identifiers': string(
     '',
-    'What this agent reaches, as a URL query of ipv4, ipv6, host, cidr and default-route: host=db.internal&cidr=10.0.0.0/8.',
+    'What this agent can reach, as a URL query of ipv4, ipv6, host, cidr and default-route: host=db.internal&cidr=10.0.0.0/8.',
   ),
   tenant: string('default', 'The tenant whose callers this agent serves.', { own: true }),
-  zone: string('', 'Where this agent runs. It prefers hubs of its own zone.', { own: true }),
+  zone: string('', 'Zone of this agent. It prefers hubs in the same zone.', { own: true }),
 });
 
 export const synchronisation = topic('Sessions', {
   'session-count': countOrAll(
     2,
-    'Sessions to hold, each to another hub of the plane, or all for one to every hub. One makes the agent ready; /readyz?verbose says how many there are.',
+    'How many sessions to hold, each to a different hub of the plane; all means one to every hub. The agent is ready with one; /readyz?verbose shows how many it has.',
     { own: true },
   ),
-  'sync-interval': duration(1000, 'How often to look for servers that are not connected yet.'),
+  'sync-interval': duration(1000, 'How often to look for servers that this agent is not connected to yet.'),
   'sync-interval-cap': duration(10_000, 'Longest pause between attempts while a server cannot be reached.'),
   'probe-interval': duration(1000, 'How often to check that connections are alive.', {
-    inert: 'a connection says itself when it ends, and one that falls silent is found by PING within 3 s',
+    inert: 'the agent notices when a connection closes, and PING finds a silent one within 3 s',
   }),
-  'sync-forever': bool(false, 'Go on looking for servers after all are connected.'),
+  'sync-forever': bool(false, 'Keep looking for servers after all are connected.'),
   'rebalance-time': duration(
     30_000,
-    'Within what time sessions move to hubs that are better for them, such as one that joined: at a random moment of it. ' +
-      'Sessions that carry tunnels take 5/3 of it. 0 for at once, all agents together.',
+    'Sessions move to better hubs, such as one that just joined, at a random moment within this time. ' +
+      'Sessions that carry tunnels take up to 5/3 of it. 0 moves all of them at once.',
     { own: true },
   ),
   'server-count-source': oneOf(['', 'default', 'max'])(
     'default',
-    'Which count of servers holds: default for that of Leases if there are any, else of the answers; max for the greater.',
+    'Which count of servers to use: default takes Leases if --count-server-leases is set, else what servers report; max takes the larger.',
   ),
 });
 
 export const agentLeases = topic('Leases', {
-  'count-server-leases': bool(false, 'Count servers by their Leases.'),
+  'count-server-leases': bool(false, 'Count the servers by their Leases.'),
   'lease-namespace': string('kube-system', 'Namespace of the Leases.'),
   'lease-label-selector': string('k8s-app=konnectivity-server', 'Label selector of the Leases.', {
     oldNames: [{ name: 'lease-label', advice: 'use --lease-label-selector' }],
@@ -66,19 +72,19 @@ export const agentLeases = topic('Leases', {
 });
 
 export const agentKubernetes = topic('Kubernetes API', {
-  kubeconfig: string('', "Path of a kubeconfig file. Empty for the pod's own service account."),
+  kubeconfig: string('', "Path of a kubeconfig file. If empty, the pod's service account is used."),
 });
 
 const ANY_PORT = { lowest: 1, highest: 65_535 } as const;
 
 export const agentHealth = topic('Listening: health, metrics and administration', {
-  'health-server-host': string('', 'Address of --health-server-port. Empty for all.'),
+  'health-server-host': string('', 'Address that --health-server-port listens on. Empty for all addresses.'),
   'health-server-port': int(8093, 'TCP port of /healthz, /readyz and /metrics.', {
     port: { bind: 'health-server-host', ...ANY_PORT },
   }),
   'admin-bind-address': string(
     '127.0.0.1',
-    'Address of --admin-server-port. Empty for all. See --admin-server-cert for one that is not loopback.',
+    'Address that --admin-server-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
   ),
   'admin-server-port': int(8094, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...ANY_PORT },
@@ -87,17 +93,17 @@ export const agentHealth = topic('Listening: health, metrics and administration'
 
 export const agentQueues = topic('Behaviour', {
   'xfr-channel-size': int(150, 'Packets queued for each connection.', {
-    inert: 'queues are bounded by bytes, and windows grow with what their reader takes',
+    inert: 'queues are bounded in bytes, and windows grow with the rate at which the reader reads',
   }),
   'warn-on-channel-limit': bool(false, 'Warn when a queue is full.', {
-    inert: 'what waits for slow readers is bounded by bytes, and metrics tell of it',
+    inert: 'data for slow readers is bounded in bytes, and metrics show it',
   }),
 });
 
 export const destinations = topic('Behaviour', {
   'allow-destinations': strings(
     [],
-    `What this agent dials all the same: a comma list of ${PROHIBITIONS.join(', ')}. Without it no tunnel leads to its own health and admin ports, to link-local addresses, or to the metadata services of clouds.`,
+    `Destinations to allow that this agent rejects by default: a comma list of ${PROHIBITIONS.join(', ')}. By default no tunnel reaches its own health and admin ports, link-local addresses, or the metadata services of clouds.`,
     { own: true },
   ),
 });
@@ -120,7 +126,10 @@ export function checkServerConnection(flags: Values<typeof serverConnection>): v
   checkKeyPair('agent-cert', flags['agent-cert'], 'agent-key', flags['agent-key']);
   checkAuthorities('ca-cert', authorities);
   if (authorities === '' && !isLoopback(host)) {
-    throw new FlagError('ca-cert', `must be set to reach ${host}: plain text goes to a server on loopback alone`);
+    throw new FlagError(
+      'ca-cert',
+      `must be set to reach ${host}: the agent uses plain text only to a server on loopback`,
+    );
   }
   if (authorities === '' && flags['agent-cert'] !== '')
     throw new FlagError('ca-cert', 'must be set when --agent-cert is');
@@ -161,7 +170,7 @@ function checkIdentifiers(query: string, warn: Warn): void {
       throw new FlagError('agent-identifiers', `unknown identifier ${JSON.stringify(key)}: want ${known}`);
     }
     const text = decoded(value);
-    if (!accepts(text)) warn(`--agent-identifiers: ${JSON.stringify(text)} is no ${key}`);
+    if (!accepts(text)) warn(`--agent-identifiers: ${JSON.stringify(text)} is not a valid ${key}`);
   }
 }
 
@@ -176,7 +185,7 @@ function decoded(text: string): string {
     if (text.includes(';')) throw new URIError('a semicolon');
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch {
-    throw new FlagError('agent-identifiers', `${JSON.stringify(text)} is no part of a URL query`);
+    throw new FlagError('agent-identifiers', `${JSON.stringify(text)} is not valid in a URL query`);
   }
 }
 

@@ -6,48 +6,58 @@ import { SERVER_PORTS } from './callers.ts';
 
 export const agentListening = topic('Listening: agents', {
   'agent-port': int(8091, 'TCP port for agents.', { port: { bind: 'agent-bind-address', ...SERVER_PORTS } }),
-  'agent-bind-address': string('', 'Address of --agent-port. Empty for all.'),
-  'keepalive-time': duration(3_600_000, 'How long an agent may be silent before it is sent a gRPC keepalive ping.'),
+  'agent-bind-address': string('', 'Address that --agent-port listens on. Empty for all addresses.'),
+  'keepalive-time': duration(
+    3_600_000,
+    'How long an agent may be silent before the server sends it a gRPC keepalive ping.',
+  ),
 });
 
 export const clusterTls = topic('TLS: agents', {
   'cluster-cert': string(
     '',
-    'Certificate of --agent-port (PEM, with its chain). Without one, only a loopback address is served.',
+    'Certificate of --agent-port (PEM, with its chain). Without it, --agent-bind-address must be a loopback address.',
   ),
   'cluster-key': string('', 'Private key of --cluster-cert (PEM).'),
-  'cluster-ca-cert': string('', "Authorities of agents' certificates (PEM). Set it, or have agents show tokens."),
+  'cluster-ca-cert': string(
+    '',
+    "CA certificates that agents' certificates must chain to (PEM). Set this, or make agents use tokens.",
+  ),
 });
 
 export const agentAuthentication = topic('Agents', {
-  'agent-namespace': string('', 'Namespace of the service account whose token agents must show.'),
+  'agent-namespace': string('', 'Namespace of the service account whose token agents must present.'),
   'agent-service-account': string('', 'Name of that service account.'),
-  'authentication-audience': string('', 'Audience that the token must be for.'),
+  'authentication-audience': string('', 'Audience that the token must have.'),
 });
 
 export const agentLimits = topic('Agents', {
-  'max-agent-sessions': int(100, 'Sessions that one agent may have at this server.', { own: true }),
-  'max-agent-identifiers': int(256, 'Identifiers that an agent may give (--agent-identifiers).', { own: true }),
-  'max-agent-identifier-bytes': int(8192, 'What they may come to, as a URL query.', { own: true }),
-  'max-waiting-agents': int(2000, 'Connections to --agent-port whose agents have yet to be let in. More are refused.', {
-    own: true,
-  }),
+  'max-agent-sessions': int(100, 'Most sessions that one agent may have at this server.', { own: true }),
+  'max-agent-identifiers': int(256, 'Most identifiers that one agent may have (--agent-identifiers).', { own: true }),
+  'max-agent-identifier-bytes': int(8192, "Most bytes of one agent's identifiers, as a URL query.", { own: true }),
+  'max-waiting-agents': int(
+    2000,
+    'Most connections to --agent-port that are not authenticated yet. Further ones are rejected.',
+    {
+      own: true,
+    },
+  ),
   'max-waiting-agents-per-source': int(
     1000,
-    'Those of them that may come from one IPv4 address, or one IPv6 network of 64 bits: a fleet behind one address gets in a part at a time.',
+    'Most of those connections from one IPv4 address or one IPv6 /64 network. A larger fleet behind one address connects part by part.',
     { own: true },
   ),
   'token-review-cache-ttl': duration(
     30_000,
-    "How long the API server's answer about an agent's token holds, a refusal for 10 s at most. 0 asks each time.",
+    "How long to cache the API server's answer about an agent's token. A rejection is cached for at most 10 s. 0 asks each time.",
     { own: true },
   ),
 });
 
 export const kubernetes = topic('Kubernetes API', {
-  kubeconfig: string('', "Path of a kubeconfig file. Empty for the pod's own service account."),
-  'kubeconfig-qps': float32(0, 'Requests a second to the API server. 0 for 5.'),
-  'kubeconfig-burst': int(0, 'Requests at once to the API server. 0 for 10.'),
+  kubeconfig: string('', "Path of a kubeconfig file. If empty, the pod's service account is used."),
+  'kubeconfig-qps': float32(0, 'Requests per second to the API server. 0 means 5.'),
+  'kubeconfig-burst': int(0, 'Burst of requests to the API server. 0 means 10.'),
 });
 
 export const kubernetesContentType = topic('Kubernetes API', {
@@ -88,7 +98,9 @@ export function checkAgents(flags: Flags, warn: (message: string) => void): void
   }
   const withTokens = checkTokens(flags);
   if (authorities === '' && !withTokens) {
-    warn('agents are not authenticated: set --cluster-ca-cert, or --agent-namespace and what belongs to it');
+    warn(
+      'agents are not authenticated: set --cluster-ca-cert, or --agent-namespace, --agent-service-account and --authentication-audience',
+    );
   }
 }
 
@@ -99,7 +111,10 @@ function checkTokens(flags: Flags): boolean {
   const given = TOKEN_FLAGS.find((name) => flags[name] !== '');
   if (given === undefined) return false;
   if (flags['cluster-ca-cert'] !== '') {
-    throw new FlagError('cluster-ca-cert', `cannot stand beside --${given}: agents show a certificate or a token`);
+    throw new FlagError(
+      'cluster-ca-cert',
+      `cannot be combined with --${given}: agents use either certificates or tokens`,
+    );
   }
   const missing = TOKEN_FLAGS.find((name) => flags[name] === '');
   if (missing) throw new FlagError(missing, `must be set when --${given} is`);

@@ -4,12 +4,12 @@ import { bool, string, topic, type Values } from '../flag.ts';
 export const audit = topic('Audit', {
   'audit-log': string(
     '',
-    'Where a line of JSON for each dial goes: a file, opened again at SIGHUP, or - for standard output. Empty: nowhere.',
+    'Write one line of JSON for each dial to this file, reopened on SIGHUP, or to standard output with -. Empty for none.',
     { own: true },
   ),
   'audit-otlp': bool(
     false,
-    'Send a record of each dial as OTLP logs, to where OTEL_EXPORTER_OTLP_* say. OTEL_LOGS_EXPORTER=otlp does the same.',
+    'Send one OTLP log record for each dial to the endpoint in OTEL_EXPORTER_OTLP_*. OTEL_LOGS_EXPORTER=otlp does the same.',
     { own: true },
   ),
 });

@@ -10,47 +10,50 @@ export const SERVER_PORTS = { lowest: 1024, highest: 49_151 } as const;
 export const callerListening = topic('Listening: callers (API servers)', {
   'uds-name': string(
     '',
-    "Path of a unix socket to listen on, for this process' user and group (mode 0660). Whoever may open it may dial.",
+    "Path of a unix socket to listen on. Its mode is 0660: this process' user and group can open it, and so can dial.",
   ),
   'delete-existing-uds-file': bool(
     true,
-    'Remove a socket that an earlier process left at --uds-name. A socket that another process listens on stays, and this one does not start.',
+    'Remove a socket that an earlier process left at --uds-name. If another process still listens on it, this program does not start.',
   ),
   mode: oneOf(['', 'grpc', 'http-connect'])(
     '',
-    'What callers speak: grpc or http-connect. Unset, the same listener serves both, told apart by the first bytes.',
+    'Protocol of callers: grpc or http-connect. If unset, one listener serves both and tells them apart by the first bytes.',
   ),
-  'server-port': int(8090, 'TCP port for callers, with mutual TLS. 0 for none; may stand beside --uds-name.', {
+  'server-port': int(8090, 'TCP port for callers, with mutual TLS. 0 for none. Can be used together with --uds-name.', {
     port: { bind: 'server-bind-address', ...SERVER_PORTS, optional: true },
   }),
-  'server-bind-address': string('', 'Address of --server-port. Empty for all.'),
+  'server-bind-address': string('', 'Address that --server-port listens on. Empty for all addresses.'),
   'frontend-keepalive-time': duration(
     3_600_000,
-    'How long a caller may be silent before it is sent a gRPC keepalive ping; a minute at most.',
+    'How long a caller may be silent before the server sends it a gRPC keepalive ping. Values above 1m act as 1m.',
   ),
 });
 
 export const callerTls = topic('TLS: callers', {
   'server-cert': string('', 'Certificate of --server-port (PEM, with its chain).'),
   'server-key': string('', 'Private key of --server-cert (PEM).'),
-  'server-ca-cert': string('', "Authorities of callers' certificates (PEM). Needed with --server-port."),
+  'server-ca-cert': string(
+    '',
+    "CA certificates that callers' certificates must chain to (PEM). Required with --server-port.",
+  ),
 });
 
 type Flags = Values<typeof callerListening & typeof callerTls>;
 
 export function checkCallers(flags: Flags): void {
   if (flags['uds-name'] === '' && flags['server-port'] === 0) {
-    throw new FlagError('uds-name', 'must be set when --server-port is 0: else callers have no way in');
+    throw new FlagError('uds-name', 'must be set when --server-port is 0: otherwise callers cannot connect');
   }
   if (flags['uds-name'] !== '') checkSocketPath(flags['uds-name']);
   for (const name of ['server-cert', 'server-key', 'server-ca-cert'] as const) {
     const isSet = flags[name] !== '';
-    if (isSet && flags['server-port'] === 0) throw new FlagError(name, 'is of no use while --server-port is 0');
+    if (isSet && flags['server-port'] === 0) throw new FlagError(name, 'has no effect while --server-port is 0');
     if (!isSet && flags['server-port'] !== 0) {
-      const advice = flags['uds-name'] === '' ? '' : '; set --server-port=0 to serve the unix socket alone';
+      const advice = flags['uds-name'] === '' ? '' : '; set --server-port=0 to serve only the unix socket';
       throw new FlagError(
         name,
-        `must be set, since --server-port ${flags['server-port']} takes callers by mutual TLS${advice}`,
+        `must be set: callers connect to --server-port ${flags['server-port']} with mutual TLS${advice}`,
       );
     }
   }
@@ -67,7 +70,10 @@ const FIRST_NAME = 6;
 function checkSocketPath(path: string): void {
   const bytes = Buffer.byteLength(path);
   if (bytes > LONGEST_PATH) {
-    throw new FlagError('uds-name', `the path has ${bytes} bytes, and a unix socket's may have ${LONGEST_PATH}`);
+    throw new FlagError(
+      'uds-name',
+      `the path has ${bytes} bytes; the path of a unix socket may have at most ${LONGEST_PATH}`,
+    );
   }
   const parent = dirname(path);
   const most = LONGEST_PATH - FIRST_NAME;
@@ -81,5 +87,5 @@ function checkSocketPath(path: string): void {
   const directory = statSync(parent, { throwIfNoEntry: false });
   if (!directory?.isDirectory()) throw new FlagError('uds-name', `there is no directory ${parent}`);
   const there = statSync(path, { throwIfNoEntry: false });
-  if (there && !there.isSocket()) throw new FlagError('uds-name', `${path} is there and is no socket`);
+  if (there && !there.isSocket()) throw new FlagError('uds-name', `${path} exists and is not a socket`);
 }

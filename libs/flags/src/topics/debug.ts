@@ -2,7 +2,7 @@ import { FlagError } from '../error.ts';
 import { bool, topic, type Values } from '../flag.ts';
 
 export const debug = topic('Debugging', {
-  'enable-profiling': bool(false, 'Serve CPU profiles and heap snapshots at /debug/pprof of the admin port.'),
+  'enable-profiling': bool(false, 'Serve CPU profiles and heap snapshots at /debug/pprof on the admin port.'),
   'enable-contention-profiling': bool(false, 'Profile waiting for locks. Needs --enable-profiling.', {
     inert: 'there are no locks to wait for',
   }),

@@ -7,30 +7,32 @@ import { SERVER_PORTS } from './callers.ts';
 export const membership = topic('Plane', {
   'redis-url': string(
     '',
-    'The registry: redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],.../primary[/db] ' +
-      '(?sentinel-username=name&sentinel-password=word where Sentinels ask for them), or ' +
-      'redis+cluster://[user[:password]@]host[:port],... and rediss in place of redis for TLS.',
+    'URL of the registry: redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],.../primary[/db] ' +
+      '(with ?sentinel-username=name&sentinel-password=word if Sentinels require them), or ' +
+      'redis+cluster://[user[:password]@]host[:port],... Write rediss instead of redis for TLS.',
     { own: true, shown: withoutPasswords },
   ),
-  plane: string('isthmus', 'Name of the plane: gateways and hubs of one name and registry belong together.', {
+  plane: string('isthmus', 'Name of the plane. Gateways and hubs with the same name and registry form one plane.', {
     own: true,
   }),
   zone: string(
     '',
-    'Where this process runs. Dials prefer sessions of their own zone; in proxy-server, after those of its own hub.',
+    "Zone of this process. Dials prefer sessions in their own zone; in proxy-server, its own hub's sessions come first.",
     { own: true },
   ),
 });
 
-const anew = 'read anew for each connection, so that it can be rotated in place';
+const REREAD = 'Read again for each connection, so you can replace it while the program runs';
 
 export const redisCredentials = topic('Plane', {
-  'redis-username-file': string('', `File with the user's name for Redis, in place of the URL's; ${anew}.`, {
+  'redis-username-file': string('', `File with the user name for Redis. Overrides the one in --redis-url. ${REREAD}.`, {
     own: true,
   }),
-  'redis-password-file': string('', `File with the password for Redis, in place of the URL's; ${anew}.`, { own: true }),
-  'redis-sentinel-username-file': string('', `File with the user's name for Sentinels; ${anew}.`, { own: true }),
-  'redis-sentinel-password-file': string('', `File with the password for Sentinels; ${anew}.`, { own: true }),
+  'redis-password-file': string('', `File with the password for Redis. Overrides the one in --redis-url. ${REREAD}.`, {
+    own: true,
+  }),
+  'redis-sentinel-username-file': string('', `File with the user name for Sentinels. ${REREAD}.`, { own: true }),
+  'redis-sentinel-password-file': string('', `File with the password for Sentinels. ${REREAD}.`, { own: true }),
 });
 
 export const REDIS_CREDENTIALS = [
@@ -41,16 +43,18 @@ export const REDIS_CREDENTIALS = [
 ] as const;
 
 export const redisTls = topic('TLS: to Redis', {
-  'redis-ca-cert': string('', "Authorities of Redis' certificates (PEM). Empty for the system's.", { own: true }),
-  'redis-cert': string('', 'Certificate shown to Redis, and to its Sentinels (PEM, with its chain).', { own: true }),
+  'redis-ca-cert': string('', "CA certificates that Redis' certificates must chain to (PEM). Empty for the system's.", {
+    own: true,
+  }),
+  'redis-cert': string('', 'Client certificate for Redis and its Sentinels (PEM, with its chain).', { own: true }),
   'redis-key': string('', 'Private key of --redis-cert (PEM).', { own: true }),
 });
 
 export const advertising = topic('Plane', {
-  'advertise-address': string('', 'host:port under which gateways reach --peer-port.', { own: true }),
+  'advertise-address': string('', 'host:port where gateways reach --peer-port.', { own: true }),
   'advertise-agent-address': string(
     '',
-    "host:port under which agents reach --agent-port. Empty where agents know a load balancer's address alone.",
+    'host:port where agents reach --agent-port. Leave empty if agents reach all servers through one load balancer.',
     { own: true },
   ),
 });
@@ -58,24 +62,28 @@ export const advertising = topic('Plane', {
 export const adminAdvertising = topic('Plane', {
   'advertise-admin-address': string(
     '',
-    "host:port under which the operator's command line reaches --admin-port, for the list of the plane's processes. " +
-      "Empty for --admin-bind-address, or this machine's name where that is every address. An address of loopback is of use on this machine alone.",
+    "host:port where the operator's command line (isthmus) reaches --admin-port; the plane's list of processes shows it. " +
+      "If empty, it is --admin-bind-address, or this machine's name if that is empty. A loopback address works only on this machine.",
     { own: true },
   ),
 });
 
 export const peerListening = topic('Listening: gateways', {
-  'peer-port': int(8097, 'TCP port for gateways of the plane.', {
+  'peer-port': int(8097, 'TCP port for the gateways of the plane.', {
     own: true,
     port: { bind: 'peer-bind-address', ...SERVER_PORTS },
   }),
-  'peer-bind-address': string('', 'Address of --peer-port. Empty for all.', { own: true }),
+  'peer-bind-address': string('', 'Address that --peer-port listens on. Empty for all addresses.', { own: true }),
 });
 
 export const peerTls = topic('TLS: between gateways and hubs', {
-  'peer-cert': string('', 'Certificate shown to other gateways and hubs (PEM, with its chain).', { own: true }),
+  'peer-cert': string('', 'Certificate for connections with other gateways and hubs (PEM, with its chain).', {
+    own: true,
+  }),
   'peer-key': string('', 'Private key of --peer-cert (PEM).', { own: true }),
-  'peer-ca-cert': string('', 'Authorities of the certificates of other gateways and hubs (PEM).', { own: true }),
+  'peer-ca-cert': string('', "CA certificates that other gateways' and hubs' certificates must chain to (PEM).", {
+    own: true,
+  }),
 });
 
 type Membership = Values<typeof membership>;
@@ -126,15 +134,15 @@ export function checkRedisTls(flags: Membership & RedisTls): void {
   checkAuthorities('redis-ca-cert', flags['redis-ca-cert']);
   const named = (['redis-ca-cert', 'redis-cert'] as const).find((name) => flags[name] !== '');
   if (named && !flags['redis-url'].startsWith('rediss')) {
-    throw new FlagError(named, 'is of no use while --redis-url does not begin with rediss');
+    throw new FlagError(named, 'has no effect unless --redis-url begins with rediss');
   }
 }
 
 export function checkRedisCredentials(flags: Membership & Values<typeof redisCredentials>): void {
   for (const name of REDIS_CREDENTIALS.filter((each) => flags[each] !== '')) {
-    if (flags['redis-url'] === '') throw new FlagError(name, 'is of no use without --redis-url');
+    if (flags['redis-url'] === '') throw new FlagError(name, 'has no effect without --redis-url');
     if (name.startsWith('redis-sentinel') && !/^rediss?\+sentinel:/.test(flags['redis-url'])) {
-      throw new FlagError(name, 'is of no use while --redis-url names no Sentinels');
+      throw new FlagError(name, 'has no effect unless --redis-url names Sentinels');
     }
     readNamedFile(name, flags[name]);
   }
@@ -155,7 +163,8 @@ export function checkPeerTls(flags: PeerTls): void {
 
 /** For a program that dials other processes of the plane, or is dialled by them. That link always uses mutual TLS. */
 export function requirePeerTls(flags: PeerTls): void {
-  if (flags['peer-cert'] === '') throw new FlagError('peer-cert', 'must be set: gateways and hubs meet by mutual TLS');
+  if (flags['peer-cert'] === '')
+    throw new FlagError('peer-cert', 'must be set: gateways and hubs connect with mutual TLS');
 }
 
 /** For a hub that gateways of other processes dial. */
@@ -164,7 +173,7 @@ export function checkPeerListener(flags: Advertising & Values<typeof peerListeni
   if (flags['advertise-address'] === '') {
     throw new FlagError(
       'advertise-address',
-      `must be set: gateways find this hub's --peer-port (${flags['peer-port']}) by it`,
+      `must be set: gateways use it to reach this hub's --peer-port (${flags['peer-port']})`,
     );
   }
 }

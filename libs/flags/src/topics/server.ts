@@ -14,40 +14,47 @@ export const serverIdentity = topic('Identity', {
 
 /** Nothing is stored under a gateway's id, so the id may show where the gateway runs. */
 export const gatewayIdentity = topic('Identity', {
-  'server-id': string('', 'Unique id of this gateway, for operators.', {
+  'server-id': string('', 'Unique id of this gateway, shown to operators.', {
     unset: {
       from: (env) => env.PROXY_SERVER_ID || `${hostname()}-${randomBytes(3).toString('hex')}`,
-      text: "$PROXY_SERVER_ID, else the machine's name and six random digits",
+      text: "$PROXY_SERVER_ID, else the machine's name and six random hexadecimal digits",
     },
   }),
 });
 
 export const serverCount = topic('Identity', {
-  'server-count': optionalInt(1, 'What agents are told of how many servers there are, to connect to each.', {
-    unset: { from: () => undefined, text: '1, in a plane the number of its hubs that take agents' },
-  }),
+  'server-count': optionalInt(
+    1,
+    'Number of servers that this server reports to agents, so that they connect to each.',
+    {
+      unset: { from: () => undefined, text: '1; in a plane, the number of its hubs that accept agents' },
+    },
+  ),
 });
 
 export const serverHealth = topic('Listening: health, metrics and administration', {
   'health-port': int(8092, 'TCP port of /healthz, /readyz and /metrics.', {
     port: { bind: 'health-bind-address', ...SERVER_PORTS },
   }),
-  'health-bind-address': string('', 'Address of --health-port. Empty for all.'),
+  'health-bind-address': string('', 'Address that --health-port listens on. Empty for all addresses.'),
   'admin-port': int(8095, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...SERVER_PORTS },
   }),
   'admin-bind-address': string(
     '127.0.0.1',
-    'Address of --admin-port. Empty for all. See --admin-server-cert for one that is not loopback.',
+    'Address that --admin-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',
   ),
 });
 
 export const routing = topic('Behaviour', {
-  'proxy-strategies': string('default', `How an agent is found, in order: a comma list of ${STRATEGIES.join(', ')}.`),
-  'backend-dial-timeout': duration(0, 'How long a dial may wait for its answer. 0 for no limit of its own.'),
+  'proxy-strategies': string(
+    'default',
+    `How to choose an agent for a dial, tried in order: a comma list of ${STRATEGIES.join(', ')}.`,
+  ),
+  'backend-dial-timeout': duration(0, 'How long a dial may wait for its answer. 0 means 30s.'),
   'dial-park-timeout': duration(
     2000,
-    'How long a dial waits while it cannot be sent anywhere: no agent has a session, or the hubs of those that have one cannot be reached.',
+    'How long a dial waits for a session while none can carry it: no agent has one, or their hubs cannot be reached.',
     { own: true },
   ),
 });
@@ -57,7 +64,7 @@ export function shutdown(initial: number) {
   return topic('Behaviour', {
     'graceful-shutdown-timeout': duration(
       initial,
-      'How long running tunnels may finish after SIGTERM. 0 ends them at once; a second signal does so at any time.',
+      'How long open tunnels may take to finish after SIGTERM. 0 ends them at once, and so does a second signal.',
     ),
   });
 }
@@ -65,23 +72,23 @@ export function shutdown(initial: number) {
 export const shutdownDelay = topic('Behaviour', {
   'shutdown-delay-duration': duration(
     0,
-    'How long callers and agents are still taken after SIGTERM, while /readyz fails already, so that balancers stop sending them. --graceful-shutdown-timeout begins after it.',
+    'How long to keep accepting callers and agents after SIGTERM. /readyz fails from the start, so that load balancers stop sending them here. --graceful-shutdown-timeout starts afterwards.',
     { own: true },
   ),
 });
 
 export const queues = topic('Behaviour', {
   'xfr-channel-size': int(10, 'Packets queued for each connection.', {
-    inert: 'queues are bounded by bytes, and windows grow with what their reader takes',
+    inert: 'queues are bounded in bytes, and windows grow with the rate at which the reader reads',
   }),
   'warn-on-channel-limit': bool(true, 'Warn when a queue is full.', {
-    inert: 'full queues are always counted, in full_receive_channels',
+    inert: 'the metric full_receive_channels always counts full queues',
     hidden: true,
   }),
 });
 
 export const serverLeases = topic('Leases', {
-  'enable-lease-controller': bool(false, 'Hold a Lease for this server, and remove those of servers that are gone.'),
+  'enable-lease-controller': bool(false, 'Hold a Lease for this server, and delete Leases of servers that are gone.'),
   'lease-namespace': string('kube-system', 'Namespace of the Leases.'),
   'lease-label': string('k8s-app=konnectivity-server', 'Labels of the Leases: a comma list of key=value.'),
 });
@@ -104,7 +111,7 @@ export function checkServerId(flags: Values<typeof serverIdentity>): void {
 /** Ids are used in gRPC metadata, HTTP headers and registry keys. */
 export function checkId(flag: string, id: string): void {
   if (!/^[!-~]{1,253}$/.test(id)) {
-    throw new FlagError(flag, `bad id ${JSON.stringify(id)}: want 1 to 253 characters of ASCII without spaces`);
+    throw new FlagError(flag, `bad id ${JSON.stringify(id)}: want 1 to 253 ASCII characters without spaces`);
   }
 }
 

@@ -5,7 +5,10 @@ import { string, strings, topic, type Values } from '../flag.ts';
 import { nearest } from '../nearest.ts';
 
 export const tlsPolicy = topic('TLS: all listeners', {
-  'cipher-suites': strings([], "Cipher suites to allow, by Go's names. Empty for the defaults; TLS 1.3 has its own."),
+  'cipher-suites': strings(
+    [],
+    "Cipher suites to allow, by Go's names. Empty for the defaults. Does not affect TLS 1.3.",
+  ),
   'tls-min-version': string('', 'Oldest TLS version to accept: VersionTLS10 to VersionTLS13. Empty for VersionTLS12.'),
 });
 
@@ -31,12 +34,12 @@ export function checkTlsPolicy(flags: Values<typeof tlsPolicy>, warn: (message: 
 export const adminTls = topic('TLS: admin port', {
   'admin-server-cert': string(
     '',
-    'Certificate of the admin port (PEM, with its chain). With it everyone who connects there shows one too, who scrapes /metrics among them. ' +
-      'Without it the admin RPC is served on a loopback address alone.',
+    'Certificate of the admin port (PEM, with its chain). If set, every client of that port needs a certificate too, also to scrape /metrics. ' +
+      'If not set, the admin RPC works only on a loopback address.',
     { own: true },
   ),
   'admin-server-key': string('', 'Private key of --admin-server-cert (PEM).', { own: true }),
-  'admin-ca-cert': string('', "Authorities of operators' certificates (PEM).", { own: true }),
+  'admin-ca-cert': string('', "CA certificates that operators' certificates must chain to (PEM).", { own: true }),
 });
 
 export function checkAdminTls(flags: Values<typeof adminTls>): void {
@@ -62,8 +65,8 @@ export function warnOfSharedAuthorities(flags: Partial<Record<Edge, string>>, wa
       const shared = sharedAuthority([one, flags[one] ?? ''], [other, flags[other] ?? '']);
       if (shared === undefined) continue;
       warn(
-        `--${one} and --${other} share the authority ${shared}: certificates of ${EDGES[one]} pass for those of ${EDGES[other]}. ` +
-          'Give each an authority of its own (isthmus certs makes them)',
+        `--${one} and --${other} share the CA ${shared}: certificates of ${EDGES[one]} also work as certificates of ${EDGES[other]}. ` +
+          'Use a separate CA for each (isthmus certs makes them)',
       );
     }
   }

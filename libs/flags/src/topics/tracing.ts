@@ -4,8 +4,8 @@ import { duration, topic } from '../flag.ts';
 export const tracing = topic('Traces', {
   'trace-slow': duration(
     1000,
-    'A dial that failed, or took longer, is kept as a trace of one span though it was not sampled. 0 for none. ' +
-      'Traces are exported as the OTEL_* variables say.',
+    'Export a trace of one span for each dial that fails or takes longer than this, even if it is not sampled. 0 for none. ' +
+      'The OTEL_* variables say where traces go.',
     { own: true },
   ),
 });

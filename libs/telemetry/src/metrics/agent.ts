@@ -64,17 +64,17 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
 function coverageMetrics(families: Families, sight: () => AgentSight): Subscriptions {
   families.measured(
     'agent_sessions',
-    'Current number of sessions of this agent to servers, those that go away left out.',
+    'Current number of sessions of this agent to servers, without those that are draining.',
     () => sight().connected,
   );
   families.measured(
     'agent_sessions_wanted',
-    'How many servers this agent should have a session to: its session count, or all servers where they share no plane.',
+    'Number of servers to which this agent should have a session: --session-count, or all servers if they do not form a plane.',
     () => sight().wanted,
   );
   const opens = families.counter(
     'server_link_opens_total',
-    'Links to servers that this agent opened. Beyond one for each server they are reconnects.',
+    'Links to servers that this agent opened. All but the first to each server are reconnects.',
   );
   return { 'server:open': () => opens.inc() };
 }

@@ -8,7 +8,7 @@ const SINKS: readonly AuditSink[] = ['log', 'otlp'];
 export function auditMetrics(families: Families): Subscriptions {
   const dropped = families.counters(
     'audit_dropped_total',
-    'Audit records that were lost, by where they were to go: log (a file or standard output) or otlp.',
+    'Audit records that were lost, by sink: log (a file or standard output) or otlp.',
     ['sink'],
   );
   for (const sink of SINKS) dropped.of({ sink });

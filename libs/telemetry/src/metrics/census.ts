@@ -9,7 +9,7 @@ const LONGEST_NAME = 128;
 /** No tenant has such a name. */
 const OTHERS = '(others)';
 
-const REST = `The first ${MOST_NAMES} have a line each, further ones share "${OTHERS}".`;
+const REST = `The first ${MOST_NAMES} have a line each; the rest share "${OTHERS}".`;
 
 /** The tenant and hub that something belongs to. */
 export interface Placed {

@@ -52,15 +52,15 @@ export function attemptMetrics(families: Families): Subscriptions {
   families.tallied(
     'counter',
     'dial_attempts_total',
-    'Attempts of dials through a session, by kind (first, retry after one that failed, hedge beside one that is silent) and by how each ended.',
+    'Attempts to dial through a session, by kind (first, retry after a failed one, hedge alongside a slow one) and outcome.',
     ['kind', 'outcome'],
     () => KINDS.flatMap((kind) => OUTCOMES.map((outcome) => [{ kind, outcome }, counts[kind][outcome]] as const)),
   );
   const parked = families.gauge(
     'dials_parked',
-    'Current number of dials that wait for a session to come, since there is none to try.',
+    'Current number of dials that wait for a session because there is none to try.',
   );
-  const parks = families.counter('dial_parks_total', 'How often dials were parked until a session comes.');
+  const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
   return {
     'dial:end'(by, { story }, outcome) {
       if (by !== 'gateway' || !story) return;
@@ -79,7 +79,7 @@ export function attemptMetrics(families: Families): Subscriptions {
 function latencies(families: Families) {
   const labelled = families.histograms(
     'dial_latency_seconds',
-    'How long dials took, by outcome (established, failed, abandoned by the caller; of an attempt also overtaken by another) and phase: in total, park (waiting for a session), attempt (each), hub and agent (what they took with all behind them), dns and connect (of the agent).',
+    'How long dials took, by outcome (established, failed, abandoned by the caller; attempts also overtaken by another) and phase: total, park (waiting for a session), attempt (each one), hub and agent (each including everything behind it), dns and connect (at the agent).',
     DIAL_BUCKETS,
     ['phase', 'outcome'],
   );

@@ -21,7 +21,7 @@ const BUCKETS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 export function eventLoopDelay(families: Families, now = () => performance.now()): () => void {
   const delays = families.histogram(
     'event_loop_delay_seconds',
-    'How long what is ready waits for its turn in the event loop, looked at every 20 ms. All tunnels of a process wait while it is held up.',
+    'Delay of the event loop, sampled every 20 ms. While the event loop is blocked, all tunnels of the process wait.',
     BUCKETS,
   );
   let due = now() + INTERVAL;

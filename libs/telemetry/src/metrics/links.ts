@@ -13,7 +13,7 @@ export function sessionMetrics(families: Families): Subscriptions {
   );
   const opens = families.counters(
     'session_opens_total',
-    'Sessions that agents opened at this hub, by protocol. Beyond one for each agent they are reconnects.',
+    'Sessions that agents opened at this hub, by protocol. All but the first of each agent are reconnects.',
     ['protocol'],
   );
   for (const protocol of PROTOCOLS) {
@@ -33,7 +33,7 @@ export function sessionMetrics(families: Families): Subscriptions {
 export function hubLinkMetrics(families: Families): Subscriptions {
   const opens = families.counter(
     'hub_link_opens_total',
-    'Links to hubs that this gateway opened. Beyond one for each hub they are reconnects.',
+    'Links to hubs that this gateway opened. All but the first to each hub are reconnects.',
   );
   const failures = families.counter('hub_link_failures_total', 'Links to hubs that this gateway could not open.');
   return {

@@ -6,33 +6,33 @@ import { serverMetrics } from './server.ts';
 
 const INTRODUCTION = `# Metrics
 
-Every metric family of every program. This page is generated from where they are declared, in \`libs/telemetry/src/metrics\`
-(\`npm run generate\`); \`npm run ok\` fails when it is out of date. Alerts and a dashboard are in [k8s/monitoring](../k8s/monitoring/README.md).
+Every metric family of every program. \`npm run generate\` writes this page from the declarations in \`libs/telemetry/src/metrics\`;
+\`npm run ok\` fails if it is out of date. Alerts and a dashboard are in [k8s/monitoring](../k8s/monitoring/README.md).
 
-\`GET /metrics\` on the health port, and on the admin port. \`process_*\` and \`nodejs_*\` stand there as well, as prom-client has them;
-which of these there are depends on the system and the runtime. \`nodejs_eventloop_lag_*\` do not: \`isthmus_event_loop_delay_seconds\` tells the same,
-and its buckets can be added up and read by more than one scraper. A page is without all of these while they cannot be read.
+\`GET /metrics\` works on the health port and on the admin port. It also has prom-client's \`process_*\` and \`nodejs_*\` families;
+which ones depends on the system and the runtime. It leaves out \`nodejs_eventloop_lag_*\`: \`isthmus_event_loop_delay_seconds\` measures the same,
+its buckets can be added up, and several scrapers can read it. If these families cannot be read, the page leaves them out.
 
 **Upstream's families** (\`konnectivity_network_proxy_server_*\`, \`konnectivity_network_proxy_agent_*\`) have the names, types, labels,
-buckets and help of apiserver-network-proxy, and no label of ours. Of \`proxy-server\`, a gateway and a hub in one process, the gateway's dials
-and tunnels count, so that each counts once. A family with labels has a line for each set of labels that was used.
-Gauges whose labels are known beforehand are there at 0; upstream's counters with labels have only what occurred.
+buckets and help of apiserver-network-proxy, and no label of ours. \`proxy-server\`, a gateway and a hub in one process, counts
+the gateway's dials and tunnels, so that each counts once. A family with labels has one line for each set of labels that was used.
+Gauges whose labels are known in advance start at 0; upstream's counters with labels show only what occurred.
 
-**Families of ours** begin with \`isthmus_\`. Neither an agent nor a destination is a label, and an error is one of the dozen names of
-RFC 9209. Of tenants and hubs 1,000 have a line each, the first ones to come; the others share the line \`(others)\`, as do names of
-more than 128 characters. They are gauges, and one moves up when another of the first has nothing left.
+**Our own families** begin with \`isthmus_\`. No label is an agent or a destination, and an error is one of a dozen names from
+RFC 9209. The first 1,000 tenants and the first 1,000 hubs have a line each. The rest share the line \`(others)\`, and so do names longer than
+128 characters. When one of the first 1,000 drops to zero, one of the rest takes its place.
 
-**Formats.** A scraper that asks for \`application/openmetrics-text\` gets OpenMetrics 1.0, as Prometheus does by default; all others get the text
-format 0.0.4, as upstream has it. Names, labels and bounds of samples are the same in both. OpenMetrics demands that a counter's samples
-end in \`_total\`. Those of upstream's counters that do not (\`dial_failure_count\`, \`culled_leases_count\`,
-\`server_connection_failure_count\`) are told there as of type \`unknown\`, so that they keep their names: \`rate()\` works on them as it did.
+**Formats.** A scraper that asks for \`application/openmetrics-text\`, as Prometheus does by default, gets OpenMetrics 1.0. All others get the text
+format 0.0.4, as from upstream. Names, labels and bounds of samples are the same in both. OpenMetrics requires a counter's samples to
+end in \`_total\`. Three of upstream's counters do not (\`dial_failure_count\`, \`culled_leases_count\`,
+\`server_connection_failure_count\`). In OpenMetrics they have the type \`unknown\` and keep their names; \`rate()\` works on them as before.
 
-**Exemplars** are in OpenMetrics alone: each bucket of \`isthmus_dial_latency_seconds\` in the phases \`total\` and \`attempt\` has the \`trace_id\` of the
-last dial in it whose trace is sampled; in \`total\` also of one whose trace is kept for its failure or its time (\`--trace-slow\`).
-Prometheus keeps them with \`--enable-feature=exemplar-storage\`.
+**Exemplars** exist only in OpenMetrics. Each bucket of \`isthmus_dial_latency_seconds\` in the phases \`total\` and \`attempt\` has the \`trace_id\` of
+its last sampled dial. In \`total\`, that can also be a dial that failed or was slow (\`--trace-slow\`).
+Prometheus stores them with \`--enable-feature=exemplar-storage\`.
 
-**Cost.** All metrics of a dial that becomes a tunnel and ends, upstream's and ours, take about half a microsecond of CPU (Node 20), and the page 3 ms
-with 50,000 tunnels.
+**Cost.** All metrics of one dial, from its start to the end of its tunnel, take about half a microsecond of CPU (Node 20). The page takes
+3 ms with 50,000 tunnels.
 `;
 
 interface ProgramPage {
@@ -74,7 +74,7 @@ function tablesOf({ declared }: ProgramPage): string {
 /** Describes a page by the families that it lacks, compared to a page that has them all. */
 function without(page: ProgramPage, like: ProgramPage): string {
   const missing = like.declared.filter((family) => !has(page, family)).map(({ name }) => `\`${name}\``);
-  return ` It has the families of ${like.name} but for ${missing.join(', ')}.\n`;
+  return ` It has the families of ${like.name} except ${missing.join(', ')}.\n`;
 }
 
 function has({ declared }: ProgramPage, { name }: Declared): boolean {

@@ -41,12 +41,10 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub'): Plane
   const known = new Census();
   families.measured(
     'known_sessions',
-    'Current number of sessions that dials may go through: at a gateway those of all hubs, by its copy of the registry.',
+    'Current number of sessions that dials can use. A gateway counts those of all hubs, from its copy of the registry.',
     () => known.total,
   );
-  known.show(families, 'sessions', 'sessions that dials may go through', () =>
-    sight?.gateway ? [sight.gateway.tenant] : [],
-  );
+  known.show(families, 'sessions', 'sessions that dials can use', () => (sight?.gateway ? [sight.gateway.tenant] : []));
   if (role === 'gateway') coverageMetrics(families, known, () => sight?.gateway);
   const own: Subscriptions = {
     'session:open': (session) => known.came(session),
@@ -63,12 +61,15 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub'): Plane
 }
 
 function registryMetrics(families: Families, registry: () => PlaneSight['registry'] | undefined): Subscriptions {
-  const up = families.gauge('registry_up', 'Whether the registry answers: 1, or 0 while dials rely on what is known.');
+  const up = families.gauge(
+    'registry_up',
+    '1 while the registry answers; 0 while it does not, and dials use the sessions already known.',
+  );
   up.set(1);
   const answered = () => registry()?.lastAnswerAt;
   families.measured(
     'registry_age_seconds',
-    'Since the registry answered last, which is how old the copy is at most. Not there for a registry in memory.',
+    'Time since the registry last answered: the copy is at most this old. Absent with a registry in memory.',
     () => {
       const at = answered();
       return at === undefined ? undefined : (performance.now() - at) / 1000;
@@ -76,7 +77,7 @@ function registryMetrics(families: Families, registry: () => PlaneSight['registr
   );
   families.measured(
     'registry_lag_changes',
-    'Changes that the registry held at its last answer and this process had not read. Not there for a registry in memory.',
+    'Changes in the registry that this process had not read at the last answer. Absent with a registry in memory.',
     () => (answered() === undefined ? undefined : registry()?.behind),
   );
   return { registry: (state) => up.set(state === 'up' ? 1 : 0) };
@@ -85,7 +86,7 @@ function registryMetrics(families: Families, registry: () => PlaneSight['registr
 function coverageMetrics(families: Families, known: Census, gateway: () => GatewaySight | undefined): void {
   families.measured(
     'reachable_sessions',
-    'Those of the known sessions to whose hub this gateway has a way: a link, or the same process.',
+    'Known sessions whose hub this gateway can reach, by a link or in the same process.',
     () => {
       let reachable = 0;
       for (const [hubId, sessions] of known.hubs()) if (gateway()?.reaches(hubId)) reachable += sessions;
@@ -94,12 +95,12 @@ function coverageMetrics(families: Families, known: Census, gateway: () => Gatew
   );
   families.measured(
     'hub_links_wanted',
-    'Hubs of the plane to which this gateway should have a link: other than itself, and not draining.',
+    'Hubs to which this gateway should have a link: all hubs of the plane that are not draining, without its own.',
     () => gateway()?.links().wanted ?? 0,
   );
   families.measured(
     'hub_links',
-    'Those of the wanted hubs to which this gateway has a link. One to a hub that drains or has left the plane does not count.',
+    'Wanted hubs to which this gateway has a link. Links to hubs that drain or have left the plane do not count.',
     () => gateway()?.links().up ?? 0,
   );
 }

@@ -15,7 +15,7 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   families.tallied(
     'counter',
     'tunnel_bytes_total',
-    'Bytes carried by tunnels, up from caller to destination and down from destination to caller. Open tunnels count.',
+    'Bytes that tunnels carried, up (caller to destination) or down (destination to caller), open tunnels included.',
     ['direction'],
     () => {
       let openUp = 0;
@@ -32,7 +32,7 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   );
   families.measured(
     'tunnel_queued_bytes',
-    'Bytes that open tunnels hold for readers that are slower than their writers. Windows bound what each can hold.',
+    'Bytes that open tunnels buffer for readers that are slower than their writers. Windows bound the bytes of each tunnel.',
     () => {
       let queued = 0;
       for (const tunnel of open) queued += tunnel.queued ?? 0;
@@ -41,28 +41,28 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   );
   const errors = families.counters(
     'dial_errors_total',
-    'Dials that did not become a tunnel, by the error name of RFC 9209.',
+    'Dials that failed to become a tunnel, by error name (RFC 9209).',
     ['error'],
   );
   const refused = families.counters(
     'refused_total',
-    'Connections and requests that were refused because they could not be understood or were not allowed, by where.',
+    'Connections and requests that were rejected because they were malformed or not allowed, by where.',
     ['where'],
   );
   const faults = families.counters(
     'faults_total',
-    'Connections that were ended because code of ours threw, by where: a defect, whose stack is in the log. Should stay 0.',
+    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log. Should stay 0.',
     ['where'],
   );
   const orphaned = families.counters(
     'orphaned_tunnels_total',
-    'Tunnels of which only one side of a link knew, ended when the two compared. Should stay 0.',
+    'Tunnels that only one side of a link knew, closed when the two sides compared. Should stay 0.',
     ['role'],
   );
   orphaned.of({ role });
   const stalled = families.counters(
     'stalled_tunnels_ended_total',
-    'Tunnels whose reader took nothing for 10 s and so held up every other tunnel on the packet stream of a Go peer, ended.',
+    "Tunnels closed because their reader read nothing for 10 s and blocked every other tunnel on a Go peer's packet stream.",
     ['role'],
   );
   stalled.of({ role });
