@@ -19,7 +19,7 @@ function valid<T>(read: () => T): T {
 /** Parses Go's duration syntax, as the programs' flags do. Returns milliseconds. */
 export function duration(text: string): number {
   const ms = valid(() => readDuration(text));
-  if (ms <= 0) throw new InvalidArgumentError('want more than nothing, such as 5s');
+  if (ms <= 0) throw new InvalidArgumentError('want a duration above 0, such as 5s');
   return ms;
 }
 
@@ -51,22 +51,22 @@ export function commonOptions(): Option[] {
   return [
     new Option(
       '-a, --address <host:port>',
-      'admin port of any gateway or hub; it names all others. May be repeated, for when one is down',
+      'admin port of any gateway or hub; the others are found through it. Repeat it to name spares',
     )
       .env('ISTHMUS_ADDRESS')
       .default(HERE, HERE.join())
       .argParser((text: string, before: readonly string[] | undefined) => added(text, before, HERE)),
-    new Option('--ca <file>', 'authorities of the admin ports (PEM): asks by TLS').env('ISTHMUS_CA'),
-    new Option('--cert <file>', 'certificate to show them (PEM)').env('ISTHMUS_CERT'),
+    new Option('--ca <file>', 'CA certificates of the admin ports (PEM); turns on TLS').env('ISTHMUS_CA'),
+    new Option('--cert <file>', 'client certificate for them (PEM)').env('ISTHMUS_CERT'),
     new Option('--key <file>', 'private key of --cert (PEM)').env('ISTHMUS_KEY'),
-    new Option('--tenant <name>', "only this tenant; for a dial, in place of the gateway's own").default('', 'all'),
+    new Option('--tenant <name>', "only this tenant; a dial uses it instead of the gateway's own").default('', 'all'),
     new Option('--timeout <duration>', 'how long each member may take to answer')
       .default(5000, '5s')
       .argParser(deadline),
-    new Option('-o, --output <format>', 'for people, or for programs').choices(FORMATS).default('table'),
+    new Option('-o, --output <format>', 'table for people, json for programs').choices(FORMATS).default('table'),
   ];
 }
 
 export function destinationArgument(): Argument {
-  return new Argument('<host:port>', 'what is dialled; IPv6 in brackets').argParser(hostPort);
+  return new Argument('<host:port>', 'destination to dial; IPv6 in brackets').argParser(hostPort);
 }

@@ -43,7 +43,7 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ['status --address nowhere', /'nowhere' is invalid.*want host:port/],
   ['status -o yaml', /'yaml' is invalid\. Allowed choices are table, json/],
   ['status --timeout 5', /the unit is missing: write 10s/],
-  ['status --timeout 0s', /want more than nothing/],
+  ['status --timeout 0s', /want a duration above 0/],
   ['status --timeout 11m', /want 10m at most/],
   ['tunnels --limit 0', /want a number from 1/],
   ['kick everything x', /Allowed choices are agent, session, tunnel/],
@@ -61,12 +61,12 @@ test('a mistake gives the usage status, and one line that says what to write', (
 });
 
 const LATE_MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
-  ['quarantine agent-1', /say why, for others who find it there: --reason TEXT/],
+  ['quarantine agent-1', /say why, for other operators: --reason TEXT/],
   ['quarantine --lift', /name the agent/],
   ['log-level loud', /unknown level "loud"/],
-  ['log-level --for 5m', /--for goes with a level/],
+  ['log-level --for 5m', /--for needs a level/],
   ['status --cert a.pem', /--cert and --key go together/],
-  ['status --cert a.pem --key b.pem', /--cert is of no use without --ca/],
+  ['status --cert a.pem --key b.pem', /--cert has no effect without --ca/],
   ['status --ca /nowhere/ca.pem', /--ca: cannot read \/nowhere\/ca.pem/],
 ];
 
@@ -103,7 +103,7 @@ test('common options may come before or after the command', () => {
 test('without any answer the exit status is 3, with the reason and what to do', async () => {
   const terminal = new TestTerminal(['status', '--address', '127.0.0.1:1']);
   assert.equal(await run(terminal), EXIT.unasked);
-  assert.match(terminal.stderr, /^isthmus: nobody answers: 127\.0\.0\.1:1: .*ECONNREFUSED.*--address\n$/);
+  assert.match(terminal.stderr, /^isthmus: no member answers: 127\.0\.0\.1:1: .*ECONNREFUSED.*--address\n$/);
 });
 
 test('each shell completes every command and option', async () => {

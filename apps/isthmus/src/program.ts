@@ -9,14 +9,14 @@ import { Plane } from './plane/plane.ts';
 import { readTls } from './plane/tls.ts';
 import type { Terminal } from './terminal.ts';
 
-const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub who else there is, and then all of them.`;
+const ABOUT = `Shows and operates an Isthmus plane. It asks one gateway or hub for the list of members, then asks all of them.`;
 
 const EXIT_STATUS = `
 Exit status:
-  0  asked, done, and all is well
+  0  done, and all is well
   1  something is wrong: a check or a dial failed
   2  wrong usage
-  3  could not ask: nobody answered, or not everybody
+  3  some members, or all, did not answer
 `;
 
 /** A parsed command line. */

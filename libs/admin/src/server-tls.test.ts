@@ -189,7 +189,7 @@ describe('the admin port on an address that is not loopback, without TLS', () =>
       using client = adminClient(at(server));
       await assert.rejects(
         client.admin.listSessions({}),
-        /PERMISSION_DENIED: the admin RPC is served on a loopback address, or with mutual TLS: set --admin-server-cert, .* or --admin-bind-address=127\.0\.0\.1/,
+        /PERMISSION_DENIED: the admin RPC works only on a loopback address or with mutual TLS: set --admin-server-cert, .* or --admin-bind-address=127\.0\.0\.1/,
       );
     }
     const [response] = await once(getPlain(`http://${at(server)}/`, { agent: new Agent() }), 'response');
@@ -197,8 +197,8 @@ describe('the admin port on an address that is not loopback, without TLS', () =>
     response.resume();
     await once(response, 'end');
     assert.deepEqual(warnings, [
-      `the admin port listens on 0.0.0.0:${server.address.port} without mutual TLS: whoever reaches it may read metrics, and ` +
-        'the admin RPC is refused. Set --admin-server-cert, --admin-server-key and --admin-ca-cert, or use a loopback address',
+      `the admin port listens on 0.0.0.0:${server.address.port} without mutual TLS: anyone who can reach it can read metrics, and ` +
+        'the admin RPC is rejected. Set --admin-server-cert, --admin-server-key and --admin-ca-cert, or use a loopback address',
     ]);
   });
 

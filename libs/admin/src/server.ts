@@ -92,8 +92,8 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
 function untrusted({ address, port }: AddressInfo): string {
   const shown = isIPv6(address) ? `[${address}]` : address;
   return (
-    `the admin port listens on ${shown}:${port} without mutual TLS: whoever reaches it may read metrics, and the admin RPC is ` +
-    'refused. Set --admin-server-cert, --admin-server-key and --admin-ca-cert, or use a loopback address'
+    `the admin port listens on ${shown}:${port} without mutual TLS: anyone who can reach it can read metrics, and the admin RPC is ` +
+    'rejected. Set --admin-server-cert, --admin-server-key and --admin-ca-cert, or use a loopback address'
   );
 }
 

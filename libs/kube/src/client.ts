@@ -131,7 +131,8 @@ class Client implements KubeClient {
   /** Returns the head of a successful answer. */
   async #send(call: KubeCall, deadline: Deadline): Promise<IncomingMessage> {
     const wait = this.#limit?.reserve(deadline.leftMs) ?? 0;
-    if (wait > deadline.leftMs) throw new RateExceeded('more calls wait than --kubeconfig-qps lets through in time');
+    if (wait > deadline.leftMs)
+      throw new RateExceeded('too many calls wait: --kubeconfig-qps does not let this one through in time');
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
     await this.#refresh();
     const response = await exchange(this.#wire, call, deadline.signal);

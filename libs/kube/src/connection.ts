@@ -33,7 +33,7 @@ export function checkedCertificates(pem: string, where: string): string {
 export function parseServer(server: string, where: string): URL {
   const url = URL.canParse(server) ? new URL(server) : undefined;
   if (url?.protocol !== 'https:' && url?.protocol !== 'http:') {
-    throw new Error(`${where}: server ${JSON.stringify(server)} is no http(s) URL`);
+    throw new Error(`${where}: server ${JSON.stringify(server)} is not an http(s) URL`);
   }
   return url;
 }

@@ -102,7 +102,7 @@ describe('a kubeconfig', () => {
       /certificate-authority is not a PEM certificate/,
     ],
     ['a file that is not there', () => config({ 'certificate-authority': 'none.pem' }, {}), /ENOENT.*none\.pem/],
-    ['a bad server', () => config({ server: 'ftp://a' }, {}), /cluster c: server "ftp:\/\/a" is no http\(s\) URL/],
+    ['a bad server', () => config({ server: 'ftp://a' }, {}), /cluster c: server "ftp:\/\/a" is not an http\(s\) URL/],
     ['a token that is a number', () => config({}, { token: 7 }), /token is not a string/],
     ['no context', () => 'clusters: []', /the file has no current-context/],
     ['a context that does not exist', () => 'current-context: a\ncontexts: []', /contexts has no entry "a"/],

@@ -85,7 +85,7 @@ describe('the count of servers', () => {
     await until(() => warnings.length > 1);
     now += 60_000;
     assert.equal(servers.count(), 2);
-    assert.match(warnings.at(-1) ?? '', /server leases cannot be followed, counting 2 server\(s\): GET .*503/);
+    assert.match(warnings.at(-1) ?? '', /cannot watch server leases, still counting 2 server\(s\): GET .*503/);
   });
 
   it('comes with metrics of lists and watches, including failures', async () => {

@@ -125,7 +125,7 @@ class Counter {
   #lost(error: unknown): number {
     this.count();
     this.#current = false;
-    this.#options.warn(`server leases cannot be followed, counting ${this.#lastCount} server(s): ${messageOf(error)}`);
+    this.#options.warn(`cannot watch server leases, still counting ${this.#lastCount} server(s): ${messageOf(error)}`);
     return this.#backoff.next();
   }
 }

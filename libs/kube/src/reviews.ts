@@ -82,7 +82,7 @@ export class TokenReviews {
     const known = this.#good.get(key) ?? this.#bad.get(key);
     if (known) return Promise.resolve(known);
     const review = this.#open.get(key) ?? this.#begin(key, token, asker.source);
-    if (!review) return Promise.resolve(refusal(`${MOST_WAITING} tokens wait for their review already, try again`));
+    if (!review) return Promise.resolve(refusal(`${MOST_WAITING} tokens already wait for a review, try again`));
     return this.#answer(review, asker.signal);
   }
 

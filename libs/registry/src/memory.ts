@@ -139,7 +139,7 @@ class MemoryRegistration implements HubRegistration {
     if (this.#ended) return;
     this.#ended = true;
     const { hubId, incarnation } = this.#hub;
-    const detail = `hub ${hubId} has a later incarnation than ${incarnation}: nothing more is written`;
+    const detail = `hub ${hubId} has a later incarnation than ${incarnation}: this one stops writing`;
     queueMicrotask(() => this.#state?.(false, detail));
     this.#resolveSuperseded();
   }

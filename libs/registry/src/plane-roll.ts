@@ -30,5 +30,5 @@ function sameId(id: string, others: readonly Member[]): string {
   const where = others.map(({ host, adminAddress, since }) => {
     return `on ${host}, admin port ${adminAddress}, since ${new Date(since).toISOString()}`;
   });
-  return `another process runs under --server-id ${id}: ${where.join('; ')}. Give each server an id of its own`;
+  return `another process uses --server-id ${id}: ${where.join('; ')}. Give each server its own id`;
 }

@@ -5,7 +5,7 @@ const LONGEST = { agentId: 1_000, tenant: 253, reason: 500 } as const;
 
 /** @throws RangeError if a text is too long or a name is empty. */
 export function checkQuarantine({ tenant, agentId }: AgentName, reason = ''): void {
-  if (tenant === '' || agentId === '') throw new RangeError('an agent in quarantine is named by its tenant and its id');
+  if (tenant === '' || agentId === '') throw new RangeError('a quarantine needs the tenant and the id of its agent');
   for (const [name, text] of Object.entries({ agentId, tenant, reason })) {
     const longest = LONGEST[name as keyof typeof LONGEST];
     if (text.length > longest) throw new RangeError(`the ${name} of a quarantine is longer than ${longest} characters`);

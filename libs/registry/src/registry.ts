@@ -103,6 +103,6 @@ export class QuarantineFull extends Error {
   override readonly name = 'QuarantineFull';
 
   constructor() {
-    super(`${MAX_QUARANTINED} agents are in quarantine, and there is no room for more: let one out first`);
+    super(`${MAX_QUARANTINED} agents are in quarantine, the most there can be: lift one first`);
   }
 }

@@ -11,7 +11,7 @@ test('a registry that has answered once never makes a program unready, and the c
     [
       { synced: true, up: false, detail: 'ECONNREFUSED', lastAnswerAt: 1_000 },
       true,
-      'answered 9.0 s ago, dials go by its copy: ECONNREFUSED',
+      'answered 9.0 s ago, dials use its copy: ECONNREFUSED',
     ],
   ];
   for (const [state, ok, detail] of cases) {

@@ -17,7 +17,7 @@ export interface RegistryHealth {
 export type AdmissionState = 'open' | 'leaving' | 'draining';
 
 export function admissionCheck(admission: AdmissionState): Check {
-  const details = { open: '', leaving: 'leaving: it still takes what comes', draining: 'draining' };
+  const details = { open: '', leaving: 'leaving: still accepts connections', draining: 'draining' };
   return { name: 'admission', ok: admission === 'open', detail: details[admission] };
 }
 
@@ -34,7 +34,7 @@ export function registryCheck(registry: RegistryHealth, now = performance.now())
   if (!synced) return { name, ok: false, detail: `no copy of the registry yet: ${detail}` };
   const age = lastAnswerAt === undefined ? '' : `answered ${((now - lastAnswerAt) / 1000).toFixed(1)} s ago`;
   if (up) return { name, ok: true, detail: age || detail };
-  return { name, ok: true, detail: `${age === '' ? 'no answer' : age}, dials go by its copy: ${detail}` };
+  return { name, ok: true, detail: `${age === '' ? 'no answer' : age}, dials use its copy: ${detail}` };
 }
 
 /** Tenants with sessions, and the number of sessions. */

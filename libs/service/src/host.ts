@@ -20,8 +20,8 @@ export interface Host {
 /** Returns the real host, on Node and on Deno. */
 export function processHost(): Host {
   let onCrash: (error: unknown, origin: string) => void = () => {};
-  process.on('uncaughtException', (error) => onCrash(error, 'an error that nothing caught'));
-  process.on('unhandledRejection', (reason) => onCrash(reason, 'a rejection that nothing handled'));
+  process.on('uncaughtException', (error) => onCrash(error, 'uncaught error'));
+  process.on('unhandledRejection', (reason) => onCrash(reason, 'unhandled rejection'));
   return {
     args: process.argv.slice(2),
     env: process.env,

@@ -35,7 +35,7 @@ export type Metrics = (accept?: string) => Promise<MetricsPage>;
 
 export async function metricsPage(metrics: Metrics, { headers }: IncomingMessage): Promise<Page> {
   const page = metrics(headers.accept);
-  if (!(await within(page, METRICS_MS))) return { status: 503, body: 'the metrics were not there in time\n' };
+  if (!(await within(page, METRICS_MS))) return { status: 503, body: 'the metrics were not ready in time\n' };
   const { contentType, body } = await page;
   return { status: 200, body, headers: { 'content-type': contentType } };
 }

@@ -128,7 +128,7 @@ function firstSignal(host: Host, log: ProgramLog): Promise<Stop> {
     let seen = false;
     host.onSignal((signal, number) => {
       if (seen) {
-        log.warn({ signal }, 'a second signal: stopping at once');
+        log.warn({ signal }, 'second signal: stopping at once');
         host.exit(128 + number);
       }
       seen = true;
@@ -155,10 +155,10 @@ async function stop(running: Running, drainMs: number, log: ProgramLog): Promise
   };
   // As in upstream, 0 turns the graceful shutdown off.
   if (drainMs > 0 && !(await within(running.drain(), drainMs).catch(failed('draining')))) {
-    log.warn({ drainMs }, 'the time for draining is over: ending the tunnels that are left');
+    log.warn({ drainMs }, 'the time for draining is over: closing the remaining tunnels');
   }
   if (!(await within(running.close(), CLOSE_MS).catch(failed('closing')))) {
-    log.warn({ closeMs: CLOSE_MS }, 'closing takes too long: exiting without it');
+    log.warn({ closeMs: CLOSE_MS }, 'closing takes too long: exiting now');
   }
   return status;
 }

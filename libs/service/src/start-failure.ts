@@ -6,7 +6,7 @@ type Values = Readonly<Record<string, unknown>>;
 
 const NO_ADDRESS = 'this machine has no such address';
 const REASONS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'something listens there already',
+  EADDRINUSE: 'something already listens there',
   EACCES: 'permission denied',
   EADDRNOTAVAIL: NO_ADDRESS,
   // Deno's code for EADDRNOTAVAIL.

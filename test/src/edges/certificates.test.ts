@@ -210,7 +210,7 @@ describe('a client certificate that does not hold is named at both ends', { skip
       });
       assert.match(String(line.text), says, fault);
       const warned = agent.logs.filter(({ msg }) => /^own certificate/.test(String(msg))).map(({ msg }) => msg);
-      const expected = { expired: 'own certificate has run out', 'not yet valid': 'own certificate is not valid yet' }[
+      const expected = { expired: 'own certificate has expired', 'not yet valid': 'own certificate is not valid yet' }[
         fault
       ];
       assert.deepEqual(

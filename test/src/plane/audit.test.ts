@@ -108,7 +108,7 @@ test(
     const full = () => statfsSync(disk).bfree === 0;
     await until(async () => full() || (await dialMore()), { what: 'the disk to be full' });
     await dialMore();
-    await says('audit records cannot be written, and wait');
+    await says('audit records cannot be written and are queued');
     rmSync(filler);
     await says('audit records are written again');
     await recordsOf(log, dials);

@@ -183,7 +183,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     const impatient = await asked<Unanswered>(program, 'agents', '--timeout', '5s');
     assert.equal(impatient.status, 3);
     const missed = impatient.unanswered.find(({ member }) => member === 'gateway-2');
-    assert.equal(missed?.reason, 'no answer within 5 s: it hangs, or is cut off');
+    assert.equal(missed?.reason, 'no answer within 5 s: it hangs, or the network drops packets');
     const waiting = startIsthmus(scope, program, 'status', '--timeout', '60s');
     const told = isthmus(program, 'tunnels', '--timeout', '60s');
     await seen(first.member);
@@ -225,7 +225,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     for (const flags of others) {
       const { status, err } = await isthmus(server.program, 'agents', ...flags);
       assert.equal(status, 3, flags.join(' '));
-      assert.match(err, /nobody answers: .*--cert and --key\)/);
+      assert.match(err, /no member answers: .*--cert and --key\)/);
     }
   });
 
@@ -253,7 +253,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     );
     await eventually(async () => {
       const { out, status } = await isthmus(program, 'status');
-      assert.match(out, /\nRefused of late:\n {2}hub-1, port for agents: \S+, \S+ ago: \S.*\n/);
+      assert.match(out, /\nRejected recently:\n {2}hub-1, port for agents: \S+, \S+ ago: \S.*\n/);
       assert.equal(out.match(/, port for /g)?.length, 1, out);
       assert.equal(status, 0, out);
     });

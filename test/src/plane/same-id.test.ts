@@ -38,7 +38,7 @@ describe('a plane in trouble', { skip: redisMissing(), concurrency: true }, () =
       await Promise.all(both.map((program) => said(program, 'two processes share one --server-id')));
       for (const program of both) {
         const { out } = await isthmus(program, 'status');
-        assert.match(out, /\nTo mend:\n {2}twin: another process runs under --server-id twin: on .* Give each/);
+        assert.match(out, /\nTo fix:\n {2}twin: another process uses --server-id twin: on .* Give each/);
       }
       const { out, status } = await isthmus(both[0], 'status');
       assert.match(out, /twin: registration: another process was started under --server-id twin/);
@@ -46,7 +46,7 @@ describe('a plane in trouble', { skip: redisMissing(), concurrency: true }, () =
       assert.equal((await isthmus(both[1], 'status')).status, 0);
       newer.member.program.signal('SIGTERM');
       await newer.member.program.ended();
-      await said(both[0], 'no other process runs under this --server-id any more');
+      await said(both[0], 'no other process uses this --server-id any more');
       await eventually(async () => assert.equal((await both[0].get('/readyz')).status, 200));
       await eventually(async () => assert.equal((await older.member.sessions()).length, 1));
       assert.doesNotMatch((await isthmus(both[0], 'status')).out, /server-id/);
@@ -68,7 +68,7 @@ describe('a plane in trouble', { skip: redisMissing(), concurrency: true }, () =
       await said(program, 'registry is down');
       await eventually(async () => {
         const { out } = await isthmus(program, 'status');
-        assert.match(out, /the registry: who came or went since it answered last is not known \(redis /);
+        assert.match(out, /the registry: cannot get members that joined or left since its last answer \(redis /);
         for (const id of ['gateway', 'hub']) assert.match(out, new RegExp(`^${id} +${id} `, 'm'));
         assert.doesNotMatch(out, /maxRetries|Refer to/);
       });

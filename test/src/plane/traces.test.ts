@@ -216,7 +216,7 @@ test(
     );
 
     await receiver[Symbol.asyncDispose]();
-    const gone = server.program.waitForLog(({ msg }) => msg === 'traces cannot be exported, and are dropped', {
+    const gone = server.program.waitForLog(({ msg }) => msg === 'traces cannot be exported and are dropped', {
       what: 'a line that says so',
     });
     await dialFifty(scope, server, destination.authority);

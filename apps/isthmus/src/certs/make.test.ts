@@ -114,7 +114,7 @@ describe('isthmus certs', () => {
     const before = read('callers-ca.pem');
     const { status, terminal } = await certs();
     assert.equal(status, EXIT.usage);
-    assert.match(terminal.stderr, /callers-ca\.pem.* exist: nothing was written\. --force writes over them\n$/);
+    assert.match(terminal.stderr, /callers-ca\.pem.* exist already: nothing was written\. --force overwrites them\n$/);
     assert.deepEqual(read('callers-ca.pem'), before);
     assert.equal((await certs('--force')).status, EXIT.good);
     assert.notDeepEqual(read('callers-ca.pem'), before);

@@ -55,7 +55,7 @@ export async function makeCertificates(options: CertificatesOptions): Promise<Ma
   ]);
   const there = paths.filter((path) => existsSync(path));
   if (there.length > 0 && !force)
-    throw usage(`${there.join(', ')} exist: nothing was written. --force writes over them`);
+    throw usage(`${there.join(', ')} exist already: nothing was written. --force overwrites them`);
 
   const { CertificateAuthority } = await import('@isthmus/certificates');
   const authorities = new Map<string, CertificateAuthority>();
@@ -84,22 +84,22 @@ function wanted({ agents, caller, operator, hosts }: CertificatesOptions): Wante
     return { party: 'peers', file, commonName: file, hosts: names, uses, is };
   };
   return [
-    server('callers', 'what gateways show callers'),
+    server('callers', 'what gateways present to callers'),
     { party: 'callers', file: `callers-${caller}`, commonName: caller, is: `the caller ${caller}` },
-    server('agents', 'what hubs show agents'),
+    server('agents', 'what hubs present to agents'),
     ...agents.map((agent): Wanted => {
       return { party: 'agents', file: `agents-${agent}`, commonName: agent, is: `the agent ${agent}` };
     }),
-    peer('peers-gateway', [GATEWAY_NAME], ['client'], 'what gateways show hubs'),
-    peer('peers-hub', [HUB_SERVER_NAME], ['server'], 'what hubs show gateways'),
+    peer('peers-gateway', [GATEWAY_NAME], ['client'], 'what gateways present to hubs'),
+    peer('peers-hub', [HUB_SERVER_NAME], ['server'], 'what hubs present to gateways'),
     peer(
       'peers-server',
       [GATEWAY_NAME, HUB_SERVER_NAME],
       ['client', 'server'],
-      'what a proxy-server shows, which is both',
+      'what a proxy-server, which is both, presents to its peers',
     ),
     // Pods' addresses come and go: an admin port may show this name in place of its address.
-    server('admin', 'what admin ports show', [ADMIN_SERVER_NAME]),
+    server('admin', 'what admin ports present', [ADMIN_SERVER_NAME]),
     { party: 'admin', file: `admin-${operator}`, commonName: operator, is: `the operator ${operator}` },
   ];
 }
@@ -124,7 +124,7 @@ function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
   return [
     ...parties.map((party) => ({
       path: `${party}-ca.pem`,
-      is: `authority of ${party}; keep its key off the machines of the plane`,
+      is: `CA of ${party}; keep its key off the machines of the plane`,
     })),
     ...all.map(({ file, is }) => ({ path: `${file}.pem`, is })),
   ];

@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { GATEWAY_NAME, HUB_SERVER_NAME, issuerOf, nameOf, printable } from '@isthmus/tunnel';
 import type { Report, Result } from './result.ts';
 
-const RENEW = 'renew it in place: programs use the new one within 10 s';
+const RENEW = 'renew the file in place: programs use the new one within 10 s';
 
 const DAY_MS = 86_400_000;
 
@@ -45,7 +45,7 @@ export function judged(
   if (!leaf)
     return report.fail(
       about,
-      'it holds no certificate',
+      'the file has no certificate',
       'give a PEM file that begins with -----BEGIN CERTIFICATE-----',
     );
   const name = nameOf(leaf);
@@ -55,31 +55,31 @@ export function judged(
     return report.fail(
       about,
       `${name} is not valid before ${leaf.validFrom}`,
-      "look at this machine's clock, then at the issuer's",
+      "check this machine's clock, then the issuer's",
     );
   }
-  if (Date.parse(leaf.validTo) < now) return report.fail(about, `${name} ran out on ${ends}`, RENEW);
+  if (Date.parse(leaf.validTo) < now) return report.fail(about, `${name} expired on ${ends}`, RENEW);
   const uses = use === 'peer' ? rolesOf(leaf) : [use];
   if (uses.length === 0) {
     const roles = [GATEWAY_NAME, HUB_SERVER_NAME].join(' or ');
     return report.fail(
       about,
-      `${name} proves no role: neither ${roles} is among its names: ${namesOf(leaf)}`,
-      `issue one with the DNS name ${roles}, and both for a proxy-server`,
+      `${name} proves no role: its names (${namesOf(leaf)}) include no ${roles}`,
+      `issue one with the DNS name ${roles}, or with both for a proxy-server`,
     );
   }
   const purpose = uses.map((each) => purposeMissing(leaf, each)).find((each) => each !== undefined);
   if (purpose)
     return report.fail(
       about,
-      `${name} is not good for ${purpose}`,
+      `${name} cannot be used for ${purpose}`,
       `issue one whose extended key usage has ${purpose}`,
     );
   if (authorities && !trusted(leaf, [...chain], authorities)) {
     return report.fail(
       about,
       `${name} was issued by ${issuerOf(leaf)}, which is not in ${authoritiesFrom}`,
-      `add that authority to ${authoritiesFrom} (and intermediate ones behind the certificate), or issue the certificate anew`,
+      `add that authority to ${authoritiesFrom} (intermediate CAs go into the certificate's own file), or issue a new certificate`,
     );
   }
   const unnamed = hosts.filter((host) => !isFor(leaf, host));
@@ -87,11 +87,11 @@ export function judged(
     return report.fail(
       about,
       `${name} is not for ${unnamed.join(', ')}; its names: ${namesOf(leaf)}`,
-      'issue one with the names by which it is reached (subjectAltName)',
+      'issue one with the names that others use to reach it (subjectAltName)',
     );
   }
-  if (days < FEW_DAYS) return report.warn(about, `${name} runs out on ${ends}, in ${days} days`, RENEW);
-  return report.pass(about, `${name}, good until ${ends} (${days} days)`);
+  if (days < FEW_DAYS) return report.warn(about, `${name} expires on ${ends}, in ${days} days`, RENEW);
+  return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
 }
 
 function rolesOf(certificate: X509Certificate): ('client' | 'server')[] {
@@ -106,7 +106,7 @@ function namesOf({ subjectAltName }: X509Certificate): string {
 }
 
 function purposeMissing({ keyUsage, ca }: X509Certificate, use: 'server' | 'client' | 'authority'): string | undefined {
-  if (use === 'authority') return ca ? undefined : 'issuing others (CA:TRUE)';
+  if (use === 'authority') return ca ? undefined : 'issuing certificates (CA:TRUE)';
   // Extended ones by their OIDs. Deno names the plain ones here: then nothing is known of the extended.
   const purposes = keyUsage ?? [];
   if (purposes.some((each) => !/^[\d.]+$/.test(each))) return undefined;

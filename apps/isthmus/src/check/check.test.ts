@@ -46,7 +46,7 @@ describe('a certificate', () => {
   it('passes with its name and its days', () => {
     const { outcome, detail } = judge(server, { use: 'server', hosts: ['localhost', '127.0.0.1', '::1'] });
     assert.equal(outcome, 'pass');
-    assert.match(detail, /^CN=hub, good until \d{4}-\d\d-\d\d \(90 days\)$/);
+    assert.match(detail, /^CN=hub, valid until \d{4}-\d\d-\d\d \(90 days\)$/);
   });
 
   it('warns in its last two weeks, and fails before its start and after its end', () => {
@@ -55,8 +55,8 @@ describe('a certificate', () => {
       [at(76).outcome, at(77).outcome, at(91).outcome, at(-1).outcome],
       ['pass', 'warn', 'fail', 'fail'],
     );
-    assert.match(at(77).detail, /^CN=hub runs out on .*, in 13 days$/);
-    assert.match(at(91).detail, /^CN=hub ran out on /);
+    assert.match(at(77).detail, /^CN=hub expires on .*, in 13 days$/);
+    assert.match(at(91).detail, /^CN=hub expired on /);
     assert.match(at(-1).detail, /is not valid before/);
   });
 
@@ -79,7 +79,7 @@ describe('a certificate', () => {
   it('fails for a purpose that it was not issued for', {
     skip: process.versions.deno !== undefined && 'Deno tells nothing of it',
   }, () => {
-    assert.match(judge(client, { use: 'server' }).detail, /is not good for serverAuth/);
+    assert.match(judge(client, { use: 'server' }).detail, /cannot be used for serverAuth/);
     assert.equal(judge(client, { use: 'client' }).outcome, 'pass');
   });
 
@@ -96,7 +96,7 @@ describe('a certificate', () => {
   });
 
   it('fails as an authority if it is none', () => {
-    assert.match(judge(client, { use: 'authority' }).detail, /is not good for issuing others/);
+    assert.match(judge(client, { use: 'authority' }).detail, /cannot be used for issuing certificates/);
     assert.equal(judge({ cert: authority.cert }, { use: 'authority' }).outcome, 'pass');
   });
 });
@@ -124,8 +124,8 @@ describe('files', () => {
       checkFiles(files, []).map(({ outcome, about, detail }) => `${outcome} ${about}: ${detail}`);
     const empty = file('empty.pem', '');
     assert.deepEqual(told({ peerCert: empty }), [
-      `fail --peer-cert ${empty}: it holds no certificate`,
-      'fail --peer-key: it is missing beside its certificate',
+      `fail --peer-cert ${empty}: the file has no certificate`,
+      'fail --peer-key: the certificate is given without its key',
     ]);
     assert.match(told({ caCert: join(dir, 'nowhere.pem') })[0] ?? '', /^fail --ca-cert .*cannot be read: ENOENT/);
   });
@@ -147,7 +147,7 @@ describe('Redis', () => {
     assert.deepEqual(outcomes({ role: 'slave' }), ['pass', 'pass', 'fail', 'pass']);
     const refused = ['XADD', 'XADD', 'INFO'].map((command) => ({ command, reason: 'NOPERM' }));
     const last = judgedRedis({ ...good, refused }, 'prod').at(-1);
-    assert.deepEqual([last?.outcome, last?.detail], ['fail', 'the user may not XADD, INFO (NOPERM)']);
+    assert.deepEqual([last?.outcome, last?.detail], ['fail', 'the user may not run XADD, INFO (NOPERM)']);
     assert.equal(last?.todo, 'ACL SETUSER name ~{prod}:* +xadd +info');
   });
 });
@@ -182,7 +182,7 @@ describe('agents', () => {
       told.map(({ about, outcome, detail }) => `${about} ${outcome}: ${detail}`),
       [
         'a pass: has sessions with 2 of 2 hubs',
-        'b warn: has a session with h1 alone, of 2 hubs',
+        'b warn: has a session with only h1, of 2 hubs',
         'c warn: is in quarantine: a test',
       ],
     );
@@ -200,13 +200,13 @@ describe('the printed check', () => {
   it('has a line for each result, and says what to do below failed ones', () => {
     const results = [
       reportOf('redis').pass('r:6379', 'version 7.0.15'),
-      reportOf('certificates').fail('--peer-cert peer.pem', 'CN=hub ran out on 2026-01-01', 'renew it'),
+      reportOf('certificates').fail('--peer-cert peer.pem', 'CN=hub expired on 2026-01-01', 'renew it'),
     ];
     assert.equal(
       checkText(checkView(results), styleOf(false)),
       [
         'ok    redis         r:6379: version 7.0.15',
-        'FAIL  certificates  --peer-cert peer.pem: CN=hub ran out on 2026-01-01',
+        'FAIL  certificates  --peer-cert peer.pem: CN=hub expired on 2026-01-01',
         '                    -> renew it',
         '',
         '2 checks: 1 passed, 0 warned, 1 failed',

@@ -10,12 +10,12 @@ export function checkLinks({ answers }: Answers<adminApi.ListMembersResponse>): 
     if (!member.roles.includes('gateway')) return [];
     const down = hubs.filter(({ link }) => link === adminApi.Hub_Link.LINK_DOWN);
     const results = down.map(({ hubId, peerAddress }) => {
-      const todo = "look at its log, at the hub's --advertise-address, and at --peer-ca-cert of both";
-      return report.fail(member.id, `has no way to hub ${hubId} at ${peerAddress}`, todo);
+      const todo = "check its log, the hub's --advertise-address, and --peer-ca-cert of both";
+      return report.fail(member.id, `cannot reach hub ${hubId} at ${peerAddress}`, todo);
     });
     if (registry && !registry.up) {
-      const todo = 'look at Redis: dials go on from the copy, and who comes now is not seen';
-      results.push(report.fail(member.id, `has no registry: ${registry.detail}`, todo));
+      const todo = 'check Redis. Until it answers, dials use the copy of the registry, and new sessions are not seen';
+      results.push(report.fail(member.id, `cannot reach the registry: ${registry.detail}`, todo));
     }
     return results.length > 0
       ? results
@@ -27,7 +27,7 @@ export function checkLinks({ answers }: Answers<adminApi.ListMembersResponse>): 
 export function checkAgents(sessions: readonly SessionView[], hubs: number): Result[] {
   const report = reportOf('agents');
   if (sessions.length === 0) {
-    const todo = "look at the agents' logs: their --proxy-server-host, --ca-cert and certificate; and at isthmus hubs";
+    const todo = "check the agents' logs, their --proxy-server-host, --ca-cert and certificate, and isthmus hubs";
     return [report.fail('the plane', 'no agent has a session: no dial can succeed', todo)];
   }
   const agents = new Map<string, SessionView[]>();
@@ -41,13 +41,14 @@ export function checkAgents(sessions: readonly SessionView[], hubs: number): Res
       return report.warn(
         name,
         `is in quarantine: ${quarantined}`,
-        'isthmus quarantine AGENT --lift, when that is over',
+        'when the reason is gone: isthmus quarantine AGENT --lift',
       );
     }
     const held = new Set(own.map(({ hub }) => hub)).size;
     if (held === 1 && hubs > 1) {
-      const todo = 'give it --session-count=2 or more, and a way to the other hubs (their --advertise-agent-address)';
-      return report.warn(name, `has a session with ${own[0]?.hub} alone, of ${hubs} hubs`, todo);
+      const todo =
+        'set its --session-count to 2 or more, and make sure that it reaches the other hubs (their --advertise-agent-address)';
+      return report.warn(name, `has a session with only ${own[0]?.hub}, of ${hubs} hubs`, todo);
     }
     return report.pass(name, `has ${held === 1 ? 'a session with the hub' : `sessions with ${held} of ${hubs} hubs`}`);
   });

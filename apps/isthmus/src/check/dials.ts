@@ -61,7 +61,7 @@ async function dialThrough(
   if (!record)
     return report.fail(
       about,
-      `was not done: ${unanswered.at(-1)?.reason}`,
+      `could not be tried: ${unanswered.at(-1)?.reason}`,
       `isthmus dial ${destination} --agent ${agent}`,
     );
   const { error, ms = 0 } = record;

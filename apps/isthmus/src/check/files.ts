@@ -45,7 +45,8 @@ export function checkFiles(files: FileOptions, hosts: readonly string[]): Result
 
 function checked(flag: FileFlag, path: string | undefined, demands: Demands): Result[] {
   const about = `${flagName(flag)} ${path ?? ''}`.trim();
-  if (path === undefined) return [report.fail(about, 'it is missing beside its key', `give ${flagName(flag)} too`)];
+  if (path === undefined)
+    return [report.fail(about, 'the key is given without its certificate', `give ${flagName(flag)} too`)];
   try {
     const certificates = certificatesIn(readFileSync(path, 'utf8'));
     // Each authority of a bundle is checked by itself. In other files the first certificate is the one presented.
@@ -53,7 +54,9 @@ function checked(flag: FileFlag, path: string | undefined, demands: Demands): Re
       demands.use === 'authority' && certificates.length > 0 ? certificates.map((each) => [each]) : [certificates];
     return groups.map((group) => judged(report, about, group, demands));
   } catch (error) {
-    return [report.fail(about, `cannot be read: ${messageOf(error)}`, 'look at its path and rights; it must be PEM')];
+    return [
+      report.fail(about, `cannot be read: ${messageOf(error)}`, 'check its path and permissions; it must be PEM'),
+    ];
   }
 }
 
@@ -70,19 +73,23 @@ function checkKey(cert: FileFlag, key: FileFlag, files: FileOptions): Result[] {
   const about = `${flagName(key)} ${files[key] ?? ''}`.trim();
   const [leaf] = files[cert] === undefined ? [] : (readAll(files[cert]) ?? []);
   if (files[key] === undefined)
-    return [report.fail(about, 'it is missing beside its certificate', `give ${flagName(key)} too`)];
+    return [report.fail(about, 'the certificate is given without its key', `give ${flagName(key)} too`)];
   try {
     const belongs = leaf === undefined || leaf.checkPrivateKey(createPrivateKey(readFileSync(files[key])));
     if (belongs) return [report.pass(about, `belongs to ${flagName(cert)}`)];
     return [
-      report.fail(about, `is not the key of ${flagName(cert)} ${files[cert]}`, 'give the two that were made together'),
+      report.fail(
+        about,
+        `is not the key of ${flagName(cert)} ${files[cert]}`,
+        'use the key that was made with this certificate',
+      ),
     ];
   } catch (error) {
     return [
       report.fail(
         about,
         `cannot be read: ${messageOf(error)}`,
-        'look at its path and rights; it must be PEM without a passphrase',
+        'check its path and permissions; it must be PEM without a passphrase',
       ),
     ];
   }

@@ -20,19 +20,19 @@ export function checkMembers({ answers, unanswered }: Answers<Seen>): Result[] {
     return report.fail(
       member,
       `does not answer${address === '' ? '' : ` at ${address}`}: ${reason}`,
-      'see whether it runs, and its log',
+      'check that it runs, and read its log',
     );
   });
   const answered = answers.map(({ member, value: { status } }) => {
     const failing = status.checks.filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`);
     const [warning] = status.warnings;
     if (warning !== undefined)
-      return report.fail(member.id, warning, 'change --server-id of one of them, and restart it');
+      return report.fail(member.id, warning, 'change --server-id of one of them and restart it');
     if (status.ready) return report.pass(member.id, `${status.program} ${status.version} is ready`);
     return report.fail(
       member.id,
       `is not ready: ${failing.join('; ')}`,
-      'mend what it names; until then balancers send it nothing',
+      'fix the cause named here; until then, load balancers skip this program',
     );
   });
   return [...answered, ...silent];
@@ -44,7 +44,7 @@ export function checkRefusals({ answers }: Answers<Seen>): Result[] {
   return answers.flatMap(({ member, value: { status } }) =>
     refusalViews(status).map((refusal) => {
       const todo =
-        'if it is one of yours, isthmus status --address with its admin port says what it sees; a stranger is kept out';
+        'if the peer is yours, run isthmus status --address with its admin port to see its side; if not, rejecting it is right';
       return report.warn(`${member.id}, port for ${refusal.where}`, `refused ${refusalText(refusal)}`, todo);
     }),
   );
@@ -60,7 +60,7 @@ export function checkVersions({ answers }: Answers<Seen>): Result[] {
   const [first = ''] = versions.keys();
   if (versions.size === 1) return [report.pass('members', `all run ${first}`)];
   const list = [...versions].map(([version, ids]) => `${version} at ${ids.join(', ')}`).join('; ');
-  return [report.warn('members', list, 'finish the upgrade that is under way, or see why these were left out')];
+  return [report.warn('members', list, 'finish the upgrade, or find out why these members were left out')];
 }
 
 /** @param redisAheadMs how far the registry's clock is ahead, if it was asked */
@@ -79,6 +79,6 @@ export function judgedClocks(report: Report, clocks: readonly { of: string; ahea
   const apart = fastest.aheadMs - slowest.aheadMs;
   if (apart < APART_MS) return report.pass('members', `within ${millis(apart)} of each other`);
   const detail = `${fastest.of} is ${millis(apart)} ahead of ${slowest.of}`;
-  const todo = 'see whether both keep time by NTP (timedatectl, chronyc tracking)';
+  const todo = 'check that both synchronise their clocks by NTP (timedatectl, chronyc tracking)';
   return apart < FAR_APART_MS ? report.warn('members', detail, todo) : report.fail('members', detail, todo);
 }

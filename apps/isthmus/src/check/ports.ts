@@ -57,7 +57,7 @@ function portsOf(
       trust: { flag: '--peer-ca-cert', path: peerCaCert },
       proof: undefined,
       name: HUB_SERVER_NAME,
-      todo: "look whether the hub listens there (--peer-port), at its --advertise-address, and at firewalls; or ask from a gateway's machine",
+      todo: "check that the hub listens there (--peer-port), its --advertise-address, and firewalls; or run this check on a gateway's machine",
     },
     {
       hubId,
@@ -65,7 +65,7 @@ function portsOf(
       address: agentAddress,
       trust: { flag: '--ca-cert', path: caCert },
       proof: sessions > 0 ? 'not reached from here, but agents are connected' : undefined,
-      todo: "look whether the hub listens there (--agent-port), at its --advertise-agent-address, and at firewalls; or ask from an agent's machine",
+      todo: "check that the hub listens there (--agent-port), its --advertise-agent-address, and firewalls; or run this check on an agent's machine",
     },
   ];
 }
@@ -82,13 +82,13 @@ async function checkPort(
       return [
         report.warn(
           about,
-          'it listens, and speaks no TLS',
-          'give it a certificate, unless nothing but this machine reaches it',
+          'it listens, but does not use TLS',
+          'give it a certificate, unless only this machine can reach it',
         ),
       ];
     const authorities = trust.path === undefined ? undefined : certificatesIn(readFileSync(trust.path, 'utf8'));
     const demands = { use: 'server', authorities, authoritiesFrom: trust.flag, hosts: [name ?? host] } as const;
-    return [open, judged(shown, `shown by ${about}`, [certificate], demands)];
+    return [open, judged(shown, `presented by ${about}`, [certificate], demands)];
   } catch (error) {
     if (proof !== undefined) return [report.pass(about, proof)];
     return [report.fail(about, `cannot be reached from here: ${messageOf(error)}`, todo)];

@@ -34,7 +34,7 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
     return { results: judgedRedis(probe, options.plane), ...(aheadMs !== undefined && { aheadMs }) };
   } catch (error) {
     const todo =
-      'look whether it runs, at its address, name and password, and whether it wants TLS (rediss). Running gateways and hubs go on without it';
+      'check that it runs, its address, user name and password, and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
     return { results: [report.fail('--redis-url', messageOf(error), todo)] };
   }
 }
@@ -51,7 +51,7 @@ export function judgedRedis({ server, version, role, roundTripMs, refused }: Red
   const results = [
     roundTripMs < SLOW_MS
       ? report.pass(server, `answers in ${millis(roundTripMs)}`)
-      : report.warn(server, `answers in ${millis(roundTripMs)}`, 'look at its load, and at the way to it'),
+      : report.warn(server, `answers in ${millis(roundTripMs)}`, 'check its load, and the network to it'),
   ];
   if (version !== '') {
     const old = Number(version.split('.')[0]) < OLDEST;
@@ -62,14 +62,14 @@ export function judgedRedis({ server, version, role, roundTripMs, refused }: Red
     );
   }
   if (role !== '' && role !== 'master') {
-    const todo = 'give the address of the primary, or redis+sentinel:// or redis+cluster://, which find it';
-    results.push(report.fail(server, `it is a ${role}: nobody can write to it`, todo));
+    const todo = 'use the address of the primary, or redis+sentinel:// or redis+cluster://, which find it';
+    results.push(report.fail(server, `it is a ${role}, so nothing can be written to it`, todo));
   }
   const names = [...new Set(refused.map(({ command }) => command))];
   results.push(
     names.length === 0
-      ? report.pass(server, 'the user has the rights that a plane takes')
-      : report.fail(server, `the user may not ${names.join(', ')} (${refused[0]?.reason})`, rights(names, plane)),
+      ? report.pass(server, 'the user may run every command that a plane needs')
+      : report.fail(server, `the user may not run ${names.join(', ')} (${refused[0]?.reason})`, rights(names, plane)),
   );
   return results;
 }

@@ -26,8 +26,8 @@ interface AgentsView {
 
 export const agents = command({
   name: 'agents',
-  summary: 'The agents, through which hubs each is reached, and what it says it reaches',
-  details: 'Exits with 1 while there is none.',
+  summary: 'List agents, the hubs that reach each, and the destinations each says it serves',
+  details: 'Exits with 1 if there is none.',
   options: [new Option('--sessions', 'one line for each session, with its id, address and protocol')],
   examples: [
     { line: 'agents', does: 'one line for each agent' },
@@ -87,7 +87,7 @@ export function agentsText({ agents, unanswered }: AgentsView, style: Style): st
   const right = ['sessions', 'tunnels'].map((name) => ({ name, right: true }) as const);
   const body =
     rows.length === 0
-      ? "No agent has a session: no dial can succeed. Look into the agents' logs, or see whether hubs listen: isthmus hubs\n"
+      ? "No agent has a session: no dial can succeed. Read the agents' logs, or check that hubs listen: isthmus hubs\n"
       : table(['agent', 'tenant', 'state', ...right, 'age', 'hubs', 'reaches'], rows);
   return body + unansweredText(unanswered);
 }

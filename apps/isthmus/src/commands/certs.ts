@@ -18,7 +18,7 @@ interface Options {
 /** Accepts a DNS name or an address. */
 function host(text: string): string {
   const name = /^(\*\.)?[A-Za-z0-9]([\w-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([\w-]*[A-Za-z0-9])?)*$/;
-  if (isIP(text) === 0 && !name.test(text)) throw new InvalidArgumentError('want a name of DNS or an address');
+  if (isIP(text) === 0 && !name.test(text)) throw new InvalidArgumentError('want a DNS name or an address');
   return text;
 }
 
@@ -42,21 +42,23 @@ function listOf(initial: readonly string[], read: (text: string) => string) {
 
 export const certs = command({
   name: 'certs',
-  summary: 'Make the certificates of a plane to start with',
+  summary: 'Make certificates for a new plane',
   details:
-    'Four authorities, so that an agent cannot pass for a caller nor a caller for a hub, and what each party shows. For production let your own authority issue them; the files show which there must be. Existing files are kept.',
-  args: [new Argument('<dir>', 'where to write them; made if it is not there')],
+    "Makes four CAs, so that an agent's certificate does not work as a caller's nor a caller's as a hub's, and each party's certificate. In production, issue these certificates with your own CA; the files show which ones you need. Existing files are kept.",
+  args: [new Argument('<dir>', 'directory to write to; created if missing')],
   options: [
-    new Option('--host <names>', 'names and addresses under which gateways and hubs are reached')
+    new Option('--host <names>', 'names and addresses of gateways and hubs')
       .argParser(listOf(HOSTS, host))
       .default(HOSTS, HOSTS.join()),
     new Option('--agent <ids>', 'one certificate for each agent')
       .argParser(listOf(AGENTS, subject))
       .default(AGENTS, AGENTS.join()),
-    new Option('--caller <name>', 'whose dials are taken').argParser(subject).default('kube-apiserver'),
-    new Option('--operator <name>', 'who may use the admin ports').argParser(subject).default('operator'),
-    new Option('--days <count>', 'how long they are good; authorities ten times as long').argParser(count).default(365),
-    new Option('--force', 'write over files that are there'),
+    new Option('--caller <name>', 'caller to make a certificate for').argParser(subject).default('kube-apiserver'),
+    new Option('--operator <name>', 'operator of the admin ports to make a certificate for')
+      .argParser(subject)
+      .default('operator'),
+    new Option('--days <count>', 'how long they are valid; CAs ten times as long').argParser(count).default(365),
+    new Option('--force', 'overwrite existing files'),
   ],
   examples: [
     { line: 'certs pki', does: 'a plane on this machine' },

@@ -29,32 +29,32 @@ function list(text: string, before: readonly string[]): string[] {
 
 export const check = command({
   name: 'check',
-  summary: 'Look for what is wrong, or will be: a preflight before a start, an upgrade, or a call for help',
+  summary: 'Look for problems, present and coming: before a start or an upgrade, or when something fails',
   details:
-    'Looks at members, clocks, versions, flags, links, ports, certificates, agents, and does one dial through each agent. Files and Redis are looked at when they are named, by the flags of the programs. Exits with 1 when something fails.',
+    'Checks members, clocks, versions, flags, links, ports, certificates and agents, and dials once through each agent. Checks files and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.',
   options: [
     ...FILE_FLAGS.map(
-      (flag) => new Option(`${flagName(flag)} <file>`, 'of the programs: is it good, and for how long?'),
+      (flag) => new Option(`${flagName(flag)} <file>`, 'as for the programs: is it valid, and for how long?'),
     ),
-    new Option('--host <names>', 'names by which the servers of these files are reached')
+    new Option('--host <names>', 'names that others use to reach the servers with these files')
       .argParser(list)
-      .default([], 'not looked at'),
-    new Option('--redis-url <url>', 'of the programs: reachable, version, rights?'),
-    new Option('--plane <name>', 'of the programs: whose keys in Redis').default('isthmus'),
+      .default([], 'not checked'),
+    new Option('--redis-url <url>', 'as for the programs: reachable, version, permissions?'),
+    new Option('--plane <name>', 'as for the programs: the plane whose keys to use in Redis').default('isthmus'),
     new Option(
       '--destination <host:port>',
-      "what to dial through each agent, in place of the agent's own health port",
+      "destination to dial through each agent, instead of the agent's own health port",
     ).argParser(hostPort),
     new Option('--within <duration>', 'how long each dial may take').argParser(duration).default(10_000, '10s'),
     new Option('--no-dials', 'dial nothing'),
   ],
   examples: [
-    { line: 'check', does: 'a plane that runs' },
+    { line: 'check', does: 'a running plane' },
     {
       line: 'check --redis-url redis://10.0.0.9 --peer-cert peer.pem --peer-key peer-key.pem --peer-ca-cert ca.pem',
-      does: 'before it runs',
+      does: 'before the first start',
     },
-    { line: 'check --destination 10.20.3.4:10250', does: 'is this kubelet reached through every agent?' },
+    { line: 'check --destination 10.20.3.4:10250', does: 'does every agent reach this kubelet?' },
   ],
   async run({ options, output, plane }: Call<Options>) {
     const files = checkFiles(options, options.host);
@@ -78,7 +78,7 @@ async function checkPlane(
     throw error;
   });
   if (plane instanceof Failure) {
-    return [reportOf('members').warn('the plane', plane.message, 'start it; then check again')];
+    return [reportOf('members').warn('the plane', plane.message, 'start it, then check again')];
   }
   const [seen, lists, configs, { sessions }] = await Promise.all([
     plane.ask(see),
@@ -138,6 +138,6 @@ function checkConfigs(members: readonly ReturnType<typeof configView>[]): Result
     return members.length > 1 ? [report.pass('members', 'replicas have the same flags')] : [];
   return differences.map(({ program, flag, values }) => {
     const list = values.map(({ member, value }) => `${value || '(empty)'} at ${member}`).join(', ');
-    return report.warn(program, `--${flag} is ${list}`, 'give all replicas the same, unless they are meant to differ');
+    return report.warn(program, `--${flag} is ${list}`, 'set it alike on all replicas, unless they should differ');
   });
 }

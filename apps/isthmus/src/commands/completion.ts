@@ -5,7 +5,7 @@ import { EXIT } from '../exit.ts';
 
 export const completion = command({
   name: 'completion',
-  summary: 'Print the completion script of a shell',
+  summary: 'Print the completion script for a shell',
   args: [new Argument('<shell>', 'which one').choices(Object.keys(SHELLS))],
   examples: [
     { line: 'completion bash > /etc/bash_completion.d/isthmus', does: 'bash' },

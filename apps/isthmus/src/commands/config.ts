@@ -42,16 +42,13 @@ interface Options {
 
 export const config = command({
   name: 'config',
-  summary: 'The flags in force at each member, and where replicas of one program differ',
+  summary: 'Show the flags of each member, and where replicas of one program differ',
   details:
-    "Shows what differs from the defaults; secrets are left out. Names, addresses and certificates are each replica's own and count for no difference. Exits with 1 where replicas differ.",
-  options: [
-    new Option('--member <id>', 'of this member alone'),
-    new Option('--all', 'with the flags that have their default'),
-  ],
+    'Shows flags that differ from their defaults, without secrets. Names, addresses and certificates differ between replicas anyway and do not count. Exits with 1 if replicas differ.',
+  options: [new Option('--member <id>', 'only this member'), new Option('--all', 'also flags that have their default')],
   examples: [
-    { line: 'config', does: 'what each was given, and differences' },
-    { line: 'config --member gateway-1 --all', does: 'every flag of one' },
+    { line: 'config', does: 'flags that were set, and differences' },
+    { line: 'config --member gateway-1 --all', does: 'every flag of one member' },
   ],
   async run({ options, output, plane }: Call<Options>) {
     const { answers, unanswered } = await configsOf(await plane(), options.member);

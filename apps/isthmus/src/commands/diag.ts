@@ -15,13 +15,13 @@ import { memberView, statusText } from './status.ts';
 
 export const diag = command({
   name: 'diag',
-  summary: 'Collect what helps to understand a plane from afar into one archive, without secrets',
+  summary: 'Collect data for support into one archive, without secrets',
   details:
-    'Status, members, flags, sessions, tunnels, recent dials, logs and metrics of each member, and a summary. It names destinations, callers and addresses: look through it before it leaves the house. A file that is there is kept.',
+    'Status, members, flags, sessions, tunnels, recent dials, logs and metrics of each member, and a summary. The archive names destinations, callers and addresses: review it before you share it. An existing file is kept.',
   args: [new Argument('[file]', 'default: isthmus-diag-TIME.tar.gz')],
   examples: [
     { line: 'diag', does: 'into this directory' },
-    { line: 'diag -a 10.0.0.5:8095 /tmp/plane.tar.gz', does: 'of a plane elsewhere' },
+    { line: 'diag -a 10.0.0.5:8095 /tmp/plane.tar.gz', does: 'a plane on another machine' },
   ],
   async run({ args: [file], options, output, plane }: Call) {
     const path = file ?? `isthmus-diag-${new Date().toISOString().replaceAll(/[:.]/g, '-')}.tar.gz`;
@@ -37,7 +37,7 @@ export const diag = command({
     const size = await writeArchive(path, texts);
     output.show({ file: path, bytes: size, members, files: [...texts.keys()], missing }, () => {
       const left = missing.map((line) => `  ${line}\n`).join('');
-      const lacks = left === '' ? '' : `\nCould not be had:\n${left}`;
+      const lacks = left === '' ? '' : `\nNot collected:\n${left}`;
       return `Wrote ${path}: ${plural(texts.size, 'file')} of ${plural(members.length, 'member')}, ${bytes(size)}\n${lacks}`;
     });
     return missing.length > 0 ? EXIT.unasked : EXIT.good;

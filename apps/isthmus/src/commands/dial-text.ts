@@ -63,9 +63,9 @@ export function dialText(view: DialView, columns: number, style: Style): string 
 
 function endText({ ended, silentMs, firstByteMs, ok, error }: DialView, style: Style): string {
   if (error) return `\nWhat to do:\n${error.advice.map((line) => `  - ${line}\n`).join('')}`;
-  if (silentMs !== undefined) return `\n${style.warning(`No byte came within ${millis(silentMs)}`)}\n`;
+  if (silentMs !== undefined) return `\n${style.warning(`No byte arrived within ${millis(silentMs)}`)}\n`;
   if (!ok || firstByteMs !== undefined || ended === undefined) return '';
-  return `\n${style.warning(`No byte came: ${ended}`)}\n`;
+  return `\n${style.warning(`No byte arrived: ${ended}`)}\n`;
 }
 
 /** The verdict above covers the whole dial and why it failed, so the bars show only the parts. */

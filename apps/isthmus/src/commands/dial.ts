@@ -20,22 +20,22 @@ export const dial = command({
   name: 'dial',
   summary: 'Open a real tunnel to a destination, close it, and show where the time went',
   details:
-    'The dial is routed, counted, traced and audited as any other. Exits with 1 when it fails. It is dialled from the gateway at --address, or else from the first that answers; in JSON it is the same document, with the phases as numbers.',
+    'The plane routes, counts, traces and audits this dial like any other. The gateway at --address dials, or else the first one that answers. JSON output has the same content, with phases as numbers. Exits with 1 if the dial fails.',
   args: [destinationArgument()],
   options: [
     new Option('--gateway <id>', 'dial from this gateway'),
-    new Option('--agent <id>', 'dial through this agent, whatever the strategies would choose'),
+    new Option('--agent <id>', 'dial through this agent, whichever one the strategies would choose'),
     new Option(
       '--first-byte <duration>',
-      'wait for what the destination sends first; HTTP and TLS servers send nothing unasked',
+      'wait for the first byte of the destination; HTTP and TLS servers send none until asked',
     )
       .argParser(duration)
       .default(0, 'do not wait'),
-    new Option('--within <duration>', 'how long the dial itself may take').argParser(duration).default(30_000, '30s'),
+    new Option('--within <duration>', 'longest time for the dial itself').argParser(duration).default(30_000, '30s'),
   ],
   examples: [
-    { line: 'dial 10.20.3.4:10250', does: 'is this kubelet reached, and what takes how long?' },
-    { line: 'dial db.internal:3306 --first-byte 2s', does: 'with the greeting of the server' },
+    { line: 'dial 10.20.3.4:10250', does: 'can it reach this kubelet, and what takes how long?' },
+    { line: 'dial db.internal:3306 --first-byte 2s', does: "with the server's greeting" },
     { line: 'dial 10.20.3.4:10250 --agent agent-3', does: 'through one agent, to compare' },
   ],
   async run({ args: [destination = ''], options, output, plane, terminal }: Call<Options>) {

@@ -41,16 +41,16 @@ interface DrainView {
 
 export const drain = command({
   name: 'drain',
-  summary: 'Let a hub take no new dials while its agents move and its tunnels finish',
+  summary: 'Drain a hub: it takes no new dials while its agents move and its tunnels finish',
   details:
-    'It cannot be undone but by a restart of the hub. A gateway or an all-in-one server drains as well. A dry run exits with 1 where an agent would be left without a session, --wait where tunnels are left.',
-  args: [new Argument('<hub>', 'its id, as isthmus hubs shows it')],
+    'Only a restart of the hub undoes it. Works for gateways and all-in-one servers too. A dry run exits with 1 if an agent would be left without a session, --wait if tunnels are left.',
+  args: [new Argument('<hub>', 'its id, from isthmus hubs')],
   options: [
-    new Option('--dry-run', 'only say what would move, and what might be cut'),
-    new Option('--wait <duration>', 'wait until no tunnel runs there, for so long').argParser(duration),
+    new Option('--dry-run', 'only show what would move, and what might be cut'),
+    new Option('--wait <duration>', 'wait up to this long until no tunnel is left').argParser(duration),
   ],
   examples: [
-    { line: 'drain hub-1 --dry-run', does: 'who has nowhere else to go?' },
+    { line: 'drain hub-1 --dry-run', does: 'which agents have no other hub?' },
     { line: 'drain hub-1 --wait 5m', does: 'before hub-1 is stopped' },
   ],
   async run({ args: [id = ''], options, output, plane, terminal }: Call<Options>) {

@@ -69,14 +69,14 @@ function outline({ strategy, taken, candidates }: StepView) {
 
 function gatewayText({ verdict, agent, steps, others, advice }: GatewayView, style: Style): string {
   const paint = agent === '' ? style.bad : style.good;
-  const left = others.length > 0 ? `\nNo strategy leads to:\n${candidates(others, style)}` : '';
+  const left = others.length > 0 ? `\nAgents that no strategy chooses:\n${candidates(others, style)}` : '';
   const todo = advice.length > 0 ? `\nWhat to do:\n${advice.map((line) => `  - ${line}\n`).join('')}` : '';
   return `${paint(verdict)}\n\n${steps.map((step, index) => stepText(step, index, style)).join('')}${left}${todo}`;
 }
 
 function stepText({ strategy, taken, keys, candidates: found }: StepView, index: number, style: Style): string {
   const looked = keys.map(({ key, sessions }) => `${key} (${sessions})`).join(', ') || 'does not apply';
-  const mark = taken ? `  ${style.good('<- goes by this')}` : '';
+  const mark = taken ? `  ${style.good('<- chosen')}` : '';
   return `${index + 1}. ${strategy}: ${looked}${mark}\n${candidates(found, style)}`;
 }
 

@@ -10,13 +10,13 @@ import { type CandidateView, type ExplainView, explainText, type GatewayView, ty
 
 export const explain = command({
   name: 'explain',
-  summary: 'How a dial to a destination would be routed now, and why not otherwise',
+  summary: 'Explain how a dial to a destination would be routed now, and why',
   details:
-    'Dials nothing. Every gateway is asked, since each chooses by its own copy. Exits with 1 where no agent would take the dial.',
+    'Dials nothing. Asks every gateway, since each routes by its own copy of the registry. Exits with 1 if no agent would take the dial.',
   args: [destinationArgument()],
-  options: [new Option('--gateway <id>', 'ask this gateway alone')],
+  options: [new Option('--gateway <id>', 'ask only this gateway')],
   examples: [
-    { line: 'explain 10.20.3.4:10250', does: 'which strategy, agents and hubs a kubelet is reached by' },
+    { line: 'explain 10.20.3.4:10250', does: 'strategy, agents and hubs that lead to a kubelet' },
     { line: 'explain db.internal:5432 --tenant team-a', does: "among one tenant's agents" },
   ],
   async run({ args: [destination = ''], options, output, plane }: Call<{ readonly gateway?: string }>) {

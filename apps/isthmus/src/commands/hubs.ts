@@ -35,8 +35,8 @@ interface HubsView {
 
 export const hubs = command({
   name: 'hubs',
-  summary: 'The hubs, which gateways reach each, and how many sessions it holds',
-  details: 'Exits with 1 while a gateway has no way to a hub.',
+  summary: 'List hubs, the gateways that reach each, and the number of its sessions',
+  details: 'Exits with 1 if a gateway cannot reach a hub.',
   examples: [{ line: 'hubs', does: 'all hubs that any member knows' }],
   async run({ output, plane }: Call) {
     const met = await plane();
@@ -120,8 +120,7 @@ export function hubsText({ hubs, unanswered }: HubsView, style: Style): string {
         ({ member, reason = 'not tried yet' }) => `  ${member} does not reach ${hub} at ${peerAddress}: ${reason}\n`,
       ),
   );
-  const todo =
-    'Look whether the hub runs, at its --advertise-address and --peer-port, and at --peer-ca-cert of both.\n';
+  const todo = 'Check that the hub runs, its --advertise-address and --peer-port, and --peer-ca-cert of both.\n';
   const columns = [
     'hub',
     'zone',

@@ -13,14 +13,17 @@ export const kick = command({
   name: 'kick',
   summary: "End an agent's sessions, one session, or one tunnel, at once",
   details:
-    'An agent connects again by itself: quarantine keeps new dials away from it. Exits with 1 when there was nothing of that name.',
+    'An agent reconnects by itself; use quarantine to keep new dials away from it. Exits with 1 if there is nothing with that name.',
   args: [
     new Argument('<what>', 'what to end').choices(KINDS),
-    new Argument('<id>', "the agent's id, or what isthmus agents --sessions or isthmus tunnels show"),
+    new Argument(
+      '<id>',
+      'id of the agent, of the session (isthmus agents --sessions) or of the dial (isthmus tunnels)',
+    ),
   ],
   options: [new Option('--reason <text>', 'why, for logs and audit').default('', 'none')],
   examples: [
-    { line: 'kick tunnel 3f9c2a7be1d04c55', does: 'end one connection, by its dial' },
+    { line: 'kick tunnel 3f9c2a7be1d04c55', does: 'end one tunnel, by the id of its dial' },
     { line: 'kick agent agent-3 --reason "stale version"', does: 'end its sessions and all tunnels in them' },
   ],
   async run({ args: [what = '', id = ''], options, output, plane }: Call<{ readonly reason: string }>) {
@@ -38,7 +41,7 @@ export const kick = command({
     const tunnels = what === 'tunnel' ? Math.max(0, ...counts) : counts.reduce((sum, count) => sum + count, 0);
     output.show({ what, id, sessions, tunnels, unanswered }, () => {
       const ended = `Ended ${plural(sessions.length, 'session')} and ${plural(tunnels, 'tunnel')}\n`;
-      const none = `No ${what} ${id} is there: nothing was ended\n`;
+      const none = `There is no ${what} ${id}: nothing was ended\n`;
       return (sessions.length + tunnels > 0 ? ended : none) + unansweredText(unanswered);
     });
     if (sessions.length + tunnels > 0) return EXIT.good;

@@ -14,25 +14,25 @@ interface Options {
 
 export const logLevel = command({
   name: 'log-level',
-  summary: 'Show or change how much the members log, for a time if asked',
+  summary: 'Show or change how much members log, optionally for a limited time',
   args: [
     new Argument(
       '[level]',
-      'trace, debug, info, warn, error, or a number as in -v; without one, shows what is in force',
+      'trace, debug, info, warn, error, or a number as in -v; without it, shows the current level',
     ),
   ],
   options: [
-    new Option('--for <duration>', 'after so long the level of before holds again').argParser(duration),
-    new Option('--member <id>', 'of this member alone'),
+    new Option('--for <duration>', 'go back to the earlier level after this time').argParser(duration),
+    new Option('--member <id>', 'only this member'),
   ],
   examples: [
-    { line: 'log-level', does: 'what is in force' },
-    { line: 'log-level debug --for 10m', does: 'everywhere, while a problem is looked at' },
+    { line: 'log-level', does: 'the current levels' },
+    { line: 'log-level debug --for 10m', does: 'on all members, while you look into a problem' },
     { line: 'log-level info --member hub-1', does: 'one member' },
   ],
   async run({ args: [level = ''], options, output, plane }: Call<Options>) {
     const { for: durationMs = 0, member } = options;
-    if (level === '' && durationMs > 0) throw usage('--for goes with a level: isthmus log-level debug --for 10m');
+    if (level === '' && durationMs > 0) throw usage('--for needs a level: isthmus log-level debug --for 10m');
     if (level !== '' && !/^(trace|debug|info|warn|error|\d{1,2})$/.test(level)) {
       throw usage(`unknown level ${JSON.stringify(level)}: want trace, debug, info, warn, error, or a number as in -v`);
     }

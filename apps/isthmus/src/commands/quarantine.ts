@@ -14,18 +14,18 @@ interface Options {
 
 export const quarantine = command({
   name: 'quarantine',
-  summary: 'Keep new dials away from an agent, let it out again, or list who is in',
+  summary: 'Keep new dials away from an agent, lift that again, or list agents in quarantine',
   details:
-    "Holds in the whole plane. Tunnels that run through the agent go on: isthmus kick ends them. Without --tenant the agent is one of the gateway's own. Exits with 1 when nobody of this name is known.",
-  args: [new Argument('[agent]', "the agent's id; without one, those in quarantine are listed")],
+    "Applies to the whole plane. Open tunnels through the agent stay open; isthmus kick ends them. Without --tenant, the agent is looked up in the gateway's own tenant. Exits with 1 if no such agent is known.",
+  args: [new Argument('[agent]', "the agent's id; without it, lists agents in quarantine")],
   options: [
-    new Option('--reason <text>', 'why, for others who find it there').conflicts('lift'),
-    new Option('--lift', 'let it out'),
+    new Option('--reason <text>', 'why, for other operators').conflicts('lift'),
+    new Option('--lift', 'lift the quarantine'),
   ],
   examples: [
-    { line: 'quarantine', does: 'who is in, and why' },
+    { line: 'quarantine', does: 'agents in quarantine, and why' },
     { line: 'quarantine agent-3 --reason "disk full on node 7"', does: 'no new dials to agent-3' },
-    { line: 'quarantine agent-3 --lift', does: 'take it back' },
+    { line: 'quarantine agent-3 --lift', does: 'let it take dials again' },
   ],
   async run({ args: [agentId], options, output, plane }: Call<Options>) {
     const { reason = '', lift = false, tenant } = options;
@@ -35,7 +35,7 @@ export const quarantine = command({
       output.show({ agents, unanswered }, () => listText(agents) + unansweredText(unanswered));
       return statusOf(false, unanswered);
     }
-    if (!lift && reason === '') throw usage('say why, for others who find it there: --reason TEXT');
+    if (!lift && reason === '') throw usage('say why, for other operators: --reason TEXT');
     const changed = await change(await plane(), { agent: { agentId, tenant }, lift, reason });
     const shown = { agent: agentId, quarantined: !lift, ...changed };
     output.show(shown, () => changeText(shown));
@@ -52,12 +52,12 @@ type ChangeView = adminApi.QuarantineResponse & {
 export function changeText({ agent, tenant, quarantined, by, known, sessions, tunnels }: ChangeView): string {
   const name = `${agent} of tenant ${tenant}`;
   if (!known) {
-    const rest = quarantined ? 'It is kept out all the same if it comes' : 'None was in quarantine';
-    return `No agent ${name} is known at ${by}: look at the name and at --tenant. ${rest}\n`;
+    const rest = quarantined ? 'It is in quarantine anyway if it connects' : 'It was not in quarantine';
+    return `No agent ${name} is known at ${by}: check the name and --tenant. ${rest}\n`;
   }
   const there = `${plural(sessions, 'session')} known at ${by}`;
   if (!quarantined) return `${name} takes dials again; ${there}\n`;
-  const rest = `${plural(tunnels, 'tunnel')} there ${tunnels === 1 ? 'goes' : 'go'} on`;
+  const rest = `${plural(tunnels, 'tunnel')} ${tunnels === 1 ? 'stays' : 'stay'} open`;
   return `${name} takes no new dials; ${there}, ${rest}\n`;
 }
 
@@ -74,7 +74,7 @@ async function change(plane: Plane, request: adminApi.DeepPartial<adminApi.Quara
     if (answer) return { by: member.id, ...answer.value };
     failures.push(`${member.id}: ${unanswered.at(-1)?.reason}`);
   }
-  throw new Failure(EXIT.unasked, `nobody could be told: ${failures.join('; ') || 'no gateway or hub is known'}`);
+  throw new Failure(EXIT.unasked, `no gateway or hub took the change: ${failures.join('; ') || 'none is known'}`);
 }
 
 interface QuarantinedView {

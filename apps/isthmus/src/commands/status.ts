@@ -44,9 +44,9 @@ interface StatusView {
 
 export const status = command({
   name: 'status',
-  summary: 'Who is in the plane, whether each is ready and why not, and what it carries',
+  summary: 'List the members of a plane, whether each is ready (or why not), and what it carries',
   examples: [
-    { line: 'status', does: 'of the plane whose gateway or hub is on this machine' },
+    { line: 'status', does: 'the plane of the gateway or hub on this machine' },
     { line: 'status -a 10.0.0.5:8095,10.0.0.6:8095', does: 'ask the second one if the first is down' },
     { line: 'status -o json', does: 'the same, for programs' },
   ],
@@ -115,7 +115,7 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
     return [member, '', style.bad('no answer'), '', '', '', '', '', '', '', address];
   });
   const count = plural(rows.length + silent.length, 'member');
-  const alone = members.every(({ roles }) => roles.includes('agent')) ? 'An agent' : 'A program that stands alone';
+  const alone = members.every(({ roles }) => roles.includes('agent')) ? 'An agent' : 'A program outside any plane';
   const title = plane === '' ? alone : `Plane ${plane}: ${count}`;
   const unready = members.flatMap(({ member, checks, warnings = [] }) => [
     ...checks.filter(({ ok }) => !ok).map(({ name, detail }) => `  ${member}: ${name}: ${detail}\n`),
@@ -123,10 +123,10 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
   ]);
   const why = unready.length > 0 ? `\nNot ready:\n${unready.join('')}` : '';
   const noticed = members.flatMap(({ member, notices }) => notices.map((notice) => `  ${member}: ${notice}\n`));
-  const todo = noticed.length > 0 ? `\nTo mend:\n${noticed.join('')}` : '';
+  const todo = noticed.length > 0 ? `\nTo fix:\n${noticed.join('')}` : '';
   const refused = members.flatMap(({ member, refusals }) =>
     refusals.map((refusal) => `  ${member}, port for ${refusal.where}: ${refusalText(refusal)}\n`),
   );
-  const kept = refused.length > 0 ? `\nRefused of late:\n${refused.join('')}` : '';
+  const kept = refused.length > 0 ? `\nRejected recently:\n${refused.join('')}` : '';
   return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent])}${why}${todo}${kept}${unansweredText(unanswered)}`;
 }

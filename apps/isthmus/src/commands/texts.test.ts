@@ -61,8 +61,8 @@ describe('what dial prints', () => {
       dialText({ ...rest, ...more }, 76, plain)
         .split('\n')
         .at(-2);
-    assert.equal(last({ silentMs: 2000 }), 'No byte came within 2000 ms');
-    assert.equal(last({ ended: 'closed by the destination' }), 'No byte came: closed by the destination');
+    assert.equal(last({ silentMs: 2000 }), 'No byte arrived within 2000 ms');
+    assert.equal(last({ ended: 'closed by the destination' }), 'No byte arrived: closed by the destination');
     assert.match(last({}) ?? '', /^first byte/, 'nothing where none was waited for');
   });
 
@@ -125,7 +125,7 @@ describe('what explain prints', () => {
         'a dial goes to node-a',
         '',
         '1. destHost: does not apply',
-        '2. destCIDR: 10.0.0.0/8 (1)  <- goes by this',
+        '2. destCIDR: 10.0.0.0/8 (1)  <- chosen',
         '     STANDING   AGENT    HUB     ZONE   FOUND BY     TUNNELS   WHY',
         '     takes it   node-a   hub-1   -      10.0.0.0/8         3   -',
         '',
@@ -242,17 +242,17 @@ const REASONS: readonly (readonly [error: object, text: RegExp])[] = [
   ],
   [
     { details: 'No connection established. Last error: Error: self-signed certificate in certificate chain' },
-    /\(its certificate is not of an authority in --ca\)$/,
+    /\(its certificate is not from a CA in --ca\)$/,
   ],
-  [{ details: 'Connection dropped' }, /if it wants TLS, give --ca, --cert and --key\)$/],
+  [{ details: 'Connection dropped' }, /if it uses TLS, give --ca, --cert and --key\)$/],
   [
     { details: 'No connection established. Last error: Failed to connect (2026-05-01T12:00:00.000Z)' },
-    /^Failed to connect \(it ended the connection: if it wants TLS/,
+    /^Failed to connect \(it closed the connection: if it uses TLS/,
   ],
-  [{ name: 'AbortError', message: 'aborted' }, /^no answer within 5 s: it hangs, or is cut off$/],
+  [{ name: 'AbortError', message: 'aborted' }, /^no answer within 5 s: it hangs, or the network drops packets$/],
   [
     { message: '/x UNIMPLEMENTED: unknown method Dial', details: 'The server does not implement the method Dial' },
-    /^it does not know this question: it runs an older version$/,
+    /^it does not know this request: it runs an older version$/,
   ],
   [{ message: 'something else' }, /^something else$/],
 ];
@@ -281,7 +281,7 @@ describe('what quarantine prints', () => {
   it('names the tenant, what is known about the agent, and the member that says so', () => {
     assert.equal(
       changeText(view),
-      'a of tenant acme takes no new dials; 1 session known at gw-1, 2 tunnels there go on\n',
+      'a of tenant acme takes no new dials; 1 session known at gw-1, 2 tunnels stay open\n',
     );
     assert.equal(
       changeText({ ...view, quarantined: false }),
@@ -291,10 +291,7 @@ describe('what quarantine prints', () => {
 
   it('says that the agent is unknown, and what was done anyway', () => {
     const none = { ...view, known: false, sessions: 0, tunnels: 0 };
-    assert.match(
-      changeText(none),
-      /^No agent a of tenant acme is known at gw-1: look at .* It is kept out all the same/,
-    );
-    assert.match(changeText({ ...none, quarantined: false }), /None was in quarantine/);
+    assert.match(changeText(none), /^No agent a of tenant acme is known at gw-1: check .* It is in quarantine anyway/);
+    assert.match(changeText({ ...none, quarantined: false }), /It was not in quarantine/);
   });
 });

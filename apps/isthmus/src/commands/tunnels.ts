@@ -42,19 +42,17 @@ interface Options {
 
 export const tunnels = command({
   name: 'tunnels',
-  summary: 'The connections that run through the plane now, with their bytes and age',
+  summary: 'List the open tunnels of the plane, with their bytes and age',
   options: [
-    new Option('--agent <id>', 'only through this agent'),
-    new Option('--hub <id>', 'only through this hub'),
-    new Option('--destination <text>', 'only those whose destination contains it'),
-    new Option('--sort <by>', 'what comes first: the oldest, or the one with most bytes')
-      .choices(['age', 'bytes'])
-      .default('age'),
-    new Option('--limit <count>', 'list so many at most').argParser(count).default(1000),
+    new Option('--agent <id>', 'only tunnels through this agent'),
+    new Option('--hub <id>', 'only tunnels through this hub'),
+    new Option('--destination <text>', 'only tunnels whose destination contains this text'),
+    new Option('--sort <by>', 'order: oldest first, or most bytes first').choices(['age', 'bytes']).default('age'),
+    new Option('--limit <count>', 'most tunnels to list').argParser(count).default(1000),
   ],
   examples: [
     { line: 'tunnels --agent agent-3', does: 'before agent-3 is taken out' },
-    { line: 'tunnels --sort bytes --limit 10', does: 'what fills the line' },
+    { line: 'tunnels --sort bytes --limit 10', does: 'which tunnels carry the most' },
     { line: 'tunnels --destination :10250', does: 'exec, logs and port-forward: what goes to kubelets' },
   ],
   async run({ options, output, plane }: Call<Options>) {

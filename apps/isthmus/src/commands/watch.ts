@@ -17,21 +17,21 @@ interface Options {
 
 export const watch = command({
   name: 'watch',
-  summary: 'The dials of all gateways as they happen: rates, errors, the slowest, tenants',
+  summary: 'Watch the dials of all gateways live: rates, errors, the slowest, tenants',
   details:
-    'Redraws on a terminal; elsewhere, and as JSON, it prints a line for each dial that has its answer. Goes on while members come and go, until Ctrl-C.',
+    'On a terminal it redraws; elsewhere, and as JSON, it prints one line for each answered dial. Members may come and go. Ctrl-C ends it.',
   options: [
     new Option('--destination <text>', 'only dials to this host:port, or to any port of this host').default('', 'all'),
     new Option('--failed', 'only dials that failed'),
-    new Option('--slower-than <duration>', 'only dials that took at least so long')
+    new Option('--slower-than <duration>', 'only dials that took at least this long')
       .argParser(duration)
       .default(0, 'all'),
-    new Option('--for <duration>', 'end after so long').argParser(duration),
+    new Option('--for <duration>', 'stop after this time').argParser(duration),
   ],
   examples: [
     { line: 'watch', does: 'the live screen' },
-    { line: 'watch --failed --destination 10.20.3.4', does: 'what fails to one machine' },
-    { line: 'watch -o json --for 1m', does: 'a minute of dials, one JSON document a line' },
+    { line: 'watch --failed --destination 10.20.3.4', does: 'failed dials to one machine' },
+    { line: 'watch -o json --for 1m', does: 'one minute of dials, one JSON document per line' },
   ],
   async run({ options, output, plane, terminal }: Call<Options>) {
     const drawn = terminal.interactive && output.format === 'table';

@@ -34,7 +34,7 @@ export async function collect(plane: Plane, readPage: ReadPage, summary: () => P
   const { answers } = await configsOf(plane);
   texts.set('differences.json', json(differencesOf(answers.map(configView))));
   const head = `Collected by isthmus ${VERSION} at ${new Date().toISOString()}\n`;
-  const left = missing.length > 0 ? `\nCould not be had:\n${missing.map((line) => `  ${line}\n`).join('')}` : '';
+  const left = missing.length > 0 ? `\nNot collected:\n${missing.map((line) => `  ${line}\n`).join('')}` : '';
   const all = new Map([['summary.txt', `${head}\n${await summary().catch(messageOf)}${left}`], ...texts]);
   return { texts: all, members: plane.members.map(({ id }) => id), missing };
 }

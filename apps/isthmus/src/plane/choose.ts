@@ -25,6 +25,6 @@ export function membersWith(plane: Plane, role: RoleName, id: string | undefined
   if (found.length > 0) return found.sort((a, b) => place(a) - place(b));
   const asked = plane.members.map((member) => `${member.id} (${member.roles.join('+')})`).join(', ');
   throw usage(
-    `no ${role} is known, and it takes one to answer this; asked: ${asked}. Name one's admin port with --address`,
+    `only a ${role} can answer this, and none is known; asked: ${asked}. Name the admin port of one with --address`,
   );
 }

@@ -42,7 +42,7 @@ describe('the members of a plane', () => {
     assert.equal(found.get('m1')?.unreachable, undefined);
     assert.match(
       found.get('m2')?.unreachable ?? '',
-      /^its admin port is on the loopback of there: ask there, or give it/,
+      /^its admin port listens only on the loopback of there: run isthmus there, or give it/,
     );
     const beside = membersOf([greeting('127.0.0.1:8095', 'm1', [named('m2', '[::1]:8096', 'here')])], 'here');
     assert.equal(beside.get('m2')?.unreachable, undefined);
@@ -84,7 +84,7 @@ describe('the members of a plane', () => {
     const blind = greeting('a:1', 'm1', [], 'redis r:6379: connect ECONNREFUSED');
     assert.match(
       blindness([blind])[0]?.reason ?? '',
-      /^who else there is is not known \(redis r:6379: .*\): name the others with --address$/,
+      /^cannot get the list of other members \(redis r:6379: .*\): name the others with --address$/,
     );
     assert.deepEqual(blindness([blind, greeting('b:1', 'm2', [])]), []);
   });

@@ -51,10 +51,10 @@ function placeOf({ memberId, adminAddress, host }: adminApi.Member, machine: str
 
 /** A loopback address means a different admin port on each machine. */
 function whyUnreachable(address: string, host: string, machine: string): string | undefined {
-  if (address === '') return 'it tells nobody where its admin port is';
+  if (address === '') return 'it does not publish the address of its admin port';
   const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(address) ?? [];
   if (!isLoopback(bracketed ?? plain) || host === machine) return undefined;
-  return `its admin port is on the loopback of ${host}: ask there, or give it --admin-bind-address and --admin-server-cert`;
+  return `its admin port listens only on the loopback of ${host}: run isthmus there, or give it --admin-bind-address and --admin-server-cert`;
 }
 
 /** Reports that nobody knows the other members. Only the registry has the list. */
@@ -63,7 +63,7 @@ export function blindness(greetings: readonly Greeting[]): Unanswered[] {
   // A member that has the list has all of it.
   if (errors.some((error) => error === '')) return [];
   const remembered = greetings.some(({ list }) => list.members.length > 0);
-  const unknown = remembered ? 'who came or went since it answered last' : 'who else there is';
-  const reason = `${unknown} is not known (${errors[0]}): name the others with --address`;
+  const unknown = remembered ? 'members that joined or left since its last answer' : 'the list of other members';
+  const reason = `cannot get ${unknown} (${errors[0]}): name the others with --address`;
   return [{ member: 'the registry', address: '', reason }];
 }

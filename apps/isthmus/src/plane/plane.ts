@@ -143,5 +143,5 @@ export class Plane implements Disposable {
 
 function nobody(lost: readonly Unanswered[]): string {
   const lines = lost.map(({ address, reason }) => `${address}: ${reason}`);
-  return `nobody answers: ${lines.join('; ')}. Name the admin port of a gateway or hub with --address`;
+  return `no member answers: ${lines.join('; ')}. Name the admin port of a gateway or hub with --address`;
 }

@@ -4,18 +4,18 @@ import { inWords } from '@isthmus/tunnel';
 const HINTS: readonly (readonly [RegExp, string])[] = [
   [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
   [/ENOTFOUND|EAI_AGAIN|Name resolution failed/, 'the name does not resolve here'],
-  [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no way to it from here: ask from inside its network'],
-  [/self-signed|unable to (get|verify)|UNABLE_TO|SELF_SIGNED/, 'its certificate is not of an authority in --ca'],
+  [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no route to it from here: run isthmus inside its network'],
+  [/self-signed|unable to (get|verify)|UNABLE_TO|SELF_SIGNED/, 'its certificate is not from a CA in --ca'],
   [/not in the cert's list|does not match certificate|ERR_TLS_CERT_ALTNAME/, 'its certificate is for another name'],
-  [/certificate has expired|CERT_HAS_EXPIRED/, 'its certificate has run out: renew it'],
+  [/certificate has expired|CERT_HAS_EXPIRED/, 'its certificate has expired: renew it'],
   [
     /certificate required|bad certificate|unknown ca|handshake failure|client certificate (of|was)|no client certificate/,
-    'it takes a certificate of its own authorities: --cert and --key',
+    'it requires a certificate from a CA that it trusts: --cert and --key',
   ],
-  [/wrong version number|EPROTO|packet length too long/, 'it speaks no TLS: leave out --ca'],
+  [/wrong version number|EPROTO|packet length too long/, 'it does not use TLS: leave out --ca'],
   [
     /ECONNRESET|Connection dropped|Failed to connect|socket hang up|Protocol error/,
-    'it ended the connection: if it wants TLS, give --ca, --cert and --key',
+    'it closed the connection: if it uses TLS, give --ca, --cert and --key',
   ],
 ];
 
@@ -24,9 +24,9 @@ export function reasonOf(error: unknown, timeoutMs: number): string {
   const details = (error as { details?: unknown }).details;
   const message = error instanceof Error ? error.message : String(error);
   const text = typeof details === 'string' && details !== '' ? details : message;
-  if (isExpired(error, text)) return `no answer within ${timeoutMs / 1000} s: it hangs, or is cut off`;
+  if (isExpired(error, text)) return `no answer within ${timeoutMs / 1000} s: it hangs, or the network drops packets`;
   if (/UNIMPLEMENTED/.test(message) && /unknown method|does not implement/i.test(text)) {
-    return 'it does not know this question: it runs an older version';
+    return 'it does not know this request: it runs an older version';
   }
   const told = inWords(text).replaceAll(/\s+/g, ' ');
   const hint = HINTS.find(([pattern]) => pattern.test(text))?.[1];

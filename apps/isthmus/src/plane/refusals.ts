@@ -23,5 +23,5 @@ export function refusalViews({ refusals, nowMs }: adminApi.GetStatusResponse): R
 /** `10.0.0.7:40312, 14 times, the last 3s ago: certificate has expired` */
 export function refusalText({ remote, reason, count, agoMs }: RefusalView): string {
   const often = count === 1 ? '' : `${count} times, the last `;
-  return `${remote || 'somebody'}, ${often}${age(agoMs)} ago: ${reason}`;
+  return `${remote || 'an unknown address'}, ${often}${age(agoMs)} ago: ${reason}`;
 }

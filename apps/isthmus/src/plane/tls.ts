@@ -13,7 +13,7 @@ export function readTls({ ca, cert, key }: TlsFiles): AdminClientTls | undefined
   if ((cert === undefined) !== (key === undefined)) throw usage('--cert and --key go together: give both, or none');
   if (ca === undefined) {
     if (cert === undefined) return undefined;
-    throw usage('--cert is of no use without --ca, the authorities of the admin ports');
+    throw usage('--cert has no effect without --ca, the CA certificates of the admin ports');
   }
   return {
     ca: read('--ca', ca),

@@ -30,7 +30,7 @@ export function picture({ now, members, recent, unheard }: Picture, style: Style
     style.strong(`${rates.dials.toFixed(1)} dials/s`),
     rates.failed > 0 ? style.bad(`${rates.failed.toFixed(1)} failed/s`) : '0.0 failed/s',
     plural(tunnels, 'tunnel'),
-    unheard > 0 ? style.warning(`${unheard} dials unheard: this machine reads too slowly`) : '',
+    unheard > 0 ? style.warning(`${unheard} dials missed: this machine reads too slowly`) : '',
   ];
   return [
     `${new Date(now).toISOString().slice(11, 19)}Z  ${heads.filter((head) => head !== '').join('   ')}`,

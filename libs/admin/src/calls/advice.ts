@@ -10,7 +10,7 @@ export function verdictOf({ steps, others, taken }: Explanation, tenant: string,
   if (taken) {
     const { agentId, hubId, sessionId } = taken;
     const step = steps.find(({ candidates }) => candidates.some(({ standing }) => standing === 'taken'));
-    return `a dial goes by strategy ${step?.strategy} to agent ${agentId} on hub ${hubId}, through session ${sessionId}`;
+    return `strategy ${step?.strategy} sends a dial to agent ${agentId} on hub ${hubId}, through session ${sessionId}`;
   }
   const found = candidatesOf(steps);
   const fails = 'fails with "No agent available"';
@@ -18,7 +18,7 @@ export function verdictOf({ steps, others, taken }: Explanation, tenant: string,
   const lost = found.some(({ quarantined }) => quarantined === undefined);
   if (lost) return `a dial ${wait} a link to a hub that has a session for it, then fails`;
   if (found.length > 0) return `a dial ${fails} at once: all agents that serve this destination are in quarantine`;
-  if (others.length === 0) return `a dial ${wait} a session of tenant ${tenant} to come, then ${fails}`;
+  if (others.length === 0) return `a dial ${wait} a session of tenant ${tenant}, then ${fails}`;
   return `a dial ${fails} at once: no agent of tenant ${tenant} serves this destination`;
 }
 
@@ -44,42 +44,42 @@ function quarantineAdvice(found: readonly Candidate[]): string[] {
   const agents = names(
     found.filter(({ quarantined }) => quarantined !== undefined).map(({ session }) => session.agentId),
   );
-  return agents === '' ? [] : [`let out of quarantine, if it may dial again: agent ${agents}`];
+  return agents === '' ? [] : [`lift the quarantine of agent ${agents} if it can dial again`];
 }
 
 function linkAdvice(found: readonly Candidate[]): string[] {
   const hubs = names(found.filter(({ reachable }) => !reachable).map(({ session }) => session.hubId));
   if (hubs === '') return [];
   return [
-    `this gateway has no link to hub ${hubs}: its log says why ("hub cannot be reached"); look whether the hub runs, ` +
-      'whether its --advertise-address leads to its --peer-port from here, and whether both sides trust --peer-ca-cert',
+    `this gateway has no link to hub ${hubs}: its log says why ("hub cannot be reached"). Check that the hub runs, ` +
+      'that its --advertise-address leads from here to its --peer-port, and that both sides trust --peer-ca-cert',
   ];
 }
 
 function identifierAdvice(steps: Explanation['steps'], others: readonly Candidate[]): string {
   const keys = names(steps.flatMap((step) => step.keys.map(({ key }) => key)));
   const agents = names(others.map(({ session }) => session.agentId));
-  const looked = keys === '' ? 'these strategies look nothing up for it' : `looked up: ${keys}`;
+  const looked = keys === '' ? 'these strategies look up nothing for it' : `looked up: ${keys}`;
   return (
-    `give an agent --agent-identifiers that name the destination (${looked}; agents of this tenant: ${agents}), ` +
-    'or add default to --proxy-strategies, by which every agent serves every destination'
+    `give an agent --agent-identifiers that match the destination (${looked}; agents of this tenant: ${agents}), ` +
+    'or add default to --proxy-strategies: then every agent serves every destination'
   );
 }
 
 function registryAdvice({ plane }: AdminBackend): string[] {
   if (!plane || (plane.registry.up && plane.registry.synced)) return [];
-  return [`the registry does not answer (${plane.registry.detail}): see to --redis-url, and to Redis itself`];
+  return [`the registry does not answer (${plane.registry.detail}): check --redis-url, and Redis itself`];
 }
 
 function agentAdvice(tenant: string, { sessions, plane }: AdminBackend): string {
   const others = names([...sessions()].map((session) => session.tenant));
   const elsewhere = others === '' ? '' : ` (there are sessions of tenant ${others})`;
   if (plane && [...plane.hubs()].length === 0) {
-    return 'the registry names no hub: start one, with the same --redis-url and --plane as this gateway';
+    return 'the registry lists no hub: start one with the same --redis-url and --plane as this gateway';
   }
   return (
-    `no agent of tenant ${tenant} has a session${elsewhere}: start one, or see in its log why it does not connect; ` +
-    'its --proxy-server-host and --proxy-server-port lead to a hub, and its --ca-cert is of the authority of --cluster-cert'
+    `no agent of tenant ${tenant} has a session${elsewhere}: start one, or read in its log why it does not connect. ` +
+    "Its --proxy-server-host and --proxy-server-port must lead to a hub, and its --ca-cert must hold the CA of the hub's --cluster-cert"
   );
 }
 

@@ -23,7 +23,7 @@ export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
       // The dial's end was emitted before the promise settled.
       const seen = dials.find(request.id, 'gateway');
       const heard = 'end' in established ? await listen(routing, request, established, firstByteMs) : undefined;
-      if (!seen?.outcome) throw internal(`dial ${request.id} ended unseen: ask again`);
+      if (!seen?.outcome) throw internal(`dial ${request.id} ended without a report: try again`);
       return {
         dial: dialMessage(seen),
         phases: phasesOf(seen, heard?.ms),

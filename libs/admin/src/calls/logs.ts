@@ -34,7 +34,7 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
   const revert = (level: string) => {
     reverting = undefined;
     log.level = level;
-    log.info({ to: level }, 'the log level is what it was before');
+    log.info({ to: level }, 'log level is back to what it was');
   };
   const set = (level: LogLevel, durationMs: number) => {
     const before = reverting?.level ?? log.level;
@@ -54,10 +54,10 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
     async setLogLevel({ level, durationMs }) {
       const previous = log.level;
       if (!(durationMs >= 0 && durationMs <= MAX_DURATION)) {
-        throw invalid(`duration_ms is ${durationMs}: want 0 to ${MAX_DURATION}, a day`);
+        throw invalid(`duration_ms is ${durationMs}: want 0 to ${MAX_DURATION} (a day)`);
       }
       if (level !== '') set(levelFrom(level, log), durationMs);
-      else if (durationMs > 0) throw invalid('duration_ms is set and level is not: say which level holds for so long');
+      else if (durationMs > 0) throw invalid('duration_ms is set without level: set the level for that time too');
       const untilMs = reverting && BigInt(Math.round(reverting.until));
       return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
     },

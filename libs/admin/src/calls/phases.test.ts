@@ -64,7 +64,7 @@ test('a failed dial shows what is known about it', () => {
   const error = new DialError('destination_unavailable', 'No agent available');
   assert.deepEqual(phasesOf(seen({ ms: 2000, error }, { attempts: [], parkedMs: 2000 })), [
     { name: 'gateway', depth: 0, startMs: 0, ms: 2000, detail: 'destination_unavailable: No agent available' },
-    { name: 'park', depth: 1, startMs: 0, ms: 2000, detail: 'no session that could be tried' },
+    { name: 'park', depth: 1, startMs: 0, ms: 2000, detail: 'no session to try' },
   ]);
 });
 

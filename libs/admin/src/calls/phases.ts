@@ -33,7 +33,7 @@ export function phasesOf({ story, outcome, start }: SeenDial, firstByteMs?: numb
 /** A parked dial waits before its first attempt. Later parking is added to the same phase. */
 function parked(ms: number, first: AttemptRecord | undefined, start: number): adminApi.Phase {
   const startMs = first ? Math.max(0, first.start - start - ms) : 0;
-  return { name: 'park', depth: 1, startMs, ms, detail: 'no session that could be tried' };
+  return { name: 'park', depth: 1, startMs, ms, detail: 'no session to try' };
 }
 
 function described({ kind, agentId, hubId, sessionId, outcome, error }: AttemptRecord): string {

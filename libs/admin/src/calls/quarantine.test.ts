@@ -67,7 +67,7 @@ test('an invalid quarantine is rejected with what to do', async () => {
   );
   assert.match(
     await refusal(named('RegistryUnavailable', 'no answer')),
-    /UNAVAILABLE: no answer: it may hold all the same, .* asking again does no harm/,
+    /UNAVAILABLE: no answer: the change may have been stored anyway; .* repeating the request is safe/,
   );
   assert.match(await refusal(named('QuarantineFull', 'no room')), /RESOURCE_EXHAUSTED: no room/);
   assert.match(await refusal(named('RangeError', 'too long')), /INVALID_ARGUMENT: too long/);

@@ -15,7 +15,7 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
       const part = partOf(backend);
       const agent = { tenant: tenantOf(backend, asked), agentId: asked?.agentId ?? '' };
       if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
-      if (!lift && reason === '') throw invalid('reason is empty: say why, for those who find the agent in quarantine');
+      if (!lift && reason === '') throw invalid('reason is empty: say why, so that other operators know');
       if (reason.length > MAX_REASON) {
         throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
       }
@@ -49,7 +49,9 @@ function refused(error: Error): never {
   if (error.name === 'QuarantineFull') throw exhausted(error.message);
   if (error.name === 'RegistryUnavailable') {
     // The registry may hold it even though its answer was lost.
-    throw unavailable(`${error.message}: it may hold all the same, as the list says later; asking again does no harm`);
+    throw unavailable(
+      `${error.message}: the change may have been stored anyway; the list will show it, and repeating the request is safe`,
+    );
   }
   throw error;
 }

@@ -84,7 +84,7 @@ test('an explanation names the chosen session, its strategy, and the keys that w
   await using plane = await gateway({ dial: reached, strategies: ['destHost', 'destCIDR'] });
   const answer = await plane.admin.explain({ destination: '10.1.2.3:443' });
   assert.deepEqual([answer.sessionId, answer.agentId, answer.hubId, answer.advice], ['s1', 'a1', 'h1', []]);
-  assert.equal(answer.verdict, 'a dial goes by strategy destCIDR to agent a1 on hub h1, through session s1');
+  assert.equal(answer.verdict, 'strategy destCIDR sends a dial to agent a1 on hub h1, through session s1');
   assert.deepEqual(
     answer.steps.map(({ strategy, keys, taken }) => [strategy, keys, taken]),
     [
@@ -101,7 +101,7 @@ const STUCK: [why: string, given: Given, verdict: RegExp, advice: RegExp][] = [
     'no hub',
     { sessions: [] },
     /waits up to 2 s for a session of tenant default/,
-    /^the registry names no hub: start one/,
+    /^the registry lists no hub: start one/,
   ],
   [
     'no agent of the tenant',
@@ -125,7 +125,7 @@ const STUCK: [why: string, given: Given, verdict: RegExp, advice: RegExp][] = [
     'a quarantine',
     { dial: reached, quarantined: 'loses packets' },
     /fails with "No agent available" at once: all agents .* in quarantine/,
-    /^let out of quarantine, if it may dial again: agent a1$/,
+    /^lift the quarantine of agent a1 if it can dial again$/,
   ],
 ];
 
@@ -196,7 +196,7 @@ test('an invalid request is rejected with what to do', async () => {
   const long = { destination: 'x:1', timeoutMs: 60_001 };
   await assert.rejects(admin.dial(long), /INVALID_ARGUMENT: timeout_ms is 60001: want 0 to 60000/);
   await using hub = await asking();
-  const elsewhere = /UNIMPLEMENTED: this program chooses no sessions: ask a gateway of the plane/;
+  const elsewhere = /UNIMPLEMENTED: this program routes no dials: ask a gateway of the plane/;
   await assert.rejects(hub.admin.explain({ destination: 'x:1' }), elsewhere);
   await assert.rejects(hub.admin.dial({ destination: 'x:1' }), elsewhere);
 });

@@ -25,7 +25,7 @@ export interface RoutingPart {
 /** @throws ServerError if the program is no gateway */
 export function routingOf(part: RoutingPart | undefined): RoutingPart {
   if (part) return part;
-  throw absent('this program chooses no sessions: ask a gateway of the plane');
+  throw absent('this program routes no dials: ask a gateway of the plane');
 }
 
 /** Parses the destination in an operator's request. @throws ServerError */

@@ -163,7 +163,7 @@ test('the number of watchers of a program is bounded', async (t) => {
   const { dials, admin } = await watched(t);
   const ends = Array.from({ length: 32 }, () => dials.watch(() => {}));
   const next = admin.watchDials({})[Symbol.asyncIterator]().next();
-  await assert.rejects(next, /RESOURCE_EXHAUSTED: 32 clients watch this program's dials already: end one of them/);
+  await assert.rejects(next, /RESOURCE_EXHAUSTED: 32 clients already watch this program's dials: stop one of them/);
   for (const end of ends) end();
   assert.equal(dials.watchers, 0);
 });

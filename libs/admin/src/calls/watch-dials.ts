@@ -38,7 +38,7 @@ export function watchRpc({ dials }: AdminBackend): WatchRpc {
 
 function begin(dials: RecentDials, matches: Matches, watch: Watch<SeenDial>): () => void {
   if (dials.watchers >= MAX_WATCHERS) {
-    throw exhausted(`${MAX_WATCHERS} clients watch this program's dials already: end one of them`);
+    throw exhausted(`${MAX_WATCHERS} clients already watch this program's dials: stop one of them`);
   }
   return dials.watch((dial) => {
     if (matches(dial)) watch.tell(dial);

@@ -64,5 +64,5 @@ export class RpcForward {
 
 function reason(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
-  return `${message} (it needs a directory for temporary files that it may write to, such as TMPDIR)`;
+  return `${message} (it needs a writable directory for temporary files: set TMPDIR)`;
 }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 
 /** Sent to clients where the RPC is not served. Printable ASCII, because it goes into a header unescaped. */
 const REFUSAL =
-  'the admin RPC is served on a loopback address, or with mutual TLS: ' +
+  'the admin RPC works only on a loopback address or with mutual TLS: ' +
   'set --admin-server-cert, --admin-server-key and --admin-ca-cert, or --admin-bind-address=127.0.0.1';
 
 /** https://grpc.io/docs/guides/status-codes: PERMISSION_DENIED. No client retries it. */

@@ -36,7 +36,8 @@ export function locator(address: RedisAddress, keyOfPlane: string, connect: Conn
 async function primaryOf(address: RedisAddress, sentinel: HostPort, ask: Ask): Promise<HostPort> {
   const { primary, sentinelUser, user } = address;
   const [answer] = await ask(sentinel, sentinelUser, ['SENTINEL', 'get-master-addr-by-name', primary]);
-  if (!Array.isArray(answer)) throw new Error(`Sentinel ${sentinel.host}:${sentinel.port} knows no primary ${primary}`);
+  if (!Array.isArray(answer))
+    throw new Error(`Sentinel ${sentinel.host}:${sentinel.port} does not know the primary ${primary}`);
   const [host, port] = answer as [string, string];
   const server = { host, port: Number(port) };
   // A Sentinel that learns late may still name a server that hangs. The PING then gets no answer, so another Sentinel's answer wins.

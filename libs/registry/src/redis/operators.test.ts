@@ -123,7 +123,7 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
     };
     await everyone('leaks');
     const another = { tenant: 'default', agentId: 'another' };
-    await assert.rejects(patient.quarantine(another, ''), { name: 'QuarantineFull', message: /let one out first$/ });
+    await assert.rejects(patient.quarantine(another, ''), { name: 'QuarantineFull', message: /lift one first$/ });
     assert.equal(await patient.quarantine(all[0] as AgentName, 'another reason'), true);
     await everyone(undefined);
     assert.equal(await patient.quarantine(another, ''), true);

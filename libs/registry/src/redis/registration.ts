@@ -158,7 +158,7 @@ export class RedisRegistration implements HubRegistration {
     this.#state = 'superseded';
     const { hubId, incarnation } = this.#writer;
     const other = outcome === 'late' ? 'another process with this incarnation' : 'a later incarnation';
-    this.#health.final(`hub ${hubId}, incarnation ${incarnation}: ${other} is registered, so this one writes no more`);
+    this.#health.final(`hub ${hubId}, incarnation ${incarnation}: ${other} is registered, so this one stops writing`);
     this.#resolveSuperseded();
     return 0;
   }

@@ -91,7 +91,7 @@ export class RedisWatcher {
     } catch (error) {
       if (error instanceof Gap) {
         this.#position = undefined;
-        this.#health.note(`${error.message}; taking a fresh snapshot`);
+        this.#health.note(`${error.message}; taking a new snapshot`);
         return 0;
       }
       this.#distrustAbsence();

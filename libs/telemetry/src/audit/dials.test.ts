@@ -131,7 +131,7 @@ test('a destination that was reached for a caller who had gone is recorded', () 
   assert.deepEqual(others, []);
   assert.equal(record?.outcome, 'established');
   assert.deepEqual(record?.bytes, { up: 0, down: 0 });
-  assert.deepEqual(record?.closed, { by: 'caller', text: 'the caller went away before the answer' });
+  assert.deepEqual(record?.closed, { by: 'caller', text: 'the caller left before the answer' });
 });
 
 test('tunnels that run when the gateway ends get a record each, with their bytes so far', () => {

@@ -38,7 +38,7 @@ export function auditDials(
     },
     // The destination was reached, but the caller had gone: no tunnel will report it.
     'dial:failure'(_reason, dial) {
-      const error = new Error('the caller went away before the answer');
+      const error = new Error('the caller left before the answer');
       if (dial) end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });
     },
     'tunnel:open'(tunnel) {

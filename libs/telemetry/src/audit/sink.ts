@@ -38,7 +38,7 @@ export class SinkReport {
 
   failing(reason: string): void {
     this.#troubled = true;
-    this.#say('warn', { reason }, 'audit records cannot be written, and wait');
+    this.#say('warn', { reason }, 'audit records cannot be written and are queued');
   }
 
   works(): void {
@@ -49,7 +49,7 @@ export class SinkReport {
   }
 
   kept(reason: string): void {
-    this.#say('warn', { reason }, 'audit log cannot be opened again, the old one is written');
+    this.#say('warn', { reason }, 'audit log cannot be reopened: still writing to the old file');
   }
 
   dropped(records: number, reason?: string): void {

@@ -47,7 +47,7 @@ interface Means {
 /** Audits the dials of a gateway as its flags and the OTEL_* variables ask. Returns undefined if nothing asks for it. */
 export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
   const { gateway, log, logger } = options;
-  const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'more lines were left out'));
+  const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'further lines were dropped'));
   const means = { events, logger, bursts };
   const sinks = [log === '' ? undefined : logSink(log, means), await otlpSink(options, means)].filter(
     (sink) => sink !== undefined,

@@ -14,7 +14,7 @@ test('a flood of refusals becomes a few lines and a count, separately for each p
   assert.equal(records().length, 3);
   await until('a count', () => records().length === 4);
   const { where, count, msg } = records()[3];
-  assert.deepEqual([msg, where, count], ['more was refused', 'agent port', 98]);
+  assert.deepEqual([msg, where, count], ['further refusals were not logged', 'agent port', 98]);
   events.emit('refused', 'agent port', 'r', new Error('no TLS'));
   assert.equal(records().length, 5);
   end();
@@ -51,11 +51,11 @@ test('what flaps is logged a few times, then counted, and its latest state is lo
   const later = records().slice(10);
   const shown = later.map(({ level, msg, of, count }) => [level, msg, of, count].filter((each) => each !== undefined));
   assert.deepEqual(shown, [
-    ['warn', 'more lines were left out', 'registry', 196],
+    ['warn', 'further lines were dropped', 'registry', 196],
     ['info', 'registry is up'],
-    ['warn', 'more lines were left out', 'server 10.0.0.1:8091', 96],
+    ['warn', 'further lines were dropped', 'server 10.0.0.1:8091', 96],
     ['warn', 'server connection failed'],
-    ['warn', 'more lines were left out', 'hub h1', 96],
+    ['warn', 'further lines were dropped', 'hub h1', 96],
     ['warn', 'hub cannot be reached'],
   ]);
   events.emit('registry', 'down', 'a minute later');
@@ -80,7 +80,7 @@ test('an agent that keeps reconnecting is limited by its name, whatever the ids 
     lines.slice(10).map(({ msg, agent, session, of, count }) => [msg, agent ?? of, session ?? count]),
     [
       ['session opened', 'a2', 'other'],
-      ['more lines were left out', 'agent t/a1', 89],
+      ['further lines were dropped', 'agent t/a1', 89],
       ['session closed', 'a1', 's49'],
     ],
   );

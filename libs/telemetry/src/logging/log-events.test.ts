@@ -89,7 +89,7 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
       'info hub connected',
       'info hub connection closed',
       'warn hub cannot be reached',
-      'info certificate in force',
+      'info certificate in use',
       'warn certificate cannot be renewed',
       'warn registry is down',
       'info registry is up',
@@ -102,11 +102,11 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
 test('a certificate of its own that others refuse, now or soon, is a warning with its name', () => {
   const day = 86_400_000;
   const cases: readonly [from: number, until: number, level: string, msg: RegExp][] = [
-    [-300, 60, 'info', /^certificate in force$/],
-    [-351, 13, 'warn', /^own certificate runs out soon/],
-    [-20, 6, 'info', /^certificate in force$/],
-    [-25, 5, 'warn', /^own certificate runs out soon/],
-    [-30, -1, 'warn', /^own certificate has run out/],
+    [-300, 60, 'info', /^certificate in use$/],
+    [-351, 13, 'warn', /^own certificate expires soon/],
+    [-20, 6, 'info', /^certificate in use$/],
+    [-25, 5, 'warn', /^own certificate expires soon/],
+    [-30, -1, 'warn', /^own certificate has expired/],
     [1, 30, 'warn', /^own certificate is not valid yet/],
   ];
   for (const [from, until, level, msg] of cases) {

@@ -32,10 +32,10 @@ export interface LogLimits {
  */
 export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits = {}): () => void {
   const refusals = new Bursts(limits.refusals ?? REFUSALS, (where, count) => {
-    logger.warn({ where, count }, 'more was refused');
+    logger.warn({ where, count }, 'further refusals were not logged');
   });
   const flaps = new Bursts(limits.flaps ?? FLAPS, (of, count) => {
-    logger.warn({ of, count }, 'more lines were left out');
+    logger.warn({ of, count }, 'further lines were dropped');
   });
   const ends = [
     dialLines(logger, refusals),
@@ -162,7 +162,7 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
       say(`hub ${hub}`, 'warn', { hub, address, text: inWords(error) }, 'hub cannot be reached'),
     namesakes: (id, warning) =>
       warning === undefined
-        ? logger.info({ id }, 'no other process runs under this --server-id any more')
+        ? logger.info({ id }, 'no other process uses this --server-id any more')
         : logger.warn({ id, text: warning }, 'two processes share one --server-id'),
     registry: (state, detail) => say('registry', state === 'up' ? 'info' : 'warn', { detail }, `registry is ${state}`),
   };
@@ -177,10 +177,10 @@ const SOON_AT_MOST = 14 * 86_400_000;
 /** What is wrong with a certificate of this process' own, which others would refuse, now or soon. */
 function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   const now = Date.now();
-  if (validFrom > now) return 'own certificate is not valid yet: look at the clock; others refuse it';
-  if (validUntil <= now) return 'own certificate has run out: renew it; others refuse it';
+  if (validFrom > now) return "own certificate is not valid yet, so peers reject it: check this machine's clock";
+  if (validUntil <= now) return 'own certificate has expired, so peers reject it: renew it';
   const soon = Math.min(SOON_AT_MOST, LAST_PART * (validUntil - validFrom));
-  return validUntil - now < soon ? 'own certificate runs out soon: renew it' : undefined;
+  return validUntil - now < soon ? 'own certificate expires soon: renew it' : undefined;
 }
 
 /** Files are looked at every few seconds, and a fault of theirs is told once. */
@@ -190,7 +190,7 @@ function certificateLines(logger: Logger): Subscriptions {
       const until = new Date(validUntil).toISOString();
       const fields = { where, certificate: about?.name, until };
       const fault = about && faultOfOwn(validUntil, about.validFrom);
-      if (fault === undefined) logger.info(fields, 'certificate in force');
+      if (fault === undefined) logger.info(fields, 'certificate in use');
       else logger.warn({ ...fields, from: new Date(about?.validFrom ?? 0).toISOString() }, fault);
     },
     'certificate:failure': (where, error) =>

@@ -139,7 +139,7 @@ export class Families {
 
   #declare(type: FamilyType, name: string, help: string, labels: readonly string[]): Declared {
     const full = this.#prefix + name;
-    if (this.declared.some((other) => other.name === full)) throw new Error(`there is a family ${full} already`);
+    if (this.declared.some((other) => other.name === full)) throw new Error(`a family ${full} already exists`);
     return { type, name: full, help, labels };
   }
 }

@@ -119,7 +119,7 @@ export class OtelEnvironment {
   oneOf<T extends string>(name: string, known: readonly T[], value: string | undefined, fallback: T): T {
     const found = known.find((each) => each === value);
     if (value !== undefined && !found)
-      this.warnings.push(`${name}=${value} is none of ${known.join(', ')}: using ${fallback}`);
+      this.warnings.push(`${name}=${value} is not one of ${known.join(', ')}: using ${fallback}`);
     return found ?? fallback;
   }
 
@@ -128,7 +128,7 @@ export class OtelEnvironment {
     if (value === undefined) return fallback;
     const parsed = Number(value);
     if (parsed >= least && parsed <= most) return parsed;
-    this.warnings.push(`${name}=${value} is no number from ${least} to ${most}: using ${fallback}`);
+    this.warnings.push(`${name}=${value} is not a number from ${least} to ${most}: using ${fallback}`);
     return fallback;
   }
 
@@ -141,7 +141,7 @@ export class OtelEnvironment {
     const headers: Record<string, string> = {};
     for (const [name, value] of Object.entries(this.#pairs(variable))) {
       if (FIELD_NAME.test(name) && FIELD_VALUE.test(value)) headers[name.toLowerCase()] = value;
-      else this.warnings.push(`${variable} has a header that HTTP cannot carry: using the others`);
+      else this.warnings.push(`${variable} has a header that HTTP cannot carry: using only the others`);
     }
     return headers;
   }
@@ -156,7 +156,7 @@ export class OtelEnvironment {
       if (pair?.[1] === undefined || value === undefined) {
         // Headers carry secrets, so they are not shown.
         const shown = name.endsWith('_HEADERS') ? 'a bad entry' : `the bad entry ${JSON.stringify(entry)}`;
-        this.warnings.push(`${name} has ${shown}: using none of it`);
+        this.warnings.push(`${name} has ${shown}: ignoring all of it`);
         return {};
       }
       pairs[pair[1]] = value;

@@ -207,13 +207,13 @@ test('a bad list of headers causes a warning without its text, which may be a se
     OTEL_EXPORTER_OTLP_HEADERS: 'Bearer-hunter2',
   });
   assert.deepEqual(env.otlp('traces').grpc?.headers, {});
-  assert.deepEqual(env.warnings, ['OTEL_EXPORTER_OTLP_HEADERS has a bad entry: using none of it']);
+  assert.deepEqual(env.warnings, ['OTEL_EXPORTER_OTLP_HEADERS has a bad entry: ignoring all of it']);
 });
 
 test('a header that HTTP cannot carry is left out, with a warning that does not show its value', () => {
   const headers = 'authorization=hunter2%0A,:path=x,tenant=a';
   const env = new OtelEnvironment({ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_EXPORTER_OTLP_HEADERS: headers });
   assert.deepEqual(env.otlp('traces').grpc?.headers, { tenant: 'a' });
-  const warning = 'OTEL_EXPORTER_OTLP_HEADERS has a header that HTTP cannot carry: using the others';
+  const warning = 'OTEL_EXPORTER_OTLP_HEADERS has a header that HTTP cannot carry: using only the others';
   assert.deepEqual(env.warnings, [warning, warning]);
 });

@@ -53,7 +53,7 @@ for (const [protocol, start] of RECEIVERS) {
     await until('two lines', () => lines.length === 2);
     await dial(request);
     await tracing.shutdown();
-    assert.deepEqual(lines, ['traces are exported', 'traces cannot be exported, and are dropped']);
+    assert.deepEqual(lines, ['traces are exported', 'traces cannot be exported and are dropped']);
     for (const { end } of dials) {
       const closed = once(end.stream, 'close');
       end.stream.destroy();

@@ -136,7 +136,7 @@ test('a collector that refuses spans is reported once, and once more when it tak
   const lines: string[] = [];
   const told = (_fields: object, message: string) => {
     lines.push(message);
-    receiver.status = message === 'traces cannot be exported, and are dropped' ? 200 : receiver.status;
+    receiver.status = message === 'traces cannot be exported and are dropped' ? 200 : receiver.status;
   };
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '1' };
   const tracing = await openTelemetry(env, { ...options('hub'), logger: { info: told, warn: told } });
@@ -148,7 +148,7 @@ test('a collector that refuses spans is reported once, and once more when it tak
   await tracing.shutdown();
   assert.deepEqual(lines, [
     'traces are exported',
-    'traces cannot be exported, and are dropped',
+    'traces cannot be exported and are dropped',
     'traces are exported again',
   ]);
 });

@@ -93,7 +93,7 @@ async function exporting(
   const scope = { name: 'isthmus', version };
   const attributes = { 'service.name': serviceName, 'service.version': version, 'isthmus.role': role };
   const { tracer, startAs, shutdown } = await startSdk(settings, scope, attributes, (failure) => {
-    if (failure) logger.warn({ ...fields, error: failure.message }, 'traces cannot be exported, and are dropped');
+    if (failure) logger.warn({ ...fields, error: failure.message }, 'traces cannot be exported and are dropped');
     else logger.info(fields, 'traces are exported again');
   });
   if (slowMs === undefined) return tracing(spanTracer(tracer), shutdown);
