@@ -27,7 +27,9 @@ test('a failed dial is a problem, and equal reasons are counted', () => {
 test('a slow dial is a problem only if the row bounds it', () => {
   const slow = { ...dial, ms: 1001 };
   assert.deepEqual(problems({ dials: [slow] }), []);
-  assert.deepEqual(problems({ dials: [slow] }, { dialMs: 1000 }), ['the slowest dial took 1001, and 1000 is the most']);
+  assert.deepEqual(problems({ dials: [slow] }, { dialMs: 1000 }), [
+    'the slowest dial took 1001, and the limit is 1000',
+  ]);
 });
 
 test('only a dial that was under way through a killed gateway may fail', () => {
@@ -48,12 +50,12 @@ test('only tunnels that a strike took may be cut, once per strike, and all of th
   assert.equal(held.figures.callersEnd, 300);
   assert.equal(held.figures.destinationsEnd, 100);
   assert.deepEqual(problems({ cuts: [...both, cut(3, 2010)], ends, strikes: [strike] }), [
-    '1 tunnels were cut that nothing struck: tunnel 3: ended (1)',
+    '1 tunnels were cut that the fault did not touch: tunnel 3: ended (1)',
   ]);
   assert.equal(problems({ cuts: [...both, cut(1, 2400)], ends, strikes: [strike] }).length, 1);
   assert.equal(problems({ cuts: [cut(1, 1999), cut(2, 2001)], ends, strikes: [strike] }).length, 2);
   assert.deepEqual(problems({ cuts: [cut(1, 2001)], ends, strikes: [strike] }), [
-    '1 struck tunnels did not end: tunnel 2 (1)',
+    '1 tunnels through the failed part did not end: tunnel 2 (1)',
   ]);
 });
 
@@ -72,7 +74,7 @@ test('a short tunnel may be cut if a strike met it, but not if it was dialled la
 
 test('a measure beyond its bound is a problem', () => {
   const measures = [{ name: 'detected after', value: 3100, unit: 'ms', most: 3000 } as const];
-  assert.deepEqual(judge(seen({}), {}, measures).problems, ['detected after: 3100, and 3000 is the most']);
+  assert.deepEqual(judge(seen({}), {}, measures).problems, ['detected after: 3100, and the limit is 3000']);
 });
 
 test('if times are not judged, counts still are, and so is what never happened', () => {
@@ -84,8 +86,8 @@ test('if times are not judged, counts still are, and so is what never happened',
   const cuts = [1, 2].map((tunnel) => ({ tunnel, at: 5000, how: 'ended' }));
   const bounds = { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 1000 };
   assert.deepEqual(judge(seen({ dials: [slow], cuts, strikes: [strike], timed: false }), bounds, measures).problems, [
-    'destination sockets ended after Infinity, and 1000 is the most',
-    'sessions ended: 1, and 0 is the most',
+    'destination sockets ended after Infinity, and the limit is 1000',
+    'sessions ended: 1, and the limit is 0',
   ]);
 });
 

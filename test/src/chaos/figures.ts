@@ -72,15 +72,15 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
       broken.map(({ error, protocol }) => `${protocol}: ${error}`),
     ),
     ...texts(
-      'short tunnels were cut that nothing struck',
+      'short tunnels were cut that the fault did not touch',
       strayShort.map(({ error }) => `${error}`),
     ),
     ...texts(
-      'tunnels were cut that nothing struck',
+      'tunnels were cut that the fault did not touch',
       stray.map(({ tunnel, how }) => `tunnel ${tunnel}: ${how}`),
     ),
     ...texts(
-      'struck tunnels did not end',
+      'tunnels through the failed part did not end',
       missing.map((tunnel) => `tunnel ${tunnel}`),
     ),
     ...beyond('the slowest dial took', figures.worst, bounds.dialMs, timed),
@@ -147,7 +147,7 @@ function texts(what: string, reasons: readonly string[]): string[] {
 function beyond(what: string, value: number | undefined, most: number | undefined, judged = true): string[] {
   if (value === undefined || most === undefined || value <= most) return [];
   if (!judged && Number.isFinite(value)) return [];
-  return [`${what} ${Math.round(value)}, and ${most} is the most`];
+  return [`${what} ${Math.round(value)}, and the limit is ${most}`];
 }
 
 export function quantile(values: readonly number[], q: number): number {

@@ -26,7 +26,7 @@ function say(text: string): void {
 
 function chosen(names: readonly string[]): readonly Row[] {
   const unknown = names.filter((name) => !ROWS.some((row) => row.name === name));
-  if (unknown.length > 0) throw new Error(`no row is called ${unknown.join(', ')}; --list names them all`);
+  if (unknown.length > 0) throw new Error(`unknown rows: ${unknown.join(', ')}; --list shows all`);
   return names.length === 0 ? ROWS : ROWS.filter(({ name }) => names.includes(name));
 }
 

@@ -9,7 +9,7 @@ const PREFIX = 'isthmus-chaos-';
 
 /** Returns why processes cannot have their own networks here; undefined if they can. */
 export function networksMissing(): string | undefined {
-  if (process.platform !== 'linux') return 'network namespaces are a thing of Linux';
+  if (process.platform !== 'linux') return 'network namespaces need Linux';
   return process.getuid?.() === 0 ? undefined : 'network namespaces need root';
 }
 

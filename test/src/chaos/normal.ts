@@ -54,11 +54,11 @@ function lackingIn({ dials, moving, settings }: Load, now: number, { answered, s
   const recent = dials.filter(({ at, ms }) => at + ms > now - WINDOW);
   if (recent.length < answered) return `${recent.length} dials were answered in the last second`;
   const failed = recent.filter(({ outcome }) => outcome !== 'ok');
-  if (failed.length > 0) return `${failed.length} dials came to nothing: ${failed[0]?.error}`;
+  if (failed.length > 0) return `${failed.length} dials failed: ${failed[0]?.error}`;
   const p99 = quantile(
     recent.map(({ ms }) => ms),
     0.99,
   );
   if (p99 > slow) return `dials take ${Math.round(p99)} ms (p99)`;
-  return moving < settings.tunnels ? `${moving} of ${settings.tunnels} tunnels carry` : undefined;
+  return moving < settings.tunnels ? `${moving} of ${settings.tunnels} tunnels carry bytes` : undefined;
 }

@@ -33,7 +33,7 @@ const SLOW_MS = 250;
 export const outages: readonly OutageKind[] = [
   {
     name: 'redis-kill',
-    fault: 'Redis SIGKILL, and back with what it had',
+    fault: 'Redis SIGKILL, restarted with its data',
     async start(scope) {
       const server = await redis(scope, { args: ['--appendonly', 'yes'] });
       return { url: server.url, begin: () => server.kill(), end: () => server.restart() };
@@ -41,7 +41,7 @@ export const outages: readonly OutageKind[] = [
   },
   {
     name: 'redis-empty',
-    fault: 'Redis SIGKILL, and back empty',
+    fault: 'Redis SIGKILL, restarted empty',
     async start(scope) {
       const server = await redis(scope);
       return { url: server.url, begin: () => server.kill(), end: () => server.restart() };
@@ -68,7 +68,7 @@ export const outages: readonly OutageKind[] = [
   },
   {
     name: 'redis-acl',
-    fault: 'Redis refuses (its ACL takes every command away)',
+    fault: 'Redis rejects every command (ACL)',
     async start(scope) {
       const server = await redis(scope, { args: planeUserArgs });
       const { name, password, rules } = PLANE_USER;

@@ -17,7 +17,7 @@ const HEAD = [
   'worst dial',
   'tunnels cut',
   'normal again',
-  'besides',
+  'also',
   'holds',
 ];
 
@@ -52,7 +52,7 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
     inFlight > 0 ? `${failed} (${inFlight} under way through the dead gateway)` : String(failed),
     String(byOther),
     time(worst),
-    carried === cut ? String(cut) : `${cut} (${carried} carried by what was struck)`,
+    carried === cut ? String(cut) : `${cut} (${carried} through the failed part)`,
     normalMs === undefined ? 'never' : time(normalMs),
     besides.join('; '),
     inCell(holds),

@@ -94,7 +94,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
     ...(failure ? [failure] : []),
     ...[...load.wrong, ...targets.wrong].slice(0, 5),
     ...problems,
-    ...(normal.ms === undefined ? [`not as before within 60 s: ${normal.lacking}`] : []),
+    ...(normal.ms === undefined ? [`not back to normal within 60 s: ${normal.lacking}`] : []),
   ];
   const normalMs = normal.ms === undefined ? {} : { normalMs: normal.ms };
   return { figures, measures, notes, before, ...normalMs, loadCpu, ...(busy && { busy }), problems: all };
@@ -153,7 +153,7 @@ function doing(
 /** Rejects on an end from outside, so that everything in the scope still ends. */
 function rejected(signal: AbortSignal, scope: Scope): Promise<never> {
   return new Promise((_, reject) => {
-    const end = () => reject(new Error('ended from outside'));
+    const end = () => reject(new Error('stopped from outside'));
     if (signal.aborted) end();
     else signal.addEventListener('abort', end, { once: true });
     scope.defer(() => signal.removeEventListener('abort', end));

@@ -34,7 +34,8 @@ export class Load implements AsyncDisposable {
     const { tunnels } = this.settings;
     await until(() => this.moving === tunnels && this.cpuMs > 0, {
       deadline,
-      what: () => `${tunnels} tunnels that carry: ${this.moving} do; ${this.dials.at(-1)?.error ?? 'no dial failed'}`,
+      what: () =>
+        `${tunnels} tunnels that carry bytes (now ${this.moving}): ${this.dials.at(-1)?.error ?? 'no dial failed'}`,
     });
   }
 

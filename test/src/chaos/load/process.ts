@@ -13,7 +13,7 @@ const ECHO_WITHIN = 10_000;
 const MOVED_WITHIN = 1000;
 /** Longer than a dial and its echo may take. */
 const SETTLED_WITHIN = 21_000;
-const MESSAGE = Buffer.from('a few bytes there and back, to see that this one carries');
+const MESSAGE = Buffer.from('a few echoed bytes, to see that the tunnel works');
 
 class Load {
   readonly #settings: LoadSettings;

@@ -50,7 +50,7 @@ const killed: Row<SplitPlane> = {
       unit: 'ms',
       most: 1000,
     });
-    measure({ name: 'of them failed', value: failed.length, unit: '' });
+    measure({ name: 'pending dials that failed', value: failed.length, unit: '' });
     const wrong = failed.filter((error) => !RIGHT_ERROR.test(error));
     if (wrong.length > 0) throw new Error(`${wrong.length} pending dials had another error, such as: ${wrong[0]}`);
     await hold(10_000, 2000);

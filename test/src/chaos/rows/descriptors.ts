@@ -26,7 +26,7 @@ const prlimitMissing = () => (spawnSync('prlimit', ['--version']).status === 0 ?
 const agentDescriptors: Row<ServerPlane> = {
   name: 'descriptors-agent',
   fault: 'file descriptors of one of 4 agents exhausted',
-  holds: 'no crash, 0 failed dials, recovery by itself',
+  holds: 'no crash, 0 failed dials, recovers by itself',
   bounds: { dialMs: 1000 },
   skip: prlimitMissing,
   topology: (scope) => serverPlane(scope, SHAPE),
@@ -93,9 +93,14 @@ async function useUp(context: Starving, server: Member): Promise<void> {
     await server.program.get('/readyz');
     await hold(500, 200);
   }
-  measure({ name: 'told so within', value: slowest, unit: 'ms', most: 1000 });
+  measure({ name: 'callers get the reason within', value: slowest, unit: 'ms', most: 1000 });
   for (const stream of held) stream.destroy();
-  measure({ name: 'taken again after', value: await takesAgain(plane.starved, targets), unit: 'ms', most: 2000 });
+  measure({
+    name: 'callers accepted again after',
+    value: await takesAgain(plane.starved, targets),
+    unit: 'ms',
+    most: 2000,
+  });
 }
 
 async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
@@ -119,18 +124,23 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
     slowest = Math.max(slowest, (await turnedAway(context)).ms);
     await hold(1000, 1000);
   }
-  measure({ name: 'turned away within', value: slowest, unit: 'ms', most: 1000 });
+  measure({ name: 'callers rejected within', value: slowest, unit: 'ms', most: 1000 });
   const share = (processorMs(server) - from) / (clock() - at);
-  measure({ name: 'the starved server took', value: share * 100, unit: '% of a processor', most: 30 });
+  measure({ name: 'CPU of the starved server', value: share * 100, unit: '% of a processor', most: 30 });
   limitDescriptors(server, ENOUGH);
-  measure({ name: 'back after', value: await takesAgain(plane.starved, targets), unit: 'ms', most: 2000 });
+  measure({
+    name: 'accepted again, after total exhaustion, after',
+    value: await takesAgain(plane.starved, targets),
+    unit: 'ms',
+    most: 2000,
+  });
 }
 
 const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
   name: 'descriptors-server',
-  fault: 'file descriptors of one of 2 servers exhausted: by its callers, then so that not one can be opened',
+  fault: 'file descriptors of one of 2 servers exhausted: first by its callers, then completely',
   holds:
-    'no crash; its callers are told why, or turned away where that takes a descriptor, at once; its agents serve the other server; recovery by itself',
+    'no crash; its callers are rejected at once, with the reason unless that needs a descriptor; its agents serve the other server; recovers by itself',
   bounds: { dialMs: 1000 },
   skip: prlimitMissing,
   topology: twoServersOneDoor,

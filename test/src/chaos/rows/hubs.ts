@@ -50,7 +50,7 @@ const killedInTurn: Row<SplitPlane> = {
 const stopped: Row<SplitPlane> = {
   name: 'hub-stop',
   fault: 'hub SIGSTOP for 30 s, then SIGCONT',
-  holds: '0 failed dials; dials within 1 s; detected within 3 s; what returns is fenced',
+  holds: '0 failed dials; dials within 1 s; detected within 3 s; the returning hub is fenced',
   bounds: { ...DIALS, callersEndMs: DETECTED_WITHIN, destinationsEndMs: DETECTED_WITHIN },
   topology: splitPlane,
   async inject(context) {

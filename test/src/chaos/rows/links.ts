@@ -37,7 +37,7 @@ function slow(link: Link): Row<SplitPlane> {
   return {
     name: `${link}-link-slow`,
     fault: `all ${NAMES[link]} links with 200 ms ± 100 ms of latency`,
-    holds: '0 failed dials; dials within 1 s and the latency',
+    holds: '0 failed dials; dials within 1 s plus the latency',
     bounds: { dialMs: 1000 + LATENCY_OF_DIAL },
     topology: (scope: Scope) => splitPlane(scope, { relays: [link] }),
     inject: (context) => delayed(context, relaysOf(context.plane, link)),

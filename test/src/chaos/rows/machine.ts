@@ -43,10 +43,9 @@ function auditLog(disk: string, id: string): string {
 
 const fullDisk: Row<Disk> = {
   name: 'disk-full',
-  fault:
-    'full disk for the logs of all processes and the audit of all servers, for half a minute; each logs every dial',
+  fault: 'disk full for half a minute, for all logs and audit logs; every process logs every dial',
   holds:
-    'no crash, 0 failed dials; logs go on by themselves and say how many lines were lost; no record of audit is lost',
+    'no crash, 0 failed dials; logs resume by themselves and say how many lines were lost; no audit record is lost',
   bounds: { dialMs: 1000 },
   skip: () => (process.getuid?.() === 0 ? undefined : 'only root may mount a small file system'),
   topology: loggingToDisk,
@@ -57,7 +56,7 @@ const fullDisk: Row<Disk> = {
     const sizes = files.map((path) => statSync(path).size);
     execFileSync('mount', ['-o', 'remount,size=256m', disk]);
     const grown = () => files.every((path, index) => statSync(path).size > (sizes[index] ?? 0));
-    await until(grown, { what: 'logs and audit that go on' });
+    await until(grown, { what: 'logs and audit to resume' });
     await hold(5000, 2000);
     const logs = [...servers, ...agents].map(({ id }) => readFileSync(`${disk}/${id}.log`, 'utf8'));
     const lost = logs.flatMap(lostLines);
@@ -111,7 +110,7 @@ async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Pro
     if (!short || seconds < 0) {
       await strike({ takes: (at) => at.gateway === 1 || at.hubId === other.id, gateway: 1 }, () => other.kill());
       await other.restart();
-      await until(async () => !(await plane.missing()), { what: 'the restarted server to be known' });
+      await until(async () => !(await plane.missing()), { what: 'the others to know the restarted server' });
     }
     plane.jump(all, 0);
   }
@@ -121,7 +120,7 @@ const clockJumps: Row<Clocks> = {
   name: 'clock-jumps',
   fault:
     'wall clock of all processes +1 h, then -1 h; of some of them the other way; a server restarted with an earlier clock',
-  holds: 'no crash, 0 failed dials, no session lost, recovery by itself',
+  holds: 'no crash, 0 failed dials, no session lost, recovers by itself',
   bounds: { dialMs: 1000 },
   skip: () => (existsSync(LIBRARY) ? undefined : 'libfaketime is not installed'),
   topology: movableClocks,

@@ -36,7 +36,7 @@ async function stall({ scope, plane, hold, measure }: Context<ServerPlane>, { tu
   await hold(20_000, 4000);
   const growth = Math.max(...members.map((member, index) => resident(member) - (before[index] ?? 0)));
   measure({ name: 'a process grew by', value: growth / MB, unit: 'MB', most: (tunnels * HELD + NOISE) / MB });
-  measure({ name: 'stalled tunnels that were ended', value: swarm.report?.ended ?? 0, unit: '', most: 0 });
+  measure({ name: 'stalled tunnels ended', value: swarm.report?.ended ?? 0, unit: '', most: 0 });
   const left = await sessionIds(plane);
   measure({ name: 'sessions ended', value: sessions.filter((id) => !left.includes(id)).length, unit: '', most: 0 });
   await swarm.kill();
