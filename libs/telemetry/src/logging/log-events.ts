@@ -177,8 +177,8 @@ const SOON_AT_MOST = 14 * 86_400_000;
 /** What is wrong with a certificate of this process' own, which others would refuse, now or soon. */
 function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   const now = Date.now();
-  if (validFrom > now) return "own certificate is not valid yet, so peers reject it: check this machine's clock";
-  if (validUntil <= now) return 'own certificate has expired, so peers reject it: renew it';
+  if (validFrom > now) return "own certificate is not valid yet: check this machine's clock, because peers reject it";
+  if (validUntil <= now) return 'own certificate has expired: renew it, because peers reject it';
   const soon = Math.min(SOON_AT_MOST, LAST_PART * (validUntil - validFrom));
   return validUntil - now < soon ? 'own certificate expires soon: renew it' : undefined;
 }
