@@ -123,14 +123,14 @@ describe('README.md leads to why a dial fails', { concurrency: true }, () => {
   );
 
   it(
-    "where an agent's certificate is not taken",
+    "where the hub rejects the agent's certificate",
     scoped(async (scope) => {
       const trust = await newTrust(scope);
       const { program, agentPort } = await startServer(scope, trust, PARK);
       const { cert, key } = await trust.agents.expired('agent');
       const agent = await startAgent(scope, trust, agentPort, { 'agent-cert': cert, 'agent-key': key });
       await agent.waitForLog(({ msg }) => msg === 'server connection failed', { what: 'a refusal' });
-      await follow("the agent's certificate is not taken", { program, agent, values: {} });
+      await follow("the hub rejects the agent's certificate", { program, agent, values: {} });
     }),
   );
 
