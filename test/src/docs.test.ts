@@ -27,3 +27,24 @@ test('docs/adr/README.md has one line for each decision', () => {
     assert.equal(lines.length, 1, name);
   }
 });
+
+const HANDBOOKS = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md'];
+
+/** Files of the repository that a text names between backticks, and folders, which end in a slash or in no extension. */
+function pathsIn(text: string): string[] {
+  return [...text.matchAll(/`((?:apps|docs|k8s|libs|scripts|test)\/[\w./-]+)`/g)].map(([, path = '']) => path);
+}
+
+for (const document of HANDBOOKS) {
+  test(`every file that ${document} names exists`, () => {
+    const missing = pathsIn(readFileSync(join(root, document), 'utf8')).filter((path) => !existsSync(join(root, path)));
+    assert.deepEqual(missing, [], `${document} names files that are not there: move the names with the files`);
+  });
+}
+
+test('ARCHITECTURE.md says where ten things are changed, each with its files', () => {
+  const [, section = ''] = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8').split('\n## Where would I change ...\n');
+  const answers = section.split('\n').filter((line) => /^\| .*\? \| /.test(line));
+  assert.equal(answers.length, 10);
+  for (const answer of answers) assert.ok(pathsIn(answer).length > 0, answer);
+});
