@@ -1,9 +1,9 @@
 import { ConnectionError, ErrorCode } from './codes.ts';
 
-/** Streams whose end by the peer is remembered: what it says of one afterwards is wrong, and not on its way since before our own end. */
+/** Number of streams whose end by the peer is remembered. A later frame on one is an error, not one that crossed our own end. */
 const REMEMBERED = 64;
 
-/** The ids of the streams that a client opened, as its server knows them (RFC 9113 sections 5.1 and 5.1.1). */
+/** The ids of the streams that a client opened, as its server tracks them (RFC 9113 sections 5.1 and 5.1.1). */
 export class ClientIds {
   #last = 0;
   #count = 0;
@@ -16,7 +16,7 @@ export class ClientIds {
   }
 
   /**
-   * A request came. @returns whether its stream is new: its id counts as used from now on
+   * Records a request. @returns whether its stream is new; its id then counts as used
    * @throws ConnectionError for an id that is not a client's
    */
   begins(id: number): boolean {
@@ -27,25 +27,25 @@ export class ClientIds {
     return true;
   }
 
-  /** Whether a stream was opened, or passed over, at some time. */
+  /** Whether a stream was ever opened or skipped. */
   used(id: number): boolean {
     return id <= this.#last;
   }
 
-  /** The error of a request whose stream has ended, or was passed over: nothing that is on its way since before can be one. */
+  /** The error for a request on a stream that has ended or was skipped. It cannot be a late frame: a request comes first. */
   again(id: number): ConnectionError {
     const noneSkipped = this.#count === (this.#last + 1) / 2;
     const code = noneSkipped ? ErrorCode.STREAM_CLOSED : ErrorCode.PROTOCOL_ERROR;
     return new ConnectionError(code, `a request on stream ${id}, which has ended`);
   }
 
-  /** The peer has ended a stream, or reset it, and the stream is over. */
+  /** Records that the peer ended or reset a stream that is now closed. */
   ended(id: number): void {
     this.#ended[this.#next] = id;
     this.#next = (this.#next + 1) % REMEMBERED;
   }
 
-  /** Whether that is known of a stream. */
+  /** Whether the peer is known to have ended a stream. */
   hasEnded(id: number): boolean {
     return this.#ended.includes(id);
   }

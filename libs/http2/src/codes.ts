@@ -38,18 +38,18 @@ export const Flag = {
   PRIORITY: 0x20,
 } as const;
 
-/** What a frame may carry unless settings allow more, in bytes. */
+/** Largest payload of a frame unless settings allow more, in bytes. */
 export const DEFAULT_FRAME = 16_384;
 
 /** The largest window (RFC 9113 section 6.9.1), in bytes. */
 export const MAX_WINDOW = 2 ** 31 - 1;
 
-/** `CANCEL`, or the number of a code that is not in the RFC. */
+/** Name of a code, such as `CANCEL`, or its number if the RFC has no such code. */
 export function codeName(code: number): string {
   return Object.entries(ErrorCode).find(([, value]) => value === code)?.[0] ?? `code ${code}`;
 }
 
-/** What the peer did makes the whole connection worthless: it is told the code in a GOAWAY, and the connection ends. */
+/** The peer broke the whole connection. It gets the code in a GOAWAY, and the connection closes. */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';
   readonly code: number;
@@ -60,7 +60,7 @@ export class ConnectionError extends Error {
   }
 }
 
-/** One stream ended with a code other than NO_ERROR and CANCEL. */
+/** A stream ended with a code other than NO_ERROR or CANCEL. */
 export class StreamError extends Error {
   override readonly name = 'StreamError';
   readonly code: number;

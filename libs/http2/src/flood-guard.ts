@@ -2,26 +2,26 @@ import { Allowance } from './allowance.ts';
 import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
 
 /**
- * What a peer's frames that carry nothing may cost at once, and what a second of patience adds. A PING costs 1: about two microseconds
- * of ours. So a connection takes two thousandths of a processor by them, and a burst 20 ms.
+ * Budget for a peer's frames without content: the largest burst, and what each second adds. A PING costs 1, about two microseconds of
+ * CPU. So these frames take at most 0.2 % of a processor per connection, and a burst takes 20 ms.
  */
 const BURST = 10_000;
 const PER_SECOND = 1_000;
 
 /**
- * SETTINGS and GOAWAY may look at every open stream: 50 in a burst, 5 a second. The most that is known to send any is a client of Go's,
- * which doubles its window 8 times.
+ * SETTINGS and GOAWAY may visit every open stream: 50 in a burst, 5 a second. The busiest known sender is Go's client, which doubles
+ * its window 8 times.
  */
 const PASS = 200;
 
-/** A look at one of many streams, where a message asks for all of them: a pass over 65,536 is 13 ms at most. */
+/** Cost of visiting one stream for a message that concerns all of them: a pass over 65,536 streams takes at most 13 ms. */
 const LOOK = 0.01;
 
-/** What the traffic itself allows: who gets data sends windows' updates, and measures the way with PINGs. */
+/** What traffic earns: a receiver of data sends window updates, and measures the round trip with PINGs. */
 const PER_SENT_FRAME = 4;
 const PER_BYTE = 1 / 512;
 
-/** By type; what is not here costs 1. Heads and resets are bounded elsewhere, by streams. */
+/** Cost by frame type; all others cost 1. Heads and resets are bounded elsewhere, per stream. */
 const COSTS: Readonly<Record<number, number>> = {
   [FrameType.HEADERS]: 0,
   [FrameType.CONTINUATION]: 0,
@@ -31,8 +31,8 @@ const COSTS: Readonly<Record<number, number>> = {
 };
 
 /**
- * Bounds frames that make a connection work and carry nothing: PING, SETTINGS, WINDOW_UPDATE, PRIORITY, and empty DATA
- * (CVE-2019-9512, 9515, 9518 and their like).
+ * Bounds frames that cost work but carry nothing: PING, SETTINGS, WINDOW_UPDATE, PRIORITY, and empty DATA
+ * (CVE-2019-9512, 9515, 9518 and similar).
  */
 export class FloodGuard {
   readonly #allowance: Allowance;
@@ -43,7 +43,7 @@ export class FloodGuard {
   }
 
   /**
-   * A frame came, of any type but DATA.
+   * Counts a frame of any type except DATA.
    * @throws ConnectionError when there were too many
    */
   came(type: number): void {
@@ -60,14 +60,14 @@ export class FloodGuard {
   }
 
   /**
-   * A message came for which all streams were looked at.
+   * Counts a message for which all streams were visited.
    * @throws ConnectionError when there were too many
    */
   looked(streams: number): void {
     this.#spend(1 + streams * LOOK);
   }
 
-  /** A frame of data was sent. */
+  /** Counts a DATA frame that was sent. */
   sent(bytes: number): void {
     this.#allowance.earn(PER_SENT_FRAME + bytes * PER_BYTE);
   }

@@ -2,11 +2,11 @@ import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
 
 interface Rule {
   readonly name: string;
-  /** What it may be about. */
+  /** What its stream id may be: a stream, the connection, or either. */
   readonly on: 'stream' | 'connection' | 'either';
-  /** The length that its payload must have, in bytes. */
+  /** Exact length of its payload, in bytes. */
   readonly size?: number;
-  /** The least that it must have. */
+  /** Shortest length of its payload, in bytes. */
   readonly least?: number;
 }
 
@@ -24,19 +24,19 @@ const RULES: readonly Rule[] = [
   { name: 'CONTINUATION', on: 'stream' },
 ];
 
-/** What of a frame is wrong whatever the state of its stream, at either end of a connection that pushes nothing. */
+/** Errors of a frame that do not depend on its stream's state, at either end of a connection without server push. */
 export class FrameChecks {
   #greeted = false;
 
   /** @throws ConnectionError */
   check(type: number, flags: number, stream: number, length: number): void {
     if (!this.#greeted) {
-      // Section 3.4: a preface ends with SETTINGS, which the other side's answer cannot come before.
+      // Section 3.4: a preface ends with SETTINGS, and the other side cannot answer before it.
       if (type !== FrameType.SETTINGS || flags & Flag.ACK) throw broken('SETTINGS must come first');
       this.#greeted = true;
     }
     const rule = RULES[type];
-    // Of other types nobody knows anything: they are passed over (section 5.5).
+    // Unknown types are ignored (section 5.5).
     if (!rule) return;
     const { name, on, size, least = 0 } = rule;
     if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);

@@ -2,12 +2,12 @@ import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
 import { FRAME_HEAD } from './frames.ts';
 
 export interface FrameHandler {
-  /** A whole frame, of any type but DATA. The payload is a view that holds during the call. */
+  /** Called with a whole frame of any type except DATA. The payload is a view that is valid only during the call. */
   frame(type: number, flags: number, stream: number, payload: Buffer): void;
   /**
-   * Bytes of a DATA frame as they came; a frame may come in many parts.
+   * Called with bytes of a DATA frame as they arrive; a frame may arrive in many parts.
    * @param last whether the frame is over
-   * @param padding bytes that count for the windows and carry nothing
+   * @param padding bytes that count against the windows but carry nothing
    */
   data(stream: number, bytes: Buffer, flags: number, last: boolean, padding: number): void;
 }
@@ -15,21 +15,21 @@ export interface FrameHandler {
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Cuts a connection's bytes into frames. DATA is handed on as it comes, without waiting for the rest of its frame and without
- * a copy; other frames are short, and come whole.
+ * Splits a connection's bytes into frames. It passes DATA on as it arrives, without a copy and without waiting for the rest of the
+ * frame. Other frames are short, and are passed on whole.
  */
 export class FrameReader {
   readonly #handler: FrameHandler;
   readonly #maxFrame: number;
-  /** A head that comes in parts. */
+  /** A frame's head that arrives in parts. */
   #head: Buffer | undefined;
   #headBytes = 0;
   #type = -1;
   #flags = 0;
   #stream = 0;
-  /** Of the current frame's payload, what has yet to come. */
+  /** Bytes of the current frame's payload that have not arrived yet. */
   #left = 0;
-  /** A payload that comes in parts, and must be whole. */
+  /** A payload that arrives in parts and must be passed on whole. */
   #whole: Buffer | undefined;
   #stopped = false;
 
@@ -39,12 +39,12 @@ export class FrameReader {
     this.#maxFrame = maxFrame;
   }
 
-  /** Nothing more is handed on, also of what is being read now. */
+  /** Passes nothing more on, not even from the chunk that is being read now. */
   stop(): void {
     this.#stopped = true;
   }
 
-  /** @throws ConnectionError for what is no frame */
+  /** @throws ConnectionError for a malformed frame */
   read(chunk: Buffer): void {
     let at = 0;
     while (!this.#stopped) {
@@ -62,7 +62,7 @@ export class FrameReader {
     }
   }
 
-  /** @returns where the payload begins, or the chunk's end when the head has yet to be completed */
+  /** @returns where the payload begins, or the chunk's end while the head is incomplete */
   #readHead(chunk: Buffer, at: number): number {
     let head = chunk;
     let start = at;

@@ -1,13 +1,13 @@
 import { ErrorCode, Flag, FrameType } from './codes.ts';
 import { type Settings, settingsEntries } from './settings.ts';
 
-/** What a client sends first (RFC 9113 section 3.4). */
+/** The client's connection preface (RFC 9113 section 3.4). */
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 
 /** Bytes before each frame's payload. */
 export const FRAME_HEAD = 9;
 
-/** A buffer of a frame's head, and `room` bytes more for its payload. */
+/** A buffer with a frame's head and `room` more bytes for its payload. */
 function frame(type: number, flags: number, stream: number, length: number, room = length): Buffer {
   const bytes = Buffer.allocUnsafe(FRAME_HEAD + room);
   bytes.writeUIntBE(length, 0, 3);
@@ -17,7 +17,7 @@ function frame(type: number, flags: number, stream: number, length: number, room
   return bytes;
 }
 
-/** The head of a DATA frame whose payload follows apart. */
+/** The head of a DATA frame whose payload is written separately. */
 export function dataHead(stream: number, length: number, endStream: boolean): Buffer {
   return frame(FrameType.DATA, endStream ? Flag.END_STREAM : 0, stream, length, 0);
 }
@@ -63,7 +63,7 @@ export function pingFrame(opaque: Uint8Array, ack: boolean): Buffer {
   return bytes;
 }
 
-/** @param debug a text for whoever reads the peer's log */
+/** @param debug a text for the peer's log */
 export function goawayFrame(lastStream: number, code: number = ErrorCode.NO_ERROR, debug = ''): Buffer {
   const text = Buffer.from(debug);
   const bytes = frame(FrameType.GOAWAY, 0, 0, 8 + text.length);

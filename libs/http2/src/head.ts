@@ -3,13 +3,13 @@ import { HpackDecoder } from './hpack/decoder.ts';
 import { hpackEncode } from './hpack/encoder.ts';
 import type { Field } from './section.ts';
 
-/** Header fields by their names in lower case, pseudo-header fields included. */
+/** Header fields by name in lower case, with pseudo-header fields. */
 export type Head = Readonly<Record<string, string>>;
 
 /** Header fields to send, pseudo-header fields first. */
 export type OutgoingHead = Readonly<Record<string, string | number>>;
 
-/** What no field may hold: RFC 9110 section 5.5, and what one octet cannot say. */
+/** Characters that no field may hold: RFC 9110 section 5.5, and characters above one octet. */
 const UNFIT = /[^\t\x20-\x7e\x80-\xff]/;
 
 /** @throws TypeError for a value that no header field may hold */
@@ -23,11 +23,11 @@ export function encodeHead(head: OutgoingHead): Buffer {
   return hpackEncode(fields);
 }
 
-/** A head that came whole. */
+/** A complete head. */
 export interface ReceivedHead {
   readonly stream: number;
   readonly fields: readonly Field[];
-  /** The other side sends nothing more on the stream. */
+  /** Whether the other side sends nothing more on the stream. */
   readonly ends: boolean;
 }
 
@@ -45,7 +45,7 @@ export class HeadReader {
     this.#sections = new HeaderSections(maxList);
   }
 
-  /** @throws ConnectionError when a head has begun, and this frame is not its next */
+  /** @throws ConnectionError if a head is incomplete and this frame does not continue it */
   expect(type: number, stream: number): void {
     this.#sections.expect(type, stream);
   }
@@ -65,7 +65,7 @@ export class HeadReader {
   }
 }
 
-/** Fields of the same name are joined by `, ` (RFC 9110 section 5.3). */
+/** Joins fields of the same name with `, ` (RFC 9110 section 5.3). */
 export function headOf(fields: readonly Field[]): Head {
   const head: Record<string, string> = Object.create(null);
   for (const [name, value] of fields) {

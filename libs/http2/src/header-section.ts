@@ -1,17 +1,17 @@
 import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
 import { unpadded } from './frame-reader.ts';
 
-/** What PRIORITY takes of a HEADERS frame, in bytes. */
+/** Size of the priority fields in a HEADERS frame, in bytes. */
 const PRIORITY_LENGTH = 5;
 
-/** What each frame counts beside its bytes, so that empty ones come to an end too. */
+/** Cost of each frame on top of its bytes, so that empty ones are bounded too. */
 const FRAME_COST = 32;
 
-/** A header section that came whole, still compressed. */
+/** A complete header section, still compressed. */
 export interface HeaderSection {
   readonly stream: number;
   readonly block: Buffer;
-  /** The other side sends nothing more on the stream. */
+  /** Whether the other side sends nothing more on the stream. */
   readonly ends: boolean;
 }
 
@@ -20,18 +20,18 @@ interface Begun extends Omit<HeaderSection, 'block'> {
   cost: number;
 }
 
-/** Puts header sections together: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
+/** Assembles header sections: HEADERS, and CONTINUATION until END_HEADERS (RFC 9113 sections 6.2 and 6.10). */
 export class HeaderSections {
   readonly #maxBytes: number;
-  /** One that is not yet whole: nothing else may come before. */
+  /** An incomplete section. No other frame may come before its end. */
   #begun: Begun | undefined;
 
-  /** @param maxBytes what one may come to, compressed and with a cost for each frame */
+  /** @param maxBytes largest section, compressed, with a cost for each frame */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** @throws ConnectionError when one has begun, and this frame is not its next, or the other way round */
+  /** @throws ConnectionError if a section is incomplete and this frame does not continue it, or if there is none to continue */
   expect(type: number, stream: number): void {
     const begun = this.#begun;
     if (type === FrameType.CONTINUATION ? begun?.stream === stream : !begun) return;
@@ -45,7 +45,7 @@ export class HeaderSections {
     return this.continuation(flags, flags & Flag.PRIORITY ? part.subarray(PRIORITY_LENGTH) : part);
   }
 
-  /** To be called only after `expect`. */
+  /** Call only after `expect`. */
   continuation(flags: number, part: Buffer): HeaderSection | undefined {
     const begun = this.#begun as Begun;
     begun.cost += part.length + FRAME_COST;
@@ -53,7 +53,7 @@ export class HeaderSections {
       throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `a header section of more than ${this.#maxBytes} bytes`);
     }
     const last = (flags & Flag.END_HEADERS) !== 0;
-    // What waits for more must not keep all that was read with it.
+    // A copy: a view would keep the whole chunk that it was read with.
     begun.parts.push(last ? part : Buffer.from(part));
     if (!last) return undefined;
     this.#begun = undefined;

@@ -1,22 +1,22 @@
 import { ErrorCode } from './codes.ts';
 import { type Field, type PseudoFields, readPseudo } from './section.ts';
 
-/** A request's head that is well-formed. */
+/** A well-formed head of a request. */
 export interface Request {
   readonly own: PseudoFields;
-  /** What else may come on its stream. */
+  /** Checks the rest of its stream. */
   readonly incoming: Incoming;
 }
 
 const LENGTH = /^\d{1,15}$/;
 
 /**
- * What the other side may still say on a stream: a head, data as long as the head says, trailers, an end, and then nothing (RFC 9113
- * sections 5.1 and 8.1). Each call gives the code of the stream error that it is, if it is one.
+ * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
+ * sections 5.1 and 8.1). Each call returns the code of a stream error, or undefined.
  */
 export class Incoming {
   #state: 'head' | 'body' | 'ended';
-  /** Bytes of data that a Content-Length has yet to see; undefined without one. */
+  /** Bytes that Content-Length still expects; undefined without one. */
   #left: number | undefined;
 
   private constructor(state: 'head' | 'body', length?: number) {
@@ -24,21 +24,21 @@ export class Incoming {
     this.#left = length;
   }
 
-  /** At a client: of a stream that it opened. */
+  /** At a client, for a stream that it opened. */
   static response(): Incoming {
     return new Incoming('head');
   }
 
-  /** At a server: of a stream that begins with a section. @returns undefined for one that is malformed */
+  /** At a server, for a stream that begins with this section. @returns undefined if the section is malformed */
   static request(section: readonly Field[]): Request | undefined {
     const own = readPseudo(section, 'request');
     if (!own) return undefined;
-    // RFC 9110 section 9.3.6: a CONNECT has no content, and what follows it is not its own.
+    // RFC 9110 section 9.3.6: a CONNECT has no content; the bytes after it belong to the tunnel.
     const length = own[':method'] === 'CONNECT' ? undefined : contentLength(section);
     return Number.isNaN(length) ? undefined : { own, incoming: new Incoming('body', length) };
   }
 
-  /** Whether a request or an answer came, which is not informational. */
+  /** Whether a request or a final response has arrived. */
   get begun(): boolean {
     return this.#state !== 'head';
   }
@@ -48,7 +48,7 @@ export class Incoming {
     return this.#state === 'ended';
   }
 
-  /** A further section came: an answer's head, informational or not, or trailers. */
+  /** Checks a further section: a response head, informational or not, or trailers. */
   section(fields: readonly Field[], ends: boolean): number | undefined {
     if (this.#state === 'ended') return ErrorCode.STREAM_CLOSED;
     const isTrailers = this.#state === 'body';
@@ -68,7 +68,7 @@ export class Incoming {
     return this.#left < 0 ? ErrorCode.PROTOCOL_ERROR : undefined;
   }
 
-  /** It ends, by a flag of what came last. */
+  /** The stream ends, by a flag on the last frame. */
   end(): number | undefined {
     if (this.#state === 'ended') return undefined;
     if (this.#state === 'head') return ErrorCode.PROTOCOL_ERROR;
@@ -77,7 +77,7 @@ export class Incoming {
   }
 }
 
-/** @returns undefined without a Content-Length, NaN for one that is none, or for two that differ */
+/** @returns undefined without a Content-Length, NaN for a malformed one or for two that differ */
 function contentLength(section: readonly Field[]): number | undefined {
   let length: number | undefined;
   for (const [name, value] of section) {

@@ -3,11 +3,11 @@ interface Slot<T> {
 }
 
 /**
- * What is open, by its id: a Map for what comes and goes often.
+ * Open items by id: a Map for items that come and go often.
  *
- * V8 gives a Map that is full of what was deleted a new table, to which the old one points. Once one table has grown old, each
- * of its successors is kept by the one before until the whole heap is collected, with all that was in it at the time. Here
- * that is no more than slots, which are emptied by then.
+ * When a Map is full of deleted entries, V8 gives it a new table, and the old table points to the new one. Once a table is in the old
+ * generation, it keeps each successor, with all its entries, until a full garbage collection. Here the entries are only slots, and
+ * deleted ones are emptied.
  */
 export class OpenTable<K, T> {
   readonly #slots = new Map<K, Slot<T>>();
@@ -37,7 +37,7 @@ export class OpenTable<K, T> {
     this.#slots.delete(id);
   }
 
-  /** In the order in which they came; of those that go meanwhile no more is seen. */
+  /** In the order of insertion, without items that are deleted meanwhile. */
   *values(): Iterable<T> {
     for (const { open } of this.#slots.values()) if (open !== undefined) yield open;
   }

@@ -1,13 +1,13 @@
-/** PINGs that wait for their answer. */
+/** Most PINGs that may wait for their answers. */
 const MAX_PINGS = 16;
 
-/** The PINGs of a connection, whose answers come in order, and what they tell of the way's length. */
+/** The PINGs of a connection, answered in order, and the round-trip time that they measure. */
 export class Pings {
   readonly #sent: { readonly since: number; readonly done: (() => void) | undefined }[] = [];
-  /** Milliseconds; 0 until it is known. */
+  /** In milliseconds; 0 until it is known. */
   rtt = 0;
 
-  /** @returns whether one may be sent: there are not too many yet */
+  /** @returns whether a PING may be sent; false if too many wait already */
   begin(done?: () => void): boolean {
     if (this.#sent.length >= MAX_PINGS) return false;
     this.#sent.push({ since: performance.now(), done });
@@ -18,7 +18,7 @@ export class Pings {
     const ping = this.#sent.shift();
     if (!ping) return;
     const took = performance.now() - ping.since;
-    // Follows the least that was measured lately: what a PING waited behind data is not the way's length.
+    // Follows the recent minimum: time that a PING waits behind data is not round-trip time.
     this.rtt = this.rtt === 0 ? took : Math.min(took, this.rtt * 1.25);
     ping.done?.();
   }

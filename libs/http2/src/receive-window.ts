@@ -1,21 +1,21 @@
 import { MAX_WINDOW } from './codes.ts';
 
 /**
- * A window grows to this on any connection whose reader keeps up, in bytes: with 1 MiB bulk is a third slower and costs the sender
- * twice the time a byte, since it waits for windows and wakes up for each.
+ * Size to which a window grows on any connection whose reader keeps up, in bytes. With 1 MiB, bulk transfer is a third slower and costs
+ * the sender twice the CPU time a byte, because it waits for window updates and wakes up for each.
  */
 const LOCAL_WINDOW = 4 * 1024 * 1024;
 
-/** A window grows no further, in bytes: 160 MB/s at 100 ms of round-trip time. */
+/** Largest window, in bytes: 160 MB/s at a round-trip time of 100 ms. */
 const LARGEST_WINDOW = 16 * 1024 * 1024;
 
-/** Half a window that is read within this time is read fast, in milliseconds. */
+/** A reader that reads half a window within this time is fast, in milliseconds. */
 const FAST = 200;
 
-/** What all windows of a process may grow by together, beyond what streams begin with, in bytes. */
+/** How much all windows of a process may grow together beyond their initial sizes, in bytes. */
 const BUDGET = 128 * 1024 * 1024;
 
-/** What windows may still grow by. */
+/** How much windows may still grow, in bytes. */
 export class WindowBudget {
   #left: number;
 
@@ -39,33 +39,33 @@ export class WindowBudget {
 }
 
 /**
- * Who may send no more than this has to wait, in bytes: what a reader takes is given back in pieces, and over a long way a few of them are
- * under way at any time.
+ * A sender with less window than this has to wait, in bytes: a reader returns window in pieces, and on a long path a few of them are
+ * always in transit.
  */
 const SHORT = 256 * 1024;
 
-/** This process'. */
+/** Shared by this process. */
 const processBudget = new WindowBudget();
 
 /**
- * What the other side may send on one stream before it is read here. It begins small, so that many idle or stalled streams
- * hold little, and doubles while its reader empties it faster than the connection can fill it, within the process' budget.
+ * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It doubles while its reader
+ * empties it faster than the connection can fill it, within the process' budget.
  */
 export class ReceiveWindow {
   readonly #budget: WindowBudget;
   readonly #rtt: () => number;
   readonly #largest: number;
   #size: number;
-  /** What the other side may still send. */
+  /** Bytes that the other side may still send. */
   #open: number;
-  /** Read here, and not yet given back. */
+  /** Bytes read here and not yet returned to the window. */
   #read = 0;
   #grown = 0;
   #since = performance.now();
 
   /**
    * @param rtt the connection's round-trip time, in milliseconds
-   * @param options.largest what it may grow to, in bytes
+   * @param options.largest largest size, in bytes
    */
   constructor(size: number, rtt: () => number, { budget = processBudget, largest = LARGEST_WINDOW } = {}) {
     this.#size = size;
@@ -75,21 +75,21 @@ export class ReceiveWindow {
     this.#largest = largest;
   }
 
-  /** @returns whether the other side kept to its window */
+  /** @returns whether the other side respected the window */
   receive(bytes: number): boolean {
     this.#open -= bytes;
     return this.#open >= 0;
   }
 
-  /** Whether most of it lies here unread, so that the other side has to wait. */
+  /** Whether most of the window is unread here, so that the other side has to wait. */
   get short(): boolean {
     return this.#open + this.#read < Math.min(SHORT, this.#size / 2);
   }
 
   /**
-   * Takes bytes as read.
+   * Counts bytes as read.
    * @param least while some of the window is held back: where little is left, so much is given back at a time, and the window does not grow
-   * @returns what to give the other side: 0 for nothing yet
+   * @returns how many bytes to return to the other side; 0 for none yet
    */
   consume(bytes: number, least?: number): number {
     this.#read += bytes;
@@ -101,12 +101,12 @@ export class ReceiveWindow {
     return credit;
   }
 
-  /** Takes padding as read: nobody reads it, so the window does not grow for it. @returns what to give the other side */
+  /** Counts padding as read. Nobody reads it, so the window does not grow. @returns how many bytes to return to the other side */
   skip(padding: number): number {
     return this.consume(padding, Number.POSITIVE_INFINITY);
   }
 
-  /** The other side may send so many bytes more ahead. */
+  /** Enlarges the window by this many bytes. */
   widen(bytes: number): void {
     this.#size += bytes;
     this.#open += bytes;
@@ -123,7 +123,7 @@ export class ReceiveWindow {
     const now = performance.now();
     const took = now - this.#since;
     this.#since = now;
-    // A window that limits its sender is read by half within half a round trip, or little more.
+    // If a window limits its sender, half of it is read within about half a round trip.
     const short = this.#size < LOCAL_WINDOW ? took < FAST : took < this.#rtt();
     const growth = Math.min(this.#size, this.#largest - this.#size);
     if (!short || growth <= 0 || !this.#budget.take(growth)) return 0;

@@ -9,7 +9,7 @@ import { DEFAULT_SETTINGS, readSettings, type Settings } from './settings.ts';
 import type { Http2Stream } from './stream.ts';
 import type { Streams } from './streams.ts';
 
-/** What may come on the connection before the other side is given more: all streams together are bounded by their own windows. */
+/** The connection's window. The streams' own windows bound all streams together. */
 export const CONNECTION_WINDOW = MAX_WINDOW;
 
 export interface ReceivingOptions {
@@ -21,11 +21,11 @@ export interface ReceivingOptions {
   readonly pings: Pings;
   /** The other side opened a stream. */
   readonly opened: (stream: Http2Stream, head: Head) => void;
-  /** The other side goes away: in good order, or at once and for a reason. */
+  /** Called when the other side leaves: gracefully, or at once with a reason. */
   readonly goaway: (reason?: Error) => void;
 }
 
-/** The receiving side of a connection: what the other side's bytes say, and what that does to streams, windows and PINGs. */
+/** The receiving side of a connection: reads the other side's frames and applies them to streams, windows and PINGs. */
 export class Receiving implements FrameHandler {
   readonly #options: ReceivingOptions;
   readonly #streams: Streams;
@@ -34,7 +34,7 @@ export class Receiving implements FrameHandler {
   readonly #heads: HeadReader;
   readonly #checks = new FrameChecks();
   #prefaceLeft: number;
-  /** Of the connection's window, what was received and not yet given back. */
+  /** Bytes received and not yet returned to the connection's window. */
   #received = 0;
 
   constructor(options: ReceivingOptions) {
@@ -47,14 +47,14 @@ export class Receiving implements FrameHandler {
     this.#prefaceLeft = role === 'server' ? PREFACE.length : 0;
   }
 
-  /** @throws ConnectionError for what is no HTTP/2, and what a listener throws */
+  /** @throws ConnectionError for malformed HTTP/2, and errors of listeners */
   read(chunk: Buffer): void {
     const bytes = this.#prefaceLeft > 0 ? this.#readPreface(chunk) : chunk;
     if (bytes.length > 0) this.#reader.read(bytes);
     this.#streams.resets.check();
   }
 
-  /** Nothing more is read, also of what is being read now. */
+  /** Reads nothing more, not even the rest of the current chunk. */
   stop(): void {
     this.#reader.stop();
   }

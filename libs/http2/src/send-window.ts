@@ -2,8 +2,8 @@ import { ConnectionError, ErrorCode, MAX_WINDOW } from './codes.ts';
 import { DEFAULT_SETTINGS } from './settings.ts';
 
 /**
- * What the other side takes on each stream before it gives more. Streams' windows stand relative to it, so that a change
- * (RFC 9113 section 6.9.2) reaches all of them at once: nothing is done for each stream but, once a turn, to wake those that may go on.
+ * The initial send window of all streams. Streams store their windows relative to it, so a change (RFC 9113 section 6.9.2) affects
+ * all of them at once. The only work per stream, once a turn, is to wake streams that may send again.
  */
 export class InitialWindow {
   readonly #wake: () => void;
@@ -14,7 +14,7 @@ export class InitialWindow {
   #due = false;
 
   /**
-   * @param wake lets the streams that wait for their windows look again
+   * @param wake makes streams that wait for their windows check again
    * @param windows those of the open streams
    */
   constructor(wake: () => void, windows: () => Iterable<SendWindow>) {
@@ -26,12 +26,12 @@ export class InitialWindow {
     return this.#size;
   }
 
-  /** A stream has been given so much beyond it. */
+  /** Records how much a stream has been given beyond the initial window. */
   exceeded(bytes: number): void {
     if (bytes > this.#most) this.#most = bytes;
   }
 
-  /** @throws ConnectionError when a stream's window would be more than a window can be */
+  /** @throws ConnectionError if a stream's window would exceed the largest window */
   resize(size: number): void {
     if (size + this.#most > MAX_WINDOW) this.#lookAgain();
     if (size + this.#most > MAX_WINDOW)
@@ -52,10 +52,10 @@ export class InitialWindow {
   }
 }
 
-/** What the other side still takes on one stream. */
+/** The send window of one stream. */
 export class SendWindow {
   readonly #initial: InitialWindow;
-  /** Given beyond the initial window, less what was sent, in bytes. */
+  /** Bytes given beyond the initial window, minus bytes sent. */
   #more = 0;
 
   constructor(initial: InitialWindow) {
@@ -67,7 +67,7 @@ export class SendWindow {
     return this.#initial.size + this.#more;
   }
 
-  /** What of it is beyond the initial window. */
+  /** The part of it beyond the initial window. */
   get more(): number {
     return this.#more;
   }
@@ -76,7 +76,7 @@ export class SendWindow {
     this.#more -= bytes;
   }
 
-  /** The other side takes more. @returns false when that is more than a window can be (section 6.9.1) */
+  /** Enlarges the window. @returns false if it would exceed the largest window (section 6.9.1) */
   widen(bytes: number): boolean {
     this.#more += bytes;
     this.#initial.exceeded(this.#more);

@@ -10,38 +10,38 @@ import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import type { Http2Stream } from './stream.ts';
 import { Streams } from './streams.ts';
 
-/** How long what was written last may take to leave when the session ends, in milliseconds. */
+/** How long the last bytes may take to leave when the session ends, in milliseconds. */
 const LINGER = 1000;
 
 export interface SessionOptions {
   readonly role: 'client' | 'server';
-  /** Connected, with TLS done. It belongs to the session from now on. */
+  /** Connected, after the TLS handshake. The session owns it from now on. */
   readonly socket: Socket;
   /** What the other side may do. */
   readonly settings: Pick<
     Settings,
     'initialWindowSize' | 'maxConcurrentStreams' | 'maxFrameSize' | 'maxHeaderListSize'
   >;
-  /** What is said of the session's end to whoever held a stream. Default: the reason itself. */
+  /** Makes the error that open streams get when the session ends. Default: the reason itself. */
   readonly lost?: (reason: Error) => Error;
 }
 
 interface SessionEvents {
-  /** At the server: the other side opened a stream. */
+  /** At the server: called when the other side opened a stream. */
   stream: [stream: Http2Stream, head: Head];
-  /** No new stream may be opened, since the other side goes away or the ids are used up; those that are there go on. */
+  /** No new stream can be opened, because the other side is leaving or the ids are used up. Open streams continue. */
   goaway: [];
-  /** A listener threw: a defect of whoever listens, which ends the session. */
+  /** A listener threw. That is a bug in the listener, and it ends the session. */
   fault: [error: Error];
-  /** The session is over, and every stream on it that had not ended before. */
+  /** The session has ended, with all its streams. */
   close: [reason: Error];
 }
 
 /**
  * One side of an HTTP/2 connection (RFC 9113), without server push and priorities.
  *
- * It reads whatever comes, also while it cannot write. Node's own endpoint stops reading while a write is under way, so two
- * of them that write much to each other wait for each other for good (docs/adr/0004).
+ * It keeps reading even while it cannot write. Node's own endpoint stops reading during a write, so two of them that write much to
+ * each other can deadlock (docs/adr/0004).
  */
 export class Http2Session extends EventEmitter<SessionEvents> {
   readonly socket: Socket;
@@ -51,7 +51,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   readonly #receiving: Receiving;
   readonly #pings = new Pings();
   #over: Error | undefined;
-  /** Bytes that came, ever. */
+  /** Total bytes received. */
   bytesRead = 0;
 
   constructor({ role, socket, settings, lost = (reason) => reason }: SessionOptions) {
@@ -86,17 +86,17 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     socket.on('data', (chunk: Buffer) => this.#receive(chunk)).resume();
     socket.on('error', (error) => this.#end(error));
     socket.once('close', () => this.#end(new Error('connection closed')));
-    // HTTP/2 knows no half-open connection: what a killed process leaves behind is a FIN, and often no more.
+    // HTTP/2 has no half-open connections, and a killed process often leaves only a FIN.
     socket.once('end', () => this.#end(new Error('connection closed')));
     if (socket.destroyed || socket.readableEnded) queueMicrotask(() => this.#end(new Error('connection closed')));
   }
 
-  /** Bytes that were given to the socket, ever. */
+  /** Total bytes written to the socket. */
   get bytesWritten(): number {
     return this.#sending.bytes;
   }
 
-  /** Whether no new stream may be opened: it, or the other side, goes away. */
+  /** Whether no new stream can be opened because one side is leaving. */
   get closed(): boolean {
     return this.#streams.refusesNew;
   }
@@ -122,12 +122,12 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     return stream;
   }
 
-  /** Asks the other side for a sign of life. @param done called when it came; never when the session ends before */
+  /** Sends a PING. @param done called on its answer; never if the session ends first */
   ping(done?: () => void): void {
     if (!this.#over && this.#pings.begin(done)) this.#sending.frame(pingFrame(Buffer.alloc(8), false));
   }
 
-  /** Goes away in good order: no new stream either way, and the connection ends after the last. */
+  /** Leaves gracefully: no new streams from either side, and the connection closes after the last one. */
   close(): void {
     if (this.closed || this.#over) return;
     this.#streams.refuseNew();
@@ -135,12 +135,12 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     this.#endWhenIdle();
   }
 
-  /** Ends the connection, and every stream that has not ended. */
+  /** Ends the connection and all open streams. */
   destroy(reason: Error = new Error('session was destroyed')): void {
     this.#end(reason);
   }
 
-  /** No stream is opened here any more: the other side goes, or the ids are used up. */
+  /** No stream can be opened here any more: the other side is leaving, or the ids are used up. */
   #leave(): void {
     if (!this.closed) this.emit('goaway');
     this.close();
@@ -159,7 +159,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     }
   }
 
-  /** The other side broke the protocol, or a listener threw: it is told, and the connection ends. */
+  /** The other side broke the protocol, or a listener threw. Sends a GOAWAY and closes the connection. */
   #fail(error: Error): void {
     if (this.#over) return;
     const code = error instanceof ConnectionError ? error.code : ErrorCode.INTERNAL_ERROR;

@@ -1,13 +1,13 @@
 import { ConnectionError, DEFAULT_FRAME, ErrorCode, MAX_WINDOW } from './codes.ts';
 
-/** What one side of a connection asks of the other (RFC 9113 section 6.5.2). */
+/** The limits that one side of a connection sets for the other (RFC 9113 section 6.5.2). */
 export interface Settings {
-  /** What the other side may keep in its compression table, in bytes. */
+  /** Largest compression table of the other side, in bytes. */
   readonly headerTableSize: number;
   readonly enablePush: boolean;
-  /** Streams that the other side may have open. */
+  /** Most streams that the other side may have open. */
   readonly maxConcurrentStreams: number;
-  /** What the other side may send on a new stream before it is given more, in bytes. */
+  /** Initial window of a new stream, in bytes. */
   readonly initialWindowSize: number;
   /** The longest payload of a frame, in bytes. */
   readonly maxFrameSize: number;
@@ -15,7 +15,7 @@ export interface Settings {
   readonly maxHeaderListSize: number;
 }
 
-/** What holds until the first SETTINGS frame comes. */
+/** In effect until the first SETTINGS frame arrives. */
 export const DEFAULT_SETTINGS: Settings = {
   headerTableSize: 4096,
   enablePush: true,
@@ -42,8 +42,8 @@ export function settingsEntries(settings: Partial<Settings>): [number, number][]
 }
 
 /**
- * What a SETTINGS frame's payload changes; what is not known here is passed over, as the RFC wants.
- * @throws ConnectionError for a value out of its bounds
+ * Applies a SETTINGS frame's payload. Unknown settings are ignored, as the RFC requires.
+ * @throws ConnectionError for a value out of range
  */
 export function readSettings(payload: Buffer): Partial<Settings> {
   if (payload.length % 6 !== 0) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'SETTINGS of a wrong length');
