@@ -51,7 +51,7 @@ export class FloodGuard {
   }
 
   /**
-   * Bytes of a DATA frame came. Each stream has one end, so the frame that has it may be empty.
+   * Counts bytes of a DATA frame. Each stream ends once, so the frame that ends it may be empty.
    * @throws ConnectionError when there were too many without any
    */
   data(bytes: number, flags: number): void {

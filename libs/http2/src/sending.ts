@@ -3,7 +3,7 @@ import { ConnectionError, ErrorCode } from './codes.ts';
 import { FloodGuard } from './flood-guard.ts';
 import { FRAME_HEAD } from './frames.ts';
 
-/** What a peer that does not read may hold back of frames that no window bounds, in bytes. */
+/** Most bytes of frames without a window that may wait for a peer that does not read. */
 const TOO_MUCH = 8 * 1024 * 1024;
 
 /**
@@ -13,7 +13,7 @@ const TOO_MUCH = 8 * 1024 * 1024;
  */
 const WRITE = 65_300;
 
-/** No frame is cut shorter than this for the write's sake, in bytes. */
+/** Shortest frame that a write's limit may produce, in bytes. */
 const SHORT = 1024;
 
 /**
@@ -27,7 +27,7 @@ export type Sink = Pick<Duplex, 'write'>;
 /** Something with DATA to send. */
 export interface Sender {
   readonly sendable: boolean;
-  /** It waits for its turn; kept by Sending, for which a Set of those that wait would be too much garbage that grows old. */
+  /** Whether it waits for its turn. Sending stores this here, because a Set of waiting streams would leave too much garbage in the old generation. */
   offered: boolean;
   /** Writes one frame with at most `limit` bytes of payload, and returns how many. */
   sendFrame(sink: Sink, limit: number): number;
@@ -43,16 +43,16 @@ export class Sending {
   readonly #socket: Duplex;
   readonly #failed: (error: Error) => void;
   #ready: Sender[] = [];
-  /** Have sent what they had, and ask for more once fewer are ready. */
+  /** Streams that have sent everything and are asked for more once fewer are ready. */
   #empty: Sender[] = [];
   #overflowed = false;
   #scheduled = false;
   /** The other side's limits. */
   maxFrame: number;
   #window: number;
-  /** Of what comes: what was sent allows for answers. */
+  /** Guards what arrives: bytes sent allow for answers. */
   readonly floods = new FloodGuard();
-  /** What was given to the socket, ever. */
+  /** Total bytes written to the socket. */
   bytes = 0;
 
   /** @param failed the peer does not read what it asks for, or whoever writes threw when it was asked for more */
@@ -68,13 +68,13 @@ export class Sending {
     return this.#window;
   }
 
-  /** The other side takes more on the connection. */
+  /** Enlarges the connection's window. */
   allow(bytes: number): void {
     this.#window += bytes;
     this.#schedule();
   }
 
-  /** A frame that no window holds back. */
+  /** Sends a frame that has no window. */
   frame(bytes: Buffer): void {
     this.#schedule();
     this.bytes += bytes.length;
@@ -84,7 +84,7 @@ export class Sending {
     this.#failed(new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'the other side does not read'));
   }
 
-  /** A stream that has something to send, and may. */
+  /** Queues a stream that has something to send and may send it. */
   offer(sender: Sender): void {
     if (sender.offered) return;
     sender.offered = true;
@@ -113,7 +113,7 @@ export class Sending {
     }
     this.#scheduled = false;
     this.#socket.uncork();
-    // The socket, or the window, says when there is room again.
+    // The socket or the window reports when there is room again.
     if (this.#window <= 0 || this.#socket.writableNeedDrain) return;
     try {
       this.#refill();
@@ -142,7 +142,7 @@ export class Sending {
         this.floods.sent(sent);
         if (sender.sendable) this.offer(sender);
       }
-      // Who did not get a turn comes before who did.
+      // Streams that did not get a turn come before those that did.
       if (next < turn.length) this.#ready = [...turn.slice(next), ...this.#ready];
     }
   }

@@ -112,7 +112,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
 
   /**
    * Opens a stream; for the client.
-   * @throws TypeError for a head that HTTP/2 cannot carry; Error when the session goes away, or the other side takes no more streams
+   * @throws TypeError for a head that HTTP/2 cannot carry; Error if the session is leaving or the other side accepts no more streams
    */
   request(head: OutgoingHead): Http2Stream {
     if (this.#over) throw this.#over;

@@ -11,17 +11,17 @@ import type { SendWindow } from './send-window.ts';
 import type { Sender, Sink } from './sending.ts';
 import type { StreamLimits, Wire } from './wire.ts';
 
-/** What may wait here to be sent before the writer is asked to rest, in bytes: two reads of a socket. */
+/** Bytes that may wait here to be sent before the writer has to pause: two reads of a socket. */
 const SEND_AHEAD = 128 * 1024;
 
-/** A write from this length on is one of many, in bytes; who writes less waits for no others. */
+/** A write of at least this length counts as bulk, in bytes. A shorter one does not wait for others. */
 const BULK = 16 * 1024;
 
 /**
- * One HTTP/2 stream. Its two ways end apart from each other; `destroy` and `close` reset it. Once both have ended, what came is
- * read to its end, also when the session has gone by then.
+ * One HTTP/2 stream. Its two directions end independently; `destroy` and `close` reset it. Once both have ended, received bytes can
+ * still be read to the end, even after the session has ended.
  *
- * Events beside a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
+ * Events in addition to a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
  */
 export class Http2Stream extends Duplex implements Sender {
   readonly id: number;
@@ -33,7 +33,7 @@ export class Http2Stream extends Duplex implements Sender {
   readonly #incoming: Incoming;
   readonly #window: ReceiveWindow;
   readonly sendWindow: SendWindow;
-  /** Came, and is more than the reader wants now. */
+  /** Received bytes beyond what the reader wants now. */
   #held = 0;
   #remoteReset = false;
   #localEnded = false;
@@ -42,7 +42,7 @@ export class Http2Stream extends Duplex implements Sender {
   #final: Done | undefined;
 
   constructor(id: number, wire: Wire, { incoming, window, sendWindow }: StreamLimits) {
-    // What came counts as read only once someone has it: the window alone bounds what is held.
+    // Bytes count as read only once the reader has them, so the window bounds what is buffered.
     super({ readableHighWaterMark: 1, writableHighWaterMark: SEND_AHEAD });
     this.id = id;
     this.#wire = wire;
@@ -51,12 +51,12 @@ export class Http2Stream extends Duplex implements Sender {
     this.sendWindow = sendWindow;
   }
 
-  /** Whether no frame will come or go any more: both sides have ended, or one has reset. */
+  /** Whether no further frame will arrive or leave: both sides have ended, or one has reset. */
   get wireClosed(): boolean {
     return this.#wireClosed;
   }
 
-  /** Whether the other side has ended its way, or reset the stream. */
+  /** Whether the other side has ended its direction or reset the stream. */
   get remoteEnded(): boolean {
     return this.#incoming.ended || this.#remoteReset;
   }
@@ -75,7 +75,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.#wire.head(this, head, false);
   }
 
-  /** Ends both ways at once: nothing more is sent, what was not yet read is lost, and the other side is told unless it has ended. */
+  /** Ends both directions at once: nothing more is sent, unread bytes are lost, and the other side gets a reset unless it has ended. */
   close(code: number = ErrorCode.CANCEL): void {
     if (this.destroyed) return;
     if (!this.#wireClosed) this.rstCode = code;
@@ -93,7 +93,7 @@ export class Http2Stream extends Duplex implements Sender {
     if (ends) this.#endRemote();
   }
 
-  /** @throws ConnectionError when the other side ignores the window */
+  /** @throws ConnectionError if the other side ignores the window */
   receiveData(bytes: Buffer, padding: number, ends: boolean): void {
     if (this.#failed(this.#incoming.data(bytes.length))) return;
     if (!this.#window.receive(bytes.length + padding))
@@ -113,7 +113,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.#closeWire();
   }
 
-  /** Ends the stream where the other side broke its rules. @param code of the error, if it is one */
+  /** Ends the stream if the other side broke its rules. @param code the error, or undefined for none */
   #failed(code: number | undefined): boolean {
     if (code !== undefined) {
       this.#wire.broken();
@@ -126,7 +126,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.rstCode = code;
     this.#remoteReset = true;
     this.#overOnWire();
-    // The whole answer came, and what is sent meanwhile is not wanted (section 8.1): what came is still read.
+    // The whole response has arrived, and the other side wants no more of the request (section 8.1). The response can still be read.
     if (code === ErrorCode.NO_ERROR && this.#incoming.ended) {
       this.#outgoing.release();
       this.#final?.();
@@ -134,13 +134,13 @@ export class Http2Stream extends Duplex implements Sender {
     } else this.destroy(failure(code));
   }
 
-  /** The session is gone. */
+  /** The session has ended. */
   lose(reason: Error): void {
     this.#overOnWire();
     this.destroy(reason);
   }
 
-  /** The other side takes more. */
+  /** Enlarges the send window. */
   allow(bytes: number): void {
     if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
     else if (!this.sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
@@ -173,7 +173,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.#outgoing.release();
   }
 
-  /** A write has left as a whole. Whoever writes bulk, and has no more here, is asked for it when it is the stream's turn. */
+  /** A write has left completely. A bulk writer with nothing left here is asked for more on the stream's turn. */
   #sent(): void {
     const { length } = this.#outgoing;
     const isLast = this.writableLength === length && !this.writableEnded;
@@ -244,7 +244,7 @@ export class Http2Stream extends Duplex implements Sender {
     this.#closeWire();
   }
 
-  /** When both ways have ended. */
+  /** Runs when both directions have ended. */
   #closeWire(): void {
     if (this.#localEnded && this.#incoming.ended) this.#overOnWire();
   }
@@ -257,7 +257,7 @@ export class Http2Stream extends Duplex implements Sender {
   }
 }
 
-/** CANCEL is how a stream is given up in good order; whoever reads it sees that it closed without an end. */
+/** CANCEL is the normal way to abandon a stream. Its reader sees that the stream closed without an end. */
 function failure(code: number): StreamError | undefined {
   if (code === ErrorCode.NO_ERROR || code === ErrorCode.CANCEL) return undefined;
   return new StreamError(code, `stream was reset with ${codeName(code)}`);

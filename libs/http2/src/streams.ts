@@ -14,8 +14,8 @@ import { Http2Stream } from './stream.ts';
 import type { Wire } from './wire.ts';
 
 /**
- * Streams that the other side may take back before they are answered, break, or have refused, in 10 seconds. A gateway that loses its callers
- * takes back what is pending, which is bounded to 2,000 for each of its tenants.
+ * Most streams in 10 seconds that the other side may cancel before the answer, break, or have refused. A gateway that loses its callers
+ * cancels its pending dials, which are bounded to 2,000 for each tenant.
  */
 const MAX_RESETS = 10_000;
 
@@ -26,16 +26,16 @@ export interface StreamsOptions {
   readonly sending: Sending;
   /** The connection's round-trip time, in milliseconds. */
   readonly rtt: () => number;
-  /** The last of those that were open has ended. */
+  /** Called when the last open stream has ended. */
   readonly idle: () => void;
 }
 
 /**
- * The open streams of a connection, by their ids, and which more there may be (RFC 9113 section 5.1). Only the client opens any,
- * with odd ids. It is a table and does not hold one, since every frame that comes looks its stream up.
+ * The open streams of a connection by id, and the rules for new ones (RFC 9113 section 5.1). Only the client opens streams, with odd
+ * ids. This class extends the table instead of holding one, because every frame looks up its stream.
  */
 export class Streams extends OpenTable<number, Http2Stream> implements Wire {
-  /** What the other side caused, and no reset that code of ours chose: requests that it took back or that are refused, and its errors. */
+  /** Resets that the other side caused: requests that it cancelled or that were refused, and its errors. Our own resets do not count. */
   readonly resets = new ResetCounter(MAX_RESETS);
   readonly #options: StreamsOptions;
   readonly #sending: Sending;
@@ -48,7 +48,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   #next = 1;
   /** What the other side opened. */
   readonly #ids = new ClientIds();
-  /** The least of the last streams that GOAWAYs named. */
+  /** The lowest last stream id of all GOAWAYs. */
   #lastSeen = Number.POSITIVE_INFINITY;
   /** No new stream is opened, by either side. */
   #refusesNew = false;
@@ -59,7 +59,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     this.#sending = options.sending;
   }
 
-  /** The highest that the other side opened, for GOAWAY. */
+  /** The highest stream id that the other side opened, for GOAWAY. */
   get last(): number {
     return this.#ids.last;
   }
@@ -73,7 +73,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     return this.#next > MAX_WINDOW;
   }
 
-  /** Opens no new stream, and takes none of the other side's. */
+  /** Stops new streams, both our own and the other side's. */
   refuseNew(): void {
     this.#refusesNew = true;
   }
@@ -93,14 +93,14 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   }
 
   /**
-   * Whether a head begins a new stream, whose id counts as used from now on.
+   * Whether a head begins a new stream. Its id then counts as used.
    * @throws ConnectionError for an id that is not a client's
    */
   begins(id: number): boolean {
     return this.#options.role === 'server' && this.#ids.begins(id);
   }
 
-  /** Opens a stream that the other side began. @returns undefined for one that is refused */
+  /** Opens a stream that the other side began. @returns undefined if it is refused */
   accept(id: number, section: readonly Field[]): Http2Stream | undefined {
     const request = Incoming.request(section);
     const full = this.#refusesNew || this.size >= this.#options.settings.maxConcurrentStreams;
@@ -123,7 +123,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
   }
 
   /**
-   * The stream; undefined for one that has closed, of which frames may still be under way.
+   * The stream; undefined if it has closed, since its frames may still be in transit.
    * @throws ConnectionError for one that was never opened
    */
   known(id: number, frame: string): Http2Stream | undefined {
@@ -134,7 +134,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     return undefined;
   }
 
-  /** What the other side allows holds from now on, and for the windows of streams that are open too (section 6.9.2). */
+  /** Applies the other side's settings, also to the windows of open streams (section 6.9.2). */
   adopt(settings: Partial<Settings>): void {
     this.#peer = { ...this.#peer, ...settings };
     this.#sending.maxFrame = this.#peer.maxFrameSize;
@@ -151,18 +151,18 @@ export class Streams extends OpenTable<number, Http2Stream> implements Wire {
     stream?.receiveReset(code);
   }
 
-  /** DATA came for a stream that is over: wrong if the other side had ended it, and else on its way since before it knew. */
+  /** DATA arrived for a closed stream: an error if the other side had ended the stream, otherwise sent before it knew. */
   late(id: number): void {
     if (this.#ids.hasEnded(id)) this.#refuse(id, ErrorCode.STREAM_CLOSED);
   }
 
-  /** Likewise a header section. @throws ConnectionError for a request, which never is on its way to a stream that was open */
+  /** The same for a header section. @throws ConnectionError for a request, because a request cannot follow an open stream */
   lateSection(id: number, section: readonly Field[]): void {
     if (this.#options.role === 'server' && beginsMessage(section)) throw this.#ids.again(id);
     this.late(id);
   }
 
-  /** The other side goes away, and has seen none of ours behind this one: they may be tried elsewhere (section 6.8). */
+  /** The other side is leaving, and has not processed our streams after this one: they may be retried elsewhere (section 6.8). */
   refusedAfter(last: number): void {
     if (this.#options.role === 'server' || last >= this.#lastSeen) return;
     this.#lastSeen = last;

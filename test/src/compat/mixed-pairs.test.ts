@@ -36,7 +36,7 @@ const { paces, ...size } = SLOW ? WHOLE : SHORT;
 describe('mixed pairs', { concurrency: SLOW }, () => {
   across(MIXED, 'every byte arrives, at whatever pace it is read', async (scope, rig) => {
     const rows = rowsOf(bothProtocols((await rig()).server), paces);
-    // Those of one pace have an agent of their own, too: beside a slow reader nobody is fast.
+    // Readers of one pace have their own agent: next to a slow reader, none is fast.
     for (const pace of SLOW ? paces : []) rows.push(...rowsOf(bothProtocols((await rig()).server), [pace]));
     const transfers = await transferAll(scope, rows, size);
     const wrong = transfers.filter(({ arrived, sent, error }) => error !== undefined || arrived !== sent);

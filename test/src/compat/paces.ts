@@ -5,12 +5,12 @@ import { Digest, type Front, type Scope, source, until } from '../harness/index.
 
 export const MIB = 1 << 20;
 
-/** How a reader takes its bytes. */
+/** How fast a reader reads. */
 export interface Pace {
   readonly name: string;
-  /** Bytes a second; unset: as fast as they come. */
+  /** Bytes a second; unset: as fast as they arrive. */
   readonly rate?: number;
-  /** Takes so many bytes, rests so long, and so on. */
+  /** Reads this many bytes, pauses this long, and repeats. */
   readonly burst?: { readonly bytes: number; readonly restMs: number };
 }
 
@@ -126,7 +126,7 @@ function arrived(tunnel: Duplex, whole: () => boolean, deadline: number): Promis
   });
 }
 
-/** Writes as fast as the tunnel takes it. */
+/** Writes as fast as the tunnel accepts bytes. */
 function offer(tunnel: Duplex, bytes: number, sent: Digest): void {
   const chunk = randomBytes(MIB / 4);
   const write = () => {
@@ -139,7 +139,7 @@ function offer(tunnel: Duplex, bytes: number, sent: Digest): void {
   write();
 }
 
-/** Takes bytes at a pace, pausing the stream between. */
+/** Reads bytes at a pace, with the stream paused in between. */
 export function read(stream: Duplex, { rate, burst }: Pace, take: (chunk: Buffer) => void): void {
   const start = performance.now();
   let taken = 0;

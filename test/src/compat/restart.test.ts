@@ -21,7 +21,7 @@ import { writeEgressConfigs } from './rig.ts';
 /** How long a tunnel keeps the server that goes, in milliseconds: callers that meet GOAWAY gave up after 5 s and more. */
 const TUNNEL_MS = 8000;
 
-/** Dials as API servers do, many at a time, until it is stopped. */
+/** Dials as API servers do, many at a time, until stopped. */
 class ApiServer {
   dials = 0;
   readonly failures: string[] = [];

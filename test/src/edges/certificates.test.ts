@@ -22,7 +22,7 @@ import {
 
 const DAY = 86_400_000;
 
-/** What may be wrong with a client's certificate, and the word for it. */
+/** Faults of a client's certificate, with the text that names each. */
 const FAULTS: readonly [
   fault: string,
   says: RegExp,
@@ -70,7 +70,7 @@ const NAMELESS: readonly [fault: string, says: RegExp, make: (authority: Authori
   ],
 ];
 
-/** Shows a port a certificate, speaks as its peers do, and returns what it answers. */
+/** Connects to a port with a certificate, speaks its protocol, and returns the answer. */
 async function answerAt(
   port: number,
   ca: string,

@@ -98,7 +98,7 @@ test(
     const tunnels = await Promise.all(edgesOf(server).map((edge) => dial(scope, edge, target.authority)));
     server.program.signal('SIGTERM');
     await server.program.waitForLog(({ msg }) => msg === 'stopping', { what: 'the server to stop' });
-    // A gRPC caller is sent away before its stream begins, so that its own library connects elsewhere.
+    // The server rejects a gRPC caller before its stream begins, so that the caller's library connects elsewhere.
     // Deno 2.9's own HTTP/2 client spins for good on a GOAWAY that comes before its first stream was answered.
     if (!('Deno' in globalThis)) {
       const turnedAway = await packetsThrough(scope, server.mtls).ended();
@@ -106,7 +106,7 @@ test(
     }
     const destination = target.authority;
     const dialled = () => connectThrough(scope, { via: server.mtls, destination });
-    // Callers that were in the kernel's queue are still served for a moment.
+    // The server still serves callers from the kernel's queue for a moment.
     const answer = await until(
       async () => {
         const each = await dialled();

@@ -6,7 +6,7 @@ import { destination, dial, digestOf, type Edge, echoes, edgesOf, tunnelsAre } f
 
 const MIB = 1 << 20;
 
-/** What a stalled tunnel is offered. */
+/** Bytes offered to a stalled tunnel. */
 const OFFERED = 32 * MIB;
 
 /**
@@ -15,7 +15,7 @@ const OFFERED = 32 * MIB;
  */
 const HELD = 20 * MIB;
 
-/** What passes beside it meanwhile, in round trips. */
+/** Round trips of other tunnels meanwhile. */
 const ROUNDS = 50;
 
 test(
@@ -89,7 +89,7 @@ function assertHeld(edges: readonly Edge[], taken: readonly number[]): void {
   }
 }
 
-/** Tunnels on all edges go on, in round trips and in new dials. */
+/** Tunnels on all edges continue: existing ones echo, and new dials work. */
 async function othersMove(scope: Scope, edges: readonly Edge[]): Promise<void> {
   const target = await echo(scope);
   for (const edge of edges) {

@@ -14,17 +14,17 @@ import {
   within,
 } from '../harness/index.ts';
 
-/** A GiB on a busy machine. */
+/** Long enough for 1 GiB on a busy machine. */
 const TRANSFER_MS = 240_000;
 
-/** A way in for callers. */
+/** A port or socket for callers, with a protocol. */
 export interface Edge {
   readonly name: string;
   readonly protocol: 'grpc' | 'http-connect';
   readonly via: Via;
 }
 
-/** The four ways into one server. */
+/** The four caller edges of one server. */
 export function edgesOf(front: Front): readonly Edge[] {
   return [
     { name: 'gRPC over UDS', protocol: 'grpc', via: front.grpc },
@@ -48,7 +48,7 @@ export async function dial(scope: Scope, { protocol, via }: Edge, destination: s
   return socket;
 }
 
-/** How a dial was refused on both protocols of a server, over its unix socket. */
+/** How both protocols of a server rejected a dial, over its unix socket. */
 export interface Refusals {
   /** Error of the DIAL_RSP. */
   readonly grpc: string;
@@ -82,7 +82,7 @@ export function assertRefused(refused: Refusals, status: number, name: string, t
   assert.match(refused.proxyStatus, text);
 }
 
-/** Waits until nothing more comes from a tunnel, and reads what comes before that. */
+/** Reads from a tunnel until nothing more arrives. */
 export function ended(tunnel: Duplex): Promise<void> {
   const end = new Promise<void>((resolve, reject) => {
     tunnel.once('end', resolve).once('error', reject);
@@ -92,12 +92,12 @@ export function ended(tunnel: Duplex): Promise<void> {
   return within(end, { deadline: TRANSFER_MS, what: 'the end of a tunnel' });
 }
 
-/** Sends, reads back as much, and says whether it is the same. */
+/** Sends bytes, reads as many back, and returns whether they are equal. */
 export async function echoes(tunnel: Duplex, text: string): Promise<boolean> {
   return (await exchange(tunnel, text, text.length)) === text;
 }
 
-/** Sends, and reads so many bytes. */
+/** Sends bytes, and reads the given number of bytes. */
 export async function exchange(tunnel: Duplex, text: string, bytes: number): Promise<string> {
   let answer = '';
   const take = (chunk: Buffer) => {
@@ -121,7 +121,7 @@ export async function readAll(tunnel: Duplex): Promise<string> {
   return Buffer.concat(chunks).toString('latin1');
 }
 
-/** Counts and hashes what comes, to the end. */
+/** Counts and hashes received bytes to the end. */
 export async function digestOf(tunnel: Duplex): Promise<Digest> {
   const digest = new Digest();
   tunnel.on('data', (chunk: Buffer) => digest.update(chunk));
@@ -134,14 +134,14 @@ export async function destination(scope: Scope, serve: ConstructorParameters<typ
   return scope.use(await new Destination('127.0.0.1', serve).listen());
 }
 
-/** Waits until a destination has no socket. */
+/** Waits until a destination has no open socket. */
 export function abandoned(target: Destination): Promise<true> {
   return until(() => target.open === 0, {
     what: () => `the end of all sockets at ${target.authority}: ${target.open} of ${target.accepted} are open`,
   });
 }
 
-/** Speaks at once and without end, as fast as its caller reads. */
+/** Sends at once and endlessly, as fast as its caller reads. */
 export function endless(scope: Scope): Promise<Destination> {
   const chunk = Buffer.alloc(64 * 1024, 'endless ');
   return destination(scope, (socket) => {

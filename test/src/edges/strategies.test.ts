@@ -13,7 +13,7 @@ import {
 } from '../harness/index.ts';
 import { dial, type Edge, edgesOf, taker } from './rig.ts';
 
-/** What each agent says of itself. All of them reach all of loopback: only the choice tells them apart. */
+/** The identifiers of each agent. All agents reach all of loopback, so only the routing differs. */
 const AGENTS = {
   plain: '',
   route: 'default-route=true',
@@ -28,7 +28,7 @@ type AgentName = keyof typeof AGENTS;
 
 const ANY: readonly AgentName[] = ['plain', 'route', 'named', 'wide'];
 
-/** The agents of which one gets the dial, by the host that is dialled. None: no agent is available. */
+/** By dialled host: the agents of which one gets the dial. None: no agent is available. */
 type Expected = Readonly<Record<string, readonly AgentName[]>>;
 
 const TABLE: Readonly<Record<string, Expected>> = {
@@ -77,7 +77,7 @@ test(
 async function plane(scope: Scope, strategies: string) {
   const trust = await newTrust(scope);
   const server = await startServer(scope, trust, { 'proxy-strategies': strategies });
-  // And one at least that must not be chosen, but for the strategy that takes any.
+  // At least one other agent must not be chosen, except by the strategy that takes any.
   const wanted = new Set<AgentName>([...Object.values(TABLE[strategies] as Expected).flat(), 'plain', 'wide']);
   const agents = new Map<AgentName, Program>();
   for (const name of wanted) {

@@ -28,7 +28,7 @@ function defect(): never {
   throw new TypeError('a defect');
 }
 
-/** Fails unless one fault is told, and the connection ends. */
+/** Fails unless one fault is reported and the connection closes. */
 async function faulted(events: PlaneEvents, peer: Socket, act: () => unknown): Promise<string> {
   const told = once(events, 'fault');
   const ended = once(peer.resume(), 'close');

@@ -19,7 +19,7 @@ interface Bound {
 const EACH: Bound = { atOnce: 10_000, perSecond: 1_000 };
 const PASSES: Bound = { atOnce: 50, perSecond: 5 };
 
-/** For what would look at every stream; else few do. */
+/** For frames that visit every stream; other frames use few streams. */
 const STREAMS = 9_900;
 const FEW = 100;
 const LOOKS = 'SETTINGS that change each window';

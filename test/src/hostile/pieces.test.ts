@@ -9,8 +9,8 @@ import { bytesHandled } from './counts.ts';
 import { block, FLAG, frame, PREFACE, settings, TYPE } from './frames.ts';
 
 /**
- * What comes in pieces is handled at a cost that grows with its bytes: what came before is not looked at again with each piece. So many
- * times may each byte be copied or searched, from the socket to whoever wants the whole.
+ * Input in pieces must cost work in proportion to its bytes: a new piece must not make the program read earlier pieces again. This is
+ * how often each byte may be copied or searched, from the socket to the code that needs the whole.
  */
 const TIMES = 24;
 

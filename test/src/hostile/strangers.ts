@@ -6,10 +6,10 @@ import { kubeApi } from '../plane/kube-api.ts';
 import { FrameSocket, PREFACE, settings } from './frames.ts';
 import { upgrade } from './links.ts';
 
-/** An address of this machine from which nobody honest comes. */
+/** An address of this machine that only attackers use. */
 export const ELSEWHERE = '127.0.0.9';
 
-/** A server that lets agents in by their tokens, of which `good` holds. */
+/** A server that accepts agents by token; only `good` is valid. */
 export async function tokenServer(scope: Scope, flags: Readonly<Record<string, string | number>> = {}) {
   const trust = await newTrust(scope);
   const kube = await kubeApi(scope, trust);

@@ -39,7 +39,7 @@ export async function carries(tunnel: Duplex, text = 'ping'): Promise<void> {
   if (seen !== text) throw new Error(`sent ${text}, and ${seen} came back`);
 }
 
-/** Resolves when a tunnel is closed, however that came. */
+/** Resolves when a tunnel is closed, for whatever reason. */
 export async function closed(tunnel: Duplex): Promise<void> {
   tunnel.resume();
   if (tunnel.destroyed || tunnel.readableEnded) return;
@@ -49,7 +49,7 @@ export async function closed(tunnel: Duplex): Promise<void> {
   await within(over, { what: 'the end of a tunnel' });
 }
 
-/** Dials one after the other until it is stopped. Keeps what failed; a tunnel that was cut later is no failed dial. */
+/** Dials one after the other until stopped, and keeps failures. A tunnel that is cut later is not a failed dial. */
 export class Dialler {
   dials = 0;
   readonly failures: Error[] = [];

@@ -178,7 +178,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     };
     await Promise.all([seen(first.member), seen(second.member)]);
 
-    // It hangs: whoever asks waits for it, until it dies while they do.
+    // It hangs: a client waits for it until it dies.
     second.member.program.signal('SIGSTOP');
     const impatient = await asked<Unanswered>(program, 'agents', '--timeout', '5s');
     assert.equal(impatient.status, 3);
@@ -291,7 +291,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
       assert.match(out, new RegExp(`^${hub} .* draining `, 'm'), err);
       assert.doesNotMatch(out, /No link/);
       assert.equal(status, 0, out);
-      // The tunnel holds the hub: its gateways have let go of it, all the same.
+      // The tunnel keeps the hub alive, but its gateways have already closed their links.
       assert.match(out, new RegExp(`^${hub} .* 0 of 0 `, 'm'), out);
     });
     await carries(tunnel, 'undisturbed');

@@ -5,7 +5,7 @@ import { onDeno, ROOT } from '../harness/runtime.ts';
 const APP = `${ROOT}apps/isthmus`;
 const COMMAND = onDeno ? ['run', '-A', `${APP}/src/main.ts`] : [`${APP}/bin/isthmus.js`];
 
-/** How long each member may take to answer, where a test says nothing of it. */
+/** Default time for each member's answer. */
 const PATIENT = ['--timeout', '30s'];
 
 /** What a command printed, and how it ended. */
@@ -31,7 +31,7 @@ export async function asked<T>(program: Asked, ...args: string[]): Promise<T & {
   return { ...(JSON.parse(out) as T), status };
 }
 
-/** A command that goes on until it is interrupted. */
+/** A command that runs until it is interrupted. */
 export class Session {
   out = '';
   err = '';

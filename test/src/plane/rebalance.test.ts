@@ -23,7 +23,7 @@ const SESSIONS = 2;
 const IDS = ['hub-1', 'hub-2', 'hub-3'];
 const skip = redisMissing();
 
-/** Which agents have a session to each hub, by the hubs' own word. */
+/** Which agents have a session to each hub, as the hubs report. */
 async function agentsByHub(hubs: readonly Member[]): Promise<Record<string, string[]>> {
   const lists = await Promise.all(hubs.map((hub) => hub.sessions()));
   return Object.fromEntries(lists.map((list, index) => [IDS[index], list.map(({ agentId }) => agentId).sort()]));
@@ -68,7 +68,7 @@ async function planeOfTwo(scope: Scope, sessionCount = SESSIONS): Promise<Plane>
   return { gateway, hubs: [one.member, two.member], agents, join: async () => (await start(IDS[2])).member };
 }
 
-/** Fails when any dial does that is made while something happens, or soon after. */
+/** Fails if any dial fails during an action or soon after. */
 async function noDialFails(scope: Scope, gateway: Front, happens: (destination: string) => Promise<void>) {
   const { authority } = await echo(scope);
   const diallers = (['grpc', 'connect'] as const).map((protocol) => new Dialler(scope, gateway, protocol, authority));

@@ -22,7 +22,7 @@ async function agentsKnownTo(scope: Scope, program: Program): Promise<Set<string
   return new Set(sessions.map(({ agentId }) => agentId));
 }
 
-/** Dials through each gateway while something happens, and some times after it. None may fail. */
+/** Dials through each gateway during an action, and a few times after it. None may fail. */
 async function undisturbed(scope: Scope, gateways: readonly Front[], happens: () => Promise<void>): Promise<void> {
   const { authority } = await echo(scope);
   const diallers = gateways.map((gateway) => new Dialler(scope, gateway, 'connect', authority));

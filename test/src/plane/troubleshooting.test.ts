@@ -48,14 +48,14 @@ function told(cause: string): { readonly args: string[]; readonly prints: string
   });
 }
 
-/** Does what README.md says, and sees what it says, where `...` stands for what differs. */
+/** Runs the commands in README.md and checks their output, where `...` stands for any text. */
 async function follow(
   cause: string,
   at: {
     readonly program: Program;
     readonly agent?: Program;
     readonly values: Readonly<Record<string, string>>;
-    /** Other agents are well: dials go through those, and the plane is ready. What the agent itself says is not looked at. */
+    /** Other agents are healthy: dials use them, and the plane is ready. The agent's own output is not checked. */
     readonly besideHealthy?: true;
     /** How to get into the admin port of the program; an agent's has no TLS. */
     readonly options?: readonly string[];
