@@ -23,6 +23,23 @@ test('an agent that was being let in while the hub began to drain does not keep 
   assert.equal(sessions.size, 0);
 });
 
+test('an agent that was being let in while the hub stopped does not keep it from stopping', {
+  timeout: 60_000,
+}, async () => {
+  const sessions = new SessionTable({
+    hubId: 'h1',
+    incarnation: 1,
+    events: planeEvents(),
+    registration: { announce() {}, withdraw() {} },
+    changed() {},
+  });
+  sessions.destroy(new Error('hub stops'));
+  const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
+  const wire = idleWire({ busy: true });
+  sessions.add('s1', agent, wire);
+  assert.equal((await wire.closed).message, 'hub stops');
+});
+
 test('sessions are counted by tenant, and a tenant without any is forgotten', async () => {
   const sessions = new SessionTable({
     ...{ hubId: 'h1', incarnation: 1, events: planeEvents(), changed() {} },

@@ -53,6 +53,7 @@ export class SessionTable {
   readonly #agents = new Map<string, number>();
   #version = 0;
   #leaving = false;
+  #ended: Error | undefined;
 
   constructor(options: SessionTableOptions) {
     this.#options = options;
@@ -116,8 +117,9 @@ export class SessionTable {
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
     void wire.closed.then((reason) => this.#remove(entry, reason));
-    // It was let in before the hub began to leave, and came through after.
-    if (this.#leaving) this.#giveUp(entry);
+    // It was admitted before the hub began to leave or stopped, and opens only now.
+    if (this.#ended) wire.destroy(this.#ended);
+    else if (this.#leaving) this.#giveUp(entry);
   }
 
   /** The agent wants dials to go elsewhere while there is an elsewhere. */
@@ -152,7 +154,9 @@ export class SessionTable {
     return entries.map(({ info }) => info);
   }
 
+  /** Ends every session at once, also those that an agent still opens. */
   destroy(reason: Error): void {
+    this.#ended = reason;
     for (const { wire } of this.#entries.values()) wire.destroy(reason);
   }
 

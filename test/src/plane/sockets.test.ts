@@ -36,6 +36,7 @@ test(
     const { server, destination } = await sharing(scope);
     const first = await server('first');
     await first.member.program.waitReady();
+    // Agents that connect meanwhile do not keep it from ending.
     const second = await server('second');
     assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
     assert.match(second.member.program.tail, /--uds-name .*callers\.sock: another process listens there/);
