@@ -7,7 +7,7 @@ import { closingLine, ONE_FAILED, ONE_PASSED, readClosingLine, succeeded, sum } 
 import { smoke } from './lib/smoke.mjs';
 import { ROOT } from './lib/workspace.mjs';
 
-const TESTS_TIMEOUT_MS = 45 * 60_000;
+const TESTS_TIMEOUT_MS = 60 * 60_000;
 const CHAOS_TIMEOUT_MS = 15 * 60_000;
 const SCALE_TIMEOUT_MS = 5 * 60_000;
 const BENCH_TIMEOUT_MS = 10 * 60_000;
