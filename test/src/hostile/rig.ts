@@ -20,9 +20,11 @@ export class Bystander implements AsyncDisposable {
     this.#tunnel = tunnel;
     this.#programs = programs;
     tunnel.on('data', (chunk: Buffer) => this.#receive(chunk)).resume();
-    tunnel.once('close', () => {
-      this.#lost ??= 'its tunnel has ended';
-    });
+    for (const event of ['end', 'close']) {
+      tunnel.once(event, () => {
+        this.#lost ??= 'its tunnel has ended';
+      });
+    }
     this.#timer = setInterval(() => this.#beat(), BEAT_MS);
   }
 
