@@ -10,7 +10,7 @@ import { ROOT } from './workspace.mjs';
 const REPORTER = fileURLToPath(new URL('test-reporter.mjs', import.meta.url));
 
 /** A file that hangs fails after this long. */
-const FILE_TIMEOUT_MS = 300_000;
+const FILE_TIMEOUT_MS = 600_000;
 /** The longest time without a line of output. */
 const PROGRESS_MS = 10_000;
 /** How many characters of a file's output are kept, for the report of its failure. */

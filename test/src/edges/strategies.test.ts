@@ -13,7 +13,7 @@ import {
 } from '../harness/index.ts';
 import { dial, type Edge, edgesOf, taker } from './rig.ts';
 
-/** The identifiers of each agent. All agents reach all of loopback, so only the routing differs. */
+/** What each agent says of itself. All of them reach all of loopback: only the choice tells them apart. */
 const AGENTS = {
   plain: '',
   route: 'default-route=true',
@@ -28,14 +28,17 @@ type AgentName = keyof typeof AGENTS;
 
 const ANY: readonly AgentName[] = ['plain', 'route', 'named', 'wide'];
 
-/** By dialled host: the agents of which one gets the dial. None: no agent is available. */
+/** The agents of which one gets the dial, by the host that is dialled. None: no agent is available. */
 type Expected = Readonly<Record<string, readonly AgentName[]>>;
 
 const TABLE: Readonly<Record<string, Expected>> = {
   default: { '127.0.0.1': ANY, '::1': ANY, localhost: ANY },
+  defaultRoute: { '127.0.0.1': ['route'], '::1': ['route'], localhost: ['route'] },
+  destHost: { '127.0.0.2': ['four'], '::1': ['six'], localhost: ['named'], '127.0.0.3': [] },
   destCIDR: { '127.0.0.2': ['narrow'], '127.0.0.99': ['wide'], '::1': ['narrow'], localhost: [] },
+  'destHost,destCIDR': { '127.0.0.2': ['four'], '127.0.0.3': ['narrow'], '127.0.0.99': ['wide'] },
   'destCIDR,destHost,defaultRoute': { '127.0.0.2': ['narrow'], localhost: ['named'] },
-  'destHost,defaultRoute': { '127.0.0.2': ['four'], '::1': ['six'], '127.0.0.3': ['route'] },
+  'destHost,defaultRoute': { '127.0.0.2': ['four'], '127.0.0.3': ['route'] },
   'destHost,default': { localhost: ['named'], '127.0.0.3': ['plain', 'named', 'wide'] },
 };
 
@@ -77,7 +80,7 @@ test(
 async function plane(scope: Scope, strategies: string) {
   const trust = await newTrust(scope);
   const server = await startServer(scope, trust, { 'proxy-strategies': strategies });
-  // At least one other agent must not be chosen, except by the strategy that takes any.
+  // And one at least that must not be chosen, but for the strategy that takes any.
   const wanted = new Set<AgentName>([...Object.values(TABLE[strategies] as Expected).flat(), 'plain', 'wide']);
   const agents = new Map<AgentName, Program>();
   for (const name of wanted) {
