@@ -1,5 +1,5 @@
-import type { Http2Server, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
-import type { Socket } from 'node:net';
+import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type { RpcServer } from './lazy.ts';
 
 /** Sent to clients where the RPC is not served. Printable ASCII, because it goes into a header unescaped. */
 const REFUSAL =
@@ -12,32 +12,14 @@ const PERMISSION_DENIED = '7';
 /** How long a client may stay before its session is closed, in milliseconds. */
 const SESSION_MS = 10_000;
 
-/** Answers each call of a gRPC client with the reason for the refusal, without loading the RPC's own server. */
-export class RpcRefusal {
-  #server: Promise<Http2Server> | undefined;
-
-  take(socket: Socket): void {
-    this.#server ??= refusing();
-    this.#server
-      .then((server) => {
-        if (!socket.destroyed) server.emit('connection', socket);
-      })
-      // Only this client is affected.
-      .catch(() => socket.destroy());
-  }
-
-  /** The caller closes the connections. */
-  async close(): Promise<void> {}
-}
-
-/** Loaded on first use, because Node's HTTP/2 takes 1 MB. */
-async function refusing(): Promise<Http2Server> {
+/** Answers each call of a gRPC client with the reason for the refusal. Does without the RPC's own server: Node's HTTP/2 alone takes 1 MB. */
+export async function refuseRpc(): Promise<RpcServer> {
   const { createServer } = await import('node:http2');
   const server = createServer({ maxSessionMemory: 1, settings: { maxConcurrentStreams: 1 } });
   server.on('session', endSoon);
   server.on('stream', refuse);
   server.on('sessionError', () => {});
-  return server;
+  return { accept: (socket) => void server.emit('connection', socket), close() {} };
 }
 
 function endSoon(session: ServerHttp2Session): void {
