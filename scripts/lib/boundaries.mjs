@@ -24,6 +24,8 @@ const BESIDE = {
   'libs/service': ['libs/flags'],
   // The admin port is part of a program, and lists its flags.
   'libs/admin': ['libs/flags', 'libs/service'],
+  // Puts a server together.
+  'libs/plane': ['libs/admin', 'libs/flags', 'libs/registry', 'libs/service', 'libs/telemetry', 'libs/transport'],
 };
 
 /**

@@ -1,4 +1,5 @@
 import type { SessionMove } from '@isthmus/admin';
+import type { Hub } from '@isthmus/plane';
 import type { HubRegistration, Registry } from '@isthmus/registry';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
@@ -22,40 +23,6 @@ export interface HubOptions extends AgentPortOptions {
   readonly directory: Directory;
   /** Told of every change of this hub and its sessions at once, before the registry knows. */
   readonly changed: (change: Change) => void;
-}
-
-export interface Hub {
-  readonly hubId: string;
-  readonly dial: Dial;
-  readonly agentAddress: string;
-  /** Empty without a peer port. */
-  readonly peerAddress: string;
-  sessions(): Iterable<SessionInfo & { readonly draining: boolean }>;
-  /** Ends these sessions at once, and every tunnel on them; agents connect again. @returns those that there were */
-  kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
-  readonly sessionCount: number;
-  /** Tenants with sessions here, and how many. */
-  readonly tenants: ReadonlyMap<string, number>;
-  /** Where its agents could go if it drained. */
-  moves(): Iterable<SessionMove>;
-  /** Dials and tunnels. */
-  readonly open: number;
-  readonly admission: AdmissionState;
-  /** Whether gateways can find this hub: not any more when another process has taken its id. */
-  readonly registration: Check;
-  /** The plane's hubs, this one included: passed on to agents. */
-  membership(hubs: Iterable<HubRecord>): void;
-  /** No other process runs under this hub's id any more: one that gave way takes agents again. */
-  reclaim(): void;
-  /** Says of itself that agents should go elsewhere, and goes on taking those that a balancer still sends. */
-  leave(): void;
-  /**
-   * Takes no new agent, asks gateways and agents to go elsewhere, takes dials for an agent until it has, and resolves when
-   * no tunnel runs any more.
-   */
-  drain(): Promise<void>;
-  /** Ends everything at once. */
-  close(): Promise<void>;
 }
 
 /** Runs a hub: accepts agents, announces their sessions, relays tunnels. */

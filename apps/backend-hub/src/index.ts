@@ -1,2 +1,1 @@
-export * from './hub.ts';
-export { hubOptions, kubernetes } from './options.ts';
+export { hubRole } from './role.ts';

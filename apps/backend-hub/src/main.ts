@@ -1,10 +1,5 @@
 import { backendHub } from '@isthmus/flags';
-import { runProgram } from '@isthmus/service';
-import { createLogger } from '@isthmus/telemetry';
-import { startHub } from './program.ts';
+import { runServer } from '@isthmus/plane';
+import { hubRole } from './role.ts';
 
-await runProgram({
-  ...backendHub,
-  log: ({ v, 'log-format': format }) => createLogger({ name: backendHub.name, format, verbosity: v }),
-  start: startHub,
-});
+await runServer(backendHub, { hub: hubRole });

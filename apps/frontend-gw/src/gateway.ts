@@ -1,5 +1,5 @@
-import type { RoutingPart } from '@isthmus/admin';
-import { type AdmissionState, type Check, socketsCheck } from '@isthmus/service';
+import type { Gateway } from '@isthmus/plane';
+import { type AdmissionState, socketsCheck } from '@isthmus/service';
 import {
   connectEdge,
   grpcServer,
@@ -64,26 +64,6 @@ export interface GatewayOptions {
   /** The way to a hub, or undefined while there is none. */
   readonly hub: (hubId: string) => Dial | undefined;
   readonly observation: Observation;
-}
-
-export interface Gateway {
-  readonly addresses: readonly string[];
-  readonly admission: AdmissionState;
-  /** How an operator dials and asks how dials are routed. */
-  readonly routing: RoutingPart;
-  /** Whether callers on this machine find it. */
-  readonly sockets: Check;
-  /** Says of itself that callers should go elsewhere, and goes on serving them. */
-  leave(): void;
-  /**
-   * Takes its unix sockets away: callers there wait for the next server, and would not if they met a GOAWAY. Resolves when
-   * those that came before have dialled, as far as they do that at once.
-   */
-  hide(): Promise<void>;
-  /** Hides, sends callers elsewhere and refuses new dials; resolves when those that are pending have their answer. */
-  drain(): Promise<void>;
-  /** Ends everything at once. */
-  close(): Promise<void>;
 }
 
 /** Runs a gateway: accepts callers, chooses a session for each dial, splices bytes. */

@@ -1,10 +1,6 @@
+import { hubRole } from '@isthmus/backend-hub';
 import { proxyServer } from '@isthmus/flags';
-import { runProgram } from '@isthmus/service';
-import { createLogger } from '@isthmus/telemetry';
-import { startServer } from './program.ts';
+import { gatewayRole } from '@isthmus/frontend-gw';
+import { runServer } from '@isthmus/plane';
 
-await runProgram({
-  ...proxyServer,
-  log: ({ v, 'log-format': format }) => createLogger({ name: proxyServer.name, format, verbosity: v }),
-  start: startServer,
-});
+await runServer(proxyServer, { gateway: gatewayRole, hub: hubRole });

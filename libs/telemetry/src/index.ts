@@ -6,4 +6,4 @@ export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';
 export type { Metrics } from './metrics/families.ts';
 export type { PlaneSight } from './metrics/plane.ts';
-export { serverMetrics } from './metrics/server.ts';
+export { type ServerMetrics, serverMetrics } from './metrics/server.ts';

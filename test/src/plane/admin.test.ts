@@ -20,7 +20,7 @@ import { adminOf, carries, closed, dial } from './dials.ts';
 const { ROLE_GATEWAY, ROLE_HUB, ROLE_AGENT } = adminApi.Role;
 
 function hubIdOf({ logs }: Program): string {
-  return String(logs.find(({ msg }) => msg === 'ready for agents')?.hub);
+  return String(logs.find(({ msg }) => msg === 'ready')?.hub);
 }
 
 async function tunnelsOf(scope: Scope, program: Program): Promise<adminApi.Tunnel[]> {

@@ -23,7 +23,7 @@ import { adminOf, carries, closed, Dialler, dial } from './dials.ts';
 const skip = redisMissing();
 
 function hubIdOf({ program }: Back): string {
-  return String(program.logs.find((line) => line.msg === 'ready for agents')?.hub);
+  return String(program.logs.find((line) => line.msg === 'ready')?.hub);
 }
 
 async function sessionsOn(scope: Scope, program: Program): Promise<number> {

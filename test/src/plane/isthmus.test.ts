@@ -157,7 +157,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     assert.deepEqual([diag.status, diag.missing], [0, []]);
     const texts = gunzipSync(readFileSync(file)).toString('latin1');
     for (const id of ids) assert.ok(diag.files.includes(`members/${id}/metrics.txt`), id);
-    for (const there of ['redis-url', 'ready for callers', 'isthmus_', destination.authority])
+    for (const there of ['redis-url', '"msg":"ready"', 'isthmus_', destination.authority])
       assert.ok(texts.includes(there), there);
     for (const secret of [SECRET, 'PRIVATE KEY']) assert.ok(!texts.includes(secret), `${secret} is in the archive`);
   });

@@ -3,28 +3,20 @@ import { type Following, follow, type Registry, type Roster } from '@isthmus/reg
 import type { PlaneSight } from '@isthmus/telemetry';
 import { PeerLinks, type TlsSettings } from '@isthmus/transport';
 import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';
-
-/** A hub in the gateway's own process: dials to it are function calls. */
-export interface OwnHub {
-  readonly hubId: string;
-  readonly dial: Dial;
-  /** Its sessions. */
-  readonly sessionCount: number;
-}
+import type { Hub } from './roles.ts';
 
 export interface PlaneViewOptions {
   readonly registry: Registry;
   /** Kept in step with the registry. */
   readonly directory: Directory;
   readonly events: PlaneEvents;
-  readonly own?: OwnHub;
-  /** How to reach the plane's other hubs; unset where there are none. */
+  /** The hub in this process: dials to it are function calls. */
+  readonly own?: Pick<Hub, 'hubId' | 'dial' | 'sessionCount' | 'membership'>;
+  /** How to reach the plane's other hubs. Unset where no dial goes there. */
   readonly peers?: TlsSettings;
-  /** Told when hubs came, went or changed. */
-  readonly hubs?: (hubs: readonly HubRecord[]) => void;
 }
 
-/** What a gateway sees of its plane: its copy of the registry, and a link to each hub that stands in it. */
+/** What a server sees of its plane: a copy of the registry and, for a gateway, a link to each hub in it. */
 export class PlaneView {
   readonly following: Following;
   readonly #options: PlaneViewOptions;
@@ -32,21 +24,23 @@ export class PlaneView {
   readonly #stop = new AbortController();
 
   constructor(options: PlaneViewOptions) {
-    const { registry, directory, events, own, peers: tls, hubs: told = () => {} } = options;
+    const { registry, directory, events, own, peers: tls } = options;
     this.#options = options;
     const peers = tls && new PeerLinks({ tls, events });
     this.#peers = peers;
     events.on('peer:open', (hubId) => directory.reachable(hubId));
     events.on('peer:close', (hubId) => this.following.unlinked(hubId));
     this.following = follow(registry, {
-      ...{ directory, signal: this.#stop.signal },
-      ...(own && { own: own.hubId }),
+      directory,
+      signal: this.#stop.signal,
+      ...(directory.ownHub !== undefined && { own: directory.ownHub }),
       linked: (hubId) => peers?.linked(hubId) ?? false,
       hubs(hubs) {
         peers?.sync(hubs.filter(({ hubId }) => hubId !== own?.hubId));
-        told(hubs);
+        own?.membership(hubs);
       },
-      state: (up, detail) => events.emit('registry', up ? 'up' : 'down', detail),
+      // The registration of a hub in this process also reports the registry's health.
+      state: (up, detail) => own || events.emit('registry', up ? 'up' : 'down', detail),
     });
   }
 
@@ -56,9 +50,11 @@ export class PlaneView {
     return hubId === own?.hubId ? own.dial : this.#peers?.dial(hubId);
   }
 
-  /** Whether a dial has a way to some hub: over a link, or in this process to one that has a session. */
+  /** Whether dials can reach some hub: over a link, or in this process if it has the sessions. */
   get linked(): boolean {
-    return !this.#peers || this.#peers.ready || (this.#options.own?.sessionCount ?? 0) > 0;
+    const { own, directory } = this.#options;
+    if (!this.#peers || this.#peers.ready) return true;
+    return own !== undefined && (own.sessionCount > 0 || directory.size === 0);
   }
 
   /** How many of the plane's other hubs dials can be sent to, and of how many. */
@@ -68,9 +64,10 @@ export class PlaneView {
     return `links: ${up}, hubs: ${wanted}`;
   }
 
-  /** What metrics ask, of a gateway for this tenant's callers. */
-  sight(tenant: string): PlaneSight {
+  /** @param tenant whose callers the gateway serves. Unset: no gateway */
+  sight(tenant?: string): PlaneSight {
     const { directory } = this.#options;
+    if (tenant === undefined) return { registry: this.following };
     return {
       registry: this.following,
       gateway: {

@@ -1,0 +1,208 @@
+import { drainBackend, identityOf, type KnownSession, operations, operationsPorts, quarantineIn } from '@isthmus/admin';
+import {
+  type FlagTable,
+  memberOf,
+  type ProgramFlags,
+  parseStrategies,
+  peerTls,
+  redisOptions,
+  redisTls,
+  type ServerValues,
+  type Values,
+} from '@isthmus/flags';
+import { memoryRegistry, planeRoll, type Registry } from '@isthmus/registry';
+import {
+  admissionCheck,
+  type Check,
+  Closing,
+  type Context,
+  countSessions,
+  type Running,
+  registryCheck,
+  runProgram,
+  SERVER_UNREADY,
+  sessionsCheck,
+} from '@isthmus/service';
+import { createLogger, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
+import { secureContextOptions, tlsServer, watchCertificate } from '@isthmus/transport';
+import { Directory } from '@isthmus/tunnel';
+import { type ServerInstruments, serverInstruments } from './instruments.ts';
+import { PlaneView } from './plane-view.ts';
+import type { Gateway, Hub, Roles } from './roles.ts';
+
+/** Runs a server program with its roles: alone with a registry in memory, or as a member of a plane with --redis-url. */
+export function runServer<T extends FlagTable>(program: ProgramFlags<T>, roles: Roles<Values<T>>): Promise<void> {
+  return runProgram<T, ProgramLogger>({
+    ...program,
+    log(flags) {
+      const { v, 'log-format': format } = flags as ServerValues;
+      return createLogger({ name: program.name, format, verbosity: v });
+    },
+    // A program with one role lacks the flags of the other, and nothing reads them.
+    start: (flags, context) => start(program.name, roles as Roles<ServerValues>, flags as ServerValues, context),
+  });
+}
+
+const ROLES = { gateway: ['gateway'], hub: ['hub'], server: ['gateway', 'hub'] } as const;
+
+/** The parts of a running server. */
+interface Server {
+  readonly role: keyof typeof ROLES;
+  readonly flags: ServerValues;
+  readonly instruments: ServerInstruments;
+  readonly metrics: ServerMetrics;
+  readonly registry: Registry;
+  readonly directory: Directory;
+  readonly plane: PlaneView;
+  readonly gateway: Gateway | undefined;
+  readonly hub: Hub | undefined;
+}
+
+function start(
+  name: string,
+  roles: Roles<ServerValues>,
+  flags: ServerValues,
+  context: Context<ProgramLogger>,
+): Promise<Running> {
+  return Closing.guard(async (closing) => {
+    const server = await startRoles(name, roles, flags, context, closing);
+    const { gateway, hub } = server;
+    const drain = () => drainRoles(server);
+    await startOperations(name, server, drain, context, closing);
+    const { hubId, agentAddress: agents, peerAddress: gateways } = hub ?? {};
+    const addresses = { hub: hubId, callers: gateway?.addresses, agents, gateways };
+    context.log.info({ ...addresses, plane: flags.plane, version: context.version }, 'ready');
+    const leave = () => {
+      gateway?.leave();
+      hub?.leave();
+    };
+    return { leave, drain, close: () => closing.close() };
+  });
+}
+
+/** Starts the hub first: its sessions are the first that the gateway knows. */
+async function startRoles(
+  name: string,
+  roles: Roles<ServerValues>,
+  flags: ServerValues,
+  context: Context<ProgramLogger>,
+  closing: Closing,
+): Promise<Server> {
+  const role = roles.gateway ? (roles.hub ? 'server' : 'gateway') : 'hub';
+  const instruments = await serverInstruments(closing, { program: name, role }, flags, context);
+  const { events, observation, keptAfter } = instruments;
+  // A hub without a gateway reads its own sessions from the registry too.
+  const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
+  const metrics = serverMetrics(events, {
+    role,
+    process: true,
+    strategies: roles.gateway ? parseStrategies(flags['proxy-strategies']) : ['default'],
+    keptAfter,
+    ...(role === 'gateway' && { sessions: (backends) => directory.watch(backends) }),
+  });
+  closing.defer(metrics.close);
+  const registry = flags['redis-url'] === '' ? memoryRegistry() : await joinedRegistry(flags);
+  closing.defer(() => registry.close());
+  closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
+  const parts = { closing, directory, observation };
+  const warn = (message: string) => context.log.warn({}, message);
+  const hub = await roles.hub?.(flags, { ...parts, registry, leases: metrics.leases, warn });
+  // A hub's peer port watches the same certificate.
+  if (!hub) closing.defer(watchCertificate({ where: 'peers', files: peerTls(flags), events }));
+  const linksHubs = roles.gateway && flags['redis-url'] !== '';
+  const plane = new PlaneView({
+    registry,
+    directory,
+    events,
+    ...(hub && { own: hub }),
+    ...(linksHubs && { peers: peerTls(flags) }),
+  });
+  closing.defer(() => plane.close());
+  const gateway = await roles.gateway?.(flags, { ...parts, hub: (hubId) => plane.dial(hubId) });
+  closing.defer(instruments.stopping);
+  metrics.see(plane.sight(gateway?.routing.tenant));
+  return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub };
+}
+
+/** Redis' client takes 8 MB, which a server that stands alone does without. */
+async function joinedRegistry(flags: ServerValues): Promise<Registry> {
+  const { redisRegistry } = await import('@isthmus/registry/redis');
+  return redisRegistry(redisOptions(flags, secureContextOptions));
+}
+
+async function drainRoles({ gateway, hub, instruments }: Server): Promise<void> {
+  const drained = gateway?.drain();
+  // The last callers still find the hub's sessions.
+  await gateway?.hide();
+  await Promise.all([drained, hub?.drain()]);
+  await instruments.tunnels.idle();
+}
+
+/** Opens the ports for operators and enters the plane's list of members. */
+async function startOperations(
+  name: string,
+  server: Server,
+  drain: () => Promise<void>,
+  { log, version, flags: inForce }: Context<ProgramLogger>,
+  closing: Closing,
+): Promise<void> {
+  const { flags, instruments, registry, directory, plane, gateway, hub } = server;
+  const { events, tunnels, dials, refusals } = instruments;
+  const roles = ROLES[server.role];
+  const own = memberOf(flags, roles, version);
+  const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => hub?.reclaim() });
+  const readiness = () => checks(server);
+  const ports = await operations({
+    ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
+    checks: readiness,
+    unready: SERVER_UNREADY,
+    metrics: server.metrics.render,
+    backend: {
+      identity: identityOf(flags, name, roles),
+      checks: readiness,
+      dials,
+      refusals,
+      warnings,
+      flags: inForce,
+      log,
+      sessions: () => knownSessions(server),
+      sessionCount: () => (gateway ? directory.size : (hub?.sessionCount ?? 0)),
+      tunnels: () => tunnels,
+      kick: {
+        tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
+        ...(hub && { sessions: (which, reason) => hub.kick(which, reason) }),
+      },
+      ...(gateway && { routing: gateway.routing }),
+      plane: plane.part(roster),
+      quarantine: quarantineIn(registry, directory),
+      ...drainBackend({ ...(hub && { hub }), tunnels, drain, gracefulMs: flags['graceful-shutdown-timeout'] }),
+    },
+    log,
+    refused: (...refusal) => events.emit('refused', ...refusal),
+  });
+  closing.defer(ports.close);
+  registry.join(own);
+}
+
+/** Yields the hub's own sessions and those that the gateway knows of other hubs. */
+function* knownSessions({ gateway, hub, directory }: Server): Iterable<KnownSession> {
+  if (hub) yield* hub.sessions();
+  if (!gateway) return;
+  for (const session of directory.sessions()) if (session.hubId !== hub?.hubId) yield session;
+}
+
+function checks({ gateway, hub, plane, directory }: Server): Check[] {
+  const found: Check[] = [];
+  if (gateway) found.push(admissionCheck(gateway.admission), gateway.sockets);
+  else if (hub) found.push(admissionCheck(hub.admission));
+  found.push(registryCheck(plane.following));
+  if (hub) found.push(hub.registration);
+  if (gateway) {
+    found.push(sessionsCheck(directory, gateway.routing.tenant));
+    found.push({ name: 'hubs', ok: plane.linked, detail: plane.links });
+  } else if (hub) {
+    // A hub without agents is ready: they come through a balancer that first asks whether it is.
+    found.push({ name: 'sessions', ok: true, detail: countSessions(hub.tenants) });
+  }
+  return found;
+}
