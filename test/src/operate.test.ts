@@ -26,7 +26,11 @@ function wordsOf(line: string): string[] {
 
 function terminalFor(args: string[], err: string[]): Terminal {
   return {
-    ...{ args, env: {}, interactive: false, colours: false, interrupted: new AbortController().signal },
+    args,
+    env: {},
+    interactive: false,
+    colours: false,
+    interrupted: new AbortController().signal,
     out: () => {},
     err: (text) => err.push(text),
     size: () => ({ columns: 120, rows: 40 }),

@@ -225,9 +225,13 @@ test(
     const [port, health] = [await freePort(), await freePort()];
     const program = startProgram(scope, 'proxy-agent', {
       flags: {
-        ...{ 'proxy-server-host': '127.0.0.1', 'proxy-server-port': await freePort() },
-        ...{ 'admin-server-port': port, 'health-server-port': health },
-        ...{ 'admin-server-cert': files.cert, 'admin-server-key': files.key, 'admin-ca-cert': files.ca },
+        'proxy-server-host': '127.0.0.1',
+        'proxy-server-port': await freePort(),
+        'admin-server-port': port,
+        'health-server-port': health,
+        'admin-server-cert': files.cert,
+        'admin-server-key': files.key,
+        'admin-ca-cert': files.ca,
       },
       healthPort: health,
     });

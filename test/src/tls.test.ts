@@ -60,8 +60,12 @@ test('CBC suites are taken where an operator names them, and nowhere else', {
     await once(server.listen(0, '127.0.0.1'), 'listening');
     const { port } = server.address() as AddressInfo;
     const socket: TLSSocket = connect({
-      ...{ port, host: '127.0.0.1', servername: 'localhost', ca: await readFile(authority.cert) },
-      ...{ ciphers, maxVersion: 'TLSv1.2' },
+      port,
+      host: '127.0.0.1',
+      servername: 'localhost',
+      ca: await readFile(authority.cert),
+      ciphers,
+      maxVersion: 'TLSv1.2',
     });
     t.after(() => socket.destroy());
     socket.on('error', () => {});

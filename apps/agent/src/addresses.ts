@@ -46,7 +46,8 @@ export class Addresses {
       .filter(({ place }) => !excluded.has(place))
       .sort((a, b) => Number(a.place === this.#lost) - Number(b.place === this.#lost))
       .map(({ server, place }) => ({
-        ...{ server, wait: this.#redial.wait(place) },
+        server,
+        wait: this.#redial.wait(place),
         failedAt: this.#redial.failedAt(place),
       }));
     const origin = {

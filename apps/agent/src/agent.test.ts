@@ -23,8 +23,18 @@ test('a connection that comes up while the agent drains is let go', { timeout: 6
   await once(server, 'listening');
   context.after(() => server.close());
   const running = agent({
-    ...{ agentId: 'a1', identifiers: '', tenant: 'default', zone: '', version: '1', alpn: [], token: () => undefined },
-    ...{ sessionCount: 1, serverCountSource: 'default', syncInterval: 1000, syncIntervalCap: 1000, syncForever: false },
+    agentId: 'a1',
+    identifiers: '',
+    tenant: 'default',
+    zone: '',
+    version: '1',
+    alpn: [],
+    token: () => undefined,
+    sessionCount: 1,
+    serverCountSource: 'default',
+    syncInterval: 1000,
+    syncIntervalCap: 1000,
+    syncForever: false,
     server: { host: '127.0.0.1', port: (server.address() as AddressInfo).port },
     rebalanceTime: 0,
     keepaliveTime: 60_000,

@@ -73,7 +73,8 @@ class RunningAgent implements Agent {
       sparing(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })),
     );
     this.#upkeep = new Upkeep({
-      ...{ ...options, clock: systemClock },
+      ...options,
+      clock: systemClock,
       events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.

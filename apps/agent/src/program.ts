@@ -31,7 +31,10 @@ export function startAgent(
 ): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
-      ...{ program: 'proxy-agent', role: 'agent', version, log },
+      program: 'proxy-agent',
+      role: 'agent',
+      version,
+      log,
     });
     closing.defer(shutdown);
     const dials = new RecentDials(events);
@@ -59,7 +62,12 @@ export function startAgent(
       unready: AGENT_UNREADY,
       metrics: metrics.render,
       backend: {
-        ...{ identity: identity(flags), checks: check, dials, refusals, flags: inForce, log },
+        identity: identity(flags),
+        checks: check,
+        dials,
+        refusals,
+        flags: inForce,
+        log,
         sessions: () => [],
         sessionCount: () => running.uplinks.length,
         tunnels: () => tunnels,
@@ -82,7 +90,7 @@ export function startAgent(
 
 function identity(flags: AgentValues): Identity {
   const { 'agent-id': agentId, zone } = flags;
-  return { ...{ program: 'proxy-agent', roles: ['agent'], agentId, zone }, memberId: '', hubId: '', plane: '' };
+  return { program: 'proxy-agent', roles: ['agent'], agentId, zone, memberId: '', hubId: '', plane: '' };
 }
 
 function connectedServer({ server, serverId, protocol, plane, leaving, open }: Uplink): ConnectedServer {
@@ -129,7 +137,11 @@ async function countLeases(
   const client = await kubeClient({ source });
   closing.defer(() => client[Symbol.dispose]());
   const counter = leaseCounter({
-    ...{ client, observer, warn, namespace: flags['lease-namespace'], selector: flags['lease-label-selector'] },
+    client,
+    observer,
+    warn,
+    namespace: flags['lease-namespace'],
+    selector: flags['lease-label-selector'],
   });
   closing.defer(() => counter.close());
   return counter;

@@ -148,10 +148,20 @@ export class FakePlane {
   /** An agent's upkeep in this plane, whose configured server is `origin`. */
   agent(agentId: string, origin: string, more: Partial<UpkeepOptions> = {}): Upkeep {
     return new Upkeep({
-      ...{ agentId, zone: '', sessionCount: 2, serverCount: () => 1 },
-      ...{ syncInterval: 1000, syncIntervalCap: 10_000, syncForever: false, rebalanceTime: 30_000 },
-      ...{ server: { host: origin, port: 1 }, resolve: async () => [origin] },
-      ...{ clock: this.clock, events: planeEvents(), connect: this.connect, closed() {} },
+      agentId,
+      zone: '',
+      sessionCount: 2,
+      serverCount: () => 1,
+      syncInterval: 1000,
+      syncIntervalCap: 10_000,
+      syncForever: false,
+      rebalanceTime: 30_000,
+      server: { host: origin, port: 1 },
+      resolve: async () => [origin],
+      clock: this.clock,
+      events: planeEvents(),
+      connect: this.connect,
+      closed() {},
       ...more,
     });
   }

@@ -53,7 +53,8 @@ for (const known of ['hubs', 'addresses of a name']) {
       throw Object.assign(new Error('connection refused'), { code: 'ECONNREFUSED' });
     };
     const agent = plane.agent('agent-1', 'a', {
-      ...{ sessionCount: 1, connect },
+      sessionCount: 1,
+      connect,
       ...(refuses && { server: { host: 'name', port: 1 }, resolve: async () => hubIds }),
     });
     if (!refuses) await clock.run(MINUTE);

@@ -41,12 +41,19 @@ async function portOf(server: Server, context: TestContext): Promise<number> {
 
 function options(more: Partial<UplinkOptions>): UplinkOptions {
   return {
-    ...{ serverName: 'hubs.example', alpn: [], packetServers: new Set(), keepaliveTime: 60_000, timeout: 60_000 },
+    serverName: 'hubs.example',
+    alpn: [],
+    packetServers: new Set(),
+    keepaliveTime: 60_000,
+    timeout: 60_000,
     hello: { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' },
     token: () => 'secret',
     dial: () => Promise.reject(new Error('no dials')),
     signal: new AbortController().signal,
-    ...{ events: planeEvents(), membership() {}, leave() {}, ...more },
+    events: planeEvents(),
+    membership() {},
+    leave() {},
+    ...more,
   };
 }
 

@@ -166,7 +166,12 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     },
   });
   return {
-    ...{ server, plane, serverCount, serverId: hubId, protocol: 'link' as const, closed: link.closed },
+    server,
+    plane,
+    serverCount,
+    serverId: hubId,
+    protocol: 'link' as const,
+    closed: link.closed,
     get open() {
       return link.open;
     },
@@ -201,21 +206,23 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
   const { serverId, serverCount, channel } = await connectPackets({
     target: formatDestination({ host: serverName, port: server.port }),
     ...(options.tls && { tls: options.tls }),
-    ...{ agentId, identifiers, keepaliveMs, timeout, signal },
+    agentId,
+    identifiers,
+    keepaliveMs,
+    timeout,
+    signal,
     ...(token !== undefined && { token }),
   });
   options.packetServers.add(formatDestination({ host: server.address, port: server.port }));
   const served = servePackets(channel, { role: 'agent', dial, tenant, events });
   return {
-    ...{
-      server,
-      serverId,
-      serverCount,
-      protocol: 'packets' as const,
-      plane: '',
-      leaving: false,
-      closed: served.closed,
-    },
+    server,
+    serverId,
+    serverCount,
+    protocol: 'packets' as const,
+    plane: '',
+    leaving: false,
+    closed: served.closed,
     get open() {
       return served.open;
     },

@@ -145,9 +145,12 @@ export class AgentPort {
     const { hubId: serverId, observation, keepaliveTime: keepaliveMs, authenticate, limits } = this.#options;
     const { events } = observation;
     const service = agentService({
-      ...{ serverId, events, onAgent: (agent) => this.#openPackets(agent) },
+      serverId,
+      events,
+      onAgent: (agent) => this.#openPackets(agent),
       serverCount: () => this.#serverCount(),
-      ...{ identifierLimits: limits, checkRoom: (agentId) => this.#checkRoom(GO_AGENT_TENANT, agentId) },
+      identifierLimits: limits,
+      checkRoom: (agentId) => this.#checkRoom(GO_AGENT_TENANT, agentId),
       ...(authenticate && { authenticate }),
     });
     const windows = { streamWindow: GO_AGENT_WINDOW, maxStreams: GO_AGENT_STREAMS, strangers: STRANGERS };
@@ -159,7 +162,7 @@ export class AgentPort {
     this.#listener?.strangers.leave(peer.socket);
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
-    const dialer = packetDialer(channel, { ...{ agentId, sessionId, hubId, drain }, events: observation.events });
+    const dialer = packetDialer(channel, { agentId, sessionId, hubId, drain, events: observation.events });
     const identity = {
       tenant: GO_AGENT_TENANT,
       agentId,

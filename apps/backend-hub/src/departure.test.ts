@@ -13,7 +13,10 @@ function hub(...agents: string[]) {
   const directory = new Directory();
   const announced = new Set<string>();
   const sessions = new SessionTable({
-    ...{ hubId: 'own', incarnation: 1, events: planeEvents(), changed() {} },
+    hubId: 'own',
+    incarnation: 1,
+    events: planeEvents(),
+    changed() {},
     registration: {
       announce: ({ sessionId }) => void announced.add(sessionId),
       withdraw: (sessionId) => void announced.delete(sessionId),
@@ -73,8 +76,12 @@ test('a dial for a session that is given up may be tried elsewhere', async () =>
   const { sessions } = hub('a1');
   sessions.giveUp(() => true);
   const request = {
-    ...{ id: '0000000000000001', tenant: 'default', session: 'own-a1', deadline: performance.now() + 60_000 },
-    ...{ destination: { host: 'h', port: 1 }, signal: new AbortController().signal },
+    id: '0000000000000001',
+    tenant: 'default',
+    session: 'own-a1',
+    deadline: performance.now() + 60_000,
+    destination: { host: 'h', port: 1 },
+    signal: new AbortController().signal,
   };
   await assert.rejects(sessions.dial(request), { code: 'destination_unavailable', retryable: true });
 });

@@ -9,9 +9,16 @@ import { type HubOptions, hub } from './hub.ts';
 
 function options(registry: Registry): HubOptions {
   return {
-    ...{ hubId: 'h1', zone: '', plane: 'p', keepaliveTime: 60_000, registry, directory: new Directory(), changed() {} },
+    hubId: 'h1',
+    zone: '',
+    plane: 'p',
+    keepaliveTime: 60_000,
+    registry,
+    directory: new Directory(),
+    changed() {},
     agents: { address: { host: '127.0.0.1', port: 0 } },
-    ...{ advertiseAddress: '10.0.0.1:8097', advertiseAgentAddress: '10.0.0.1:8091' },
+    advertiseAddress: '10.0.0.1:8097',
+    advertiseAgentAddress: '10.0.0.1:8091',
     observation: { events: planeEvents(), tracer: noTracer },
     limits: { sessions: 100, identifiers: 256, identifierBytes: 8192, waiting: 100, waitingOfSource: 100 },
   };
@@ -27,7 +34,10 @@ async function agentOf(address: string) {
   const told: MembershipMessage[] = [];
   let hears = (_message: MembershipMessage) => {};
   const link = new LinkServer({
-    ...{ socket, peer: 'hub h1', role: 'agent' as const, events: planeEvents() },
+    socket,
+    peer: 'hub h1',
+    role: 'agent' as const,
+    events: planeEvents(),
     dial: () => Promise.reject(new Error('no dial was expected')),
     goaway: () => asked.resolve(),
     membership(message) {

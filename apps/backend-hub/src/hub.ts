@@ -55,7 +55,8 @@ class RunningHub implements Hub {
     [this.#record, this.#sessions, this.#agents] = this.#term();
     this.dial = observed('hub', (request) => this.#sessions.dial(request), options.observation);
     this.#succession = new Succession({
-      ...{ hubId: this.hubId, events: options.observation.events },
+      hubId: this.hubId,
+      events: options.observation.events,
       drain: () => this.#drainOnce(),
       destroy: (reason) => this.#sessions.destroy(reason),
       shut: () => this.#shut(),
@@ -70,7 +71,10 @@ class RunningHub implements Hub {
     const incarnation = Date.now();
     const addresses = { peerAddress: advertiseAddress, agentAddress: advertiseAgentAddress };
     const sessions = new SessionTable({
-      ...{ hubId, incarnation, events, changed },
+      hubId,
+      incarnation,
+      events,
+      changed,
       // Agents come in later turns of the event loop than the one in which the last port listens and the hub registers.
       registration: {
         announce: (session) => this.#registration?.announce(session),

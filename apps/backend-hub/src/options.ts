@@ -76,7 +76,11 @@ export async function kubernetes(
     holdLease(observer) {
       if (!flags['enable-lease-controller']) return;
       const lease = leaseHolder({
-        ...{ client, observer, warn, serverId: flags['server-id'], namespace: flags['lease-namespace'] },
+        client,
+        observer,
+        warn,
+        serverId: flags['server-id'],
+        namespace: flags['lease-namespace'],
         labels: parseLabels(flags['lease-label']),
       });
       closing.defer(() => lease.close());

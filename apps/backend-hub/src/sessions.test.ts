@@ -42,7 +42,10 @@ test('an agent that was being let in while the hub stopped does not keep it from
 
 test('sessions are counted by tenant, and a tenant without any is forgotten', async () => {
   const sessions = new SessionTable({
-    ...{ hubId: 'h1', incarnation: 1, events: planeEvents(), changed() {} },
+    hubId: 'h1',
+    incarnation: 1,
+    events: planeEvents(),
+    changed() {},
     registration: { announce() {}, withdraw() {} },
   });
   const wires = ['a', 'a', 'b'].map((tenant, n) => {
@@ -66,7 +69,10 @@ test('sessions are counted by tenant, and a tenant without any is forgotten', as
 test('sessions that are kicked end with the reason, and no others', async () => {
   const events = planeEvents();
   const sessions = new SessionTable({
-    ...{ hubId: 'h1', incarnation: 1, events, changed() {} },
+    hubId: 'h1',
+    incarnation: 1,
+    events,
+    changed() {},
     registration: { announce() {}, withdraw() {} },
   });
   const closed: string[] = [];

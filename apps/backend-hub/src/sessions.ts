@@ -209,8 +209,15 @@ export class SessionTable {
     const { sessionId, tenant, agentId, identifiers, hubId, since } = info;
     const version = ++this.#version;
     const session: SessionRecord = {
-      ...{ sessionId, tenant, agentId, identifiers, hubId, since },
-      ...{ incarnation, version, draining },
+      sessionId,
+      tenant,
+      agentId,
+      identifiers,
+      hubId,
+      since,
+      incarnation,
+      version,
+      draining,
     };
     changed({ kind: 'session', session });
     registration.announce(session);

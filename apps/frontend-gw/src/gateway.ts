@@ -79,8 +79,11 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const connect = connectEdge(edge);
   const grpc = () =>
     grpcServer({
-      ...{ services: [proxyService(edge)], name: 'callers', events },
-      ...{ keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE), streamWindow: CALLER_WINDOW },
+      services: [proxyService(edge)],
+      name: 'callers',
+      events,
+      keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE),
+      streamWindow: CALLER_WINDOW,
     });
   // Those beside it learn that it goes from their socket, which is no more.
   const [beside, afar] = [grpc(), grpc()];
@@ -126,7 +129,12 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   return {
     addresses: listeners.map(({ address }) => address),
     routing: {
-      ...{ tenant, zone, dialTimeout: timeout, parkTimeout, dial, events },
+      tenant,
+      zone,
+      dialTimeout: timeout,
+      parkTimeout,
+      dial,
+      events,
       explain: (of, destination) => explain(explained, of, destination),
     },
     get admission() {

@@ -18,7 +18,8 @@ const MAX_OF_SOURCE = 50;
  * that are let in, so that who has no certificate takes no operator's place.
  */
 const STRANGERS: Omit<StrangerLimits, 'deadlineMs'> = {
-  ...{ most: 200, mostOfSource: 50 },
+  most: 200,
+  mostOfSource: 50,
   names: {
     most: 'let fewer addresses reach the admin port',
     mostOfSource: 'look what runs there, or keep it from the admin port',

@@ -49,7 +49,12 @@ type IdentityFlags = Pick<GatewayValues, 'server-id' | 'zone' | 'plane' | 'redis
 export function identityOf(flags: IdentityFlags, program: string, roles: Identity['roles']): Identity {
   const id = flags['server-id'];
   return {
-    ...{ program, roles, zone: flags.zone, memberId: id, hubId: roles.includes('hub') ? id : '', agentId: '' },
+    program,
+    roles,
+    zone: flags.zone,
+    memberId: id,
+    hubId: roles.includes('hub') ? id : '',
+    agentId: '',
     plane: flags['redis-url'] === '' ? '' : flags.plane,
   };
 }

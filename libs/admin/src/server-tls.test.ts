@@ -32,7 +32,10 @@ after(() => rm(dir, { recursive: true }));
 
 function serve(overrides: Partial<AdminOptions> = {}): Promise<AdminServer> {
   return serveAdmin({
-    ...{ host: '127.0.0.1', port: 0, backend, http: (_, response) => response.end('a page') },
+    host: '127.0.0.1',
+    port: 0,
+    backend,
+    http: (_, response) => response.end('a page'),
     warn: (message) => assert.fail(message),
     ...overrides,
   });

@@ -9,7 +9,11 @@ const putHub = (hub = first): Change => ({ kind: 'hub', hub });
 const dropHub = (incarnation: number): Change => ({ kind: 'hub-gone', hubId: 'h1', incarnation });
 const put = (version: number, hub = first): Change => ({ kind: 'session', session: sessionRecord(hub, 's1', version) });
 const drop = (version: number, incarnation = 1): Change => ({
-  ...{ kind: 'session-gone', sessionId: 's1', hubId: 'h1', incarnation, version },
+  kind: 'session-gone',
+  sessionId: 's1',
+  hubId: 'h1',
+  incarnation,
+  version,
 });
 
 const cases: { name: string; before: Change[]; change: Change; changes: boolean; sessions: number }[] = [

@@ -68,7 +68,9 @@ export async function runProgram<T extends FlagTable, L extends ProgramLog>(
 
   const stopped = firstSignal(host, log);
   const context = {
-    ...{ log, version: VERSION, flags: flagsInForce(options.flags, values, set) },
+    log,
+    version: VERSION,
+    flags: flagsInForce(options.flags, values, set),
     onHangup: (handler: () => void) => host.onHangup(handler),
   };
   const running = await Promise.race([options.start(values, context), stopped]).catch((error) => {

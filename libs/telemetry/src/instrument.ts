@@ -31,7 +31,10 @@ export async function instrument(options: InstrumentOptions): Promise<Instrument
   logEvents(events, log);
   const tunnels = new TunnelTable(events);
   const { tracer, follow, shutdown, keptAfter } = await openTelemetry(process.env, {
-    ...{ serviceName: program, version, role, logger: log },
+    serviceName: program,
+    version,
+    role,
+    logger: log,
     ...(traceSlow > 0 && { slowMs: traceSlow }),
   });
   follow(events);

@@ -54,7 +54,9 @@ function plan(): Plan | undefined {
   if (unknown.length > 0 || !(Number.isInteger(rounds) && rounds > 0) || !(seconds > 0)) return undefined;
   const [server, agent] = [values['anp-server'], values['anp-agent']];
   return {
-    ...{ rounds, short, fronts: front },
+    rounds,
+    short,
+    fronts: front,
     ...(short ? SHORT : { windowMs: seconds * 1000, pace: 1 }),
     lines: LINES.filter(({ name }) => line.length === 0 || line.some((each) => isMeant(each, name))),
     ...(planebench !== undefined && { planebench }),

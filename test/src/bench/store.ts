@@ -33,8 +33,13 @@ export interface Book {
 export function madeHere(windowMs: number, rounds: number): Made {
   const all = cpus();
   return {
-    ...{ at: new Date().toISOString(), node: process.versions.node, windowMs, rounds },
-    ...{ cores: all.length, processor: all[0]?.model.trim() ?? '', commit: commit() },
+    at: new Date().toISOString(),
+    node: process.versions.node,
+    windowMs,
+    rounds,
+    cores: all.length,
+    processor: all[0]?.model.trim() ?? '',
+    commit: commit(),
   };
 }
 

@@ -53,7 +53,8 @@ async function stretch(scope: Scope, name: string, index: number): Promise<Wire>
   await ip('-n', name, 'addr', 'add', `${inside}/30`, 'dev', far);
   await ip('-n', name, 'link', 'set', far, 'up');
   return {
-    ...{ inside, outside },
+    inside,
+    outside,
     cut: () => ip('link', 'set', port, 'nomaster'),
     mend: () => ip('link', 'set', port, 'master', bridge),
   };

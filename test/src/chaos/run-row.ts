@@ -75,7 +75,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   const [from, cpuFrom, timeFrom] = [clock(), load.cpuMs, processorTime()];
   const told: Told = { strikes: [], measures: [], notes: [] };
   const { strikes, measures, notes } = told;
-  const context = { ...{ scope, plane, load, targets, short }, ...doing(plane, short, told) };
+  const context = { scope, plane, load, targets, short, ...doing(plane, short, told) };
   const failure = await row.inject(context).then(
     () => undefined,
     (error: Error) => error.message,

@@ -57,7 +57,8 @@ export async function serverPlane(scope: Scope, options: ServerPlaneOptions): Pr
   await Promise.all([...servers, ...agents].map(({ program }) => program.waitReady()));
   const wanted = own.length * Math.min(2, count) + goAgents * count;
   return {
-    ...{ servers, agents },
+    servers,
+    agents,
     doors: built.map(({ door }) => door),
     carried: () => carriedBy(servers),
     missing: () => missingIn(servers, agents, wanted),

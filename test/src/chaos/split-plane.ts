@@ -87,13 +87,17 @@ export async function splitPlane(scope: Scope, options: SplitPlaneOptions = {}):
     const near = firstHub ? built.slice(1) : built;
     const { agentPort } = near[index % near.length] as { agentPort: number };
     return agentOf(scope, trust, index, agentPort, {
-      ...{ ...QUIET, 'session-count': sessionCount },
+      ...QUIET,
+      'session-count': sessionCount,
       ...options.agentFlags?.(index),
     });
   });
   await Promise.all([...hubs, ...gateways, ...agents].map(({ program }) => program.waitReady()));
   const plane = {
-    ...{ trust, gateways, hubs, agents },
+    trust,
+    gateways,
+    hubs,
+    agents,
     relays: built.map(({ relays }) => relays),
     doors: fronts.map(({ door }) => door),
     carried: () => carriedBy(gateways),
@@ -138,11 +142,15 @@ async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) 
   const all = {
     ...health,
     ...(await agentPortFlags(trust, agentPort)),
-    ...{ 'peer-cert': cert, 'peer-key': key, 'peer-ca-cert': trust.peers.cert },
+    'peer-cert': cert,
+    'peer-key': key,
+    'peer-ca-cert': trust.peers.cert,
     'server-id': 'hub-0',
     'health-bind-address': place.host,
     'admin-bind-address': place.host,
-    ...{ 'admin-server-cert': admin.cert, 'admin-server-key': admin.key, 'admin-ca-cert': trust.peers.cert },
+    'admin-server-cert': admin.cert,
+    'admin-server-key': admin.key,
+    'admin-ca-cert': trust.peers.cert,
     'agent-bind-address': place.agent,
     'peer-port': peerPort,
     'peer-bind-address': place.peer,
@@ -181,7 +189,9 @@ export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]>
       // An all-in-one server lists what its hub carries, too, also for callers of other servers.
       const own = tunnels.filter(({ role }) => role === adminApi.Role.ROLE_GATEWAY);
       return own.map(({ destination, hubId, agentId }) => ({
-        ...{ gateway, hubId, agentId },
+        gateway,
+        hubId,
+        agentId,
         tunnel: tunnelNumber(destination) ?? -1,
       }));
     }),

@@ -29,7 +29,9 @@ test('h2spec finds nothing but what is listed, on each port that takes HTTP/2', 
   await using scope = new Scope();
   const peerPort = await freePort();
   const plane = await split(scope, {
-    ...{ gateways: 1, hubs: 1, agents: 1 },
+    gateways: 1,
+    hubs: 1,
+    agents: 1,
     hubFlags: { 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` },
   });
   const [{ mtls }, { agentPort }] = [plane.gateways[0]!, plane.hubs[0]!];

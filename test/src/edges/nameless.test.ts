@@ -24,11 +24,14 @@ test(
     const peer = async (role: 'gateway' | 'hub') => shownAs('peer', await trust.peers.peer([role], NAMELESS));
     const plane = { 'redis-url': redis.url, plane: 'nameless' };
     const hub = await startHub(scope, trust, {
-      ...{ ...plane, ...(await peer('hub')) },
+      ...plane,
+      ...(await peer('hub')),
       ...shownAs('cluster', await trust.agents.server(NAMELESS)),
     });
     const gateway = await startGateway(scope, trust, {
-      ...{ ...plane, ...(await peer('gateway')), 'peer-ca-cert': trust.peers.cert },
+      ...plane,
+      ...(await peer('gateway')),
+      'peer-ca-cert': trust.peers.cert,
       ...shownAs('server', await trust.callers.server(NAMELESS)),
     });
     const own = shownAs('agent', await trust.agents.client('', NAMELESS));

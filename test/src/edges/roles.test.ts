@@ -55,7 +55,10 @@ test("on the peers' port each side proves its role, and no address proves any", 
     const hub = await authority.peer(hubRoles, ofHub);
     const gateway = await authority.peer(roles, ofGateway);
     const port = await servePeers({
-      ...{ host: '127.0.0.1', port: 0, events: planeEvents(), tls: { ...hub, ca: authority.cert } },
+      host: '127.0.0.1',
+      port: 0,
+      events: planeEvents(),
+      tls: { ...hub, ca: authority.cert },
       dial: async () => Promise.reject(new DialError('destination_unavailable', 'nothing is dialled here')),
     });
     const events = planeEvents();

@@ -101,7 +101,9 @@ export class Member {
     return this.#scope.use(
       new Program(ours ? runs : this.id, command, {
         flags: { ...(ours && { 'log-format': 'json' }), ...flags },
-        ...{ env, healthPort, healthHost: place.host },
+        env,
+        healthPort,
+        healthHost: place.host,
       }),
     );
   }

@@ -29,8 +29,12 @@ test('a program that cannot start says why in one line and leaves nothing behind
   const peerTls = { 'peer-cert': peers.cert, 'peer-key': peers.key, 'peer-ca-cert': trust.peers.cert };
   const front = {
     ...ports,
-    ...{ 'uds-name': uds, 'server-port': serverPort, 'server-bind-address': '127.0.0.1' },
-    ...{ 'server-cert': callers.cert, 'server-key': callers.key, 'server-ca-cert': trust.callers.cert },
+    'uds-name': uds,
+    'server-port': serverPort,
+    'server-bind-address': '127.0.0.1',
+    'server-cert': callers.cert,
+    'server-key': callers.key,
+    'server-ca-cert': trust.callers.cert,
   };
   const back = await agentPortFlags(trust, agentPort);
   const redis = { 'redis-url': 'redis://127.0.0.1:1', plane: 'none', ...peerTls };
@@ -38,13 +42,20 @@ test('a program that cannot start says why in one line and leaves nothing behind
     'proxy-server': { ...front, ...back },
     'frontend-gw': { ...front, ...redis },
     'backend-hub': {
-      ...{ ...ports, ...back, ...redis, 'peer-port': peerPort, 'peer-bind-address': '127.0.0.1' },
+      ...ports,
+      ...back,
+      ...redis,
+      'peer-port': peerPort,
+      'peer-bind-address': '127.0.0.1',
       'advertise-address': `127.0.0.1:${peerPort}`,
     },
     'proxy-agent': {
-      ...{ 'ca-cert': trust.agents.cert, 'agent-cert': agent.cert, 'agent-key': agent.key },
-      ...{ 'health-server-host': '127.0.0.1', 'health-server-port': ports['health-port'] },
-      ...{ 'admin-server-port': ports['admin-port'] },
+      'ca-cert': trust.agents.cert,
+      'agent-cert': agent.cert,
+      'agent-key': agent.key,
+      'health-server-host': '127.0.0.1',
+      'health-server-port': ports['health-port'],
+      'admin-server-port': ports['admin-port'],
     },
   };
   const cases: readonly [program: ProgramName, flag: string, value: string | number][] = [

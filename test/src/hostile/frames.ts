@@ -6,8 +6,16 @@ import { until, within } from '../harness/index.ts';
 export const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
 
 export const TYPE = {
-  ...{ DATA: 0, HEADERS: 1, PRIORITY: 2, RST_STREAM: 3, SETTINGS: 4, PUSH_PROMISE: 5 },
-  ...{ PING: 6, GOAWAY: 7, WINDOW_UPDATE: 8, CONTINUATION: 9 },
+  DATA: 0,
+  HEADERS: 1,
+  PRIORITY: 2,
+  RST_STREAM: 3,
+  SETTINGS: 4,
+  PUSH_PROMISE: 5,
+  PING: 6,
+  GOAWAY: 7,
+  WINDOW_UPDATE: 8,
+  CONTINUATION: 9,
 } as const;
 
 export const FLAG = { ACK: 1, END_STREAM: 1, END_HEADERS: 4, PADDED: 8 } as const;

@@ -138,7 +138,9 @@ test('bad HTTP/2 is refused on every port that takes it, and disturbs nothing', 
   await using scope = new Scope();
   const peerPort = await freePort();
   const plane = await split(scope, {
-    ...{ gateways: 1, hubs: 1, agents: 1 },
+    gateways: 1,
+    hubs: 1,
+    agents: 1,
     hubFlags: { 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` },
   });
   const [gateway, hub, agent] = [plane.gateways[0]!, plane.hubs[0]!, plane.agents[0]!];
@@ -232,8 +234,13 @@ async function openTls(
   servername = 'localhost',
 ): Promise<FrameSocket> {
   const socket: Socket = connectTls({
-    ...{ port, host: '127.0.0.1', servername, ALPNProtocols: ['h2'] },
-    ...{ ca: readFileSync(ca), cert: readFileSync(identity.cert), key: readFileSync(identity.key) },
+    port,
+    host: '127.0.0.1',
+    servername,
+    ALPNProtocols: ['h2'],
+    ca: readFileSync(ca),
+    cert: readFileSync(identity.cert),
+    key: readFileSync(identity.key),
   });
   socket.on('error', () => {});
   scope.defer(() => socket.destroy());

@@ -15,8 +15,13 @@ export async function rogueAgent(
 ): Promise<FrameSocket> {
   const { cert, key } = identity ?? (await trust.agents.client('rogue'));
   const socket = connectTls({
-    ...{ port, host: '127.0.0.1', servername: 'localhost', ALPNProtocols: ['http/1.1'] },
-    ...{ ca: readFileSync(trust.agents.cert), cert: readFileSync(cert), key: readFileSync(key) },
+    port,
+    host: '127.0.0.1',
+    servername: 'localhost',
+    ALPNProtocols: ['http/1.1'],
+    ca: readFileSync(trust.agents.cert),
+    cert: readFileSync(cert),
+    key: readFileSync(key),
   });
   socket.on('error', () => {});
   scope.defer(() => socket.destroy());

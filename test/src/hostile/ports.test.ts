@@ -23,7 +23,9 @@ test('what is no request is refused on every port, and disturbs nothing', async 
   await using scope = new Scope();
   const [gatewayAdmin, hubAdmin, agentAdmin, peerPort] = await Promise.all([1, 2, 3, 4].map(() => freePort()));
   const plane = await split(scope, {
-    ...{ gateways: 1, hubs: 1, agents: 1 },
+    gateways: 1,
+    hubs: 1,
+    agents: 1,
     gatewayFlags: { 'admin-port': gatewayAdmin },
     hubFlags: { 'admin-port': hubAdmin, 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` },
     agentFlags: { 'admin-server-port': agentAdmin },

@@ -14,7 +14,9 @@ test('a gateway that dials what and how it likes is answered, and disturbs nothi
   await using scope = new Scope();
   const peerPort = await freePort();
   const plane = await split(scope, {
-    ...{ gateways: 1, hubs: 1, agents: 1 },
+    gateways: 1,
+    hubs: 1,
+    agents: 1,
     hubFlags: { 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` },
   });
   const [gateway, hub, agent] = [plane.gateways[0]!, plane.hubs[0]!, plane.agents[0]!];
@@ -25,9 +27,12 @@ test('a gateway that dials what and how it likes is answered, and disturbs nothi
   const identity = await peers.peer(['gateway']);
   const open = (scope: Scope) => openLink(scope, peerPort, peers.cert, identity);
   const dial = (more: OutgoingHttpHeaders = {}): OutgoingHttpHeaders => ({
-    ...{ ':method': 'CONNECT', ':authority': destination.authority },
-    ...{ 'isthmus-dial': '0123456789abcdef', 'isthmus-tenant': 'default', 'isthmus-deadline': '5000' },
-    ...{ 'isthmus-session': String(opened.session) },
+    ':method': 'CONNECT',
+    ':authority': destination.authority,
+    'isthmus-dial': '0123456789abcdef',
+    'isthmus-tenant': 'default',
+    'isthmus-deadline': '5000',
+    'isthmus-session': String(opened.session),
     ...more,
   });
 
@@ -82,8 +87,13 @@ test('a gateway that dials what and how it likes is answered, and disturbs nothi
 
 async function openLink(scope: Scope, port: number, ca: string, identity: Identity): Promise<ClientHttp2Session> {
   const socket = connectTls({
-    ...{ port, host: '127.0.0.1', servername: HUB_SERVER_NAME, ALPNProtocols: ['h2'] },
-    ...{ ca: readFileSync(ca), cert: readFileSync(identity.cert), key: readFileSync(identity.key) },
+    port,
+    host: '127.0.0.1',
+    servername: HUB_SERVER_NAME,
+    ALPNProtocols: ['h2'],
+    ca: readFileSync(ca),
+    cert: readFileSync(identity.cert),
+    key: readFileSync(identity.key),
   });
   await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });
   const session = connectHttp2('https://hub', { createConnection: () => socket, peerMaxConcurrentStreams: 10_000 });

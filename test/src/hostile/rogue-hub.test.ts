@@ -114,7 +114,9 @@ test('a hub that does what it likes with an agent leaves its other links alone',
   // The agent looks for a second server behind the same port; whoever answers next is the attacker of the hour.
   const ports = [server.agentPort];
   const agent = await startAgent(scope, trust, await turnstile(scope, ports), {
-    ...{ 'agent-id': 'victim', 'sync-interval': '50ms', 'sync-interval-cap': '100ms' },
+    'agent-id': 'victim',
+    'sync-interval': '50ms',
+    'sync-interval-cap': '100ms',
   });
   await server.program.waitReady();
   const destination = await echo(scope);

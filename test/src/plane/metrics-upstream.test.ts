@@ -84,7 +84,11 @@ test(
       culled_leases_count: { '': 1 },
       dial_duration_seconds: { observations: { '': 2 } },
       dial_failure_count: {
-        ...{ no_agent: 1, error_response: 1, unrecognized_response: 1, backend_dial_timeout: 1, frontend_close: 1 },
+        no_agent: 1,
+        error_response: 1,
+        unrecognized_response: 1,
+        backend_dial_timeout: 1,
+        frontend_close: 1,
       },
       established_connections: { '': 1 },
       frontend_write_duration_seconds: { observations: { '': 1 } },
@@ -100,11 +104,21 @@ test(
       ready_backends: { default: 1 },
       stream_errors_total: {},
       stream_packets_total: {
-        ...{ 'DIAL_REQ from_client': 4, 'DATA from_client': 1, 'CLOSE_REQ from_client': 1, 'DIAL_CLS from_client': 1 },
-        ...{ 'DIAL_RSP to_client': 3, 'DATA to_client': 1, 'CLOSE_RSP to_client': 1 },
-        ...{ 'DIAL_RSP from_agent': 4, 'DATA from_agent': 1, 'CLOSE_RSP from_agent': 1 },
+        'DIAL_REQ from_client': 4,
+        'DATA from_client': 1,
+        'CLOSE_REQ from_client': 1,
+        'DIAL_CLS from_client': 1,
+        'DIAL_RSP to_client': 3,
+        'DATA to_client': 1,
+        'CLOSE_RSP to_client': 1,
+        'DIAL_RSP from_agent': 4,
+        'DATA from_agent': 1,
+        'CLOSE_RSP from_agent': 1,
         // The dial in vain and the one that was given up are taken back, and so is the tunnel that nobody asked for.
-        ...{ 'DIAL_REQ to_agent': 5, 'DATA to_agent': 1, 'CLOSE_REQ to_agent': 2, 'DIAL_CLS to_agent': 2 },
+        'DIAL_REQ to_agent': 5,
+        'DATA to_agent': 1,
+        'CLOSE_REQ to_agent': 2,
+        'DIAL_CLS to_agent': 2,
       },
     });
 
@@ -166,8 +180,12 @@ test(
       server_connection_failure_count: {},
       stream_errors_total: {},
       stream_packets_total: {
-        ...{ 'DIAL_REQ to_agent': 3, 'DATA to_agent': 1, 'CLOSE_REQ to_agent': 1 },
-        ...{ 'DIAL_RSP from_agent': 3, 'DATA from_agent': 1, 'CLOSE_RSP from_agent': 1 },
+        'DIAL_REQ to_agent': 3,
+        'DATA to_agent': 1,
+        'CLOSE_REQ to_agent': 1,
+        'DIAL_RSP from_agent': 3,
+        'DATA from_agent': 1,
+        'CLOSE_RSP from_agent': 1,
       },
     });
 

@@ -48,8 +48,12 @@ test(
       byStrategy: await samples(program, `${SERVER}ready_backends`),
     });
     const idle = {
-      ...{ established: 0, http: 0, grpc: { Proxy: 0, Connect: 0 }, pending: 0 },
-      ...{ backends: 2, byStrategy: { default: 2 } },
+      established: 0,
+      http: 0,
+      grpc: { Proxy: 0, Connect: 0 },
+      pending: 0,
+      backends: 2,
+      byStrategy: { default: 2 },
     };
     await eventually(async () => assert.deepEqual(await gauges(), idle));
     for (const agent of agents) {

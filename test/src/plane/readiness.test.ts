@@ -138,7 +138,8 @@ test(
     await drains(gateway.program, 500, () => tunnel.destroy());
 
     const next = await startGateway(scope, plane.trust, {
-      ...{ 'redis-url': plane.redis.url, plane: 'test' },
+      'redis-url': plane.redis.url,
+      plane: 'test',
       ...(await peerFlags(plane.trust)),
     });
     await next.program.waitReady();

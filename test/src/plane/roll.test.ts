@@ -128,7 +128,12 @@ test(
     for (let dials = 0; dials < 20; dials++) await carries(await grpcThrough(scope, { uds }, destination.authority));
     if (!goMissing()) {
       const summary = await peerDial(scope, {
-        ...{ via: { uds }, dest: destination.authority, do: 'echo', size: 100, count: 100, concurrency: 4 },
+        via: { uds },
+        dest: destination.authority,
+        do: 'echo',
+        size: 100,
+        count: 100,
+        concurrency: 4,
       });
       assert.deepEqual(
         [summary.ok, summary.failed],

@@ -57,7 +57,11 @@ export async function registryAtRest(): Promise<RegistryAtRest> {
     const streamBytes = Number((await redis.command(`MEMORY USAGE {${PLANE}}:changes SAMPLES 0`)).slice(1));
     const rest = await atRest(redis);
     return {
-      ...{ sessions: SESSIONS, learntMs, snapshotMs, streamBytes, ...rest },
+      sessions: SESSIONS,
+      learntMs,
+      snapshotMs,
+      streamBytes,
+      ...rest,
       bytesPerSession: (full.memory - empty.memory - streamBytes) / SESSIONS,
     };
   } finally {
@@ -74,8 +78,13 @@ class Copy {
 
   constructor(registry: Registry, signal: AbortSignal) {
     registry.join({
-      ...{ memberId: randomUUID(), roles: ['gateway'], adminAddress: '10.0.0.1:8095', host: 'node-1.internal' },
-      ...{ version: '0.1.0', zone: 'zone-a', since: Date.now() },
+      memberId: randomUUID(),
+      roles: ['gateway'],
+      adminAddress: '10.0.0.1:8095',
+      host: 'node-1.internal',
+      version: '0.1.0',
+      zone: 'zone-a',
+      since: Date.now(),
     });
     this.#following = follow(registry, { directory: this.#directory, hubs() {}, state() {}, signal });
   }
@@ -126,7 +135,14 @@ function sessionRecord({ hubId, incarnation }: HubRecord, n: number): SessionRec
   const address = `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`;
   const identifiers = { ipv4: [address], ipv6: [], host: [`node-${n}.internal`], cidr: [], defaultRoute: false };
   return {
-    ...{ sessionId: randomUUID(), tenant: 'default', agentId: randomUUID(), identifiers, hubId, incarnation },
-    ...{ version: 1, draining: false, since: 1_800_000_000_000 + n },
+    sessionId: randomUUID(),
+    tenant: 'default',
+    agentId: randomUUID(),
+    identifiers,
+    hubId,
+    incarnation,
+    version: 1,
+    draining: false,
+    since: 1_800_000_000_000 + n,
   };
 }

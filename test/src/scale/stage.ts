@@ -112,7 +112,12 @@ async function build(scope: Scope, rebalanceTime: number): Promise<Stage> {
   };
   const programs = [...hubs, ...gateways].map(({ program }) => program);
   return {
-    ...{ redis, hubs, gateways, fleet, known, learnt },
+    redis,
+    hubs,
+    gateways,
+    fleet,
+    known,
+    learnt,
     sessionsPerAgent: SESSIONS_PER_AGENT,
     target: await target(scope),
     base: await settledBytes(programs.map(({ pid }) => pid)),

@@ -169,8 +169,18 @@ describe('clocks', () => {
 
 describe('agents', () => {
   const session = (agent: string, hub: string, more: Partial<SessionView> = {}): SessionView => ({
-    ...{ session: `${agent} ${hub}`, tenant: 'default', agent, hub, protocol: 'link', remote: '', since: '', ageMs: 0 },
-    ...{ reaches: [], draining: false, tunnels: 0, ...more },
+    session: `${agent} ${hub}`,
+    tenant: 'default',
+    agent,
+    hub,
+    protocol: 'link',
+    remote: '',
+    since: '',
+    ageMs: 0,
+    reaches: [],
+    draining: false,
+    tunnels: 0,
+    ...more,
   });
 
   it('pass with sessions with several hubs, and warn with one hub or in quarantine', () => {

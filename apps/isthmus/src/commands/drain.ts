@@ -92,7 +92,10 @@ async function drained(plane: Plane, member: Member, waitMs: number, signal: Abo
 
 function dryRunView(hub: string, { sessions, tunnels, plan }: adminApi.DrainResponse): DrainView {
   return {
-    ...{ hub, dryRun: true, sessions, tunnels },
+    hub,
+    dryRun: true,
+    sessions,
+    tunnels,
     stranded: plan?.stranded ?? 0,
     ...(plan?.gracefulMs !== undefined && { gracefulMs: Number(plan.gracefulMs) }),
     moves: (plan?.moves ?? []).map(({ sessionId: session, agentId: agent, tenant, elsewhere, tunnels: through }) => {

@@ -13,8 +13,17 @@ const plain = styleOf(false);
 
 describe('what dial prints', () => {
   const view: DialView = {
-    ...{ destination: '10.0.0.5:10250', gateway: 'gw-1', ok: true, dial: 'd1', trace: 't1', tenant: 'default' },
-    ...{ agent: 'node-a', hub: 'hub-1', session: 's1', ms: 8, firstByteMs: 4 },
+    destination: '10.0.0.5:10250',
+    gateway: 'gw-1',
+    ok: true,
+    dial: 'd1',
+    trace: 't1',
+    tenant: 'default',
+    agent: 'node-a',
+    hub: 'hub-1',
+    session: 's1',
+    ms: 8,
+    firstByteMs: 4,
     phases: [
       { name: 'gateway', depth: 0, startMs: 0, ms: 8, detail: '', failed: false },
       {
@@ -96,15 +105,13 @@ describe('what explain prints', () => {
     tunnels: 3,
   } as const;
   const gateway = (id: string, zone = ''): GatewayView => ({
-    ...{
-      gateway: id,
-      tenant: 'default',
-      zone,
-      verdict: 'a dial goes to node-a',
-      agent: 'node-a',
-      hub: 'hub-1',
-      session: 's1',
-    },
+    gateway: id,
+    tenant: 'default',
+    zone,
+    verdict: 'a dial goes to node-a',
+    agent: 'node-a',
+    hub: 'hub-1',
+    session: 's1',
     steps: [
       { strategy: 'destHost', taken: false, keys: [], candidates: [] },
       { strategy: 'destCIDR', taken: true, keys: [{ key: '10.0.0.0/8', sessions: 1 }], candidates: [candidate] },

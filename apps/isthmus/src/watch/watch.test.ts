@@ -12,8 +12,20 @@ const NOW = Date.parse('2026-05-01T12:00:30.500Z');
 function dial(id: string, secondsAgo: number, ms: number, more: Partial<DialView> = {}): DialView {
   const started = new Date(NOW - secondsAgo * 1000 - ms).toISOString();
   return {
-    ...{ gateway: 'gw-1', dial: id, started, tenant: 'default', destination: '10.0.0.5:10250', caller: 'uds' },
-    ...{ ok: true, ms, agent: 'node-a', hub: 'hub-1', attempts: 1, parkedMs: 0, trace: '', ...more },
+    gateway: 'gw-1',
+    dial: id,
+    started,
+    tenant: 'default',
+    destination: '10.0.0.5:10250',
+    caller: 'uds',
+    ok: true,
+    ms,
+    agent: 'node-a',
+    hub: 'hub-1',
+    attempts: 1,
+    parkedMs: 0,
+    trace: '',
+    ...more,
   };
 }
 

@@ -24,10 +24,14 @@ export function explainRpc(backend: AdminBackend): ExplainRpc {
       const explanation = routing.explain(tenant, destination);
       const { taken } = explanation;
       return {
-        ...{ destination: formatDestination(destination), tenant, zone: routing.zone },
+        destination: formatDestination(destination),
+        tenant,
+        zone: routing.zone,
         steps: explanation.steps.map(stepMessage),
         others: explanation.others.map(candidateMessage),
-        ...{ sessionId: taken?.sessionId ?? '', agentId: taken?.agentId ?? '', hubId: taken?.hubId ?? '' },
+        sessionId: taken?.sessionId ?? '',
+        agentId: taken?.agentId ?? '',
+        hubId: taken?.hubId ?? '',
         verdict: verdictOf(explanation, tenant, routing),
         advice: adviceFor(explanation, { tenant, backend }),
       };
@@ -44,7 +48,18 @@ function candidateMessage({ session, open, ...candidate }: Candidate): adminApi.
   const { sessionId, agentId, hubId } = session;
   const { key, zone, draining, quarantined, reachable, suspected, standing, why } = candidate;
   return {
-    ...{ sessionId, agentId, hubId, key, zone, why, draining, reachable, suspected, open },
-    ...{ standing: STANDINGS[standing], quarantined: quarantined !== undefined, quarantineReason: quarantined ?? '' },
+    sessionId,
+    agentId,
+    hubId,
+    key,
+    zone,
+    why,
+    draining,
+    reachable,
+    suspected,
+    open,
+    standing: STANDINGS[standing],
+    quarantined: quarantined !== undefined,
+    quarantineReason: quarantined ?? '',
   };
 }

@@ -14,7 +14,10 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
   const hubs = ['stays', 'leaves'].map((hubId) => ({ ...hub, hubId, draining: hubId === 'leaves' }));
   const plane = {
     registry: { synced: true, up: true, detail: '' },
-    ...{ lastMembers: () => [], members: async () => [], hubs: () => hubs, linkTo: () => 'none' as const },
+    lastMembers: () => [],
+    members: async () => [],
+    hubs: () => hubs,
+    linkTo: () => 'none' as const,
   };
   const sessions = () => [
     aSession('still', { hubId: 'stays' }),

@@ -19,8 +19,13 @@ function plane(given: Partial<PlanePart> = {}): PlanePart {
     lastMembers: () => [],
     members: async () =>
       ['m2', 'm1'].map((memberId) => ({
-        ...{ memberId, roles: ['gateway', 'hub'], adminAddress: `${memberId}:8095`, host: 'node-1', version: '1' },
-        ...{ zone: 'a', since: 5 },
+        memberId,
+        roles: ['gateway', 'hub'],
+        adminAddress: `${memberId}:8095`,
+        host: 'node-1',
+        version: '1',
+        zone: 'a',
+        since: 5,
       })),
     hubs: () => ['h3', 'h1', 'h2'].map(hub),
     linkTo: ({ hubId }) => (hubId === 'h1' ? 'own' : hubId === 'h2' ? 'up' : 'down'),

@@ -82,8 +82,13 @@ function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
   for (const { hubId } of backend.sessions()) sessions.set(hubId, (sessions.get(hubId) ?? 0) + 1);
   return [...plane.hubs()]
     .map((hub) => ({
-      ...{ hubId: hub.hubId, peerAddress: hub.peerAddress, agentAddress: hub.agentAddress, zone: hub.zone },
-      ...{ draining: hub.draining, sinceMs: BigInt(hub.incarnation), link: LINKS[plane.linkTo(hub)] },
+      hubId: hub.hubId,
+      peerAddress: hub.peerAddress,
+      agentAddress: hub.agentAddress,
+      zone: hub.zone,
+      draining: hub.draining,
+      sinceMs: BigInt(hub.incarnation),
+      link: LINKS[plane.linkTo(hub)],
       sessions: sessions.get(hub.hubId) ?? 0,
     }))
     .sort((a, b) => (a.hubId < b.hubId ? -1 : 1));

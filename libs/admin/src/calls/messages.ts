@@ -99,8 +99,14 @@ export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel 
 export function dialMessage(dial: SeenDial): adminApi.DialRecord {
   const { role, destination, caller, traceparent, story, start, outcome } = dial;
   return {
-    ...{ dialId: dial.id, role: ROLES[role], tenant: dial.tenant, destination: formatDestination(destination) },
-    ...{ caller: caller?.identity ?? '', via: caller?.via ?? '', startedMs: epoch(start), state: stateOf(dial) },
+    dialId: dial.id,
+    role: ROLES[role],
+    tenant: dial.tenant,
+    destination: formatDestination(destination),
+    caller: caller?.identity ?? '',
+    via: caller?.via ?? '',
+    startedMs: epoch(start),
+    state: stateOf(dial),
     ms: outcome?.ms,
     error: outcome?.error && failureMessage(outcome.error, outcome.reason),
     ...whereMessage(dial),
@@ -146,7 +152,13 @@ function failureMessage({ code, message, retryable }: DialError, reason = ''): a
 function attemptMessage(attempt: AttemptRecord, dialStart: number): adminApi.DialAttempt {
   const { kind, sessionId, agentId, hubId, start, ms, outcome, error } = attempt;
   return {
-    ...{ kind: KINDS[kind], sessionId, agentId, hubId, startMs: Math.max(0, start - dialStart), ms },
-    ...{ outcome: OUTCOMES[outcome], error: error && failureMessage(error) },
+    kind: KINDS[kind],
+    sessionId,
+    agentId,
+    hubId,
+    startMs: Math.max(0, start - dialStart),
+    ms,
+    outcome: OUTCOMES[outcome],
+    error: error && failureMessage(error),
   };
 }

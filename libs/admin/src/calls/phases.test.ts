@@ -6,15 +6,29 @@ import type { SeenDial } from './recent-dials.ts';
 
 function attempt(given: Partial<AttemptRecord>): AttemptRecord {
   return {
-    ...{ kind: 'first', sessionId: 's', agentId: 'a', hubId: 'h', start: 1000, ms: 20, outcome: 'established' },
+    kind: 'first',
+    sessionId: 's',
+    agentId: 'a',
+    hubId: 'h',
+    start: 1000,
+    ms: 20,
+    outcome: 'established',
     ...given,
   };
 }
 
 function seen(outcome: DialOutcome, story: DialStory): SeenDial {
   return {
-    ...{ role: 'gateway', id: 'd', tenant: 'default', destination: { host: 'x', port: 1 }, start: 1000 },
-    ...{ caller: undefined, traceparent: undefined, session: undefined, story, outcome },
+    role: 'gateway',
+    id: 'd',
+    tenant: 'default',
+    destination: { host: 'x', port: 1 },
+    start: 1000,
+    caller: undefined,
+    traceparent: undefined,
+    session: undefined,
+    story,
+    outcome,
   };
 }
 

@@ -26,7 +26,10 @@ test('an agent enters and leaves quarantine, and its sessions show it', async ()
   await using client = await asking({ quarantine: kept(), sessions });
   const { admin } = client;
   assert.deepEqual(await admin.quarantine({ agent: { agentId: 'a' }, reason: 'loses packets' }), {
-    ...{ sessions: 1, tunnels: 0, tenant: 'default', known: true },
+    sessions: 1,
+    tunnels: 0,
+    tenant: 'default',
+    known: true,
   });
   const agents = [{ tenant: 'default', agentId: 'a', reason: 'loses packets' }];
   assert.deepEqual(await admin.listQuarantined({}), { agents });

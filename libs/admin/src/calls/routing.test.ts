@@ -31,9 +31,15 @@ interface Given {
 }
 
 const session: SessionRecord = {
-  ...{ sessionId: 's1', tenant: 'default', agentId: 'a1', hubId: 'h1', incarnation: 1, version: 1 },
-  ...{ identifiers: { ipv4: [], ipv6: [], host: [], cidr: ['10.0.0.0/8'], defaultRoute: false } },
-  ...{ draining: false, since: 0 },
+  sessionId: 's1',
+  tenant: 'default',
+  agentId: 'a1',
+  hubId: 'h1',
+  incarnation: 1,
+  version: 1,
+  identifiers: { ipv4: [], ipv6: [], host: [], cidr: ['10.0.0.0/8'], defaultRoute: false },
+  draining: false,
+  since: 0,
 };
 
 /** A destination that sends `says` when it is reached. With `ends` it closes at once. */
@@ -65,14 +71,21 @@ async function gateway({ dial, strategies = ['default'], sessions = [session], q
   const outcomes: TunnelOutcome[] = [];
   events.on('tunnel:close', (_tunnel, outcome) => outcomes.push(outcome));
   const asked = {
-    ...{ tenant: 'default', zone: 'a', dialTimeout: 60_000, parkTimeout: 2000, events },
+    tenant: 'default',
+    zone: 'a',
+    dialTimeout: 60_000,
+    parkTimeout: 2000,
+    events,
     dial: observed('gateway', routed(options), observation),
     explain: (tenant: string, to: { host: string; port: number }) =>
       explain({ ...options, suspected: () => false }, tenant, to),
   };
   const plane = {
     registry: { synced: true, up: true, detail: 'answers' },
-    ...{ members: async () => [], lastMembers: () => [], hubs: () => directory.hubs(), linkTo: () => 'up' as const },
+    members: async () => [],
+    lastMembers: () => [],
+    hubs: () => directory.hubs(),
+    linkTo: () => 'up' as const,
   };
   const client = await asking({ dials, routing: asked, plane, sessions: () => directory.sessions() });
   return { client, admin: client.admin, events, outcomes, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };

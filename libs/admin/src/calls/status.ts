@@ -37,11 +37,16 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
       return {
         ...identity,
         roles: identity.roles.map((role) => ROLES[role]),
-        ...{ version: VERSION, runtime: runtime() },
-        ...{ startedMs: BigInt(Math.round(performance.timeOrigin)), nowMs: BigInt(Date.now()) },
-        ...{ ready: all.every(({ ok }) => ok), checks: all.map((check: Check) => ({ ...check })) },
-        ...{ sessions: backend.sessionCount(), tunnels: backend.tunnels().size },
-        ...{ pendingDials: dials.pending(first), parkedDials: dials.parked },
+        version: VERSION,
+        runtime: runtime(),
+        startedMs: BigInt(Math.round(performance.timeOrigin)),
+        nowMs: BigInt(Date.now()),
+        ready: all.every(({ ok }) => ok),
+        checks: all.map((check: Check) => ({ ...check })),
+        sessions: backend.sessionCount(),
+        tunnels: backend.tunnels().size,
+        pendingDials: dials.pending(first),
+        parkedDials: dials.parked,
         dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
         slowest: slowest(dials, first).map(dialMessage),
         refusals: backend.refusals.list().map(refusalMessage),
@@ -65,8 +70,12 @@ function ratesOf(dials: RecentDials, role: Role): adminApi.DialRate[] {
     const rate = dials.rates(role).over(seconds, performance.now());
     const perSecond = (number: number) => (number * 1000) / rate.windowMs;
     return {
-      ...{ role: ROLES[role], windowMs: rate.windowMs, dials: BigInt(rate.dials), failures: BigInt(rate.failures) },
-      ...{ dialsPerSecond: perSecond(rate.dials), failuresPerSecond: perSecond(rate.failures) },
+      role: ROLES[role],
+      windowMs: rate.windowMs,
+      dials: BigInt(rate.dials),
+      failures: BigInt(rate.failures),
+      dialsPerSecond: perSecond(rate.dials),
+      failuresPerSecond: perSecond(rate.failures),
     };
   });
 }

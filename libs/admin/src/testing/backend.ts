@@ -10,8 +10,13 @@ import { serveAdmin } from '../server.ts';
 export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
   return {
     identity: {
-      ...{ program: 'proxy-server', roles: ['gateway', 'hub'] as const },
-      ...{ memberId: 'm1', hubId: 'm1', agentId: '', zone: 'a', plane: 'isthmus' },
+      program: 'proxy-server',
+      roles: ['gateway', 'hub'] as const,
+      memberId: 'm1',
+      hubId: 'm1',
+      agentId: '',
+      zone: 'a',
+      plane: 'isthmus',
     },
     checks: () => [],
     sessions: () => [],
@@ -31,7 +36,13 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
 /** A session of agent `a` with hub `h`. */
 export function aSession(sessionId: string, given: Partial<SessionInfo> = {}): SessionInfo {
   return {
-    ...{ sessionId, tenant: 'default', agentId: 'a', hubId: 'h', protocol: 'link', remote: '10.0.0.1:5000', since: 1 },
+    sessionId,
+    tenant: 'default',
+    agentId: 'a',
+    hubId: 'h',
+    protocol: 'link',
+    remote: '10.0.0.1:5000',
+    since: 1,
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
     ...given,
   };
@@ -40,7 +51,9 @@ export function aSession(sessionId: string, given: Partial<SessionInfo> = {}): S
 /** Returns a client of an admin port that serves a backend. */
 export async function asking(given: Partial<AdminBackend> = {}): Promise<AdminConnection & AsyncDisposable> {
   const server = await serveAdmin({
-    ...{ host: '127.0.0.1', port: 0, backend: idleBackend(given) },
+    host: '127.0.0.1',
+    port: 0,
+    backend: idleBackend(given),
     http: (_request, response) => response.end(),
     warn: (message) => assert.fail(message),
   });

@@ -104,7 +104,8 @@ async function failover(group: Promise<RedisGroup>, how: 'dies' | 'hangs'): Prom
   const { url, inCharge, stop } = await group;
   let failed: RedisServer | undefined;
   return {
-    ...{ url, stop },
+    url,
+    stop,
     // Another server may take over before anyone needs the failed one.
     unnoticed: true,
     async begin(plane) {

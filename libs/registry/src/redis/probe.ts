@@ -71,7 +71,10 @@ async function probed(client: Client, server: string, scratch: string): Promise<
   const info = (await trial.attempt('INFO', () => client.info())) ?? '';
   await tryAll(trial, client, scratch);
   return {
-    ...{ server, roundTripMs, refused: trial.refused, ...(aheadMs !== undefined && { aheadMs }) },
+    server,
+    roundTripMs,
+    refused: trial.refused,
+    ...(aheadMs !== undefined && { aheadMs }),
     version: /redis_version:(\S+)/.exec(info)?.[1] ?? '',
     role: /role:(\w+)/.exec(info)?.[1] ?? '',
   };

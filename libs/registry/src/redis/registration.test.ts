@@ -18,7 +18,8 @@ test('a takeover is tried again if the store fails during it', { timeout: 60_000
   const opened = deferred<void>();
   let later = true;
   const writer: Pick<HubWriter, 'hubId' | 'incarnation' | 'open' | 'takeOver' | 'remove'> = {
-    ...{ hubId: HUB.hubId, incarnation: HUB.incarnation },
+    hubId: HUB.hubId,
+    incarnation: HUB.incarnation,
     async open(): Promise<WriteOutcome> {
       calls.push('open');
       if (later) return 'superseded';

@@ -14,8 +14,15 @@ export function sessionRecord(
   const identifiers = { ipv4: [], ipv6: [], host: [], cidr: ['10.0.0.0/8'], defaultRoute: false };
   const agentId = `agent-of-${sessionId}`;
   return {
-    ...{ sessionId, tenant: 'default', agentId, identifiers, hubId, incarnation, version },
-    ...{ draining: false, since: 1 },
+    sessionId,
+    tenant: 'default',
+    agentId,
+    identifiers,
+    hubId,
+    incarnation,
+    version,
+    draining: false,
+    since: 1,
     ...more,
   };
 }

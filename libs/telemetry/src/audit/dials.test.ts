@@ -48,7 +48,12 @@ test('a dial that became a tunnel gets its record when the tunnel ends', () => {
   const story: DialStory = {
     attempts: [
       {
-        ...{ kind: 'first', ...ROUTE, sessionId: 's0', start, ms: 2, outcome: 'failed' },
+        kind: 'first',
+        ...ROUTE,
+        sessionId: 's0',
+        start,
+        ms: 2,
+        outcome: 'failed',
         error: new DialError('connection_terminated', 'the session ended', { retryable: true }),
       },
       { kind: 'retry', ...ROUTE, start: start + 2, ms: 3, outcome: 'established' },

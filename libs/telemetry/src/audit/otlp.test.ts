@@ -18,7 +18,9 @@ const SPAN = 'b7ad6b7169203331';
 const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 
 const dial: DialRequest = {
-  ...{ ...request, caller: { via: 'grpc', identity: 'uds' }, story: dialStory() },
+  ...request,
+  caller: { via: 'grpc', identity: 'uds' },
+  story: dialStory(),
   traceparent: `00-${TRACE}-${SPAN}-01`,
 };
 const error = new DialError('dns_error', 'no such host');
@@ -91,8 +93,14 @@ async function audited(env: Environment) {
   const destination = { write: (line: string) => void lines.push(line) };
   const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 4, destination });
   const trail = await auditTrail(events, {
-    ...{ gateway: 'gw-1', program: 'frontend-gw', role: 'gateway', version: '1', logger },
-    ...{ log: '', otlp: true, env },
+    gateway: 'gw-1',
+    program: 'frontend-gw',
+    role: 'gateway',
+    version: '1',
+    logger,
+    log: '',
+    otlp: true,
+    env,
   });
   assert.ok(trail);
   const dropped: number[] = [];
@@ -136,7 +144,8 @@ for (const [protocol, open, path] of [
   test(`records go over ${protocol}`, async () => {
     await using receiver = await open();
     const { trail, fail, dropped } = await audited({
-      ...{ [ENDPOINT]: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: protocol },
+      [ENDPOINT]: receiver.endpoint,
+      OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
     });
     fail(3);
     await trail.close();
@@ -150,7 +159,8 @@ test('records that a collector refuses are lost, counted and logged, and its rec
   await using receiver = await collector();
   receiver.status = 400;
   const { trail, fail, dropped, logged } = await audited({
-    ...{ [ENDPOINT]: receiver.endpoint, OTEL_BLRP_SCHEDULE_DELAY: '1' },
+    [ENDPOINT]: receiver.endpoint,
+    OTEL_BLRP_SCHEDULE_DELAY: '1',
   });
   fail(5);
   await until('lost records', () => dropped.length > 0);

@@ -122,9 +122,14 @@ function routeOf({ agentId, hubId, sessionId }: DialOutcome, story: DialStory | 
 function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
   const { kind, agentId, hubId, sessionId, ms = 0, outcome, error } = attempt;
   return {
-    ...{ kind, agent: agentId, hub: hubId, session: sessionId },
-    ...{ startMs: rounded(Math.max(0, attempt.start - start)), ms: rounded(ms) },
-    ...{ outcome: error?.code ?? (outcome === 'established' ? outcome : 'overtaken'), ...textOf(error) },
+    kind,
+    agent: agentId,
+    hub: hubId,
+    session: sessionId,
+    startMs: rounded(Math.max(0, attempt.start - start)),
+    ms: rounded(ms),
+    outcome: error?.code ?? (outcome === 'established' ? outcome : 'overtaken'),
+    ...textOf(error),
   };
 }
 

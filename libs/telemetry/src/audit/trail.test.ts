@@ -19,8 +19,14 @@ test('a process that exits while its audit ends still writes the waiting records
     const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0, destination: { write() {} } });
     const before = process.listeners('exit');
     const trail = await auditTrail(events, {
-      ...{ gateway: 'gw-1', program: 'frontend-gw', role: 'gateway', version: '1', logger },
-      ...{ log, otlp: false, env: {} },
+      gateway: 'gw-1',
+      program: 'frontend-gw',
+      role: 'gateway',
+      version: '1',
+      logger,
+      log,
+      otlp: false,
+      env: {},
     });
     assert.ok(trail);
     events.emit('dial:end', 'gateway', dial, { ms: 1, error: new DialError('dns_error', 'no such host') });

@@ -10,7 +10,9 @@ const families: readonly Family[] = [
   { name: 'a_total', type: 'counter', help: 'A \\ and\nb.', samples: [{ name: 'a_total', labels: {}, value: 3 }] },
   { name: 'b_count', type: 'counter', help: 'B.', samples: [{ name: 'b_count', labels: { x: '"\\\n' }, value: 1 }] },
   {
-    ...{ name: 'c', type: 'histogram', help: 'C.' },
+    name: 'c',
+    type: 'histogram',
+    help: 'C.',
     samples: [
       { name: 'c_bucket', labels: { le: 0.00001 }, value: 1, exemplar },
       { name: 'c_bucket', labels: { le: Number.POSITIVE_INFINITY }, value: 1 },

@@ -19,7 +19,8 @@ function record(sessionId: string, tenant: string, hubId: string): { kind: 'sess
 function gateway(directory: Directory, reaches: (hubId: string) => boolean) {
   const { events, metrics } = server({ role: 'gateway' });
   const sight: GatewaySight = {
-    ...{ tenant: 'mine', reaches },
+    tenant: 'mine',
+    reaches,
     links: () => ({ wanted: 2, up: 1 }),
     watch: (watcher) => directory.watch(watcher),
   };
@@ -109,7 +110,10 @@ test('links to hubs are counted: all that opened, all that failed, and the curre
   events.emit('peer:close', 'h1', 'x:1', 'gone');
   events.emit('peer:failure', 'h1', 'x:1', new Error('refused'));
   assert.deepEqual(await beginning(metrics, 'isthmus_hub_link'), {
-    ...{ s: 0, s_wanted: 0, _opens_total: 2, _failures_total: 1 },
+    s: 0,
+    s_wanted: 0,
+    _opens_total: 2,
+    _failures_total: 1,
   });
 });
 

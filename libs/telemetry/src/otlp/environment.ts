@@ -77,7 +77,9 @@ export class OtelEnvironment {
     const timeout = this.#own(signal, 'TIMEOUT') ? `${ownName(signal)}_TIMEOUT` : 'OTEL_EXPORTER_OTLP_TIMEOUT';
     const url = this.#own(signal, 'ENDPOINT') ?? this.#sharedUrl(signal, protocol);
     return {
-      ...{ protocol, url, timeoutMillis: this.number(timeout, 10_000, MILLISECONDS) },
+      protocol,
+      url,
+      timeoutMillis: this.number(timeout, 10_000, MILLISECONDS),
       ...(protocol === 'grpc' && { grpc: this.#grpc(signal, url) }),
     };
   }

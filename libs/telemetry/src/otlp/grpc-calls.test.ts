@@ -194,7 +194,10 @@ test('environment variables configure the calls, and those of the signal take pr
   assert.deepEqual(new OtelEnvironment(env).otlp('traces').grpc, {
     url: 'https://collector:4317',
     headers: { authorization: 'Bearer x', tenant: 'b' },
-    ...{ gzip: true, ca: '/traces-ca.pem', cert: undefined, key: undefined },
+    gzip: true,
+    ca: '/traces-ca.pem',
+    cert: undefined,
+    key: undefined,
   });
   const insecure = new OtelEnvironment({ ...env, OTEL_EXPORTER_OTLP_INSECURE: 'true' });
   assert.equal(insecure.otlp('logs').grpc?.url, 'http://collector:4317');

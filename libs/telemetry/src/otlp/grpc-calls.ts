@@ -144,7 +144,9 @@ export class GrpcCalls {
     const { ca, cert, key } = this.#settings;
     const { host, port } = this.#place;
     return tls.connect({
-      ...{ host, port, ALPNProtocols: ['h2'] },
+      host,
+      port,
+      ALPNProtocols: ['h2'],
       ...(net.isIP(host) === 0 && { servername: host }),
       ...(ca !== undefined && { ca: readFileSync(ca) }),
       ...(cert !== undefined && key !== undefined && { cert: readFileSync(cert), key: readFileSync(key) }),

@@ -5,7 +5,8 @@ import { createLogger, type LoggerOptions } from '../logging/logger.ts';
 import { request } from './dial.ts';
 
 export const dial: DialRequest = {
-  ...{ ...request, destination: { host: 'fd00::1', port: 443 } },
+  ...request,
+  destination: { host: 'fd00::1', port: 443 },
   caller: { via: 'http-connect', identity: 'CN=kube-apiserver' },
   traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
 };

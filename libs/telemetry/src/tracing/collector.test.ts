@@ -29,13 +29,18 @@ for (const [protocol, start] of RECEIVERS) {
   test(name, { skip: protocol === 'grpc' && 'Deno' in globalThis }, async () => {
     const receiver = await start();
     const env = {
-      ...{ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: protocol },
-      ...{ OTEL_BSP_SCHEDULE_DELAY: '20', OTEL_EXPORTER_OTLP_TIMEOUT: '2000', OTEL_BSP_MAX_QUEUE_SIZE: '600' },
+      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint,
+      OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+      OTEL_BSP_SCHEDULE_DELAY: '20',
+      OTEL_EXPORTER_OTLP_TIMEOUT: '2000',
+      OTEL_BSP_MAX_QUEUE_SIZE: '600',
     };
     const lines: string[] = [];
     const say = (_fields: object, message: string) => void lines.push(message);
     const tracing = await openTelemetry(env, {
-      ...{ serviceName: 'frontend-gw', version: '1', role: 'gateway' },
+      serviceName: 'frontend-gw',
+      version: '1',
+      role: 'gateway',
       logger: { info: say, warn: say },
     });
     const events = planeEvents();

@@ -78,11 +78,22 @@ test('a kept dial shows its whole story: attempts with their times, parking, and
   const now = performance.now();
   const attempts: AttemptRecord[] = [
     {
-      ...{ kind: 'first', sessionId: 's1', agentId: 'a1', hubId: 'h1', start: now, ms: 5 },
-      ...{ outcome: 'failed', error: new DialError('connection_terminated', 'gone', { retryable: true }) },
+      kind: 'first',
+      sessionId: 's1',
+      agentId: 'a1',
+      hubId: 'h1',
+      start: now,
+      ms: 5,
+      outcome: 'failed',
+      error: new DialError('connection_terminated', 'gone', { retryable: true }),
     },
     {
-      ...{ kind: 'retry', sessionId: 's2', agentId: 'a2', hubId: 'h2', start: now + 5.5, ms: 1994 },
+      kind: 'retry',
+      sessionId: 's2',
+      agentId: 'a2',
+      hubId: 'h2',
+      start: now + 5.5,
+      ms: 1994,
       outcome: 'established',
     },
   ];
@@ -101,13 +112,23 @@ test('a kept dial shows its whole story: attempts with their times, parking, and
     events.map(({ attributes }) => attributes),
     [
       {
-        ...{ 'isthmus.attempt.kind': 'first', 'isthmus.attempt.number': 1, 'isthmus.attempt.outcome': 'failed' },
-        ...{ 'isthmus.agent.id': 'a1', 'isthmus.session.id': 's1', 'isthmus.hub.id': 'h1' },
-        ...{ 'isthmus.attempt.ms': 5, 'error.type': 'connection_terminated' },
+        'isthmus.attempt.kind': 'first',
+        'isthmus.attempt.number': 1,
+        'isthmus.attempt.outcome': 'failed',
+        'isthmus.agent.id': 'a1',
+        'isthmus.session.id': 's1',
+        'isthmus.hub.id': 'h1',
+        'isthmus.attempt.ms': 5,
+        'error.type': 'connection_terminated',
       },
       {
-        ...{ 'isthmus.attempt.kind': 'retry', 'isthmus.attempt.number': 2, 'isthmus.attempt.outcome': 'established' },
-        ...{ 'isthmus.agent.id': 'a2', 'isthmus.session.id': 's2', 'isthmus.hub.id': 'h2', 'isthmus.attempt.ms': 1994 },
+        'isthmus.attempt.kind': 'retry',
+        'isthmus.attempt.number': 2,
+        'isthmus.attempt.outcome': 'established',
+        'isthmus.agent.id': 'a2',
+        'isthmus.session.id': 's2',
+        'isthmus.hub.id': 'h2',
+        'isthmus.attempt.ms': 1994,
       },
     ],
   );

@@ -27,16 +27,30 @@ const names = (cell = '') => Array.from(cell.matchAll(/`([^`]+)`/g), ([, name = 
 
 const error = new DialError('connection_timeout', 'dial tcp [::1]:443: i/o timeout');
 const attempt: AttemptRecord = {
-  ...{ kind: 'first', sessionId: 's1', agentId: 'a1', hubId: 'h1' },
-  ...{ start: performance.now(), ms: 1, outcome: 'failed', error },
+  kind: 'first',
+  sessionId: 's1',
+  agentId: 'a1',
+  hubId: 'h1',
+  start: performance.now(),
+  ms: 1,
+  outcome: 'failed',
+  error,
 };
 const dial: DialRequest = {
-  ...{ ...request, destination: { host: 'name', port: 443 }, session: 's1' },
-  ...{ deadline: 0, story: { attempts: [attempt], parkedMs: 1 } },
+  ...request,
+  destination: { host: 'name', port: 443 },
+  session: 's1',
+  deadline: 0,
+  story: { attempts: [attempt], parkedMs: 1 },
   caller: { via: 'grpc', identity: 'CN=kube-apiserver', remote: '::1:50000' },
 };
 const outcome: DialOutcome = {
-  ...{ ms: 2000, error, reason: 'backend_dial_timeout', agentId: 'a1', sessionId: 's1', hubId: 'h1' },
+  ms: 2000,
+  error,
+  reason: 'backend_dial_timeout',
+  agentId: 'a1',
+  sessionId: 's1',
+  hubId: 'h1',
   timing: { dnsMs: 1, connectMs: 1, agentMs: 2, hubMs: 3 },
 };
 

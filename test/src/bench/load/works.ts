@@ -101,7 +101,8 @@ async function idle(bench: Bench): Promise<Figures> {
   if (count === 0) return { opened: 0, open_s };
   const rest = HOLD_IDLE * pace;
   return {
-    ...{ opened: count, open_s },
+    opened: count,
+    open_s,
     ...differences(before, after, '_kb_per_tunnel', ({ mb }) => (mb * 1000) / count),
     ...differences(held, after, '_idle_cpu_pct', ({ cpu }) => (cpu * 100_000) / rest),
     ...differences(new Map(), before, '_rss_before_mb', ({ mb }) => mb),

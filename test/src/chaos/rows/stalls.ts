@@ -30,7 +30,10 @@ async function stall({ scope, plane, hold, measure }: Context<ServerPlane>, { tu
   const readers = who === 'readers';
   const source = await startSource(scope, { rate: 0, deaf: !readers });
   const swarm = await startSwarm(scope, {
-    ...{ door, tunnels, protocols: ['connect', 'mtls'], does: readers ? 'stall' : 'write' },
+    door,
+    tunnels,
+    protocols: ['connect', 'mtls'],
+    does: readers ? 'stall' : 'write',
     destination: `127.0.0.1:${source.report?.port}`,
   });
   await hold(20_000, 4000);
