@@ -1,7 +1,7 @@
 import { endpointDial, type TlsSettings } from '@isthmus/transport';
 import { Admission, formatDestination, type Observation, observed, type Prohibited, sparing } from '@isthmus/tunnel';
 import { systemClock } from './clock.ts';
-import { Upkeep } from './upkeep.ts';
+import { Reconciler } from './reconciler.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
 
 export interface AgentOptions {
@@ -61,7 +61,7 @@ class RunningAgent implements Agent {
   readonly agentId: string;
   readonly #options: AgentOptions;
   readonly #admission: Admission;
-  readonly #upkeep: Upkeep;
+  readonly #reconciler: Reconciler;
   readonly #packetServers = new Set<string>();
   #closed = false;
 
@@ -72,7 +72,7 @@ class RunningAgent implements Agent {
     this.#admission = new Admission(
       sparing(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })),
     );
-    this.#upkeep = new Upkeep({
+    this.#reconciler = new Reconciler({
       ...options,
       clock: systemClock,
       events: observation.events,
@@ -84,7 +84,7 @@ class RunningAgent implements Agent {
   }
 
   get uplinks(): readonly Uplink[] {
-    return this.#upkeep.uplinks;
+    return this.#reconciler.uplinks;
   }
 
   get connected(): number {
@@ -92,7 +92,7 @@ class RunningAgent implements Agent {
   }
 
   get wanted(): number {
-    return this.#upkeep.wanted;
+    return this.#reconciler.wanted;
   }
 
   get open(): number {
@@ -100,7 +100,7 @@ class RunningAgent implements Agent {
   }
 
   async drain(): Promise<void> {
-    this.#upkeep.stop();
+    this.#reconciler.stop();
     for (const uplink of this.uplinks) uplink.drain();
     await new Promise((resolve) => setTimeout(resolve, DRAIN_SETTLE));
     while (this.open > 0 && !this.#closed) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -108,7 +108,7 @@ class RunningAgent implements Agent {
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#upkeep.stop();
+    this.#reconciler.stop();
     for (const uplink of this.uplinks) uplink.destroy(new Error('agent stops'));
     await Promise.all(this.uplinks.map(({ closed }) => closed));
   }

@@ -2,7 +2,7 @@ import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { deferred, planeEvents } from '@isthmus/tunnel';
 import { ranking } from './coverage.ts';
 import { FakeClock } from './fake-clock.ts';
-import { Upkeep, type UpkeepOptions } from './upkeep.ts';
+import { Reconciler, type ReconcilerOptions } from './reconciler.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
 /** What a hub says first comes so long after the connection, in milliseconds. */
@@ -129,7 +129,7 @@ export class FakePlane {
     });
   }
 
-  readonly connect: UpkeepOptions['connect'] = async (server, hear) => {
+  readonly connect: ReconcilerOptions['connect'] = async (server, hear) => {
     this.asked.push(server.address);
     const up = [...this.hubs.values()].filter((hub) => hub.up);
     const hub = this.#behindOne ? up[this.#turn++ % up.length] : this.hubs.get(server.address);
@@ -145,9 +145,9 @@ export class FakePlane {
     return uplink;
   };
 
-  /** An agent's upkeep in this plane, whose configured server is `origin`. */
-  agent(agentId: string, origin: string, more: Partial<UpkeepOptions> = {}): Upkeep {
-    return new Upkeep({
+  /** The reconciler of an agent in this plane whose configured server is `origin`. */
+  agent(agentId: string, origin: string, more: Partial<ReconcilerOptions> = {}): Reconciler {
+    return new Reconciler({
       agentId,
       zone: '',
       sessionCount: 2,
@@ -168,7 +168,7 @@ export class FakePlane {
 }
 
 /** Ids of the hubs that an agent is connected to and stays with. */
-export function hubsOf(agent: Upkeep): string[] {
+export function hubsOf(agent: Reconciler): string[] {
   return agent.uplinks
     .filter(({ leaving }) => !leaving)
     .map(({ serverId }) => serverId)
@@ -187,7 +187,7 @@ export function planeOf(...hubIds: string[]) {
 }
 
 /** This many agents of a plane, whose configured server is its first hub. */
-export function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Upkeep[] {
+export function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Reconciler[] {
   const [origin] = plane.hubs.keys();
   return Array.from({ length: count }, (_, index) => plane.agent(`agent-${index}`, origin as string, more));
 }
@@ -207,6 +207,6 @@ export function best(agentId: string, plane: FakePlane, count: number): string[]
     .sort();
 }
 
-export function uplinkTo(agent: Upkeep, hubId: string): FakeUplink {
+export function uplinkTo(agent: Reconciler, hubId: string): FakeUplink {
   return agent.uplinks.find(({ serverId }) => serverId === hubId) as FakeUplink;
 }

@@ -9,7 +9,7 @@ import type { OriginOptions } from './origin.ts';
 import { type Attempt, Pace, YOUNG } from './pace.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from './uplink.ts';
 
-export interface UpkeepOptions {
+export interface ReconcilerOptions {
   readonly agentId: string;
   readonly zone: string;
   readonly sessionCount: number | 'all';
@@ -40,8 +40,8 @@ const LOOK_EVERY = 1000;
  * Keeps an agent connected to as many servers as it should be, and to the right ones. All of it is one question, asked
  * whenever something happened: what is missing or misplaced now, and when is it worth asking again.
  */
-export class Upkeep {
-  readonly #options: UpkeepOptions;
+export class Reconciler {
+  readonly #options: ReconcilerOptions;
   readonly #uplinks = new Set<Uplink>();
   readonly #membership: Membership;
   readonly #addresses: Addresses;
@@ -52,7 +52,7 @@ export class Upkeep {
   #complete = false;
   #cancel = () => {};
 
-  constructor(options: UpkeepOptions) {
+  constructor(options: ReconcilerOptions) {
     const { server, syncInterval: first, syncIntervalCap: cap, rebalanceTime, resolve, clock } = options;
     this.#options = options;
     this.#membership = new Membership(clock.now);
