@@ -26,39 +26,39 @@ import { Membership } from './membership.ts';
 import { newSessionId, type SessionTable } from './sessions.ts';
 
 /**
- * How long an agent may take for its TLS handshake, in milliseconds. Longer than agents wait for ours: when thousands come at
- * once, those that still wait must not be sent away to begin anew.
+ * How long an agent may take for its TLS handshake, in milliseconds. Longer than agents wait: when thousands connect at once, a hub
+ * must not disconnect those that still wait, because they would start over.
  */
 const HANDSHAKE_TIMEOUT = 60_000;
 
 /**
- * How long a connection may take until its agent is let in, in milliseconds: its handshake, then 10 s each for its first bytes, its
- * request and the review of its token.
+ * How long a connection may take until its agent is admitted, in milliseconds: the handshake, then 10 s each for the first bytes, the
+ * request and the token review.
  */
 const ADMISSION_TIMEOUT = HANDSHAKE_TIMEOUT + 30_000;
 
-/** What a Go agent may send ahead on its one stream, in bytes. */
+/** Window of a Go agent's only stream, in bytes. */
 const GO_AGENT_WINDOW = 16 * 1024 * 1024;
 
 /** Streams of one connection. */
 const GO_AGENT_STREAMS = 4;
 
-/** What a connection of gRPC may send ahead, in bytes, and its streams, until its agent is let in: nobody reads it before. */
+/** Window in bytes and streams of a gRPC connection until its agent is admitted: nothing reads it before. */
 const STRANGERS = { streamWindow: 64 * 1024, maxStreams: 1 };
 
-/** A Go agent cannot say which tenant it is of. */
+/** A Go agent cannot name its tenant. */
 const GO_AGENT_TENANT = 'default';
 
-/** How long Go agents may take to go away, in milliseconds: upstream's server drops them within 0.4 s. */
+/** How long Go agents may take to disconnect, in milliseconds. Upstream's server drops them within 0.4 s. */
 const GO_AGENT_GRACE = 300;
 
 export interface AgentPortOptions {
   readonly hubId: string;
-  /** Where agents connect. Without TLS only where something in front ends it. */
+  /** Where agents connect. Unset TLS: a proxy in front terminates it. */
   readonly agents: { readonly address: ListenAddress; readonly tls?: TlsSettings };
   /** The plane's name; empty for a hub that shares none. */
   readonly plane: string;
-  /** What agents are told instead of the number of live hubs. */
+  /** Server count for agents. Default: the number of live hubs. */
   readonly serverCount?: number;
   /** Keepalive of Go agents' connections, in milliseconds. */
   readonly keepaliveTime: number;
@@ -68,18 +68,18 @@ export interface AgentPortOptions {
   readonly observation: Observation;
 }
 
-/** What agents may have, and those who have yet to show that they are agents. */
+/** Limits of agents, and of connections that are not admitted yet. */
 export interface AgentLimits extends IdentifierLimits {
   /** Sessions of one agent at this hub. */
   readonly sessions: number;
-  /** Connections that wait to be let in: in all, and from one source address. */
+  /** Connections that wait to be admitted: in total, and from one source address. */
   readonly waiting: number;
   readonly waitingOfSource: number;
 }
 
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
-  /** What agents are told of the plane's hubs. */
+  /** Tells agents about the plane's hubs. */
   readonly membership = new Membership();
   readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
@@ -133,7 +133,7 @@ export class AgentPort {
     return { most, mostOfSource, names, deadlineMs: ADMISSION_TIMEOUT };
   }
 
-  /** @throws PeerLimit for an agent that may have no further session */
+  /** @throws PeerLimit if the agent has its maximum of sessions */
   #checkRoom(tenant: string, agentId: string): void {
     const { sessions } = this.#options.limits;
     if (this.#sessions.ofAgent({ tenant, agentId }) < sessions) return;
@@ -173,12 +173,12 @@ export class AgentPort {
     this.#sessions.add(sessionId, identity, dialer);
   }
 
-  /** How many servers an agent should look for: the override, or the plane's live hubs. */
+  /** Returns how many servers an agent should connect to. */
   #serverCount(): number {
     return this.#options.serverCount ?? Math.max(1, this.membership.live);
   }
 
-  /** What costs nothing is looked at first: a token's check asks the API server. */
+  /** Checks the cheap conditions first: a token review asks the API server. */
   async #admit({ tenant, agentId, identifiers, token }: AgentHello, socket: Socket): Promise<HubHello> {
     const { hubId, plane, limits } = this.#options;
     try {
@@ -211,7 +211,7 @@ export class AgentPort {
   #open(socket: Socket, hello: AgentHello, { sessionId }: HubHello): void {
     const { tenant, agentId } = hello;
     const { events } = this.#options.observation;
-    // Others may have come while the answer was on its way.
+    // The agent may have opened other sessions meanwhile.
     this.#checkRoom(tenant, agentId);
     this.#listener?.strangers.leave(socket);
     const link = new LinkClient({

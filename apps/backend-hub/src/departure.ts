@@ -10,8 +10,8 @@ import type { SessionTable } from './sessions.ts';
 const MOVE_TIMEOUT = 5000;
 
 /**
- * How often the directory is looked at, in milliseconds. A session is given up when another is seen twice, so that
- * gateways, whose copies may be a little behind, know of it too.
+ * How often the directory is checked, in milliseconds. A session is given up when the agent's other session was seen twice, so that
+ * gateways, whose copies may be slightly older, know it too.
  */
 const LOOK_EVERY = 150;
 

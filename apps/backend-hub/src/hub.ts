@@ -16,12 +16,12 @@ export interface HubOptions extends AgentPortOptions {
   readonly peers?: { readonly host: string; readonly port: number; readonly tls: TlsSettings };
   /** `host:port` where gateways reach the peer port. */
   readonly advertiseAddress: string;
-  /** `host:port` where agents reach this hub; empty when only a load balancer leads to it. */
+  /** `host:port` where agents reach this hub. Empty if they reach it only through a load balancer. */
   readonly advertiseAgentAddress: string;
   readonly registry: Registry;
   /** The registry's copy: where agents have other sessions. */
   readonly directory: Directory;
-  /** Told of every change of this hub and its sessions at once, before the registry knows. */
+  /** Called for each change of this hub and its sessions, before the registry knows. */
   readonly changed: (change: Change) => void;
 }
 
@@ -36,7 +36,7 @@ class RunningHub implements Hub {
   readonly hubId: string;
   readonly dial: Dial;
   readonly #options: HubOptions;
-  /** What this hub says of itself. */
+  /** This hub's record in the registry. */
   #record: HubRecord;
   /** Unset until its ports listen. */
   #registration: HubRegistration | undefined;
@@ -45,7 +45,7 @@ class RunningHub implements Hub {
   #peers: PeerServer | undefined;
   #leaving = false;
   #drained: Promise<void> | undefined;
-  /** Told last of the plane's hubs. */
+  /** The plane's hubs, as last reported. */
   #hubs: readonly HubRecord[] = [];
   readonly #succession: Succession;
 
@@ -64,7 +64,7 @@ class RunningHub implements Hub {
     });
   }
 
-  /** What a hub begins with, at its start and when its id is its own again. */
+  /** Creates what a hub needs, at its start and when its id is free again. */
   #term(): [HubRecord, SessionTable, AgentPort] {
     const { hubId, zone, changed, observation, advertiseAddress, advertiseAgentAddress } = this.#options;
     const { events } = observation;
@@ -75,7 +75,7 @@ class RunningHub implements Hub {
       incarnation,
       events,
       changed,
-      // Agents come in later turns of the event loop than the one in which the last port listens and the hub registers.
+      // The first agent arrives after the turn of the event loop in which the last port listens and the hub registers.
       registration: {
         announce: (session) => this.#registration?.announce(session),
         withdraw: (sessionId, version) => this.#registration?.withdraw(sessionId, version),
@@ -142,7 +142,7 @@ class RunningHub implements Hub {
     }
   }
 
-  /** Once its ports listen: whoever is told of this hub may come at once. */
+  /** Call when the ports listen: peers may connect as soon as they see this hub. */
   #register(): void {
     const { registry, changed, observation } = this.#options;
     changed({ kind: 'hub', hub: this.#record });
@@ -171,7 +171,7 @@ class RunningHub implements Hub {
     const own = (hub: HubRecord) => !superseded && hub.hubId === this.hubId;
     const known = [...hubs];
     this.#hubs = known;
-    // Of itself it knows best: that it drains before the registry tells, and that it lives after one lost everything.
+    // Its own state is newer than the registry's: it may drain already, and it lives even if the registry lost everything.
     const told = known.map((hub) => (own(hub) ? { ...hub, draining: this.#record.draining } : hub));
     if (!superseded && !known.some(own)) told.push(this.#record);
     this.#agents.membership.update(told.map(asMember));
@@ -200,7 +200,7 @@ class RunningHub implements Hub {
     await giveUpSessions(this.#sessions, this.#options.directory, this.hubId);
     this.#peers?.drain();
     await this.#sessions.idle();
-    // Before the links end: gateways then know why, and do not try to open them again.
+    // Deregister before the links end, so that gateways do not try to open them again.
     await this.#registration?.close();
   }
 

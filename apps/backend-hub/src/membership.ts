@@ -1,12 +1,12 @@
 import { encodeControl, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
 
-/** A link to an agent, as far as this is concerned. */
+/** A link to an agent. */
 export interface Listener {
   /** @param line a control message as it goes over the wire */
   sendLine(line: string): void;
 }
 
-/** Links that hear of a change in one turn of the event loop: a few milliseconds, in which no tunnel's bytes move. */
+/** Links that get a change in one turn of the event loop. This takes a few milliseconds, in which no tunnel's bytes move. */
 const LINKS_AT_ONCE = 500;
 
 /**
@@ -15,7 +15,7 @@ const LINKS_AT_ONCE = 500;
  */
 export class Membership {
   readonly #beats = new Map<Listener, NodeJS.Timeout>();
-  /** Changes, oldest first, and the links that have yet to hear of each. */
+  /** Changes, oldest first, with the links that have yet to get each. */
   readonly #untold: { readonly line: string; readonly listeners: Iterator<Listener> }[] = [];
   #next: NodeJS.Immediate | undefined;
   #hubs = new Map<string, HubMember>();
@@ -28,7 +28,7 @@ export class Membership {
     return live;
   }
 
-  /** @returns stops telling it */
+  /** @returns a function that removes it */
   add(listener: Listener): () => void {
     const [first = [], ...rest] = portions([...this.#hubs.values()]);
     listener.sendLine(encodeControl({ type: 'membership', current: this.#current, hubs: first }));
@@ -51,7 +51,7 @@ export class Membership {
     if (changed.length > 0 || gone.length > 0) this.#tell(changed, gone);
   }
 
-  /** Whether the registry answers: what is told is up to date then, and a new session becomes known to gateways. */
+  /** Call when the registry starts or stops answering. While it answers, the list is current and gateways learn of new sessions. */
   registry(current: boolean): void {
     if (this.#current === current) return;
     this.#current = current;

@@ -13,7 +13,7 @@ import type { Closing } from '@isthmus/service';
 import type { Authenticate } from '@isthmus/transport';
 import type { HubOptions } from './hub.ts';
 
-/** What a hub's own flags say. Without a registry it serves no other process' gateways and shares no plane. */
+/** Returns a hub's options from its flags. Without a registry it serves only the gateway in its own process. */
 export function hubOptions(
   flags: HubValues,
   authenticate: Authenticate | undefined,
@@ -22,7 +22,7 @@ export function hubOptions(
   const tls = { ...tlsPolicy(flags) };
   const count = flags['server-count'];
   const ca = flags['cluster-ca-cert'];
-  // Without authorities agents show tokens, and are not asked for a certificate.
+  // Without a CA, agents authenticate with tokens and need no certificate.
   const agentTls = { cert: flags['cluster-cert'], key: flags['cluster-key'], ...(ca !== '' && { ca }), ...tls };
   return {
     hubId: flags['server-id'],
@@ -52,11 +52,11 @@ export function hubOptions(
 
 export interface Kubernetes {
   readonly authenticate: Authenticate | undefined;
-  /** Says through a lease that this server is there. */
+  /** Holds a lease that shows that this server runs. */
   holdLease(observer: LeaseCollectionObserver): void;
 }
 
-/** What a hub asks of the Kubernetes API: whether agents' tokens hold, and leases. Without those flags, nothing. */
+/** Reviews agents' tokens and holds a lease through the Kubernetes API, if the flags ask for it. */
 export async function kubernetes(
   flags: HubValues,
   closing: Closing,

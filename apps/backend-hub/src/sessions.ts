@@ -26,16 +26,16 @@ export interface SessionTableOptions {
   readonly incarnation: number;
   readonly events: PlaneEvents;
   readonly registration: Pick<HubRegistration, 'announce' | 'withdraw'>;
-  /** Told of every change at once, for a gateway in the same process. */
+  /** Called for each change, for a gateway in the same process. */
   readonly changed: (change: Change) => void;
 }
 
 interface Entry {
   readonly info: SessionInfo;
   readonly wire: Wire;
-  /** The agent wants dials to go elsewhere. */
+  /** The agent asked for dials to use its other sessions. */
   draining: boolean;
-  /** It takes no new dial and is not in the registry any more; its tunnels still run. */
+  /** It accepts no new dials and has left the registry; its tunnels still run. */
   givenUp: boolean;
 }
 
@@ -43,7 +43,7 @@ export function newSessionId(): string {
   return randomBytes(8).toString('hex');
 }
 
-/** A hub's sessions: what it dials through, and what the registry hears of it. */
+/** A hub's sessions: dials through them, and announces them to the registry. */
 export class SessionTable {
   readonly #options: SessionTableOptions;
   readonly #entries = new Map<string, Entry>();
@@ -96,7 +96,7 @@ export class SessionTable {
   /** Dials through the session that the gateway chose. */
   readonly dial: Dial = (request) => {
     const entry = this.#entries.get(request.session ?? '');
-    // Of another tenant is as good as none: whoever asks must not learn that it exists.
+    // A session of another tenant is reported as absent, so that the gateway does not learn that it exists.
     if (!entry || entry.givenUp || entry.info.tenant !== request.tenant) {
       const text = `no session ${request.session} on hub ${this.#options.hubId}`;
       return Promise.reject(new DialError('destination_unavailable', text, { retryable: true }));
@@ -122,7 +122,7 @@ export class SessionTable {
     else if (this.#leaving) this.#giveUp(entry);
   }
 
-  /** The agent wants dials to go elsewhere while there is an elsewhere. */
+  /** Marks a session as draining: dials avoid it if the agent has another one. */
   drain(sessionId: string): void {
     const entry = this.#entries.get(sessionId);
     if (!entry || entry.draining) return;
@@ -137,7 +137,7 @@ export class SessionTable {
     for (const { wire } of this.#entries.values()) wire.leave();
   }
 
-  /** Takes no new dial through these sessions; each ends when its running tunnels have. */
+  /** Stops dialling through these sessions. Each ends when its tunnels have ended. */
   giveUp(which: (session: SessionInfo) => boolean): void {
     for (const entry of [...this.#entries.values()]) if (!entry.givenUp && which(entry.info)) this.#giveUp(entry);
   }
@@ -147,7 +147,7 @@ export class SessionTable {
     while (this.#entries.size > 0) await Promise.all([...this.#entries.values()].map(({ wire }) => wire.closed));
   }
 
-  /** Ends these sessions at once, and every tunnel on them. @returns those that there were */
+  /** Ends these sessions and their tunnels at once. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
     const entries = [...this.#entries.values()].filter(({ info }) => which(info));
     for (const { wire } of entries) wire.destroy(reason);

@@ -3,36 +3,36 @@ import type { Check } from '@isthmus/service';
 import { inWords, type PlaneEvents } from '@isthmus/tunnel';
 
 /**
- * How long the tunnels of a hub may finish whose id another process has taken, in milliseconds: nobody sends a signal to it
- * then, and gateways know its successor alone.
+ * How long tunnels may take to finish after another process has registered under this hub's id, in milliseconds. No signal ends
+ * this process then, and gateways know only its successor.
  */
 const SUPERSEDED_GRACE = 30_000;
 
-/** How long a hub waits that has its id again and cannot listen, in milliseconds. */
+/** How long a hub whose id is free again waits before it retries to listen, in milliseconds. */
 const LISTEN_AGAIN = 5000;
 
 export interface SuccessionOptions {
   readonly hubId: string;
   readonly events: PlaneEvents;
-  /** Sends agents elsewhere, and resolves when no tunnel runs any more. */
+  /** Sends agents to other hubs. Resolves when no tunnel is left. */
   readonly drain: () => Promise<void>;
   /** Ends the tunnels that still run. */
   readonly destroy: (reason: Error) => void;
   /** Closes all ports and links. */
   readonly shut: () => Promise<void>;
-  /** Begins anew, as a later process of this hub would. */
+  /** Starts again, as a new process of this hub would. */
   readonly begin: () => Promise<void>;
 }
 
-/** Whether a hub's id is its own: it gives way to another process that takes the id, and comes back when that one has ended. */
+/** Makes a hub give way when another process registers under its id, and come back when that process has ended. */
 export class Succession {
   readonly #options: SuccessionOptions;
   #superseded = false;
   #detail = 'not yet registered';
-  /** Resolves when this hub's agents are gone, after another process has taken its id. */
+  /** Resolves when this hub's agents have left after it gave way. */
   #gaveWay: Promise<void> = Promise.resolve();
   #reclaiming: Promise<void> | undefined;
-  /** It goes for good: no id that is free again brings it back. */
+  /** The hub is stopping, and does not come back. */
   #ending = false;
 
   constructor(options: SuccessionOptions) {
@@ -47,17 +47,17 @@ export class Succession {
     return { name: 'registration', ok: !this.#superseded, detail: this.#detail };
   }
 
-  /** What the registry says of the registration. */
+  /** Stores the registry's last report about the registration. */
   tell(detail: string): void {
     this.#detail = detail;
   }
 
-  /** Another process was started under this hub's id. Agents go there, for gateways find no session here any more. */
+  /** Call when another process has registered under this hub's id. Agents move there, because gateways find no session here. */
   giveWay(): void {
     this.#gaveWay = this.#leave();
   }
 
-  /** No other process runs under this hub's id any more. */
+  /** Call when no other process runs under this hub's id. */
   reclaim(): void {
     if (this.#superseded) this.#reclaiming ??= this.#comeBack();
   }

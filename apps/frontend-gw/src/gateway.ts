@@ -25,17 +25,17 @@ import {
   TunnelTable,
 } from '@isthmus/tunnel';
 
-/** What a caller may send ahead on its tunnel at first, in bytes: what one holds whose destination does not read. It grows for one that does. */
+/** Initial window of a caller's tunnel, in bytes: what a tunnel holds if its destination does not read. It grows if the destination reads. */
 const CALLER_WINDOW = 64 * 1024;
 
 /** How long callers may take to close when the gateway ends, in milliseconds: upstream drops them within 0.4 s. */
 const CALLER_GRACE = 300;
 
-/** In a drain, how long callers that were accepted last may take for their handshake, and for their dial or its answer, in milliseconds. */
+/** How long the last accepted callers may take in a drain for their handshake, dial and answer, in milliseconds. */
 const ANSWER_GRACE = 1000;
 
 /**
- * A caller that was silent for so long is pinged, in milliseconds, however long the flag allows. Node does not always notice
+ * Silent callers are pinged after at most this time, in milliseconds, even if the flag allows longer. Node does not always notice
  * that a TLS connection was reset while it wrote to it, and the caller's tunnel would stay open for the flag's hour.
  */
 const LONGEST_KEEPALIVE = 60_000;
@@ -61,7 +61,7 @@ export interface GatewayOptions {
   /** Keepalive of callers' gRPC connections, in milliseconds. */
   readonly keepaliveTime: number;
   readonly directory: Directory;
-  /** The way to a hub, or undefined while there is none. */
+  /** Returns the dial to a hub, or undefined while there is none. */
   readonly hub: (hubId: string) => Dial | undefined;
   readonly observation: Observation;
 }
@@ -85,7 +85,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
       keepaliveMs: Math.min(options.keepaliveTime, LONGEST_KEEPALIVE),
       streamWindow: CALLER_WINDOW,
     });
-  // Those beside it learn that it goes from their socket, which is no more.
+  // Local callers notice that it leaves when their unix socket disappears, remote ones by a GOAWAY.
   const [beside, afar] = [grpc(), grpc()];
   const listeners: Listener[] = [];
   const tunnels = new TunnelTable(events);
@@ -101,16 +101,16 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     return hidden;
   };
   const close = async () => {
-    // Whoever connects from now on is refused, and whoever was before gets an answer: no caller is reset amid its request.
+    // New callers are rejected, and earlier ones get an answer: no caller is reset in the middle of its request.
     await Promise.all(listeners.map((listener) => listener.stop()));
     if (admission.closed) await atMost(ANSWER_GRACE, Promise.all(listeners.map(({ idle }) => idle)));
-    // Its own deed, which must not look like the callers'.
+    // The audit must show that the plane closed these tunnels, not the callers.
     const endTunnels = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops'));
     const timer = setTimeout(endTunnels, CALLER_GRACE);
     await Promise.all([beside.close(CALLER_GRACE), afar.close(CALLER_GRACE)]);
     clearTimeout(timer);
     endTunnels();
-    // So that each is still told in the log.
+    // The log still gets a line for each.
     await atMost(CALLER_GRACE, tunnels.idle());
     await Promise.all(listeners.map((listener) => listener.close()));
   };

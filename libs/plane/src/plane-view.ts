@@ -44,7 +44,7 @@ export class PlaneView {
     });
   }
 
-  /** The way to a hub, or undefined while there is none. */
+  /** Returns the dial to a hub, or undefined while there is none. */
   dial(hubId: string): Dial | undefined {
     const { own } = this.#options;
     return hubId === own?.hubId ? own.dial : this.#peers?.dial(hubId);
@@ -109,7 +109,7 @@ export class PlaneView {
     if (hubId === this.#options.own?.hubId) return 'own';
     if (!this.#peers || peerAddress === '') return 'none';
     if (this.#peers.linked(hubId)) return 'up';
-    // It went by itself, and nobody wants a link to it any more.
+    // A draining hub ends its links, and needs none.
     return draining ? 'none' : 'down';
   }
 

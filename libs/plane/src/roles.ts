@@ -35,16 +35,16 @@ export interface Gateway {
   readonly admission: AdmissionState;
   /** How an operator dials and asks how dials are routed. */
   readonly routing: RoutingPart;
-  /** Whether callers on this machine find it. */
+  /** Whether callers on this machine can reach its unix sockets. */
   readonly sockets: Check;
-  /** Says of itself that callers should go elsewhere, and goes on serving them. */
+  /** Reports not ready, so that callers go to other gateways, and keeps serving. */
   leave(): void;
   /**
-   * Takes its unix sockets away: callers there wait for the next server, and would not if they met a GOAWAY. Resolves when
-   * those that came before have dialled, as far as they do that at once.
+   * Removes its unix sockets: callers there then wait for the next server, and would fail at a GOAWAY. Resolves when callers that
+   * connected before have dialled, or after a second.
    */
   hide(): Promise<void>;
-  /** Hides, sends callers elsewhere and refuses new dials; resolves when those that are pending have their answer. */
+  /** Hides, sends callers to other gateways and rejects new dials. Resolves when pending dials have their answers. */
   drain(): Promise<void>;
   /** Ends everything at once. */
   close(): Promise<void>;
@@ -58,27 +58,27 @@ export interface Hub {
   /** Empty without a peer port. */
   readonly peerAddress: string;
   sessions(): Iterable<SessionInfo & { readonly draining: boolean }>;
-  /** Ends these sessions at once, and every tunnel on them; agents connect again. @returns those that there were */
+  /** Ends these sessions and their tunnels at once; agents reconnect. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
   readonly sessionCount: number;
-  /** Tenants with sessions here, and how many. */
+  /** Number of sessions here, by tenant. */
   readonly tenants: ReadonlyMap<string, number>;
-  /** Where its agents could go if it drained. */
+  /** Where its agents could move in a drain. */
   moves(): Iterable<SessionMove>;
   /** Dials and tunnels. */
   readonly open: number;
   readonly admission: AdmissionState;
-  /** Whether gateways can find this hub: not any more when another process has taken its id. */
+  /** Whether gateways can find this hub. Fails when another process has registered under its id. */
   readonly registration: Check;
-  /** The plane's hubs, this one included: passed on to agents. */
+  /** Passes the plane's hubs, including this one, on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
-  /** No other process runs under this hub's id any more: one that gave way takes agents again. */
+  /** Call when no other process runs under this hub's id: a hub that gave way accepts agents again. */
   reclaim(): void;
-  /** Says of itself that agents should go elsewhere, and goes on taking those that a balancer still sends. */
+  /** Reports not ready, and keeps accepting the agents that a balancer still sends. */
   leave(): void;
   /**
-   * Takes no new agent, asks gateways and agents to go elsewhere, takes dials for an agent until it has, and resolves when
-   * no tunnel runs any more.
+   * Accepts no new agents, and asks gateways and agents to use other hubs. Serves dials for an agent until it has moved. Resolves
+   * when no tunnel is left.
    */
   drain(): Promise<void>;
   /** Ends everything at once. */
