@@ -14,6 +14,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
+import { pendingDial } from './pending-dial.ts';
 import { onResolver } from './resolver.ts';
 
 /** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
@@ -46,60 +47,48 @@ export function endpointDial(options: EndpointOptions): Dial {
     connectTimeout = CONNECT_TIMEOUT,
     prohibited = () => undefined,
   } = options;
-  return (request) =>
-    new Promise((resolve, reject) => {
-      const now = performance.now();
-      const left = request.deadline - now;
-      const steps = new EndpointSteps(request, tracer, (address) => {
-        const rule = prohibited(address, request.destination.port);
-        return rule && prohibition(request, address, rule);
-      });
-      const socket = open(request, steps);
-      const most = Math.max(0, Math.min(connectTimeout, left));
-      const expire = () => unreached('timeout', timeoutError(request, steps, left < connectTimeout));
-      const acknowledge = () => {
-        timer = setTimeout(expire, Math.max(0, now + most - performance.now()));
-        request.acknowledged?.();
-      };
-      // One timer at a time: most sockets are open before the first.
-      let timer = most > ACKNOWLEDGE_AFTER ? setTimeout(acknowledge, ACKNOWLEDGE_AFTER) : setTimeout(expire, most);
-      const settle = () => {
-        clearTimeout(timer);
-        request.signal.removeEventListener('abort', abandon);
+  return async (request) => {
+    if (request.signal.aborted) throw abandoned();
+    const ownDeadline = performance.now() + connectTimeout;
+    const steps = new EndpointSteps(request, tracer, (address) => {
+      const rule = prohibited(address, request.destination.port);
+      return rule && prohibition(request, address, rule);
+    });
+    const socket = open(request, steps);
+    const acknowledging = setTimeout(() => request.acknowledged?.(), ACKNOWLEDGE_AFTER);
+    const pending = pendingDial(request, {
+      deadline: Math.min(ownDeadline, request.deadline),
+      abandoned,
+      expired() {
+        events?.emit('endpoint:failure', 'timeout');
+        return timeoutError(request, steps, request.deadline < ownDeadline);
+      },
+      settled(error) {
+        clearTimeout(acknowledging);
         socket.off('error', refuse);
-      };
-      const fail = (error: DialError) => {
-        settle();
+        if (!error) return;
         error.timing = steps.failed(error);
         socket.on('error', () => {});
         socket.destroy();
-        reject(error);
-      };
-      const unreached = (reason: 'timeout' | 'unknown', error: DialError) => {
-        events?.emit('endpoint:failure', reason);
-        fail(error);
-      };
-      const refuse = (error: NodeJS.ErrnoException) => {
-        const prohibits = error instanceof DialError;
-        if (prohibits) events?.emit('refused', 'destination', formatDestination(request.destination), error);
-        const reason = error.code === 'ETIMEDOUT' ? 'timeout' : 'unknown';
-        unreached(reason, prohibits ? error : connectError(request, error));
-      };
-      const abandon = () => fail(new DialError('connection_terminated', 'the dial was abandoned'));
-      request.signal.addEventListener('abort', abandon, { once: true });
-      socket.once('error', refuse);
-      socket.once('connect', () => {
-        settle();
-        resolve({
-          end: endOf(socket),
-          agentId,
-          sessionId: request.session ?? '',
-          hubId: '',
-          timing: steps.connected(socket),
-        });
-      });
-      if (request.signal.aborted) abandon();
+      },
     });
+    const refuse = (error: NodeJS.ErrnoException) => {
+      const prohibits = error instanceof DialError;
+      if (prohibits) events?.emit('refused', 'destination', formatDestination(request.destination), error);
+      events?.emit('endpoint:failure', error.code === 'ETIMEDOUT' ? 'timeout' : 'unknown');
+      pending.fail(prohibits ? error : connectError(request, error));
+    };
+    const connected = () => {
+      const { session: sessionId = '' } = request;
+      pending.succeed({ end: endOf(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
+    };
+    socket.once('error', refuse).once('connect', connected);
+    return pending.answer;
+  };
+}
+
+function abandoned(): DialError {
+  return new DialError('connection_terminated', 'the dial was abandoned');
 }
 
 function open({ destination }: DialRequest, steps: EndpointSteps): Socket {

@@ -10,7 +10,7 @@ import {
   type Established,
   SessionLost,
 } from '@isthmus/tunnel';
-import { abandoned, expired } from '../given-up.ts';
+import { abandoned, type PendingDial, pendingDial } from '../pending-dial.ts';
 import { reasonOf } from '../percent.ts';
 import { WHY_FIELD } from '../turn-away.ts';
 import type { Wire } from '../wire.ts';
@@ -60,7 +60,7 @@ export class LinkClient implements Wire {
     const session = linkSession('client', socket, peer);
     this.#session = session;
     this.#peer = peer;
-    this.dial = (request) => this.#dial(request);
+    this.dial = async (request) => this.#dial(request);
     const fault = (error: Error) => {
       this.destroy(error);
       options.fault?.(error);
@@ -142,41 +142,28 @@ export class LinkClient implements Wire {
   }
 
   #dial(request: DialRequest): Promise<Established> {
-    return new Promise((resolve, reject) => {
-      const stream = this.#request(request);
-      const { acknowledged } = request;
-      const settle = (error?: DialError) => {
-        clearTimeout(timer);
-        request.signal.removeEventListener('abort', abandon);
-        stream.off('close', closed);
-        if (acknowledged) stream.off('headers', acknowledged);
-        if (error) reject(error);
-      };
-      const giveUp = (error: DialError) => {
-        settle(error);
-        stream.close();
-      };
-      const abandon = () => giveUp(abandoned());
-      const expire = () => giveUp(expired(request));
-      const closed = () => settle(this.#lost(stream));
-      const timer = setTimeout(expire, Math.max(0, request.deadline - performance.now()));
-      request.signal.addEventListener('abort', abandon, { once: true });
-      stream.on('close', closed);
-      if (acknowledged) stream.on('headers', acknowledged);
-      stream.on('response', (head) => {
-        try {
-          const answer = readAnswer(head);
-          settle();
-          resolve({ ...answer, end: endOfStream(stream, this.#peer) });
-        } catch (error) {
-          settle(asDialError(error));
-          // A refusal has no tunnel behind it; an answer that cannot be read has.
-          if (Number(head[':status']) === 200) stream.close();
-          else stream.resume().end();
-        }
-      });
-      if (request.signal.aborted) abandon();
+    if (request.signal.aborted) throw abandoned();
+    const stream = this.#request(request);
+    const { acknowledged = () => {} } = request;
+    const closed = () => pending.fail(this.#lost(stream));
+    const answered = (head: Head) => this.#answer(pending, stream, head);
+    const pending = pendingDial(request, {
+      cancel: () => stream.close(),
+      settled: () => stream.off('close', closed).off('headers', acknowledged).off('response', answered),
     });
+    stream.on('close', closed).on('headers', acknowledged).on('response', answered);
+    return pending.answer;
+  }
+
+  #answer(pending: PendingDial, stream: Http2Stream, head: Head): void {
+    try {
+      pending.succeed({ ...readAnswer(head), end: endOfStream(stream, this.#peer) });
+    } catch (error) {
+      pending.fail(asDialError(error));
+      // A refusal has no tunnel behind it; an answer that cannot be read has.
+      if (Number(head[':status']) === 200) stream.close();
+      else stream.resume().end();
+    }
   }
 
   #request(request: DialRequest): Http2Stream {

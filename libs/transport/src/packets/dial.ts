@@ -10,7 +10,7 @@ import {
   type PlaneEvents,
   SessionLost,
 } from '@isthmus/tunnel';
-import { abandoned, expired } from '../given-up.ts';
+import { abandoned, type PendingDial, pendingDial } from '../pending-dial.ts';
 import type { Wire } from '../wire.ts';
 import { Backlog, type BacklogLimits } from './backlog.ts';
 import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
@@ -43,21 +43,15 @@ export function packetDialer(channel: PacketChannel, options: PacketDialerOption
   return new PacketClient(channel, options);
 }
 
-/** A dial without an answer. */
-interface Pending {
-  succeed(connectID: bigint): void;
-  fail(error: DialError): void;
-}
-
 class PacketClient implements PacketDialer {
-  readonly dial: Dial = (request) => this.#dial(request);
+  readonly dial: Dial = async (request) => this.#dial(request);
   readonly #closed = deferred<Error>();
   readonly closed = this.#closed.promise;
   readonly #channel: ObservedChannel;
   readonly #options: PacketDialerOptions;
   readonly #mux: PacketMux;
   /** By the random number of the dial. */
-  readonly #pending = new Map<bigint, Pending>();
+  readonly #pending = new Map<bigint, PendingDial>();
   /** Dials that ended without an answer; oldest first. */
   readonly #givenUp = new Set<bigint>();
   /** Set once no new dial is taken: the reason. */
@@ -93,39 +87,25 @@ class PacketClient implements PacketDialer {
   }
 
   #dial(request: DialRequest): Promise<Established> {
-    return new Promise((resolve, reject) => {
-      if (this.#over) throw this.#unreachable(this.#over);
-      if (request.signal.aborted) throw abandoned();
-      const random = this.#random();
-      const settle = () => {
-        clearTimeout(timer);
-        request.signal.removeEventListener('abort', abandon);
-        this.#pending.delete(random);
-      };
-      const fail = (error: DialError) => {
-        settle();
-        reject(error);
-        this.#endWhenIdle();
-      };
-      const giveUp = (error: DialError) => {
+    if (this.#over) throw this.#unreachable(this.#over);
+    if (request.signal.aborted) throw abandoned();
+    const random = this.#random();
+    const pending = pendingDial(request, {
+      guarded: this.#channel.guarded,
+      cancel: () => {
         this.#mux.post({ type: 'DIAL_CLS', random });
         this.#rememberGivenUp(random);
-        fail(error);
-      };
-      const { guarded } = this.#channel;
-      const abandon = guarded(() => giveUp(abandoned()));
-      const expire = guarded(() => giveUp(expired(request)));
-      const timer = setTimeout(expire, Math.max(0, request.deadline - performance.now()));
-      request.signal.addEventListener('abort', abandon, { once: true });
-      const succeed = (connectID: bigint) => {
-        settle();
-        resolve(this.#established(connectID));
-      };
-      this.#pending.set(random, { succeed, fail });
-      this.#mux.post({ type: 'DIAL_REQ', protocol: 'tcp', address: formatDestination(request.destination), random });
-      // ANP's protocol knows no acknowledgement: that the dial is sent has to do.
-      request.acknowledged?.();
+      },
+      settled: (error) => {
+        this.#pending.delete(random);
+        if (error) this.#endWhenIdle();
+      },
     });
+    this.#pending.set(random, pending);
+    this.#mux.post({ type: 'DIAL_REQ', protocol: 'tcp', address: formatDestination(request.destination), random });
+    // ANP's protocol knows no acknowledgement: that the dial is sent has to do.
+    request.acknowledged?.();
+    return pending.answer;
   }
 
   #established(connectID: bigint): Established {
@@ -160,7 +140,7 @@ class PacketClient implements PacketDialer {
         new DialError('proxy_internal_error', `agent answered with connection id ${connectID}, which is no new one`),
       );
     } else {
-      pending.succeed(connectID);
+      pending.succeed(this.#established(connectID));
     }
   }
 

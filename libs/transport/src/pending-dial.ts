@@ -1,0 +1,66 @@
+import {
+  asDialError,
+  DialError,
+  type DialRequest,
+  deferred,
+  type Established,
+  formatDestination,
+  type Guarded,
+  guarding,
+} from '@isthmus/tunnel';
+
+export interface PendingDialOptions {
+  /** When to stop waiting, in milliseconds of `performance.now()`. Default: the request's deadline. */
+  readonly deadline?: number;
+  /** The errors of a dial whose caller went away, and of one without an answer at its deadline. */
+  readonly abandoned?: () => DialError;
+  readonly expired?: (request: DialRequest) => DialError;
+  /** Undoes what was started, if the caller went away or the deadline passed. */
+  readonly cancel?: () => void;
+  /** Called once, when the wait is over: without an error if the dial succeeded. */
+  readonly settled: (error?: DialError) => void;
+  /** Handles what the callbacks above throw. Default: it fails the dial. */
+  readonly guarded?: Guarded;
+}
+
+export interface PendingDial {
+  /** Rejects with a DialError. */
+  readonly answer: Promise<Established>;
+  succeed(established: Established): void;
+  fail(error: DialError): void;
+}
+
+/** Waits for a dial's answer. The first of these ends the wait: the answer, a failure, the caller's abort, the deadline. */
+export function pendingDial(request: DialRequest, options: PendingDialOptions): PendingDial {
+  const { settled, guarded = guarding((error) => fail(asDialError(error))), deadline = request.deadline } = options;
+  const { promise: answer, resolve, reject } = deferred<Established>();
+  let waits = true;
+  const settle = (pass: () => void, error?: DialError) => {
+    if (!waits) return;
+    waits = false;
+    clearTimeout(timer);
+    request.signal.removeEventListener('abort', abandon);
+    pass();
+    settled(error);
+  };
+  const fail = (error: DialError) => settle(() => reject(error), error);
+  const giveUp = (why: (request: DialRequest) => DialError) => {
+    if (!waits) return;
+    options.cancel?.();
+    fail(why(request));
+  };
+  const abandon = guarded(() => giveUp(options.abandoned ?? abandoned));
+  const expire = guarded(() => giveUp(options.expired ?? expired));
+  const timer = setTimeout(expire, Math.max(0, deadline - performance.now()));
+  request.signal.addEventListener('abort', abandon, { once: true });
+  return { answer, fail, succeed: (established) => settle(() => resolve(established)) };
+}
+
+export function abandoned(): DialError {
+  return new DialError('connection_terminated', 'the caller went away');
+}
+
+function expired({ destination }: DialRequest): DialError {
+  const text = `dial tcp ${formatDestination(destination)}: i/o timeout (no answer within the dial's deadline)`;
+  return new DialError('connection_timeout', text, { expired: true });
+}
