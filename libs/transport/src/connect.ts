@@ -1,22 +1,11 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import {
-  Abandonment,
-  asDialError,
-  type Caller,
-  type Dial,
-  type DialError,
-  type DialRequest,
-  type PlaneEvents,
-  parseDestination,
-  remoteOf,
-  Tunnel,
-} from '@isthmus/tunnel';
-import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-request.ts';
-import { newDialId } from './dial-id.ts';
+import { asDialError, type Caller, type DialError, type PlaneEvents, remoteOf } from '@isthmus/tunnel';
+import { ConnectReader, RequestRefused } from './connect-request.ts';
 import { watchCaller } from './early-bytes.ts';
 import { proxyStatus } from './link/head.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from './serve-dial.ts';
 import { peerSubject } from './tls.ts';
 
 /** How long a caller may take to send its request's head, in milliseconds. */
@@ -27,10 +16,8 @@ const REFUSED_FOR = 1000;
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
-export interface ConnectEdgeOptions {
-  readonly dial: Dial;
+export interface ConnectEdgeOptions extends Omit<ServeDialOptions, 'role'> {
   readonly tenant: string;
-  readonly events: PlaneEvents;
   /** How long a dial may take, in milliseconds. */
   readonly timeout: number;
 }
@@ -62,7 +49,8 @@ function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions)
     try {
       const request = reader.push(chunk);
       if (!request) return false;
-      const dialled = dialRequest(request, socket, options);
+      const { target, traceparent } = request;
+      const dialled = newDial(target, options, callerOf(socket), traceparent);
       serve(dialled, request.rest, socket, options).catch((error: Error) => {
         socket.destroy();
         options.events.emit('fault', 'http-connect', remoteOf(socket), error);
@@ -98,42 +86,25 @@ function refuse(socket: Socket, error: DialError, { events }: ConnectEdgeOptions
   answerError(socket, error);
 }
 
-type Undialled = Omit<DialRequest, 'signal'>;
-
-async function serve(asked: Undialled, first: Buffer, socket: Socket, { dial, events }: ConnectEdgeOptions) {
-  const abandoned = new Abandonment();
-  const request = { ...asked, signal: abandoned };
-  const watch = watchCaller(socket, first, () => abandoned.abort());
-  try {
-    const established = await dial(request);
-    if (abandoned.aborted) {
-      // The dial itself succeeded, and its answer has nobody to go to.
-      events.emit('dial:failure', 'send_rsp', established.dial);
-      established.end.abort(new Error('the caller went away'));
+async function serve(request: ServedDial, first: Buffer, socket: Socket, { dial, events }: ConnectEdgeOptions) {
+  const watch = watchCaller(socket, first, () => request.signal.abort(new Error('the caller went away')));
+  const waiter: Waiter = {
+    accept() {
+      watch.putBack();
+      socket.write(ESTABLISHED);
+      return { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
+    },
+    refuse(error) {
+      watch.stop();
+      answerError(socket, error);
+    },
+    unanswered({ dial }) {
+      events.emit('dial:failure', 'send_rsp', dial);
       socket.destroy();
-      return;
-    }
-    watch.putBack();
-    socket.write(ESTABLISHED);
-    const end = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
-    new Tunnel('gateway', request, end, established, events);
-    if (socket.isPaused()) socket.resume();
-  } catch (error) {
-    watch.stop();
-    answerError(socket, asDialError(error));
-  }
-}
-
-function dialRequest({ target, traceparent }: ConnectRequest, socket: Socket, options: ConnectEdgeOptions): Undialled {
-  const { tenant, timeout } = options;
-  return {
-    id: newDialId(),
-    tenant,
-    destination: parseDestination(target),
-    deadline: performance.now() + timeout,
-    caller: callerOf(socket),
-    ...(traceparent !== undefined && { traceparent }),
+    },
   };
+  await serveDial(request, waiter, { role: 'gateway', dial, events });
+  if (socket.isPaused()) socket.resume();
 }
 
 function callerOf(socket: Socket): Caller {

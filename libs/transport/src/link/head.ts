@@ -1,15 +1,16 @@
 import type { Head, OutgoingHead } from '@isthmus/http2';
 import {
+  Abandonment,
   DialError,
   type DialErrorCode,
   type DialRequest,
-  type DialSignal,
   type DialTiming,
   formatDestination,
   isDialErrorCode,
   parseDestination,
 } from '@isthmus/tunnel';
 import { percentDecoded } from '../percent.ts';
+import type { ServedDial } from '../serve-dial.ts';
 
 /**
  * How a dial and its answer stand in HTTP/2 heads (RFC 9113 section 8.5, RFC 9209 for failures, Server-Timing for
@@ -34,7 +35,7 @@ export function requestHead(request: DialRequest): OutgoingHead {
 }
 
 /** @throws DialError http_request_error for a head that is no dial. */
-export function readRequest(head: Head, signal: DialSignal): DialRequest {
+export function readRequest(head: Head): ServedDial {
   const left = Number(head['isthmus-deadline']);
   const id = head['isthmus-dial'];
   const tenant = head['isthmus-tenant'];
@@ -51,7 +52,7 @@ export function readRequest(head: Head, signal: DialSignal): DialRequest {
     tenant,
     destination: parseDestination(head[':authority'] ?? ''),
     deadline: performance.now() + Math.min(left, MAX_LEFT),
-    signal,
+    signal: new Abandonment(),
     ...(session !== undefined && { session }),
     ...(traceparent !== undefined && { traceparent }),
   };

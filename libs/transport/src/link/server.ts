@@ -1,17 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
-import {
-  Abandonment,
-  asDialError,
-  Crowd,
-  type Dial,
-  type DialRequest,
-  deferred,
-  type PlaneEvents,
-  type Role,
-  SessionLost,
-  Tunnel,
-} from '@isthmus/tunnel';
+import { asDialError, Crowd, type DialError, deferred, SessionLost } from '@isthmus/tunnel';
+import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { answerHead, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
@@ -20,13 +10,10 @@ import { ServingReconciler } from './reconcile.ts';
 import { linkSession } from './settings.ts';
 import { endOfStream } from './tunnel-end.ts';
 
-export interface LinkServerOptions {
+export interface LinkServerOptions extends ServeDialOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts. */
   readonly peer: string;
-  readonly role: Role;
-  readonly dial: Dial;
-  readonly events: PlaneEvents;
   /** The dialling side goes away, or will in a moment: it sends no new dials then, and closes when its tunnels are done. */
   readonly goaway?: () => void;
   /** What the hub on the other side says of its plane's hubs. */
@@ -106,43 +93,34 @@ export class LinkServer {
   }
 
   async #serve(stream: Http2Stream, head: Head): Promise<void> {
-    const { role, dial, events, peer } = this.#options;
-    const pending = new Abandonment();
-    let request: DialRequest;
+    const { role, events, peer } = this.#options;
+    let request: ServedDial;
     try {
-      request = readRequest(head, pending);
+      request = readRequest(head);
     } catch (error) {
       events.emit('refused', `${role} link`, peer, error as Error);
-      refuse(stream, error);
+      refuse(stream, asDialError(error));
       return;
     }
     this.#streams.add(stream);
-    let answered = false;
+    const abandon = () => request.signal.abort(new Error('the dialling side went away'));
+    stream.on('close', abandon);
     stream.on('close', () => {
       this.#streams.delete(stream);
-      // What has its answer was not abandoned.
-      if (!answered) pending.abort();
       this.#endWhenIdle();
     });
-    try {
-      // 102 (RFC 2518 section 10.1): the dial is in hand, its answer will take a while.
-      const acknowledged = () => stream.destroyed || stream.headersSent || stream.additionalHeaders({ ':status': 102 });
-      const established = await dial({ ...request, acknowledged });
-      answered = true;
-      if (stream.destroyed) {
-        established.end.abort(new Error('the dialling side went away'));
-        return;
-      }
-      try {
+    // 102 (RFC 2518 section 10.1): the dial is in hand, its answer will take a while.
+    const acknowledged = () => stream.destroyed || stream.headersSent || stream.additionalHeaders({ ':status': 102 });
+    const waiter: Waiter = {
+      accept(established) {
+        if (stream.destroyed) return undefined;
+        stream.off('close', abandon);
         stream.respond(answerHead(established));
-      } catch (error) {
-        established.end.abort(error as Error);
-        throw error;
-      }
-      new Tunnel(role, request, endOfStream(stream, peer), established, events);
-    } catch (error) {
-      refuse(stream, error);
-    }
+        return endOfStream(stream, peer);
+      },
+      refuse: (error) => refuse(stream, error),
+    };
+    await serveDial({ ...request, acknowledged }, waiter, this.#options);
   }
 
   #openControl(stream: Http2Stream): void {
@@ -183,8 +161,8 @@ export class LinkServer {
   }
 }
 
-function refuse(stream: Http2Stream, error: unknown): void {
+function refuse(stream: Http2Stream, error: DialError): void {
   if (stream.destroyed) return;
-  stream.respond(refusalHead(asDialError(error)), { endStream: true });
+  stream.respond(refusalHead(error), { endStream: true });
   stream.resume();
 }

@@ -3,20 +3,13 @@ import {
   Abandonment,
   asDialError,
   type Caller,
-  type Dial,
   DialError,
-  type DialRequest,
-  type DialSignal,
   deferred,
-  type Established,
   PlaneEnded,
-  type PlaneEvents,
-  parseDestination,
   type Role,
   SessionLost,
-  Tunnel,
 } from '@isthmus/tunnel';
-import { newDialId } from '../dial-id.ts';
+import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Backlog, type BacklogLimits, pausing, type Queue } from './backlog.ts';
 import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
@@ -44,12 +37,10 @@ export interface ServeLimits {
 
 export const SERVE_LIMITS: ServeLimits = { dialMs: 30_000, tunnels: 10_000 };
 
-export interface ServePacketsOptions {
+export interface ServePacketsOptions extends ServeDialOptions {
   /** `gateway`: a caller's stream, which carries one tunnel. `agent`: a Go server's stream, which carries many. */
   readonly role: Extract<Role, 'gateway' | 'agent'>;
-  readonly dial: Dial;
   readonly tenant: string;
-  readonly events: PlaneEvents;
   readonly caller?: Caller;
   /** W3C trace context that the caller sent. */
   readonly traceparent?: string;
@@ -79,10 +70,8 @@ class PacketServer implements ServedPackets {
   readonly #options: ServePacketsOptions;
   readonly #limits: ServeLimits;
   readonly #mux: PacketMux;
-  /** Dials without an answer, by their random number. */
-  readonly #pending = new Map<bigint, Abandonment>();
-  /** Tunnels, by the random number of their dial. */
-  readonly #tunnels = new Map<bigint, Tunnel>();
+  /** By the random number of the dial: its signal while it has no answer, then its tunnel's stream. */
+  readonly #served = new Map<bigint, Abandonment | PacketStream>();
   #lastConnectID = 0n;
   #over = false;
   #closeTimer: NodeJS.Timeout | undefined;
@@ -109,7 +98,7 @@ class PacketServer implements ServedPackets {
   }
 
   get open(): number {
-    return this.#pending.size + this.#tunnels.size;
+    return this.#served.size;
   }
 
   drain(): void {
@@ -122,28 +111,21 @@ class PacketServer implements ServedPackets {
 
   #receive(packet: DialPacket): void {
     if (packet.type === 'DIAL_REQ') this.#admit(packet);
-    else if (packet.type === 'DIAL_CLS') this.#giveUp(packet.random);
-  }
-
-  #giveUp(random: bigint): void {
-    const reason = new Error('caller gave up its dial');
-    this.#pending.get(random)?.abort(reason);
-    // A DIAL_CLS may cross the DIAL_RSP; then nothing else will ever close the tunnel.
-    this.#tunnels.get(random)?.abort(reason, 'caller');
+    // It may cross the DIAL_RSP; then nothing else will ever close the tunnel.
+    else if (packet.type === 'DIAL_CLS') this.#served.get(packet.random)?.abort(new Error('caller gave up its dial'));
   }
 
   #admit(packet: DialRequestPacket): void {
     // The same dial sent twice: the answer to the first is the answer to both.
-    if (this.#pending.has(packet.random) || this.#tunnels.has(packet.random)) return;
-    const pending = new Abandonment();
+    if (this.#served.has(packet.random)) return;
     try {
       this.#checkRoom();
-      const request = this.#request(packet, pending);
-      this.#pending.set(packet.random, pending);
+      const request = this.#request(packet);
+      this.#served.set(packet.random, request.signal);
       this.#channel.guarded(() => this.#serve(packet.random, request))();
     } catch (error) {
       this.#options.events.emit('refused', `${this.#options.role} packets`, this.#channel.remote, error as Error);
-      this.#refuse(packet.random, error);
+      this.#refuse(packet.random, asDialError(error));
       if (this.#options.role === 'gateway' && this.open === 0) this.#finish();
     }
   }
@@ -161,51 +143,38 @@ class PacketServer implements ServedPackets {
   }
 
   /** @throws DialError http_request_error for a packet that is no dial. */
-  #request({ protocol, address }: DialRequestPacket, signal: DialSignal): DialRequest {
+  #request({ protocol, address }: DialRequestPacket): ServedDial {
     if (protocol !== 'tcp') {
       throw new DialError('http_request_error', `dial ${protocol} ${address}: unknown network, want tcp`);
     }
     const { tenant, caller, traceparent } = this.#options;
-    return {
-      id: newDialId(),
-      tenant,
-      destination: parseDestination(address),
-      deadline: performance.now() + this.#limits.dialMs,
-      signal,
-      ...(caller && { caller }),
-      ...(traceparent !== undefined && { traceparent }),
-    };
+    return newDial(address, { tenant, timeout: this.#limits.dialMs }, caller, traceparent);
   }
 
-  async #serve(random: bigint, request: DialRequest): Promise<void> {
-    let established: Established | undefined;
-    try {
-      established = await this.#options.dial(request);
-    } catch (error) {
-      if (!request.signal.aborted) this.#refuse(random, error);
-    }
-    this.#pending.delete(random);
-    if (established && request.signal.aborted) {
-      this.#options.events.emit('dial:failure', 'send_rsp', established.dial);
-      established.end.abort(request.signal.reason);
-    } else if (established) await this.#carry(random, request, established);
-    if (this.#options.role === 'gateway') this.#finish();
-  }
-
-  async #carry(random: bigint, request: DialRequest, established: Established): Promise<void> {
+  async #serve(random: bigint, request: ServedDial): Promise<void> {
     const { role, events } = this.#options;
+    const waiter: Waiter = {
+      accept: () => this.#accept(random),
+      refuse: (error) => request.signal.aborted || this.#refuse(random, error),
+      unanswered: ({ dial }) => events.emit('dial:failure', 'send_rsp', dial),
+    };
+    const tunnel = await serveDial(request, waiter, this.#options);
+    await tunnel?.done;
+    this.#served.delete(random);
+    if (role === 'gateway') this.#finish();
+  }
+
+  #accept(random: bigint): PacketStream {
     const connectID = ++this.#lastConnectID;
     this.#mux.post({ type: 'DIAL_RSP', random, connectID, error: '' });
     // Behind the CLOSE_RSP a caller's stream has nothing to say: its end goes out in the same write, while the caller still reads.
-    const caller = this.#mux.open(connectID, role === 'gateway' ? () => this.#finish() : undefined);
-    const tunnel = new Tunnel(role, request, caller, established, events);
-    this.#tunnels.set(random, tunnel);
-    await tunnel.done;
-    this.#tunnels.delete(random);
+    const stream = this.#mux.open(connectID, this.#options.role === 'gateway' ? () => this.#finish() : undefined);
+    this.#served.set(random, stream);
+    return stream;
   }
 
-  #refuse(random: bigint, error: unknown): void {
-    this.#mux.post({ type: 'DIAL_RSP', random, connectID: 0n, error: asDialError(error).message });
+  #refuse(random: bigint, error: DialError): void {
+    this.#mux.post({ type: 'DIAL_RSP', random, connectID: 0n, error: error.message });
   }
 
   /** A caller's stream ends with its tunnel; a caller that does not let go of it is cut off. */
@@ -227,7 +196,7 @@ class PacketServer implements ServedPackets {
       if (orderly) stream.ended();
       else stream.lost(this.#reason(error));
     }
-    for (const pending of this.#pending.values()) pending.abort(this.#reason(error));
+    for (const served of this.#served.values()) if (served instanceof Abandonment) served.abort(this.#reason(error));
     this.#closed.resolve(error);
   }
 

@@ -1,0 +1,96 @@
+import { randomFillSync } from 'node:crypto';
+import {
+  Abandonment,
+  asDialError,
+  type Caller,
+  type Dial,
+  type DialError,
+  type DialRequest,
+  type Established,
+  type PlaneEvents,
+  parseDestination,
+  type Role,
+  Tunnel,
+  type TunnelEnd,
+} from '@isthmus/tunnel';
+
+/** A dial to serve. Its signal is aborted when the side that waits for the answer goes away. */
+export interface ServedDial extends DialRequest {
+  readonly signal: Abandonment;
+}
+
+export interface ServeDialOptions {
+  readonly role: Role;
+  readonly dial: Dial;
+  readonly events: PlaneEvents;
+}
+
+/** The side that waits for a dial's answer. */
+export interface Waiter {
+  /** Sends the answer. Returns the caller's end of the tunnel, or undefined if nobody waits any more. */
+  accept(established: Established): TunnelEnd | undefined;
+  /** Sends the error, if anybody still waits. */
+  refuse(error: DialError): void;
+  /** Called if the dial succeeded and nobody waits any more. */
+  unanswered?(established: Established): void;
+}
+
+/**
+ * Dials, answers the side that waits, and joins both in a tunnel. A destination that nobody waits for any more is closed.
+ * @returns undefined without a tunnel
+ */
+export async function serveDial(
+  request: ServedDial,
+  waiter: Waiter,
+  { role, dial, events }: ServeDialOptions,
+): Promise<Tunnel | undefined> {
+  let established: Established | undefined;
+  let caller: TunnelEnd | undefined;
+  try {
+    established = await dial(request);
+    if (!request.signal.aborted) caller = waiter.accept(established);
+  } catch (error) {
+    established?.end.abort(error as Error);
+    waiter.refuse(asDialError(error));
+    return undefined;
+  }
+  if (caller) return new Tunnel(role, request, caller, established, events);
+  established.end.abort(request.signal.reason);
+  waiter.unanswered?.(established);
+  return undefined;
+}
+
+const ids = Buffer.alloc(8 * 256);
+let nextId = ids.length;
+
+/** A new dial id: 64 random bits as 16 hexadecimal digits. Random bytes are fetched 256 ids at a time. */
+function newDialId(): string {
+  if (nextId === ids.length) {
+    randomFillSync(ids);
+    nextId = 0;
+  }
+  nextId += 8;
+  return ids.toString('hex', nextId - 8, nextId);
+}
+
+/**
+ * A dial that enters the plane here.
+ * @param timeout how long it may take, in milliseconds
+ * @throws DialError http_request_error for an address that is not `host:port`
+ */
+export function newDial(
+  address: string,
+  { tenant, timeout }: { readonly tenant: string; readonly timeout: number },
+  caller?: Caller,
+  traceparent?: string,
+): ServedDial {
+  return {
+    id: newDialId(),
+    tenant,
+    destination: parseDestination(address),
+    deadline: performance.now() + timeout,
+    signal: new Abandonment(),
+    ...(caller && { caller }),
+    ...(traceparent !== undefined && { traceparent }),
+  };
+}
