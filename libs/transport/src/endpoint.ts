@@ -1,5 +1,6 @@
 import net, { isIP, type Socket } from 'node:net';
 import {
+  asDialError,
   type Dial,
   DialError,
   type DialErrorCode,
@@ -7,6 +8,7 @@ import {
   type DialTracer,
   descriptors,
   formatDestination,
+  guarding,
   noTracer,
   type PlaneEvents,
   type Prohibited,
@@ -55,33 +57,43 @@ export function endpointDial(options: EndpointOptions): Dial {
       return rule && prohibition(request, address, rule);
     });
     const socket = open(request, steps);
-    const acknowledging = setTimeout(() => request.acknowledged?.(), ACKNOWLEDGE_AFTER);
+    // A defect, such as one of whoever is told of the acknowledgement, fails the dial.
+    const guarded = guarding((error) => {
+      pending.fail(asDialError(error));
+      events?.emit('fault', 'destination', formatDestination(request.destination), error);
+    });
+    const timed = (error: DialError) => {
+      error.timing = steps.failed(error);
+      return error;
+    };
+    const acknowledge = guarded(() => request.acknowledged?.());
+    const acknowledging = setTimeout(acknowledge, ACKNOWLEDGE_AFTER);
     const pending = pendingDial(request, {
+      guarded,
       deadline: Math.min(ownDeadline, request.deadline),
-      abandoned,
+      abandoned: () => timed(abandoned()),
       expired() {
         events?.emit('endpoint:failure', 'timeout');
-        return timeoutError(request, steps, request.deadline < ownDeadline);
+        return timed(timeoutError(request, steps, request.deadline < ownDeadline));
       },
       settled(error) {
         clearTimeout(acknowledging);
         socket.off('error', refuse);
         if (!error) return;
-        error.timing = steps.failed(error);
         socket.on('error', () => {});
         socket.destroy();
       },
     });
-    const refuse = (error: NodeJS.ErrnoException) => {
+    const refuse = guarded((error: NodeJS.ErrnoException) => {
       const prohibits = error instanceof DialError;
       if (prohibits) events?.emit('refused', 'destination', formatDestination(request.destination), error);
       events?.emit('endpoint:failure', error.code === 'ETIMEDOUT' ? 'timeout' : 'unknown');
-      pending.fail(prohibits ? error : connectError(request, error));
-    };
-    const connected = () => {
+      pending.fail(timed(prohibits ? error : connectError(request, error)));
+    });
+    const connected = guarded(() => {
       const { session: sessionId = '' } = request;
       pending.succeed({ end: endOf(socket), agentId, sessionId, hubId: '', timing: steps.connected(socket) });
-    };
+    });
     socket.once('error', refuse).once('connect', connected);
     return pending.answer;
   };

@@ -1,12 +1,10 @@
 import {
-  asDialError,
   DialError,
   type DialRequest,
   deferred,
   type Established,
   formatDestination,
   type Guarded,
-  guarding,
 } from '@isthmus/tunnel';
 
 export interface PendingDialOptions {
@@ -19,8 +17,8 @@ export interface PendingDialOptions {
   readonly cancel?: () => void;
   /** Called once, when the wait is over: without an error if the dial succeeded. */
   readonly settled: (error?: DialError) => void;
-  /** Handles what the callbacks above throw. Default: it fails the dial. */
-  readonly guarded?: Guarded;
+  /** Handles what the callbacks above throw. */
+  readonly guarded: Guarded;
 }
 
 export interface PendingDial {
@@ -32,7 +30,7 @@ export interface PendingDial {
 
 /** Waits for a dial's answer. The first of these ends the wait: the answer, a failure, the caller's abort, the deadline. */
 export function pendingDial(request: DialRequest, options: PendingDialOptions): PendingDial {
-  const { settled, guarded = guarding((error) => fail(asDialError(error))), deadline = request.deadline } = options;
+  const { settled, guarded, deadline = request.deadline } = options;
   const { promise: answer, resolve, reject } = deferred<Established>();
   let waits = true;
   const settle = (pass: () => void, error?: DialError) => {

@@ -8,6 +8,8 @@ import {
   type DialRequest,
   deferred,
   type Established,
+  type Guarded,
+  guarding,
   SessionLost,
 } from '@isthmus/tunnel';
 import { abandoned, type PendingDial, pendingDial } from '../pending-dial.ts';
@@ -49,6 +51,7 @@ export class LinkClient implements Wire {
   /** Resolves when the other side has taken the link. */
   readonly answered = this.#answered.promise;
   readonly #session: Http2Session;
+  readonly #guarded: Guarded;
   readonly #peer: string;
   readonly #control: Control;
   readonly #streams = new Crowd<Http2Stream>();
@@ -65,6 +68,7 @@ export class LinkClient implements Wire {
       this.destroy(error);
       options.fault?.(error);
     };
+    this.#guarded = guarding(fault);
     session.on('fault', fault);
     session.once('goaway', () => {
       this.#over ??= new Error(`${peer} goes away`);
@@ -145,9 +149,11 @@ export class LinkClient implements Wire {
     if (request.signal.aborted) throw abandoned();
     const stream = this.#request(request);
     const { acknowledged = () => {} } = request;
-    const closed = () => pending.fail(this.#lost(stream));
+    const guarded = this.#guarded;
+    const closed = guarded(() => pending.fail(this.#lost(stream)));
     const answered = (head: Head) => this.#answer(pending, stream, head);
     const pending = pendingDial(request, {
+      guarded,
       cancel: () => stream.close(),
       settled: () => stream.off('close', closed).off('headers', acknowledged).off('response', answered),
     });
