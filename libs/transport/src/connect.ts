@@ -3,8 +3,8 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { asDialError, type Caller, type DialError, type PlaneEvents, remoteOf } from '@isthmus/tunnel';
 import { ConnectReader, RequestRefused } from './connect-request.ts';
-import { watchCaller } from './early-bytes.ts';
 import { proxyStatus } from './link/head.ts';
+import { watchCaller } from './pending-caller.ts';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from './serve-dial.ts';
 import { peerSubject } from './tls.ts';
 

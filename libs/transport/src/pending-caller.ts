@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 /** What a caller may send ahead of the answer before it is left waiting in the kernel, in bytes. */
 const MAX_EARLY = 64 * 1024;
 
-export interface CallerWatch {
+export interface PendingCaller {
   /** Stops reading. */
   stop(): void;
   /** Stops reading, and puts back what came; the socket stands still then until it is resumed. */
@@ -15,7 +15,7 @@ export interface CallerWatch {
  * What comes early is kept.
  * @param first what came already
  */
-export function watchCaller(socket: Socket, first: Buffer, gone: () => void): CallerWatch {
+export function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCaller {
   const early: Buffer[] = [];
   let length = 0;
   const read = (chunk: Buffer) => {
