@@ -1,13 +1,13 @@
 import type { Gateway } from '@isthmus/plane';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
 import {
+  type Accept,
   connectEdge,
   grpcServer,
   type ListenAddress,
   type Listener,
   listen,
   proxyService,
-  type Take,
   type TlsSettings,
 } from '@isthmus/transport';
 import {
@@ -118,8 +118,8 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     for (const port of callers) {
       const http1 = mode !== 'grpc' && { http1: connect.accept };
       const grpc = 'path' in port.address ? beside : afar;
-      const takeGrpc: Take = (socket, first) => grpc.accept(socket, first);
-      const http2 = mode !== 'http-connect' && { http2: takeGrpc };
+      const acceptGrpc: Accept = (socket, first) => grpc.accept(socket, first);
+      const http2 = mode !== 'http-connect' && { http2: acceptGrpc };
       listeners.push(await listen({ ...port, ...http1, ...http2, name: 'callers', events }));
     }
   } catch (error) {

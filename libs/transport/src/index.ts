@@ -16,7 +16,7 @@ export {
 } from './link/membership.ts';
 export { LinkServer } from './link/server.ts';
 export { type AgentHello, type HubHello, LinkRefused, requestLink, upgradeServer } from './link/upgrade.ts';
-export { fromTheStart, type ListenAddress, type Listener, listen, type Take } from './listen.ts';
+export { type Accept, fromTheStart, type ListenAddress, type Listener, listen } from './listen.ts';
 export { packetDialer } from './packets/dial.ts';
 export { servePackets } from './packets/serve.ts';
 export { PeerLinks } from './peer/client.ts';

@@ -41,7 +41,7 @@ export type ListenAddress =
   | { readonly host: string; readonly port: number };
 
 /** Takes a socket that flows, with its first bytes: what comes next comes as soon as the one that takes it has returned. */
-export type Take = (socket: Socket, first: Buffer) => void;
+export type Accept = (socket: Socket, first: Buffer) => void;
 
 export interface ListenOptions {
   readonly address: ListenAddress;
@@ -50,9 +50,9 @@ export interface ListenOptions {
   /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
   readonly handshakeTimeout?: number;
   /** Takes a connection that begins with HTTP/2's preface. Unset: such a connection is refused. */
-  readonly http2?: Take;
+  readonly http2?: Accept;
   /** Takes every other connection. Unset: such a connection is refused. */
-  readonly http1?: Take;
+  readonly http1?: Accept;
   /**
    * Of peers that have yet to show who they are. Whoever gives limits also tells when a peer has, see `Listener.strangers`. Unset:
    * the handshake shows it.
@@ -219,10 +219,10 @@ function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions)
     seen = first;
     if (isHttp2 && length < PREFACE.length) return;
     settle();
-    const take = isHttp2 ? http2 : http1;
+    const accept = isHttp2 ? http2 : http1;
     try {
-      if (!take) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
-      take(socket, first);
+      if (!accept) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
+      accept(socket, first);
     } catch (error) {
       refuse(error as Error);
     }
@@ -233,11 +233,11 @@ function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions)
 }
 
 /** For one that reads a connection from its beginning: the socket stands still until it is resumed. */
-export function fromTheStart(take: (socket: Socket) => void): Take {
+export function fromTheStart(accept: (socket: Socket) => void): Accept {
   return (socket, first) => {
     socket.pause();
     socket.unshift(first);
-    take(socket);
+    accept(socket);
   };
 }
 
