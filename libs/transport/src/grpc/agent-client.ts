@@ -13,7 +13,7 @@ import { checkName } from '@isthmus/tunnel';
 import type { PacketChannel } from '../packets/channel.ts';
 import { secureContext, type TlsSettings } from '../tls.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
-import { keepalive } from './keepalive.ts';
+import { keepaliveOptions } from './keepalive-options.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
 
 /**
@@ -62,7 +62,7 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
     const client = new Client(target, channelCredentials(options), {
       'grpc.max_receive_message_length': MAX_MESSAGE,
       'grpc.max_send_message_length': -1,
-      ...keepalive(options.keepaliveMs),
+      ...keepaliveOptions(options.keepaliveMs),
       'grpc.keepalive_permit_without_calls': 1,
       'grpc-node.flow_control_window': WINDOW,
       'grpc.use_local_subchannel_pool': 1,

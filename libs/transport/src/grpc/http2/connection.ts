@@ -13,9 +13,9 @@ import {
 } from '@isthmus/http2';
 import { type PlaneEnded, planeEnded } from '@isthmus/tunnel';
 import { type ConnectionSink, Inbound, MAX_FIELDS } from './inbound.ts';
+import { Keepalive } from './keepalive.ts';
 import { Output } from './output.ts';
 import { type PeerLimits, Streams, type StreamsOptions, type StreamsOwner } from './streams.ts';
-import { Watch } from './watch.ts';
 
 /** What may wait for a peer that asks (PING, SETTINGS, streams that are refused) and does not read, in bytes. */
 const MAX_BACKLOG = 1024 * 1024;
@@ -53,7 +53,7 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
   readonly #output: Output;
   readonly #streams: Streams;
   readonly #inbound: Inbound;
-  readonly #watch: Watch;
+  readonly #keepalive: Keepalive;
   #state: State = 'greeting';
   #linger: NodeJS.Timeout | undefined;
 
@@ -63,7 +63,7 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
     this.#output = new Output(socket, (error) => this.#fail(error));
     this.#streams = new Streams(this.#output, options, this);
     this.#inbound = new Inbound(this, this.#streams, this.#output.floods);
-    this.#watch = new Watch({
+    this.#keepalive = new Keepalive({
       keepaliveMs: options.keepaliveMs,
       ping: () => this.#output.add(pingFrame(Buffer.alloc(8), false)),
       dead: (error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message)),
@@ -79,7 +79,7 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
   /** Begins to read. @param first what came before */
   start(first?: Buffer): void {
     if (first) this.#read(first);
-    if (this.#state === 'greeting') this.#watch.awaitGreeting();
+    if (this.#state === 'greeting') this.#keepalive.awaitGreeting();
     this.#socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
   }
 
@@ -112,7 +112,7 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
 
   #read(chunk: Buffer): void {
     if (this.#state === 'ended') return;
-    this.#watch.heard();
+    this.#keepalive.heard();
     try {
       this.#inbound.read(chunk);
       this.#checkLimits();
@@ -131,7 +131,7 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
     if (this.#state === 'greeting') {
       this.#greet();
       this.#state = 'open';
-      this.#watch.greeted();
+      this.#keepalive.greeted();
     }
     this.#output.add(SETTINGS_ACK);
     if (maxFrameSize !== undefined) this.#output.maxFrame = maxFrameSize;
@@ -197,7 +197,7 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
   }
 
   #endStreams(reason?: Error): void {
-    this.#watch.stop();
+    this.#keepalive.stop();
     this.#streams.end(reason);
   }
 }

@@ -5,7 +5,7 @@ import { LONGEST_TIMER } from './longest-timer.ts';
 const TIMEOUT_MS = 20_000;
 
 /** @param keepaliveMs how long a connection may be silent before it is pinged, in milliseconds */
-export function keepalive(keepaliveMs: number): ChannelOptions {
+export function keepaliveOptions(keepaliveMs: number): ChannelOptions {
   return {
     'grpc.keepalive_time_ms': Math.min(keepaliveMs, LONGEST_TIMER),
     'grpc.keepalive_timeout_ms': TIMEOUT_MS,

@@ -7,7 +7,7 @@ const GREETING_MS = 10_000;
 /** A PING without an answer for this long ends the connection, in milliseconds: Go's default. */
 const ANSWER_MS = 20_000;
 
-export interface WatchOptions {
+export interface KeepaliveOptions {
   /** How long a peer may be silent before it is pinged, in milliseconds; it may be twice that before it is seen. */
   readonly keepaliveMs: number;
   readonly ping: () => void;
@@ -16,12 +16,12 @@ export interface WatchOptions {
 }
 
 /** Ends a connection whose peer is gone without a word. One timer, which hearing from the peer does not touch. */
-export class Watch {
-  readonly #options: WatchOptions;
+export class Keepalive {
+  readonly #options: KeepaliveOptions;
   #timer: NodeJS.Timeout | undefined;
   #heard = true;
 
-  constructor(options: WatchOptions) {
+  constructor(options: KeepaliveOptions) {
     this.#options = options;
   }
 

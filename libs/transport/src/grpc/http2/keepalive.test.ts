@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, mock, test } from 'node:test';
 import { guarding } from '@isthmus/tunnel';
-import { Watch } from './watch.ts';
+import { Keepalive } from './keepalive.ts';
 
 afterEach(() => mock.timers.reset());
 
@@ -13,7 +13,7 @@ function pass(ms: number): void {
 function watch(keepaliveMs: number) {
   mock.timers.enable({ apis: ['setTimeout'] });
   const said: string[] = [];
-  const own = new Watch({
+  const own = new Keepalive({
     keepaliveMs,
     ping: () => void said.push('ping'),
     dead: (error) => void said.push(error.message),
