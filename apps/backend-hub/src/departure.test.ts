@@ -4,7 +4,7 @@ import { Directory, planeEvents } from '@isthmus/tunnel';
 import { giveUpSessions } from './departure.ts';
 import { sessionsElsewhere } from './elsewhere.ts';
 import { SessionTable } from './sessions.ts';
-import { idleWire } from './testing.ts';
+import { idleDialer } from './testing.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 
@@ -24,7 +24,7 @@ function hub(...agents: string[]) {
   });
   for (const agentId of agents) {
     const identity = { tenant: 'default', agentId, identifiers, protocol: 'link' as const, remote: 'test' };
-    sessions.add(`own-${agentId}`, identity, idleWire({ busy: true }));
+    sessions.add(`own-${agentId}`, identity, idleDialer({ busy: true }));
   }
   const other = (draining = false) => {
     const record = { hubId: 'other', incarnation: 1, peerAddress: 'h:1', agentAddress: '', zone: '', draining };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { planeEvents } from '@isthmus/tunnel';
 import { SessionTable } from './sessions.ts';
-import { idleWire } from './testing.ts';
+import { idleDialer } from './testing.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 
@@ -18,7 +18,7 @@ test('an agent that was being let in while the hub began to drain does not keep 
   });
   sessions.leave();
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
-  sessions.add('s1', agent, idleWire());
+  sessions.add('s1', agent, idleDialer());
   await sessions.idle();
   assert.equal(sessions.size, 0);
 });
@@ -35,9 +35,9 @@ test('an agent that was being let in while the hub stopped does not keep it from
   });
   sessions.destroy(new Error('hub stops'));
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
-  const wire = idleWire({ busy: true });
-  sessions.add('s1', agent, wire);
-  assert.equal((await wire.closed).message, 'hub stops');
+  const dialer = idleDialer({ busy: true });
+  sessions.add('s1', agent, dialer);
+  assert.equal((await dialer.closed).message, 'hub stops');
 });
 
 test('sessions are counted by tenant, and a tenant without any is forgotten', async () => {
@@ -48,10 +48,10 @@ test('sessions are counted by tenant, and a tenant without any is forgotten', as
     changed() {},
     registration: { announce() {}, withdraw() {} },
   });
-  const wires = ['a', 'a', 'b'].map((tenant, n) => {
-    const wire = idleWire();
-    sessions.add(`s${n}`, { tenant, agentId: 'a1', identifiers, protocol: 'link', remote: 'test' }, wire);
-    return wire;
+  const dialers = ['a', 'a', 'b'].map((tenant, n) => {
+    const dialer = idleDialer();
+    sessions.add(`s${n}`, { tenant, agentId: 'a1', identifiers, protocol: 'link', remote: 'test' }, dialer);
+    return dialer;
   });
   assert.deepEqual(
     [...sessions.tenants],
@@ -60,8 +60,8 @@ test('sessions are counted by tenant, and a tenant without any is forgotten', as
       ['b', 1],
     ],
   );
-  for (const wire of wires.slice(1)) wire.destroy(new Error('gone'));
-  await Promise.all(wires.slice(1).map(({ closed }) => closed));
+  for (const dialer of dialers.slice(1)) dialer.destroy(new Error('gone'));
+  await Promise.all(dialers.slice(1).map(({ closed }) => closed));
   await new Promise(setImmediate);
   assert.deepEqual([...sessions.tenants], [['a', 1]]);
 });
@@ -78,8 +78,8 @@ test('sessions that are kicked end with the reason, and no others', async () => 
   const closed: string[] = [];
   events.on('session:close', ({ sessionId }, reason) => closed.push(`${sessionId}: ${reason}`));
   for (const [n, agentId] of ['a1', 'a2', 'a1'].entries()) {
-    const wire = idleWire({ busy: true });
-    sessions.add(`s${n}`, { tenant: 'a', agentId, identifiers, protocol: 'link', remote: 'test' }, wire);
+    const dialer = idleDialer({ busy: true });
+    sessions.add(`s${n}`, { tenant: 'a', agentId, identifiers, protocol: 'link', remote: 'test' }, dialer);
   }
   const kicked = sessions.kick(({ agentId }) => agentId === 'a1', new Error('ended by an operator'));
   assert.deepEqual(

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { HubRegistration } from '@isthmus/registry';
-import type { Wire } from '@isthmus/transport';
+import type { Dialer } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
   type Change,
@@ -32,7 +32,7 @@ export interface SessionTableOptions {
 
 interface Entry {
   readonly info: SessionInfo;
-  readonly wire: Wire;
+  readonly dialer: Dialer;
   /** The agent asked for dials to use its other sessions. */
   draining: boolean;
   /** It accepts no new dials and has left the registry; its tunnels still run. */
@@ -73,7 +73,7 @@ export class SessionTable {
   /** Dials and tunnels of all sessions. */
   get open(): number {
     let open = 0;
-    for (const { wire } of this.#entries.values()) open += wire.open;
+    for (const { dialer } of this.#entries.values()) open += dialer.open;
     return open;
   }
 
@@ -101,24 +101,24 @@ export class SessionTable {
       const text = `no session ${request.session} on hub ${this.#options.hubId}`;
       return Promise.reject(new DialError('destination_unavailable', text, { retryable: true }));
     }
-    return entry.wire.dial(request).then((established) => {
+    return entry.dialer.dial(request).then((established) => {
       const { agentId } = entry.info;
       return { ...established, agentId, sessionId: entry.info.sessionId, hubId: this.#options.hubId };
     });
   };
 
-  add(sessionId: string, identity: AgentIdentity, wire: Wire): void {
+  add(sessionId: string, identity: AgentIdentity, dialer: Dialer): void {
     const { hubId, events } = this.#options;
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
-    const entry: Entry = { info, wire, draining: false, givenUp: false };
+    const entry: Entry = { info, dialer, draining: false, givenUp: false };
     this.#entries.set(sessionId, entry);
     this.#count(info, 1);
     events.emit('session:open', info);
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
-    void wire.closed.then((reason) => this.#remove(entry, reason));
+    void dialer.closed.then((reason) => this.#remove(entry, reason));
     // It was admitted before the hub began to leave or stopped, and opens only now.
-    if (this.#ended) wire.destroy(this.#ended);
+    if (this.#ended) dialer.destroy(this.#ended);
     else if (this.#leaving) this.#giveUp(entry);
   }
 
@@ -134,7 +134,7 @@ export class SessionTable {
   /** Tells every agent to get another session. */
   leave(): void {
     this.#leaving = true;
-    for (const { wire } of this.#entries.values()) wire.leave();
+    for (const { dialer } of this.#entries.values()) dialer.leave();
   }
 
   /** Stops dialling through these sessions. Each ends when its tunnels have ended. */
@@ -144,20 +144,20 @@ export class SessionTable {
 
   /** Resolves when no session is left. */
   async idle(): Promise<void> {
-    while (this.#entries.size > 0) await Promise.all([...this.#entries.values()].map(({ wire }) => wire.closed));
+    while (this.#entries.size > 0) await Promise.all([...this.#entries.values()].map(({ dialer }) => dialer.closed));
   }
 
   /** Ends these sessions and their tunnels at once. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
     const entries = [...this.#entries.values()].filter(({ info }) => which(info));
-    for (const { wire } of entries) wire.destroy(reason);
+    for (const { dialer } of entries) dialer.destroy(reason);
     return entries.map(({ info }) => info);
   }
 
   /** Ends every session at once, also those that an agent still opens. */
   destroy(reason: Error): void {
     this.#ended = reason;
-    for (const { wire } of this.#entries.values()) wire.destroy(reason);
+    for (const { dialer } of this.#entries.values()) dialer.destroy(reason);
   }
 
   #count(info: SessionInfo, by: 1 | -1): void {
@@ -169,7 +169,7 @@ export class SessionTable {
     const wasActive = this.#isActive(entry);
     entry.givenUp = true;
     if (wasActive) this.#withdraw(entry.info.sessionId);
-    entry.wire.close();
+    entry.dialer.close();
   }
 
   #enqueue(entry: Entry): void {

@@ -1,8 +1,8 @@
-import type { Wire } from '@isthmus/transport';
+import type { Dialer } from '@isthmus/transport';
 import { deferred } from '@isthmus/tunnel';
 
-/** A wire that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
-export function idleWire({ busy = false } = {}): Wire {
+/** A dialer that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
+export function idleDialer({ busy = false } = {}): Dialer {
   const closed = deferred<Error>();
   return {
     dial: () => Promise.reject(new Error('no dial was expected')),

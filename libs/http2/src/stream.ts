@@ -9,7 +9,7 @@ import type { ReceiveWindow } from './receive-window.ts';
 import type { Field } from './section.ts';
 import type { SendWindow } from './send-window.ts';
 import type { Sender, Sink } from './sending.ts';
-import type { StreamLimits, Wire } from './wire.ts';
+import type { StreamLimits, StreamOwner } from './stream-owner.ts';
 
 /** Bytes that may wait here to be sent before the writer has to pause: two reads of a socket. */
 const SEND_AHEAD = 128 * 1024;
@@ -29,7 +29,7 @@ export class Http2Stream extends Duplex implements Sender {
   rstCode: number = ErrorCode.NO_ERROR;
   headersSent = false;
   offered = false;
-  readonly #wire: Wire;
+  readonly #owner: StreamOwner;
   readonly #incoming: Incoming;
   readonly #window: ReceiveWindow;
   readonly sendWindow: SendWindow;
@@ -41,11 +41,11 @@ export class Http2Stream extends Duplex implements Sender {
   readonly #outgoing = new Outgoing();
   #final: Done | undefined;
 
-  constructor(id: number, wire: Wire, { incoming, window, sendWindow }: StreamLimits) {
+  constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow }: StreamLimits) {
     // Bytes count as read only once the reader has them, so the window bounds what is buffered.
     super({ readableHighWaterMark: 1, writableHighWaterMark: SEND_AHEAD });
     this.id = id;
-    this.#wire = wire;
+    this.#owner = owner;
     this.#incoming = incoming;
     this.#window = window;
     this.sendWindow = sendWindow;
@@ -64,7 +64,7 @@ export class Http2Stream extends Duplex implements Sender {
   /** The serving side's answer. */
   respond(head: OutgoingHead, { endStream = false } = {}): void {
     this.headersSent = true;
-    this.#wire.head(this, head, endStream);
+    this.#owner.head(this, head, endStream);
     if (!endStream) return;
     this.#endLocal();
     this.end();
@@ -72,7 +72,7 @@ export class Http2Stream extends Duplex implements Sender {
 
   /** An informational head, before the answer. */
   additionalHeaders(head: OutgoingHead): void {
-    this.#wire.head(this, head, false);
+    this.#owner.head(this, head, false);
   }
 
   /** Ends both directions at once: nothing more is sent, unread bytes are lost, and the other side gets a reset unless it has ended. */
@@ -116,7 +116,7 @@ export class Http2Stream extends Duplex implements Sender {
   /** Ends the stream if the other side broke its rules. @param code the error, or undefined for none */
   #failed(code: number | undefined): boolean {
     if (code !== undefined) {
-      this.#wire.broken();
+      this.#owner.broken();
       this.close(code);
     }
     return code !== undefined;
@@ -144,7 +144,7 @@ export class Http2Stream extends Duplex implements Sender {
   allow(bytes: number): void {
     if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
     else if (!this.sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
-    else if (this.sendable) this.#wire.offer(this);
+    else if (this.sendable) this.#owner.offer(this);
   }
 
   // What the session's sending side takes.
@@ -177,7 +177,7 @@ export class Http2Stream extends Duplex implements Sender {
   #sent(): void {
     const { length } = this.#outgoing;
     const isLast = this.writableLength === length && !this.writableEnded;
-    if (isLast && length >= BULK) this.#wire.emptied(this);
+    if (isLast && length >= BULK) this.#owner.emptied(this);
     else this.refill();
   }
 
@@ -202,14 +202,14 @@ export class Http2Stream extends Duplex implements Sender {
     if (this.#localEnded || this.#wireClosed) done();
     else {
       this.#final = done;
-      this.#wire.offer(this);
+      this.#owner.offer(this);
     }
   }
 
   override _destroy(error: Error | null, done: Done): void {
     if (!this.#wireClosed) {
       this.rstCode ||= ErrorCode.CANCEL;
-      this.#wire.reset(this, this.rstCode);
+      this.#owner.reset(this, this.rstCode);
       this.#overOnWire();
     }
     this.#outgoing.release(error ?? new Error('stream was closed'));
@@ -223,7 +223,7 @@ export class Http2Stream extends Duplex implements Sender {
       return;
     }
     this.#outgoing.begin(chunks, done);
-    if (this.sendable) this.#wire.offer(this);
+    if (this.sendable) this.#owner.offer(this);
   }
 
   #consume(): void {
@@ -234,7 +234,7 @@ export class Http2Stream extends Duplex implements Sender {
   }
 
   #credit(credit: number): void {
-    if (credit > 0 && !this.#incoming.ended && !this.#wireClosed) this.#wire.credit(this, credit);
+    if (credit > 0 && !this.#incoming.ended && !this.#wireClosed) this.#owner.credit(this, credit);
   }
 
   #endLocal(): void {
@@ -253,7 +253,7 @@ export class Http2Stream extends Duplex implements Sender {
     if (this.#wireClosed) return;
     this.#wireClosed = true;
     this.#outgoing.drop();
-    this.#wire.ended(this);
+    this.#owner.ended(this);
   }
 }
 

@@ -11,7 +11,7 @@ import { InitialWindow, SendWindow } from './send-window.ts';
 import type { Sending } from './sending.ts';
 import { DEFAULT_SETTINGS, type Settings } from './settings.ts';
 import { Http2Stream } from './stream.ts';
-import type { Wire } from './wire.ts';
+import type { StreamOwner } from './stream-owner.ts';
 
 /**
  * Most streams in 10 seconds that the other side may cancel before the answer, break, or have refused. A gateway that loses its callers
@@ -34,7 +34,7 @@ export interface StreamsOptions {
  * The open streams of a connection by id, and the rules for new ones (RFC 9113 section 5.1). Only the client opens streams, with odd
  * ids. This class extends the table instead of holding one, because every frame looks up its stream.
  */
-export class Streams extends OpenTable<number, Http2Stream> implements Wire {
+export class Streams extends OpenTable<number, Http2Stream> implements StreamOwner {
   /** Resets that the other side caused: requests that it cancelled or that were refused, and its errors. Our own resets do not count. */
   readonly resets = new ResetCounter(MAX_RESETS);
   readonly #options: StreamsOptions;

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Backoff } from '@isthmus/tunnel';
 import { type KubeConnection, type KubeConnectionSource, messageOf } from './connection.ts';
 import { Deadline } from './deadline.ts';
-import { exchange, type KubeCall, MAX_BODY_BYTES, openWire, readBody, type Wire } from './exchange.ts';
+import { type ConnectionPool, exchange, type KubeCall, MAX_BODY_BYTES, openPool, readBody } from './exchange.ts';
 import { RateLimit } from './rate.ts';
 import { expectSuccess, KubeStatusError } from './status.ts';
 
@@ -61,7 +61,7 @@ class Client implements KubeClient {
   readonly #timeoutMs: number;
   readonly #rereadMs: number;
   readonly #limit: RateLimit | undefined;
-  #wire: Wire;
+  #pool: ConnectionPool;
   #readAt = performance.now();
 
   constructor(options: KubeClientOptions, connection: KubeConnection) {
@@ -70,7 +70,7 @@ class Client implements KubeClient {
     this.#rereadMs = options.rereadMs ?? REREAD_MS;
     const qps = options.qps || DEFAULT_QPS;
     this.#limit = qps < 0 ? undefined : new RateLimit(qps, options.burst || DEFAULT_BURST);
-    this.#wire = openWire(connection);
+    this.#pool = openPool(connection);
   }
 
   async request<T>(call: KubeCall): Promise<T> {
@@ -125,7 +125,7 @@ class Client implements KubeClient {
   }
 
   [Symbol.dispose](): void {
-    this.#wire.agent.destroy();
+    this.#pool.agent.destroy();
   }
 
   /** Returns the head of a successful answer. */
@@ -135,7 +135,7 @@ class Client implements KubeClient {
       throw new RateExceeded('too many calls wait: --kubeconfig-qps does not let this one through in time');
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
     await this.#refresh();
-    const response = await exchange(this.#wire, call, deadline.signal);
+    const response = await exchange(this.#pool, call, deadline.signal);
     await expectSuccess(response);
     return response;
   }
@@ -145,16 +145,16 @@ class Client implements KubeClient {
     if (performance.now() - this.#readAt < this.#rereadMs) return;
     this.#readAt = performance.now();
     const next = await this.#source().catch(() => undefined);
-    if (next === undefined || JSON.stringify(next) === JSON.stringify(this.#wire.connection)) return;
-    const old = this.#wire.agent;
-    this.#wire = openWire(next);
+    if (next === undefined || JSON.stringify(next) === JSON.stringify(this.#pool.connection)) return;
+    const old = this.#pool.agent;
+    this.#pool = openPool(next);
     // Running calls keep their sockets. Nobody would close the idle ones.
     for (const idle of Object.values(old.freeSockets)) for (const socket of idle ?? []) socket.destroy();
   }
 
   /** Returns the error with its call, and says if the deadline caused it. */
   #explained(error: unknown, call: KubeCall, deadline: Deadline): Error {
-    const what = `${call.method} ${call.path} at ${this.#wire.connection.server.host}`;
+    const what = `${call.method} ${call.path} at ${this.#pool.connection.server.host}`;
     if (error instanceof KubeStatusError) {
       return new KubeStatusError(`${what}: ${error.message}`, error.status, error.reason, error.retryAfterMs);
     }

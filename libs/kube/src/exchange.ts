@@ -20,14 +20,14 @@ export const MAX_BODY_BYTES = 32 * 1024 * 1024;
 const MAX_SOCKETS = 16;
 
 /** The open connections that belong to one set of credentials. */
-export interface Wire {
+export interface ConnectionPool {
   readonly connection: KubeConnection;
   readonly agent: HttpAgent | HttpsAgent;
 }
 
-export function openWire(connection: KubeConnection): Wire {
-  const pool = { keepAlive: true, maxSockets: MAX_SOCKETS, maxFreeSockets: 2 };
-  if (connection.server.protocol === 'http:') return { connection, agent: new HttpAgent(pool) };
+export function openPool(connection: KubeConnection): ConnectionPool {
+  const limits = { keepAlive: true, maxSockets: MAX_SOCKETS, maxFreeSockets: 2 };
+  if (connection.server.protocol === 'http:') return { connection, agent: new HttpAgent(limits) };
   const { ca, cert, key, serverName, insecureSkipTlsVerify } = connection;
   const tls = {
     rejectUnauthorized: !insecureSkipTlsVerify,
@@ -36,12 +36,12 @@ export function openWire(connection: KubeConnection): Wire {
     ...(key === undefined ? {} : { key }),
     ...(serverName === undefined ? {} : { servername: serverName }),
   };
-  return { connection, agent: new HttpsAgent({ ...pool, ...tls }) };
+  return { connection, agent: new HttpsAgent({ ...limits, ...tls }) };
 }
 
 /** Sends a call and returns the head of the answer. The body is still to be read. */
-export async function exchange(wire: Wire, call: KubeCall, signal: AbortSignal): Promise<IncomingMessage> {
-  const { server, token } = wire.connection;
+export async function exchange(pool: ConnectionPool, call: KubeCall, signal: AbortSignal): Promise<IncomingMessage> {
+  const { server, token } = pool.connection;
   const url = new URL(server.pathname.replace(/\/$/, '') + call.path, server);
   for (const [name, value] of Object.entries(call.query ?? {})) url.searchParams.set(name, value);
   const body = call.body === undefined ? undefined : JSON.stringify(call.body);
@@ -52,7 +52,7 @@ export async function exchange(wire: Wire, call: KubeCall, signal: AbortSignal):
     ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
   };
   const request = server.protocol === 'http:' ? httpRequest : httpsRequest;
-  const sent = request(url, { method: call.method, headers, agent: wire.agent });
+  const sent = request(url, { method: call.method, headers, agent: pool.agent });
   sent.end(body);
   return headOf(sent, signal);
 }

@@ -1,4 +1,5 @@
 export { connectEdge } from './connect.ts';
+export type { Dialer } from './dialer.ts';
 export { endpointDial } from './endpoint.ts';
 export { type Authenticate, agentService, type PacketAgent } from './grpc/agent-service.ts';
 export { connectPackets } from './grpc/connect-packets.ts';
@@ -25,4 +26,3 @@ export { PeerLimit, placeOf } from './peer-limit.ts';
 export { tlsServer, watchCertificate } from './renewal.ts';
 export { secureConnect } from './secure-connect.ts';
 export { secureContext, secureContextOptions, type TlsSettings } from './tls.ts';
-export type { Wire } from './wire.ts';

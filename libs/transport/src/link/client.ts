@@ -12,10 +12,10 @@ import {
   guarding,
   SessionLost,
 } from '@isthmus/tunnel';
+import type { Dialer } from '../dialer.ts';
 import { abandoned, type PendingDial, pendingDial } from '../pending-dial.ts';
 import { reasonOf } from '../percent.ts';
 import { WHY_FIELD } from '../turn-away.ts';
-import type { Wire } from '../wire.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
@@ -42,7 +42,7 @@ export interface LinkClientOptions {
  * The half of a link that dials: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whoever made the
  * connection.
  */
-export class LinkClient implements Wire {
+export class LinkClient implements Dialer {
   readonly dial: Dial;
   readonly #closed = deferred<Error>();
   /** Resolves with the reason when the link has ended and all its tunnels with it. */

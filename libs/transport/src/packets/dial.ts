@@ -10,8 +10,8 @@ import {
   type PlaneEvents,
   SessionLost,
 } from '@isthmus/tunnel';
+import type { Dialer } from '../dialer.ts';
 import { abandoned, type PendingDial, pendingDial } from '../pending-dial.ts';
-import type { Wire } from '../wire.ts';
 import { Backlog, type BacklogLimits } from './backlog.ts';
 import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
 import { refusal } from './go-errors.ts';
@@ -33,7 +33,7 @@ export interface PacketDialerOptions {
   readonly backlog?: BacklogLimits;
 }
 
-export interface PacketDialer extends Wire {
+export interface PacketDialer extends Dialer {
   /** Does nothing: ANP's servers have no word for it. Their agents look for servers all the time. */
   leave(): void;
 }

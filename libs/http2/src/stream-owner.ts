@@ -5,7 +5,7 @@ import type { SendWindow } from './send-window.ts';
 import type { Http2Stream } from './stream.ts';
 
 /** What a stream needs of its session. */
-export interface Wire {
+export interface StreamOwner {
   /** The stream has something to send. */
   offer(stream: Http2Stream): void;
   /** The stream has sent bulk, and asks for more by `refill` when it is its turn. */

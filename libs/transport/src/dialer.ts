@@ -1,7 +1,7 @@
 import type { Dial } from '@isthmus/tunnel';
 
 /** The half of a connection that dials: over a link of ours, or over the packet stream of a Go agent. */
-export interface Wire {
+export interface Dialer {
   readonly dial: Dial;
   /** Dials and tunnels. */
   readonly open: number;
