@@ -2,6 +2,7 @@ export { Authority, type Identity, type IdentityOptions } from '@isthmus/certifi
 export * from './black-hole.ts';
 export * from './chunks.ts';
 export * from './connect-caller.ts';
+export * from './descriptors.ts';
 export * from './destination.ts';
 export * from './flags.ts';
 export * from './go-program.ts';

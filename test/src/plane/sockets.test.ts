@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, unlinkSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -8,7 +7,9 @@ import {
   echo,
   eventually,
   type Flags,
+  limitDescriptors,
   newTrust,
+  prlimitMissing,
   type Scope,
   scoped,
   serverMember,
@@ -47,23 +48,19 @@ test(
   }),
 );
 
-/** The system refuses further descriptors to a process beyond so many; those it has stay. */
-const limitDescriptors = (pid: number, most: number) =>
-  execFileSync('prlimit', ['--pid', String(pid), `--nofile=${most}:`]);
-
 test(
   "a living server's unix socket is left to it while it can open no file descriptor, and it listens there again",
-  { skip: spawnSync('prlimit', ['--version']).status !== 0 && 'prlimit is not installed (Debian: util-linux)' },
+  { skip: prlimitMissing() },
   scoped(async (scope) => {
     const { uds, server, destination } = await sharing(scope);
     const first = await server('first');
     await first.member.program.waitReady();
-    limitDescriptors(first.member.program.pid, 1);
+    limitDescriptors(first.member.program, 1);
     await until(async () => (await refusal(uds)) === 'ECONNREFUSED', { what: 'callers to be refused' });
     const second = await server('second');
     assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
     assert.match(second.member.program.tail, /--uds-name .*: another process has this socket, and lacks the file/);
-    limitDescriptors(first.member.program.pid, 1024);
+    limitDescriptors(first.member.program, 1024);
     await until(async () => (await refusal(uds)) === undefined, { what: 'callers to be taken' });
     await eventually(async () => carries(await dial(scope, first.ways, 'connect', destination.authority)));
   }),

@@ -1,7 +1,6 @@
-import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
-import { type Member, type Scope, until } from '../../harness/index.ts';
+import { limitDescriptors, type Member, prlimitMissing, type Scope, until } from '../../harness/index.ts';
 import { clock } from '../clock.ts';
 import { dial } from '../load/dial.ts';
 import { type Door, PROTOCOLS } from '../load/door.ts';
@@ -11,16 +10,11 @@ import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
 
-function limitDescriptors({ program }: Member, most: number): void {
-  execFileSync('prlimit', ['--pid', String(program.pid), `--nofile=${most}:`]);
-}
-
 /** Lower than the lowest free descriptor: what is open stays open, and nothing more can be opened. */
 const NONE = 3;
 const ENOUGH = 1024;
 /** More than a server keeps in reserve. */
 const FOR_TUNNELS = 150;
-const prlimitMissing = () => (spawnSync('prlimit', ['--version']).status === 0 ? undefined : 'there is no prlimit');
 
 /** Starves one agent: the others are asked instead. */
 const agentDescriptors: Row<ServerPlane> = {
@@ -28,13 +22,13 @@ const agentDescriptors: Row<ServerPlane> = {
   fault: 'file descriptors of one of 4 agents exhausted',
   holds: 'no crash, 0 failed dials, recovers by itself',
   bounds: { dialMs: 1000 },
-  skip: prlimitMissing,
+  skip: () => prlimitMissing() || undefined,
   topology: (scope) => serverPlane(scope, SHAPE),
   async inject({ plane, hold }) {
     const [agent] = plane.agents as [Member];
-    limitDescriptors(agent, NONE);
+    limitDescriptors(agent.program, NONE);
     await hold(15_000, 3000);
-    limitDescriptors(agent, ENOUGH);
+    limitDescriptors(agent.program, ENOUGH);
   },
 };
 
@@ -70,7 +64,7 @@ async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: 
 /** Opens tunnels until the server has only its reserve left. */
 async function useUp(context: Starving, server: Member): Promise<void> {
   const { scope, plane, targets, hold, short, measure } = context;
-  limitDescriptors(server, openDescriptors(server) + FOR_TUNNELS);
+  limitDescriptors(server.program, openDescriptors(server) + FOR_TUNNELS);
   const held: Duplex[] = [];
   scope.defer(() => held.forEach((stream) => void stream.destroy()));
   const fill = async () => {
@@ -117,7 +111,7 @@ async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
 /** No descriptor can be opened: the server can neither answer callers nor accept them to turn them away. */
 async function useUpAll(context: Starving, server: Member): Promise<void> {
   const { plane, targets, hold, measure, short } = context;
-  limitDescriptors(server, NONE);
+  limitDescriptors(server.program, NONE);
   const [from, at] = [processorMs(server), clock()];
   let slowest = 0;
   for (let round = 0; round < (short ? 3 : 15); round++) {
@@ -127,7 +121,7 @@ async function useUpAll(context: Starving, server: Member): Promise<void> {
   measure({ name: 'callers rejected within', value: slowest, unit: 'ms', most: 1000 });
   const share = (processorMs(server) - from) / (clock() - at);
   measure({ name: 'CPU of the starved server', value: share * 100, unit: '% of a processor', most: 30 });
-  limitDescriptors(server, ENOUGH);
+  limitDescriptors(server.program, ENOUGH);
   measure({
     name: 'accepted again, after total exhaustion, after',
     value: await takesAgain(plane.starved, targets),
@@ -142,7 +136,7 @@ const serverDescriptors: Row<ServerPlane & { readonly starved: Door }> = {
   holds:
     'no crash; its callers are rejected at once, with the reason unless that needs a descriptor; its agents serve the other server; recovers by itself',
   bounds: { dialMs: 1000 },
-  skip: prlimitMissing,
+  skip: () => prlimitMissing() || undefined,
   topology: twoServersOneDoor,
   async inject(context) {
     const [server] = context.plane.servers as [Member];
