@@ -19,7 +19,7 @@ export interface AgentOptions {
   /** The service account token to show, read anew for each connection. */
   readonly token: () => string | undefined;
   readonly sessionCount: number | 'all';
-  /** Which count holds when servers that share no plane differ: the last one's, or the greatest. */
+  /** Which count of servers that share no plane is used: the Leases', else the last server's; or the largest of all. */
   readonly serverCountSource: 'default' | 'max';
   /** Counts the servers' leases; unset when the servers themselves are believed. */
   readonly leases?: () => number;
@@ -115,10 +115,11 @@ class RunningAgent implements Agent {
 
   #serverCount(uplinks: readonly Uplink[]): number {
     const { leases, serverCountSource } = this.#options;
-    if (leases) return leases();
+    const leased = leases?.();
+    if (leased !== undefined && serverCountSource === 'default') return leased;
     // A server may say anything.
     const counts = uplinks.map(({ serverCount }) => (Number.isSafeInteger(serverCount) ? serverCount : 1));
-    return serverCountSource === 'max' ? Math.max(1, ...counts) : (counts.at(-1) ?? 1);
+    return serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (counts.at(-1) ?? 1);
   }
 
   #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'> {
