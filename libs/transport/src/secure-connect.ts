@@ -1,7 +1,8 @@
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import tls, { type ConnectionOptions, type PeerCertificate, type TLSSocket } from 'node:tls';
-import { describe, dnsNames, faultOf } from './certificate.ts';
+import { dnsNames } from '@isthmus/tunnel';
+import { describe, faultOf } from './certificate.ts';
 import { inWords } from './handshake.ts';
 
 /** What the server's certificate must be for. */

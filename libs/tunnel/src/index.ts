@@ -1,6 +1,7 @@
 export { Abandonment, type DialSignal } from './abandonment.ts';
 export { Admission } from './admission.ts';
 export { Backoff } from './backoff.ts';
+export { type CertificateUse, dnsNames, missingPurpose } from './certificate-extensions.ts';
 export { issuerOf, nameOf, subjectOf } from './certificate-name.ts';
 export { HTTP_CREDENTIAL } from './credential.ts';
 export { Crowd } from './crowd.ts';

@@ -1,6 +1,14 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
-import { GATEWAY_NAME, HUB_SERVER_NAME, issuerOf, nameOf, printable } from '@isthmus/tunnel';
+import {
+  type CertificateUse,
+  GATEWAY_NAME,
+  HUB_SERVER_NAME,
+  issuerOf,
+  missingPurpose,
+  nameOf,
+  printable,
+} from '@isthmus/tunnel';
 import type { Report, Result } from './result.ts';
 
 const RENEW = 'renew the file in place: programs use the new one within 10 s';
@@ -9,11 +17,6 @@ const DAY_MS = 86_400_000;
 
 /** With fewer days left, a renewal is overdue: automatic renewal happens with a third of the lifetime left. */
 const FEW_DAYS = 14;
-
-const PURPOSES = { server: ['1.3.6.1.5.5.7.3.1', 'serverAuth'], client: ['1.3.6.1.5.5.7.3.2', 'clientAuth'] } as const;
-
-/** anyExtendedKeyUsage: good for both. */
-const ANY_PURPOSE = '2.5.29.37.0';
 
 /** What a certificate must be valid for. */
 export interface Demands {
@@ -94,7 +97,7 @@ export function judged(
   return report.pass(about, `${name}, valid until ${ends} (${days} days)`);
 }
 
-function rolesOf(certificate: X509Certificate): ('client' | 'server')[] {
+function rolesOf(certificate: X509Certificate): CertificateUse[] {
   return [
     ...(isFor(certificate, GATEWAY_NAME) ? (['client'] as const) : []),
     ...(isFor(certificate, HUB_SERVER_NAME) ? (['server'] as const) : []),
@@ -105,13 +108,9 @@ function namesOf({ subjectAltName }: X509Certificate): string {
   return printable(subjectAltName ?? 'none');
 }
 
-function purposeMissing({ keyUsage, ca }: X509Certificate, use: 'server' | 'client' | 'authority'): string | undefined {
-  if (use === 'authority') return ca ? undefined : 'issuing certificates (CA:TRUE)';
-  // Extended ones by their OIDs. Deno names the plain ones here: then nothing is known of the extended.
-  const purposes = keyUsage ?? [];
-  if (purposes.some((each) => !/^[\d.]+$/.test(each))) return undefined;
-  const [oid, name] = PURPOSES[use];
-  return purposes.some((each) => each === oid || each === ANY_PURPOSE) ? undefined : name;
+function purposeMissing(certificate: X509Certificate, use: CertificateUse | 'authority'): string | undefined {
+  if (use !== 'authority') return missingPurpose(certificate, use);
+  return certificate.ca ? undefined : 'issuing certificates (CA:TRUE)';
 }
 
 /** Whether a chain of issuers leads from the certificate to an authority. */

@@ -1,0 +1,63 @@
+import type { X509Certificate } from 'node:crypto';
+
+/** As what a certificate identifies its owner. */
+export type CertificateUse = 'client' | 'server';
+
+/** Names and DER of the object identifiers, in hex. */
+const PURPOSES = { client: ['clientAuth', '2b06010505070302'], server: ['serverAuth', '2b06010505070301'] } as const;
+
+/** anyExtendedKeyUsage (RFC 5280 section 4.2.1.12), which Go accepts for every purpose too. */
+const ANY_PURPOSE = '551d2500';
+
+/** DER of object identifiers, in hex. */
+const EXTENDED_KEY_USAGE = '551d25';
+const SUBJECT_ALT_NAME = '551d11';
+
+const TAG = { oid: 0x06, octets: 0x04, sequence: 0x30, dnsName: 0x82, extensions: 0xa3 };
+
+/**
+ * The purpose that a certificate's extended key usage lacks for this use. One without the extension is good for every purpose (RFC 5280
+ * section 4.2.1.12), and so for none in particular. Read here, because `keyUsage` of Deno's X509Certificate has only the plain usages.
+ */
+export function missingPurpose(certificate: X509Certificate, use: CertificateUse): string | undefined {
+  const [name, oid] = PURPOSES[use];
+  const purposes = valuesIn(certificate, EXTENDED_KEY_USAGE, TAG.oid).map((value) => value.toString('hex'));
+  return purposes.some((purpose) => purpose === oid || purpose === ANY_PURPOSE) ? undefined : name;
+}
+
+/** Not read from `subjectAltName`, a text in which a name could contain what looks like another. */
+export function dnsNames(certificate: X509Certificate): string[] {
+  return valuesIn(certificate, SUBJECT_ALT_NAME, TAG.dnsName).map((value) => value.toString('latin1').toLowerCase());
+}
+
+/** The elements of an extension's list that have a tag. */
+function valuesIn({ raw }: X509Certificate, extension: string, tag: number): Buffer[] {
+  // Certificate, TBSCertificate, extensions [3], Extensions (RFC 5280 section 4.1).
+  const body = first(first(raw, TAG.sequence), TAG.sequence);
+  const all = elements(first(first(body, TAG.extensions), TAG.sequence));
+  const found = all.map(({ value }) => value).find((value) => first(value, TAG.oid).toString('hex') === extension);
+  if (!found) return [];
+  const list = elements(first(first(found, TAG.octets), TAG.sequence));
+  return list.filter((element) => element.tag === tag).map(({ value }) => value);
+}
+
+const NOTHING = Buffer.alloc(0);
+
+function first(der: Buffer, tag: number): Buffer {
+  return elements(der).find((element) => element.tag === tag)?.value ?? NOTHING;
+}
+
+/** The elements in a row. What was parsed by OpenSSL or rustls before is well formed; what is not ends the row. */
+function elements(der: Buffer): { readonly tag: number; readonly value: Buffer }[] {
+  const found: { tag: number; value: Buffer }[] = [];
+  for (let at = 0; at + 2 <= der.length; ) {
+    const short = der[at + 1] as number;
+    const bytes = short < 0x80 ? 0 : short & 0x7f;
+    if (bytes > 4 || at + 2 + bytes > der.length) break;
+    const length = bytes === 0 ? short : der.readUIntBE(at + 2, bytes);
+    const start = at + 2 + bytes;
+    found.push({ tag: der[at] as number, value: der.subarray(start, start + length) });
+    at = start + length;
+  }
+  return found;
+}
