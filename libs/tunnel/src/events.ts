@@ -1,7 +1,8 @@
-import { EventEmitter } from 'node:events';
+import type { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
 import type { DialRequest, DialTiming } from './dial.ts';
 import type { DialError } from './errors.ts';
+import { IsolatingEmitter } from './isolating-emitter.ts';
 import type { AgentIdentifiers } from './records.ts';
 
 /** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
@@ -158,6 +159,13 @@ export interface PlaneEventMap {
 
 export type PlaneEvents = EventEmitter<PlaneEventMap>;
 
+/** `emit` never throws: a subscriber that does is reported as a `fault` of its own, and neither the plane nor the others notice. */
 export function planeEvents(): PlaneEvents {
-  return new EventEmitter<PlaneEventMap>();
+  const emitter: EventEmitter = new IsolatingEmitter((name, error) => {
+    // Nobody is left to report to but the operator of this process.
+    if (name === 'fault') process.emitWarning(error);
+    else events.emit('fault', `subscriber of ${name}`, '', error);
+  });
+  const events = emitter as PlaneEvents;
+  return events;
 }

@@ -8,8 +8,7 @@ import { Scope, within } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from './frames.ts';
 
 /**
- * Code of ours that throws where nothing should is played by what a part is given: its service, its dial, a subscriber of its events. The
- * connection ends, the event `fault` says where and why, and the process goes on: an exception that nobody catches fails this file.
+ * Code of ours that throws where nothing should is played by what a part is given: its service, its dial, its emitter. The connection ends, the event `fault` says where and why, and the process goes on: an exception that nobody catches fails this file.
  */
 async function pair(scope: Scope): Promise<[peer: Socket, victim: Socket]> {
   const listener = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
@@ -86,22 +85,38 @@ test('whoever receives a control message and throws ends the link', async () => 
   assert.equal(await faulted(events, peer, () => rogue.send(PREFACE, settings(), ...frames)), 'agent link');
 });
 
-test('a subscriber that throws as a tunnel is refused ends its link', async () => {
+const BAD_DIAL = block([
+  [':method', 'CONNECT'],
+  [':authority', 'h:1'],
+]);
+
+test('a defect as a tunnel is refused ends its link', async () => {
+  await using scope = new Scope();
+  const [peer, socket] = await pair(scope);
+  const events = planeEvents();
+  const { emit } = events;
+  events.emit = (name, ...args) => (name === 'refused' ? defect() : Reflect.apply(emit, events, [name, ...args]));
+  new LinkServer({ socket, peer: 'gateway g', role: 'hub', dial: noDial, events });
+  const rogue = new FrameSocket(peer);
+  const dial = frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, BAD_DIAL);
+  assert.equal(await faulted(events, peer, () => rogue.send(PREFACE, settings(), dial)), 'hub link');
+});
+
+test('a subscriber that throws as a tunnel is refused is a fault of its own, and its link goes on', async () => {
   await using scope = new Scope();
   const [peer, socket] = await pair(scope);
   const events = planeEvents();
   events.on('refused', defect);
+  const told = once(events, 'fault');
   new LinkServer({ socket, peer: 'gateway g', role: 'hub', dial: noDial, events });
-  const bad = block([
-    [':method', 'CONNECT'],
-    [':authority', 'h:1'],
-  ]);
   const rogue = new FrameSocket(peer);
-  const dial = frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, bad);
-  assert.equal(await faulted(events, peer, () => rogue.send(PREFACE, settings(), dial)), 'hub link');
+  await rogue.send(PREFACE, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, BAD_DIAL));
+  await rogue.frame(TYPE.HEADERS, 1);
+  assert.equal((await within(told, { what: 'a fault' }))[0], 'subscriber of refused');
+  assert.equal(rogue.ended, false);
 });
 
-test('a subscriber that throws as a caller of CONNECT is answered ends its connection', async () => {
+test('a defect as a caller of CONNECT is answered ends its connection', async () => {
   await using scope = new Scope();
   const [peer, victim] = await pair(scope);
   const events = planeEvents();

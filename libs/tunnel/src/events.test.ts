@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { planeEvents } from './events.ts';
+
+/** What nobody catches ends the process, and fails this file. */
+function defect(): never {
+  throw new TypeError('a defect');
+}
+
+test('a subscriber that throws is a fault of its own, told once; the one that emits and the others go on', () => {
+  const events = planeEvents();
+  const heard: string[] = [];
+  const faults: unknown[][] = [];
+  events.on('registry', (state) => heard.push(`first ${state}`));
+  events.on('registry', defect);
+  events.once('registry', defect);
+  events.on('registry', (state) => heard.push(`last ${state}`));
+  events.on('fault', (where, remote, { message }) => faults.push([where, remote, message]));
+  assert.equal(events.emit('registry', 'up', ''), true);
+  const fault = ['subscriber of registry', '', 'a defect'];
+  assert.deepEqual(
+    [heard, faults],
+    [
+      ['first up', 'last up'],
+      [fault, fault],
+    ],
+  );
+  events.emit('registry', 'down', '');
+  assert.equal(faults.length, 3);
+  events.removeAllListeners('registry');
+  assert.equal(events.emit('registry', 'up', ''), false);
+});
+
+test('a subscriber that rejects is a fault too', async () => {
+  const events = planeEvents();
+  const fault = once(events, 'fault', { signal: AbortSignal.timeout(60_000) });
+  events.on('registry', async () => defect());
+  events.emit('registry', 'up', '');
+  assert.equal((await fault)[0], 'subscriber of registry');
+});
+
+test('a subscriber of faults that throws is told to the operator of the process', async () => {
+  const events = planeEvents();
+  const heard: string[] = [];
+  events.on('fault', defect);
+  events.on('fault', (where) => heard.push(where));
+  events.on('registry', defect);
+  const warned = once(process, 'warning', { signal: AbortSignal.timeout(60_000) });
+  events.emit('registry', 'up', '');
+  assert.match(((await warned)[0] as Error).message, /a defect/);
+  assert.deepEqual(heard, ['subscriber of registry']);
+});
