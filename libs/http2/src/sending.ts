@@ -98,6 +98,15 @@ export class Sending {
     this.#schedule();
   }
 
+  /** Runs what nobody else would catch. What it throws ends the connection. */
+  guarded(act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.#failed(error as Error);
+    }
+  }
+
   #schedule(): void {
     if (this.#scheduled || this.#socket.destroyed) return;
     this.#scheduled = true;
@@ -106,20 +115,12 @@ export class Sending {
   }
 
   #turn(): void {
-    try {
-      this.#fill();
-    } catch (error) {
-      this.#failed(error as Error);
-    }
+    this.guarded(() => this.#fill());
     this.#scheduled = false;
     this.#socket.uncork();
     // The socket or the window reports when there is room again.
     if (this.#window <= 0 || this.#socket.writableNeedDrain) return;
-    try {
-      this.#refill();
-    } catch (error) {
-      this.#failed(error as Error);
-    }
+    this.guarded(() => this.#refill());
     // A socket that would take more than was written says nothing when it has.
     if (this.#ready.length + this.#empty.length > 0) this.#schedule();
   }

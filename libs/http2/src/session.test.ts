@@ -197,3 +197,19 @@ test('a server of another make is used: streams, settings, refusals, GOAWAY', as
   assert.equal(String(await readAll(last)), 'bye');
   await closed;
 });
+
+test('a listener of the end that throws is a fault, and keeps neither the others nor the streams from it', async () => {
+  const { client, server } = await sessionPair();
+  const faults: Error[] = [];
+  const defect = new Error('a defect');
+  client.on('fault', (error) => faults.push(error));
+  client.once('close', () => {
+    throw defect;
+  });
+  const stream = client.request(CONNECT).on('error', () => {});
+  const ended = once(client, 'close');
+  const closed = once(stream, 'close').catch(() => {});
+  server.socket.destroy();
+  await Promise.all([ended, closed]);
+  assert.deepEqual([faults, stream.destroyed], [[defect], true]);
+});
