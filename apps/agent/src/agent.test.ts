@@ -51,6 +51,7 @@ test('a connection that comes up while the agent drains is let go', { timeout: 6
     },
     open: (socket) => opened.resolve(new LinkClient({ socket, peer: 'agent a1' })),
     refused: (_socket, error) => opened.reject(error),
+    fault: (_socket, error) => opened.reject(error),
   });
   await asked.promise;
   const draining = running.drain();
@@ -78,6 +79,7 @@ for (const [source, leased, told, wanted] of [
         admit: async () => ({ hubId: 'h1', sessionId: 's1', plane: '', serverCount: told }),
         open: (socket) => void new LinkClient({ socket, peer: 'agent a1' }),
         refused() {},
+        fault() {},
       },
       {
         serverCountSource: source,

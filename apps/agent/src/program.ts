@@ -74,7 +74,7 @@ export function startAgent(
         kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
         servers: { connected: () => running.uplinks.map(connectedServer), wanted: () => running.wanted },
         async drain() {
-          void drain();
+          drain().catch((error) => events.emit('fault', 'drain', '', error));
           return { sessions: running.uplinks.length, tunnels: tunnels.size };
         },
         plan: () => ({ sessions: running.uplinks.length, moves: [] }),

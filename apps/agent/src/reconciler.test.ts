@@ -273,3 +273,33 @@ test('an agent that stops gives up what it began, and calls that no failure of t
   await clock.run(MINUTE);
   assert.deepEqual([given?.aborted, failures], [true, 0]);
 });
+
+test('an agent connects again after a defect, wherever it strikes', async () => {
+  for (const strikes of ['where a lost connection is told', 'amid its next look']) {
+    const { clock, plane } = planeOf('hub-a', 'hub-b');
+    const events = planeEvents();
+    const faults: string[] = [];
+    events.on('fault', (where, _remote, { message }) => faults.push(`${where}: ${message}`));
+    let lost = false;
+    const defect = () => {
+      if (faults.length === 0) throw new Error('a defect');
+    };
+    const agent = plane.agent('agent-1', 'hub-a', {
+      ...{ events, sessionCount: 1 },
+      closed() {
+        lost = true;
+        if (strikes.startsWith('where')) defect();
+      },
+      serverCount() {
+        if (lost && strikes.startsWith('amid')) defect();
+        return 1;
+      },
+    });
+    await clock.run(MINUTE);
+    const [hub] = hubsOf(agent) as [string];
+    plane.kill(hub);
+    await clock.run(MINUTE);
+    assert.deepEqual(hubsOf(agent), [hub === 'hub-a' ? 'hub-b' : 'hub-a'], strikes);
+    assert.deepEqual(faults, ['upkeep: a defect'], strikes);
+  }
+});

@@ -1,5 +1,5 @@
 import type { HubMember } from '@isthmus/transport';
-import type { PlaneEvents } from '@isthmus/tunnel';
+import { guarding, type PlaneEvents } from '@isthmus/tunnel';
 import { Addresses, placeOf, serverOf, type Target } from './addresses.ts';
 import type { Clock } from './clock.ts';
 import { type Assessment, assess, isInPlane } from './coverage.ts';
@@ -51,6 +51,11 @@ export class Reconciler {
   /** It had as many sessions as it wanted, once. */
   #complete = false;
   #cancel = () => {};
+  /** After a defect there is another look, as nothing else may call for one. */
+  readonly #guarded = guarding((error) => {
+    this.#lookIn(this.#options.syncIntervalCap);
+    this.#options.events.emit('fault', 'upkeep', '', error);
+  });
 
   constructor(options: ReconcilerOptions) {
     const { server, syncInterval: first, syncIntervalCap: cap, rebalanceTime, resolve, clock } = options;
@@ -84,13 +89,19 @@ export class Reconciler {
 
   reconcile(): void {
     if (this.#stopped) return;
-    const { syncIntervalCap, events, clock } = this.#options;
+    const { syncIntervalCap, events } = this.#options;
     const assessment = this.#assess();
     events.emit('server:known', assessment.wanted);
     this.#retire(assessment);
-    const wait = Math.min(syncIntervalCap, this.#fill(assessment), this.#move(assessment));
+    this.#lookIn(Math.min(syncIntervalCap, this.#fill(assessment), this.#move(assessment)));
+  }
+
+  /** @param wait in milliseconds */
+  #lookIn(wait: number): void {
     this.#cancel();
-    this.#cancel = clock.after(Math.max(1, wait), () => this.reconcile());
+    if (this.#stopped) return;
+    const look = this.#guarded(() => this.reconcile());
+    this.#cancel = this.#options.clock.after(Math.max(1, wait), look);
   }
 
   #assess(): Assessment<Uplink> {
@@ -131,7 +142,7 @@ export class Reconciler {
     const targets = this.#addresses.rank(known, connected, this.#pace.engaged, this.#asksOrigin);
     const next = targets.find(({ wait }) => wait <= 0);
     if (!next) return Math.min(...targets.map(({ wait }) => wait));
-    void this.#attempt(next);
+    this.#guarded(() => this.#attempt(next))();
     return YOUNG;
   }
 
@@ -157,7 +168,7 @@ export class Reconciler {
     const target = { only: hub.hubId, ...(server && { server }) };
     const wait = this.#addresses.wait(target);
     if (wait > 0) return wait;
-    void this.#attempt(target);
+    this.#guarded(() => this.#attempt(target))();
     return YOUNG;
   }
 
@@ -209,7 +220,7 @@ export class Reconciler {
     this.#pace.afresh();
     this.#addresses.reached();
     events.emit('server:open', { address, serverId, protocol });
-    void uplink.closed.then((reason) => {
+    const closed = (reason: Error | undefined) => {
       informant.end();
       this.#uplinks.delete(uplink);
       if (!uplink.leaving) this.#lose(address, clock.now() - since);
@@ -217,7 +228,8 @@ export class Reconciler {
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
       this.#options.closed(server);
       this.reconcile();
-    });
+    };
+    void uplink.closed.then(this.#guarded(closed));
     return true;
   }
 

@@ -28,6 +28,7 @@ function hub() {
       link.sendLine(encodeControl({ type: 'membership', current: true, hubs: OTHERS }));
     },
     refused() {},
+    fault() {},
   });
   return { tokens, upgrades };
 }

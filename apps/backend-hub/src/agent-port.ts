@@ -21,7 +21,7 @@ import {
   type TlsSettings,
   upgradeServer,
 } from '@isthmus/transport';
-import { type Observation, remoteOf, type StrangerLimits, sourceOf } from '@isthmus/tunnel';
+import { guarding, type Observation, remoteOf, type StrangerLimits, sourceOf } from '@isthmus/tunnel';
 import { Membership } from './membership.ts';
 import { newSessionId, type SessionTable } from './sessions.ts';
 
@@ -102,6 +102,7 @@ export class AgentPort {
       admit: (hello, socket) => this.#admit(hello, socket),
       open: (socket, hello, answer) => this.#open(socket, hello, answer),
       refused: (socket, error) => events.emit('refused', placeOf(error, 'agents'), remoteOf(socket), error),
+      fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
     });
     const grpc = this.#goAgents();
     this.#grpc = grpc;
@@ -214,18 +215,19 @@ export class AgentPort {
     // The agent may have opened other sessions meanwhile.
     this.#checkRoom(tenant, agentId);
     this.#listener?.strangers.leave(socket);
+    const fault = (error: Error) => void events.emit('fault', 'agents', `agent ${agentId}`, error);
     const link = new LinkClient({
       socket,
       peer: `agent ${agentId}`,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
-      fault: (error) => events.emit('fault', 'agents', `agent ${agentId}`, error),
+      fault,
       refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),
       receive: ({ type }) => {
         if (type === 'drain') this.#sessions.drain(sessionId);
       },
     });
     const quit = this.membership.add(link);
-    void link.closed.then(quit);
+    void link.closed.then(guarding(fault)(quit));
     const identifiers = parseIdentifiers(hello.identifiers);
     const identity = { tenant, agentId, identifiers, protocol: 'link' as const, remote: remoteOf(socket) };
     this.#sessions.add(sessionId, identity, link);

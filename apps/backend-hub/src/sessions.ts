@@ -6,6 +6,7 @@ import {
   type Change,
   type Dial,
   DialError,
+  guarding,
   type PlaneEvents,
   type SessionInfo,
   type SessionRecord,
@@ -116,7 +117,8 @@ export class SessionTable {
     events.emit('session:open', info);
     if (info.protocol === 'packets') this.#enqueue(entry);
     else this.#announce(entry);
-    void dialer.closed.then((reason) => this.#remove(entry, reason));
+    const guarded = guarding((error) => events.emit('fault', 'sessions', `agent ${info.agentId}`, error));
+    void dialer.closed.then(guarded((reason: Error) => this.#remove(entry, reason)));
     // It was admitted before the hub began to leave or stopped, and opens only now.
     if (this.#ended) dialer.destroy(this.#ended);
     else if (this.#leaving) this.#giveUp(entry);

@@ -54,7 +54,8 @@ export class Succession {
 
   /** Call when another process has registered under this hub's id. Agents move there, because gateways find no session here. */
   giveWay(): void {
-    this.#gaveWay = this.#leave();
+    const { events } = this.#options;
+    this.#gaveWay = this.#leave().catch((error) => void events.emit('fault', 'succession', '', error));
   }
 
   /** Call when no other process runs under this hub's id. */
@@ -78,14 +79,15 @@ export class Succession {
   async #comeBack(): Promise<void> {
     const { shut, begin } = this.#options;
     await this.#gaveWay;
-    await shut();
-    if (this.#ending) return;
-    this.#superseded = false;
-    this.#detail = 'its id is its own again';
-    this.#reclaiming = undefined;
     try {
+      await shut();
+      if (this.#ending) return;
+      this.#superseded = false;
+      this.#detail = 'its id is its own again';
+      this.#reclaiming = undefined;
       await begin();
     } catch (error) {
+      this.#reclaiming = undefined;
       this.#lose(`it cannot listen again: ${inWords(error)}`);
       setTimeout(() => this.reclaim(), LISTEN_AGAIN).unref();
     }

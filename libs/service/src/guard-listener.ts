@@ -7,12 +7,14 @@ import type { Refused } from './bad-requests.ts';
  * the guard
  */
 export function guardListener(server: Server, { address: host, port }: AddressInfo, refused: Refused): () => void {
-  server.on('error', (error) => refused('', error));
+  const failed = (error: Error) => refused('', error);
+  server.on('error', failed);
   return descriptors.guard({
     get listening() {
       return server.listening;
     },
     close: () => void server.close(),
     open: () => void server.listen({ host, port }),
+    failed,
   });
 }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
-import { remoteOf } from '@isthmus/tunnel';
+import { guarding, remoteOf } from '@isthmus/tunnel';
 import { describe, faultOf } from './certificate.ts';
 import { handshakeError } from './handshake.ts';
 import { turnAway } from './turn-away.ts';
@@ -24,24 +24,28 @@ export interface Doors {
 export function admit(server: Server, asks: boolean, { accept, refused, fault, role }: Doors): void {
   // A socket remembers where it comes from once it was asked; later, when it is gone, it cannot say.
   server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
-  server.on('secureConnection', (socket) => {
-    try {
-      const why = asks ? faultOfClient(socket, role) : undefined;
-      if (why === undefined) return accept(socket);
-      refused(remoteOf(socket), new Error(why));
-      turnAway(socket, why);
-    } catch (error) {
-      const remote = remoteOf(socket);
+  const guarded = (socket: TLSSocket, act: () => void) => {
+    const failed = (error: Error) => {
+      const remote = cameFrom(socket, belowOf(socket));
       socket.destroy();
-      fault(remote, error as Error);
-    }
-  });
-  server.on('tlsClientError', (error, socket) => {
+      fault(remote, error);
+    };
+    guarding(failed)(act)();
+  };
+  const decide = (socket: TLSSocket) => {
+    const why = asks ? faultOfClient(socket, role) : undefined;
+    if (why === undefined) return accept(socket);
+    refused(remoteOf(socket), new Error(why));
+    turnAway(socket, why);
+  };
+  const fail = (error: Error, socket: TLSSocket) => {
     const below = belowOf(socket);
     refused(cameFrom(socket, below), handshakeError(error, below?.bytesRead !== 0));
     // Node leaves one that took too long open.
     socket.destroy();
-  });
+  };
+  server.on('secureConnection', (socket) => guarded(socket, () => decide(socket)));
+  server.on('tlsClientError', (error, socket) => guarded(socket, () => fail(error, socket)));
 }
 
 function faultOfClient(socket: TLSSocket, role: string | undefined): string | undefined {

@@ -1,7 +1,15 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { asDialError, type Caller, type DialError, type PlaneEvents, remoteOf } from '@isthmus/tunnel';
+import {
+  asDialError,
+  type Caller,
+  type DialError,
+  type Guarded,
+  guarding,
+  type PlaneEvents,
+  remoteOf,
+} from '@isthmus/tunnel';
 import { ConnectReader, RequestRefused } from './connect-request.ts';
 import { proxyStatus } from './link/head.ts';
 import { watchCaller } from './pending-caller.ts';
@@ -44,6 +52,10 @@ function tellOf(socket: Socket, events: PlaneEvents): void {
 /** Nearly every request comes whole. Only where it does not is the socket listened to for its rest, and its time counted. */
 function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions): void {
   const reader = new ConnectReader();
+  const fault = (error: Error) => {
+    socket.destroy();
+    options.events.emit('fault', 'http-connect', remoteOf(socket), error);
+  };
   /** @returns whether there is nothing more to read */
   const read = (chunk: Buffer): boolean => {
     try {
@@ -51,32 +63,34 @@ function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions)
       if (!request) return false;
       const { target, traceparent } = request;
       const dialled = newDial(target, options, callerOf(socket), traceparent);
-      serve(dialled, request.rest, socket, options).catch((error: Error) => {
-        socket.destroy();
-        options.events.emit('fault', 'http-connect', remoteOf(socket), error);
-      });
+      serve(dialled, request.rest, socket, options).catch(fault);
     } catch (error) {
       refuse(socket, asDialError(error), options);
     }
     return true;
   };
-  if (!read(first)) readRest(socket, read, options);
+  if (!read(first)) readRest(socket, read, options, guarding(fault));
 }
 
-function readRest(socket: Socket, read: (chunk: Buffer) => boolean, options: ConnectEdgeOptions): void {
+function readRest(
+  socket: Socket,
+  read: (chunk: Buffer) => boolean,
+  options: ConnectEdgeOptions,
+  guarded: Guarded,
+): void {
   const settle = () => {
     clearTimeout(timer);
     socket.off('data', more).off('end', cut).off('close', settle);
   };
-  const more = (chunk: Buffer) => {
+  const more = guarded((chunk: Buffer) => {
     if (read(chunk)) settle();
-  };
+  });
   const end = (error: DialError) => {
     settle();
     refuse(socket, error, options);
   };
-  const late = () => end(new RequestRefused(408, 'no request in time'));
-  const cut = () => end(new RequestRefused(400, 'the connection ended amid its request'));
+  const late = guarded(() => end(new RequestRefused(408, 'no request in time')));
+  const cut = guarded(() => end(new RequestRefused(400, 'the connection ended amid its request')));
   const timer = setTimeout(late, HEAD_TIMEOUT);
   socket.on('data', more).on('end', cut).on('close', settle);
 }

@@ -269,6 +269,7 @@ function reopening(server: Server, { address, events, name }: ListenOptions, fil
       server.close();
     },
     open: () => void server.listen(where),
+    failed: tell,
   };
 }
 

@@ -12,6 +12,11 @@ export function percentDecoded(text: string): string | undefined {
   }
 }
 
+/** Of any text: encodeURIComponent throws for half of a surrogate pair, which JSON from elsewhere may hold. */
+export function percentEncoded(text: string): string {
+  return encodeURIComponent(Buffer.from(text).toString());
+}
+
 /** A peer's reason, for people. What is not percent-encoded is told as it came. */
 export function reasonOf(text: string): string {
   return printable((percentDecoded(text) ?? text).slice(0, MAX_REASON));

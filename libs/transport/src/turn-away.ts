@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFrame } from '@isthmus/http2';
 import { StatusError, statusFields } from './grpc/status.ts';
+import { percentEncoded } from './percent.ts';
 
 /** How long one that is turned away may take to ask, to read why, and to go, in milliseconds. */
 const TURNED_AWAY_FOR = 1000;
@@ -35,7 +36,7 @@ function refusal(why: string): string {
     'connection: close',
     'content-type: text/plain; charset=utf-8',
     `content-length: ${Buffer.byteLength(body)}`,
-    `${WHY_FIELD}: ${encodeURIComponent(why)}`,
+    `${WHY_FIELD}: ${percentEncoded(why)}`,
   ];
   return [`HTTP/1.1 403 ${STATUS_CODES[403]}`, ...fields, '', body].join('\r\n');
 }
@@ -47,7 +48,7 @@ function answerFirstStream(socket: TLSSocket, why: string): void {
     [':status', '200'],
     ['content-type', 'application/grpc'],
     ...fields,
-    [WHY_FIELD, encodeURIComponent(why)],
+    [WHY_FIELD, percentEncoded(why)],
   ]);
   const reader = new FrameReader(
     {

@@ -4,6 +4,7 @@ import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import type { Directory } from './directory.ts';
 import { asDialError, DialError } from './errors.ts';
+import { type Guarded, guarding } from './guarded.ts';
 import type { Observation } from './observe.ts';
 import type { Route } from './placement.ts';
 import type { SessionRecord } from './records.ts';
@@ -57,6 +58,8 @@ export class Attempts {
   readonly #outcome = deferred<Established>();
   readonly #running = new Set<Attempt>();
   readonly #candidates: Candidates;
+  /** A defect fails the dial. */
+  readonly #guarded: Guarded;
   #settled = false;
   #last: DialError | undefined;
   /** Whether the last attempt failed because of its hub and not because of its agent. */
@@ -70,6 +73,10 @@ export class Attempts {
     this.#routing = routing;
     this.#candidates = new Candidates(request, routing);
     this.#story = request.story ?? dialStory();
+    this.#guarded = guarding((error) => {
+      this.#fail(asDialError(error));
+      routing.observation.events.emit('fault', 'routing', request.caller?.remote ?? '', error);
+    });
   }
 
   get #count(): number {
@@ -78,10 +85,10 @@ export class Attempts {
 
   async run(): Promise<Established> {
     const { signal } = this.#request;
-    const abandon = () => {
+    const abandon = this.#guarded(() => {
       for (const { abort } of this.#running) abort.abort();
       if (this.#running.size === 0) this.#fail(this.#refusal());
-    };
+    });
     signal.addEventListener('abort', abandon, { once: true });
     if (signal.aborted) abandon();
     else this.#proceed();
@@ -107,7 +114,8 @@ export class Attempts {
     const route = this.#candidates.next();
     const dial = route && hub(route.record.hubId);
     if (!route || !dial || (this.#count > 0 && !budget.spend())) return false;
-    void this.#attempt(this.#count === 0 ? 'first' : again, route, dial);
+    const kind = this.#count === 0 ? 'first' : again;
+    this.#guarded(() => this.#attempt(kind, route, dial))();
     return true;
   }
 
@@ -128,7 +136,7 @@ export class Attempts {
     const now = performance.now();
     const left = this.#parkedUntil === undefined ? Math.min(parkTimeout, deadline - now) : this.#parkedUntil - now;
     this.#parkedUntil ??= now + left;
-    const expire = () => this.#fail(this.#refusal());
+    const expire = this.#guarded(() => this.#fail(this.#refusal()));
     if (left <= 0) {
       expire();
       return;
@@ -140,10 +148,11 @@ export class Attempts {
       if (hub(hubId) === undefined) return;
       this.#unpark();
       // Runs once for all sessions that arrive together, and allows another try of sessions whose link was lost.
-      const next = setImmediate(() => {
+      const proceed = () => {
         this.#candidates.reset();
         this.#proceed();
-      });
+      };
+      const next = setImmediate(this.#guarded(proceed));
       this.#unpark = () => clearImmediate(next);
     });
     this.#unpark = () => {
@@ -163,7 +172,10 @@ export class Attempts {
     const attempt: Attempt = { record, told, span, abort: new Abandonment(), hedge: undefined };
     this.#candidates.take(record);
     this.#running.add(attempt);
-    attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);
+    attempt.hedge = setTimeout(
+      this.#guarded(() => this.#hedge(attempt)),
+      HEDGE_AFTER,
+    );
     const closed = entered(route);
     try {
       const established = await dial({
@@ -225,8 +237,8 @@ export class Attempts {
 
   #fail(error: DialError): void {
     if (this.#settled) return;
-    this.#settle();
     this.#outcome.reject(error);
+    this.#settle();
   }
 
   #settle(): void {

@@ -107,7 +107,7 @@ test('a listener closes while nothing can be opened, and opens again afterwards'
     changes.push(listening ? 'open' : 'close');
     changed();
   };
-  const listener = { listening: true, close: () => set(false), open: () => set(true) };
+  const listener = { listening: true, close: () => set(false), open: () => set(true), failed: assert.ifError };
   const unguard = left.guard(listener);
   for (const open of [100, 99]) {
     const change = new Promise<void>((resolve) => {
@@ -117,6 +117,25 @@ test('a listener closes while nothing can be opened, and opens again afterwards'
     await within(change);
   }
   assert.deepEqual(changes, ['close', 'open']);
+  unguard();
+});
+
+test('a listener that cannot be closed keeps no other from it', { timeout: 60_000 }, async () => {
+  const source = process(100);
+  const left = new Descriptors(source);
+  const failed = new Promise<Error>((resolve) => {
+    const close = () => {
+      throw new Error('a defect');
+    };
+    left.guard({ listening: true, close, open() {}, failed: resolve });
+  });
+  let unguard = () => {};
+  const closed = new Promise<void>((resolve) => {
+    unguard = left.guard({ listening: true, close: resolve, open() {}, failed: assert.ifError });
+  });
+  source.open = 100;
+  await within(closed);
+  assert.equal((await failed).message, 'a defect');
   unguard();
 });
 

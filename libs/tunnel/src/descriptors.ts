@@ -1,6 +1,7 @@
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import type { Dial } from './dial.ts';
 import { DialError } from './errors.ts';
+import { guarding } from './guarded.ts';
 
 /**
  * File descriptors that dials may not use. Answers to refused callers need them, and so do health checks, links that reconnect,
@@ -36,6 +37,8 @@ export interface Reopening {
   readonly listening: boolean;
   close(): void;
   open(): void;
+  /** Told of what either threw. */
+  failed(error: Error): void;
 }
 
 /** How many file descriptors this process has left: counted by the system now and then, estimated in between. */
@@ -91,8 +94,11 @@ export class Descriptors {
   #look(): void {
     const { exhausted } = this;
     for (const listener of this.#listeners) {
-      if (exhausted && listener.listening) listener.close();
-      else if (!exhausted && !listener.listening) listener.open();
+      const match = () => {
+        if (exhausted && listener.listening) listener.close();
+        else if (!exhausted && !listener.listening) listener.open();
+      };
+      guarding((error) => listener.failed(error))(match)();
     }
   }
 

@@ -35,16 +35,17 @@ test('a failure reports these times too', async () => {
   assert.ok(agentMs >= 0 && hubMs >= agentMs);
 });
 
-test('a listener that throws ends an established dial once, without a failure, and closes its tunnel', async () => {
-  const observation = unobserved();
-  const told: (DialError | undefined)[] = [];
-  const fault = new Error('a bad listener');
-  observation.events.on('dial:end', (_role, _dial, { error }) => {
-    told.push(error);
+test('a tracer that throws ends an established dial once, without a failure, and closes its tunnel', async () => {
+  const { events, tracer } = unobserved();
+  const ends: (DialError | undefined)[] = [];
+  const fault = new Error('a bad tracer');
+  const end = ({ error }: DialOutcome) => {
+    ends.push(error);
     throw fault;
-  });
+  };
+  const throwing = { ...tracer, start: () => ({ traceparent: undefined, end }) };
   const answer = established();
-  await assert.rejects(observed('hub', async () => answer, observation)(request), fault);
-  assert.deepEqual(told, [undefined]);
+  await assert.rejects(observed('hub', async () => answer, { events, tracer: throwing })(request), fault);
+  assert.deepEqual(ends, [undefined]);
   assert.ok(answer.end.stream.destroyed);
 });

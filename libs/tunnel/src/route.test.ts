@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Dial } from './dial.ts';
 import { DialError } from './errors.ts';
-import { established, failing, plane, request, routing } from './testing.ts';
+import { established, failing, plane, request, routing, unobserved } from './testing.ts';
 
 test('without a session the dial fails with the words that operators of ANP know', async () => {
   await assert.rejects(routing(plane(), {})(request), {
@@ -186,4 +186,21 @@ test('a dial through one agent uses no other, whatever the strategies would choo
   const dial = routing(directory, { h1: async () => answer, h2: () => assert.fail('dialled') }, 60_000);
   for (let round = 0; round < 10; round++) assert.equal(await dial({ ...request, agent: 'wanted' }), answer);
   await assert.rejects(dial({ ...request, agent: 'away' }), { message: 'No agent available' });
+});
+
+test('a defect amid an attempt fails its dial and is reported, also at a retry', async () => {
+  for (const defective of [1, 2]) {
+    const { events, tracer } = unobserved();
+    const faults: string[] = [];
+    events.on('fault', (where, _remote, { message }) => faults.push(`${where}: ${message}`));
+    const attempt: typeof tracer.attempt = (dial, told, number) => {
+      if (number === defective) throw new Error('a defect');
+      return tracer.attempt(dial, told, number);
+    };
+    const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
+    const hubs = { h1: failing([], 'h1', lost), h2: failing([], 'h2', lost) };
+    const dial = routing(plane('h1', 'h2'), hubs, 0, { events, tracer: { ...tracer, attempt } });
+    await assert.rejects(dial(request), { code: 'proxy_internal_error' });
+    assert.deepEqual(faults, ['routing: a defect']);
+  }
 });

@@ -85,8 +85,13 @@ export function established(): Established {
 
 export const unobserved = (): Observation => ({ events: planeEvents(), tracer: noTracer });
 
-export function routing(directory: Directory, dials: Record<string, Dial | undefined>, parkTimeout = 0): Dial {
-  const options = { strategies: ['default'], zone: '', observation: unobserved() } as const;
+export function routing(
+  directory: Directory,
+  dials: Record<string, Dial | undefined>,
+  parkTimeout = 0,
+  observation = unobserved(),
+): Dial {
+  const options = { strategies: ['default'], zone: '', observation } as const;
   return routed({ ...options, directory, parkTimeout, hub: (hubId) => dials[hubId] });
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import test from 'node:test';
-import { connectEdge, grpcServer, LinkServer } from '@isthmus/transport';
+import { connectEdge, grpcServer, LinkServer, upgradeServer } from '@isthmus/transport';
 import { type Dial, DialError, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { Scope, within } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from './frames.ts';
@@ -136,4 +136,29 @@ test('a dial that throws what is no dial error is refused, and its link goes on'
   await rogue.send(PREFACE, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, DIAL));
   await rogue.frame(TYPE.HEADERS, 1);
   assert.equal(rogue.ended, false);
+});
+
+const UPGRADE =
+  'GET /isthmus/link HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: isthmus-link/1\r\nisthmus-agent: a\r\n\r\n';
+
+test('an agent whose refusal holds half of a surrogate pair gets its answer', async () => {
+  await using scope = new Scope();
+  const [peer, victim] = await pair(scope);
+  const admit = () => Promise.reject(new Error('no \ud800'));
+  upgradeServer({ admit, open: defect, refused() {}, fault: (_socket, error) => assert.ifError(error) }).accept(victim);
+  peer.write(UPGRADE);
+  const [answer] = await within(once(peer, 'data'), { what: 'an answer' });
+  assert.match(String(answer), /^HTTP\/1\.1 500 .*isthmus-error: no%20%EF%BF%BD\r\n/s);
+});
+
+test('a defect as an agent is refused ends its connection', async () => {
+  for (const request of [UPGRADE, 'CONNECT h:1 HTTP/1.1\r\nhost: h\r\n\r\n', 'garbage\r\n\r\n']) {
+    await using scope = new Scope();
+    const [peer, victim] = await pair(scope);
+    const events = planeEvents();
+    const fault = (_socket: Socket, error: Error) => void events.emit('fault', 'agents', '', error);
+    const admit = () => Promise.reject(new Error('no'));
+    upgradeServer({ admit, open: defect, refused: defect, fault }).accept(victim);
+    assert.equal(await faulted(events, peer, () => peer.write(request)), 'agents');
+  }
 });

@@ -92,7 +92,8 @@ export class LinkClient implements Dialer {
       fault,
       fail: (error) => this.destroy(error),
     });
-    const timer = setInterval(() => reconciler.round(), reconcileEvery);
+    const round = this.#guarded(() => reconciler.round());
+    const timer = setInterval(round, reconcileEvery);
     timer.unref();
     session.once('close', () => clearInterval(timer));
   }
@@ -184,10 +185,11 @@ export class LinkClient implements Dialer {
     this.#streams.add(stream);
     // The splice has its own listener; this one holds before it comes and after it went.
     stream.on('error', () => {});
-    stream.on('close', () => {
+    const closed = () => {
       this.#streams.delete(stream);
       this.#endWhenIdle();
-    });
+    };
+    stream.on('close', this.#guarded(closed));
     return stream;
   }
 

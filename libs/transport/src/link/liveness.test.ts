@@ -130,3 +130,24 @@ test('over a real connection both ends live at rest, and both end when nothing c
   dropping = true;
   await Promise.all(deaths);
 });
+
+test('a look that throws ends its own link, and the others are looked at', () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  const looks = new Looks();
+  const deaths: string[] = [];
+  const add = (name: string, ping: () => void) => {
+    const session = Object.assign(new EventEmitter(), { bytesRead: 0, bytesWritten: 0, ping });
+    const dead = (error: Error) => {
+      deaths.push(`${name}: ${error.message}`);
+      session.emit('close');
+    };
+    watchLiveness(session as never, dead, looks);
+  };
+  add('first', () => {
+    throw new Error('a defect');
+  });
+  let pings = 0;
+  add('second', () => void pings++);
+  mock.timers.tick(4 * LOOK_EVERY);
+  assert.deepEqual([deaths, pings], [['first: a defect'], 1]);
+});

@@ -1,4 +1,5 @@
 import type { Http2Session } from '@isthmus/http2';
+import { guarding } from '@isthmus/tunnel';
 
 /** How often a link is looked at for bytes that came, in milliseconds. */
 export const LOOK_EVERY = 250;
@@ -47,12 +48,15 @@ const LOOKS = new Looks();
 export function watchLiveness(session: Http2Session, dead: (error: Error) => void, looks = LOOKS): void {
   let { bytesRead, bytesWritten } = session;
   let [silent, mute] = [0, 0];
-  const quit = looks.add(() => {
+  // One that throws must not keep the others from their looks.
+  const guarded = guarding(dead);
+  const look = () => {
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
     ({ bytesRead, bytesWritten } = session);
     if (silent === DEAD_AFTER) dead(new Error(`silent for ${(DEAD_AFTER * LOOK_EVERY) / 1000} s, and to PING`));
     else if (silent === ASK_AFTER || mute === ASK_AFTER) session.ping();
-  });
+  };
+  const quit = looks.add(guarded(look));
   session.once('close', quit);
 }

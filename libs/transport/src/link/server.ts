@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
-import { asDialError, Crowd, type DialError, deferred, SessionLost } from '@isthmus/tunnel';
+import { asDialError, Crowd, type DialError, deferred, guarding, SessionLost } from '@isthmus/tunnel';
 import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { answerHead, readRequest, refusalHead } from './head.ts';
@@ -37,6 +37,7 @@ export class LinkServer {
     send: (message) => this.#send(message),
     end: (stream) => this.#endOrphan(stream),
   });
+  readonly #guarded = guarding((error) => this.#fault(error));
   #control: Control | undefined;
   #draining = false;
   #closing = false;
@@ -103,12 +104,13 @@ export class LinkServer {
       return;
     }
     this.#streams.add(stream);
-    const abandon = () => request.signal.abort(new Error('the dialling side went away'));
+    const abandon = this.#guarded(() => request.signal.abort(new Error('the dialling side went away')));
     stream.on('close', abandon);
-    stream.on('close', () => {
+    const closed = () => {
       this.#streams.delete(stream);
       this.#endWhenIdle();
-    });
+    };
+    stream.on('close', this.#guarded(closed));
     // 102 (RFC 2518 section 10.1): the dial is in hand, its answer will take a while.
     const acknowledged = () => stream.destroyed || stream.headersSent || stream.additionalHeaders({ ':status': 102 });
     const waiter: Waiter = {

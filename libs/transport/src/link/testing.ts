@@ -75,6 +75,7 @@ export async function link(dial: Dial, options: Partial<LinkClientOptions> = {})
       });
     },
     refused: () => {},
+    fault: () => {},
   });
   const port = await listen(net.createServer({ allowHalfOpen: true }, (socket) => upgrades.accept(socket)));
   const socket = net.connect({ port, host: '127.0.0.1' });

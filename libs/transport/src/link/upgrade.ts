@@ -1,10 +1,10 @@
 import http, { type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { checkName } from '@isthmus/tunnel';
+import { checkName, guarding } from '@isthmus/tunnel';
 import { type HttpHead, readHead } from '../head-reader.ts';
 import { PeerLimit } from '../peer-limit.ts';
-import { percentDecoded, reasonOf } from '../percent.ts';
+import { percentDecoded, percentEncoded, reasonOf } from '../percent.ts';
 
 /**
  * How an agent's connection becomes a link: the agent sends an HTTP/1.1 Upgrade request that says who it is, the hub
@@ -93,6 +93,8 @@ export interface UpgradeServerOptions {
   /** The socket is ready for a link. Throws for one that is to be ended after all. */
   readonly open: (socket: Socket, hello: AgentHello, answer: HubHello) => void;
   readonly refused: (socket: Socket, error: Error) => void;
+  /** Told of a defect of ours, which has ended the connection. */
+  readonly fault: (socket: Socket, error: Error) => void;
 }
 
 /** Hub's side: takes sockets on which an agent asks for a link. */
@@ -113,14 +115,26 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
     const status = error instanceof LinkRefused ? error.status : error instanceof PeerLimit ? 429 : 500;
     answerRefusal(socket, status, error.message);
   };
-  const elsewhere = ({ method, socket }: IncomingMessage) =>
-    refuse(socket, new LinkRefused(404, `this port takes agents: ${LINK_PROTOCOL} or gRPC, not ${method}`));
+  const guarded = (socket: Socket, act: () => unknown) => {
+    const failed = (error: Error) => {
+      settle(socket);
+      socket.destroy();
+      options.fault(socket, error);
+    };
+    guarding(failed)(act)();
+  };
+  const elsewhere = ({ method, socket }: IncomingMessage) => {
+    const error = new LinkRefused(404, `this port takes agents: ${LINK_PROTOCOL} or gRPC, not ${method}`);
+    guarded(socket, () => refuse(socket, error));
+  };
   server.on('request', elsewhere);
   // Without a listener of its own, node:http drops a CONNECT without an answer.
   server.on('connect', elsewhere);
-  server.on('clientError', (error, socket) => refuse(socket as Socket, new LinkRefused(400, error.message)));
-  server.on('upgrade', async (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+  server.on('clientError', (error, stream) => {
     const socket = stream as Socket;
+    guarded(socket, () => refuse(socket, new LinkRefused(400, error.message)));
+  });
+  const upgrade = async (request: IncomingMessage, socket: Socket, head: Buffer) => {
     settle(socket);
     socket.on('error', () => {});
     let answered = false;
@@ -134,10 +148,15 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
     } catch (error) {
       refuse(socket, error as Error, answered);
     }
+  };
+  server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+    const socket = stream as Socket;
+    guarded(socket, () => upgrade(request, socket, head));
   });
   return {
     accept(socket) {
-      const timer = setTimeout(() => refuse(socket, new LinkRefused(408, 'no request in time')), HANDSHAKE_TIMEOUT);
+      const late = () => guarded(socket, () => refuse(socket, new LinkRefused(408, 'no request in time')));
+      const timer = setTimeout(late, HANDSHAKE_TIMEOUT);
       waiting.set(socket, timer);
       socket.once('close', () => settle(socket));
       server.emit('connection', socket);
@@ -197,7 +216,7 @@ function answerRefusal(socket: Socket, status: number, text: string): void {
   const head = [
     `HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Error'}`,
     'connection: close',
-    `isthmus-error: ${encodeURIComponent(text)}`,
+    `isthmus-error: ${percentEncoded(text)}`,
     'content-length: 0',
   ];
   socket.end(`${head.join('\r\n')}\r\n\r\n`, () => socket.destroy());

@@ -71,13 +71,15 @@ export async function servePeers({ host, port, tls: files, dial, events }: PeerS
   server.listen(port, host || undefined);
   await once(server, 'listening');
   const bound = (server.address() as AddressInfo).port;
-  server.on('error', (error) => events.emit('refused', 'peers', '', error));
+  const failed = (error: Error) => void events.emit('refused', 'peers', '', error);
+  server.on('error', failed);
   const unguard = descriptors.guard({
     get listening() {
       return server.listening;
     },
     close: () => void server.close(),
     open: () => void server.listen(bound, host || undefined),
+    failed,
   });
   const stop = () => {
     unguard();
