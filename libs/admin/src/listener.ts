@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import type { Refused } from '@isthmus/service';
-import { guardServer, remoteOf, type StrangerLimits, Strangers, sourceOf } from '@isthmus/tunnel';
+import { Admitted, type AdmittedLimits, guardServer, type StrangerLimits, Strangers } from '@isthmus/tunnel';
 
 /** Who comes through a TLS server, and who does not. */
 export interface AdminDoors {
@@ -10,8 +10,7 @@ export interface AdminDoors {
 }
 
 /** Connections that are let in, at once: in all and from one source. The port is for operators and a few scrapers. */
-const MAX_CONNECTIONS = 100;
-const MAX_OF_SOURCE = 50;
+const ADMITTED: AdmittedLimits = { most: 100, mostOfSource: 50 };
 
 /**
  * Connections amid their handshakes. An operator's is done in a moment, so that only an attack meets these. They are apart from those
@@ -47,14 +46,11 @@ export interface AdminListenerOptions {
 export function adminListener({ tls, handshakeMs, refused }: AdminListenerOptions): AdminListener {
   let take = (socket: Socket): void => void socket.destroy();
   const strangers = new Strangers({ ...STRANGERS, deadlineMs: handshakeMs }, refused);
-  const admitted = new Admitted();
+  const admitted = new Admitted(ADMITTED, refused);
   const accept = (socket: Socket) => {
     strangers.leave(socket);
     socket.on('error', () => socket.destroy());
-    const full = admitted.add(socket);
-    if (full === undefined) return take(socket);
-    refused(remoteOf(socket), full);
-    socket.destroy();
+    if (admitted.enter(socket)) take(socket);
   };
   // gRPC's clients offer h2 alone, and all others ask for pages.
   const options = { handshakeTimeout: handshakeMs, ALPNProtocols: ['http/1.1', 'h2'] };
@@ -73,30 +69,4 @@ export function adminListener({ tls, handshakeMs, refused }: AdminListenerOption
       take = taken;
     },
   };
-}
-
-/** The connections that were let in, by source. */
-class Admitted {
-  readonly #sources = new Map<string, number>();
-  #size = 0;
-
-  /** @returns why it has no place, if so */
-  add(socket: Socket): Error | undefined {
-    // Of one that is gone already, no 'close' may come.
-    if (socket.destroyed) return undefined;
-    const source = sourceOf(socket.remoteAddress ?? '');
-    const own = this.#sources.get(source) ?? 0;
-    if (own >= MAX_OF_SOURCE) return new Error(`${own} connections from ${source} are open: close some of them`);
-    if (this.#size >= MAX_CONNECTIONS) return new Error(`${this.#size} connections are open: close some of them`);
-    this.#count(source, 1);
-    socket.once('close', () => this.#count(source, -1));
-    return undefined;
-  }
-
-  #count(source: string, change: number): void {
-    this.#size += change;
-    const own = (this.#sources.get(source) ?? 0) + change;
-    if (own > 0) this.#sources.set(source, own);
-    else this.#sources.delete(source);
-  }
 }

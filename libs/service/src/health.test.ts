@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, get, type IncomingMessage } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { AGENT_UNREADY, type Check, type HealthOptions, SERVER_UNREADY, serveHealth } from './health.ts';
 
@@ -129,4 +129,24 @@ test('closing ends open connections, and may be called twice', async () => {
   await once(socket, 'data');
   const closed = once(socket, 'close');
   await Promise.all([server.close(), server.close(), closed]);
+});
+
+test('one source that holds its share of connections is refused more, by name, and keeps no other from the port', async () => {
+  const refusals: string[] = [];
+  await using server = await health({ refused: (remote, { message }) => refusals.push(`${remote} ${message}`) });
+  const { port } = server.address;
+  const held = Array.from({ length: 256 }, () => connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }));
+  await Promise.all(held.map((socket) => once(socket, 'connect')));
+  const more = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => {});
+  await new Promise((resolve) => more.once('close', resolve));
+  assert.equal(refusals.length, 1);
+  assert.match(refusals[0] ?? '', /^127\.0\.0\.2:\d+ 256 connections from 127\.0\.0\.2 are open/);
+  assert.equal((await ask(port, '/healthz')).body, 'ok');
+  const closed = once(held[0] as Socket, 'close');
+  held[0]?.resume().end();
+  await closed;
+  const again = connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => {});
+  again.write('GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n');
+  assert.match(String((await once(again, 'data'))[0]), /^HTTP\/1\.1 200 /);
+  for (const socket of [again, ...held]) socket.destroy();
 });

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Admitted, type AdmittedLimits, guardServer } from '@isthmus/tunnel';
 import { type Refused, refuseBadRequests } from './bad-requests.ts';
 import { guardListener } from './guard-listener.ts';
 import { BAD_TARGET, type Metrics, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
@@ -46,7 +47,8 @@ export interface HealthServer extends AsyncDisposable {
 const REQUEST_MS = 60_000;
 /** Kubelets and scrapers keep their connections. Upstream's servers hold idle ones for at least 60 s. */
 const IDLE_MS = 120_000;
-const MAX_CONNECTIONS = 1024;
+/** Connections at once, in all and from one source, which may be a proxy of many kubelets and scrapers. */
+const ADMITTED: AdmittedLimits = { most: 1024, mostOfSource: 256 };
 
 /**
  * Serves /healthz, /readyz, /ready (its old name) and /metrics. /healthz reports that the process is up, so open it after all other
@@ -57,7 +59,7 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
   const timeouts = { headersTimeout: REQUEST_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: IDLE_MS };
   const server = createServer(timeouts, (request, response) => void send(response, pageFor(request, options)));
   refuseBadRequests(server, refused);
-  server.maxConnections = MAX_CONNECTIONS;
+  guardServer(server, new Admitted(ADMITTED, refused));
   server.listen(host === '' ? { port } : { host, port });
   await once(server, 'listening');
   const address = server.address() as AddressInfo;

@@ -1,5 +1,6 @@
 export { Abandonment, type DialSignal } from './abandonment.ts';
 export { Admission } from './admission.ts';
+export { Admitted, type AdmittedLimits } from './admitted.ts';
 export { Backoff } from './backoff.ts';
 export { type CertificateUse, dnsNames, missingPurpose } from './certificate-extensions.ts';
 export { issuerOf, nameOf, subjectOf } from './certificate-name.ts';

@@ -147,11 +147,11 @@ export class Strangers {
 }
 
 /** Refuses connections that find no place before anything is done for them; TLS servers begin with a handshake. */
-export function guardServer(server: Server, strangers: Strangers): void {
+export function guardServer(server: Server, door: Pick<Strangers, 'enter'>): void {
   const taken = server.listeners('connection');
   server.removeAllListeners('connection');
   server.on('connection', (socket: Socket) => {
-    if (strangers.enter(socket)) for (const take of taken) take.call(server, socket);
+    if (door.enter(socket)) for (const take of taken) take.call(server, socket);
   });
 }
 
