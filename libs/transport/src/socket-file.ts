@@ -40,7 +40,7 @@ export class SocketFile {
   readonly #path: string;
   readonly #deleteExisting: boolean;
   #own: Stats | undefined;
-  /** While it is suspended. */
+  /** While it is suspended: the file has SUSPENDED_MODE then. */
   #beat: NodeJS.Timeout | undefined;
 
   constructor(path: string, deleteExisting: boolean) {
@@ -65,13 +65,16 @@ export class SocketFile {
     throw new Error(`${this.#path}: other processes take this --uds-name faster than it can be looked at`);
   }
 
-  /** To be called whenever it was bound again: shows it, unless another process has taken over meanwhile. */
+  /**
+   * To be called whenever it was bound again: shows it, unless another process has taken over meanwhile.
+   * @throws when the system refuses it; the file stays suspended then
+   */
   place(): void {
-    clearInterval(this.#beat);
     chmodSync(this.boundPath, MODE);
-    const isWanted = this.#stands();
-    this.#own = lstatSync(this.boundPath);
-    if (isWanted) renameSync(this.boundPath, this.#path);
+    const own = lstatSync(this.boundPath);
+    if (this.#stands()) renameSync(this.boundPath, this.#path);
+    this.#own = own;
+    this.#endBeat();
   }
 
   /**
@@ -82,14 +85,15 @@ export class SocketFile {
     if (!this.#stands()) return;
     this.#touch();
     chmodSync(this.#path, SUSPENDED_MODE);
-    clearInterval(this.#beat);
+    this.#endBeat();
     this.#beat = setInterval(() => this.#touch(), BEAT_MS).unref();
   }
 
   /** To be called before the socket is closed: from here on nobody finds it. */
   remove(): void {
-    clearInterval(this.#beat);
-    if (this.#stands()) unlinkSync(this.#path);
+    const stands = this.#stands();
+    this.#endBeat();
+    if (stands) unlinkSync(this.#path);
     this.#own = undefined;
   }
 
@@ -148,10 +152,19 @@ export class SocketFile {
     }
   }
 
-  /** Whether the file is still this process'. Its inode is not given to another while the socket is open. */
+  #endBeat(): void {
+    clearInterval(this.#beat);
+    this.#beat = undefined;
+  }
+
+  /**
+   * Whether the file is still this process'. Its inode number is not given to another file while the socket is open. While it is
+   * suspended it may be, as soon as somebody has deleted this one; no other program gives that file the mode.
+   */
   #stands(): boolean {
     const there = statOf(this.#path);
-    return there !== undefined && this.#own !== undefined && isSame(there, this.#own);
+    if (there === undefined || this.#own === undefined || !isSame(there, this.#own)) return false;
+    return this.#beat === undefined || isSuspended(there);
   }
 }
 
@@ -161,6 +174,10 @@ function statOf(path: string): Stats | undefined {
 
 function isSame(a: Stats, b: Stats): boolean {
   return a.ino === b.ino && a.dev === b.dev;
+}
+
+function isSuspended({ mode }: Stats): boolean {
+  return (mode & 0o777) === SUSPENDED_MODE;
 }
 
 function isCode(error: unknown, code: string): boolean {
@@ -179,7 +196,7 @@ async function ownerOf(path: string): Promise<string | undefined> {
 /** Whether a process keeps a socket on which it does not listen. It was marked before it refused anybody. */
 async function isKept(path: string): Promise<boolean> {
   const marked = statOf(path);
-  if (!marked || (marked.mode & 0o777) !== SUSPENDED_MODE) return false;
+  if (!marked || !isSuspended(marked)) return false;
   for (let waited = 0; waited < SILENCE_MS; waited += BEAT_MS) {
     await delay(BEAT_MS);
     const now = statOf(path);
