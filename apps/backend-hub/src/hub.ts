@@ -195,6 +195,8 @@ class RunningHub implements Hub {
     this.#record = { ...this.#record, draining: true };
     this.#options.changed({ kind: 'hub', hub: this.#record });
     this.#registration?.update({ draining: true });
+    this.membership(this.#hubs);
+    this.#agents.membership.flush();
     await this.#agents.stop();
     this.#sessions.leave();
     await giveUpSessions(this.#sessions, this.#options.directory, this.hubId);

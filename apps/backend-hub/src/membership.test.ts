@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, mock, test } from 'node:test';
-import { type ControlMessage, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
-import { Membership } from './membership.ts';
+import { Control, type ControlMessage, type HubMember, MAX_HUBS_IN_MESSAGE, MEMBERSHIP_BEAT } from '@isthmus/transport';
+import { Membership, TELL_EVERY_MS } from './membership.ts';
 
-beforeEach(() => mock.timers.enable({ apis: ['setInterval'] }));
+beforeEach(() => mock.timers.enable({ apis: ['setInterval', 'setTimeout'] }));
 afterEach(() => mock.timers.reset());
 
 function hub(hubId: string, more: Partial<HubMember> = {}): HubMember {
@@ -20,13 +22,35 @@ test('a link hears of all hubs at its start, then of what changed', () => {
   const membership = new Membership();
   membership.registry(true);
   membership.update([hub('a'), hub('b')]);
+  mock.timers.tick(TELL_EVERY_MS);
   const { heard } = listen(membership);
   assert.deepEqual(heard(), [{ type: 'membership', current: true, hubs: [hub('a'), hub('b')] }]);
   membership.update([hub('a'), hub('b')]);
+  mock.timers.tick(TELL_EVERY_MS);
   assert.deepEqual(heard(), []);
   membership.update([hub('a', { generation: 2 }), hub('c')]);
   const change = { changed: [hub('a', { generation: 2 }), hub('c')], gone: ['b'] };
   assert.deepEqual(heard(), [{ type: 'membership-change', current: true, ...change }]);
+  membership.close();
+});
+
+test('changes within a short time are told as one, of which each link hears at its end', () => {
+  const membership = new Membership();
+  membership.registry(true);
+  const { heard } = listen(membership);
+  heard();
+  membership.update([hub('a'), hub('b')]);
+  membership.update([hub('a', { draining: true }), hub('b'), hub('c')]);
+  membership.update([hub('b'), hub('c', { generation: 2 })]);
+  membership.registry(false);
+  assert.deepEqual(heard(), []);
+  mock.timers.tick(TELL_EVERY_MS);
+  const changed = [hub('b'), hub('c', { generation: 2 })];
+  assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed, gone: [] }]);
+  mock.timers.tick(TELL_EVERY_MS);
+  assert.deepEqual(heard(), []);
+  membership.update(changed.slice(1));
+  assert.deepEqual(heard(), [{ type: 'membership-change', current: false, changed: [], gone: ['b'] }]);
   membership.close();
 });
 
@@ -62,6 +86,7 @@ test('thousands of links hear of changes in order, and not all in one turn', asy
   const links = Array.from({ length: 2000 }, () => listen(membership));
   for (const { heard } of links) heard();
   membership.update([hub('a')]);
+  mock.timers.tick(TELL_EVERY_MS);
   membership.update([hub('a'), hub('b')]);
   const gone = links.pop();
   gone?.stop();
@@ -70,6 +95,7 @@ test('thousands of links hear of changes in order, and not all in one turn', asy
   let turns = 0;
   for (; all.length < 2; turns++) {
     await new Promise(setImmediate);
+    mock.timers.tick(TELL_EVERY_MS);
     all.push(...(last?.heard() ?? []));
   }
   assert.ok(turns > 2, `${turns} turns`);
@@ -103,4 +129,63 @@ test('hubs that drain are not counted as live', () => {
   membership.update([hub('a'), hub('b', { draining: true })]);
   assert.equal(membership.live, 1);
   membership.close();
+});
+
+test('what a plane of 2,000 hubs says that all drain, go and come back is within what a link takes', async () => {
+  const membership = new Membership();
+  const stream = new PassThrough();
+  const failed = new Set<string>();
+  const seen = new Map<string, boolean>();
+  let heard = 0;
+  const told = (hubs: readonly HubMember[]) => {
+    for (const { hubId, draining } of hubs) seen.set(hubId, draining);
+  };
+  new Control(stream, {
+    receive: (message) => {
+      heard++;
+      if (message.type === 'membership') told(message.hubs);
+      if (message.type !== 'membership-change') return;
+      told(message.changed);
+      for (const hubId of message.gone) seen.delete(hubId);
+    },
+    refused: assert.ifError,
+    fault: assert.ifError,
+    fail: ({ message }) => failed.add(message),
+  });
+  const name = (index: number) => `isthmus-backend-hub-${index}`;
+  const address = (hubId: string) => `${hubId}.hubs.isthmus.svc.cluster.local:8091`;
+  const member = (index: number, more: Partial<HubMember> = {}) =>
+    hub(name(index), { address: address(name(index)), zone: 'eu-central-1a', generation: 1_795_372_730_000, ...more });
+  const hubs = new Map(Array.from({ length: 2000 }, (_, index) => [index, member(index)]));
+  membership.update(hubs.values());
+  let sent = 0;
+  membership.add({
+    sendLine: (line) => {
+      sent++;
+      stream.write(line);
+    },
+  });
+  const step = () => {
+    membership.update(hubs.values());
+    mock.timers.tick(1);
+  };
+  for (const index of [...hubs.keys()]) {
+    hubs.set(index, member(index, { draining: true }));
+    step();
+  }
+  for (const index of [...hubs.keys()]) {
+    hubs.delete(index);
+    step();
+  }
+  for (let index = 0; index < 2000; index++) {
+    hubs.set(index, member(index, { generation: 1_795_372_790_000 }));
+    step();
+  }
+  mock.timers.tick(1000);
+  membership.close();
+  stream.end();
+  await once(stream, 'end');
+  assert.deepEqual([...failed], []);
+  assert.equal(heard, sent);
+  assert.deepEqual([seen.size, [...seen.values()].filter(Boolean).length], [2000, 0]);
 });

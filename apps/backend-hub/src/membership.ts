@@ -10,6 +10,12 @@ export interface Listener {
 const LINKS_AT_ONCE = 500;
 
 /**
+ * Changes are told at most so often, in milliseconds, and those between as one. A link takes 100 messages a second; a plane whose hubs all
+ * restart then costs it ten a second, and what is the news of each hub.
+ */
+export const TELL_EVERY_MS = 100;
+
+/**
  * Tells agents of the plane's hubs: all at a link's start, then what changed, and every `MEMBERSHIP_BEAT` at least that
  * nothing did, for agents do not believe for ever what nobody renews. Each link has its beat from its own start.
  */
@@ -18,8 +24,12 @@ export class Membership {
   /** Changes, oldest first, with the links that have yet to get each. */
   readonly #untold: { readonly line: string; readonly listeners: Iterator<Listener> }[] = [];
   #next: NodeJS.Immediate | undefined;
+  /** Runs for a while after something was told. */
+  #pause: NodeJS.Timeout | undefined;
   #hubs = new Map<string, HubMember>();
   #current = false;
+  /** What was told last. */
+  #told = { hubs: this.#hubs, current: this.#current };
 
   /** Hubs that take agents. */
   get live(): number {
@@ -44,18 +54,14 @@ export class Membership {
 
   /** @param hubs all there are */
   update(hubs: Iterable<HubMember>): void {
-    const before = this.#hubs;
     this.#hubs = new Map([...hubs].map((hub) => [hub.hubId, hub]));
-    const changed = [...this.#hubs.values()].filter((hub) => !same(before.get(hub.hubId), hub));
-    const gone = [...before.keys()].filter((hubId) => !this.#hubs.has(hubId));
-    if (changed.length > 0 || gone.length > 0) this.#tell(changed, gone);
+    this.#tellChanges();
   }
 
   /** Call when the registry starts or stops answering. While it answers, the list is current and gateways learn of new sessions. */
   registry(current: boolean): void {
-    if (this.#current === current) return;
     this.#current = current;
-    this.#tell([], []);
+    this.#tellChanges();
   }
 
   close(): void {
@@ -63,6 +69,34 @@ export class Membership {
     this.#beats.clear();
     this.#untold.length = 0;
     clearImmediate(this.#next);
+    clearTimeout(this.#pause);
+  }
+
+  /** Tells at once what else would wait: links may be gone by then. */
+  flush(): void {
+    clearTimeout(this.#pause);
+    this.#pause = undefined;
+    this.#tellChanges();
+  }
+
+  #tellChanges(): void {
+    if (this.#pause) return;
+    const { hubs: before, current } = this.#told;
+    const changed = [...this.#hubs.values()].filter((hub) => !same(before.get(hub.hubId), hub));
+    const gone = [...before.keys()].filter((hubId) => !this.#hubs.has(hubId));
+    if (changed.length === 0 && gone.length === 0 && current === this.#current) return;
+    this.#told = { hubs: this.#hubs, current: this.#current };
+    this.#rest();
+    this.#tell(changed, gone);
+  }
+
+  /** So long as links have yet to hear of the last changes, no more are added. */
+  #rest(): void {
+    this.#pause = setTimeout(() => {
+      this.#pause = undefined;
+      if (this.#untold.length > 0) this.#rest();
+      else this.#tellChanges();
+    }, TELL_EVERY_MS);
   }
 
   #tell(changed: readonly HubMember[], gone: readonly string[]): void {

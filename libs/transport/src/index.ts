@@ -7,7 +7,7 @@ export { proxyService } from './grpc/proxy-service.ts';
 export { type GrpcServer, grpcServer } from './grpc/server.ts';
 export { type IdentifierLimits, parseIdentifiers } from './identifiers.ts';
 export { LinkClient } from './link/client.ts';
-export { type ControlMessage, encodeControl } from './link/control.ts';
+export { Control, type ControlMessage, encodeControl } from './link/control.ts';
 export {
   type HubMember,
   MAX_HUBS_IN_MESSAGE,

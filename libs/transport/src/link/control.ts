@@ -23,7 +23,8 @@ const LINE_END = 0x0a;
 
 /**
  * Messages that a link takes at once, and a second. Reading one and acting on it is about 20 microseconds of ours: a burst is 20 ms, and a
- * link takes two thousandths of a processor by them. A plane of hundreds of hubs that all restart says less.
+ * link takes two thousandths of a processor by them. Hubs tell of changes ten times a
+ * second at most: what thousands of them say that all restart at once is within it.
  */
 const AT_ONCE = 1_000;
 const PER_SECOND = 100;
