@@ -43,6 +43,12 @@ for (const [what, head, status, message] of [
     /^the answer's isthmus-hub with control/,
   ],
   ['a session of 300 characters', ACCEPTED.replace('s1', 's'.repeat(300)), 101, /^the answer's isthmus-session of 300/],
+  [
+    'no hub',
+    'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n',
+    101,
+    "the answer names no hub: something else than a hub's agent port answered",
+  ],
   ['a reason', REFUSED('%zz'), 403, '%zz'],
   ['a reason that is encoded', REFUSED('n%C3%B6'), 403, 'nö'],
   ['a reason for a terminal', REFUSED('a%1b%5bb'), 403, 'a\\u{1b}[b'],

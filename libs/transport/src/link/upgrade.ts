@@ -67,8 +67,11 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
   const [head] = await Promise.all([readHead(socket, timeout), request]);
   if (head.status !== 101) throw await refusal(socket, head);
+  const hubId = named(head, 'isthmus-hub');
+  if (hubId === '')
+    throw new LinkRefused(101, "the answer names no hub: something else than a hub's agent port answered");
   return {
-    hubId: named(head, 'isthmus-hub'),
+    hubId,
     sessionId: named(head, 'isthmus-session'),
     plane: named(head, 'isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
