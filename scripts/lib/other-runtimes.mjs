@@ -8,8 +8,10 @@ const TIMEOUT_MS = 1_200_000;
 /** Runs several test files at once, as on Node. Integration tests start programs that need processors of their own. */
 const DENO_JOBS = 2;
 const FILE_TIMEOUT_MS = 300_000;
-/** A crash of the runtime, which no script can cause: seen with Deno 2.9.5 after some hundred HTTP/2 sessions in one process. */
+/** A crash of the runtime: seen with Deno 2.9.5 after some hundred HTTP/2 sessions in one process. */
 const CRASHED = /was ended by SIG(SEGV|ABRT|ILL|BUS|TRAP)\s*$/;
+/** V8 ends a process by such a signal, too, whose script used up its memory: that is a defect of ours. */
+const OUT_OF_MEMORY = /out of memory/i;
 
 /** A failed test's line. After a crash there is no closing line to count by. */
 const TEST_FAILED = /\.\.\. FAILED\b/;
@@ -58,12 +60,16 @@ function denoFile(file, show) {
 /** Runs a file's tests, and once more only when the runtime itself crashed and no test had failed: a test that fails is a failure. */
 export async function unlessCrashed(file, run) {
   let result = await run();
-  if (result.status !== 0 && CRASHED.test(result.output) && !TEST_FAILED.test(result.output)) {
+  if (result.status !== 0 && isCrash(result.output)) {
     console.log(`deno itself crashed in ${file}, which is run once more`);
     result = await run();
   }
   const counts = denoCounts(result.output);
   return { counts: result.status === 0 || counts.failed > 0 ? counts : ONE_FAILED, output: result.output };
+}
+
+function isCrash(output) {
+  return CRASHED.test(output) && !OUT_OF_MEMORY.test(output) && !TEST_FAILED.test(output);
 }
 
 const RUNTIMES = { 'node-latest': onNodeLatest, deno: onDeno };

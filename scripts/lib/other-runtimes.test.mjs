@@ -33,6 +33,14 @@ test('a crash behind a failed test does not hide it', async () => {
   assert.deepEqual([made, failed], [1, 1]);
 });
 
+test('a file that used up its memory is not run again', async () => {
+  for (const signal of ['SIGABRT', 'SIGTRAP']) {
+    const output = `# Fatal JavaScript out of memory: Reached heap limit\ndeno test x was ended by ${signal}`;
+    const [made, , failed] = await runs({ status: 1, output }, PASSED);
+    assert.deepEqual([made, failed], [1, 1], signal);
+  }
+});
+
 test('a file that ends with an error outside of its tests, or with a deadline, is not run again', async () => {
   for (const output of ['error: Module not found', 'deno test x was ended by SIGKILL']) {
     const [made, , failed] = await runs({ status: 1, output }, PASSED);
