@@ -17,6 +17,12 @@ const PARTS = 8;
  */
 const PATIENCE_MS = 10_000;
 
+/**
+ * The same once the channel is over, in milliseconds: everything that was sent has come, and such a reader holds up nobody. As long as a
+ * half-closed tunnel may stay silent.
+ */
+const PATIENCE_WHEN_OVER_MS = 300_000;
+
 /** A reader is looked at so many times within its patience. */
 const LOOKS = 10;
 
@@ -36,6 +42,8 @@ export interface BacklogLimits {
   readonly shareBytes?: number;
   /** How long a reader may take nothing while it holds up its stream, in milliseconds. */
   readonly patienceMs?: number;
+  /** The same when its stream is over, in milliseconds. */
+  readonly patienceWhenOverMs?: number;
   readonly budget?: WindowBudget;
 }
 
@@ -79,6 +87,7 @@ export class Backlog {
   readonly #options: BacklogOptions;
   readonly #share: number;
   readonly #patienceMs: number;
+  readonly #patienceWhenOverMs: number;
   readonly #budget: WindowBudget;
   /** Those that hold back some of the window. */
   readonly #slow = new Set<TunnelQueue>();
@@ -92,6 +101,7 @@ export class Backlog {
     this.#look = channel.guarded(() => this.#endStanding());
     this.#share = limits.shareBytes ?? SHARE;
     this.#patienceMs = limits.patienceMs ?? PATIENCE_MS;
+    this.#patienceWhenOverMs = limits.patienceWhenOverMs ?? PATIENCE_WHEN_OVER_MS;
     this.#budget = limits.budget ?? processBudget;
   }
 
@@ -131,10 +141,15 @@ export class Backlog {
     const { heldUp, over } = this.#channel;
     for (const queue of [...this.#slow]) {
       // Of a channel that is gone nobody waits, but what it brought is held all the same.
-      if (queue.look(heldUp || over) < LOOKS) continue;
+      if (queue.look(heldUp || over) < (this.#patience * LOOKS) / this.#patienceMs) continue;
       this.#options.stalled();
       queue.end(this.#reason(queue));
     }
+  }
+
+  /** Milliseconds. */
+  get #patience(): number {
+    return this.#channel.over ? this.#patienceWhenOverMs : this.#patienceMs;
   }
 
   #reason({ waiting }: TunnelQueue): ReaderStalled {
@@ -142,7 +157,7 @@ export class Backlog {
     const { remote, over } = this.#channel;
     const consequence = over ? `came before ${remote} went away` : `held up every other tunnel of ${remote}`;
     return new ReaderStalled(
-      `the ${reader} read nothing for ${this.#patienceMs / 1000} s while ${waiting} bytes waited for it and ${consequence}: ` +
+      `the ${reader} read nothing for ${this.#patience / 1000} s while ${waiting} bytes waited for it and ${consequence}: ` +
         'find out why it stopped reading',
     );
   }
