@@ -86,6 +86,8 @@ export class Succession {
       this.#detail = 'its id is its own again';
       this.#reclaiming = undefined;
       await begin();
+      // What was closed meanwhile is what there was before.
+      if (this.#ending) await shut();
     } catch (error) {
       this.#reclaiming = undefined;
       this.#lose(`it cannot listen again: ${inWords(error)}`);
