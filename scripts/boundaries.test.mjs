@@ -32,6 +32,8 @@ const DEPENDENCIES = {
 };
 const nameOf = (path) => `@fixture/${path.split('/').at(-1)}`;
 
+const EXPORTED = { '.': { deno: './src/index.ts' }, './testing': { deno: './src/testing.ts' } };
+
 /** Names that a sound workspace exports, and the import by which another package uses each. */
 const EXPORTS = {
   'libs/tunnel/src/words.ts': 'export const used = 1, lazy = 2; export type Word = string;',
@@ -102,6 +104,19 @@ const BREACHES = [
     says: 'libs/tunnel/src/index.ts exports spare, which no other package imports',
   },
   {
+    when: 'an entry point does not say where its source is',
+    change: ({ addPackage }) =>
+      addPackage('libs/proto', ['apps/agent'], {
+        exports: { '.': { deno: './src/index.ts' }, './wire': './dist/wire.js' },
+      }),
+    says: 'libs/proto/package.json exports ./wire without the source that `deno` names',
+  },
+  {
+    when: 'a package exports whole another package',
+    change: ({ write }) => write('libs/service/src/index.ts', "import 'node:fs'; export * from '@fixture/flags';"),
+    says: 'libs/service/src/index.ts exports all of @fixture/flags: others import that from @fixture/flags itself',
+  },
+  {
     when: 'tsconfig.json lacks a reference',
     change: ({ addPackage }) => addPackage('apps/server', ['apps/hub'], { references: [] }),
     says: 'apps/server/tsconfig.json has no reference to @fixture/hub, which apps/server/package.json declares',
@@ -132,12 +147,12 @@ describe('package boundaries', () => {
     writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content));
   }
 
-  function addPackage(path, uses, { tags = [LAYERS[path]], references = uses } = {}) {
+  function addPackage(path, uses, { tags = [LAYERS[path]], references = uses, exports = EXPORTED } = {}) {
     const up = path.includes('/') ? '../../' : '../';
     write(`${path}/package.json`, {
       name: nameOf(path),
       version: '1.0.0',
-      exports: { '.': { deno: './src/index.ts' }, './testing': { deno: './src/testing.ts' } },
+      exports,
       nx: { tags },
       dependencies: Object.fromEntries(uses.map((use) => [nameOf(use), '1.0.0'])),
     });

@@ -4,15 +4,24 @@ import { filesBelow, workspacePackages } from './workspace.mjs';
 
 /**
  * Returns every name that a package exports and no other package imports, one line each: entry points hold what others use. Imports in
- * tests of other packages count. Entry points for tests (`./testing`) are not checked.
+ * tests of other packages count. Entry points for tests (`./testing`) are not checked. What cannot be checked is a line, too.
  */
 export function unusedExports(root) {
   const packages = workspacePackages(root);
   const imported = namesByEntry(packages);
-  return packages.flatMap(entriesOf).flatMap(({ specifier, file }) => {
+  return packages.flatMap(entriesOf).flatMap(({ specifier, manifestFile, path, source }) => {
+    if (!source) return [`${relative(root, manifestFile)} exports ${path} without the source that \`deno\` names`];
+    const file = resolve(dirname(manifestFile), source);
+    const names = exportsOf(file);
+    const others = foreignStars(file).map(
+      (from) => `${relative(root, file)} exports all of ${from}: others import that from ${from} itself`,
+    );
     const used = imported.get(specifier) ?? new Set();
-    const unused = used.has('*') ? [] : [...exportsOf(file)].filter((name) => !used.has(name)).sort();
-    return unused.map((name) => `${relative(root, file)} exports ${name}, which no other package imports`);
+    const unused = used.has('*') ? [] : [...names].filter((name) => !used.has(name)).sort();
+    return [
+      ...others,
+      ...unused.map((name) => `${relative(root, file)} exports ${name}, which no other package imports`),
+    ];
   });
 }
 
@@ -20,7 +29,10 @@ export function unusedExports(root) {
 function entriesOf({ dir, manifest }) {
   return Object.entries(manifest.exports ?? {})
     .filter(([path]) => !path.startsWith('./testing'))
-    .map(([path, { deno }]) => ({ specifier: join(manifest.name, path), file: join(dir, deno) }));
+    .map(([path, entry]) => ({
+      ...{ specifier: join(manifest.name, path), path },
+      ...{ manifestFile: join(dir, 'package.json'), source: entry?.deno },
+    }));
 }
 
 /** Of each entry point, the names that other packages import from it; `*` if one imports them all. */
@@ -85,10 +97,27 @@ function exportsOf(file) {
   const names = parsed(file).statements.flatMap((statement) => {
     if (!ts.isExportDeclaration(statement)) return isExported(statement) ? declared(statement) : [];
     const { exportClause: clause, moduleSpecifier } = statement;
-    if (!clause) return [...exportsOf(resolve(dirname(file), moduleSpecifier.text))];
+    if (!clause) return isRelative(moduleSpecifier) ? [...exportsOf(beside(file, moduleSpecifier))] : [];
     return ts.isNamedExports(clause) ? clause.elements.map(({ name }) => name.text) : [clause.name.text];
   });
   return new Set(names);
+}
+
+/** Packages that a module, or one that it exports whole, exports whole. */
+function foreignStars(file) {
+  return parsed(file).statements.flatMap((statement) => {
+    if (!ts.isExportDeclaration(statement) || statement.exportClause) return [];
+    const { moduleSpecifier } = statement;
+    return isRelative(moduleSpecifier) ? foreignStars(beside(file, moduleSpecifier)) : [moduleSpecifier.text];
+  });
+}
+
+function isRelative({ text }) {
+  return text.startsWith('.');
+}
+
+function beside(file, { text }) {
+  return resolve(dirname(file), text);
 }
 
 function isExported(statement) {
