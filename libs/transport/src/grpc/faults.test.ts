@@ -69,7 +69,9 @@ test('a server that ends its connections says that it did', async () => {
   assert.match(error?.message ?? '', /the server stops/);
 });
 
-test('a caller that breaks the protocol is blamed for it', async () => {
+const DENO = 'Deno' in globalThis && "Deno 2.9's own HTTP/2 client does not send this flood beside an open stream";
+
+test('a caller that breaks the protocol is blamed for it', { skip: DENO }, async () => {
   const { target, events } = await gateway();
   const { session } = await tunnelAt(target);
   const closed = outcomeOf(events);
