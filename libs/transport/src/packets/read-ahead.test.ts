@@ -21,7 +21,8 @@ test('small pieces of large reads are kept without these, also before the reader
   await new Promise((resolve) => setImmediate(resolve));
   assert.ok(Buffer.concat(kept).equals(Buffer.concat(sent)));
   const memory = [...new Set(kept.map(({ buffer }) => buffer))].reduce((sum, { byteLength }) => sum + byteLength, 0);
-  assert.ok(memory <= 100_000, `${memory} bytes are kept for ${Buffer.concat(sent).length}`);
+  // The runtime makes small buffers from pools, of 8 KiB to 64 KiB; all reads together have 12.5 MiB.
+  assert.ok(memory <= 4 * READ, `${memory} bytes are kept for ${Buffer.concat(sent).length}`);
   // One that is read at once is not copied.
   const read = Buffer.allocUnsafeSlow(READ);
   stream.receive(read.subarray(0, 100));
