@@ -138,7 +138,11 @@ async function hubOf(scope: Scope, trust: Trust, index: number, relayed: Readonl
 async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) {
   const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
   const { cert, key } = await trust.peers.peer(['hub']);
-  const admin = await trust.peers.server({ hosts: [{ type: 'dns', value: 'isthmus-admin' }] });
+  // Its port shows it, and so does who asks there.
+  const admin = await trust.peers.server({
+    hosts: [{ type: 'dns', value: 'isthmus-admin' }],
+    uses: ['server', 'client'],
+  });
   const all = {
     ...health,
     ...(await agentPortFlags(trust, agentPort)),
