@@ -7,7 +7,7 @@ const TARGETS = [
   ...['build', 'lint', 'boundaries', 'generated', 'test'],
   ...['test-compat', 'test-edges', 'test-hostile', 'test-plane', 'test-repository'],
 ];
-const TIMEOUT_MS = 30 * 60_000;
+const TIMEOUT_MS = 45 * 60_000;
 
 /**
  * Builds, and runs every target whose result could differ from its last run: Nx knows what a change can reach. Prints failures as they
