@@ -6,16 +6,16 @@ import { idleDialer } from './testing.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 
+/** The sessions of a hub that nobody watches. */
+function table(events = planeEvents()): SessionTable {
+  const registration = { announce() {}, withdraw() {} };
+  return new SessionTable({ hubId: 'h1', incarnation: 1, events, registration, changed() {} });
+}
+
 test('an agent that was being let in while the hub began to drain does not keep it from going', {
   timeout: 60_000,
 }, async () => {
-  const sessions = new SessionTable({
-    hubId: 'h1',
-    incarnation: 1,
-    events: planeEvents(),
-    registration: { announce() {}, withdraw() {} },
-    changed() {},
-  });
+  const sessions = table();
   sessions.leave();
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
   sessions.add('s1', agent, idleDialer());
@@ -26,13 +26,7 @@ test('an agent that was being let in while the hub began to drain does not keep 
 test('an agent that was being let in while the hub stopped does not keep it from stopping', {
   timeout: 60_000,
 }, async () => {
-  const sessions = new SessionTable({
-    hubId: 'h1',
-    incarnation: 1,
-    events: planeEvents(),
-    registration: { announce() {}, withdraw() {} },
-    changed() {},
-  });
+  const sessions = table();
   sessions.destroy(new Error('hub stops'));
   const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'link' as const, remote: 'test' };
   const dialer = idleDialer({ busy: true });
@@ -41,13 +35,7 @@ test('an agent that was being let in while the hub stopped does not keep it from
 });
 
 test('sessions are counted by tenant, and a tenant without any is forgotten', async () => {
-  const sessions = new SessionTable({
-    hubId: 'h1',
-    incarnation: 1,
-    events: planeEvents(),
-    changed() {},
-    registration: { announce() {}, withdraw() {} },
-  });
+  const sessions = table();
   const dialers = ['a', 'a', 'b'].map((tenant, n) => {
     const dialer = idleDialer();
     sessions.add(`s${n}`, { tenant, agentId: 'a1', identifiers, protocol: 'link', remote: 'test' }, dialer);
@@ -68,13 +56,7 @@ test('sessions are counted by tenant, and a tenant without any is forgotten', as
 
 test('sessions that are kicked end with the reason, and no others', async () => {
   const events = planeEvents();
-  const sessions = new SessionTable({
-    hubId: 'h1',
-    incarnation: 1,
-    events,
-    changed() {},
-    registration: { announce() {}, withdraw() {} },
-  });
+  const sessions = table(events);
   const closed: string[] = [];
   events.on('session:close', ({ sessionId }, reason) => closed.push(`${sessionId}: ${reason}`));
   for (const [n, agentId] of ['a1', 'a2', 'a1'].entries()) {
