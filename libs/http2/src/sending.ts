@@ -99,7 +99,7 @@ export class Sending {
   }
 
   /** Runs what nobody else would catch. What it throws ends the connection. */
-  guarded(act: () => void): void {
+  runGuarded(act: () => void): void {
     try {
       act();
     } catch (error) {
@@ -115,12 +115,12 @@ export class Sending {
   }
 
   #turn(): void {
-    this.guarded(() => this.#fill());
+    this.runGuarded(() => this.#fill());
     this.#scheduled = false;
     this.#socket.uncork();
     // The socket or the window reports when there is room again.
     if (this.#window <= 0 || this.#socket.writableNeedDrain) return;
-    this.guarded(() => this.#refill());
+    this.runGuarded(() => this.#refill());
     // A socket that would take more than was written says nothing when it has.
     if (this.#ready.length + this.#empty.length > 0) this.#schedule();
   }

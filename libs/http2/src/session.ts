@@ -177,16 +177,16 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     this.#over = reason;
     if (!silent) this.#sending.frame(goawayFrame(this.#streams.last));
     this.#receiving.stop();
-    for (const stream of this.#streams.values()) this.#guarded(() => stream.lose(reason));
+    for (const stream of this.#streams.values()) this.#runGuarded(() => stream.lose(reason));
     const { socket } = this;
     socket.destroySoon();
     const timer = setTimeout(() => socket.destroy(), LINGER);
     socket.once('close', () => clearTimeout(timer));
-    for (const told of this.rawListeners('close')) this.#guarded(() => Reflect.apply(told, this, [reason]));
+    for (const listener of this.rawListeners('close')) this.#runGuarded(() => Reflect.apply(listener, this, [reason]));
   }
 
   /** The end of one stream, or one listener, that throws must not keep the others from theirs. */
-  #guarded(act: () => void): void {
+  #runGuarded(act: () => void): void {
     try {
       act();
     } catch (error) {

@@ -42,7 +42,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   /** What this side may do. */
   #peer = DEFAULT_SETTINGS;
   readonly #initialWindow = new InitialWindow(
-    () => this.#sending.guarded(() => this.#wake()),
+    () => this.#sending.runGuarded(() => this.#wake()),
     () => Array.from(this.values(), ({ sendWindow }) => sendWindow),
   );
   #next = 1;

@@ -11,7 +11,7 @@ export interface Doors {
   readonly accept: (socket: TLSSocket) => void;
   /** Told of every other. @param remote `address:port` */
   readonly refused: (remote: string, error: Error) => void;
-  /** Told of what was thrown here, which nobody else would catch: it ends the connection, not the process. */
+  /** Called with an error that nobody else would catch: it ends the connection, not the process. */
   readonly fault: (remote: string, error: Error) => void;
   /** A name that each certificate must have (subjectAltName, DNS). */
   readonly role?: string;

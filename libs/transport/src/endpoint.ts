@@ -57,7 +57,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       return rule && prohibition(request, address, rule);
     });
     const socket = open(request, steps);
-    // A defect, such as one of whoever is told of the acknowledgement, fails the dial.
+    // A defect fails the dial, for instance one in the callback for the acknowledgement.
     const guarded = guarding((error) => {
       pending.fail(asDialError(error));
       events?.emit('fault', 'destination', formatDestination(request.destination), error);

@@ -45,7 +45,7 @@ export interface ControlOptions {
   readonly receive: (message: ControlMessage) => void;
   /** A message of a known type could not be read, perhaps since a later version writes it otherwise: it is passed over. */
   readonly refused: (error: Error) => void;
-  /** Whoever receives threw, and no ConnectionError: a defect, and the link should end. */
+  /** Called when the receiver threw something other than a ConnectionError: a defect, which should end the link. */
   readonly fault: (error: Error) => void;
   /** The peer broke the protocol, or does not read: the link should end. */
   readonly fail: (error: Error) => void;

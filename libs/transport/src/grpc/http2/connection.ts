@@ -157,7 +157,7 @@ export class ServerConnection implements ConnectionSink, StreamsOwner {
     this.#output.add(goawayFrame(this.#streams.last, code));
   }
 
-  /** The peer broke the protocol, or code of ours threw. That is told in any case, and last: whoever is told may throw too. */
+  /** The peer broke the protocol, or code of ours threw. Subscribers always hear of it, and last, because they may throw too. */
   #fail(error: Error): void {
     const ofPeer = error instanceof ConnectionError;
     const isOver = this.#state === 'ended';

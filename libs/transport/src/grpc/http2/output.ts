@@ -45,7 +45,7 @@ export class Output {
   #full = false;
   #ended = false;
 
-  /** @param failed told of what is thrown in a place where nobody else would catch it */
+  /** @param failed called with an error that nobody else would catch */
   constructor(socket: Socket, failed: (error: Error) => void) {
     this.#socket = socket;
     this.guarded = guarding(failed);
