@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 import { test } from 'node:test';
+import { deferred } from '@isthmus/runtime';
 import { LinkClient, upgradeServer } from '@isthmus/transport';
-import { deferred, noTracer, planeEvents } from '@isthmus/tunnel';
+import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { agent } from './agent.ts';
 
 test('a connection that comes up while the agent drains is let go', { timeout: 60_000 }, async (context) => {

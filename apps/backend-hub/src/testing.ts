@@ -1,5 +1,5 @@
+import { deferred } from '@isthmus/runtime';
 import type { Wire } from '@isthmus/transport';
-import { deferred } from '@isthmus/tunnel';
 
 /** A wire that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
 export function idleWire({ busy = false } = {}): Wire {

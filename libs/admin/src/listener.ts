@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
+import { guardServer, remoteOf, type StrangerLimits, Strangers, sourceOf } from '@isthmus/runtime';
 import type { Refused } from '@isthmus/service';
-import { guardServer, remoteOf, type StrangerLimits, Strangers, sourceOf } from '@isthmus/tunnel';
 
 /** Who comes through a TLS server, and who does not. */
 export interface AdminDoors {

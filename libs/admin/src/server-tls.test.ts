@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { connect, createServer } from 'node:tls';
 import { Authority, type Identity } from '@isthmus/certificates/testing';
-import { deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
 import { type AdminClientTls, adminClient } from './client.ts';
 import type { AdminTls } from './listener.ts';
 import { type AdminOptions, type AdminServer, serveAdmin } from './server.ts';

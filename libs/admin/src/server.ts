@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { type AddressInfo, isIPv6, type Server, type Socket } from 'node:net';
-import { isLoopback } from '@isthmus/flags';
-import { guardListener, type Refused, refuseBadRequests, remoteOf } from '@isthmus/service';
+import { isLoopback, remoteOf } from '@isthmus/runtime';
+import { guardListener, type Refused, refuseBadRequests } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
 import { type AdminTls, adminListener } from './listener.ts';
 import { RpcForward } from './rpc/forward.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
-import { deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
 import { type KubeClientOptions, kubeClient } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { KubeStatusError } from './status.ts';

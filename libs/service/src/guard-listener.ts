@@ -1,5 +1,5 @@
 import type { AddressInfo, Server } from 'node:net';
-import { descriptors } from '@isthmus/tunnel';
+import { descriptors } from '@isthmus/runtime';
 import type { Refused } from './bad-requests.ts';
 
 /**

@@ -1,4 +1,4 @@
-export { type Refused, refuseBadRequests, remoteOf } from './bad-requests.ts';
+export { type Refused, refuseBadRequests } from './bad-requests.ts';
 export {
   type AdmissionState,
   admissionCheck,

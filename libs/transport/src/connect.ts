@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { remoteOf } from '@isthmus/runtime';
 import {
   Abandonment,
   asDialError,
@@ -10,7 +11,6 @@ import {
   type DialRequest,
   type PlaneEvents,
   parseDestination,
-  remoteOf,
   Tunnel,
 } from '@isthmus/tunnel';
 import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-request.ts';

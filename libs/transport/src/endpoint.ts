@@ -1,11 +1,11 @@
 import net, { isIP, type Socket } from 'node:net';
+import { descriptors } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
   type DialErrorCode,
   type DialRequest,
   type DialTracer,
-  descriptors,
   formatDestination,
   noTracer,
   type PlaneEvents,

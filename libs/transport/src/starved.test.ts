@@ -5,7 +5,8 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { type DialRequest, descriptors, planeEvents } from '@isthmus/tunnel';
+import { descriptors } from '@isthmus/runtime';
+import { type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from './endpoint.ts';
 import { type ListenAddress, listen } from './listen.ts';
 

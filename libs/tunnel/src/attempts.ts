@@ -1,6 +1,6 @@
+import { deferred } from '@isthmus/runtime';
 import { Abandonment } from './abandonment.ts';
 import { Candidates } from './candidates.ts';
-import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import type { Directory } from './directory.ts';
 import { asDialError, DialError } from './errors.ts';

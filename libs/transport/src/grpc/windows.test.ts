@@ -4,7 +4,7 @@ import net from 'node:net';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
 import type { ServerCall } from './call.ts';
 import { connect, data, echo, message, open, serve, WINDOW } from './testing/calls.ts';
 import { cleanups, until } from './testing/until.ts';

@@ -1,12 +1,11 @@
 import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
+import { deferred, RandomSet } from '@isthmus/runtime';
 import {
   Abandonment,
   asDialError,
-  Crowd,
   type Dial,
   type DialRequest,
-  deferred,
   type PlaneEvents,
   type Role,
   SessionLost,
@@ -43,7 +42,7 @@ export class LinkServer {
   readonly closed = this.#closed.promise;
   readonly #session: Http2Session;
   readonly #options: LinkServerOptions;
-  readonly #streams = new Crowd<Http2Stream>();
+  readonly #streams = new RandomSet<Http2Stream>();
   readonly #unsent: ControlMessage[] = [];
   readonly #reconciler = new ServingReconciler<Http2Stream>({
     streams: () => this.#streams,

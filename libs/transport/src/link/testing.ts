@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { afterEach } from 'node:test';
+import { deferred } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
   type DialRequest,
-  deferred,
   type Established,
   type PlaneEvents,
   planeEvents,

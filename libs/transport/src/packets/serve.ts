@@ -1,4 +1,5 @@
 import type { Packet } from '@isthmus/proto';
+import { deferred } from '@isthmus/runtime';
 import {
   Abandonment,
   asDialError,
@@ -7,7 +8,6 @@ import {
   DialError,
   type DialRequest,
   type DialSignal,
-  deferred,
   type Established,
   PlaneEnded,
   type PlaneEvents,

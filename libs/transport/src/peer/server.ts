@@ -1,16 +1,8 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import {
-  type Dial,
-  descriptors,
-  GATEWAY_NAME,
-  guardServer,
-  type PlaneEvents,
-  remoteOf,
-  type StrangerLimits,
-  Strangers,
-} from '@isthmus/tunnel';
+import { descriptors, guardServer, remoteOf, type StrangerLimits, Strangers } from '@isthmus/runtime';
+import { type Dial, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import type { Listener } from '../listen.ts';
 import { tlsServer } from '../renewal.ts';

@@ -7,7 +7,8 @@ import http2, {
 } from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
-import { deferred, planeEvents } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { planeEvents } from '@isthmus/tunnel';
 import type { PacketSink } from '../../packets/channel.ts';
 import type { ServerCall } from '../call.ts';
 import { type GrpcServerOptions, grpcServer } from '../server.ts';
