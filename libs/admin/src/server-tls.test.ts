@@ -11,6 +11,7 @@ import { after, before, describe, it } from 'node:test';
 import { connect, createServer } from 'node:tls';
 import { Authority, type Identity } from '@isthmus/certificates/testing';
 import { deferred } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
 import { type AdminClientTls, adminClient } from './client.ts';
 import type { AdminTls } from './listener.ts';
 import { type AdminOptions, type AdminServer, serveAdmin } from './server.ts';
@@ -124,9 +125,7 @@ describe('the admin port with mutual TLS', () => {
     assert.equal(open.filter(({ destroyed }) => destroyed).length, 1);
     // A place that is left is free.
     open.find(({ destroyed }) => !destroyed)?.destroy();
-    const late = performance.now() + 60_000;
-    const answer = () => page(server, shows(operator)).catch(() => '');
-    while ((await answer()) !== 'a page') assert.ok(performance.now() < late, 'no place came free');
+    await until(async () => (await page(server, shows(operator))) === 'a page', 'a free place');
     for (const socket of open) socket.destroy();
   });
 

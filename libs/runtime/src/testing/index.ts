@@ -1,1 +1,1 @@
-export { DEFAULT_DEADLINE_MS, eventually, type True, until, type Wait, within } from './until.ts';
+export { DEADLINE_MS, eventually, type True, until, type Wait, within } from './until.ts';
