@@ -9,3 +9,4 @@ export { minorGc } from './minor-gc.ts';
 export { RandomSet } from './random-set.ts';
 export { Ring } from './ring.ts';
 export { guardServer, type StrangerLimits, Strangers, sourceOf } from './strangers.ts';
+export { within } from './within.ts';
