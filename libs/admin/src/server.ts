@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { type AddressInfo, isIPv6, type Server, type Socket } from 'node:net';
-import { isLoopback, remoteOf } from '@isthmus/runtime';
-import { guardListener, type Refused, refuseBadRequests } from '@isthmus/service';
+import { guardListener, isLoopback, remoteOf } from '@isthmus/runtime';
+import { type Refused, refuseBadRequests } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
 import { type AdminTls, adminListener } from './listener.ts';
 import { RpcForward } from './rpc/forward.ts';
@@ -61,7 +61,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const trusted = tls !== undefined || isLoopback(address.address);
   if (!trusted) warn(untrusted(address));
   const rpc: Rpc = trusted ? new RpcForward(backend, { ready, warn }) : new RpcRefusal();
-  const unguard = guardListener(listener.server, address, refused);
+  const unguard = guardListener(listener.server, address, (error) => refused('', error));
 
   const heads = new Heads(headTimeoutMs, refused);
   web.on('request', ({ socket }) => heads.settle(socket));

@@ -3,6 +3,7 @@ export { Backoff } from './backoff.ts';
 export { endAfterPeer, writerOf } from './coalesced-writes.ts';
 export { deferred } from './deferred.ts';
 export { descriptors, type Reopening } from './descriptors.ts';
+export { guardListener } from './guard-listener.ts';
 export { type Guarded, guarding } from './guarded.ts';
 export { LONGEST_TIMER } from './longest-timer.ts';
 export { minorGc } from './minor-gc.ts';

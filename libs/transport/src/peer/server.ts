@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { descriptors, guardServer, remoteOf, type StrangerLimits, Strangers } from '@isthmus/runtime';
+import { guardListener, guardServer, remoteOf, type StrangerLimits, Strangers } from '@isthmus/runtime';
 import { type Dial, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import type { Listener } from '../listen.ts';
@@ -62,21 +62,14 @@ export async function servePeers({ host, port, tls: files, dial, events }: PeerS
   guardServer(server, strangers);
   server.listen(port, host || undefined);
   await once(server, 'listening');
-  const bound = (server.address() as AddressInfo).port;
-  server.on('error', (error) => events.emit('refused', 'peers', '', error));
-  const unguard = descriptors.guard({
-    get listening() {
-      return server.listening;
-    },
-    close: () => void server.close(),
-    open: () => void server.listen(bound, host || undefined),
-  });
+  const bound = server.address() as AddressInfo;
+  const unguard = guardListener(server, bound, (error) => events.emit('refused', 'peers', '', error));
   const stop = () => {
     unguard();
     server.close();
   };
   return {
-    address: `${host || '0.0.0.0'}:${bound}`,
+    address: `${host || '0.0.0.0'}:${bound.port}`,
     connections,
     drain() {
       draining = true;
