@@ -37,7 +37,8 @@ const EXPORTED = { '.': { deno: './src/index.ts' }, './testing': { deno: './src/
 /** Names that a sound workspace exports, and the import by which another package uses each. */
 const EXPORTS = {
   'libs/tunnel/src/words.ts': 'export const used = 1, lazy = 2; export type Word = string;',
-  'libs/tunnel/src/index.ts': "import '@fixture/proto'; export * from './words.ts'; export class Flag {}",
+  'libs/tunnel/src/index.ts':
+    "import 'node:events'; import '@fixture/proto'; export * from './words.ts'; export class Flag {}",
   'libs/tunnel/src/testing.ts': 'export const onlyForTests = 1;',
   'libs/transport/src/use.ts': `
     import { type Flag, used as renamed } from '@fixture/tunnel';
@@ -82,6 +83,16 @@ const BREACHES = [
     when: 'a source takes a mere type from a package that is not declared',
     change: ({ write }) => write('libs/tunnel/src/type.ts', "export type { Thing } from '@fixture/registry/thing';"),
     says: 'libs/tunnel/src/type.ts imports @fixture/registry, which libs/tunnel/package.json does not declare',
+  },
+  {
+    when: 'a library imports a module of Node that is not in its list',
+    change: ({ write }) => {
+      write('libs/tunnel/src/sockets.ts', "import type { Socket } from 'node:net';");
+      write('libs/tunnel/src/sockets.test.ts', "import net from 'node:net';");
+      write('libs/tunnel/src/testing/sockets.ts', "import net from 'node:net';");
+      write('apps/agent/src/sockets.ts', "import net from 'node:net';");
+    },
+    says: 'libs/tunnel/src/sockets.ts imports node:net: scripts/lib/boundaries.mjs lists what libs/tunnel may import',
   },
   {
     when: 'a relative import leaves the package',
@@ -157,7 +168,8 @@ describe('package boundaries', () => {
       dependencies: Object.fromEntries(uses.map((use) => [nameOf(use), '1.0.0'])),
     });
     write(`${path}/tsconfig.json`, { references: references.map((each) => ({ path: up + each })) });
-    write(`${path}/src/index.ts`, ["import 'node:fs';", ...uses.map((use) => `import '${nameOf(use)}';`)].join('\n'));
+    const builtin = path.startsWith('libs/') ? [] : ["import 'node:fs';"];
+    write(`${path}/src/index.ts`, [...builtin, ...uses.map((use) => `import '${nameOf(use)}';`)].join('\n'));
   }
 
   function check() {

@@ -1,4 +1,4 @@
-import { builtinModules } from 'node:module';
+import { isBuiltin } from 'node:module';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import ts from 'typescript';
 import { unusedExports } from './exports.mjs';
@@ -26,6 +26,28 @@ const BESIDE = {
   'libs/admin': ['libs/flags', 'libs/service'],
   // Puts a server together.
   'libs/plane': ['libs/admin', 'libs/flags', 'libs/registry', 'libs/service', 'libs/telemetry', 'libs/transport'],
+};
+
+/**
+ * Which of Node's modules the sources of a library may import; tests and programs may import any. The core and the codecs are pure:
+ * they know streams and events, and no sockets, files or clocks of the system.
+ */
+const NODE_MODULES = {
+  'libs/proto': [],
+  'libs/tunnel': ['events', 'stream'],
+  // A type only: a connection gets its socket.
+  'libs/http2': ['events', 'net', 'stream'],
+  'libs/certificates': ['crypto'],
+  'libs/runtime': ['crypto', 'events', 'fs', 'net', 'stream', 'tls', 'v8', 'vm'],
+  'libs/flags': ['crypto', 'fs', 'net', 'os', 'path', 'tls'],
+  'libs/kube': ['crypto', 'fs', 'http', 'https', 'path', 'timers'],
+  'libs/registry': ['crypto', 'net', 'timers', 'tls', 'util'],
+  'libs/transport': ['crypto', 'dns', 'events', 'fs', 'http', 'net', 'stream', 'timers', 'tls'],
+  'libs/telemetry': ['events', 'fs', 'net', 'process', 'timers', 'tls', 'util', 'zlib'],
+  'libs/service': ['events', 'fs', 'http', 'net', 'os', 'process', 'stream'],
+  'libs/admin': [
+    ...['crypto', 'events', 'fs', 'http', 'http2', 'inspector', 'net', 'os', 'path', 'process', 'stream', 'tls', 'v8'],
+  ],
 };
 
 /**
@@ -79,11 +101,26 @@ function importViolations({ dir, path, manifest }, root) {
           ? []
           : [`${where} imports ${specifier}, which is outside ${path}: import the package by its name`];
       }
-      if (specifier.startsWith('node:') || builtinModules.includes(specifier)) return [];
+      if (isBuiltin(specifier)) {
+        const allowed = isTest(file) || !path.startsWith('libs/') || NODE_MODULES[path]?.includes(moduleOf(specifier));
+        return allowed
+          ? []
+          : [`${where} imports ${specifier}: scripts/lib/boundaries.mjs lists what ${path} may import`];
+      }
       const name = packageOf(specifier);
       return declared.has(name) ? [] : [`${where} imports ${name}, which ${path}/package.json does not declare`];
     }),
   );
+}
+
+/** Whether a file is a test, or is there for tests. */
+function isTest(file) {
+  return /\.test\.ts$|[\\/]testing(\.ts$|[\\/])/.test(file);
+}
+
+/** `node:fs/promises` is `fs`. */
+function moduleOf(builtin) {
+  return builtin.replace(/^node:/, '').split('/')[0];
 }
 
 function importsOf(file) {

@@ -3,7 +3,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { DEFAULT_DEADLINE_MS, onDeno, type Program, ROOT, type Scope, scoped, startCommand } from './harness/index.ts';
+import { DEADLINE_MS, onDeno, type Program, ROOT, type Scope, scoped, startCommand } from './harness/index.ts';
 import { asked } from './plane/operator.ts';
 
 interface Checked {
@@ -30,7 +30,7 @@ test(
   scoped(async (scope) => {
     const demo = startDemo(scope);
     const line = await demo.waitForLine(/^curl /);
-    const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: DEFAULT_DEADLINE_MS });
+    const { stdout } = await promisify(execFile)('bash', ['-c', line], { timeout: DEADLINE_MS });
     assert.match(stdout, /^Hello from the demo destination: GET \/, dialled from 127\.0\.0\.1:\d+\n$/);
     await demo.waitForLine(
       /CN=demo-caller \(http-connect\) at server → 127\.0\.0\.1:\d+ through agent at server in [\d.]+ ms$/,

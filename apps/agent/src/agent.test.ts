@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { deferred } from '@isthmus/runtime';
 import { LinkClient, upgradeServer } from '@isthmus/transport';
-import { deferred, noTracer, planeEvents } from '@isthmus/tunnel';
+import { noTracer, planeEvents } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
 
 /** An agent of a hub that is played by the test. */

@@ -1,5 +1,6 @@
 import { lookup } from 'node:dns/promises';
-import { Backoff, deferred, formatDestination } from '@isthmus/tunnel';
+import { Backoff, deferred } from '@isthmus/runtime';
+import { formatDestination } from '@isthmus/tunnel';
 import type { Clock } from './clock.ts';
 import { NEVER, type Redial } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';

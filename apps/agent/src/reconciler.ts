@@ -1,5 +1,6 @@
+import { guarding } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
-import { guarding, type PlaneEvents } from '@isthmus/tunnel';
+import type { PlaneEvents } from '@isthmus/tunnel';
 import { Addresses, placeOf, serverOf, type Target } from './addresses.ts';
 import type { Clock } from './clock.ts';
 import { type Assessment, assess, isInPlane } from './coverage.ts';

@@ -1,4 +1,4 @@
-import { Backoff } from '@isthmus/tunnel';
+import { Backoff } from '@isthmus/runtime';
 import type { Clock } from './clock.ts';
 
 /** A connection that lasted this long shows that its server is well, in milliseconds. */

@@ -1,5 +1,6 @@
+import { deferred } from '@isthmus/runtime';
 import type { HubMember, MembershipMessage } from '@isthmus/transport';
-import { deferred, planeEvents } from '@isthmus/tunnel';
+import { planeEvents } from '@isthmus/tunnel';
 import { ranking } from './coverage.ts';
 import { FakeClock } from './fake-clock.ts';
 import { Reconciler, type ReconcilerOptions } from './reconciler.ts';

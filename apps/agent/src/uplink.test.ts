@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import tls from 'node:tls';
 import { Authority, type IdentityOptions } from '@isthmus/certificates/testing';
+import { deferred } from '@isthmus/runtime';
 import { encodeControl, LinkClient, type MembershipMessage, upgradeServer } from '@isthmus/transport';
-import { deferred, planeEvents } from '@isthmus/tunnel';
+import { planeEvents } from '@isthmus/tunnel';
 import { connectUplink, type UplinkOptions } from './uplink.ts';
 
 const OTHERS = ['127.0.0.1:1', '10.0.0.1:2', ''].map((address, index) => {

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { guarding, remoteOf, type StrangerLimits, sourceOf } from '@isthmus/runtime';
 import {
   type AgentHello,
   type Authenticate,
@@ -21,7 +22,7 @@ import {
   type TlsSettings,
   upgradeServer,
 } from '@isthmus/transport';
-import { guarding, type Observation, remoteOf, type StrangerLimits, sourceOf } from '@isthmus/tunnel';
+import type { Observation } from '@isthmus/tunnel';
 import { Membership } from './membership.ts';
 import { newSessionId, type SessionTable } from './sessions.ts';
 

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
 import { memoryRegistry, type Registry } from '@isthmus/registry';
+import { deferred } from '@isthmus/runtime';
 import { type ControlMessage, LinkServer, type MembershipMessage, requestLink } from '@isthmus/transport';
-import { Directory, deferred, noTracer, planeEvents } from '@isthmus/tunnel';
+import { Directory, noTracer, planeEvents } from '@isthmus/tunnel';
 import { type HubOptions, hub } from './hub.ts';
 
 function options(registry: Registry): HubOptions {

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { HubRegistration } from '@isthmus/registry';
+import { guarding } from '@isthmus/runtime';
 import type { Dialer } from '@isthmus/transport';
 import {
   type AgentIdentifiers,
   type Change,
   type Dial,
   DialError,
-  guarding,
   type PlaneEvents,
   type SessionInfo,
   type SessionRecord,

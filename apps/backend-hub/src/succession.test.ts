@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, mock, test } from 'node:test';
-import { deferred, planeEvents } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { planeEvents } from '@isthmus/tunnel';
 import { Succession } from './succession.ts';
 
 beforeEach(() => mock.timers.enable({ apis: ['setTimeout'] }));

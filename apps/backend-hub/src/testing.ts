@@ -1,5 +1,5 @@
+import { deferred } from '@isthmus/runtime';
 import type { Dialer } from '@isthmus/transport';
-import { deferred } from '@isthmus/tunnel';
 
 /** A dialer that carries nothing. One that is busy has a tunnel, and so does not end when it is closed. */
 export function idleDialer({ busy = false } = {}): Dialer {

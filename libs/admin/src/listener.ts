@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
+import { Admitted, type AdmittedLimits, guardServer, type StrangerLimits, Strangers } from '@isthmus/runtime';
 import type { Refused } from '@isthmus/service';
-import { Admitted, type AdmittedLimits, guardServer, type StrangerLimits, Strangers } from '@isthmus/tunnel';
 
 /** Who comes through a TLS server, and who does not. */
 export interface AdminDoors {

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { type AddressInfo, isIPv6, type Server, type Socket } from 'node:net';
-import { isLoopback } from '@isthmus/flags';
-import { guardListener, type Refused, refuseBadRequests, remoteOf } from '@isthmus/service';
+import { guardListener, isLoopback, remoteOf } from '@isthmus/runtime';
+import { type Refused, refuseBadRequests } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
 import { type AdminTls, adminListener } from './listener.ts';
 import { LazyRpc } from './rpc/lazy.ts';
@@ -57,7 +57,7 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
   const serveRpc = async () => (await import('./rpc/server.ts')).serveRpc(backend, ready);
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
-  const unguard = guardListener(listener.server, address, refused);
+  const unguard = guardListener(listener.server, address, (error) => refused('', error));
 
   const heads = new Heads(headTimeoutMs, refused);
   web.on('request', ({ socket }) => heads.settle(socket));

@@ -3,7 +3,6 @@ export type { FlagTable, Values } from './flag.ts';
 export { helpText } from './help.ts';
 export { type FlagInForce, flagsInForce } from './in-force.ts';
 export { parseLabels } from './labels.ts';
-export { isLoopback } from './loopback.ts';
 export { memberOf, peerTls, redisOptions, redisTls, type TlsFiles, tlsPolicy } from './options.ts';
 export { parseFlags } from './parse.ts';
 export { listenersOf } from './ports.ts';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
-import { deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
 import { type KubeClientOptions, kubeClient } from './client.ts';
 import type { KubeConnection } from './connection.ts';
 import { KubeStatusError } from './status.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
-import { until } from './testing/until.ts';
 
 const LEASES = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases';
 const LIST = { method: 'GET', path: LEASES, query: { labelSelector: 'app=a' } } as const;

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Backoff } from '@isthmus/tunnel';
+import { Backoff } from '@isthmus/runtime';
 import { type KubeConnection, type KubeConnectionSource, messageOf } from './connection.ts';
 import { Deadline } from './deadline.ts';
 import { type ConnectionPool, exchange, type KubeCall, MAX_BODY_BYTES, openPool, readBody } from './exchange.ts';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
 import { type Lease, microTime } from './lease.ts';
 import { type LeaseCounter, type LeaseCounterOptions, leaseCounter } from './lease-counter.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
-import { until } from './testing/until.ts';
 
 const LABELS = { 'k8s-app': 'konnectivity-server' };
 

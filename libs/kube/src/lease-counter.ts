@@ -1,4 +1,4 @@
-import { Backoff } from '@isthmus/tunnel';
+import { Backoff } from '@isthmus/runtime';
 import type { KubeClient } from './client.ts';
 import { messageOf } from './connection.ts';
 import { isLeaseValid, type Lease, type LeaseCall, type LeaseList, leasesPath } from './lease.ts';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { type KubeClient, kubeClient } from './client.ts';
 import { type Lease, type LeaseCall, microTime } from './lease.ts';
 import { type LeaseHolderOptions, leaseHolder } from './lease-holder.ts';
 import { FakeApiServer, failure } from './testing/api-server.ts';
-import { until } from './testing/until.ts';
 
 const PATH = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases';
 const OWN = 'konnectivity-proxy-server-one';

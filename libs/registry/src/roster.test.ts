@@ -1,16 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import type { Member } from '@isthmus/tunnel';
 import { memoryRegistry } from './memory.ts';
 import { Roster } from './roster.ts';
 
 function member(memberId: string, since: number): Member {
   return { memberId, since, roles: ['hub'], adminAddress: `h:${since}`, host: 'h', version: '1', zone: '' };
-}
-
-/** Waits for a condition; the test's own deadline ends it. */
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 test('another process of the same id is told of, and that it is gone', { timeout: 60_000 }, async (t) => {

@@ -1,5 +1,6 @@
 import { type Server, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { remoteOf } from '@isthmus/runtime';
 
 /** Called with the remote address and the error when a connection was refused because it sent no valid request. */
 export type Refused = (remote: string, error: Error) => void;
@@ -17,8 +18,4 @@ export function refuseBadRequests(server: Server, refused: Refused): void {
     if (socket.writable) socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n\r\n`);
     socket.destroySoon();
   });
-}
-
-export function remoteOf({ remoteAddress = '', remotePort = 0 }: Socket): string {
-  return `${remoteAddress}:${remotePort}`;
 }

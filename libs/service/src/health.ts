@@ -1,9 +1,8 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Admitted, type AdmittedLimits, guardServer } from '@isthmus/tunnel';
+import { Admitted, type AdmittedLimits, guardListener, guardServer } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests } from './bad-requests.ts';
-import { guardListener } from './guard-listener.ts';
 import { BAD_TARGET, type Metrics, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 
 export type { MetricsPage };
@@ -63,7 +62,7 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
   server.listen(host === '' ? { port } : { host, port });
   await once(server, 'listening');
   const address = server.address() as AddressInfo;
-  const unguard = guardListener(server, address, refused);
+  const unguard = guardListener(server, address, (error) => refused('', error));
   let closed: Promise<unknown> | undefined;
   const close = async () => {
     if (closed === undefined) {

@@ -1,4 +1,4 @@
-export { type Refused, refuseBadRequests, remoteOf } from './bad-requests.ts';
+export { type Refused, refuseBadRequests } from './bad-requests.ts';
 export {
   type AdmissionState,
   admissionCheck,
@@ -9,7 +9,6 @@ export {
   socketsCheck,
 } from './checks.ts';
 export { Closing } from './closing.ts';
-export { guardListener } from './guard-listener.ts';
 export { AGENT_UNREADY, type Check, SERVER_UNREADY, serveHealth, type Unready } from './health.ts';
 export { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 export { type Context, type ProgramLog, type Running, runProgram } from './program.ts';

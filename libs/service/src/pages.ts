@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { within } from './within.ts';
+import { within } from '@isthmus/runtime';
 
 /** An HTTP answer. */
 export interface Page {

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { VERSION } from './version.ts';
 
 const onDeno = 'Deno' in globalThis;
@@ -19,7 +20,6 @@ after(() => {
 });
 
 const here = (name: string) => JSON.stringify(import.meta.url.replace('program.test', name));
-const DEADLINE_MS = 60_000;
 
 /** Returns the source of a program with one listener. `start` is the body of its start function. */
 function source(start: string, table = ''): string {

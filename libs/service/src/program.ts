@@ -1,10 +1,10 @@
 import { setDefaultHighWaterMark } from 'node:stream';
 import type { FlagTable, ProgramFlags, Values } from '@isthmus/flags';
 import { FlagError, type FlagInForce, flagsInForce, helpText, parseFlags } from '@isthmus/flags';
+import { within } from '@isthmus/runtime';
 import { type Host, processHost } from './host.ts';
 import { startFailure } from './start-failure.ts';
 import { VERSION } from './version.ts';
-import { within } from './within.ts';
 
 /** The log of a program. A pino logger is one. */
 export interface ProgramLog {

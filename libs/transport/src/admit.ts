@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
-import { guarding, remoteOf } from '@isthmus/tunnel';
+import { guarding, remoteOf } from '@isthmus/runtime';
 import { describe, faultOf } from './certificate.ts';
 import { handshakeError } from './handshake.ts';
 import { turnAway } from './turn-away.ts';

@@ -1,5 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
-import { type CertificateUse, dnsNames, issuerOf, missingPurpose, nameOf, printable } from '@isthmus/tunnel';
+import { type CertificateUse, dnsNames, missingPurpose } from '@isthmus/runtime';
+import { issuerOf, nameOf, printable } from '@isthmus/tunnel';
 
 /** What is asked of a certificate beside that it is in its time and comes from a trusted authority. */
 export interface Wanted {

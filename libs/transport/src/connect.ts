@@ -1,15 +1,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import {
-  asDialError,
-  type Caller,
-  type DialError,
-  type Guarded,
-  guarding,
-  type PlaneEvents,
-  remoteOf,
-} from '@isthmus/tunnel';
+import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
+import { asDialError, type Caller, type DialError, type PlaneEvents } from '@isthmus/tunnel';
 import { ConnectReader, RequestRefused } from './connect-request.ts';
 import { proxyStatus } from './link/head.ts';
 import { watchCaller } from './pending-caller.ts';

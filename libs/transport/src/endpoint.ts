@@ -1,4 +1,5 @@
 import net, { isIP, type Socket } from 'node:net';
+import { descriptors, guarding } from '@isthmus/runtime';
 import {
   asDialError,
   type Dial,
@@ -6,9 +7,7 @@ import {
   type DialErrorCode,
   type DialRequest,
   type DialTracer,
-  descriptors,
   formatDestination,
-  guarding,
   noTracer,
   type PlaneEvents,
   type Prohibited,

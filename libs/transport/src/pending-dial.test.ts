@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Abandonment, DialError, type DialRequest, guarding } from '@isthmus/tunnel';
+import { guarding } from '@isthmus/runtime';
+import { Abandonment, DialError, type DialRequest } from '@isthmus/tunnel';
 import { destination, established, request } from './packets/testing.ts';
 import { type PendingDial, type PendingDialOptions, pendingDial } from './pending-dial.ts';
 

@@ -1,11 +1,5 @@
-import {
-  DialError,
-  type DialRequest,
-  deferred,
-  type Established,
-  formatDestination,
-  type Guarded,
-} from '@isthmus/tunnel';
+import { deferred, type Guarded } from '@isthmus/runtime';
+import { DialError, type DialRequest, type Established, formatDestination } from '@isthmus/tunnel';
 
 export interface PendingDialOptions {
   /** When to stop waiting, in milliseconds of `performance.now()`. Default: the request's deadline. */

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import tls, { type ConnectionOptions, type PeerCertificate, type TLSSocket } from 'node:tls';
-import { dnsNames } from '@isthmus/tunnel';
+import { dnsNames } from '@isthmus/runtime';
 import { describe, faultOf } from './certificate.ts';
 import { inWords } from './handshake.ts';
 

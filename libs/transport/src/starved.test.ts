@@ -5,7 +5,9 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { type DialRequest, descriptors, planeEvents } from '@isthmus/tunnel';
+import { descriptors } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
+import { type DialRequest, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from './endpoint.ts';
 import { type ListenAddress, listen } from './listen.ts';
 
@@ -38,12 +40,12 @@ async function ask(where: net.NetConnectOpts): Promise<string> {
 }
 
 async function untilAnswer(where: net.NetConnectOpts, wanted: string): Promise<void> {
-  const late = performance.now() + 60_000;
-  for (let answer = ''; answer !== wanted; ) {
-    assert.ok(performance.now() < late, `${JSON.stringify(where)} answers ${answer}, not ${wanted}`);
+  let answer = '';
+  const isWanted = async () => {
     answer = await ask(where);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+    return answer === wanted;
+  };
+  await until(isWanted, () => `${wanted} from ${JSON.stringify(where)}, which answers ${answer}`);
 }
 
 for (const kind of ['a port', 'a unix socket']) {

@@ -1,10 +1,9 @@
+import { deferred, type Guarded, guarding } from '@isthmus/runtime';
 import { Abandonment } from './abandonment.ts';
 import { Candidates } from './candidates.ts';
-import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import type { Directory } from './directory.ts';
 import { asDialError, DialError } from './errors.ts';
-import { type Guarded, guarding } from './guarded.ts';
 import type { Observation } from './observe.ts';
 import type { Route } from './placement.ts';
 import type { SessionRecord } from './records.ts';

@@ -1,8 +1,11 @@
-import type { X509Certificate } from 'node:crypto';
 import { printable } from './names.ts';
 
 /** Node's types promise texts. Of a name that is empty there is none, and one that is encoded badly throws when it is read. */
-type Named = Partial<Pick<X509Certificate, 'subject' | 'issuer' | 'subjectAltName'>>;
+interface Named {
+  readonly subject?: string | undefined;
+  readonly issuer?: string | undefined;
+  readonly subjectAltName?: string | undefined;
+}
 
 /** What a certificate is called where people read it: a good one may have no subject, only other names. */
 export function nameOf(certificate: Named): string {

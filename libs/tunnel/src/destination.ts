@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net';
+import { isIPv6 } from '@isthmus/runtime';
 import { DialError } from './errors.ts';
 
 /** What a dial connects to. `host` is a name, or an address without brackets. */

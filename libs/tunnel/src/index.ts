@@ -1,13 +1,7 @@
 export { Abandonment, type DialSignal } from './abandonment.ts';
 export { Admission } from './admission.ts';
-export { Admitted, type AdmittedLimits } from './admitted.ts';
-export { Backoff } from './backoff.ts';
-export { type CertificateUse, dnsNames, missingPurpose } from './certificate-extensions.ts';
 export { issuerOf, nameOf, subjectOf } from './certificate-name.ts';
 export { HTTP_CREDENTIAL } from './credential.ts';
-export { Crowd } from './crowd.ts';
-export { deferred } from './deferred.ts';
-export { descriptors, type Reopening, sparing } from './descriptors.ts';
 export { type Destination, formatDestination, parseDestination } from './destination.ts';
 export type { Caller, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial.ts';
 export { Directory, type SessionWatcher } from './directory.ts';
@@ -38,7 +32,6 @@ export {
   type TunnelOutcome,
 } from './events.ts';
 export { type Candidate, type ExplainedStep, type Explanation, explain } from './explain.ts';
-export { type Guarded, guarding } from './guarded.ts';
 export { inWords } from './in-words.ts';
 export { checkName, isName, isPrintable, printable } from './names.ts';
 export { type Observation, observed } from './observe.ts';
@@ -55,12 +48,10 @@ export type {
   SessionRecord,
   Snapshot,
 } from './records.ts';
-export { remoteOf } from './remote.ts';
-export { Ring } from './ring.ts';
+export { refuseWhenScarce } from './refuse-when-scarce.ts';
 export { GATEWAY_NAME, HUB_SERVER_NAME } from './roles.ts';
 export { routed } from './route.ts';
 export { type AttemptKind, type AttemptRecord, type DialStory, dialStory } from './story.ts';
-export { guardServer, type StrangerLimits, Strangers, sourceOf } from './strangers.ts';
 export { STRATEGIES, type Strategy } from './strategies.ts';
 export { Suspects } from './suspects.ts';
 export {
@@ -73,4 +64,3 @@ export {
 } from './trace.ts';
 export { Tunnel } from './tunnel.ts';
 export { TunnelTable } from './tunnel-table.ts';
-export { youngGarbage } from './young-garbage.ts';

@@ -1,4 +1,4 @@
-import { Crowd } from './crowd.ts';
+import { RandomSet } from '@isthmus/runtime';
 import { getOrPut } from './get-or-put.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
@@ -38,9 +38,9 @@ export interface Standing {
 
 /** Sessions under one key, grouped by preference. */
 interface Pool {
-  readonly own: Crowd<Route>;
-  readonly byZone: Map<string, Crowd<Route>>;
-  readonly draining: Crowd<Route>;
+  readonly own: RandomSet<Route>;
+  readonly byZone: Map<string, RandomSet<Route>>;
+  readonly draining: RandomSet<Route>;
 }
 
 interface Tenant {
@@ -226,14 +226,14 @@ export class Placement {
     return undefined;
   }
 
-  #lessBusy(set: Crowd<Route>, eligible: (route: Route) => boolean): Route | undefined {
+  #lessBusy(set: RandomSet<Route>, eligible: (route: Route) => boolean): Route | undefined {
     const first = set.draw(this.#random, eligible);
     if (!first || set.size === 1) return first;
     const second = set.draw(this.#random, (route) => route !== first && eligible(route));
     return second && second.open < first.open ? second : first;
   }
 
-  #shuffledBySize(sets: Crowd<Route>[]): Crowd<Route>[] {
+  #shuffledBySize(sets: RandomSet<Route>[]): RandomSet<Route>[] {
     if (sets.length < 2) return sets;
     return sets
       .map((set) => ({ set, rank: this.#random() ** (1 / set.size) }))
@@ -250,7 +250,7 @@ function emptyTenant(): Tenant {
 }
 
 function emptyPool(): Pool {
-  return { own: new Crowd(), byZone: new Map(), draining: new Crowd() };
+  return { own: new RandomSet(), byZone: new Map(), draining: new RandomSet() };
 }
 
 function removePooled(tenant: Tenant, key: string, place: Place): void {
@@ -271,9 +271,9 @@ function agentKey({ record: { tenant, agentId } }: Route): string {
   return JSON.stringify([tenant, agentId]);
 }
 
-function partOf(pool: Pool, { draining, own, zone }: Standing): Crowd<Route> {
+function partOf(pool: Pool, { draining, own, zone }: Standing): RandomSet<Route> {
   if (draining) return pool.draining;
-  return own ? pool.own : getOrPut(pool.byZone, zone, () => new Crowd<Route>());
+  return own ? pool.own : getOrPut(pool.byZone, zone, () => new RandomSet<Route>());
 }
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {

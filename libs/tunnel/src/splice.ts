@@ -1,13 +1,8 @@
-import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { TLSSocket } from 'node:tls';
-import { deferred } from './deferred.ts';
+import { deferred, endAfterPeer, type Guarded, guarding, minorGc, writerOf } from '@isthmus/runtime';
 import type { TunnelEnd } from './dial.ts';
 import { PlaneEnded, planeEnded } from './errors.ts';
 import type { ClosedBy } from './events.ts';
-import { writeGathered } from './gathered.ts';
-import { type Guarded, guarding } from './guarded.ts';
-import { youngGarbage } from './young-garbage.ts';
 
 /** Once one side is closed for good, how long the other may take to finish cleanly, in milliseconds. */
 const LINGER_MS = 500;
@@ -101,14 +96,11 @@ export class Splice {
   ): void {
     const source = from.stream;
     const sink = to.stream;
-    const write =
-      sink instanceof Socket
-        ? (chunk: Uint8Array) => writeGathered(sink, chunk)
-        : (chunk: Uint8Array) => sink.write(chunk);
+    const write = writerOf(sink);
     let waitingSince: number | undefined;
     const copy = (chunk: Uint8Array) => {
       count(chunk.length);
-      youngGarbage.read(chunk.length);
+      minorGc.read(chunk.length);
       if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
       if (write(chunk)) return written(0);
       waitingSince ??= performance.now();
@@ -133,7 +125,8 @@ export class Splice {
     const finish = () => {
       watched.ended = true;
       this.#result ??= { closedBy: side };
-      endWriting(other);
+      if (other.ended) endAfterPeer(other.end.stream);
+      else other.end.stream.end();
       if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
       else this.#awaitClose(other.end.stream);
     };
@@ -193,14 +186,4 @@ export class Splice {
     this.#timer = setTimeout(this.guarded(late), ms);
     this.#timer.unref();
   }
-}
-
-/**
- * Ends a writer. A plain socket that has sent everything, and whose peer has ended too, is closed at once: the kernel sends the same
- * FIN without a shutdown before it. TLS is different: it announces its end itself.
- */
-function endWriting({ ended, end: { stream } }: WatchedEnd): void {
-  const plain = stream instanceof Socket && !(stream instanceof TLSSocket);
-  if (ended && plain && stream.writableLength === 0) stream.destroy();
-  else stream.end();
 }

@@ -1,4 +1,4 @@
-import { isIP } from 'node:net';
+import { isIP } from '@isthmus/runtime';
 import ipaddr from 'ipaddr.js';
 import type { AgentIdentifiers } from './records.ts';
 

@@ -1,10 +1,10 @@
-import { Crowd } from './crowd.ts';
+import { RandomSet } from '@isthmus/runtime';
 import type { PlaneEvents, Role, TunnelInfo } from './events.ts';
 import { Tunnel } from './tunnel.ts';
 
 /** The tunnels that run in this process, tracked by its events. */
 export class TunnelTable {
-  readonly #tunnels = new Crowd<TunnelInfo>();
+  readonly #tunnels = new RandomSet<TunnelInfo>();
   readonly #idle: (() => void)[] = [];
 
   constructor(events: PlaneEvents) {

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
-import { within } from './until.ts';
+import { within } from '@isthmus/runtime/testing';
 
 /** A stream that ends has no more `readable`, and one that is destroyed has no `end`. */
 const CHANGES = ['readable', 'end', 'close'];

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Identity } from '@isthmus/certificates/testing';
+import { within } from '@isthmus/runtime/testing';
 import type { Scope } from './scope.ts';
-import { within } from './until.ts';
 
 /** Where a plane accepts callers: a unix socket, plain TCP on 127.0.0.1, or TLS with a client's certificate. */
 export type Via =

@@ -1,8 +1,8 @@
 import { createHash, type Hash, randomBytes } from 'node:crypto';
 import { createServer, type Server, type Socket } from 'node:net';
+import { within } from '@isthmus/runtime/testing';
 import { freePort } from './places.ts';
 import type { Scope } from './scope.ts';
-import { within } from './until.ts';
 
 export interface ListenOptions {
   /** Default 127.0.0.1. */

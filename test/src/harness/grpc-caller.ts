@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 import { Duplex } from 'node:stream';
 import { Client, type ClientDuplexStream, credentials, Metadata, type StatusObject } from '@grpc/grpc-js';
 import { decodePacket, encodePacket, type Packet, type PacketType } from '@isthmus/proto';
+import { until } from '@isthmus/runtime/testing';
 import { describe, type Via } from './connect-caller.ts';
 import type { Scope } from './scope.ts';
-import { until } from './until.ts';
 
 export type PacketOf<T extends PacketType> = Extract<Packet, { readonly type: T }>;
 

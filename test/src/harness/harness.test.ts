@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers';
 import test, { mock } from 'node:test';
 import { createServer as createTlsServer } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
+import { DEADLINE_MS, eventually, until } from '@isthmus/runtime/testing';
 import { blackHole } from './black-hole.ts';
 import { nextChunk } from './chunks.ts';
 import { connectThrough, open, tunnelThrough } from './connect-caller.ts';
@@ -15,7 +16,6 @@ import { freePort, tempDir } from './places.ts';
 import { startCommand } from './program.ts';
 import { relayTo } from './relay.ts';
 import { scoped } from './scope.ts';
-import { DEFAULT_DEADLINE_MS, eventually, until } from './until.ts';
 
 function connectTo(scope: { defer(end: () => unknown): void }, port: number): Socket {
   const socket = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true });
@@ -25,7 +25,7 @@ function connectTo(scope: { defer(end: () => unknown): void }, port: number): So
 
 /** Advances a mocked clock by a millisecond per turn of the event loop until something is so. Returns how many milliseconds passed. */
 async function tickUntil(isSo: () => boolean): Promise<number> {
-  const end = performance.now() + DEFAULT_DEADLINE_MS;
+  const end = performance.now() + DEADLINE_MS;
   mock.timers.enable({ apis: ['setTimeout'] });
   try {
     let passed = 0;

@@ -1,4 +1,5 @@
 export { Authority, type Identity, type IdentityOptions } from '@isthmus/certificates/testing';
+export * from '@isthmus/runtime/testing';
 export * from './black-hole.ts';
 export * from './chunks.ts';
 export * from './connect-caller.ts';
@@ -18,4 +19,3 @@ export * from './relay.ts';
 export * from './runtime.ts';
 export * from './scope.ts';
 export * from './trust.ts';
-export * from './until.ts';

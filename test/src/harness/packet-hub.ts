@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { Metadata, Server, ServerCredentials, type ServerDuplexStream } from '@grpc/grpc-js';
 import { decodePacket, encodePacket, type Packet, type PacketType } from '@isthmus/proto';
+import { until } from '@isthmus/runtime/testing';
 import type { PacketOf } from './grpc-caller.ts';
 import type { Scope } from './scope.ts';
 import type { Trust } from './trust.ts';
-import { until } from './until.ts';
 
 const SERVICE = {
   Connect: {

@@ -1,5 +1,6 @@
 import type { Identity } from '@isthmus/certificates/testing';
 import { type RedisServer, startRedis } from '@isthmus/registry/testing';
+import { until } from '@isthmus/runtime/testing';
 import type { Via } from './connect-caller.ts';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags, uplinkFlags } from './flags.ts';
 import { Member, type Place } from './member.ts';
@@ -8,7 +9,6 @@ import type { Env, Flags, Program } from './program.ts';
 import type { ProgramName } from './runtime.ts';
 import type { Scope } from './scope.ts';
 import { newTrust, type Trust } from './trust.ts';
-import { until } from './until.ts';
 
 /** How callers reach a program. Ours accepts gRPC and HTTP CONNECT on every listener, so `grpc` and `connect` are the same. */
 export interface Ways {

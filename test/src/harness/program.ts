@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { type True, until, type Wait, within } from '@isthmus/runtime/testing';
 import { commandOf, type ProgramName, ROOT } from './runtime.ts';
 import type { Scope } from './scope.ts';
 import { Secrets } from './secrets.ts';
-import { type True, until, type Wait, within } from './until.ts';
 
 const KEPT_LINES = 20_000;
 const SHOWN_LINES = 30;
@@ -124,8 +124,8 @@ export class Program implements AsyncDisposable {
   }
 
   /** Returns the first log line for which `matches` holds, earlier ones included. */
-  waitForLog(matches: (line: LogLine) => boolean, { deadline, what }: Wait): Promise<LogLine> {
-    return this.#until(() => this.logs.find(matches), { ...deadlineOf(deadline), what });
+  waitForLog(matches: (line: LogLine) => boolean, wait: Wait): Promise<LogLine> {
+    return this.#until(() => this.logs.find(matches), wait);
   }
 
   waitForLine(pattern: RegExp, deadline?: number): Promise<string> {
@@ -161,7 +161,7 @@ export class Program implements AsyncDisposable {
     return samples;
   }
 
-  #until<T>(condition: () => T | Promise<T>, { what, ...wait }: Wait): Promise<True<T>> {
+  #until<T>(condition: () => T | Promise<T>, { what = '', ...wait }: Wait): Promise<True<T>> {
     return until(condition, {
       ...wait,
       what: () => `${this.name}: ${typeof what === 'string' ? what : what()}${this.tail}`,

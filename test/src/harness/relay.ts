@@ -1,7 +1,7 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { within } from '@isthmus/runtime/testing';
 import { authority } from './destination.ts';
 import type { Scope } from './scope.ts';
-import { within } from './until.ts';
 
 /** The most bytes that one direction holds: 100 ms of 80 MB/s. */
 const HELD_BYTES = 8 << 20;

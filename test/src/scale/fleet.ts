@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { until } from '../harness/until.ts';
+import { until } from '@isthmus/runtime/testing';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
 
 /** Enough that no worker has more agents than its event loop can handle, or more descriptors than it may open. */

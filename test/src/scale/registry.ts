@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { type Following, follow, type Registry } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
 import { type RedisServer, startRedis } from '@isthmus/registry/testing';
+import { until } from '@isthmus/runtime/testing';
 import { Directory, type HubRecord, type SessionRecord } from '@isthmus/tunnel';
-import { until } from '../harness/until.ts';
 import { type RedisUse, redisUse } from './redis-info.ts';
 import { cpuMs } from './usage.ts';
 

@@ -1,11 +1,11 @@
 import { type RedisServer, startRedis } from '@isthmus/registry/testing';
+import { until } from '@isthmus/runtime/testing';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags } from '../harness/flags.ts';
 import { freePort } from '../harness/places.ts';
 import { isUp, startGateway } from '../harness/plane.ts';
 import { type Flags, type Program, startProgram } from '../harness/program.ts';
 import { Scope } from '../harness/scope.ts';
 import { newTrust } from '../harness/trust.ts';
-import { until } from '../harness/until.ts';
 import { Fleet } from './fleet.ts';
 import { type RedisUse, redisUse } from './redis-info.ts';
 import { type Target, target } from './target.ts';

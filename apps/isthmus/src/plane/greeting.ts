@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
-import { isLoopback } from '@isthmus/flags';
 import type { adminApi } from '@isthmus/proto/admin';
+import { isLoopback } from '@isthmus/runtime';
 import { type Member, roleNames, type Unanswered } from './member.ts';
 
 /** What a member reports about itself and the others at first contact. */

@@ -1,12 +1,5 @@
-import {
-  type Destination,
-  type DialOutcome,
-  type DialRequest,
-  type DialStory,
-  type PlaneEvents,
-  Ring,
-  type Role,
-} from '@isthmus/tunnel';
+import { Ring } from '@isthmus/runtime';
+import type { Destination, DialOutcome, DialRequest, DialStory, PlaneEvents, Role } from '@isthmus/tunnel';
 import { DialRates } from './dial-rates.ts';
 
 /** Ended dials to keep: the last second of a busy process. */

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
+import { isLoopback } from '@isthmus/runtime';
 import { PROHIBITIONS, type Prohibition } from '@isthmus/tunnel';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
 import { bool, countOrAll, duration, int, oneOf, string, strings, topic, type Values } from '../flag.ts';
-import { isLoopback } from '../loopback.ts';
 import { checkId } from './server.ts';
 
 export const serverConnection = topic('Server', {

@@ -1,7 +1,7 @@
+import { isLoopback } from '@isthmus/runtime';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
 import { duration, float32, int, string, topic, type Values } from '../flag.ts';
-import { isLoopback } from '../loopback.ts';
 import { SERVER_PORTS } from './callers.ts';
 
 export const agentListening = topic('Listening: agents', {

@@ -4,8 +4,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/redis-server.ts';
-import { until } from '../testing/until.ts';
 import { redisRegistry } from './registry.ts';
 
 test('a rotated password is used from the next connection on', {

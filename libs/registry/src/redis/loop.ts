@@ -26,16 +26,6 @@ export class Alarm {
   }
 }
 
-/** Waits until a loop has finished, but at most `ms`. */
-export async function atMost(ms: number, finished: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([finished, late]);
-  clearTimeout(timer);
-}
-
 /** Shortest time between two reports, in milliseconds. */
 const QUIET_MS = 1_000;
 

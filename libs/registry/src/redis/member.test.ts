@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { member } from '../testing/records.ts';
-import { until } from '../testing/until.ts';
 import type { RedisConnection } from './connection.ts';
 import { planeKeys } from './keys.ts';
 import { RedisMember } from './member.ts';

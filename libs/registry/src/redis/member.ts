@@ -1,8 +1,9 @@
+import { within } from '@isthmus/runtime';
 import type { Member } from '@isthmus/tunnel';
 import type { Membership } from '../registry.ts';
 import type { Client, RedisConnection } from './connection.ts';
 import type { Keys } from './keys.ts';
-import { Alarm, atMost } from './loop.ts';
+import { Alarm } from './loop.ts';
 import type { RedisTimings } from './options.ts';
 
 /**
@@ -30,7 +31,7 @@ export class RedisMember implements Membership {
   async close(): Promise<void> {
     this.#closing = true;
     this.#alarm.ring();
-    await atMost(this.#timings.commandMs, this.#finished);
+    await within(this.#finished, this.#timings.commandMs);
   }
 
   /** Two processes with one id are two members, so neither hides the other. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, it } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
+import { until } from '@isthmus/runtime/testing';
 import { type AgentName, MAX_QUARANTINED } from '@isthmus/tunnel';
 import type { Registry } from '../registry.ts';
 import { Observer } from '../testing/observer.ts';
@@ -8,7 +9,6 @@ import { member } from '../testing/records.ts';
 import { RedisPlane, UNHURRIED } from '../testing/redis-plane.ts';
 import { type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
-import { until } from '../testing/until.ts';
 
 const skip = redisMissing();
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import type { HubRecord } from '@isthmus/tunnel';
 import type { HubRegistration } from '../registry.ts';
 import { Observer } from '../testing/observer.ts';
@@ -10,7 +11,6 @@ import { RedisPlane } from '../testing/redis-plane.ts';
 import { startSentinels } from '../testing/redis-sentinel.ts';
 import { PLANE_USER, planeUserArgs, type RedisServer, redisMissing, startRedis } from '../testing/redis-server.ts';
 import { relayTo } from '../testing/tcp-relay.ts';
-import { until } from '../testing/until.ts';
 
 /** Longer than the delay of a withdrawal, in milliseconds. */
 const OUTAGE_MS = 2_500;

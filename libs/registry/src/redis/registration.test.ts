@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, mock, test } from 'node:test';
-import { deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
 import { RegistryUnavailable } from '../registry.ts';
 import type { Client, RedisConnection } from './connection.ts';
 import { REDIS_TIMINGS } from './options.ts';

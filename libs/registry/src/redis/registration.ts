@@ -1,8 +1,9 @@
+import { within } from '@isthmus/runtime';
 import type { HubRecord, SessionRecord } from '@isthmus/tunnel';
 import { Outbox, type SessionWrite } from '../outbox.ts';
 import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
 import type { RedisConnection } from './connection.ts';
-import { Alarm, atMost, Health } from './loop.ts';
+import { Alarm, Health } from './loop.ts';
 import type { RedisTimings } from './options.ts';
 import type { HubWriter, WriteOutcome } from './writer.ts';
 
@@ -69,7 +70,7 @@ export class RedisRegistration implements HubRegistration {
   async close(): Promise<void> {
     if (this.#state === 'running') this.#state = 'closing';
     this.#alarm.ring();
-    await atMost(this.#timings.commandMs, this.#finished);
+    await within(this.#finished, this.#timings.commandMs);
   }
 
   async #run(): Promise<void> {

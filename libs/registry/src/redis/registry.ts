@@ -1,4 +1,5 @@
-import { type AgentName, deferred, type HubRecord, type Member, type Snapshot } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import type { AgentName, HubRecord, Member, Snapshot } from '@isthmus/tunnel';
 import { byId } from '../members.ts';
 import { checkQuarantine } from '../quarantine.ts';
 import {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import type { Quarantine } from '@isthmus/tunnel';
 import type { Registry } from '../registry.ts';
 import { Observer } from './observer.ts';
 import { hubRecord, member, sessionRecord } from './records.ts';
-import { until } from './until.ts';
 
 const AGENT = { tenant: 'default', agentId: 'a1' };
 

@@ -1,7 +1,7 @@
+import { until } from '@isthmus/runtime/testing';
 import { freePort } from './free-port.ts';
 import { type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
 import { planeUserArgs, type RedisServer } from './redis-server.ts';
-import { until } from './until.ts';
 
 const SLOTS = 16_384;
 const PRIMARIES = 3;

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { until } from '@isthmus/runtime/testing';
 import { freePort } from './free-port.ts';
 import { type RedisGroup, type RedisGroupOptions, STEADY_MS, starting, urlOf } from './redis-group.ts';
 import { planeUserArgs, type RedisServer, type RedisTls, tlsArgs } from './redis-server.ts';
-import { until } from './until.ts';
 
 /** What the Sentinels call the primary. */
 const NAME = 'main';

@@ -1,4 +1,5 @@
-import { type ClosedBy, Crowd, type DialRequest, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
+import { RandomSet } from '@isthmus/runtime';
+import type { ClosedBy, DialRequest, PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
 import { subscribe } from '../subscribe.ts';
 import { type Answer, type AuditRecord, auditRecord, type TunnelEnding } from './record.ts';
 
@@ -21,7 +22,7 @@ export function auditDials(
   let stopping = false;
   /** Dials that were answered with a tunnel, until that tunnel ends. */
   const answers = new WeakMap<DialRequest, Answer>();
-  const tunnels = new Crowd<TunnelInfo>();
+  const tunnels = new RandomSet<TunnelInfo>();
   const end = (dial: DialRequest, ending: TunnelEnding) => {
     const answer = answers.get(dial);
     if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending), dial);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { until } from '../testing/until.ts';
+import { until } from '@isthmus/runtime/testing';
 import { type LineTarget, LineWriter } from './line-writer.ts';
 
 const MEBIBYTE = 1024 * 1024;
@@ -85,11 +85,11 @@ for (const failure of ['ENOSPC', 'EIO']) {
     files.failure = failure;
     const writer = new LineWriter(files, files.report);
     writer.write('1\n');
-    await until('a failure', () => files.told.length > 0);
+    await until(() => files.told.length > 0, 'a failure');
     writer.write('2\n');
-    await until('another failure', () => files.failures > 1);
+    await until(() => files.failures > 1, 'another failure');
     files.failure = undefined;
-    await until('both lines', () => files.files[0] === '1\n2\n');
+    await until(() => files.files[0] === '1\n2\n', 'both lines');
     assert.deepEqual(files.told, [`failing ${failure}`, 'works']);
     await writer.end();
   });
@@ -100,9 +100,9 @@ test('a slow reader is not a failure', async () => {
   files.failure = 'EAGAIN';
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
-  await until('a reader that takes nothing', () => files.failures > 0);
+  await until(() => files.failures > 0, 'a reader that takes nothing');
   files.failure = undefined;
-  await until('the line', () => files.files[0] === '1\n');
+  await until(() => files.files[0] === '1\n', 'the line');
   assert.deepEqual(files.told, []);
   await writer.end();
 });
@@ -129,7 +129,7 @@ test('the end of a loss to a slow reader is reported once the waiting lines are 
   const line = `${'x'.repeat(MEBIBYTE - 1)}\n`;
   const overflow = async () => {
     for (let i = 0; i < 9; i++) writer.write(line);
-    await until('the end of it', () => files.told.at(-1) === 'works');
+    await until(() => files.told.at(-1) === 'works', 'the end of it');
   };
   await overflow();
   assert.equal(files.files[0]?.length, 8 * MEBIBYTE);
@@ -142,7 +142,7 @@ test('after a reopen, later lines go into another file', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
-  await until('the line', () => files.files[0] === '1\n');
+  await until(() => files.files[0] === '1\n', 'the line');
   writer.reopen();
   writer.write('2\n');
   await writer.end();
@@ -155,7 +155,7 @@ test('a line that a full disk cut is written in full to the next file', async ()
   const writer = new LineWriter(files, files.report);
   writer.write('first\n');
   writer.write('second\n');
-  await until('a failure', () => files.told.length > 0);
+  await until(() => files.told.length > 0, 'a failure');
   writer.reopen();
   files.room = Number.POSITIVE_INFINITY;
   await writer.end();
@@ -166,17 +166,17 @@ test('while a file cannot be reopened, the old one is written and the reopen is 
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
-  await until('the line', () => files.files[0] === '1\n');
+  await until(() => files.files[0] === '1\n', 'the line');
   files.openFailure = 'EACCES';
   writer.reopen();
   writer.write('2\n');
-  await until('the second line', () => files.files[0] === '1\n2\n');
+  await until(() => files.files[0] === '1\n2\n', 'the second line');
   assert.deepEqual(files.told, ['kept EACCES']);
   files.openFailure = undefined;
-  await until('another file', () => {
+  await until(() => {
     writer.write('.\n');
     return files.files.length === 2;
-  });
+  }, 'another file');
   await writer.end();
 });
 
@@ -185,9 +185,9 @@ test('a file that could not be opened at first is written once it can be', async
   files.openFailure = 'ENOSPC';
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
-  await until('a failure', () => files.told.length > 0);
+  await until(() => files.told.length > 0, 'a failure');
   files.openFailure = undefined;
-  await until('the line', () => files.files[0] === '1\n');
+  await until(() => files.files[0] === '1\n', 'the line');
   assert.deepEqual(files.told, ['failing ENOSPC', 'works']);
   await writer.end();
 });
@@ -206,7 +206,7 @@ test('the end is bounded, and reports how many lines are lost', async () => {
 test('a process that exits writes waiting lines at once', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
-  await until('the file', () => files.files.length === 1);
+  await until(() => files.files.length === 1, 'the file');
   writer.write('1\n');
   writer.write('2\n');
   writer.endSync();

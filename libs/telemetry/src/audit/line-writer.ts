@@ -1,3 +1,5 @@
+import { within } from '@isthmus/runtime';
+
 /** How many bytes may wait for a target that currently accepts nothing: some ten thousand records. More is lost. */
 const MAX_WAITING = 8 * 1024 * 1024;
 
@@ -89,12 +91,7 @@ export class LineWriter {
 
   /** Writes the waiting lines, within END_MS. After that nothing is written. */
   async end(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, END_MS);
-    });
-    await Promise.race([this.#running, late]);
-    clearTimeout(timer);
+    await within(this.#running, END_MS);
     this.#finish();
     if (!this.#writing) await this.#target.close().catch(() => {});
   }

@@ -4,12 +4,12 @@ import { createServer as createHttp, type Server, type ServerResponse } from 'no
 import { createServer as createHttp2, type Http2Server } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, dialStory, planeEvents } from '@isthmus/tunnel';
 import { createLogger } from '../logging/logger.ts';
 import type { Environment } from '../otlp/environment.ts';
 import { request } from '../testing/dial.ts';
 import { refuse } from '../testing/refuse.ts';
-import { until } from '../testing/until.ts';
 import { logSettings } from './otlp-settings.ts';
 import { auditTrail } from './trail.ts';
 
@@ -163,7 +163,7 @@ test('records that a collector refuses are lost, counted and logged, and its rec
     OTEL_BLRP_SCHEDULE_DELAY: '1',
   });
   fail(5);
-  await until('lost records', () => dropped.length > 0);
+  await until(() => dropped.length > 0, 'lost records');
   receiver.status = 200;
   fail();
   await trail.close();

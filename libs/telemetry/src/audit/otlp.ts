@@ -1,3 +1,4 @@
+import { within } from '@isthmus/runtime';
 import type { DialRequest } from '@isthmus/tunnel';
 import { type Attributes, type Context, ROOT_CONTEXT, trace } from '@opentelemetry/api';
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
@@ -71,12 +72,10 @@ export async function otlpRecords(
       });
     },
     async end() {
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, END_MS);
-      });
-      await Promise.race([provider.shutdown().catch(() => {}), late]);
-      clearTimeout(timer);
+      await within(
+        provider.shutdown().catch(() => {}),
+        END_MS,
+      );
       if (waiting > 0) report.dropped(waiting);
       waiting = 0;
     },

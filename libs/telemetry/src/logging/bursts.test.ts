@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { DialError, type PlaneEvents, planeEvents, type SessionInfo } from '@isthmus/tunnel';
 import { dial, logged, recorder } from '../testing/logs.ts';
-import { until } from '../testing/until.ts';
 import { logEvents } from './log-events.ts';
 
 test('a flood of refusals becomes a few lines and a count, separately for each place', async () => {
@@ -12,7 +12,7 @@ test('a flood of refusals becomes a few lines and a count, separately for each p
   for (let i = 0; i < 100; i++) events.emit('refused', 'agent port', `10.0.0.${i}`, new Error('no TLS'));
   events.emit('refused', 'caller port', 'r', new Error('no TLS'));
   assert.equal(records().length, 3);
-  await until('a count', () => records().length === 4);
+  await until(() => records().length === 4, 'a count');
   const { where, count, msg } = records()[3];
   assert.deepEqual([msg, where, count], ['further refusals were not logged', 'agent port', 98]);
   events.emit('refused', 'agent port', 'r', new Error('no TLS'));
@@ -47,7 +47,7 @@ test('what flaps is logged a few times, then counted, and its latest state is lo
   }
   events.emit('server:failure', '10.0.0.2:8091', 'to_server', new Error('refused'));
   assert.equal(records().length, 10);
-  await until('counts and last lines', () => records().length === 16);
+  await until(() => records().length === 16, 'counts and last lines');
   const later = records().slice(10);
   const shown = later.map(({ level, msg, of, count }) => [level, msg, of, count].filter((each) => each !== undefined));
   assert.deepEqual(shown, [

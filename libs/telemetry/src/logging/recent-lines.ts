@@ -1,4 +1,4 @@
-import { Ring } from '@isthmus/tunnel';
+import { Ring } from '@isthmus/runtime';
 
 /** How many lines are kept, and the longest that is kept whole, in characters. A line is seldom longer than 500. */
 const KEPT = 1000;

@@ -4,7 +4,7 @@ import http2, { type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:ht
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import { deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
 import { OtelEnvironment } from './environment.ts';
 import { GrpcCalls, type GrpcSettings } from './grpc-calls.ts';
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Backoff } from '@isthmus/tunnel';
+import { Backoff } from '@isthmus/runtime';
 import type { ISerializer } from '@opentelemetry/otlp-transformer';
 import type { OtlpSettings } from './environment.ts';
 import { GrpcCalls, Refused } from './grpc-calls.ts';

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import { DEADLINE_MS } from '@isthmus/runtime/testing';
 
 /** How long an exporter may take to read its answers, in milliseconds. */
-const DEADLINE_MS = 60_000;
 
 /**
  * Gives open requests a final answer. Without it an exporter would retry for as long as it may, and its process would not end.

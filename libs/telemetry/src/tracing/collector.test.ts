@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { type Dial, observed, planeEvents } from '@isthmus/tunnel';
 import { request } from '../testing/dial.ts';
 import { type OtlpGrpcReceiver, otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver } from '../testing/otlp-receiver.ts';
-import { until } from '../testing/until.ts';
 import { openTelemetry } from './opentelemetry.ts';
 
 const established: Dial = async () => {
@@ -47,7 +47,7 @@ for (const [protocol, start] of RECEIVERS) {
     tracing.follow(events);
     const dial = observed('gateway', established, { events, tracer: tracing.tracer });
     await dial(request);
-    await until('a span', () => receiver.spans.length > 0);
+    await until(() => receiver.spans.length > 0, 'a span');
 
     await receiver[Symbol.asyncDispose]();
     let turns = 0;
@@ -55,7 +55,7 @@ for (const [protocol, start] of RECEIVERS) {
     const dials = await Promise.all(Array.from({ length: 2000 }, () => dial(request)));
     clearImmediate(turn);
     assert.equal(turns, 0, 'no dial waits for anything that comes from outside');
-    await until('two lines', () => lines.length === 2);
+    await until(() => lines.length === 2, 'two lines');
     await dial(request);
     await tracing.shutdown();
     assert.deepEqual(lines, ['traces are exported', 'traces cannot be exported and are dropped']);

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, noTracer } from '@isthmus/tunnel';
 import { request } from '../testing/dial.ts';
 import { otlpGrpcReceiver } from '../testing/otlp-grpc-receiver.ts';
 import { otlpReceiver, type ReceivedSpan, spanTree } from '../testing/otlp-receiver.ts';
-import { until } from '../testing/until.ts';
 import { openTelemetry, type Tracing } from './opentelemetry.ts';
 import type { Environment } from './settings.ts';
 
@@ -142,9 +142,9 @@ test('a collector that refuses spans is reported once, and once more when it tak
   const tracing = await openTelemetry(env, { ...options('hub'), logger: { info: told, warn: told } });
   receiver.status = 400;
   tracing.tracer.start('hub.dial', dial).end({ ms: 1 });
-  await until('two lines', () => lines.length === 2);
+  await until(() => lines.length === 2, 'two lines');
   tracing.tracer.start('hub.dial', dial).end({ ms: 1 });
-  await until('three lines', () => lines.length === 3);
+  await until(() => lines.length === 3, 'three lines');
   await tracing.shutdown();
   assert.deepEqual(lines, [
     'traces are exported',

@@ -1,3 +1,4 @@
+import { within } from '@isthmus/runtime';
 import type { Attributes, SpanContext, Tracer } from '@opentelemetry/api';
 import { defaultResource, resourceFromAttributes } from '@opentelemetry/resources';
 import {
@@ -56,13 +57,11 @@ export async function startSdk(
       return kept.startSpan(name, options, parent);
     },
     async shutdown() {
-      let timer: NodeJS.Timeout | undefined;
-      const overdue = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, SHUTDOWN_MS);
-      });
       // `report` hears of a last batch that fails; nobody else is left to tell.
-      await Promise.race([provider.shutdown().catch(() => {}), overdue]);
-      clearTimeout(timer);
+      await within(
+        provider.shutdown().catch(() => {}),
+        SHUTDOWN_MS,
+      );
     },
   };
 }

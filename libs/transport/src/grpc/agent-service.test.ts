@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { Metadata, status } from '@grpc/grpc-js';
-import { deferred, SessionLost } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
+import { SessionLost } from '@isthmus/tunnel';
 import { PeerLimit } from '../peer-limit.ts';
+import { cleanups } from '../testing/cleanups.ts';
 import { connectPackets } from './agent-client.ts';
 import { CONNECT_METHOD } from './service.ts';
 import { agentAtHub, callMethod, connect, destination, echo, ended, hub, listen, request } from './testing/plane.ts';
-import { cleanups, DEADLINE_MS, until } from './testing/until.ts';
 
 test('an agent of ours carries tunnels of a hub of ours over AgentService', async () => {
   const { dialer, dialers, agents, served, server } = await agentAtHub();
@@ -18,9 +20,9 @@ test('an agent of ours carries tunnels of a hub of ours over AgentService', asyn
   end.stream.write('hello');
   assert.equal(String((await once(end.stream, 'data'))[0]), 'hello');
   end.stream.end();
-  await until('tunnel gone', () => dialer.open === 0 && served.open === 0);
+  await until(() => dialer.open === 0 && served.open === 0, 'tunnel gone');
   served.destroy(new Error('over'));
-  await until('connection gone', () => server.connections === 0);
+  await until(() => server.connections === 0, 'connection gone');
   assert.ok((await dialer.closed) instanceof SessionLost);
 });
 
@@ -102,7 +104,7 @@ test('a hub that shuts down ends what is left after its grace', async () => {
   assert.ok((await dialer.closed) instanceof SessionLost);
   assert.equal(end.stream.destroyed, true);
   await served.closed;
-  await until('agent has let go', () => served.open === 0);
+  await until(() => served.open === 0, 'agent has let go');
 });
 
 const LIMITED: [what: string, metadata: Record<string, string>, code: status, details: RegExp, where: string][] = [
@@ -171,5 +173,5 @@ test('the check of a token is given up when its agent goes away', async () => {
   const signal = await asked.promise;
   assert.equal(signal.aborted, false);
   call.cancel();
-  await until('it is told', () => signal.aborted);
+  await until(() => signal.aborted, 'it is told');
 });

@@ -1,4 +1,5 @@
-import { type AgentIdentifiers, checkName, type PlaneEvents, sourceOf } from '@isthmus/tunnel';
+import { sourceOf } from '@isthmus/runtime';
+import { type AgentIdentifiers, checkName, type PlaneEvents } from '@isthmus/tunnel';
 import { type IdentifierLimits, parseIdentifiers } from '../identifiers.ts';
 import type { PacketChannel } from '../packets/channel.ts';
 import { PeerLimit, placeOf } from '../peer-limit.ts';

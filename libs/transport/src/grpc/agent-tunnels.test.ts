@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { PlaneEnded } from '@isthmus/tunnel';
 import { agentAtHub, destination, echo, pings, request } from './testing/plane.ts';
-import { until } from './testing/until.ts';
 
 const MIB = 1024 * 1024;
 
@@ -53,7 +53,7 @@ test('when 32 busy tunnels are cut at once, everything else works on', async () 
   const next = await dialer.dial(request(await destination(echo)));
   next.end.stream.write('next');
   assert.equal(String((await once(next.end.stream, 'data'))[0]), 'next');
-  await until('the cut ones are gone', () => dialer.open === 2 && served.open === 2);
+  await until(() => dialer.open === 2 && served.open === 2, 'the cut ones are gone');
 });
 
 test('10,000 tunnels over one agent’s stream leave nothing behind', async () => {
@@ -69,7 +69,7 @@ test('10,000 tunnels over one agent’s stream leave nothing behind', async () =
         else end.stream.resume().end();
       }),
     );
-    await until('all closed', () => dialer.open === 0 && served.open === 0);
+    await until(() => dialer.open === 0 && served.open === 0, 'all closed');
   }
   assert.ok(timers() <= before + 1, `timers: ${timers()}, before: ${before}`);
 });

@@ -3,12 +3,13 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import { test } from 'node:test';
 import { Client, credentials, Metadata } from '@grpc/grpc-js';
-import { deferred, PlaneEnded } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { PlaneEnded } from '@isthmus/tunnel';
 import type { ChannelError } from '../packets/channel.ts';
+import { cleanups } from '../testing/cleanups.ts';
 import type { ServerCall } from './call.ts';
 import { StatusError } from './status.ts';
 import { connect, data, message, open, PATH, type Reply, serve } from './testing/calls.ts';
-import { cleanups } from './testing/until.ts';
 
 const REFUSALS: readonly [what: string, over: Record<string, string>, http: number, grpc: number, text: RegExp][] = [
   ['another content type', { 'content-type': 'text/html' }, 415, 3, /invalid gRPC request content-type "text\/html"/],

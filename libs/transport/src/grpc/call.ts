@@ -1,7 +1,7 @@
 import { ErrorCode, type Field, hpackEncode } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
 import { encodeDataHead, encodePacket } from '@isthmus/proto';
-import type { Guarded } from '@isthmus/tunnel';
+import type { Guarded } from '@isthmus/runtime';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
 import type { ServerStream, StreamReceiver } from './http2/stream.ts';
 import { PREFIX, writePrefix } from './messages.ts';

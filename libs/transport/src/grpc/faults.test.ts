@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { ClientHttp2Session } from 'node:http2';
 import { test } from 'node:test';
+import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { type PlaneEventMap, type PlaneEvents, planeEvents, type TunnelOutcome } from '@isthmus/tunnel';
 import { endpointDial } from '../endpoint.ts';
 import { servePackets } from '../packets/serve.ts';
 import { PROXY_METHOD } from './service.ts';
 import { connect as connectTo, message, open } from './testing/calls.ts';
 import { agentAtHub, caller, connect, destination, echo, gateway, hub, request } from './testing/plane.ts';
-import { DEADLINE_MS, until } from './testing/until.ts';
 
 /** What nobody catches ends the process, and fails this file. */
 function defect(): never {
@@ -37,7 +37,7 @@ async function tunnelAt(target: string) {
   const { host, port } = await destination(echo);
   const reply = open(session, { ':path': PROXY_METHOD });
   reply.stream.write(message({ type: 'DIAL_REQ', protocol: 'tcp', address: `${host}:${port}`, random: 1n }));
-  await until('a tunnel', () => reply.packets.length === 1);
+  await until(() => reply.packets.length === 1, 'a tunnel');
   return { ...reply, session };
 }
 
@@ -88,10 +88,10 @@ for (const event of ['tunnel:open', 'caller:write', 'tunnel:close'] as const) {
     const closed = outcomeOf(events);
     const { end } = await caller(target).dial(request(await destination(echo)));
     end.stream.on('error', () => {}).write('ping');
-    await until('it is over', () => {
+    await until(() => {
       if (event === 'tunnel:close') end.stream.destroy();
       return end.stream.destroyed;
-    });
+    }, 'it is over');
     await fault;
     if (event !== 'tunnel:close') assert.equal((await closed).closedBy, 'plane');
   });

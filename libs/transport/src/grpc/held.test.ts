@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { encodePacket, type Packet } from '@isthmus/proto';
+import { until } from '@isthmus/runtime/testing';
 import type { ServerCall } from './call.ts';
 import { connect, data, message, open, serve, WINDOW } from './testing/calls.ts';
-import { until } from './testing/until.ts';
 
 /** As long as a message may be. */
 const LONG = 4 * 1024 * 1024;
@@ -26,11 +26,11 @@ test('data of a message that never ends is passed on as it comes, and none of it
   const sent = 1024 * 1024;
   const calls = Array.from({ length: 8 }, () => open(session));
   for (const { stream } of calls) stream.write(whole.subarray(0, sent));
-  await until('all that was sent has come', () => {
+  await until(() => {
     const [socket] = sockets;
     return socket !== undefined && socket.bytesRead >= calls.length * sent;
-  });
-  await until('the last was read', () => bytesOf(took) > calls.length * (sent - WINDOW));
+  }, 'all that was sent has come');
+  await until(() => bytesOf(took) > calls.length * (sent - WINDOW), 'the last was read');
   const held = calls.length * sent - bytesOf(took);
   assert.ok(held <= calls.length * 8 * 1024, `${held} bytes of ${calls.length} unfinished messages are held`);
   assert.ok(took.every((packet) => packet.type === 'DATA' && packet.connectID === 7n));
@@ -46,7 +46,7 @@ test('data of a long message comes whole and in order, however it is split', asy
   for (let at = 0, size = 1; at < sent.length; at += size, size = (size * 7) % 65_521) {
     if (!stream.write(sent.subarray(at, at + size))) await once(stream, 'drain');
   }
-  await until('the message behind it', () => took.some((packet) => packet.type === 'DATA' && packet.connectID === 2n));
+  await until(() => took.some((packet) => packet.type === 'DATA' && packet.connectID === 2n), 'the message behind it');
   const long = took.slice(0, -1).map((packet) => (packet.type === 'DATA' ? packet.data : Buffer.alloc(0)));
   assert.ok(Buffer.concat(long).equals(bytes));
 });
@@ -76,12 +76,12 @@ test('messages that are no data and longer than a window are taken, as many as t
   }
   // 16 MiB hold 167 of them, and all but their last byte fills it as well.
   const room = Math.floor((16 * 1024 * 1024) / (most - 5));
-  await until('the others are refused', () => refused === 200 - room);
+  await until(() => refused === 200 - room, 'the others are refused');
   for (const { stream } of calls) if (!stream.closed) stream.write(dial.subarray(most));
-  await until('those that were begun have come', () => took.length === 200 - refused);
+  await until(() => took.length === 200 - refused, 'those that were begun have come');
   const late = open(session);
   late.stream.write(dial);
-  await until('there is room again', () => took.length === 201 - refused);
+  await until(() => took.length === 201 - refused, 'there is room again');
 });
 
 test('messages that are announced and do not come take no room from others', async () => {
@@ -93,6 +93,6 @@ test('messages that are announced and do not come take no room from others', asy
   for (const { stream } of idle) stream.write(dial.subarray(0, 1_000));
   const honest = open(connect(port));
   honest.stream.write(dial);
-  await until('the honest one', () => took.length === 1);
+  await until(() => took.length === 1, 'the honest one');
   assert.ok(idle.every(({ stream }) => !stream.closed));
 });

@@ -1,5 +1,5 @@
 import type { ChannelOptions } from '@grpc/grpc-js';
-import { LONGEST_TIMER } from './longest-timer.ts';
+import { LONGEST_TIMER } from '@isthmus/runtime';
 
 /** A ping without an answer for this long ends the connection, in milliseconds: Go's default. */
 const TIMEOUT_MS = 20_000;

@@ -1,5 +1,5 @@
 import { pins } from '@isthmus/http2';
-import { youngGarbage } from '@isthmus/tunnel';
+import { minorGc } from '@isthmus/runtime';
 import { StatusError } from './status.ts';
 
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
@@ -116,7 +116,7 @@ export class MessageReader {
     }
     const joins = last !== undefined && needed <= BLOCK / 2;
     const size = Math.min(BLOCK, Math.max(FIRST_BLOCK, 2 * (joins ? needed : piece.length)));
-    youngGarbage.read(size);
+    minorGc.read(size);
     this.#block = Buffer.allocUnsafeSlow(size);
     this.#used = joins ? last.copy(this.#block) : 0;
     this.#used += piece.copy(this.#block, this.#used);
@@ -140,7 +140,7 @@ export class MessageReader {
 
   #join(length: number): Buffer {
     const whole = Buffer.allocUnsafe(length);
-    youngGarbage.read(length);
+    minorGc.read(length);
     for (let filled = 0; filled < length; ) {
       const piece = this.#pieces[0] as Buffer;
       const taken = piece.copy(whole, filled);
@@ -153,7 +153,7 @@ export class MessageReader {
 }
 
 function copyOf(piece: Buffer): Buffer {
-  youngGarbage.read(piece.length);
+  minorGc.read(piece.length);
   const copy = Buffer.allocUnsafeSlow(piece.length);
   piece.copy(copy);
   return copy;

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { remoteOf } from '@isthmus/tunnel';
+import { remoteOf } from '@isthmus/runtime';
 import { peerSubject } from '../tls.ts';
 
 /** The other side of a server's call. */

@@ -4,11 +4,13 @@ import net, { type Socket } from 'node:net';
 import { test } from 'node:test';
 import { Client, credentials, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
-import { DialError, type DialRequest, deferred, type TunnelOutcome } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
+import { DialError, type DialRequest, type TunnelOutcome } from '@isthmus/tunnel';
+import { cleanups } from '../testing/cleanups.ts';
 import { PROXY_METHOD } from './service.ts';
 import { connect as connectTo, data, message, open } from './testing/calls.ts';
 import { caller, callMethod, destination, echo, ended, gateway, pings, request, socketPath } from './testing/plane.ts';
-import { cleanups, until } from './testing/until.ts';
 
 for (const [where, path] of [
   ['TCP', () => undefined],
@@ -25,9 +27,9 @@ for (const [where, path] of [
     end.stream.write('x'.repeat(25));
     assert.equal(String((await once(end.stream, 'data'))[0]).length, 25);
     end.stream.resume().end();
-    await until('tunnel gone', () => dialer.open === 0);
+    await until(() => dialer.open === 0, 'tunnel gone');
     assert.match((await dialer.closed).message, /closed its stream/);
-    await until('connection gone', () => server.connections === 0);
+    await until(() => server.connections === 0, 'connection gone');
   });
 }
 
@@ -40,7 +42,7 @@ test('a gateway hands on the words of a failed dial and ends the stream', async 
   const dialer = caller(target);
   await assert.rejects(dialer.dial(request({ host: 'h', port: 1 })), { message: 'No agent available' });
   await dialer.closed;
-  await until('connection gone', () => server.connections === 0);
+  await until(() => server.connections === 0, 'connection gone');
 });
 
 test('a caller that cancels while its dial is pending aborts it', async () => {
@@ -69,7 +71,7 @@ test('a connection that is no HTTP/2 is refused, and one that ends without GOAWA
   const garbage = net.connect(Number(port), host).on('error', () => {});
   garbage.write('PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n');
   await refused;
-  await until('garbage is gone', () => server.connections === 0);
+  await until(() => server.connections === 0, 'garbage is gone');
   const silent = net.connect({ port: Number(port), host, allowHalfOpen: true }).on('error', () => {});
   cleanups.push(() => silent.destroy());
   silent
@@ -78,7 +80,7 @@ test('a connection that is no HTTP/2 is refused, and one that ends without GOAWA
   await once(silent, 'data');
   assert.equal(server.connections, 1);
   silent.end();
-  await until('connection gone', () => server.connections === 0);
+  await until(() => server.connections === 0, 'connection gone');
 });
 
 test('bytes that are no packet end their stream with a clear status', async () => {
@@ -110,10 +112,10 @@ test('4 MiB of data in one packet pass, more end the stream', async () => {
   call.on('data', (packet: Packet) => packets.push(packet));
   call.on('error', () => {});
   call.write({ type: 'DIAL_REQ', protocol: 'tcp', address: `${far.host}:${far.port}`, random: 1n });
-  await until('tunnel', () => packets.length === 1);
+  await until(() => packets.length === 1, 'tunnel');
   const data = Buffer.alloc(4 * 1024 * 1024);
   call.write({ type: 'DATA', connectID: 1n, error: '', data });
-  await until('data there', () => received === data.length);
+  await until(() => received === data.length, 'data there');
   const end = ended(call);
   call.write({ type: 'DATA', connectID: 1n, error: '', data: Buffer.alloc(5 * 1024 * 1024) });
   assert.equal((await end).code, status.RESOURCE_EXHAUSTED);
@@ -178,7 +180,7 @@ test('an upload that its caller breaks off amid a message does not end in good o
       ended = true;
     });
   stream.end();
-  await until('the destination hears of it', () => ended || socket.destroyed);
+  await until(() => ended || socket.destroyed, 'the destination hears of it');
   assert.equal(ended, false);
   const [, { closedBy, error }] = (await closed) as [unknown, TunnelOutcome];
   assert.equal(closedBy, 'caller');

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { connect, data, message, open, type Reply, serve } from './testing/calls.ts';
-import { until } from './testing/until.ts';
 
 test('a peer is told how many streams its connection may have, and an ended one makes room', async () => {
   const { port } = await serve(undefined, { maxStreams: 2 });
@@ -30,17 +30,17 @@ test('a server that drains lets its calls finish and sends new ones elsewhere', 
   const session = connect(port);
   const running = open(session);
   running.stream.write(message({ type: 'DRAIN' }));
-  await until('an answer', () => running.packets.length === 1);
+  await until(() => running.packets.length === 1, 'an answer');
   const goaway = once(session, 'goaway') as Promise<[code: number, last: number]>;
   server.drain();
   assert.deepEqual((await goaway).slice(0, 2), [0, 1]);
   running.stream.write(message({ type: 'DRAIN' }));
-  await until('another answer', () => running.packets.length === 2);
+  await until(() => running.packets.length === 2, 'another answer');
   const late = connect(port);
   assert.deepEqual(((await once(late, 'goaway')) as number[]).slice(0, 2), [0, 0]);
   running.stream.end();
   assert.equal((await running.status)['grpc-status'], '0');
-  await until('all are gone', () => server.connections === 0);
+  await until(() => server.connections === 0, 'all are gone');
 });
 
 test('a stream opened as the server began to drain ends nothing else', async () => {
@@ -48,14 +48,14 @@ test('a stream opened as the server began to drain ends nothing else', async () 
   const session = connect(port);
   const running = open(session);
   running.stream.write(message({ type: 'DRAIN' }));
-  await until('an answer', () => running.packets.length === 1);
+  await until(() => running.packets.length === 1, 'an answer');
   server.drain();
   // Sent before this client has seen the GOAWAY.
   const late = open(session);
   late.stream.write(message({ type: 'DRAIN' }));
   late.stream.close(http2.constants.NGHTTP2_CANCEL);
   running.stream.write(message({ type: 'DRAIN' }));
-  await until('another answer', () => running.packets.length === 2);
+  await until(() => running.packets.length === 2, 'another answer');
 });
 
 test('a server that closes waits for its calls, and cuts what is left', async () => {
@@ -69,7 +69,7 @@ test('a server that closes waits for its calls, and cuts what is left', async ()
   await server.close(20);
   assert.equal(server.connections, 0);
   assert.equal(closed.length, 1);
-  await until('the caller knows', () => stream.closed);
+  await until(() => stream.closed, 'the caller knows');
 });
 
 test('500 connections that end at once are all told of, and the next call is served', async () => {
@@ -80,10 +80,10 @@ test('500 connections that end at once are all told of, and the next call is ser
   const sessions = Array.from({ length: 500 }, () => connect(port));
   const replies = sessions.map((session) => open(session));
   for (const { stream } of replies) stream.write(message({ type: 'DRAIN' }));
-  await until('500 calls', () => replies.every(({ packets }) => packets.length === 1));
+  await until(() => replies.every(({ packets }) => packets.length === 1), '500 calls');
   for (const session of sessions) session.destroy();
   const next = open(connect(port));
   next.stream.write(message({ type: 'DRAIN' }));
-  await until('the next call', () => next.packets.length === 1);
-  await until('500 ends', () => ended === 500 && server.connections === 1);
+  await until(() => next.packets.length === 1, 'the next call');
+  await until(() => ended === 500 && server.connections === 1, '500 ends');
 });

@@ -1,4 +1,4 @@
-import { LONGEST_TIMER } from './longest-timer.ts';
+import { LONGEST_TIMER } from '@isthmus/runtime';
 
 /** Milliseconds in gRPC's units of time. */
 const UNITS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };

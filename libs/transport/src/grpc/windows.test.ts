@@ -4,10 +4,11 @@ import net from 'node:net';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
+import { cleanups } from '../testing/cleanups.ts';
 import type { ServerCall } from './call.ts';
 import { connect, data, echo, message, open, serve, WINDOW } from './testing/calls.ts';
-import { cleanups, until } from './testing/until.ts';
 
 test('a caller sends no more than its window while nobody reads, and all of it when somebody does', async () => {
   const calls: ServerCall[] = [];
@@ -16,16 +17,16 @@ test('a caller sends no more than its window while nobody reads, and all of it w
   const { stream, packets } = open(session);
   const sent = Array.from({ length: 64 }, (_, i) => data(1n, Buffer.alloc(4096, i)));
   stream.write(Buffer.concat(sent.map((packet) => message(packet))));
-  await until('call', () => calls.length === 1);
+  await until(() => calls.length === 1, 'call');
   const other = open(session);
-  await until('other call', () => calls.length === 2);
+  await until(() => calls.length === 2, 'other call');
   calls[1]?.start(echo(calls[1]));
   other.stream.write(message({ type: 'DRAIN' }));
-  await until('the other call is served', () => other.packets.length === 1);
+  await until(() => other.packets.length === 1, 'the other call is served');
   const [socket] = sockets;
   assert.ok((socket?.bytesRead ?? 0) < 2 * WINDOW, `${socket?.bytesRead} bytes came`);
   calls[0]?.start(echo(calls[0] as ServerCall));
-  await until('all packets', () => packets.length === sent.length);
+  await until(() => packets.length === sent.length, 'all packets');
   assert.deepEqual(packets, sent);
 });
 
@@ -47,10 +48,10 @@ test('a reader that takes a packet now and then lets no more come than it took',
     stream.once('drain', write);
   };
   write();
-  await until('a call', () => taken > 0);
+  await until(() => taken > 0, 'a call');
   for (let round = 1; round <= 200; round++) {
     calls[0]?.resume();
-    await until(`packet ${round}`, () => taken >= round * 1000);
+    await until(() => taken >= round * 1000, `packet ${round}`);
     // What is given for it comes before the next.
     if (round % 20 === 0) await delay(5);
   }
@@ -76,7 +77,7 @@ test('windows that change amid a stream are kept to', async () => {
     await new Promise<void>((resolve) => session.settings({ initialWindowSize }, () => resolve()));
   }
   stream.resume();
-  await until('the packet', () => packets.length === 1);
+  await until(() => packets.length === 1, 'the packet');
   assert.equal(packets[0]?.type === 'DATA' && packets[0].data.length, size);
   call.end();
 });
@@ -106,7 +107,7 @@ test('a peer that asks and does not read is cut off', async () => {
   socket.on('drain', flood);
   flood();
   assert.match((await refused)[2].message, /asks for more than it reads/);
-  await until('it is gone', () => server.connections === 0);
+  await until(() => server.connections === 0, 'it is gone');
 });
 
 test('a stranger sends 64 KiB on one stream, and what its window allows once it is admitted', async () => {
@@ -128,15 +129,15 @@ test('a stranger sends 64 KiB on one stream, and what its window allows once it 
   first.stream.write(Buffer.alloc(4 * wide));
   const [socket] = sockets;
   const came = () => socket?.bytesRead ?? 0;
-  await until('its window is full', () => came() >= WINDOW);
+  await until(() => came() >= WINDOW, 'its window is full');
   for (let i = 0; i < 10; i++) await new Promise((resolve) => session.ping(resolve));
   assert.ok(came() < WINDOW + 4096, `${came()} bytes came of a stranger`);
   admit();
-  await until('a wider window is full', () => came() >= wide);
+  await until(() => came() >= wide, 'a wider window is full');
   for (let i = 0; i < 10; i++) await new Promise((resolve) => session.ping(resolve));
   assert.ok(came() < wide + 4096, `${came()} bytes came while nobody read`);
   assert.deepEqual([session.remoteSettings.initialWindowSize, session.remoteSettings.maxConcurrentStreams], [wide, 4]);
   const others = [open(session), open(session), open(session)];
   for (const { stream } of others) stream.write(message({ type: 'DRAIN' }));
-  await until('three more streams', () => calls.length === 4);
+  await until(() => calls.length === 4, 'three more streams');
 });

@@ -1,17 +1,7 @@
 import type { Socket } from 'node:net';
 import { ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isthmus/http2';
-import {
-  asDialError,
-  Crowd,
-  type Dial,
-  DialError,
-  type DialRequest,
-  deferred,
-  type Established,
-  type Guarded,
-  guarding,
-  SessionLost,
-} from '@isthmus/tunnel';
+import { deferred, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
+import { asDialError, type Dial, DialError, type DialRequest, type Established, SessionLost } from '@isthmus/tunnel';
 import type { Dialer } from '../dialer.ts';
 import { abandoned, type PendingDial, pendingDial } from '../pending-dial.ts';
 import { reasonOf } from '../percent.ts';
@@ -54,7 +44,7 @@ export class LinkClient implements Dialer {
   readonly #guarded: Guarded;
   readonly #peer: string;
   readonly #control: Control;
-  readonly #streams = new Crowd<Http2Stream>();
+  readonly #streams = new RandomSet<Http2Stream>();
   /** Set once no new dial is taken: the reason. */
   #over: Error | undefined;
 

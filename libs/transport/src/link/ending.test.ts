@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { mock, test } from 'node:test';
 import { PlaneEnded, TunnelTable } from '@isthmus/tunnel';
+import { cleanups } from '../testing/cleanups.ts';
 import { LOOK_EVERY } from './liveness.ts';
-import { cleanups, dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
+import { dialTcp, type Link, link, listen, readAll, request } from './testing.ts';
 
 test('a lost link ends its tunnels as lost and its pending dials as retryable', async () => {
   const port = await listen(net.createServer(() => {}));

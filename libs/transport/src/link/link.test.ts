@@ -6,9 +6,11 @@ import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import type { Head } from '@isthmus/http2';
-import { type Dial, DialError, deferred } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { type Dial, DialError } from '@isthmus/tunnel';
+import { cleanups } from '../testing/cleanups.ts';
 import { answerHead, readAnswer, refusalHead } from './head.ts';
-import { cleanups, dialTcp, link, listen, readAll, request } from './testing.ts';
+import { dialTcp, link, listen, readAll, request } from './testing.ts';
 import { requestLink } from './upgrade.ts';
 
 test('a dial through a link reaches the destination and carries bytes, half-close and timing', async () => {

@@ -1,5 +1,5 @@
 import type { Http2Session } from '@isthmus/http2';
-import { guarding } from '@isthmus/tunnel';
+import { guarding } from '@isthmus/runtime';
 
 /** How often a link is looked at for bytes that came, in milliseconds. */
 export const LOOK_EVERY = 250;

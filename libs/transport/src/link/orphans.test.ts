@@ -4,11 +4,13 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import net from 'node:net';
 import { test } from 'node:test';
-import { deferred, planeEvents } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { planeEvents } from '@isthmus/tunnel';
+import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient } from './client.ts';
 import { requestHead } from './head.ts';
 import { LinkServer } from './server.ts';
-import { cleanups, dialTcp, link, listen, readAll, request } from './testing.ts';
+import { dialTcp, link, listen, readAll, request } from './testing.ts';
 
 const RECONCILE_EVERY_MS = 20;
 

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
-import { asDialError, Crowd, type DialError, deferred, guarding, SessionLost } from '@isthmus/tunnel';
+import { deferred, guarding, RandomSet } from '@isthmus/runtime';
+import { asDialError, type DialError, SessionLost } from '@isthmus/tunnel';
 import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { answerHead, readRequest, refusalHead } from './head.ts';
@@ -30,7 +31,7 @@ export class LinkServer {
   readonly closed = this.#closed.promise;
   readonly #session: Http2Session;
   readonly #options: LinkServerOptions;
-  readonly #streams = new Crowd<Http2Stream>();
+  readonly #streams = new RandomSet<Http2Stream>();
   readonly #unsent: ControlMessage[] = [];
   readonly #reconciler = new ServingReconciler<Http2Stream>({
     streams: () => this.#streams,

@@ -1,25 +1,19 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net, { type AddressInfo, type Socket } from 'node:net';
-import { afterEach } from 'node:test';
+import { deferred } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
   type DialRequest,
-  deferred,
   type Established,
   type PlaneEvents,
   planeEvents,
 } from '@isthmus/tunnel';
+import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient, type LinkClientOptions } from './client.ts';
 import { LinkServer } from './server.ts';
 import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
-
-/** Run after each test, the last first. */
-export const cleanups: (() => void)[] = [];
-afterEach(() => {
-  for (const cleanup of cleanups.splice(0).reverse()) cleanup();
-});
 
 /** @returns the port of 127.0.0.1 where it listens until the test is over */
 export async function listen(server: net.Server): Promise<number> {

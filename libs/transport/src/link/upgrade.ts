@@ -1,7 +1,8 @@
 import http, { type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { checkName, guarding } from '@isthmus/tunnel';
+import { guarding } from '@isthmus/runtime';
+import { checkName } from '@isthmus/tunnel';
 import { type HttpHead, readHead } from '../head-reader.ts';
 import { PeerLimit } from '../peer-limit.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../percent.ts';

@@ -4,11 +4,12 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { mock, test } from 'node:test';
 import { WindowBudget } from '@isthmus/http2';
+import { until } from '@isthmus/runtime/testing';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Backlog } from './backlog.ts';
 import { observedChannel } from './channel.ts';
 import { channelPair } from './pair.ts';
-import { plane, request, types, until } from './testing.ts';
+import { plane, request, types } from './testing.ts';
 import { Waiting } from './waiting.ts';
 
 const KIB = 1024;
@@ -34,7 +35,7 @@ test('a reader that rests holds its stream up beyond its share, and then gets ev
   const { end } = await dialer.dial(request());
   const sent = randomBytes(4 * MIB);
   fars[0]?.end(sent);
-  await until('held up', () => hub.heldUp);
+  await until(() => hub.heldUp, 'held up');
   assert.equal(64 * MIB - budget.left, 128 * KIB);
   // A packet may go beyond.
   assert.ok(hub.held <= 320 * KIB, `${hub.held}`);
@@ -47,7 +48,7 @@ test('what waits within its share holds up nobody', async () => {
   hub.window = 1;
   const [resting, lively] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
   fars[0]?.write(Buffer.alloc(MIB));
-  await until('all came', () => resting.end.stream.readableLength > 0);
+  await until(() => resting.end.stream.readableLength > 0, 'all came');
   for (let round = 0; round < 3; round++) {
     fars[1]?.write('alive');
     assert.equal(String((await once(lively.end.stream, 'data'))[0]), 'alive');
@@ -61,7 +62,7 @@ test('many slow readers make each other a small share, beyond which each holds i
   const ends = await Promise.all(Array.from({ length: 30 }, () => dialer.dial(request())));
   const sent = randomBytes(512 * KIB);
   for (const far of fars) far.end(sent);
-  await until('all came', () => hub.held > 30 * 256 * KIB);
+  await until(() => hub.held > 30 * 256 * KIB, 'all came');
   assert.ok(budget.left > 0);
   const digests = await Promise.all(ends.map(({ end }) => digestOf(end.stream)));
   assert.deepEqual(new Set(digests), new Set([sha256(sent)]));
@@ -80,7 +81,7 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
   const [first, rest] = [sent.subarray(0, MIB), sent.subarray(MIB)];
   const digest = digestOf(lively.end.stream);
   fars[1]?.write(first);
-  await until('the one that stands was ended', () => standing.end.stream.destroyed);
+  await until(() => standing.end.stream.destroyed, 'the one that stands was ended');
   assert.ok(standing.end.stream.errored instanceof PlaneEnded);
   assert.match(
     standing.end.stream.errored.message,
@@ -89,7 +90,7 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
   assert.deepEqual(stalls, ['hub']);
   fars[1]?.end(rest);
   assert.equal(await digest, sha256(sent));
-  await until('both gone', () => dialer.open === 0 || served.open === 0);
+  await until(() => dialer.open === 0 || served.open === 0, 'both gone');
   assert.equal(hub.held, 0);
 });
 
@@ -133,7 +134,8 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
       const [standing, slow] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
       const sent = randomBytes(4 * MIB);
       for (const far of fars) far.end(sent);
-      await until('both closed', () => types(agent).filter((type) => type === 'CLOSE_RSP').length === 2);
+      const closed = () => types(agent).filter((type) => type === 'CLOSE_RSP').length === 2;
+      await until(closed, { every: 0, what: 'both closed, in the turn in which they are' });
       served.destroy(new Error('gone'));
       await dialer.closed;
       assert.deepEqual([standing.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);
@@ -143,7 +145,7 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
       for (let second = 0; second < 299; second++) mock.timers.tick(1000);
       assert.equal(standing.end.stream.destroyed, false);
       for (let second = 0; second < 3; second++) mock.timers.tick(1000);
-      await until('the one that stands was ended', () => standing.end.stream.destroyed);
+      await until(() => standing.end.stream.destroyed, 'the one that stands was ended');
       assert.ok(standing.end.stream.errored instanceof PlaneEnded);
       assert.match(
         standing.end.stream.errored.message,

@@ -2,14 +2,15 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
 import { planeEvents } from '@isthmus/tunnel';
-import { collect, serve, silent, types, until } from './testing.ts';
+import { collect, serve, silent, types } from './testing.ts';
 
 test('a caller’s stream carries one tunnel: another dial on it is refused and the first goes on', async () => {
   const { hub, agent, fars, requests } = serve({ role: 'gateway' });
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 6n });
-  await until('two answers', () => agent.sent.length === 2);
+  await until(() => agent.sent.length === 2, 'two answers');
   assert.equal(requests.length, 1);
   const refusal = agent.sent.find((packet) => packet.type === 'DIAL_RSP' && packet.random === 6n);
   assert.match((refusal as { error: string }).error, /one tunnel only/);
@@ -36,7 +37,7 @@ for (const [protocol, address, error] of BAD_DIALS) {
 test('a caller that closes gets CLOSE_RSP and then the end of its stream', async () => {
   const { hub, agent, served, fars, outcomes } = serve({ role: 'gateway' });
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
-  await until('tunnel', () => served.open === 1 && fars.length === 1);
+  await until(() => served.open === 1 && fars.length === 1, 'tunnel');
   hub.send({ type: 'CLOSE_REQ', connectID: 1n });
   fars[0]?.resume();
   assert.equal(await served.closed, undefined);
@@ -48,7 +49,7 @@ test('a caller that closes gets CLOSE_RSP and then the end of its stream', async
 test('a caller’s stream that breaks while it dials aborts the dial', async () => {
   const { hub, served, requests } = serve({ role: 'gateway', dial: silent });
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
-  await until('dialled', () => requests.length === 1);
+  await until(() => requests.length === 1, 'dialled');
   hub.destroy(new Error('gone'));
   assert.equal(requests[0]?.signal.aborted, true);
   assert.match((await served.closed)?.message ?? '', /gone/);
@@ -61,11 +62,11 @@ test('a slow destination pauses its caller’s stream and nothing is lost', asyn
   events.on('receive:free', (method) => told.push(`free ${method}`));
   const { hub, agent, fars, served } = serve({ role: 'gateway', events });
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
-  await until('tunnel', () => fars.length === 1);
+  await until(() => fars.length === 1, 'tunnel');
   const data = Buffer.alloc(32 * 1024, 'x');
   for (let i = 0; i < 64; i++) hub.send({ type: 'DATA', connectID: 1n, error: '', data });
   hub.send({ type: 'CLOSE_REQ', connectID: 1n });
-  await until('paused', () => agent.paused);
+  await until(() => agent.paused, 'paused');
   assert.deepEqual(told, ['full Proxy']);
   const received = collect(fars[0] as Duplex);
   assert.equal((await received).length, 64 * data.length);

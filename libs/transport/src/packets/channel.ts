@@ -1,5 +1,6 @@
 import type { Packet } from '@isthmus/proto';
-import { type Guarded, guarding, type PlaneEvents, planeEnded, type Role, type Segment } from '@isthmus/tunnel';
+import { type Guarded, guarding } from '@isthmus/runtime';
+import { type PlaneEvents, planeEnded, type Role, type Segment } from '@isthmus/tunnel';
 
 /** A stream of packets both ways, whichever library carries it. */
 export interface PacketChannel {

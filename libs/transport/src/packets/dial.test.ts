@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Packet } from '@isthmus/proto';
-import { deferred, type Established, planeEvents } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
+import { type Established, planeEvents } from '@isthmus/tunnel';
 import { packetDialer } from './dial.ts';
 import { channelPair } from './pair.ts';
-import { destination, established, plane, request, silent, types, until } from './testing.ts';
+import { destination, established, plane, request, silent, types } from './testing.ts';
 
 const GO_TEXTS: [text: string, code: string][] = [
   ['dial tcp 10.0.0.1:1: connect: connection refused', 'connection_refused'],
@@ -28,7 +30,7 @@ for (const [text, code] of GO_TEXTS) {
     });
     const retryable = code === 'connection_limit_reached';
     await assert.rejects(dialer.dial(request()), { name: 'DialError', code, message: text, retryable });
-    await until('nothing open', () => served.open === 0 && dialer.open === 0);
+    await until(() => served.open === 0 && dialer.open === 0, 'nothing open');
   });
 }
 
@@ -37,14 +39,14 @@ test('a dial that is given up is closed by DIAL_CLS and its destination with it'
   const { dialer, hub, served, requests } = plane({ dial: () => answer.promise });
   const abort = new AbortController();
   const dial = dialer.dial(request({ signal: abort.signal }));
-  await until('dialled', () => requests.length === 1);
+  await until(() => requests.length === 1, 'dialled');
   abort.abort();
   await assert.rejects(dial, { code: 'connection_terminated' });
-  await until('given up at the far side', () => requests[0]?.signal.aborted === true);
+  await until(() => requests[0]?.signal.aborted === true, 'given up at the far side');
   assert.deepEqual(types(hub), ['DIAL_REQ', 'DIAL_CLS']);
   const { near } = destination();
   answer.resolve(established(near));
-  await until('destination closed', () => near.destroyed);
+  await until(() => near.destroyed, 'destination closed');
   assert.equal(served.open, 0);
 });
 
@@ -52,7 +54,7 @@ test('a dial without an answer ends at its deadline', async () => {
   const { dialer, requests } = plane({ dial: silent });
   const dial = dialer.dial(request({ deadline: performance.now() + 20 }));
   await assert.rejects(dial, { code: 'connection_timeout', expired: true });
-  await until('given up at the far side', () => requests[0]?.signal.aborted === true);
+  await until(() => requests[0]?.signal.aborted === true, 'given up at the far side');
 });
 
 test('an answer to no dial at all is told as a failure; a late one is not, as its dial has failed already', async () => {
@@ -70,7 +72,7 @@ test('an answer to no dial at all is told as a failure; a late one is not, as it
   await assert.rejects(dialer.dial(request({ deadline: performance.now() + 20 })), { expired: true });
   agent.send({ type: 'DIAL_RSP', random: await dialled.promise, connectID: 1n, error: '' });
   agent.send({ type: 'DIAL_RSP', random: 7n, connectID: 2n, error: '' });
-  await until('one failure', () => failures.length > 0);
+  await until(() => failures.length > 0, 'one failure');
   assert.deepEqual(failures, ['unrecognized_response']);
 });
 
@@ -81,11 +83,11 @@ test('an answer that comes after its dial was given up is closed', async () => {
   agent.start({ packet: (packet) => void received.push(packet), drain() {}, close() {} });
   const dial = dialer.dial(request({ deadline: performance.now() + 5 }));
   await assert.rejects(dial, { expired: true });
-  await until('DIAL_CLS', () => received.length === 2);
+  await until(() => received.length === 2, 'DIAL_CLS');
   const { random } = received[0] as Packet & { random: bigint };
   agent.send({ type: 'DIAL_RSP', random, connectID: 7n, error: '' });
   agent.send({ type: 'DATA', connectID: 7n, error: '', data: Buffer.from('banner') });
-  await until('CLOSE_REQ', () => received.length === 3);
+  await until(() => received.length === 3, 'CLOSE_REQ');
   assert.deepEqual(received[2], { type: 'CLOSE_REQ', connectID: 7n });
   await turn();
   assert.equal(received.length, 3, 'the banner behind it is not answered again');

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { Packet } from '@isthmus/proto';
+import { deferred } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
   type DialRequest,
-  deferred,
   type Established,
   formatDestination,
   type PlaneEvents,

@@ -3,22 +3,13 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import type { Packet } from '@isthmus/proto';
-import { type Dial, DialError, deferred, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { until } from '@isthmus/runtime/testing';
+import { type Dial, DialError, PlaneEnded, planeEvents, SessionLost } from '@isthmus/tunnel';
 import { packetDialer } from './dial.ts';
 import { channelPair } from './pair.ts';
 import { servePackets } from './serve.ts';
-import {
-  collect,
-  destination,
-  dialThrough,
-  established,
-  plane,
-  request,
-  serve,
-  silent,
-  types,
-  until,
-} from './testing.ts';
+import { collect, destination, dialThrough, established, plane, request, serve, silent, types } from './testing.ts';
 
 test('a dial becomes a tunnel that carries bytes both ways', async () => {
   const { dialer, hub, agent, requests, fars } = plane();
@@ -44,7 +35,7 @@ test('what the destination sent arrives whole before the CLOSE_RSP of its end', 
   fars[0]?.end('x'.repeat(300_000));
   assert.equal((await received).length, 300_000);
   end.stream.end();
-  await until('tunnel gone', () => served.open === 0 && dialer.open === 0);
+  await until(() => served.open === 0 && dialer.open === 0, 'tunnel gone');
   assert.deepEqual(agent.sent.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
   assert.equal(types(agent).filter((type) => type === 'CLOSE_RSP').length, 1);
   assert.deepEqual(
@@ -61,7 +52,7 @@ test('a close from the dialling side is answered by a CLOSE_RSP, behind the data
   const received = collect(fars[0] as Duplex);
   assert.equal(await received, 'last words');
   fars[0]?.end();
-  await until('tunnel gone', () => served.open === 0 && dialer.open === 0);
+  await until(() => served.open === 0 && dialer.open === 0, 'tunnel gone');
   assert.deepEqual(types(hub), ['DIAL_REQ', 'DATA', 'CLOSE_REQ']);
   assert.deepEqual(agent.sent.at(-1), { type: 'CLOSE_RSP', connectID: 1n, error: '' });
   assert.equal(outcomes[0]?.closedBy, 'caller');
@@ -70,9 +61,9 @@ test('a close from the dialling side is answered by a CLOSE_RSP, behind the data
 test('a DIAL_CLS that crosses the DIAL_RSP ends the tunnel', async () => {
   const { hub, agent, served, fars } = serve();
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
-  await until('tunnel', () => types(agent).includes('DIAL_RSP'));
+  await until(() => types(agent).includes('DIAL_RSP'), 'tunnel');
   hub.send({ type: 'DIAL_CLS', random: 5n });
-  await until('tunnel gone', () => served.open === 0);
+  await until(() => served.open === 0, 'tunnel gone');
   assert.equal(agent.sent.at(-1)?.type, 'CLOSE_RSP');
   assert.equal(fars.length, 1);
 });
@@ -83,7 +74,7 @@ test('packets of an unknown connection are answered by CLOSE_RSP, once per conne
   hub.send({ type: 'DATA', connectID: 0n, error: '', data: Buffer.from('x') });
   hub.send({ type: 'CLOSE_RSP', connectID: 12n, error: '' });
   hub.send({ type: 'CLOSE_REQ', connectID: 10n });
-  await until('answers', () => agent.sent.length === 2);
+  await until(() => agent.sent.length === 2, 'answers');
   assert.deepEqual(agent.sent, [
     { type: 'CLOSE_RSP', connectID: 9n, error: 'unrecognized connectID' },
     { type: 'CLOSE_RSP', connectID: 10n, error: 'Unknown connectID' },
@@ -96,7 +87,7 @@ test('a hub answers data of an unknown connection by CLOSE_REQ, once', async () 
   for (let i = 0; i < 3; i++) agent.send({ type: 'DATA', connectID: 9n, error: '', data: Buffer.from('x') });
   agent.send({ type: 'CLOSE_RSP', connectID: 10n, error: '' });
   agent.send({ type: 'DATA', connectID: 11n, error: '', data: Buffer.from('x') });
-  await until('answers', () => hub.sent.length === 2);
+  await until(() => hub.sent.length === 2, 'answers');
   assert.deepEqual(hub.sent, [
     { type: 'CLOSE_REQ', connectID: 9n },
     { type: 'CLOSE_REQ', connectID: 11n },
@@ -107,9 +98,9 @@ test('answers to unknown connections are dropped while the channel is full of th
   const { hub, agent } = serve();
   agent.full = true;
   for (let id = 1n; id <= 4_000n; id++) hub.send({ type: 'CLOSE_REQ', connectID: id });
-  await until('one answer went out', () => agent.sent.length === 1);
+  await until(() => agent.sent.length === 1, 'one answer went out');
   agent.drain();
-  await until('the rest', () => agent.sent.length > 1);
+  await until(() => agent.sent.length > 1, 'the rest');
   assert.equal(agent.sent.length, 1 + 1_024);
 });
 
@@ -119,7 +110,7 @@ test('a repeated DIAL_REQ is the same dial', async () => {
   hub.send(packet);
   hub.send(packet);
   hub.send({ ...packet, random: 6n });
-  await until('two answers', () => agent.sent.length === 2);
+  await until(() => agent.sent.length === 2, 'two answers');
   assert.equal(requests.length, 2);
 });
 
@@ -136,7 +127,7 @@ test('tunnels take turns on a full channel', async () => {
   // The first was alone when it came back for its second turn.
   assert.deepEqual(order(), [1n, 1n, 2n, 3n, 1n, 2n, 3n, 1n, 2n, 3n, 2n, 3n]);
   for (const { end } of ends) end.abort(new Error('done'));
-  await until('all closed', () => dialer.open === 0);
+  await until(() => dialer.open === 0, 'all closed');
 });
 
 test('when the channel breaks, tunnels are lost and pending dials may be tried elsewhere', async () => {
@@ -147,14 +138,14 @@ test('when the channel breaks, tunnels are lost and pending dials may be tried e
   });
   const { end } = await dialer.dial(request());
   const pending = dialer.dial(request());
-  await until('both dialled', () => dials === 2);
+  await until(() => dials === 2, 'both dialled');
   hub.destroy(new Error('link cut'));
   await assert.rejects(pending, { code: 'connection_terminated', retryable: true });
-  await until('tunnel closed', () => end.stream.destroyed && near.destroyed);
+  await until(() => end.stream.destroyed && near.destroyed, 'tunnel closed');
   assert.ok(end.stream.errored instanceof SessionLost);
   assert.ok((await dialer.closed) instanceof SessionLost);
   await assert.rejects(dialer.dial(request()), (error: DialError) => error.retryable);
-  await until('nothing open', () => served.open === 0 && dialer.open === 0);
+  await until(() => served.open === 0 && dialer.open === 0, 'nothing open');
 });
 
 test('DRAIN reaches the hub, and a dialer that closes ends its channel behind the last tunnel', async () => {
@@ -187,7 +178,7 @@ test('events name every packet and the direction it went', async () => {
   };
   servePackets(gateway, { role: 'gateway', dial, tenant: 't', events });
   caller.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
-  await until('answered', () => seen.length === 2);
+  await until(() => seen.length === 2, 'answered');
   assert.deepEqual(seen, ['from_client DIAL_REQ', 'to_client DIAL_RSP']);
   assert.equal((gateway.sent[0] as { error: string }).error, 'No agent available');
 });
@@ -207,7 +198,7 @@ test('10,000 tunnels that opened and closed leave nothing behind', async () => {
         else end.stream.resume().end();
       }),
     );
-    await until('all closed', () => served.open === 0 && dialer.open === 0);
+    await until(() => served.open === 0 && dialer.open === 0, 'all closed');
     hub.sent.length = 0;
   }
   assert.equal(process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length, 0);
@@ -224,7 +215,7 @@ test('the text of a close says whether the plane ended the tunnel or its destina
     const { dialer, agent } = plane();
     const { end } = await dialer.dial(request());
     agent.send({ type: 'CLOSE_RSP', connectID: 1n, error });
-    await until('the tunnel ended', () => end.stream.destroyed);
+    await until(() => end.stream.destroyed, 'the tunnel ended');
     assert.equal(end.stream.errored instanceof PlaneEnded, byPlane, error);
   }
 });

@@ -1,14 +1,6 @@
 import type { Packet } from '@isthmus/proto';
-import {
-  Abandonment,
-  asDialError,
-  type Caller,
-  DialError,
-  deferred,
-  PlaneEnded,
-  type Role,
-  SessionLost,
-} from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { Abandonment, asDialError, type Caller, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Backlog, type BacklogLimits, pausing, type Queue } from './backlog.ts';
 import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';

@@ -1,7 +1,6 @@
-import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Duplex, PassThrough } from 'node:stream';
-import { setImmediate as turn } from 'node:timers/promises';
+import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import {
   type Dial,
   type DialRequest,
@@ -14,17 +13,6 @@ import type { BacklogLimits } from './backlog.ts';
 import { type PacketDialer, packetDialer } from './dial.ts';
 import { channelPair, type PairedChannel } from './pair.ts';
 import { type ServedPackets, type ServePacketsOptions, servePackets } from './serve.ts';
-
-export const DEADLINE_MS = 60_000;
-
-/** Waits for a condition that other work brings about. */
-export async function until(what: string, condition: () => boolean): Promise<void> {
-  const end = performance.now() + DEADLINE_MS;
-  while (!condition()) {
-    assert.ok(performance.now() < end, `still not: ${what}`);
-    await turn();
-  }
-}
 
 /** A destination in memory: what the tunnel writes comes out of `far`, and the other way round. */
 export function destination(): { near: Duplex; far: Duplex } {

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { Backoff, type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
+import { Backoff } from '@isthmus/runtime';
+import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
 import { secureConnect } from '../secure-connect.ts';
 import { secureContext, type TlsSettings } from '../tls.ts';

@@ -1,16 +1,8 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import {
-  type Dial,
-  descriptors,
-  GATEWAY_NAME,
-  guardServer,
-  type PlaneEvents,
-  remoteOf,
-  type StrangerLimits,
-  Strangers,
-} from '@isthmus/tunnel';
+import { guardListener, guardServer, remoteOf, type StrangerLimits, Strangers } from '@isthmus/runtime';
+import { type Dial, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import type { Listener } from '../listen.ts';
 import { tlsServer } from '../renewal.ts';
@@ -70,23 +62,14 @@ export async function servePeers({ host, port, tls: files, dial, events }: PeerS
   guardServer(server, strangers);
   server.listen(port, host || undefined);
   await once(server, 'listening');
-  const bound = (server.address() as AddressInfo).port;
-  const failed = (error: Error) => void events.emit('refused', 'peers', '', error);
-  server.on('error', failed);
-  const unguard = descriptors.guard({
-    get listening() {
-      return server.listening;
-    },
-    close: () => void server.close(),
-    open: () => void server.listen(bound, host || undefined),
-    failed,
-  });
+  const bound = server.address() as AddressInfo;
+  const unguard = guardListener(server, bound, (error) => events.emit('refused', 'peers', '', error));
   const stop = () => {
     unguard();
     server.close();
   };
   return {
-    address: `${host || '0.0.0.0'}:${bound}`,
+    address: `${host || '0.0.0.0'}:${bound.port}`,
     connections,
     drain() {
       draining = true;

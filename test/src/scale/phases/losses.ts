@@ -1,4 +1,4 @@
-import { until } from '../../harness/until.ts';
+import { until } from '@isthmus/runtime/testing';
 import { SteadyDials } from '../dials.ts';
 import { check, type Findings, millis, seconds, timedCheck, whole } from '../findings.ts';
 import type { Stage, StageHub } from '../stage.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, mock, test } from 'node:test';
-import { guarding } from '@isthmus/tunnel';
+import { guarding } from '@isthmus/runtime';
 import { Keepalive } from './keepalive.ts';
 
 afterEach(() => mock.timers.reset());

@@ -1,5 +1,4 @@
-import type { Guarded } from '@isthmus/tunnel';
-import { LONGEST_TIMER } from '../longest-timer.ts';
+import { type Guarded, LONGEST_TIMER } from '@isthmus/runtime';
 
 /** How long a peer may take to say its first words and be done with its SETTINGS, in milliseconds. */
 const GREETING_MS = 10_000;

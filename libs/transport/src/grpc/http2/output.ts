@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { DEFAULT_FRAME, DEFAULT_SETTINGS, FloodGuard, MAX_WINDOW } from '@isthmus/http2';
-import { type Guarded, guarding } from '@isthmus/tunnel';
+import { type Guarded, guarding } from '@isthmus/runtime';
 import type { ServerStream } from './stream.ts';
 
 /** What may wait for the socket before streams are held back, in bytes: enough to keep it busy until it asks for more. */

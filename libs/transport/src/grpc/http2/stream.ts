@@ -10,7 +10,7 @@ import {
   WindowBudget,
   windowUpdateFrame,
 } from '@isthmus/http2';
-import type { Guarded } from '@isthmus/tunnel';
+import type { Guarded } from '@isthmus/runtime';
 import type { Output } from './output.ts';
 
 /** A caller's window grows no further, in bytes: callers are near, and what lies in more outlives young garbage. */

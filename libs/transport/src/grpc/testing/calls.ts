@@ -7,12 +7,13 @@ import http2, {
 } from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
-import { deferred, planeEvents } from '@isthmus/tunnel';
+import { deferred } from '@isthmus/runtime';
+import { planeEvents } from '@isthmus/tunnel';
 import type { PacketSink } from '../../packets/channel.ts';
+import { cleanups } from '../../testing/cleanups.ts';
 import type { ServerCall } from '../call.ts';
 import { type GrpcServerOptions, grpcServer } from '../server.ts';
 import type { GrpcService } from '../service.ts';
-import { cleanups } from './until.ts';
 
 export const WINDOW = 64 * 1024;
 export const PATH = '/Test/Echo';

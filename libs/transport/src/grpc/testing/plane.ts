@@ -7,18 +7,19 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { Client, credentials, Metadata, type StatusObject } from '@grpc/grpc-js';
 import { encodePacket } from '@isthmus/proto';
+import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
 import { endpointDial } from '../../endpoint.ts';
 import type { BacklogLimits } from '../../packets/backlog.ts';
 import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
 import { type ServedPackets, servePackets } from '../../packets/serve.ts';
+import { cleanups } from '../../testing/cleanups.ts';
 import { connectPackets } from '../agent-client.ts';
 import { type AgentServiceOptions, agentService, type PacketAgent } from '../agent-service.ts';
 import { clientChannel, receivePacket } from '../channel.ts';
 import { type ProxyServiceOptions, proxyService } from '../proxy-service.ts';
 import { type GrpcServer, grpcServer } from '../server.ts';
 import { type GrpcService, PROXY_METHOD } from '../service.ts';
-import { cleanups, DEADLINE_MS } from './until.ts';
 
 export async function listen(accept: (socket: Socket) => void, path?: string): Promise<string> {
   const sockets = new Set<Socket>();

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type DescriptorSource, Descriptors, sparing } from './descriptors.ts';
-import type { Dial, DialRequest } from './dial.ts';
+import { type DescriptorSource, Descriptors } from './descriptors.ts';
 
 /** A process whose open descriptors the test sets. */
 function process(limit: number): DescriptorSource & { open: number; at: number; counts: number } {
@@ -148,23 +147,3 @@ async function within(promise: Promise<void>): Promise<void> {
   await Promise.race([promise, late]);
   clearTimeout(timer);
 }
-
-test('a dial is refused while descriptors are scarce, and may be retried elsewhere', async () => {
-  const source = process(1024);
-  const asked: string[] = [];
-  const inner: Dial = ({ id }) => {
-    asked.push(id);
-    return Promise.reject(new Error('asked'));
-  };
-  const dial = sparing(inner, new Descriptors(source));
-  source.open = 1000;
-  await assert.rejects(dial({ id: 'first' } as DialRequest), {
-    code: 'connection_limit_reached',
-    retryable: true,
-    message: /too many open files/,
-  });
-  source.open = 0;
-  source.at = 1000;
-  await assert.rejects(dial({ id: 'second' } as DialRequest), /asked/);
-  assert.deepEqual(asked, ['second']);
-});

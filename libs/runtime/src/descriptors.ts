@@ -1,6 +1,4 @@
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
-import type { Dial } from './dial.ts';
-import { DialError } from './errors.ts';
 import { guarding } from './guarded.ts';
 
 /**
@@ -145,14 +143,3 @@ function noneLeft(error: unknown): boolean {
 
 /** The descriptors of this process. */
 export const descriptors = new Descriptors();
-
-/** Refuses dials while descriptors are scarce: each would use one of the last, here or for its caller's answer. */
-export function sparing(dial: Dial, left: Descriptors = descriptors): Dial {
-  return (request) => (left.scarce ? Promise.reject(tooManyOpen()) : dial(request));
-}
-
-/** Retryable: the destination was not reached, and another agent or gateway may have descriptors. */
-function tooManyOpen(): DialError {
-  const text = 'too many open files: the process needs a higher limit, or fewer tunnels';
-  return new DialError('connection_limit_reached', text, { retryable: true, retryAfter: 0 });
-}

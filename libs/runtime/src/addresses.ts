@@ -1,4 +1,11 @@
-import { BlockList, isIP, isIPv6 } from 'node:net';
+import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
+
+export { isIP, isIPv6 };
+
+/** `host:port` of the other side, or `uds`. */
+export function remoteOf(socket: Socket): string {
+  return socket.remoteAddress ? `${socket.remoteAddress}:${socket.remotePort}` : 'uds';
+}
 
 const loopback = new BlockList();
 loopback.addSubnet('127.0.0.0', 8, 'ipv4');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { getHeapSpaceStatistics } from 'node:v8';
-import { YoungGarbage, type YoungGeneration } from './young-garbage.ts';
+import { MinorGc, type YoungGeneration } from './minor-gc.ts';
 
 const MIB = 1024 * 1024;
 
@@ -27,13 +27,13 @@ class Young implements YoungGeneration {
   }
 }
 
-function reads(garbage: YoungGarbage, count: number, bytes: number): void {
+function reads(garbage: MinorGc, count: number, bytes: number): void {
   for (let read = 0; read < count; read++) garbage.read(bytes);
 }
 
 test('the young generation is collected after every 8 MiB, and at no other time', () => {
   const young = new Young(16 * MIB);
-  const garbage = new YoungGarbage(young);
+  const garbage = new MinorGc(young);
   reads(garbage, (24 * MIB) / 65_536, 65_536);
   garbage.read(8 * MIB - 1);
   assert.deepEqual(young.asked, ['collect', 'collect', 'collect']);
@@ -41,7 +41,7 @@ test('the young generation is collected after every 8 MiB, and at no other time'
 
 test('the young generation of a busy process may grow to 4 MiB, whenever it is smaller', () => {
   const young = new Young(MIB);
-  const garbage = new YoungGarbage(young);
+  const garbage = new MinorGc(young);
   reads(garbage, 4095, 1);
   assert.deepEqual(young.asked, [], 'a process at rest leaves it as it is');
   reads(garbage, 1, 1);
@@ -57,14 +57,14 @@ test('the young generation of a busy process may grow to 4 MiB, whenever it is s
 });
 
 test("a runtime's own collector can be called, and live objects stay", () => {
-  const garbage = new YoungGarbage();
+  const garbage = new MinorGc();
   const kept = Buffer.from('kept');
   garbage.read(1e9);
   assert.equal(String(kept), 'kept');
 });
 
 test("a runtime's own young generation does not outgrow its bound", () => {
-  const garbage = new YoungGarbage();
+  const garbage = new MinorGc();
   let living: unknown[] = [];
   for (let round = 0; round < 40_000; round++) {
     living.push({ round, of: [round], with: new Array(16).fill(round) });

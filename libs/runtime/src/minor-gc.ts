@@ -34,7 +34,7 @@ export interface YoungGeneration {
  * are a good part of that, and each collection moves them: with 4 MiB a dial takes four fifths of the processor time.
  * A process at rest keeps what it began with.
  */
-export class YoungGarbage {
+export class MinorGc {
   readonly #young: YoungGeneration;
   #bytes = 0;
   /** Reads since the last check. Starts below zero, since the first check comes only once the process is busy. */
@@ -65,7 +65,7 @@ export class YoungGarbage {
 }
 
 /** The instance for this process. */
-export const youngGarbage: YoungGarbage = new YoungGarbage();
+export const minorGc: MinorGc = new MinorGc();
 
 /** V8's own collector, which its flag exposes to new contexts only. A runtime without one collects as it likes. */
 function ofRuntime(): YoungGeneration {

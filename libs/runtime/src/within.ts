@@ -1,5 +1,4 @@
-/** The longest delay that timers support. */
-const LONGEST_MS = 2 ** 31 - 1;
+import { LONGEST_TIMER } from './longest-timer.ts';
 
 /**
  * Waits for work for at most `ms`. Returns true if it finished in time. Rejects if the work rejects in time. Later results and errors
@@ -8,7 +7,7 @@ const LONGEST_MS = 2 ** 31 - 1;
 export async function within(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<false>((resolve) => {
-    if (ms <= LONGEST_MS) timer = setTimeout(resolve, ms, false);
+    if (ms <= LONGEST_TIMER) timer = setTimeout(resolve, ms, false);
   });
   try {
     return await Promise.race([work.then(() => true), late]);

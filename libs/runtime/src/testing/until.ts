@@ -1,29 +1,32 @@
-const FIRST_POLL_MS = 10;
+/** The runtime's own: a test may replace the global ones by a mock. */
+const { setImmediate, setTimeout, clearTimeout } = globalThis;
+
+const FIRST_POLL_MS = 2;
 /** A condition may ask a program for its metrics: what waits for long asks less often, so that it leaves the processors to what it waits for. */
 const LONGEST_POLL_MS = 200;
 
 export interface Wait {
   /** Milliseconds; default 60 s. */
   readonly deadline?: number;
-  /** Time between two checks, in milliseconds. Default: a tenth of the time waited so far, from 10 to 200. */
+  /** Time between two checks, in milliseconds. Default: a tenth of the time waited so far, from 2 to 200. 0: each turn of the event loop. */
   readonly every?: number;
-  /** What is waited for, for the text of the error. A function is called when the wait has failed. */
-  readonly what: string | (() => string);
+  /** What is waited for, for the text of the error. A function is called when the wait has failed. Default: the condition's source. */
+  readonly what?: What;
   /** Returns why it is pointless to wait longer, if it is. */
   readonly hopeless?: () => string | undefined;
 }
 
+type What = string | (() => string);
+
 /** Far longer than anything here takes on a slow and busy machine: it ends what hangs, and judges nothing. */
-export const DEFAULT_DEADLINE_MS = 60_000;
+export const DEADLINE_MS = 60_000;
 
 /**
  * Waits for a condition, and returns its value once that is neither undefined, null nor false.
  * A condition that throws has not come true yet; its last error becomes the cause when time runs out.
  */
-export async function until<T>(
-  condition: () => T | Promise<T>,
-  { deadline = DEFAULT_DEADLINE_MS, every, what, hopeless }: Wait,
-): Promise<True<T>> {
+export async function until<T>(condition: () => T | Promise<T>, wait: Wait | What = {}): Promise<True<T>> {
+  const { deadline = DEADLINE_MS, every, what = String(condition), hopeless } = asWait(wait);
   const start = performance.now();
   for (;;) {
     const lost = hopeless?.();
@@ -31,10 +34,12 @@ export async function until<T>(
     if (isTrue(value)) return value;
     const ms = Math.round(performance.now() - start);
     if (lost || ms >= deadline) throw new Error(waited(ms, what, lost ?? cause), { cause });
-    await new Promise((resolve) =>
-      setTimeout(resolve, every ?? Math.min(Math.max(ms / 10, FIRST_POLL_MS), LONGEST_POLL_MS)),
-    );
+    await pause(every ?? Math.min(Math.max(ms / 10, FIRST_POLL_MS), LONGEST_POLL_MS));
   }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => void (ms === 0 ? setImmediate(resolve) : setTimeout(resolve, ms)));
 }
 
 export type True<T> = Exclude<T, undefined | null | false>;
@@ -52,7 +57,7 @@ async function attempt<T>(condition: () => T | Promise<T>): Promise<{ value?: T;
 }
 
 /** Waits until an assertion holds; fails with the assertion's own error. */
-export async function eventually(assertion: () => void | Promise<void>, deadline = DEFAULT_DEADLINE_MS): Promise<void> {
+export async function eventually(assertion: () => void | Promise<void>, deadline = DEADLINE_MS): Promise<void> {
   let failure: unknown;
   const holds = async () => {
     try {
@@ -69,7 +74,8 @@ export async function eventually(assertion: () => void | Promise<void>, deadline
 }
 
 /** Waits for a promise until a deadline. */
-export async function within<T>(promise: Promise<T>, { deadline = DEFAULT_DEADLINE_MS, what }: Wait): Promise<T> {
+export async function within<T>(promise: Promise<T>, wait: Wait | What = {}): Promise<T> {
+  const { deadline = DEADLINE_MS, what = 'a promise' } = asWait(wait);
   let timer: ReturnType<typeof setTimeout> | undefined;
   const expired = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(waited(deadline, what))), deadline);
@@ -81,7 +87,11 @@ export async function within<T>(promise: Promise<T>, { deadline = DEFAULT_DEADLI
   }
 }
 
-function waited(ms: number, what: Wait['what'], cause?: unknown): string {
+function asWait(wait: Wait | What): Wait {
+  return typeof wait === 'object' ? wait : { what: wait };
+}
+
+function waited(ms: number, what: What, cause?: unknown): string {
   const reason = cause === undefined ? '' : ` (${cause instanceof Error ? cause.message : cause})`;
   return `waited ${ms} ms in vain for ${typeof what === 'string' ? what : what()}${reason}`;
 }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Crowd } from './crowd.ts';
+import { RandomSet } from './random-set.ts';
 
-test('a crowd holds each member once, and keeps the others when one is deleted', () => {
+test('a random set holds each member once, and keeps the others when one is deleted', () => {
   const [a, b, c] = [{}, {}, {}];
-  const crowd = new Crowd<object>();
+  const crowd = new RandomSet<object>();
   for (const member of [a, b, c, b]) crowd.add(member);
   assert.equal(crowd.size, 3);
   assert.equal(crowd.delete(a), true);
@@ -15,8 +15,8 @@ test('a crowd holds each member once, and keeps the others when one is deleted',
   assert.equal(crowd.size, 0);
 });
 
-test('members may be deleted while a crowd is iterated', () => {
-  const crowd = new Crowd<object>();
+test('members may be deleted while a random set is iterated', () => {
+  const crowd = new RandomSet<object>();
   for (let i = 0; i < 5; i++) crowd.add({});
   let seen = 0;
   for (const member of crowd) {
@@ -29,9 +29,9 @@ test('members may be deleted while a crowd is iterated', () => {
   assert.equal(crowd.size, 0);
 });
 
-test('a crowd draws each eligible member, and no other', () => {
+test('a random set draws each eligible member, and no other', () => {
   const members = Array.from({ length: 8 }, (_, place) => ({ place }));
-  const crowd = new Crowd<{ place: number }>();
+  const crowd = new RandomSet<{ place: number }>();
   assert.equal(
     crowd.draw(Math.random, () => true),
     undefined,

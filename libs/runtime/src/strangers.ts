@@ -1,5 +1,5 @@
 import { isIPv6, type Server, type Socket } from 'node:net';
-import { remoteOf } from './remote.ts';
+import { remoteOf } from './addresses.ts';
 
 /**
  * After so long a connection gives its place to one that comes and finds none, in milliseconds. Of honest peers that come at once, each

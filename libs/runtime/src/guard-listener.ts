@@ -1,13 +1,15 @@
 import type { AddressInfo, Server } from 'node:net';
-import { descriptors } from '@isthmus/tunnel';
-import type { Refused } from './bad-requests.ts';
+import { descriptors } from './descriptors.ts';
 
 /**
  * Closes a listener while the process cannot open file descriptors, and reopens it on the same address. @returns a function that stops
  * the guard
  */
-export function guardListener(server: Server, { address: host, port }: AddressInfo, refused: Refused): () => void {
-  const failed = (error: Error) => refused('', error);
+export function guardListener(
+  server: Server,
+  { address: host, port }: AddressInfo,
+  failed: (error: Error) => void,
+): () => void {
   server.on('error', failed);
   return descriptors.guard({
     get listening() {

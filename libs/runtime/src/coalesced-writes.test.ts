@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Socket } from 'node:net';
 import { test } from 'node:test';
-import { writeGathered } from './gathered.ts';
+import { writeCoalesced } from './coalesced-writes.ts';
 
 type Done = (error?: Error | null) => void;
 
@@ -41,11 +41,11 @@ const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 test('bulk of one turn leaves in one write, and bulk of the next turn in another', async () => {
   const socket = new Recorder();
-  for (let i = 0; i < 3; i++) assert.ok(writeGathered(socket, record));
+  for (let i = 0; i < 3; i++) assert.ok(writeCoalesced(socket, record));
   assert.deepEqual(socket.writes, []);
   await turn();
   assert.deepEqual(socket.writes, [48]);
-  writeGathered(socket, record);
+  writeCoalesced(socket, record);
   await turn();
   assert.deepEqual(socket.writes, [48, 16]);
 });
@@ -53,10 +53,10 @@ test('bulk of one turn leaves in one write, and bulk of the next turn in another
 test('a short message leaves at once, unless bulk before it still waits', async () => {
   const socket = new Recorder();
   const message = Buffer.alloc(1024);
-  writeGathered(socket, message);
+  writeCoalesced(socket, message);
   assert.deepEqual(socket.writes, [1]);
-  writeGathered(socket, record);
-  writeGathered(socket, message);
+  writeCoalesced(socket, record);
+  writeCoalesced(socket, message);
   assert.deepEqual(socket.writes, [1]);
   await turn();
   assert.deepEqual(socket.writes, [1, 17]);
@@ -64,7 +64,7 @@ test('a short message leaves at once, unless bulk before it still waits', async 
 
 test('a readâ€™s worth does not wait for the end of the turn', async () => {
   const socket = new Recorder();
-  for (let i = 0; i < 9; i++) assert.ok(writeGathered(socket, record));
+  for (let i = 0; i < 9; i++) assert.ok(writeCoalesced(socket, record));
   assert.deepEqual(socket.writes, [64, 64]);
   await turn();
   assert.deepEqual(socket.writes, [64, 64, 16]);
@@ -74,20 +74,20 @@ test('a socket that takes nothing asks its writer to pause once it holds a readâ
   const socket = new Recorder();
   socket.full = true;
   assert.deepEqual(
-    [1, 2, 3, 4].map(() => writeGathered(socket, record)),
+    [1, 2, 3, 4].map(() => writeCoalesced(socket, record)),
     [true, true, true, false],
   );
   const drained = once(socket, 'drain');
   socket.drain();
   await drained;
-  assert.ok(writeGathered(socket, record));
+  assert.ok(writeCoalesced(socket, record));
   await turn();
   assert.deepEqual(socket.writes, [64, 16]);
 });
 
 test('gathered data leaves before the end, and a socket destroyed meanwhile disturbs no other', async () => {
   const [ended, destroyed, other] = [new Recorder(), new Recorder(), new Recorder()];
-  for (const socket of [ended, destroyed, other]) writeGathered(socket, record);
+  for (const socket of [ended, destroyed, other]) writeCoalesced(socket, record);
   ended.end();
   assert.deepEqual(ended.writes, [16]);
   destroyed.destroy();

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { remoteOf } from './remote.ts';
+import { remoteOf } from './addresses.ts';
 import { sourceOf } from './strangers.ts';
 
 export interface AdmittedLimits {

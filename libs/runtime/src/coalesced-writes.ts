@@ -1,4 +1,6 @@
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 
 /** A chunk of at least this many bytes is part of a byte stream rather than a message that someone waits for. */
 const BULK = 4096;
@@ -17,7 +19,7 @@ let holding: Socket[] = [];
  *
  * @returns whether the socket accepts more; if not, it will emit `drain`
  */
-export function writeGathered(socket: Socket, chunk: Uint8Array): boolean {
+export function writeCoalesced(socket: Socket, chunk: Uint8Array): boolean {
   if (chunk.length >= BULK && socket.writableCorked === 0) hold(socket);
   socket.write(chunk);
   if (socket.writableLength >= ENOUGH) socket.uncork();
@@ -33,4 +35,19 @@ function release(): void {
   const held = holding;
   holding = [];
   for (const socket of held) socket.uncork();
+}
+
+/** Returns how to write to a stream: like `writeCoalesced` to a socket, directly to any other. */
+export function writerOf(stream: Duplex): (chunk: Uint8Array) => boolean {
+  return stream instanceof Socket ? (chunk) => writeCoalesced(stream, chunk) : (chunk) => stream.write(chunk);
+}
+
+/**
+ * Ends a stream whose peer has ended too. A plain socket that has sent everything is closed at once: the kernel sends the same FIN
+ * without a shutdown before it. TLS is different: it announces its end itself.
+ */
+export function endAfterPeer(stream: Duplex): void {
+  const plain = stream instanceof Socket && !(stream instanceof TLSSocket);
+  if (plain && stream.writableLength === 0) stream.destroy();
+  else stream.end();
 }

@@ -1,0 +1,1 @@
+export { DEADLINE_MS, eventually, type True, until, type Wait, within } from './until.ts';
