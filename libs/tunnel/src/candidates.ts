@@ -1,6 +1,7 @@
 import type { Routing } from './attempts.ts';
 import type { DialRequest } from './dial.ts';
 import type { Route } from './placement.ts';
+import { ranking } from './ranking.ts';
 import type { SessionRecord } from './records.ts';
 import type { Strategy } from './strategies.ts';
 
@@ -22,10 +23,8 @@ export class Candidates {
 
   /** Returns an untried session that is not a suspect; if there is none, an untried suspect. */
   next(): Route | undefined {
-    const { hub, suspects } = this.#routing;
-    const reachable = (hubId: string) => hub(hubId) !== undefined;
-    const answering = (hubId: string) => reachable(hubId) && !suspects.has(hubId);
-    return this.#choose(answering, (sessionId) => !suspects.has(sessionId)) ?? this.#choose(reachable, () => true);
+    const choice = { ...this.#choice(), excluded: this.#tried };
+    return this.#routing.directory.draw(ranking(this.#routing, choice));
   }
 
   /** Marks a session as tried. */
@@ -53,23 +52,10 @@ export class Candidates {
     return this.#routing.directory.quarantinedFor(this.#choice());
   }
 
-  #choose(hubs: (hubId: string) => boolean, sessions: (sessionId: string) => boolean): Route | undefined {
-    const { directory } = this.#routing;
-    // Without a usable hub the search would visit every session in vain, and there may be thousands.
-    if (!some(directory.hubs(), ({ hubId }) => hubs(hubId))) return undefined;
-    const usable = ({ hubId, sessionId }: SessionRecord) => hubs(hubId) && sessions(sessionId);
-    return directory.choose({ ...this.#choice(), excluded: this.#tried, usable });
-  }
-
   #choice() {
     const { strategies, zone } = this.#routing;
     const { tenant, destination, agent } = this.#request;
     const choice = { tenant, host: destination.host, strategies, zone };
     return agent === undefined ? choice : { ...choice, strategies: EVERY_AGENT, agent };
   }
-}
-
-function some<T>(items: Iterable<T>, holds: (item: T) => boolean): boolean {
-  for (const item of items) if (holds(item)) return true;
-  return false;
 }

@@ -1,6 +1,6 @@
 import { Arrivals, type Arrived } from './arrivals.ts';
 import { getOrPut } from './get-or-put.ts';
-import { type Choice, type Place, Placement, type Route } from './placement.ts';
+import { type Choice, type Place, Placement, type Route, type Tier } from './placement.ts';
 import { Quarantines } from './quarantine.ts';
 import type { AgentName, Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
 
@@ -144,14 +144,19 @@ export class Directory {
     this.#remove(sessionId);
   }
 
-  /** The session to dial through; see `Placement`. */
-  choose(choice: Choice): Route | undefined {
-    return this.#placement.choose(choice);
+  /** See `Placement`. */
+  tiers(choice: Choice): Iterable<Tier> {
+    return this.#placement.tiers(choice);
   }
 
   /** See `Placement`. */
-  isTooBusy(own: Route, other: Route): boolean {
-    return this.#placement.isTooBusy(own, other);
+  draw(tiers: Iterable<Tier>): Route | undefined {
+    return this.#placement.draw(tiers);
+  }
+
+  /** Draws a session to dial through. */
+  choose(choice: Choice): Route | undefined {
+    return this.draw(this.tiers(choice));
   }
 
   /** The agents in quarantine, of which some may have no session. */

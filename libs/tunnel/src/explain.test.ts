@@ -37,7 +37,7 @@ function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.
   return explain(
     {
       ...{ directory, strategies: ['default'], zone: '', hub: () => async () => established() },
-      ...{ suspected: () => false, ...more },
+      ...{ suspects: new Set(), ...more },
     },
     'default',
     { host, port: 443 },
@@ -98,7 +98,7 @@ test('each session says why it ranks behind another', () => {
     zone: 'a',
     hubs: [hub('near', { zone: 'a' }), hub('far', { zone: 'b' }), hub('leaves', { draining: true }), hub('cut')],
     hub: (hubId) => (hubId === 'cut' ? undefined : async () => established()),
-    suspected: (id) => id === 'silent',
+    suspects: new Set(['silent']),
     quarantines: [{ tenant: 'default', agentId: 'agent of sick', reason: 'it loses packets', version: 1 }],
     sessions: [
       ...['good', 'silent', 'sick'].map((id) => session(id, 'near')),
@@ -125,7 +125,7 @@ test("the hub in the gateway's own process comes before its zone, and behind sus
   const sessions = [session('own', 'mine'), session('next', 'near'), session('moving', 'leaves')];
   const plane = { ownHub: 'mine', zone: 'a', hubs, sessions };
   assert.deepEqual(told(asked(plane)), [['own: taken', `next: later, ${OTHER}`, 'moving: later, it drains']]);
-  assert.deepEqual(told(asked({ ...plane, suspected: (id) => id === 'own' })), [
+  assert.deepEqual(told(asked({ ...plane, suspects: new Set(['own']) })), [
     [
       'next: taken',
       'moving: later, it drains',
@@ -204,7 +204,7 @@ test('the taken session is listed, however many sessions the strategies before i
 
 test('only the sessions that the destination leads to are inspected, and each hub once', () => {
   const hubs: string[] = [];
-  const suspects: string[] = [];
+  const asks: string[] = [];
   const own = { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } };
   const explained = asked({
     strategies: ['destHost', 'destCIDR'],
@@ -212,9 +212,11 @@ test('only the sessions that the destination leads to are inspected, and each hu
       hubs.push(hubId);
       return async () => established();
     },
-    suspected: (id) => {
-      suspects.push(id);
-      return false;
+    suspects: {
+      has(id) {
+        asks.push(id);
+        return false;
+      },
     },
     sessions: [
       ...Array.from({ length: 2000 }, (_, n) => session(`s${n}`, 'h1')),
@@ -223,5 +225,5 @@ test('only the sessions that the destination leads to are inspected, and each hu
   });
   assert.equal(explained.others.length, 100);
   assert.deepEqual(hubs, ['h1']);
-  assert.equal(suspects.length, 1 + 2 + 100);
+  assert.equal(asks.length, 1 + 2 + 100);
 });

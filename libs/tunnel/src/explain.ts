@@ -1,21 +1,15 @@
 import ipaddr from 'ipaddr.js';
 import type { Destination } from './destination.ts';
-import type { Dial } from './dial.ts';
-import type { Directory } from './directory.ts';
 import { getOrPut } from './get-or-put.ts';
-import { BUSY, type Place, type Route } from './placement.ts';
-import { difference, type RankPart, rankOf } from './ranks.ts';
+import type { Place, Route } from './placement.ts';
+import { type RankedTier, type RankingOptions, ranking } from './ranking.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy } from './strategies.ts';
 
 /** What decides how a dial is routed. */
-export interface ExplainOptions {
-  readonly directory: Directory;
+export interface ExplainOptions extends RankingOptions {
   readonly strategies: readonly Strategy[];
   readonly zone: string;
-  readonly hub: (hubId: string) => Dial | undefined;
-  /** Whether a hub or session left a dial without a sign of life a moment ago. */
-  readonly suspected: (id: string) => boolean;
 }
 
 /** A session that could take a dial, found under one key. */
@@ -56,51 +50,77 @@ export interface Explanation {
 const MAX_CANDIDATES = 1000;
 const MAX_OTHERS = 100;
 
-interface Found extends Omit<Candidate, 'standing' | 'why'> {
-  /** Less is better. Infinite for a session that is not taken whatever happens to the others. */
+/** The tiers of a dial, and which of them holds a route that is found under a key first. */
+interface Ranks {
+  readonly tiers: readonly RankedTier[];
+  /** The first tier with a route. A dial takes one of its routes. */
+  readonly best: number;
+  /** Infinite for a route that is not taken whatever happens to the others. */
+  of(route: Route, step: number, key: string): number;
+}
+
+interface Found {
+  readonly place: Place;
+  readonly key: string;
+  /** Less is better. */
   readonly rank: number;
 }
 
 /** Explains how a dial to a destination would be routed now, and why not otherwise. Dials nothing, and changes nothing. */
 export function explain(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
-  const look = lookWith(options, (own) => isTooBusy(own, options, tenant, host));
+  // Every session is compared with the same state of its hub.
+  const asked = { ...options, hub: once(options.hub), suspects: { has: once((id) => options.suspects.has(id)) } };
+  const tiers = [...ranking(asked, { tenant, host, strategies, zone, excluded: new Set() })];
+  const ranks = ranksIn(tiers);
+  const taken = directory.draw(tiers)?.record;
+  const judge = judging(asked, ranks, taken);
   const lengths = directory.prefixLengths(tenant);
   const keysOf = strategies.map((strategy) => destinationKeys(strategy, host, lengths));
   const { byKey, others } = placesUnder(new Set(keysOf.flat()), directory.placed(tenant));
-  const steps = strategies.map((strategy, step) => {
-    const keys = keysOf[step] ?? [];
-    const found = keys.flatMap((key, order) => {
-      const shown = shownKey(key);
-      return (byKey.get(key) ?? []).map((place) => look(place, shown, [step, order]));
-    });
-    return { strategy, keys, found: found.sort((a, b) => a.rank - b.rank) };
-  });
-  const all = steps.flatMap(({ found }) => found);
-  const best = all.reduce((least, { rank }) => Math.min(least, rank), Number.POSITIVE_INFINITY);
-  const equals = new Set(all.filter(({ rank }) => rank === best && rank < Number.POSITIVE_INFINITY).map(idOf));
-  const usable = ({ sessionId }: SessionRecord) => equals.has(sessionId);
-  const taken = directory.choose({ tenant, host, strategies, zone, excluded: new Set(), usable })?.record;
-  const isTaken = ({ rank, session }: Found) => rank === best && session.sessionId === taken?.sessionId;
   // Reserve one entry for the taken session, however many sessions the strategies before its own find.
   let left = MAX_CANDIDATES - 1;
+  const steps = strategies.map((strategy, step) => {
+    const keys = (keysOf[step] ?? []).map((key) => ({ key, places: byKey.get(key) ?? [] }));
+    const found = keys.flatMap(({ key, places }) =>
+      places.map((place) => ({ place, key, rank: ranks.of(place.route, step, key) })),
+    );
+    found.sort((a, b) => (a.rank === b.rank ? 0 : a.rank - b.rank));
+    const [first, rest] = apart(found, ({ rank, place }) => rank === ranks.best && place.route.record === taken);
+    const told = rest.slice(0, left);
+    left -= told.length;
+    return {
+      strategy,
+      keys: keys.map(({ key, places }) => ({ key: shownKey(key), sessions: places.length })),
+      candidates: [...first, ...told].map(judge),
+    };
+  });
+  const why = 'its agent names nothing that a strategy looks up for this destination';
   return {
-    taken,
-    steps: steps.map(({ strategy, keys, found }) => {
-      const [first, rest] = apart(found, isTaken);
-      const told = rest.slice(0, left);
-      left -= told.length;
-      return {
-        strategy,
-        keys: keys.map((key) => ({ key: shownKey(key), sessions: byKey.get(key)?.length ?? 0 })),
-        candidates: [...first, ...told].map((one) => judge(one, { best, equals, taken }, options)),
-      };
-    }),
-    others: others.map((place) => {
-      const { rank: _, ...one } = look(place, '', [0, 0]);
-      return { ...one, standing: 'not', why: 'its agent names nothing that a strategy looks up for this destination' };
-    }),
+    ...{ taken, steps },
+    others: others.map((place) => ({ ...described(asked, place, ''), standing: 'not', why })),
   };
+}
+
+/** Answers a question about an id once, and remembers the answer. */
+function once<T>(ask: (id: string) => T): (id: string) => T {
+  const answers = new Map<string, { readonly answer: T }>();
+  return (id) => getOrPut(answers, id, () => ({ answer: ask(id) })).answer;
+}
+
+function ranksIn(tiers: readonly RankedTier[]): Ranks {
+  const found = new Map<string, Map<Route, number>>();
+  const idOf = (step: number, key: string) => `${step} ${key}`;
+  let best = Number.POSITIVE_INFINITY;
+  for (const [rank, { step, key, sets, accepts }] of tiers.entries()) {
+    const ranks = getOrPut(found, idOf(step, key), () => new Map<Route, number>());
+    for (const route of sets.flatMap((set) => [...set])) {
+      if (ranks.has(route) || !accepts(route)) continue;
+      ranks.set(route, rank);
+      best = Math.min(best, rank);
+    }
+  }
+  return { tiers, best, of: (route, step, key) => found.get(idOf(step, key))?.get(route) ?? Number.POSITIVE_INFINITY };
 }
 
 /** Splits places into those under the wanted keys and a few of the others: in a big plane, most are others. */
@@ -115,99 +135,58 @@ function placesUnder(wanted: ReadonlySet<string>, places: Iterable<Place>) {
   return { byKey, others };
 }
 
-function idOf({ session }: Found): string {
-  return session.sessionId;
-}
-
 /** Splits off the taken session, if it is here. The rest keep their order. */
 function apart(found: Found[], isTaken: (one: Found) => boolean): [first: Found[], rest: Found[]] {
   const at = found.findIndex(isTaken);
   return at < 0 ? [[], found] : [found.slice(at, at + 1), found.toSpliced(at, 1)];
 }
 
-/** Whether a dial would rather take another agent's session than this one at the own hub. */
-function isTooBusy(own: Route, options: ExplainOptions, tenant: string, host: string): boolean {
-  const { directory, strategies, zone, hub, suspected } = options;
-  if (own.open <= BUSY) return false;
-  const usable = ({ sessionId, hubId, agentId }: SessionRecord) =>
-    hubId !== directory.ownHub &&
-    agentId !== own.record.agentId &&
-    hub(hubId) !== undefined &&
-    !suspected(hubId) &&
-    !suspected(sessionId);
-  const other = directory.choose({ tenant, host, strategies, zone, excluded: new Set(), usable });
-  return other !== undefined && directory.isTooBusy(own, other);
+function described({ directory, hub, suspects }: ExplainOptions, { route, zone, draining }: Place, key: string) {
+  const { record: session, open } = route;
+  const { sessionId, hubId } = session;
+  const quarantined = directory.quarantineOf(session)?.reason;
+  const reachable = hub(hubId) !== undefined;
+  const suspected = suspects.has(hubId) || suspects.has(sessionId);
+  return { session, open, key, zone, draining, quarantined, reachable, suspected };
 }
 
-/** A look at a place that asks for the state of each hub once. */
-function lookWith({ directory, zone: ownZone, hub, suspected }: ExplainOptions, isTooBusy: (own: Route) => boolean) {
-  const hubs = new Map<string, { readonly reachable: boolean; readonly silent: boolean }>();
-  return (
-    { route, own, zone, draining }: Place,
-    key: string,
-    [step, order]: readonly [step: number, order: number],
-  ): Found => {
-    const { record: session, open } = route;
-    const { sessionId, hubId } = session;
-    const quarantined = directory.quarantineOf(session)?.reason;
-    const state = () => ({ reachable: hub(hubId) !== undefined, silent: suspected(hubId) });
-    const { reachable, silent } = getOrPut(hubs, hubId, state);
-    const isSuspected = silent || suspected(sessionId);
-    // A session that drains stands behind all others, whatever its hub and zone.
-    const other = !draining && !own;
-    const far = other && zone !== ownZone;
-    const busy = own && isTooBusy(route);
-    const standing = [draining, busy, other, far].map(Number);
-    const out = !reachable || quarantined !== undefined;
-    return {
-      ...{ session, open, key, zone, draining, quarantined, reachable, suspected: isSuspected },
-      rank: out ? Number.POSITIVE_INFINITY : rankOf([Number(isSuspected), step, order, ...standing]),
-    };
+/** Says of each session how it stands to the one that is taken. */
+function judging(options: ExplainOptions, { tiers, best, of }: Ranks, taken: SessionRecord | undefined) {
+  return ({ place, key, rank }: Found): Candidate => {
+    const found = described(options, place, shownKey(key));
+    const { session, quarantined } = found;
+    if (quarantined !== undefined) {
+      return { ...found, standing: 'not', why: `agent ${session.agentId} is in quarantine: ${quarantined}` };
+    }
+    const [tier, first] = [tiers[rank], tiers[best]];
+    if (!tier || !first) return { ...found, standing: 'not', why: `no link to hub ${session.hubId}` };
+    if (rank > best) {
+      const foundBefore = of(place.route, first.step, first.key) === best;
+      return { ...found, standing: 'later', why: whyLater(tier, first, { ...options, place, foundBefore }) };
+    }
+    if (session === taken) return { ...found, standing: 'taken', why: '' };
+    return { ...found, standing: 'equal', why: 'just as good: chance and fewer open tunnels decide' };
   };
 }
 
-/** What a dial would choose from now, and what it would choose. */
-interface Choosing {
-  readonly best: number;
-  readonly equals: ReadonlySet<string>;
-  readonly taken: SessionRecord | undefined;
+interface Later extends Pick<ExplainOptions, 'strategies' | 'zone'> {
+  readonly place: Place;
+  /** Whether it is in the first tier under another key. */
+  readonly foundBefore: boolean;
 }
 
-function judge({ rank, ...found }: Found, { best, equals, taken }: Choosing, options: ExplainOptions): Candidate {
-  const { quarantined, reachable, session } = found;
-  if (quarantined !== undefined) {
-    return { ...found, standing: 'not', why: `agent ${session.agentId} is in quarantine: ${quarantined}` };
-  }
-  if (!reachable) return { ...found, standing: 'not', why: `no link to hub ${session.hubId}` };
-  const behind = difference(rank, best);
-  if (behind)
-    return { ...found, standing: 'later', why: whyLater(behind, found.zone, equals.has(session.sessionId), options) };
-  if (session.sessionId === taken?.sessionId) return { ...found, standing: 'taken', why: '' };
-  return { ...found, standing: 'equal', why: 'just as good: chance and fewer open tunnels decide' };
-}
-
-function whyLater(
-  [part, value]: readonly [RankPart, number],
-  zone: string,
-  foundBefore: boolean,
-  { strategies, zone: ownZone }: ExplainOptions,
-): string {
-  switch (part) {
-    case 'suspected':
-      return 'it, or its hub, left a dial without a sign of life a moment ago';
-    case 'strategy':
-      return `strategy ${strategies[value]} comes first, and finds a session`;
-    case 'key':
-      return foundBefore ? 'a longer prefix leads to it already' : 'a longer prefix leads to another session';
-    case 'draining':
-      return 'it drains';
-    case 'busy':
-      return 'its agent carries too much: far more tunnels of this gateway than another';
-    case 'process':
-      return "it is at another hub, and the one in this gateway's own process comes first";
-    case 'zone':
-      return `its hub is in zone ${JSON.stringify(zone)}, and this gateway in ${JSON.stringify(ownZone)}`;
-  }
+/** What sets a tier behind the first: the most significant difference between the two. */
+function whyLater(tier: RankedTier, first: RankedTier, { strategies, zone, place, foundBefore }: Later): string {
+  if (tier.suspected !== first.suspected) return 'it, or its hub, left a dial without a sign of life a moment ago';
+  if (tier.step !== first.step) return `strategy ${strategies[first.step]} comes first, and finds a session`;
+  if (tier.key !== first.key)
+    return foundBefore ? 'a longer prefix leads to it already' : 'a longer prefix leads to another session';
+  if (tier.place === 'draining') return 'it drains';
+  const busy = 'its agent carries too much: far more tunnels of this gateway than another';
+  if (tier.place === 'own') return busy;
+  if (first.place === 'own') return "it is at another hub, and the one in this gateway's own process comes first";
+  if (tier.light !== first.light) return busy;
+  return `its hub is in zone ${JSON.stringify(place.zone)}, and this gateway in ${JSON.stringify(zone)}`;
 }
 
 /** A key as written in agent identifiers: `10.0.0.0/8`, or a host without the leading `host `. */

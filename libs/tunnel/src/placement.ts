@@ -2,6 +2,7 @@ import { Crowd } from './crowd.ts';
 import { getOrPut } from './get-or-put.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
+import { drawFrom, type Pool, type PoolTier, tiersIn } from './tiers.ts';
 
 /** A session as a gateway sees it. */
 export interface Route {
@@ -36,11 +37,11 @@ export interface Standing {
   readonly quarantined: boolean;
 }
 
-/** Sessions under one key, grouped by preference. */
-interface Pool {
-  readonly own: Crowd<Route>;
-  readonly byZone: Map<string, Crowd<Route>>;
-  readonly draining: Crowd<Route>;
+/** Sessions that are found under one key and are equally good for a dial, but for chance and load. */
+export interface Tier extends PoolTier {
+  /** Index of the strategy that leads to them. */
+  readonly step: number;
+  readonly key: string;
 }
 
 interface Tenant {
@@ -53,15 +54,6 @@ interface Tenant {
   /** The lengths in use, longest first. */
   readonly longestFirst: Record<4 | 6, readonly number[]>;
 }
-
-/**
- * Tunnels of one gateway through a session up to which its agent is never too busy: far from what an agent carries, and far
- * above what differs between agents by chance.
- */
-export const BUSY = 1000;
-
-/** A busy agent's session at the own hub is passed over for one whose agent carries less than its part in so many. */
-const LOPSIDED = 2;
 
 /** Where a route stands in its tenant's pools, kept so that it is taken out of just where it was put. */
 export interface Place extends Standing {
@@ -162,21 +154,25 @@ export class Placement {
     return route;
   }
 
-  /**
-   * The session to dial through: strategies in order, then the hub in this process, the own zone, other zones, and sessions
-   * that drain; among equals the one with fewer open tunnels of two drawn at random. An agent that is far busier than one
-   * elsewhere loses the preference for this process.
-   */
-  choose({ tenant, host, strategies, zone, agent, excluded, usable = () => true }: Choice): Route | undefined {
+  /** The sessions for a dial, in tiers: strategies in order, then keys, then as `tiersIn` says. */
+  *tiers({ tenant, host, strategies, zone, agent, excluded, usable = () => true }: Choice): Generator<Tier> {
     const known = this.#tenants.get(tenant);
-    if (!known) return undefined;
+    if (!known) return;
     const eligible = ({ record }: Route) => isOf(agent, record) && !excluded.has(record.sessionId) && usable(record);
-    for (const strategy of strategies) {
+    const view = { zone, eligible, load: (route: Route) => this.#openOf(route) };
+    for (const [step, strategy] of strategies.entries()) {
       for (const key of destinationKeys(strategy, host, known.longestFirst)) {
         const pool = known.pools.get(key);
-        const route = pool && this.#draw(pool, zone, eligible);
-        if (route) return route;
+        if (pool) for (const tier of tiersIn(pool, view)) yield { step, key, ...tier };
       }
+    }
+  }
+
+  /** Takes a session out of the first tier that has one. */
+  draw(tiers: Iterable<Tier>): Route | undefined {
+    for (const tier of tiers) {
+      const route = drawFrom(tier, this.#random);
+      if (route) return route;
     }
     return undefined;
   }
@@ -192,53 +188,11 @@ export class Placement {
     }
   }
 
-  /** Whether a session of a busy agent at the own hub stands behind another agent's at another hub. */
-  isTooBusy(own: Route, other: Route): boolean {
-    return this.#openOf(own) > LOPSIDED * this.#openOf(other);
-  }
-
   /** Tunnels of this gateway that run through an agent, by any hub. */
   #openOf(route: Route): number {
     let open = 0;
     for (const sibling of this.#byAgent.get(agentKey(route)) ?? []) open += sibling.open;
     return open;
-  }
-
-  #draw(pool: Pool, zone: string, eligible: (route: Route) => boolean): Route | undefined {
-    const own = this.#lessBusy(pool.own, eligible);
-    if (!own) return this.#drawElsewhere(pool, zone, eligible) ?? this.#lessBusy(pool.draining, eligible);
-    if (own.open <= BUSY) return own;
-    const { agentId } = own.record;
-    const other = this.#drawElsewhere(pool, zone, (route) => route.record.agentId !== agentId && eligible(route));
-    return other && this.isTooBusy(own, other) ? other : own;
-  }
-
-  #drawElsewhere(pool: Pool, zone: string, eligible: (route: Route) => boolean): Route | undefined {
-    const near = pool.byZone.get(zone);
-    const route = near && this.#lessBusy(near, eligible);
-    if (route) return route;
-    // Other zones count by their sessions: one zone is drawn for the two candidates in proportion to its size.
-    const others = [...pool.byZone].filter(([name]) => name !== zone).map(([, set]) => set);
-    for (const set of this.#shuffledBySize(others)) {
-      const route = this.#lessBusy(set, eligible);
-      if (route) return route;
-    }
-    return undefined;
-  }
-
-  #lessBusy(set: Crowd<Route>, eligible: (route: Route) => boolean): Route | undefined {
-    const first = set.draw(this.#random, eligible);
-    if (!first || set.size === 1) return first;
-    const second = set.draw(this.#random, (route) => route !== first && eligible(route));
-    return second && second.open < first.open ? second : first;
-  }
-
-  #shuffledBySize(sets: Crowd<Route>[]): Crowd<Route>[] {
-    if (sets.length < 2) return sets;
-    return sets
-      .map((set) => ({ set, rank: this.#random() ** (1 / set.size) }))
-      .sort((a, b) => b.rank - a.rank)
-      .map(({ set }) => set);
   }
 }
 

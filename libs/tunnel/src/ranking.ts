@@ -1,0 +1,38 @@
+import type { Dial } from './dial.ts';
+import type { Directory } from './directory.ts';
+import type { Choice, Tier } from './placement.ts';
+import type { SessionRecord } from './records.ts';
+
+/** What ranks the sessions of a directory for a dial. */
+export interface RankingOptions {
+  readonly directory: Directory;
+  /** How to reach a hub: its own Dial in this process, or a link to it. Undefined if there is no way at the moment. */
+  readonly hub: (hubId: string) => Dial | undefined;
+  /** Hubs and sessions that left a dial without a sign of life a moment ago. */
+  readonly suspects: { has(id: string): boolean };
+}
+
+export interface RankedTier extends Tier {
+  /** Whether this tier also holds suspects. */
+  readonly suspected: boolean;
+}
+
+/**
+ * The sessions that a dial can reach, best first: suspects come last. A dial takes the first tier that has a session, and `explain`
+ * shows all of them.
+ */
+export function* ranking({ directory, hub, suspects }: RankingOptions, choice: Choice): Generator<RankedTier> {
+  for (const suspected of [false, true]) {
+    const takes = (id: string) => suspected || !suspects.has(id);
+    const reachable = (hubId: string) => hub(hubId) !== undefined && takes(hubId);
+    // Without a usable hub the search would visit every session in vain, and there may be thousands.
+    if (!some(directory.hubs(), ({ hubId }) => reachable(hubId))) continue;
+    const usable = ({ hubId, sessionId }: SessionRecord) => reachable(hubId) && takes(sessionId);
+    for (const tier of directory.tiers({ ...choice, usable })) yield { ...tier, suspected };
+  }
+}
+
+function some<T>(items: Iterable<T>, holds: (item: T) => boolean): boolean {
+  for (const item of items) if (holds(item)) return true;
+  return false;
+}

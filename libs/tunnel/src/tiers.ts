@@ -1,0 +1,91 @@
+import type { Crowd } from './crowd.ts';
+import type { Route } from './placement.ts';
+
+/** Sessions under one key, grouped by preference. */
+export interface Pool {
+  readonly own: Crowd<Route>;
+  readonly byZone: Map<string, Crowd<Route>>;
+  readonly draining: Crowd<Route>;
+}
+
+/** Sessions between which only chance and load decide. Routes of earlier tiers may be in it again. */
+export interface PoolTier {
+  readonly place: 'own' | 'near' | 'far' | 'draining';
+  /** Without routes that stand behind others because their agents are busy. */
+  readonly light: boolean;
+  readonly sets: readonly Crowd<Route>[];
+  readonly accepts: (route: Route) => boolean;
+}
+
+/** How a dial sees a pool. */
+export interface PoolView {
+  /** The gateway's own zone. */
+  readonly zone: string;
+  readonly eligible: (route: Route) => boolean;
+  /** Tunnels of this gateway that run through the agent of a route, by any hub. */
+  readonly load: (route: Route) => number;
+}
+
+/**
+ * Tunnels of one gateway through a session up to which its agent is never too busy: far from what an agent carries, and far
+ * above what differs between agents by chance.
+ */
+const BUSY = 1000;
+
+/** A busy agent's session at the own hub is passed over for one whose agent carries less than its part in so many. */
+const LOPSIDED = 2;
+
+/**
+ * The tiers of a pool, best first: the hub in this process, the own zone, other zones, and sessions that drain. An agent that is far
+ * busier than one elsewhere loses the preference for this process.
+ */
+export function* tiersIn({ own, byZone, draining }: Pool, { zone, eligible, load }: PoolView): Generator<PoolTier> {
+  const lightest = () => {
+    let least = Number.POSITIVE_INFINITY;
+    for (const route of own) if (route.open > BUSY && eligible(route)) least = Math.min(least, load(route));
+    return least;
+  };
+  let light = true;
+  if (own.size > 0) {
+    yield { place: 'own', light, sets: [own], accepts: (route) => route.open <= BUSY && eligible(route) };
+    const least = lightest();
+    if (least < Number.POSITIVE_INFINITY) {
+      yield* elsewhere(byZone, zone, { light, accepts: (route) => load(route) * LOPSIDED < least && eligible(route) });
+      light = false;
+      yield { place: 'own', light, sets: [own], accepts: eligible };
+    }
+  }
+  yield* elsewhere(byZone, zone, { light, accepts: eligible });
+  if (draining.size > 0) yield { place: 'draining', light, sets: [draining], accepts: eligible };
+}
+
+function* elsewhere(
+  byZone: Pool['byZone'],
+  zone: string,
+  rest: Pick<PoolTier, 'light' | 'accepts'>,
+): Generator<PoolTier> {
+  const near = byZone.get(zone);
+  if (near) yield { place: 'near', sets: [near], ...rest };
+  if (byZone.size === (near ? 1 : 0)) return;
+  yield { place: 'far', sets: [...byZone].filter(([name]) => name !== zone).map(([, set]) => set), ...rest };
+}
+
+/** Draws from a tier: of two routes drawn at random, the one with fewer open tunnels. */
+export function drawFrom({ sets, accepts }: PoolTier, random: () => number): Route | undefined {
+  // Zones count by their sessions: one zone is drawn for the two candidates in proportion to its size.
+  for (const set of shuffledBySize(sets, random)) {
+    const first = set.draw(random, accepts);
+    if (!first) continue;
+    const second = set.size > 1 ? set.draw(random, (route) => route !== first && accepts(route)) : undefined;
+    return second && second.open < first.open ? second : first;
+  }
+  return undefined;
+}
+
+function shuffledBySize(sets: readonly Crowd<Route>[], random: () => number): readonly Crowd<Route>[] {
+  if (sets.length < 2) return sets;
+  return sets
+    .map((set) => ({ set, rank: random() ** (1 / set.size) }))
+    .sort((a, b) => b.rank - a.rank)
+    .map(({ set }) => set);
+}
