@@ -1,8 +1,9 @@
 import { Arrivals, type Arrived } from './arrivals.ts';
 import { getOrPut } from './get-or-put.ts';
-import { type Choice, type Place, Placement, type Route, type Tier } from './placement.ts';
+import { type Choice, type Place, Placement, type Route } from './placement.ts';
 import { Quarantines } from './quarantine.ts';
 import type { AgentName, Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
+import type { Tier } from './tiers.ts';
 
 /** Called when a session opens or closes. A changed record counts as a close and an open. */
 export interface SessionWatcher {
@@ -175,7 +176,7 @@ export class Directory {
   }
 
   /** Returns the ids of at most two agents that would be dialled if they were not in quarantine. */
-  quarantinedFor(choice: Omit<Choice, 'zone' | 'excluded' | 'usable'>): string[] {
+  quarantinedFor(choice: Omit<Choice, 'zone' | 'excluded' | 'usable' | 'suspected'>): string[] {
     const agents = new Set<string>();
     for (const { record } of this.#placement.quarantined(choice)) {
       if (agents.add(record.agentId).size === 2) break;

@@ -2,9 +2,10 @@ import ipaddr from 'ipaddr.js';
 import type { Destination } from './destination.ts';
 import { getOrPut } from './get-or-put.ts';
 import type { Place, Route } from './placement.ts';
-import { type RankedTier, type RankingOptions, ranking } from './ranking.ts';
+import { type RankingOptions, ranking } from './ranking.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy } from './strategies.ts';
+import type { Tier } from './tiers.ts';
 
 /** What decides how a dial is routed. */
 export interface ExplainOptions extends RankingOptions {
@@ -52,7 +53,7 @@ const MAX_OTHERS = 100;
 
 /** The tiers of a dial, and which of them holds a route that is found under a key first. */
 interface Ranks {
-  readonly tiers: readonly RankedTier[];
+  readonly tiers: readonly Tier[];
   /** The first tier with a route. A dial takes one of its routes. */
   readonly best: number;
   /** Infinite for a route that is not taken whatever happens to the others. */
@@ -108,13 +109,13 @@ function once<T>(ask: (id: string) => T): (id: string) => T {
   return (id) => getOrPut(answers, id, () => ({ answer: ask(id) })).answer;
 }
 
-function ranksIn(tiers: readonly RankedTier[]): Ranks {
+function ranksIn(tiers: readonly Tier[]): Ranks {
   const found = new Map<string, Map<Route, number>>();
   const idOf = (step: number, key: string) => `${step} ${key}`;
   let best = Number.POSITIVE_INFINITY;
   for (const [rank, { step, key, sets, accepts }] of tiers.entries()) {
     const ranks = getOrPut(found, idOf(step, key), () => new Map<Route, number>());
-    for (const route of sets.flatMap((set) => [...set])) {
+    for (const route of sets().flatMap((set) => [...set])) {
       if (ranks.has(route) || !accepts(route)) continue;
       ranks.set(route, rank);
       best = Math.min(best, rank);
@@ -176,7 +177,7 @@ interface Later extends Pick<ExplainOptions, 'strategies' | 'zone'> {
 }
 
 /** What sets a tier behind the first: the most significant difference between the two. */
-function whyLater(tier: RankedTier, first: RankedTier, { strategies, zone, place, foundBefore }: Later): string {
+function whyLater(tier: Tier, first: Tier, { strategies, zone, place, foundBefore }: Later): string {
   if (tier.suspected !== first.suspected) return 'it, or its hub, left a dial without a sign of life a moment ago';
   if (tier.step !== first.step) return `strategy ${strategies[first.step]} comes first, and finds a session`;
   if (tier.key !== first.key)

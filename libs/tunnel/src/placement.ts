@@ -2,7 +2,7 @@ import { Crowd } from './crowd.ts';
 import { getOrPut } from './get-or-put.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
-import { drawFrom, type Pool, type PoolTier, tiersIn } from './tiers.ts';
+import { drawFrom, type Pool, type Tier, tiersIn } from './tiers.ts';
 
 /** A session as a gateway sees it. */
 export interface Route {
@@ -24,6 +24,8 @@ export interface Choice {
   readonly excluded: ReadonlySet<string>;
   /** Whether a session may be taken now. Default: always. */
   readonly usable?: (session: SessionRecord) => boolean;
+  /** Whether `usable` also accepts suspects. Default: false. */
+  readonly suspected?: boolean;
 }
 
 /** What decides how much a session is preferred. */
@@ -35,13 +37,6 @@ export interface Standing {
   readonly draining: boolean;
   /** No dial uses the session. */
   readonly quarantined: boolean;
-}
-
-/** Sessions that are found under one key and are equally good for a dial, but for chance and load. */
-export interface Tier extends PoolTier {
-  /** Index of the strategy that leads to them. */
-  readonly step: number;
-  readonly key: string;
 }
 
 interface Tenant {
@@ -155,15 +150,16 @@ export class Placement {
   }
 
   /** The sessions for a dial, in tiers: strategies in order, then keys, then as `tiersIn` says. */
-  *tiers({ tenant, host, strategies, zone, agent, excluded, usable = () => true }: Choice): Generator<Tier> {
+  *tiers(choice: Choice): Generator<Tier> {
+    const { tenant, host, strategies, zone, agent, excluded, usable = () => true, suspected = false } = choice;
     const known = this.#tenants.get(tenant);
     if (!known) return;
     const eligible = ({ record }: Route) => isOf(agent, record) && !excluded.has(record.sessionId) && usable(record);
-    const view = { zone, eligible, load: (route: Route) => this.#openOf(route) };
-    for (const [step, strategy] of strategies.entries()) {
-      for (const key of destinationKeys(strategy, host, known.longestFirst)) {
+    const load = (route: Route) => this.#openOf(route);
+    for (let step = 0; step < strategies.length; step++) {
+      for (const key of destinationKeys(strategies[step] as Strategy, host, known.longestFirst)) {
         const pool = known.pools.get(key);
-        if (pool) for (const tier of tiersIn(pool, view)) yield { step, key, ...tier };
+        if (pool) yield* tiersIn(pool, { suspected, step, key, zone, eligible, load });
       }
     }
   }
@@ -178,7 +174,12 @@ export class Placement {
   }
 
   /** Sessions that would be candidates if they were not in quarantine. */
-  *quarantined({ tenant, host, strategies, agent }: Omit<Choice, 'zone' | 'excluded' | 'usable'>): Iterable<Route> {
+  *quarantined({
+    tenant,
+    host,
+    strategies,
+    agent,
+  }: Omit<Choice, 'zone' | 'excluded' | 'usable' | 'suspected'>): Iterable<Route> {
     const known = this.#tenants.get(tenant);
     if (!known) return;
     for (const strategy of strategies) {

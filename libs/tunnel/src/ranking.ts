@@ -1,7 +1,8 @@
 import type { Dial } from './dial.ts';
 import type { Directory } from './directory.ts';
-import type { Choice, Tier } from './placement.ts';
+import type { Choice } from './placement.ts';
 import type { SessionRecord } from './records.ts';
+import type { Tier } from './tiers.ts';
 
 /** What ranks the sessions of a directory for a dial. */
 export interface RankingOptions {
@@ -12,23 +13,18 @@ export interface RankingOptions {
   readonly suspects: { has(id: string): boolean };
 }
 
-export interface RankedTier extends Tier {
-  /** Whether this tier also holds suspects. */
-  readonly suspected: boolean;
-}
-
 /**
  * The sessions that a dial can reach, best first: suspects come last. A dial takes the first tier that has a session, and `explain`
  * shows all of them.
  */
-export function* ranking({ directory, hub, suspects }: RankingOptions, choice: Choice): Generator<RankedTier> {
+export function* ranking({ directory, hub, suspects }: RankingOptions, choice: Choice): Generator<Tier> {
   for (const suspected of [false, true]) {
     const takes = (id: string) => suspected || !suspects.has(id);
     const reachable = (hubId: string) => hub(hubId) !== undefined && takes(hubId);
     // Without a usable hub the search would visit every session in vain, and there may be thousands.
     if (!some(directory.hubs(), ({ hubId }) => reachable(hubId))) continue;
     const usable = ({ hubId, sessionId }: SessionRecord) => reachable(hubId) && takes(sessionId);
-    for (const tier of directory.tiers({ ...choice, usable })) yield { ...tier, suspected };
+    yield* directory.tiers({ ...choice, usable, suspected });
   }
 }
 

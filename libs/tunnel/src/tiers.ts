@@ -9,16 +9,21 @@ export interface Pool {
 }
 
 /** Sessions between which only chance and load decide. Routes of earlier tiers may be in it again. */
-export interface PoolTier {
+export interface Tier {
+  /** Whether it also holds suspects. */
+  readonly suspected: boolean;
+  /** Index of the strategy that leads to its sessions, and the key under which they are found. */
+  readonly step: number;
+  readonly key: string;
   readonly place: 'own' | 'near' | 'far' | 'draining';
   /** Without routes that stand behind others because their agents are busy. */
   readonly light: boolean;
-  readonly sets: readonly Crowd<Route>[];
+  readonly sets: () => readonly Crowd<Route>[];
   readonly accepts: (route: Route) => boolean;
 }
 
 /** How a dial sees a pool. */
-export interface PoolView {
+export interface PoolView extends Pick<Tier, 'suspected' | 'step' | 'key'> {
   /** The gateway's own zone. */
   readonly zone: string;
   readonly eligible: (route: Route) => boolean;
@@ -39,41 +44,47 @@ const LOPSIDED = 2;
  * The tiers of a pool, best first: the hub in this process, the own zone, other zones, and sessions that drain. An agent that is far
  * busier than one elsewhere loses the preference for this process.
  */
-export function* tiersIn({ own, byZone, draining }: Pool, { zone, eligible, load }: PoolView): Generator<PoolTier> {
-  const lightest = () => {
-    let least = Number.POSITIVE_INFINITY;
-    for (const route of own) if (route.open > BUSY && eligible(route)) least = Math.min(least, load(route));
-    return least;
+export function* tiersIn({ own, byZone, draining }: Pool, view: PoolView): Generator<Tier> {
+  const { suspected, step, key, zone, eligible, load } = view;
+  const tier = (place: Tier['place'], light: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
+    return { suspected, step, key, place, light, sets, accepts };
   };
+  const near = byZone.get(zone);
+  const isFar = byZone.size > (near ? 1 : 0);
+  const far = () => [...byZone].filter(([name]) => name !== zone).map(([, set]) => set);
   let light = true;
-  if (own.size > 0) {
-    yield { place: 'own', light, sets: [own], accepts: (route) => route.open <= BUSY && eligible(route) };
-    const least = lightest();
-    if (least < Number.POSITIVE_INFINITY) {
-      yield* elsewhere(byZone, zone, { light, accepts: (route) => load(route) * LOPSIDED < least && eligible(route) });
-      light = false;
-      yield { place: 'own', light, sets: [own], accepts: eligible };
-    }
+  if (own.size > 0)
+    yield tier(
+      'own',
+      light,
+      () => [own],
+      (route) => route.open <= BUSY && eligible(route),
+    );
+  const least = leastBusy(own, view);
+  if (least < Number.POSITIVE_INFINITY) {
+    const lighter = (route: Route) => load(route) * LOPSIDED < least && eligible(route);
+    if (near) yield tier('near', light, () => [near], lighter);
+    if (isFar) yield tier('far', light, far, lighter);
+    light = false;
+    yield tier('own', light, () => [own], eligible);
   }
-  yield* elsewhere(byZone, zone, { light, accepts: eligible });
-  if (draining.size > 0) yield { place: 'draining', light, sets: [draining], accepts: eligible };
+  if (near) yield tier('near', light, () => [near], eligible);
+  if (isFar) yield tier('far', light, far, eligible);
+  if (draining.size > 0) yield tier('draining', light, () => [draining], eligible);
 }
 
-function* elsewhere(
-  byZone: Pool['byZone'],
-  zone: string,
-  rest: Pick<PoolTier, 'light' | 'accepts'>,
-): Generator<PoolTier> {
-  const near = byZone.get(zone);
-  if (near) yield { place: 'near', sets: [near], ...rest };
-  if (byZone.size === (near ? 1 : 0)) return;
-  yield { place: 'far', sets: [...byZone].filter(([name]) => name !== zone).map(([, set]) => set), ...rest };
+/** The load of the busy agent with the fewest tunnels; infinite if no agent is busy. */
+function leastBusy(own: Crowd<Route>, { eligible, load }: PoolView): number {
+  let least = Number.POSITIVE_INFINITY;
+  if (own.size === 0) return least;
+  for (const route of own) if (route.open > BUSY && eligible(route)) least = Math.min(least, load(route));
+  return least;
 }
 
 /** Draws from a tier: of two routes drawn at random, the one with fewer open tunnels. */
-export function drawFrom({ sets, accepts }: PoolTier, random: () => number): Route | undefined {
+export function drawFrom({ sets, accepts }: Tier, random: () => number): Route | undefined {
   // Zones count by their sessions: one zone is drawn for the two candidates in proportion to its size.
-  for (const set of shuffledBySize(sets, random)) {
+  for (const set of shuffledBySize(sets(), random)) {
     const first = set.draw(random, accepts);
     if (!first) continue;
     const second = set.size > 1 ? set.draw(random, (route) => route !== first && accepts(route)) : undefined;
