@@ -46,6 +46,19 @@ interface Attempt {
   hedge: NodeJS.Timeout | undefined;
 }
 
+/** What a dial is doing. Attempts run only while it is `trying`. */
+type State =
+  | { readonly at: 'trying'; readonly running: Set<Attempt> }
+  /** Without a session to try, until `leave`. */
+  | { readonly at: 'parked'; readonly leave: () => void }
+  | { readonly at: 'settled' };
+
+/** The last failure of an attempt, and whether it was its hub's fault and not its agent's. */
+interface Failure {
+  readonly error: DialError;
+  readonly hubLost: boolean;
+}
+
 /**
  * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. Attempts that still run then
  * are aborted before a byte was sent on them. With no session to try, the dial is parked until one arrives.
@@ -55,15 +68,11 @@ export class Attempts {
   readonly #routing: Routing;
   readonly #story: DialStory;
   readonly #outcome = deferred<Established>();
-  readonly #running = new Set<Attempt>();
   readonly #candidates: Candidates;
-  #settled = false;
-  #last: DialError | undefined;
-  /** Whether the last attempt failed because of its hub and not because of its agent. */
-  #hubLost = false;
+  #state: State = { at: 'trying', running: new Set() };
+  #last: Failure | undefined;
   /** When parking ends; set once the dial has been parked. */
   #parkedUntil: number | undefined;
-  #unpark = () => {};
 
   constructor(request: DialRequest, routing: Routing) {
     this.#request = request;
@@ -76,11 +85,20 @@ export class Attempts {
     return this.#story.attempts.length;
   }
 
+  get #running(): Iterable<Attempt> {
+    return this.#state.at === 'trying' ? this.#state.running : [];
+  }
+
+  /** Whether no attempt runs. */
+  get #idle(): boolean {
+    return this.#state.at !== 'trying' || this.#state.running.size === 0;
+  }
+
   async run(): Promise<Established> {
     const { signal } = this.#request;
     const abandon = () => {
       for (const { abort } of this.#running) abort.abort();
-      if (this.#running.size === 0) this.#fail(this.#refusal());
+      if (this.#idle) this.#fail(this.#refusal());
     };
     signal.addEventListener('abort', abandon, { once: true });
     if (signal.aborted) abandon();
@@ -94,7 +112,7 @@ export class Attempts {
 
   /** Tries one more session. If there is none, parks the dial if one may arrive, and fails it otherwise. */
   #proceed(): void {
-    if (this.#settled || this.#start() || this.#running.size > 0) return;
+    if (this.#state.at !== 'trying' || this.#start() || !this.#idle) return;
     const mayRetry = this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent);
     if (mayRetry && this.#hopeful()) this.#park();
     else this.#fail(this.#refusal());
@@ -102,12 +120,13 @@ export class Attempts {
 
   /** @returns whether it started an attempt; false without a session to try, or without a retry left */
   #start(again: AttemptKind = 'retry'): boolean {
-    if (this.#count === MAX_ATTEMPTS) return false;
+    if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
+    const { running } = this.#state;
     const { hub, budget } = this.#routing;
     const route = this.#candidates.next();
     const dial = route && hub(route.record.hubId);
     if (!route || !dial || (this.#count > 0 && !budget.spend())) return false;
-    void this.#attempt(this.#count === 0 ? 'first' : again, route, dial);
+    void this.#attempt(running, this.#count === 0 ? 'first' : again, route, dial);
     return true;
   }
 
@@ -118,7 +137,7 @@ export class Attempts {
    */
   #hopeful(): boolean {
     if (this.#parkedUntil !== undefined) return true;
-    if (this.#last) return this.#last.code === 'destination_unavailable' || this.#hubLost;
+    if (this.#last) return this.#last.error.code === 'destination_unavailable' || this.#last.hubLost;
     return !this.#routing.directory.serves(this.#request.tenant) || this.#candidates.exist;
   }
 
@@ -138,23 +157,25 @@ export class Attempts {
     events.emit('dial:park', this.#request);
     const giveUp = directory.onArrival(tenant, (hubId) => {
       if (hub(hubId) === undefined) return;
-      this.#unpark();
+      leave();
       // Runs once for all sessions that arrive together, and allows another try of sessions whose link was lost.
       const next = setImmediate(() => {
         this.#candidates.reset();
+        this.#state = { at: 'trying', running: new Set() };
         this.#proceed();
       });
-      this.#unpark = () => clearImmediate(next);
+      this.#state = { at: 'parked', leave: () => clearImmediate(next) };
     });
-    this.#unpark = () => {
+    const leave = () => {
       clearTimeout(timer);
       giveUp();
       this.#story.parkedMs += performance.now() - now;
       events.emit('dial:unpark', this.#request);
     };
+    this.#state = { at: 'parked', leave };
   }
 
-  async #attempt(kind: AttemptKind, route: Route, dial: Dial): Promise<void> {
+  async #attempt(running: Set<Attempt>, kind: AttemptKind, route: Route, dial: Dial): Promise<void> {
     const { record } = route;
     const { sessionId, agentId, hubId } = record;
     const told: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
@@ -162,7 +183,7 @@ export class Attempts {
     const span = this.#routing.observation.tracer.attempt(this.#request, told, this.#count);
     const attempt: Attempt = { record, told, span, abort: new Abandonment(), hedge: undefined };
     this.#candidates.take(record);
-    this.#running.add(attempt);
+    running.add(attempt);
     attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);
     const closed = entered(route);
     try {
@@ -174,12 +195,12 @@ export class Attempts {
       });
       whenClosed(established, closed);
       this.#lives(attempt);
-      this.#running.delete(attempt);
+      running.delete(attempt);
       this.#succeed(attempt, established);
     } catch (thrown) {
       closed();
       clearTimeout(attempt.hedge);
-      this.#running.delete(attempt);
+      running.delete(attempt);
       this.#failed(attempt, asDialError(thrown));
     }
   }
@@ -187,18 +208,18 @@ export class Attempts {
   #lives({ hedge, record }: Attempt): void {
     clearTimeout(hedge);
     this.#routing.suspects.clear(record.hubId, record.sessionId);
-    if (!this.#settled) this.#request.acknowledged?.();
+    if (this.#state.at !== 'settled') this.#request.acknowledged?.();
   }
 
   /** The session is silent: it, or its hub, may hang. A hub in this process does not. */
   #hedge({ record: { hubId, sessionId } }: Attempt): void {
     const { directory, suspects } = this.#routing;
     suspects.accuse(sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
-    if (!this.#settled) this.#start('hedge');
+    this.#start('hedge');
   }
 
   #succeed(attempt: Attempt, established: Established): void {
-    if (this.#settled) {
+    if (this.#state.at === 'settled') {
       established.end.abort(new Error('another attempt was faster'));
       return;
     }
@@ -208,31 +229,32 @@ export class Attempts {
   }
 
   #failed(attempt: Attempt, error: DialError): void {
-    if (this.#settled) return;
+    if (this.#state.at === 'settled') return;
     const { record } = attempt;
     // If nobody waits any more, the error says only that, and the attempt has no error of its own.
     if (this.#request.signal.aborted && !error.expired) ended(attempt, 'overtaken');
     else ended(attempt, 'failed', error);
-    this.#last = error;
-    this.#hubLost = this.#routing.hub(record.hubId) === undefined;
+    this.#last = { error, hubLost: this.#routing.hub(record.hubId) === undefined };
     // An agent that is out of sockets refuses faster than another serves, and so looks the least busy.
     if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
     // The hub knows its sessions better than our copy of the registry.
     if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
     if (error.retryable && !this.#request.signal.aborted) this.#proceed();
-    else if (!error.retryable || this.#running.size === 0) this.#fail(this.#refusal());
+    else if (!error.retryable || this.#idle) this.#fail(this.#refusal());
   }
 
   #fail(error: DialError): void {
-    if (this.#settled) return;
+    if (this.#state.at === 'settled') return;
     this.#settle();
     this.#outcome.reject(error);
   }
 
   #settle(): void {
-    this.#settled = true;
-    this.#unpark();
-    for (const attempt of this.#running) {
+    const before = this.#state;
+    this.#state = { at: 'settled' };
+    if (before.at === 'parked') before.leave();
+    if (before.at !== 'trying') return;
+    for (const attempt of before.running) {
       clearTimeout(attempt.hedge);
       attempt.abort.abort();
       ended(attempt, 'overtaken');
@@ -241,7 +263,7 @@ export class Attempts {
 
   /** Why the dial failed: the last attempt's error, or that there was no session to try. */
   #refusal(): DialError {
-    const last = this.#last;
+    const last = this.#last?.error;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
     const lost = this.#candidates.outOfReach;
     if (lost) {
