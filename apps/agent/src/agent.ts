@@ -1,5 +1,12 @@
 import { endpointDial, type TlsSettings } from '@isthmus/transport';
-import { Admission, formatDestination, type Observation, observed, type Prohibited, sparing } from '@isthmus/tunnel';
+import {
+  Admission,
+  formatDestination,
+  type Observation,
+  observed,
+  type Prohibited,
+  refuseWhenScarce,
+} from '@isthmus/tunnel';
 import { systemClock } from './clock.ts';
 import { Upkeep } from './upkeep.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
@@ -70,7 +77,7 @@ class RunningAgent implements Agent {
     this.#options = options;
     this.agentId = agentId;
     this.#admission = new Admission(
-      sparing(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })),
+      refuseWhenScarce(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })),
     );
     this.#upkeep = new Upkeep({
       ...{ ...options, clock: systemClock },

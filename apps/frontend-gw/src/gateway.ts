@@ -18,10 +18,10 @@ import {
   type Observation,
   observed,
   PlaneEnded,
+  refuseWhenScarce,
   routed,
   type Strategy,
   Suspects,
-  sparing,
   TunnelTable,
 } from '@isthmus/tunnel';
 
@@ -91,7 +91,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { callers, mode, observation, tenant, dialTimeout: timeout } = options;
   const { events } = observation;
   const suspects = new Suspects();
-  const admission = new Admission(sparing(routed(options, suspects)));
+  const admission = new Admission(refuseWhenScarce(routed(options, suspects)));
   const dial = observed('gateway', admission.dial, observation);
   const edge = { dial, tenant, events, timeout };
   const { zone, parkTimeout } = options;

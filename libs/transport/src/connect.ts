@@ -2,10 +2,10 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import {
-  Abandonment,
   asDialError,
   type Caller,
   type Dial,
+  DialAbort,
   type DialError,
   type DialRequest,
   type PlaneEvents,
@@ -101,7 +101,7 @@ function refuse(socket: Socket, error: DialError, { events }: ConnectEdgeOptions
 type Undialled = Omit<DialRequest, 'signal'>;
 
 async function serve(asked: Undialled, first: Buffer, socket: Socket, { dial, events }: ConnectEdgeOptions) {
-  const abandoned = new Abandonment();
+  const abandoned = new DialAbort();
   const request = { ...asked, signal: abandoned };
   const watch = watchCaller(socket, first, () => abandoned.abort());
   try {

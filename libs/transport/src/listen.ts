@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import net, { type AddressInfo, type Server, type Socket } from 'node:net';
 import {
   type CertificatePlace,
-  Crowd,
   descriptors,
   guardServer,
   type PlaneEvents,
+  RandomSet,
   type Reopening,
   remoteOf,
   type StrangerLimits,
@@ -83,7 +83,7 @@ export interface Listener {
 /** Listens for two protocols on one address and tells them apart by a connection's first bytes. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
-  const connections = new Crowd<Socket>();
+  const connections = new RandomSet<Socket>();
   const tellOfStranger = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
   const strangers = new Strangers(options.strangers ?? STRANGERS, tellOfStranger);
   const accept = (socket: Socket) => {

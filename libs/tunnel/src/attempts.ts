@@ -1,14 +1,14 @@
-import { Abandonment } from './abandonment.ts';
 import { Candidates } from './candidates.ts';
 import { deferred } from './deferred.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
+import { DialAbort } from './dial-abort.ts';
+import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial-log.ts';
 import type { Directory } from './directory.ts';
 import { asDialError, DialError } from './errors.ts';
 import type { Observation } from './observe.ts';
 import type { Route } from './placement.ts';
 import type { SessionRecord } from './records.ts';
 import type { RetryBudget } from './retry-budget.ts';
-import { type AttemptKind, type AttemptRecord, type DialStory, dialStory } from './story.ts';
 import type { Strategy } from './strategies.ts';
 import type { Suspects } from './suspects.ts';
 import { type DialSpan, within } from './trace.ts';
@@ -42,7 +42,7 @@ interface Attempt {
   readonly record: SessionRecord;
   readonly told: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
-  readonly abort: Abandonment;
+  readonly abort: DialAbort;
   hedge: NodeJS.Timeout | undefined;
 }
 
@@ -66,7 +66,7 @@ interface Failure {
 export class Attempts {
   readonly #request: DialRequest;
   readonly #routing: Routing;
-  readonly #story: DialStory;
+  readonly #story: DialLog;
   readonly #outcome = deferred<Established>();
   readonly #candidates: Candidates;
   #state: State = { at: 'trying', running: new Set() };
@@ -78,7 +78,7 @@ export class Attempts {
     this.#request = request;
     this.#routing = routing;
     this.#candidates = new Candidates(request, routing);
-    this.#story = request.story ?? dialStory();
+    this.#story = request.story ?? dialLog();
   }
 
   get #count(): number {
@@ -181,7 +181,7 @@ export class Attempts {
     const told: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
     this.#story.attempts.push(told);
     const span = this.#routing.observation.tracer.attempt(this.#request, told, this.#count);
-    const attempt: Attempt = { record, told, span, abort: new Abandonment(), hedge: undefined };
+    const attempt: Attempt = { record, told, span, abort: new DialAbort(), hedge: undefined };
     this.#candidates.take(record);
     running.add(attempt);
     attempt.hedge = setTimeout(() => this.#hedge(attempt), HEDGE_AFTER);

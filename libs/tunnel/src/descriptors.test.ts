@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type DescriptorSource, Descriptors, sparing } from './descriptors.ts';
+import { type DescriptorSource, Descriptors, refuseWhenScarce } from './descriptors.ts';
 import type { Dial, DialRequest } from './dial.ts';
 
 /** A process whose open descriptors the test sets. */
@@ -137,7 +137,7 @@ test('a dial is refused while descriptors are scarce, and may be retried elsewhe
     asked.push(id);
     return Promise.reject(new Error('asked'));
   };
-  const dial = sparing(inner, new Descriptors(source));
+  const dial = refuseWhenScarce(inner, new Descriptors(source));
   source.open = 1000;
   await assert.rejects(dial({ id: 'first' } as DialRequest), {
     code: 'connection_limit_reached',

@@ -141,7 +141,7 @@ function noneLeft(error: unknown): boolean {
 export const descriptors = new Descriptors();
 
 /** Refuses dials while descriptors are scarce: each would use one of the last, here or for its caller's answer. */
-export function sparing(dial: Dial, left: Descriptors = descriptors): Dial {
+export function refuseWhenScarce(dial: Dial, left: Descriptors = descriptors): Dial {
   return (request) => (left.scarce ? Promise.reject(tooManyOpen()) : dial(request));
 }
 

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
-import type { DialSignal } from './abandonment.ts';
 import type { Destination } from './destination.ts';
-import type { DialStory } from './story.ts';
+import type { DialSignal } from './dial-abort.ts';
+import type { DialLog } from './dial-log.ts';
 
 /** Who dials: a peer of a unix socket, the subject of a client certificate, or an operator on the admin port. */
 export interface Caller {
@@ -27,7 +27,7 @@ export interface DialRequest {
   readonly agent?: string;
   readonly caller?: Caller;
   /** What was done for the dial so far; set once a gateway has it. */
-  readonly story?: DialStory;
+  readonly story?: DialLog;
   /** Called when the agent, or its stand-in, has received the dial: it is alive, though its answer may take a while. */
   readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */

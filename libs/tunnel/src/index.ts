@@ -1,13 +1,13 @@
-export { Abandonment, type DialSignal } from './abandonment.ts';
 export { Admission } from './admission.ts';
 export { Backoff } from './backoff.ts';
 export { issuerOf, nameOf, subjectOf } from './certificate-name.ts';
 export { HTTP_CREDENTIAL } from './credential.ts';
-export { Crowd } from './crowd.ts';
 export { deferred } from './deferred.ts';
-export { descriptors, type Reopening, sparing } from './descriptors.ts';
+export { descriptors, type Reopening, refuseWhenScarce } from './descriptors.ts';
 export { type Destination, formatDestination, parseDestination } from './destination.ts';
 export type { Caller, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial.ts';
+export { DialAbort, type DialSignal } from './dial-abort.ts';
+export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial-log.ts';
 export { Directory, type SessionWatcher } from './directory.ts';
 export {
   asDialError,
@@ -43,6 +43,7 @@ export { type Observation, observed } from './observe.ts';
 export { unlessProbed } from './probes.ts';
 export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy } from './prohibited.ts';
 export { MAX_QUARANTINED, Quarantines } from './quarantine.ts';
+export { RandomSet } from './random-set.ts';
 export type {
   AgentIdentifiers,
   AgentName,
@@ -57,7 +58,6 @@ export { remoteOf } from './remote.ts';
 export { Ring } from './ring.ts';
 export { GATEWAY_NAME, HUB_SERVER_NAME } from './roles.ts';
 export { routed } from './route.ts';
-export { type AttemptKind, type AttemptRecord, type DialStory, dialStory } from './story.ts';
 export { guardServer, type StrangerLimits, Strangers, sourceOf } from './strangers.ts';
 export { STRATEGIES, type Strategy } from './strategies.ts';
 export { Suspects } from './suspects.ts';

@@ -1,7 +1,7 @@
 import type { Dial, DialRequest, DialTiming, Established } from './dial.ts';
+import { dialLog } from './dial-log.ts';
 import { asDialError, type DialError } from './errors.ts';
 import type { DialFailureReason, DialOutcome, PlaneEvents, Role } from './events.ts';
-import { dialStory } from './story.ts';
 import { type DialTracer, within } from './trace.ts';
 
 export interface Observation {
@@ -13,7 +13,7 @@ export interface Observation {
 export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
   return async (request) => {
     const start = performance.now();
-    const told = role === 'gateway' ? { ...request, story: dialStory() } : request;
+    const told = role === 'gateway' ? { ...request, story: dialLog() } : request;
     const span = tracer.start(`${role}.dial`, told);
     const observed = within(told, span);
     events.emit('dial:start', role, observed);

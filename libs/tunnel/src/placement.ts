@@ -1,5 +1,5 @@
-import { Crowd } from './crowd.ts';
 import { getOrPut } from './get-or-put.ts';
+import { RandomSet } from './random-set.ts';
 import type { SessionRecord } from './records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
 import { drawFrom, type Pool, type Tier, tiersIn } from './tiers.ts';
@@ -29,7 +29,7 @@ export interface Choice {
 }
 
 /** What decides how much a session is preferred. */
-export interface Standing {
+export interface RouteState {
   /** Its hub runs in this very process. */
   readonly own: boolean;
   readonly zone: string;
@@ -51,7 +51,7 @@ interface Tenant {
 }
 
 /** Where a route stands in its tenant's pools, kept so that it is taken out of just where it was put. */
-export interface Place extends Standing {
+export interface Place extends RouteState {
   readonly route: Route;
   readonly keys: readonly string[];
 }
@@ -114,10 +114,10 @@ export class Placement {
   }
 
   /** Places a session. Replaces what was under its id. */
-  put(route: Route, standing: Standing): void {
+  put(route: Route, state: RouteState): void {
     const { sessionId, tenant: name, identifiers } = route.record;
     this.remove(sessionId);
-    const place: Place = { route, keys: sessionKeys(identifiers), ...standing };
+    const place: Place = { route, keys: sessionKeys(identifiers), ...state };
     this.#places.set(sessionId, place);
     const tenant = getOrPut(this.#tenants, name, emptyTenant);
     for (const key of place.keys) {
@@ -205,7 +205,7 @@ function emptyTenant(): Tenant {
 }
 
 function emptyPool(): Pool {
-  return { own: new Crowd(), byZone: new Map(), draining: new Crowd() };
+  return { own: new RandomSet(), byZone: new Map(), draining: new RandomSet() };
 }
 
 function removePooled(tenant: Tenant, key: string, place: Place): void {
@@ -226,9 +226,9 @@ function agentKey({ record: { tenant, agentId } }: Route): string {
   return JSON.stringify([tenant, agentId]);
 }
 
-function partOf(pool: Pool, { draining, own, zone }: Standing): Crowd<Route> {
+function partOf(pool: Pool, { draining, own, zone }: RouteState): RandomSet<Route> {
   if (draining) return pool.draining;
-  return own ? pool.own : getOrPut(pool.byZone, zone, () => new Crowd<Route>());
+  return own ? pool.own : getOrPut(pool.byZone, zone, () => new RandomSet<Route>());
 }
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {

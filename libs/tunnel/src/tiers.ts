@@ -1,11 +1,11 @@
-import type { Crowd } from './crowd.ts';
 import type { Route } from './placement.ts';
+import type { RandomSet } from './random-set.ts';
 
 /** Sessions under one key, grouped by preference. */
 export interface Pool {
-  readonly own: Crowd<Route>;
-  readonly byZone: Map<string, Crowd<Route>>;
-  readonly draining: Crowd<Route>;
+  readonly own: RandomSet<Route>;
+  readonly byZone: Map<string, RandomSet<Route>>;
+  readonly draining: RandomSet<Route>;
 }
 
 /** Sessions between which only chance and load decide. Routes of earlier tiers may be in it again. */
@@ -18,7 +18,7 @@ export interface Tier {
   readonly place: 'own' | 'near' | 'far' | 'draining';
   /** Without routes that stand behind others because their agents are busy. */
   readonly light: boolean;
-  readonly sets: () => readonly Crowd<Route>[];
+  readonly sets: () => readonly RandomSet<Route>[];
   readonly accepts: (route: Route) => boolean;
 }
 
@@ -74,7 +74,7 @@ export function* tiersIn({ own, byZone, draining }: Pool, view: PoolView): Gener
 }
 
 /** The load of the busy agent with the fewest tunnels; infinite if no agent is busy. */
-function leastBusy(own: Crowd<Route>, { eligible, load }: PoolView): number {
+function leastBusy(own: RandomSet<Route>, { eligible, load }: PoolView): number {
   let least = Number.POSITIVE_INFINITY;
   if (own.size === 0) return least;
   for (const route of own) if (route.open > BUSY && eligible(route)) least = Math.min(least, load(route));
@@ -93,7 +93,7 @@ export function drawFrom({ sets, accepts }: Tier, random: () => number): Route |
   return undefined;
 }
 
-function shuffledBySize(sets: readonly Crowd<Route>[], random: () => number): readonly Crowd<Route>[] {
+function shuffledBySize(sets: readonly RandomSet<Route>[], random: () => number): readonly RandomSet<Route>[] {
   if (sets.length < 2) return sets;
   return sets
     .map((set) => ({ set, rank: random() ** (1 / set.size) }))

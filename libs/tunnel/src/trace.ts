@@ -1,7 +1,7 @@
 import type { DialRequest } from './dial.ts';
+import type { AttemptRecord } from './dial-log.ts';
 import type { DialError } from './errors.ts';
 import type { DialOutcome } from './events.ts';
-import type { AttemptRecord } from './story.ts';
 
 export type DialSpanName = 'gateway.dial' | 'hub.dial' | 'agent.dial';
 export type StepSpanName = 'agent.dns' | 'agent.connect';

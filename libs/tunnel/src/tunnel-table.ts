@@ -1,10 +1,10 @@
-import { Crowd } from './crowd.ts';
 import type { PlaneEvents, Role, TunnelInfo } from './events.ts';
+import { RandomSet } from './random-set.ts';
 import { Tunnel } from './tunnel.ts';
 
 /** The tunnels that run in this process, tracked by its events. */
 export class TunnelTable {
-  readonly #tunnels = new Crowd<TunnelInfo>();
+  readonly #tunnels = new RandomSet<TunnelInfo>();
   readonly #idle: (() => void)[] = [];
 
   constructor(events: PlaneEvents) {

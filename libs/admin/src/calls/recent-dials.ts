@@ -1,8 +1,8 @@
 import {
   type Destination,
+  type DialLog,
   type DialOutcome,
   type DialRequest,
-  type DialStory,
   type PlaneEvents,
   Ring,
   type Role,
@@ -25,7 +25,7 @@ export interface SeenDial {
   readonly caller: DialRequest['caller'];
   readonly traceparent: string | undefined;
   /** Set only for the gateway role. In a process with both roles, the hub's dial carries it too. */
-  readonly story: DialStory | undefined;
+  readonly story: DialLog | undefined;
   /** The session that a gateway sent it to. Unset in the gateway's own view. */
   readonly session: string | undefined;
   /** When it started, in milliseconds of `performance.now()`. */

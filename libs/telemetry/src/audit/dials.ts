@@ -1,4 +1,4 @@
-import { type ClosedBy, Crowd, type DialRequest, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
+import { type ClosedBy, type DialRequest, type PlaneEvents, RandomSet, type TunnelInfo } from '@isthmus/tunnel';
 import { subscribe } from '../subscribe.ts';
 import { type Answer, type AuditRecord, auditRecord, type TunnelEnding } from './record.ts';
 
@@ -21,7 +21,7 @@ export function auditDials(
   let stopping = false;
   /** Dials that were answered with a tunnel, until that tunnel ends. */
   const answers = new WeakMap<DialRequest, Answer>();
-  const tunnels = new Crowd<TunnelInfo>();
+  const tunnels = new RandomSet<TunnelInfo>();
   const end = (dial: DialRequest, ending: TunnelEnding) => {
     const answer = answers.get(dial);
     if (answer && answers.delete(dial)) write(auditRecord(gateway, dial, answer, ending), dial);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AttemptRecord, DialError, type DialStory, dialStory } from '@isthmus/tunnel';
+import { type AttemptRecord, DialError, type DialLog, dialLog } from '@isthmus/tunnel';
 import { beginning, dial, server } from './testing.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -10,7 +10,7 @@ function attempt(kind: AttemptRecord['kind'], outcome: AttemptRecord['outcome'],
   return { kind, sessionId: 's1', agentId: 'a1', hubId: 'h1', start: 0, ms, outcome };
 }
 
-function story(parkedMs: number, ...attempts: AttemptRecord[]): DialStory {
+function story(parkedMs: number, ...attempts: AttemptRecord[]): DialLog {
   return { parkedMs, attempts };
 }
 
@@ -81,7 +81,7 @@ test('a dial that fails is told apart from one that nobody waits for any more', 
 
 test('buckets reach from 100 µs to 30 s', async () => {
   const { events, metrics } = server();
-  for (const ms of [0.09, 29_000, 31_000]) events.emit('dial:end', 'gateway', { ...dial, story: dialStory() }, { ms });
+  for (const ms of [0.09, 29_000, 31_000]) events.emit('dial:end', 'gateway', { ...dial, story: dialLog() }, { ms });
   const buckets = await beginning(metrics, 'isthmus_dial_latency_seconds_bucket');
   const below = (le: string) => buckets[`{le="${le}",phase="total",outcome="established"}`];
   assert.deepEqual([below('0.0001'), below('10'), below('30'), below('+Inf')], [1, 1, 2, 3]);
@@ -90,7 +90,7 @@ test('buckets reach from 100 µs to 30 s', async () => {
 test('exemplars lead to traces that are kept, and appear only in OpenMetrics', async () => {
   const { events, metrics } = server();
   const end = (ms: number, traceparent?: string) =>
-    events.emit('dial:end', 'gateway', { ...dial, story: dialStory(), ...(traceparent && { traceparent }) }, { ms });
+    events.emit('dial:end', 'gateway', { ...dial, story: dialLog(), ...(traceparent && { traceparent }) }, { ms });
   end(3, sampled);
   // None of these replaces it.
   for (const traceparent of [undefined, `00-${'1'.repeat(32)}-00f067aa0ba902b7-00`, 'nonsense']) end(4, traceparent);
@@ -111,7 +111,7 @@ test('a dial whose trace is kept because it failed or was slow is an exemplar ev
     const { events, metrics } = server({ keptAfter });
     const end = (ms: number, failed?: DialError) => {
       const outcome = { ms, ...(failed && { error: failed }) };
-      events.emit('dial:end', 'gateway', { ...dial, story: dialStory(), traceparent }, outcome);
+      events.emit('dial:end', 'gateway', { ...dial, story: dialLog(), traceparent }, outcome);
     };
     end(5);
     end(400, error);

@@ -1,11 +1,11 @@
-import { Crowd, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
+import { RandomSet, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
 import type { Subscriptions } from '../subscribe.ts';
 import { Census, type Placed } from './census.ts';
 import type { Families } from './families.ts';
 
 /** Tunnel metrics that upstream lacks, for gateways, hubs and agents alike. */
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
-  const open = new Crowd<TunnelInfo>();
+  const open = new RandomSet<TunnelInfo>();
   const census = new Census();
   // An agent does not know the hub of a tunnel.
   if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');

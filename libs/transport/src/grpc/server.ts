@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { hpackEncode } from '@isthmus/http2';
-import { Crowd, guarding, PlaneEnded, type PlaneEvents, remoteOf } from '@isthmus/tunnel';
+import { guarding, PlaneEnded, type PlaneEvents, RandomSet, remoteOf } from '@isthmus/tunnel';
 import { ServerCall } from './call.ts';
 import { greeting, ServerConnection } from './http2/connection.ts';
 import type { RequestHead } from './http2/request.ts';
@@ -65,7 +65,7 @@ class Endpoint implements GrpcServer {
   /** What a peer may do at first, and once it is admitted. */
   readonly #first: PeerLimits;
   readonly #admitted: PeerLimits;
-  readonly #connections = new Crowd<ServerConnection>();
+  readonly #connections = new RandomSet<ServerConnection>();
   #draining = false;
   /** Set by `close`: called when the last connection is gone. */
   #idle = () => {};

@@ -2,12 +2,12 @@ import type { Socket } from 'node:net';
 import { ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isthmus/http2';
 import {
   asDialError,
-  Crowd,
   type Dial,
   DialError,
   type DialRequest,
   deferred,
   type Established,
+  RandomSet,
   SessionLost,
 } from '@isthmus/tunnel';
 import { abandoned, expired } from '../given-up.ts';
@@ -51,7 +51,7 @@ export class LinkClient implements Wire {
   readonly #session: Http2Session;
   readonly #peer: string;
   readonly #control: Control;
-  readonly #streams = new Crowd<Http2Stream>();
+  readonly #streams = new RandomSet<Http2Stream>();
   /** Set once no new dial is taken: the reason. */
   #over: Error | undefined;
 

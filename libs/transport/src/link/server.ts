@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
 import {
-  Abandonment,
   asDialError,
-  Crowd,
   type Dial,
+  DialAbort,
   type DialRequest,
   deferred,
   type PlaneEvents,
+  RandomSet,
   type Role,
   SessionLost,
   Tunnel,
@@ -43,7 +43,7 @@ export class LinkServer {
   readonly closed = this.#closed.promise;
   readonly #session: Http2Session;
   readonly #options: LinkServerOptions;
-  readonly #streams = new Crowd<Http2Stream>();
+  readonly #streams = new RandomSet<Http2Stream>();
   readonly #unsent: ControlMessage[] = [];
   readonly #reconciler = new ServingReconciler<Http2Stream>({
     streams: () => this.#streams,
@@ -107,7 +107,7 @@ export class LinkServer {
 
   async #serve(stream: Http2Stream, head: Head): Promise<void> {
     const { role, dial, events, peer } = this.#options;
-    const pending = new Abandonment();
+    const pending = new DialAbort();
     let request: DialRequest;
     try {
       request = readRequest(head, pending);

@@ -1,9 +1,9 @@
 import type { Packet } from '@isthmus/proto';
 import {
-  Abandonment,
   asDialError,
   type Caller,
   type Dial,
+  DialAbort,
   DialError,
   type DialRequest,
   type DialSignal,
@@ -80,7 +80,7 @@ class PacketServer implements ServedPackets {
   readonly #limits: ServeLimits;
   readonly #mux: PacketMux;
   /** Dials without an answer, by their random number. */
-  readonly #pending = new Map<bigint, Abandonment>();
+  readonly #pending = new Map<bigint, DialAbort>();
   /** Tunnels, by the random number of their dial. */
   readonly #tunnels = new Map<bigint, Tunnel>();
   #lastConnectID = 0n;
@@ -135,7 +135,7 @@ class PacketServer implements ServedPackets {
   #admit(packet: DialRequestPacket): void {
     // The same dial sent twice: the answer to the first is the answer to both.
     if (this.#pending.has(packet.random) || this.#tunnels.has(packet.random)) return;
-    const pending = new Abandonment();
+    const pending = new DialAbort();
     try {
       this.#checkRoom();
       const request = this.#request(packet, pending);

@@ -20,13 +20,13 @@ export interface AttemptRecord {
 }
 
 /** What a gateway did for one dial. It is filled while the dial runs, and complete once the dial has its answer. */
-export interface DialStory {
+export interface DialLog {
   /** In the order in which they started. */
   readonly attempts: AttemptRecord[];
   /** How long the dial waited for a session in total, in milliseconds; 0 for most. */
   parkedMs: number;
 }
 
-export function dialStory(): DialStory {
+export function dialLog(): DialLog {
   return { attempts: [], parkedMs: 0 };
 }

@@ -6,7 +6,7 @@
  * heap. Objects of a dial no longer died young, which was a quarter of a server's processor time. A WeakMap's table points to
  * nothing.
  */
-export class Crowd<T extends object> implements Iterable<T> {
+export class RandomSet<T extends object> implements Iterable<T> {
   readonly #members: T[] = [];
   readonly #places = new WeakMap<T, number>();
 

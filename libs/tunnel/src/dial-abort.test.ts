@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Abandonment, type DialSignal } from './abandonment.ts';
+import { DialAbort, type DialSignal } from './dial-abort.ts';
 
-/** The AbortController that an Abandonment must behave like. */
+/** The AbortController that an DialAbort must behave like. */
 function controller(): { readonly signal: DialSignal; abort(reason?: Error): void } {
   const abort = new AbortController();
   return { signal: abort.signal, abort: (reason) => abort.abort(reason) };
 }
 
-function abandonment(): ReturnType<typeof controller> {
-  const signal = new Abandonment();
+function dialAbort(): ReturnType<typeof controller> {
+  const signal = new DialAbort();
   return { signal, abort: (reason) => signal.abort(reason) };
 }
 
-for (const [name, make] of Object.entries({ controller, abandonment })) {
+for (const [name, make] of Object.entries({ controller, dialAbort })) {
   test(`${name}: each listener is called once, with the reason`, () => {
     const { signal, abort } = make();
     const told: string[] = [];
