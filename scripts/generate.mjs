@@ -14,7 +14,7 @@ const committedDir = join(proto, 'src', 'gen');
 /** Pages, and the function of the built code that generates each. */
 const PAGES = [
   { page: 'docs/FLAGS.md', source: 'libs/flags/dist/markdown.js', make: 'flagsMarkdown' },
-  { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/markdown.js', make: 'metricsMarkdown' },
+  { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/exposition/markdown.js', make: 'metricsMarkdown' },
 ];
 
 /** Returns the text of every file below a directory, by relative path. */

@@ -75,7 +75,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const dial = observed('gateway', admission.dial, observation);
   const edge = { dial, tenant, events, timeout };
   const { zone, parkTimeout } = options;
-  const explained = { ...options, suspected: (id: string) => suspects.has(id) };
+  const explained = { ...options, suspects };
   const connect = connectEdge(edge);
   const grpc = () =>
     grpcServer({

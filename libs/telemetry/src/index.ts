@@ -4,6 +4,6 @@ export { auditTrail } from './audit/trail.ts';
 export { type Instruments, instrument } from './instrument.ts';
 export { createLogger, type ProgramLogger } from './logging/logger.ts';
 export { agentMetrics } from './metrics/agent.ts';
-export type { Metrics } from './metrics/families.ts';
-export type { PlaneSight } from './metrics/plane.ts';
+export type { Metrics } from './metrics/exposition/families.ts';
+export type { PlaneSight } from './metrics/plane/plane.ts';
 export { type ServerMetrics, serverMetrics } from './metrics/server.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
-import { Abandonment, DialError, type DialRequest } from '@isthmus/tunnel';
+import { DialAbort, DialError, type DialRequest } from '@isthmus/tunnel';
 import { destination, established, request } from './packets/testing.ts';
 import { type PendingDial, type PendingDialOptions, pendingDial } from './pending-dial.ts';
 
@@ -10,13 +10,13 @@ const soon = () => ({ deadline: performance.now() });
 
 interface Setup {
   readonly pending: PendingDial;
-  readonly signal: Abandonment;
+  readonly signal: DialAbort;
   /** What the dial's owner was asked to do, in order. */
   readonly told: string[];
 }
 
 function setup(over: Partial<DialRequest> = {}, options: Partial<PendingDialOptions> = {}): Setup {
-  const signal = new Abandonment();
+  const signal = new DialAbort();
   const told: string[] = [];
   const pending = pendingDial(request({ signal, ...over }), {
     cancel: () => void told.push('cancel'),
@@ -66,7 +66,7 @@ test('an abort cancels the dial once, before it fails', async () => {
 });
 
 test('a listener before this one that settles the dial leaves nothing to cancel', async () => {
-  const signal = new Abandonment();
+  const signal = new DialAbort();
   signal.addEventListener('abort', () => pending.fail(refused));
   const { pending, told } = setup({ signal });
   signal.abort();

@@ -1,9 +1,9 @@
 import { randomFillSync } from 'node:crypto';
 import {
-  Abandonment,
   asDialError,
   type Caller,
   type Dial,
+  DialAbort,
   type DialError,
   type DialRequest,
   type Established,
@@ -16,7 +16,7 @@ import {
 
 /** A dial to serve. Its signal is aborted when the side that waits for the answer goes away. */
 export interface ServedDial extends DialRequest {
-  readonly signal: Abandonment;
+  readonly signal: DialAbort;
 }
 
 export interface ServeDialOptions {
@@ -89,7 +89,7 @@ export function newDial(
     tenant,
     destination: parseDestination(address),
     deadline: performance.now() + timeout,
-    signal: new Abandonment(),
+    signal: new DialAbort(),
     ...(caller && { caller }),
     ...(traceparent !== undefined && { traceparent }),
   };

@@ -1,10 +1,10 @@
-export { Abandonment, type DialSignal } from './abandonment.ts';
-export { Admission } from './admission.ts';
-export { issuerOf, nameOf, subjectOf } from './certificate-name.ts';
-export { HTTP_CREDENTIAL } from './credential.ts';
-export { type Destination, formatDestination, parseDestination } from './destination.ts';
-export type { Caller, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial.ts';
-export { Directory, type SessionWatcher } from './directory.ts';
+export { Tunnel } from './carry/tunnel.ts';
+export { TunnelTable } from './carry/tunnel-table.ts';
+export { Admission } from './dial/admission.ts';
+export { type Destination, formatDestination, parseDestination } from './dial/destination.ts';
+export type { Caller, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial/dial.ts';
+export { DialAbort, type DialSignal } from './dial/dial-abort.ts';
+export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial/dial-log.ts';
 export {
   asDialError,
   DIAL_ERRORS,
@@ -15,7 +15,9 @@ export {
   planeEnded,
   ReaderStalled,
   SessionLost,
-} from './errors.ts';
+} from './dial/errors.ts';
+export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy } from './dial/prohibited.ts';
+export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
 export {
   type AuditSink,
   type CertificatePlace,
@@ -30,14 +32,24 @@ export {
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
-} from './events.ts';
-export { type Candidate, type ExplainedStep, type Explanation, explain } from './explain.ts';
-export { inWords } from './in-words.ts';
-export { checkName, isName, isPrintable, printable } from './names.ts';
-export { type Observation, observed } from './observe.ts';
-export { unlessProbed } from './probes.ts';
-export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy } from './prohibited.ts';
-export { MAX_QUARANTINED, Quarantines } from './quarantine.ts';
+} from './events/events.ts';
+export { type Observation, observed } from './events/observe.ts';
+export { unlessProbed } from './events/probes.ts';
+export {
+  type DialSpan,
+  type DialSpanName,
+  type DialStep,
+  type DialTracer,
+  noTracer,
+  type StepSpanName,
+} from './events/trace.ts';
+export { issuerOf, nameOf, subjectOf } from './names/certificate-name.ts';
+export { HTTP_CREDENTIAL } from './names/credential.ts';
+export { inWords } from './names/in-words.ts';
+export { checkName, isName, isPrintable, printable } from './names/names.ts';
+export { GATEWAY_NAME, HUB_SERVER_NAME } from './names/roles.ts';
+export { Directory, type SessionWatcher } from './replica/directory.ts';
+export { MAX_QUARANTINED, Quarantines } from './replica/quarantine.ts';
 export type {
   AgentIdentifiers,
   AgentName,
@@ -47,20 +59,8 @@ export type {
   Quarantine,
   SessionRecord,
   Snapshot,
-} from './records.ts';
-export { refuseWhenScarce } from './refuse-when-scarce.ts';
-export { GATEWAY_NAME, HUB_SERVER_NAME } from './roles.ts';
-export { routed } from './route.ts';
-export { type AttemptKind, type AttemptRecord, type DialStory, dialStory } from './story.ts';
-export { STRATEGIES, type Strategy } from './strategies.ts';
-export { Suspects } from './suspects.ts';
-export {
-  type DialSpan,
-  type DialSpanName,
-  type DialStep,
-  type DialTracer,
-  noTracer,
-  type StepSpanName,
-} from './trace.ts';
-export { Tunnel } from './tunnel.ts';
-export { TunnelTable } from './tunnel-table.ts';
+} from './replica/records.ts';
+export { type Candidate, type ExplainedStep, type Explanation, explain } from './route/explain.ts';
+export { routed } from './route/route.ts';
+export { STRATEGIES, type Strategy } from './route/strategies.ts';
+export { Suspects } from './route/suspects.ts';

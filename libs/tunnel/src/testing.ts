@@ -1,13 +1,13 @@
 import { PassThrough } from 'node:stream';
-import type { Dial, DialRequest, Established } from './dial.ts';
-import { Directory } from './directory.ts';
-import type { DialError } from './errors.ts';
-import { planeEvents } from './events.ts';
-import type { Observation } from './observe.ts';
-import type { AgentIdentifiers, HubRecord, SessionRecord } from './records.ts';
-import { routed } from './route.ts';
-import type { Strategy } from './strategies.ts';
-import { noTracer } from './trace.ts';
+import type { Dial, DialRequest, Established } from './dial/dial.ts';
+import type { DialError } from './dial/errors.ts';
+import { planeEvents } from './events/events.ts';
+import type { Observation } from './events/observe.ts';
+import { noTracer } from './events/trace.ts';
+import { Directory } from './replica/directory.ts';
+import type { AgentIdentifiers, HubRecord, SessionRecord } from './replica/records.ts';
+import { routed } from './route/route.ts';
+import type { Strategy } from './route/strategies.ts';
 
 export const request: DialRequest = {
   id: '00000000000000aa',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AttemptRecord, DialError, type DialOutcome, type DialStory } from '@isthmus/tunnel';
+import { type AttemptRecord, DialError, type DialLog, type DialOutcome } from '@isthmus/tunnel';
 import { phasesOf } from './phases.ts';
 import type { SeenDial } from './recent-dials.ts';
 
@@ -17,7 +17,7 @@ function attempt(given: Partial<AttemptRecord>): AttemptRecord {
   };
 }
 
-function seen(outcome: DialOutcome, story: DialStory): SeenDial {
+function seen(outcome: DialOutcome, story: DialLog): SeenDial {
   return {
     role: 'gateway',
     id: 'd',

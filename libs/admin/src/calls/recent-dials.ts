@@ -1,5 +1,5 @@
 import { Ring } from '@isthmus/runtime';
-import type { Destination, DialOutcome, DialRequest, DialStory, PlaneEvents, Role } from '@isthmus/tunnel';
+import type { Destination, DialLog, DialOutcome, DialRequest, PlaneEvents, Role } from '@isthmus/tunnel';
 import { DialRates } from './dial-rates.ts';
 
 /** Ended dials to keep: the last second of a busy process. */
@@ -18,7 +18,7 @@ export interface SeenDial {
   readonly caller: DialRequest['caller'];
   readonly traceparent: string | undefined;
   /** Set only for the gateway role. In a process with both roles, the hub's dial carries it too. */
-  readonly story: DialStory | undefined;
+  readonly story: DialLog | undefined;
   /** The session that a gateway sent it to. Unset in the gateway's own view. */
   readonly session: string | undefined;
   /** When it started, in milliseconds of `performance.now()`. */

@@ -78,7 +78,7 @@ async function gateway({ dial, strategies = ['default'], sessions = [session], q
     events,
     dial: observed('gateway', routed(options), observation),
     explain: (tenant: string, to: { host: string; port: number }) =>
-      explain({ ...options, suspected: () => false }, tenant, to),
+      explain({ ...options, suspects: new Set() }, tenant, to),
   };
   const plane = {
     registry: { synced: true, up: true, detail: 'answers' },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
-import { DialError, type DialRequest, dialStory, type PlaneEvents, planeEvents, type Role } from '@isthmus/tunnel';
+import { DialError, type DialRequest, dialLog, type PlaneEvents, planeEvents, type Role } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import { RecentDials } from './recent-dials.ts';
 
@@ -59,7 +59,7 @@ test('recent dials are filtered by the request', async (t) => {
 test('a dial is reported with its story, its timing, its trace and its failure', async (t) => {
   const { events, admin } = await watched(t);
   const error = new DialError('connection_terminated', 'hub lost', { retryable: true });
-  const story = { ...dialStory(), parkedMs: 12 };
+  const story = { ...dialLog(), parkedMs: 12 };
   const traceparent = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`;
   const request = dial('d', { story, traceparent, caller: { via: 'grpc', identity: 'uds' } });
   events.emit('dial:start', 'gateway', request);
@@ -90,7 +90,7 @@ test('a dial is reported with its story, its timing, its trace and its failure',
 
 test("the gateway's story is not shown for the hub's dial, which knows the session", async (t) => {
   const { events, admin } = await watched(t);
-  const story = dialStory();
+  const story = dialLog();
   const where = { sessionId: 's', agentId: 'a', hubId: 'h' };
   story.attempts.push({ ...where, kind: 'first', start: performance.now(), ms: 5, outcome: 'failed' });
   dialled(events, dial('d', { story, session: 's' }), 5, true, 'hub');

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
   DialError,
+  type DialLog,
   type DialRequest,
-  type DialStory,
-  dialStory,
+  dialLog,
   type PlaneEvents,
   planeEvents,
   type TunnelInfo,
@@ -15,7 +15,7 @@ import type { AuditRecord } from './record.ts';
 const ROUTE = { agentId: 'a1', hubId: 'h1', sessionId: 's1' };
 const NAMES = { agent: 'a1', hub: 'h1', session: 's1' };
 
-function dialOf(story: DialStory = dialStory()): DialRequest {
+function dialOf(story: DialLog = dialLog()): DialRequest {
   return {
     id: '00000000000000d1',
     tenant: 'default',
@@ -45,7 +45,7 @@ function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRe
 
 test('a dial that became a tunnel gets its record when the tunnel ends', () => {
   const start = performance.now() + 1000;
-  const story: DialStory = {
+  const story: DialLog = {
     attempts: [
       {
         kind: 'first',

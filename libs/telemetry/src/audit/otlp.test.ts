@@ -5,7 +5,7 @@ import { createServer as createHttp2, type Http2Server } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { DialError, type DialRequest, dialStory, planeEvents } from '@isthmus/tunnel';
+import { DialError, type DialRequest, dialLog, planeEvents } from '@isthmus/tunnel';
 import { createLogger } from '../logging/logger.ts';
 import type { Environment } from '../otlp/environment.ts';
 import { request } from '../testing/dial.ts';
@@ -20,7 +20,7 @@ const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 const dial: DialRequest = {
   ...request,
   caller: { via: 'grpc', identity: 'uds' },
-  story: dialStory(),
+  story: dialLog(),
   traceparent: `00-${TRACE}-${SPAN}-01`,
 };
 const error = new DialError('dns_error', 'no such host');

@@ -2,9 +2,9 @@ import {
   type AttemptRecord,
   type ClosedBy,
   type DialErrorCode,
+  type DialLog,
   type DialOutcome,
   type DialRequest,
-  type DialStory,
   formatDestination,
 } from '@isthmus/tunnel';
 import { redactLine } from '../logging/redact.ts';
@@ -111,7 +111,7 @@ function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 't
   return error ? { outcome: error.code, ...textOf(error) } : { outcome: 'established' };
 }
 
-function routeOf({ agentId, hubId, sessionId }: DialOutcome, story: DialStory | undefined) {
+function routeOf({ agentId, hubId, sessionId }: DialOutcome, story: DialLog | undefined) {
   if (agentId !== undefined && hubId !== undefined && sessionId !== undefined) {
     return { agent: agentId, hub: hubId, session: sessionId };
   }
@@ -133,7 +133,7 @@ function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
   };
 }
 
-function durationsOf({ ms, timing }: DialOutcome, story: DialStory | undefined, tunnel?: TunnelEnding): AuditDurations {
+function durationsOf({ ms, timing }: DialOutcome, story: DialLog | undefined, tunnel?: TunnelEnding): AuditDurations {
   const { hubMs, agentMs, dnsMs, connectMs } = timing ?? {};
   const parts = { parkedMs: story?.parkedMs || undefined, hubMs, agentMs, dnsMs, connectMs, tunnelMs: tunnel?.ms };
   const known = Object.entries(parts).filter((part): part is [string, number] => part[1] !== undefined);

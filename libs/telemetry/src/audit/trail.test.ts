@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { test } from 'node:test';
-import { DialError, type DialRequest, dialStory, planeEvents } from '@isthmus/tunnel';
+import { DialError, type DialRequest, dialLog, planeEvents } from '@isthmus/tunnel';
 import { createLogger } from '../logging/logger.ts';
 import { request } from '../testing/dial.ts';
 import { auditTrail } from './trail.ts';
 
-const dial: DialRequest = { ...request, story: dialStory() };
+const dial: DialRequest = { ...request, story: dialLog() };
 
 test('a process that exits while its audit ends still writes the waiting records', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'audit-'));

@@ -10,7 +10,7 @@ const url = (path: string) => JSON.stringify(import.meta.url.replace('logging/ex
 /** A program that has a failed dial to record where no file can be opened, and exits. */
 const program = `
 import process from 'node:process';
-import { DialError, dialStory, planeEvents } from ${JSON.stringify(import.meta.resolve('@isthmus/tunnel'))};
+import { DialError, dialLog, planeEvents } from ${JSON.stringify(import.meta.resolve('@isthmus/tunnel'))};
 import { auditTrail } from ${url('audit/trail')};
 import { createLogger } from ${url('logging/logger')};
 import { request } from ${url('testing/dial')};
@@ -21,7 +21,7 @@ const where = { gateway: 'gw-1', log: '/dev/null/audit.log', otlp: false };
 await auditTrail(events, { ...where, program: 'p', role: 'gateway', version: '1', logger, env: {} });
 logger.error({}, 'before');
 const error = new DialError('dns_error', 'no such host');
-events.emit('dial:end', 'gateway', { ...request, story: dialStory() }, { ms: 1, error });
+events.emit('dial:end', 'gateway', { ...request, story: dialLog() }, { ms: 1, error });
 process.exit(3);
 `;
 

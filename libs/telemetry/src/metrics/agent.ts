@@ -1,12 +1,12 @@
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
-import { certificateMetrics } from './certificates.ts';
-import { dialLatency } from './dials.ts';
-import { eventLoopDelay } from './event-loop.ts';
-import { Families, type Metrics } from './families.ts';
-import { type LeaseCountObserver, leaseCount } from './leases.ts';
-import { packetMetrics } from './packets.ts';
-import { tunnelMetrics } from './tunnels.ts';
+import { Families, type Metrics } from './exposition/families.ts';
+import { dialLatency } from './plane/dials.ts';
+import { type LeaseCountObserver, leaseCount } from './plane/leases.ts';
+import { packetMetrics } from './plane/packets.ts';
+import { tunnelMetrics } from './plane/tunnels.ts';
+import { certificateMetrics } from './process/certificates.ts';
+import { eventLoopDelay } from './process/event-loop.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.5, 2.5, 10, 30];

@@ -1,16 +1,16 @@
 import type { GrpcMethod, PlaneEvents, Role, Strategy } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
-import { auditMetrics } from './audit.ts';
-import { Backends } from './backends.ts';
-import { certificateMetrics } from './certificates.ts';
-import { attemptMetrics, dialLatency } from './dials.ts';
-import { eventLoopDelay } from './event-loop.ts';
-import { Families, type Metrics } from './families.ts';
-import { type LeaseCollectionObserver, leaseCollection } from './leases.ts';
-import { hubLinkMetrics, sessionMetrics } from './links.ts';
-import { packetMetrics } from './packets.ts';
-import { type PlaneSight, planeMetrics } from './plane.ts';
-import { tunnelMetrics } from './tunnels.ts';
+import { Families, type Metrics } from './exposition/families.ts';
+import { Backends } from './plane/backends.ts';
+import { attemptMetrics, dialLatency } from './plane/dials.ts';
+import { type LeaseCollectionObserver, leaseCollection } from './plane/leases.ts';
+import { hubLinkMetrics, sessionMetrics } from './plane/links.ts';
+import { packetMetrics } from './plane/packets.ts';
+import { type PlaneSight, planeMetrics } from './plane/plane.ts';
+import { tunnelMetrics } from './plane/tunnels.ts';
+import { auditMetrics } from './process/audit.ts';
+import { certificateMetrics } from './process/certificates.ts';
+import { eventLoopDelay } from './process/event-loop.ts';
 
 /** In seconds. */
 const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5];

@@ -1,6 +1,6 @@
 import type { Head, OutgoingHead } from '@isthmus/http2';
 import {
-  Abandonment,
+  DialAbort,
   DialError,
   type DialErrorCode,
   type DialRequest,
@@ -52,7 +52,7 @@ export function readRequest(head: Head): ServedDial {
     tenant,
     destination: parseDestination(head[':authority'] ?? ''),
     deadline: performance.now() + Math.min(left, MAX_LEFT),
-    signal: new Abandonment(),
+    signal: new DialAbort(),
     ...(session !== undefined && { session }),
     ...(traceparent !== undefined && { traceparent }),
   };

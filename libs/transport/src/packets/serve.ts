@@ -1,6 +1,6 @@
 import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
-import { Abandonment, asDialError, type Caller, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
+import { asDialError, type Caller, DialAbort, DialError, PlaneEnded, type Role, SessionLost } from '@isthmus/tunnel';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
 import { Backlog, type BacklogLimits, pausing, type Queue } from './backlog.ts';
 import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
@@ -63,7 +63,7 @@ class PacketServer implements ServedPackets {
   readonly #limits: ServeLimits;
   readonly #mux: PacketMux;
   /** By the random number of the dial: its signal while it has no answer, then its tunnel's stream. */
-  readonly #served = new Map<bigint, Abandonment | PacketStream>();
+  readonly #served = new Map<bigint, DialAbort | PacketStream>();
   #lastConnectID = 0n;
   #over = false;
   #closeTimer: NodeJS.Timeout | undefined;
@@ -188,7 +188,7 @@ class PacketServer implements ServedPackets {
       if (orderly) stream.ended();
       else stream.lost(this.#reason(error));
     }
-    for (const served of this.#served.values()) if (served instanceof Abandonment) served.abort(this.#reason(error));
+    for (const served of this.#served.values()) if (served instanceof DialAbort) served.abort(this.#reason(error));
     this.#closed.resolve(error);
   }
 

@@ -1,0 +1,49 @@
+import type { PacketType } from '@isthmus/proto';
+import type { Segment } from '@isthmus/tunnel';
+import type { Subscriptions } from '../../subscribe.ts';
+import type { Families } from '../exposition/families.ts';
+
+type Counts = Record<Segment, Record<PacketType, number>>;
+
+/**
+ * `stream_packets_total` and `stream_errors_total`. They count only ANP's packets. An HTTP/2 link has none, so they lack the traffic
+ * of our agents behind our hubs (`isthmus_tunnel_bytes_total` has all traffic).
+ *
+ * Packets arrive by the million a minute, so one costs only an addition; lines are made for each page.
+ */
+export function packetMetrics(families: Families): Subscriptions {
+  const counts: Counts = { from_client: none(), to_client: none(), from_agent: none(), to_agent: none() };
+  families.tallied(
+    'counter',
+    'stream_packets_total',
+    'Count of packets processed, by segment and packet type (example: from_client, DIAL_REQ)',
+    ['packet_type', 'segment'],
+    () => seen(counts),
+  );
+  const errors = families.counters(
+    'stream_errors_total',
+    'Count of gRPC stream errors, by segment, grpc Code, packet type. (example: from_agent, Code.Unavailable, DIAL_RSP)',
+    ['code', 'packet_type', 'segment'],
+  );
+  return {
+    packet(segment, type) {
+      counts[segment][type]++;
+    },
+    'packet:error'(segment, code, packet_type) {
+      errors.of({ code, packet_type, segment }).inc();
+    },
+  };
+}
+
+function none(): Record<PacketType, number> {
+  return { DIAL_REQ: 0, DIAL_RSP: 0, CLOSE_REQ: 0, CLOSE_RSP: 0, DATA: 0, DIAL_CLS: 0, DRAIN: 0 };
+}
+
+/** The packet types seen so far: upstream has no line for the others. */
+function* seen(counts: Counts): Iterable<readonly [{ packet_type: string; segment: string }, number]> {
+  for (const [segment, types] of Object.entries(counts)) {
+    for (const [packet_type, count] of Object.entries(types)) {
+      if (count > 0) yield [{ packet_type, segment }, count];
+    }
+  }
+}

@@ -1,0 +1,106 @@
+import type { SessionWatcher } from '@isthmus/tunnel';
+import type { Subscriptions } from '../../subscribe.ts';
+import { Census } from '../exposition/census.ts';
+import type { Families } from '../exposition/families.ts';
+
+/** What a program knows of its plane; read for each page. */
+export interface PlaneSight {
+  readonly registry: {
+    /** When the registry last answered, in milliseconds of `performance.now()`; undefined before that, and if there is none to ask. */
+    readonly lastAnswerAt: number | undefined;
+    /** Changes that the registry held then and this process had not read. */
+    readonly behind: number;
+  };
+  /** Set for a gateway. */
+  readonly gateway?: GatewaySight;
+}
+
+export interface GatewaySight {
+  /** The tenant of its callers. */
+  readonly tenant: string;
+  /** How many hubs should have a link, and how many of those have one. */
+  links(): { readonly wanted: number; readonly up: number };
+  /** Whether there is a way to dial through a hub. */
+  reaches(hubId: string): boolean;
+  /** Reports the existing sessions, then every change. @returns stops watching */
+  watch(watcher: SessionWatcher): () => void;
+}
+
+export interface PlaneMetrics {
+  readonly subscriptions: Subscriptions;
+  /** Call once, when there is something to see. */
+  see(sight: PlaneSight): void;
+  close(): void;
+}
+
+/** Metrics of a plane, as one of its gateways or hubs sees it. */
+export function planeMetrics(families: Families, role: 'gateway' | 'hub'): PlaneMetrics {
+  let sight: PlaneSight | undefined;
+  let unwatch = () => {};
+  const registry = registryMetrics(families, () => sight?.registry);
+  const known = new Census();
+  families.measured(
+    'known_sessions',
+    'Current number of sessions that dials can use. A gateway counts those of all hubs, from its copy of the registry.',
+    () => known.total,
+  );
+  known.show(families, 'sessions', 'sessions that dials can use', () => (sight?.gateway ? [sight.gateway.tenant] : []));
+  if (role === 'gateway') coverageMetrics(families, known, () => sight?.gateway);
+  const own: Subscriptions = {
+    'session:open': (session) => known.came(session),
+    'session:close': (session) => known.went(session),
+  };
+  return {
+    subscriptions: role === 'hub' ? { ...registry, ...own } : registry,
+    see(seen) {
+      sight = seen;
+      if (seen.gateway) unwatch = seen.gateway.watch(known);
+    },
+    close: () => unwatch(),
+  };
+}
+
+function registryMetrics(families: Families, registry: () => PlaneSight['registry'] | undefined): Subscriptions {
+  const up = families.gauge(
+    'registry_up',
+    '1 while the registry answers; 0 while it does not, and dials use the sessions already known.',
+  );
+  up.set(1);
+  const answered = () => registry()?.lastAnswerAt;
+  families.measured(
+    'registry_age_seconds',
+    'Time since the registry last answered: the copy is at most this old. Absent with a registry in memory.',
+    () => {
+      const at = answered();
+      return at === undefined ? undefined : (performance.now() - at) / 1000;
+    },
+  );
+  families.measured(
+    'registry_lag_changes',
+    'Changes in the registry that this process had not read at the last answer. Absent with a registry in memory.',
+    () => (answered() === undefined ? undefined : registry()?.behind),
+  );
+  return { registry: (state) => up.set(state === 'up' ? 1 : 0) };
+}
+
+function coverageMetrics(families: Families, known: Census, gateway: () => GatewaySight | undefined): void {
+  families.measured(
+    'reachable_sessions',
+    'Known sessions whose hub this gateway can reach, by a link or in the same process.',
+    () => {
+      let reachable = 0;
+      for (const [hubId, sessions] of known.hubs()) if (gateway()?.reaches(hubId)) reachable += sessions;
+      return reachable;
+    },
+  );
+  families.measured(
+    'hub_links_wanted',
+    'Hubs to which this gateway should have a link: all hubs of the plane that are not draining, without its own.',
+    () => gateway()?.links().wanted ?? 0,
+  );
+  families.measured(
+    'hub_links',
+    'Wanted hubs to which this gateway has a link. Links to hubs that drain or have left the plane do not count.',
+    () => gateway()?.links().up ?? 0,
+  );
+}

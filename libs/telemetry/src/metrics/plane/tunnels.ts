@@ -1,0 +1,100 @@
+import { RandomSet } from '@isthmus/runtime';
+import { type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
+import type { Subscriptions } from '../../subscribe.ts';
+import { Census, type Placed } from '../exposition/census.ts';
+import type { Families } from '../exposition/families.ts';
+
+/** Tunnel metrics that upstream lacks, for gateways, hubs and agents alike. */
+export function tunnelMetrics(families: Families, role: Role): Subscriptions {
+  const open = new RandomSet<TunnelInfo>();
+  const census = new Census();
+  // An agent does not know the hub of a tunnel.
+  if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');
+  else census.show(families, 'tunnels', 'open tunnels');
+  let up = 0;
+  let down = 0;
+  families.tallied(
+    'counter',
+    'tunnel_bytes_total',
+    'Bytes that tunnels carried, up (caller to destination) or down (destination to caller), open tunnels included.',
+    ['direction'],
+    () => {
+      let openUp = 0;
+      let openDown = 0;
+      for (const tunnel of open) {
+        openUp += tunnel.up;
+        openDown += tunnel.down;
+      }
+      return [
+        [{ direction: 'up' }, up + openUp],
+        [{ direction: 'down' }, down + openDown],
+      ];
+    },
+  );
+  families.measured(
+    'tunnel_queued_bytes',
+    'Bytes that open tunnels buffer for readers that are slower than their writers. Windows bound the bytes of each tunnel.',
+    () => {
+      let queued = 0;
+      for (const tunnel of open) queued += tunnel.queued ?? 0;
+      return queued;
+    },
+  );
+  const errors = families.counters(
+    'dial_errors_total',
+    'Dials that failed to become a tunnel, by error name (RFC 9209).',
+    ['error'],
+  );
+  const refused = families.counters(
+    'refused_total',
+    'Connections and requests that were rejected because they were malformed or not allowed, by where.',
+    ['where'],
+  );
+  const faults = families.counters(
+    'faults_total',
+    'Connections closed because Isthmus itself threw an error, by where. Each is a bug, with its stack in the log. Should stay 0.',
+    ['where'],
+  );
+  const orphaned = families.counters(
+    'orphaned_tunnels_total',
+    'Tunnels that only one side of a link knew, closed when the two sides compared. Should stay 0.',
+    ['role'],
+  );
+  orphaned.of({ role });
+  const stalled = families.counters(
+    'stalled_tunnels_ended_total',
+    "Tunnels closed because their reader read nothing for 10 s and blocked every other tunnel on a Go peer's packet stream.",
+    ['role'],
+  );
+  stalled.of({ role });
+  return {
+    'dial:end'(by, _dial, { error }) {
+      if (by === role && error) errors.of({ error: error.code }).inc();
+    },
+    'tunnel:open'(tunnel) {
+      if (tunnel.role !== role) return;
+      open.add(tunnel);
+      census.came(placeOf(tunnel));
+    },
+    'tunnel:close'(tunnel) {
+      if (!open.delete(tunnel)) return;
+      census.went(placeOf(tunnel));
+      up += tunnel.up;
+      down += tunnel.down;
+    },
+    'tunnel:orphaned'(by) {
+      orphaned.of({ role: by }).inc();
+    },
+    'tunnel:stalled'(by) {
+      stalled.of({ role: by }).inc();
+    },
+    fault(where) {
+      faults.of({ where }).inc();
+    },
+    ...unlessProbed((where) => refused.of({ where }).inc()),
+  };
+}
+
+function placeOf({ dial, hubId }: TunnelInfo): Placed {
+  return { tenant: dial.tenant, hubId };
+}

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Families } from '../exposition/families.ts';
+import { eventLoopDelay } from './event-loop.ts';
+
+/** A clock that the test sets, and the timer that reads it. */
+function looked(t: { readonly mock: { readonly timers: typeof test.mock.timers } }) {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  let now = 0;
+  const families = new Families('isthmus_');
+  const end = eventLoopDelay(families, () => now);
+  return {
+    /** Runs the timer once, this many milliseconds late. */
+    look(late: number) {
+      now += 20 + late;
+      t.mock.timers.tick(20);
+    },
+    async buckets(): Promise<Record<string, number>> {
+      const { body } = await families.render();
+      const lines = [...body.matchAll(/^isthmus_event_loop_delay_seconds_(?:bucket\{le="(.*)"\}|(count)) (\d+)$/gm)];
+      return Object.fromEntries(lines.map(([, le, count, value]) => [le ?? count ?? '', Number(value)]));
+    },
+    end() {
+      end();
+      t.mock.timers.reset();
+    },
+  };
+}
+
+test('each sample of the event loop observes how late it was', async (t) => {
+  const loop = looked(t);
+  for (const late of [0, 0.5, 7, -3]) loop.look(late);
+  const { '0.002': quick, '0.01': all, count } = await loop.buckets();
+  assert.deepEqual([quick, all, count], [3, 4, 4]);
+  loop.end();
+});
+
+test('a long delay also counts for the samples missed during it, each less late than the one before', async (t) => {
+  const loop = looked(t);
+  loop.look(1000);
+  const { '0.5': half, '1': whole, count } = await loop.buckets();
+  // 1000, 980, ... 500, 480, ... 20 and 0 ms.
+  assert.deepEqual([half, whole, count], [26, 51, 51]);
+  loop.look(3_600_000);
+  assert.equal((await loop.buckets()).count, 51 + 3001);
+  loop.end();
+});

@@ -1,0 +1,205 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import { test } from 'node:test';
+import type { TunnelEnd } from '../dial/dial.ts';
+import { PlaneEnded, SessionLost } from '../dial/errors.ts';
+import { Splice } from './splice.ts';
+
+/** One side of a tunnel, driven by hand: what it says, and what it received. */
+class Peer extends Duplex implements TunnelEnd {
+  readonly stream = this;
+  readonly halfOpen: boolean;
+  readonly received: string[] = [];
+  aborted: Error | undefined;
+  reads = 0;
+  #stalled: (() => void) | undefined;
+  #stall = false;
+
+  explain?: (failure: Error) => Error;
+
+  constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
+    super({ allowHalfOpen: true, highWaterMark });
+    this.halfOpen = halfOpen;
+  }
+
+  override _read(): void {
+    this.reads++;
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.received.push(chunk.toString());
+    if (this.#stall) this.#stalled = done;
+    else done();
+  }
+
+  say(text: string): boolean {
+    return this.push(text);
+  }
+
+  stall(): void {
+    this.#stall = true;
+  }
+
+  resumeReading(): void {
+    this.#stall = false;
+    this.#stalled?.();
+  }
+
+  abort(reason: Error): void {
+    this.aborted ??= reason;
+    this.destroy();
+  }
+}
+
+function pair(options: { caller?: object; destination?: object } = {}) {
+  const caller = new Peer(options.caller);
+  const destination = new Peer(options.destination);
+  return { caller, destination, splice: new Splice(caller, destination) };
+}
+
+test('bytes flow in both directions and are counted', async () => {
+  const { caller, destination, splice } = pair();
+  caller.say('hello');
+  destination.say('hi');
+  caller.push(null);
+  destination.push(null);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.deepEqual([destination.received.join(''), caller.received.join('')], ['hello', 'hi']);
+  assert.deepEqual([splice.up, splice.down], [5, 2]);
+});
+
+test('a half-close leaves the other direction open', async () => {
+  const { caller, destination, splice } = pair();
+  caller.push(null);
+  await once(destination, 'finish');
+  destination.say('the answer to what came before');
+  destination.push(null);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  assert.equal(caller.received.join(''), 'the answer to what came before');
+});
+
+test('the side that closes first is reported', async () => {
+  const { caller, destination, splice } = pair();
+  destination.push(null);
+  await once(caller, 'finish');
+  caller.push(null);
+  assert.equal((await splice.done).closedBy, 'destination');
+});
+
+test('a full writer pauses its reader, and nothing else', async () => {
+  const { caller, destination, splice } = pair();
+  caller.stall();
+  while (destination.say('x'.repeat(16))) await new Promise(setImmediate);
+  const held = splice.down;
+  assert.ok(held <= 64, `${held} bytes were taken for a reader that reads nothing`);
+  caller.say('still moving');
+  while (splice.up === 0) await new Promise(setImmediate);
+  caller.resumeReading();
+  while (splice.down === held) await new Promise(setImmediate);
+  splice.abort(new Error('test over'));
+  await splice.done;
+});
+
+test('a side that fails aborts the other', async () => {
+  const { caller, destination, splice } = pair();
+  const reset = new Error('connection reset by peer');
+  destination.destroy(reset);
+  assert.deepEqual(await splice.done, { closedBy: 'destination', error: reset });
+  assert.equal(caller.aborted, reset);
+});
+
+test('a side that vanishes without its EOF is a failure', async () => {
+  const { caller, destination, splice } = pair();
+  caller.destroy();
+  const { closedBy, error } = await splice.done;
+  assert.deepEqual([closedBy, error?.message], ['caller', 'caller went away']);
+  assert.ok(destination.aborted);
+});
+
+test('a lost session is blamed on neither side', async () => {
+  const { destination, splice } = pair();
+  const lost = new SessionLost('agent a1: connection closed');
+  destination.destroy(lost);
+  assert.deepEqual(await splice.done, { closedBy: 'plane', error: lost });
+});
+
+test('a side that ended before the splice began ends the tunnel', async () => {
+  const caller = new Peer();
+  const destination = new Peer();
+  destination.destroy();
+  await once(destination, 'close');
+  const { closedBy } = await new Splice(caller, destination).done;
+  assert.equal(closedBy, 'destination');
+  assert.ok(caller.aborted);
+});
+
+test('the end of a side without half-close closes the other for good, once it has what is queued', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair({ destination: { halfOpen: false } });
+  destination.say('last words');
+  destination.push(null);
+  destination.end();
+  await once(caller, 'finish');
+  assert.equal(caller.received.join(''), 'last words');
+  assert.equal(caller.aborted, undefined, 'the caller may still close in good order');
+  t.mock.timers.tick(500);
+  assert.deepEqual((await splice.done).closedBy, 'destination');
+  assert.ok(caller.aborted, 'a caller that does not close is not waited for');
+  t.mock.timers.reset();
+});
+
+test('a half-closed tunnel that stays silent ends', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  caller.push(null);
+  await once(destination, 'finish');
+  t.mock.timers.tick(299_999);
+  assert.equal(destination.aborted, undefined);
+  t.mock.timers.tick(1);
+  assert.equal((await splice.done).closedBy, 'plane');
+  assert.match(String(destination.aborted), /half-closed and silent/);
+  t.mock.timers.reset();
+});
+
+test("what an end says of its stream's failure counts", async () => {
+  const explain = (failure: Error) => new PlaneEnded('the hub ended it', { cause: failure });
+  const { destination, splice } = pair();
+  destination.explain = explain;
+  destination.destroy(new Error('stream was reset'));
+  const { closedBy, error } = await splice.done;
+  assert.deepEqual([closedBy, error?.message], ['plane', 'the hub ended it']);
+});
+
+test('an abort from outside ends both, once', async () => {
+  const { caller, destination, splice } = pair();
+  const reason = new Error('hub stops');
+  splice.abort(reason);
+  splice.abort(new Error('again'));
+  assert.deepEqual(await splice.done, { closedBy: 'plane', error: reason });
+  assert.equal(caller.aborted, reason);
+  assert.equal(destination.aborted, reason);
+});
+
+test('a socket whose peer has ended gets everything written before it is closed, and no error', async () => {
+  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const accepted = once(server, 'connection');
+  const client = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
+  const [socket] = (await accepted) as [Socket];
+  const caller = { stream: socket, halfOpen: true, abort: () => void socket.destroy() };
+  const destination = new Peer();
+  const splice = new Splice(caller, destination);
+  const all: Buffer[] = [];
+  client.on('data', (chunk: Buffer) => all.push(chunk));
+  client.end('ask');
+  await once(destination, 'finish');
+  // Bulk is gathered until the turn is over, so the system does not have it yet when the tunnel ends.
+  destination.say('x'.repeat(10_000));
+  destination.push(null);
+  await once(client, 'end');
+  assert.equal(Buffer.concat(all).length, 10_000);
+  assert.deepEqual(await splice.done, { closedBy: 'caller' });
+  server.close();
+});

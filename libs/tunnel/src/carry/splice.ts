@@ -1,0 +1,189 @@
+import type { Duplex } from 'node:stream';
+import { deferred, endAfterPeer, type Guarded, guarding, minorGc, writerOf } from '@isthmus/runtime';
+import type { TunnelEnd } from '../dial/dial.ts';
+import { PlaneEnded, planeEnded } from '../dial/errors.ts';
+import type { ClosedBy } from '../events/events.ts';
+
+/** Once one side is closed for good, how long the other may take to finish cleanly, in milliseconds. */
+const LINGER_MS = 500;
+
+/** How long a half-closed tunnel may stay silent, in milliseconds. Nothing else detects a peer that vanished after its FIN. */
+const HALF_CLOSED_IDLE_MS = 300_000;
+
+export interface SpliceResult {
+  readonly closedBy: ClosedBy;
+  readonly error?: Error;
+}
+
+type Side = 'caller' | 'destination';
+
+interface WatchedEnd {
+  readonly side: Side;
+  readonly end: TunnelEnd;
+  /** True until its stream has closed. */
+  open: boolean;
+  /** True once its last byte has been read. */
+  ended: boolean;
+}
+
+/**
+ * Copies bytes between a caller's end and a destination's end until both are closed.
+ *
+ * A side's EOF half-closes the other. A side that fails or vanishes aborts the other. A side without half-close (`halfOpen` false)
+ * that ends closes the other, which first gets what is queued. Nothing is buffered here: a full writer pauses its reader.
+ */
+export class Splice {
+  /** Bytes from caller to destination. */
+  up = 0;
+  /** Bytes from destination to caller. */
+  down = 0;
+
+  /** Of what is called here nothing throws: a defect ends the tunnel in the plane's name. */
+  readonly guarded: Guarded;
+  readonly #done = deferred<SpliceResult>();
+  readonly done = this.#done.promise;
+  readonly #caller: WatchedEnd;
+  readonly #destination: WatchedEnd;
+  #result: SpliceResult | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** What the timer waits for: silence while half-closed, which data postpones, or the end of a close, which nothing postpones. */
+  #timerMs = 0;
+
+  /**
+   * @param written called for each write to the caller with the milliseconds it waited; 0 without reading the clock if it did not wait
+   * @param fault called when code of ours threw, which ends the tunnel
+   */
+  constructor(
+    caller: TunnelEnd,
+    destination: TunnelEnd,
+    written: (ms: number) => void = () => {},
+    fault: (error: Error) => void = () => {},
+  ) {
+    this.guarded = guarding((error) => {
+      this.abort(planeEnded(error));
+      fault(error);
+    });
+    this.#caller = { side: 'caller', end: caller, open: true, ended: false };
+    this.#destination = { side: 'destination', end: destination, open: true, ended: false };
+    this.#watch(this.#caller, this.#destination);
+    this.#watch(this.#destination, this.#caller);
+    this.#copy(caller, destination, (bytes) => {
+      this.up += bytes;
+    });
+    const down = (bytes: number) => {
+      this.down += bytes;
+    };
+    this.#copy(destination, caller, down, written);
+  }
+
+  /** Bytes that wait in the writers of both directions. */
+  get queued(): number {
+    return this.#caller.end.stream.writableLength + this.#destination.end.stream.writableLength;
+  }
+
+  /** Ends both sides at once; what is queued is lost. */
+  abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
+    this.#result ??= { closedBy, error: reason };
+    this.#caller.end.abort(reason);
+    this.#destination.end.abort(reason);
+  }
+
+  #copy(
+    from: TunnelEnd,
+    to: TunnelEnd,
+    count: (bytes: number) => void,
+    written: (ms: number) => void = () => {},
+  ): void {
+    const source = from.stream;
+    const sink = to.stream;
+    const write = writerOf(sink);
+    let waitingSince: number | undefined;
+    const copy = (chunk: Uint8Array) => {
+      count(chunk.length);
+      minorGc.read(chunk.length);
+      if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
+      if (write(chunk)) return written(0);
+      waitingSince ??= performance.now();
+      source.pause();
+    };
+    const goOn = () => {
+      if (waitingSince !== undefined) written(performance.now() - waitingSince);
+      waitingSince = undefined;
+      source.resume();
+    };
+    source.on('data', this.guarded(copy));
+    sink.on('drain', this.guarded(goOn));
+  }
+
+  #watch(watched: WatchedEnd, other: WatchedEnd): void {
+    const { side, end } = watched;
+    const { stream, halfOpen } = end;
+    let failure: Error | undefined;
+    const fail = (error: Error) => {
+      failure ??= end.explain?.(error) ?? error;
+    };
+    const finish = () => {
+      watched.ended = true;
+      this.#result ??= { closedBy: side };
+      if (other.ended) endAfterPeer(other.end.stream);
+      else other.end.stream.end();
+      if (halfOpen) this.#arm(HALF_CLOSED_IDLE_MS);
+      else this.#awaitClose(other.end.stream);
+    };
+    stream.on('error', this.guarded(fail));
+    stream.on('end', this.guarded(finish));
+    const closed = this.guarded(() => this.#closed(watched, other, failure));
+    if (stream.destroyed) queueMicrotask(closed);
+    else stream.on('close', closed);
+  }
+
+  /** A side has closed. If it closed cleanly, the other still gets what was written to it; otherwise the other is aborted. */
+  #closed(gone: WatchedEnd, other: WatchedEnd, failure: Error | undefined): void {
+    if (!gone.open) return;
+    gone.open = false;
+    const { side } = gone;
+    const orderly = failure === undefined && gone.ended;
+    if (!orderly) this.#fail(side, failure ?? new Error(`${side} went away`));
+    if (other.open) {
+      if (orderly) this.#awaitClose(other.end.stream);
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.#done.resolve(this.#result ?? { closedBy: side });
+  }
+
+  #fail(side: Side, error: Error): void {
+    const closedBy = error instanceof PlaneEnded ? 'plane' : side;
+    if (this.#result?.error === undefined) this.#result = { closedBy: this.#result?.closedBy ?? closedBy, error };
+    this.#abortOpen(error);
+  }
+
+  /** The plane waits no longer, whoever closed first. */
+  #giveUp(reason: PlaneEnded): void {
+    this.#result = { closedBy: 'plane', error: reason };
+    this.#abortOpen(reason);
+  }
+
+  #abortOpen(reason: Error): void {
+    for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(reason);
+  }
+
+  /** The other side is done for good. A slow reader still gets what was written to it, and its LINGER_MS start after that. */
+  #awaitClose(stream: Duplex): void {
+    this.#arm(stream.writableFinished ? LINGER_MS : HALF_CLOSED_IDLE_MS);
+    if (!stream.writableFinished) stream.once('finish', () => this.#arm(LINGER_MS));
+  }
+
+  /** There is one timer per tunnel, and only once a side has ended. */
+  #arm(ms: number): void {
+    clearTimeout(this.#timer);
+    if (!this.#caller.open && !this.#destination.open) return;
+    this.#timerMs = ms;
+    const late = () => {
+      if (ms === LINGER_MS) this.#abortOpen(new Error('peer did not finish closing'));
+      else this.#giveUp(new PlaneEnded(`half-closed and silent for ${HALF_CLOSED_IDLE_MS / 1000} s`));
+    };
+    this.#timer = setTimeout(this.guarded(late), ms);
+    this.#timer.unref();
+  }
+}

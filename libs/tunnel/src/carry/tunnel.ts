@@ -1,0 +1,53 @@
+import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
+import { planeEnded } from '../dial/errors.ts';
+import type { ClosedBy, PlaneEvents, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
+import { Splice } from './splice.ts';
+
+/** A tunnel that carries bytes. Its figures are live. */
+export class Tunnel implements TunnelInfo {
+  readonly role: Role;
+  readonly dial: DialRequest;
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly since = Date.now();
+  readonly done: Promise<TunnelOutcome>;
+  readonly #splice: Splice;
+
+  constructor(role: Role, dial: DialRequest, caller: TunnelEnd, established: Established, events: PlaneEvents) {
+    this.role = role;
+    this.dial = established.dial ?? dial;
+    this.agentId = established.agentId;
+    this.sessionId = established.sessionId;
+    this.hubId = established.hubId;
+    const start = performance.now();
+    const written = role === 'gateway' ? (ms: number) => void events.emit('caller:write', ms) : undefined;
+    const fault = (error: Error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error);
+    this.#splice = new Splice(caller, established.end, written, fault);
+    const { guarded } = this.#splice;
+    guarded(() => events.emit('tunnel:open', this))();
+    this.done = this.#splice.done.then((result) => {
+      const outcome: TunnelOutcome = { ms: performance.now() - start, ...result };
+      guarded(() => events.emit('tunnel:close', this, outcome))();
+      return outcome;
+    });
+  }
+
+  get up(): number {
+    return this.#splice.up;
+  }
+
+  get down(): number {
+    return this.#splice.down;
+  }
+
+  get queued(): number {
+    return this.#splice.queued;
+  }
+
+  /** @param closedBy on whose behalf */
+  abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
+    // So that each part of the plane that the tunnel runs through knows it too.
+    this.#splice.abort(closedBy === 'plane' ? planeEnded(reason) : reason, closedBy);
+  }
+}

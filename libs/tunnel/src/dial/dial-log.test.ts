@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type DialOutcome, planeEvents } from '../events/events.ts';
+import { observed } from '../events/observe.ts';
+import { noTracer } from '../events/trace.ts';
+import { routed } from '../route/route.ts';
+import { established, join, plane, request, silent, unobserved } from '../testing.ts';
+import type { Dial, DialRequest } from './dial.ts';
+import { DialError } from './errors.ts';
+
+test('a dial records each attempt: its session, its cause and its outcome', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const events = planeEvents();
+  const observation = { events, tracer: noTracer };
+  const ended: DialOutcome[] = [];
+  const dials: DialRequest[] = [];
+  events.on('dial:end', (_role, dial, outcome) => {
+    dials.push(dial);
+    ended.push(outcome);
+  });
+  const lost = new DialError('connection_terminated', 'gone', { retryable: true });
+  const seen: DialRequest[] = [];
+  const ways = [() => Promise.reject(lost), silent(seen), async () => established()];
+  let turn = 0;
+  const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
+  const route = routed({ ...options, directory: plane('h1', 'h2', 'h3'), hub: () => (dial) => way(dial) });
+  const way = (dial: DialRequest) => (ways[turn++] as (typeof ways)[0])(dial);
+  const dialled = observed('gateway', route, observation)(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  const { dial } = await dialled;
+  assert.deepEqual(
+    dial?.story?.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
+    [
+      ['first', 'failed', lost],
+      ['retry', 'overtaken', undefined],
+      ['hedge', 'established', undefined],
+    ],
+  );
+  for (const { ms } of dial?.story?.attempts ?? []) assert.ok(ms !== undefined && ms >= 0);
+  assert.equal(new Set(dial?.story?.attempts.map(({ sessionId }) => sessionId)).size, 3);
+  assert.equal(dials[0], dial, 'the event and the caller see one dial');
+  assert.equal(ended[0]?.error, undefined);
+});
+
+test('a dial reports when it starts and stops waiting for a session, and how long it waited', async () => {
+  const observation = unobserved();
+  const told: string[] = [];
+  observation.events.on('dial:park', ({ id }) => told.push(`park ${id}`));
+  observation.events.on('dial:unpark', ({ id }) => told.push(`unpark ${id}`));
+  const directory = plane();
+  const options = { strategies: ['default'], zone: '', parkTimeout: 60_000, observation } as const;
+  const route = routed({ ...options, directory, hub: () => async () => established() });
+  const dialled = observed('gateway', route, observation)(request);
+  assert.deepEqual(told, [`park ${request.id}`]);
+  join(directory, 'h1');
+  const { dial } = await dialled;
+  assert.deepEqual(told, [`park ${request.id}`, `unpark ${request.id}`]);
+  assert.ok((dial?.story?.parkedMs ?? 0) > 0);
+});
+
+test('an attempt whose caller gave up has no error; one that failed before keeps its error', async () => {
+  const observation = unobserved();
+  const ended: [DialRequest, DialOutcome][] = [];
+  observation.events.on('dial:end', (_role, dial, outcome) => ended.push([dial, outcome]));
+  const caller = new AbortController();
+  const lost = new DialError('connection_terminated', 'gone', { retryable: true });
+  const given = new DialError('connection_terminated', 'the caller went away');
+  const waits: Dial = ({ signal }) =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(given));
+      caller.abort();
+    });
+  const ways = [() => Promise.reject(lost), waits];
+  const hub: Dial = (dial) => (ways.shift() as Dial)(dial);
+  const options = { strategies: ['default'], zone: '', parkTimeout: 0, observation } as const;
+  const route = routed({ ...options, directory: plane('h1', 'h2'), hub: () => hub });
+  await assert.rejects(observed('gateway', route, observation)({ ...request, signal: caller.signal }), given);
+  const [[dial, outcome] = []] = ended;
+  assert.deepEqual(
+    dial?.story?.attempts.map(({ outcome, error }) => [outcome, error]),
+    [
+      ['failed', lost],
+      ['overtaken', undefined],
+    ],
+  );
+  assert.equal(outcome?.reason, 'frontend_close');
+});

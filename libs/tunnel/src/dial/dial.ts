@@ -1,0 +1,70 @@
+import type { Duplex } from 'node:stream';
+import type { Destination } from './destination.ts';
+import type { DialSignal } from './dial-abort.ts';
+import type { DialLog } from './dial-log.ts';
+
+/** Who dials: a peer of a unix socket, the subject of a client certificate, or an operator on the admin port. */
+export interface Caller {
+  readonly via: 'grpc' | 'http-connect' | 'admin';
+  /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
+  readonly identity: string;
+  /** Where it comes from: `uds`, or `host:port`. */
+  readonly remote?: string;
+}
+
+export interface DialRequest {
+  /** Unique in the plane; 16 hexadecimal digits. */
+  readonly id: string;
+  readonly tenant: string;
+  readonly destination: Destination;
+  /** Deadline for the answer, in milliseconds of `performance.now()` of this process. */
+  readonly deadline: number;
+  /** W3C trace context of the span this dial belongs to. */
+  readonly traceparent?: string;
+  /** The session to dial through; unset at the caller's edge, before the gateway has chosen one. */
+  readonly session?: string;
+  /** Use only this agent, whatever the strategies would choose: for an operator who tests one agent. */
+  readonly agent?: string;
+  readonly caller?: Caller;
+  /** What was done for the dial so far; set once a gateway has it. */
+  readonly story?: DialLog;
+  /** Called when the agent, or its stand-in, has received the dial: it is alive, though its answer may take a while. */
+  readonly acknowledged?: () => void;
+  /** Aborts when nobody waits for the answer any more. */
+  readonly signal: DialSignal;
+}
+
+/** One side of a tunnel: bytes in both directions with back-pressure; `stream.end()` is the half-close. */
+export interface TunnelEnd {
+  readonly stream: Duplex;
+  /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
+  readonly halfOpen: boolean;
+  /** What a failure of the stream means; unset: what it says. */
+  readonly explain?: (failure: Error) => Error;
+  /** Ends both ways at once and drops what is queued. Safe to call more than once, never throws, never waits. */
+  abort(reason: Error): void;
+}
+
+/** Where a dial's time went, in milliseconds, as each part reported on the way back; absent if a part does not report (ANP's agents). */
+export interface DialTiming {
+  readonly dnsMs?: number;
+  readonly connectMs?: number;
+  /** The agent's total, DNS and connect included. */
+  readonly agentMs?: number;
+  /** The hub's total, the agent's time included. */
+  readonly hubMs?: number;
+}
+
+/** A dial that succeeded. */
+export interface Established {
+  readonly end: TunnelEnd;
+  readonly agentId: string;
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly timing: DialTiming;
+  /** The dial as this process observed it: with its story, and in the trace that its span may have started. */
+  readonly dial?: DialRequest;
+}
+
+/** The function that every part of the plane offers to the part before it. Rejects with a DialError. */
+export type Dial = (request: DialRequest) => Promise<Established>;

@@ -1,0 +1,62 @@
+import type { Dial, DialRequest, DialTiming, Established } from '../dial/dial.ts';
+import { dialLog } from '../dial/dial-log.ts';
+import { asDialError, type DialError } from '../dial/errors.ts';
+import type { DialFailureReason, DialOutcome, PlaneEvents, Role } from './events.ts';
+import { type DialTracer, within } from './trace.ts';
+
+export interface Observation {
+  readonly events: PlaneEvents;
+  readonly tracer: DialTracer;
+}
+
+/** A Dial that reports its start and its outcome, as events and as a span whose context it passes on. */
+export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
+  return async (request) => {
+    const start = performance.now();
+    const told = role === 'gateway' ? { ...request, story: dialLog() } : request;
+    const span = tracer.start(`${role}.dial`, told);
+    const observed = within(told, span);
+    events.emit('dial:start', role, observed);
+    const tell = (outcome: DialOutcome) => {
+      span.end(outcome);
+      events.emit('dial:end', role, observed, outcome);
+    };
+    let established: Established;
+    try {
+      established = await dial(observed);
+    } catch (thrown) {
+      const error = asDialError(thrown);
+      const ms = performance.now() - start;
+      error.timing = timed(role, ms, error.timing);
+      if (role === 'gateway') error.traceparent = observed.traceparent;
+      tell({ ms, error, reason: failureReason(error, request), timing: error.timing });
+      throw error;
+    }
+    const { agentId, sessionId, hubId } = established;
+    const ms = performance.now() - start;
+    const timing = timed(role, ms, established.timing);
+    try {
+      tell({ ms, agentId, sessionId, hubId, timing });
+    } catch (thrown) {
+      // A listener threw, which is not the dial's fault. Nobody will get the tunnel now.
+      established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
+      throw thrown;
+    }
+    return { ...established, timing, dial: observed };
+  };
+}
+
+/** Adds this part's own time, for the parts before it to see. */
+function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
+  if (role === 'gateway') return timing;
+  return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
+}
+
+/** ANP's word for a failure (its `dial_failure_count` metric). */
+function failureReason(error: DialError, request: DialRequest): DialFailureReason {
+  if (error.expired) return 'backend_dial_timeout';
+  if (request.signal.aborted) return 'frontend_close';
+  if (error.code === 'destination_unavailable') return 'no_agent';
+  if (error.code === 'connection_terminated') return 'backend_close';
+  return 'error_response';
+}

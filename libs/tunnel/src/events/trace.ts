@@ -1,0 +1,48 @@
+import type { DialRequest } from '../dial/dial.ts';
+import type { AttemptRecord } from '../dial/dial-log.ts';
+import type { DialError } from '../dial/errors.ts';
+import type { DialOutcome } from './events.ts';
+
+export type DialSpanName = 'gateway.dial' | 'hub.dial' | 'agent.dial';
+export type StepSpanName = 'agent.dns' | 'agent.connect';
+
+/** A running span. */
+export interface DialSpan<Outcome = DialOutcome> {
+  /** The context for the next hop; the incoming one if nothing traces. */
+  readonly traceparent: string | undefined;
+  end(outcome: Outcome): void;
+}
+
+/** A finished part of a dial. Times are milliseconds of `performance.now()` of this process. */
+export interface DialStep {
+  readonly start: number;
+  readonly end: number;
+  readonly error?: DialError;
+  /** The address that was connected to, or should have been: what a name resolved to. */
+  readonly peer?: { readonly address: string; readonly port: number };
+}
+
+/** All that the core needs of tracing. @isthmus/telemetry implements it with OpenTelemetry. */
+export interface DialTracer {
+  /** A dial, from the request to the answer. */
+  start(name: DialSpanName, dial: DialRequest): DialSpan;
+  /** One try of a gateway's dial through one session. @param number 1 for the first */
+  attempt(dial: DialRequest, attempt: AttemptRecord, number: number): DialSpan<AttemptRecord>;
+  step(name: StepSpanName, dial: DialRequest, step: DialStep): void;
+}
+
+/** Passes the caller's context on and records nothing. */
+export const noTracer: DialTracer = {
+  start: (_name, dial) => passedOn(dial),
+  attempt: passedOn,
+  step() {},
+};
+
+function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
+  return { traceparent, end() {} };
+}
+
+/** A dial as the next hop should see it: within the span. */
+export function within(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
+  return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
+}

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Strategy } from '../route/strategies.ts';
+import { chosen, directory, hub, nothing, session } from '../testing.ts';
+
+const said = (agentId: string, version: number, reason?: string, tenant = 'default') =>
+  ({ kind: 'quarantine', quarantine: { tenant, agentId, version, ...(reason !== undefined && { reason }) } }) as const;
+
+test('an agent in quarantine is not chosen, not even as the last resort, until it is released', () => {
+  const all = directory([hub('h1'), hub('h2')], [session('a'), session('a2', { agentId: 'a' }), session('b')]);
+  all.apply(said('a', 1, 'leaks'));
+  assert.deepEqual(chosen(all, 'x'), ['b']);
+  assert.deepEqual(chosen(all, 'x', { excluded: ['b'] }), []);
+  assert.deepEqual(all.quarantined(), [said('a', 1, 'leaks').quarantine]);
+  assert.equal(all.quarantineOf({ tenant: 'default', agentId: 'a' })?.reason, 'leaks');
+  assert.equal(all.quarantineOf({ tenant: 'default', agentId: 'b' }), undefined);
+  assert.deepEqual([all.size, all.sessionsOf('default')], [3, 3], 'its sessions are there all the same');
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['a', 'a2', 'b']);
+  assert.deepEqual(all.quarantined(), []);
+});
+
+test('a session that opens, changes or drains is in quarantine if its agent is; other tenants are not affected', () => {
+  const all = directory([hub('h1')], []);
+  all.apply(said('a', 1, ''));
+  all.apply({ kind: 'session', session: session('a') });
+  all.apply({ kind: 'session', session: session('a', { version: 2, draining: true }) });
+  all.apply({ kind: 'session', session: session('other', { agentId: 'a', tenant: 'other' }) });
+  all.apply({ kind: 'hub', hub: hub('h1', { draining: true, zone: 'z' }) });
+  assert.deepEqual(chosen(all, 'x'), []);
+  assert.deepEqual(chosen(all, 'x', { tenant: 'other' }), ['other']);
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['a']);
+});
+
+test('of two statements about an agent the later wins, in whatever order they arrive', () => {
+  const all = directory([hub('h1')], [session('a')]);
+  all.apply(said('a', 5));
+  all.apply(said('a', 4, 'late'));
+  assert.deepEqual(chosen(all, 'x'), ['a']);
+  const quarantines = [said('a', 6, 'again').quarantine];
+  for (let times = 0; times < 2; times++) {
+    all.reset({ hubs: [hub('h1')], sessions: [session('a')], quarantines });
+    assert.deepEqual([chosen(all, 'x'), all.quarantined()], [[], quarantines]);
+  }
+});
+
+test('a waiting dial is woken by the release of an agent, not by an agent that arrives in quarantine', () => {
+  const all = directory([hub('h1')], []);
+  const heard: string[] = [];
+  all.onArrival('default', (hubId) => heard.push(hubId));
+  all.apply(said('a', 1, ''));
+  all.apply({ kind: 'session', session: session('a') });
+  assert.deepEqual(heard, []);
+  all.apply(said('a', 2, 'another reason'));
+  assert.deepEqual(heard, []);
+  all.apply(said('a', 3));
+  assert.deepEqual(heard, ['h1']);
+});
+
+test('agents in quarantine are named for the destinations that they serve', () => {
+  const cidr = { ...nothing, cidr: ['10.0.0.0/8'] };
+  const all = directory([hub('h1')], [session('a', { identifiers: cidr }), session('b'), session('c')]);
+  for (const agentId of ['a', 'b', 'c']) all.apply(said(agentId, 1, ''));
+  const named = (host: string, strategies: Strategy[]) => all.quarantinedFor({ tenant: 'default', host, strategies });
+  assert.deepEqual(named('10.1.1.1', ['destCIDR']), ['a']);
+  assert.deepEqual(named('11.1.1.1', ['destCIDR']), []);
+  assert.deepEqual(named('x', ['default']), ['a', 'b']);
+  assert.deepEqual(all.quarantinedFor({ tenant: 'other', host: 'x', strategies: ['default'] }), []);
+  for (const agentId of ['a', 'b', 'c']) all.forget(agentId);
+  assert.deepEqual(named('10.1.1.1', ['destCIDR', 'default']), []);
+});

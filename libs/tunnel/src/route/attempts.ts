@@ -1,0 +1,311 @@
+import { deferred, type Guarded, guarding } from '@isthmus/runtime';
+import type { Dial, DialRequest, Established } from '../dial/dial.ts';
+import { DialAbort } from '../dial/dial-abort.ts';
+import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
+import { asDialError, DialError } from '../dial/errors.ts';
+import type { Observation } from '../events/observe.ts';
+import { type DialSpan, within } from '../events/trace.ts';
+import type { Directory } from '../replica/directory.ts';
+import type { SessionRecord } from '../replica/records.ts';
+import { Candidates } from './candidates.ts';
+import type { Route } from './placement.ts';
+import type { RetryBudget } from './retry-budget.ts';
+import type { Strategy } from './strategies.ts';
+import type { Suspects } from './suspects.ts';
+
+/** A dial gives up after this many sessions: what fails so often is not the session's fault. */
+const MAX_ATTEMPTS = 5;
+
+/** An attempt that is not acknowledged within this time, in milliseconds, gets another one beside it. */
+const HEDGE_AFTER = 300;
+
+export interface RoutingOptions {
+  readonly directory: Directory;
+  readonly strategies: readonly Strategy[];
+  /** The gateway's own zone. */
+  readonly zone: string;
+  /** How to reach a hub: its own Dial in this process, or a link to it. Undefined if there is no way at the moment. */
+  readonly hub: (hubId: string) => Dial | undefined;
+  /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
+  readonly parkTimeout: number;
+  readonly observation: Observation;
+}
+
+/** What all dials of a gateway share. */
+export interface Routing extends RoutingOptions {
+  readonly budget: RetryBudget;
+  readonly suspects: Suspects;
+}
+
+/** One try through one session. */
+interface Attempt {
+  readonly record: SessionRecord;
+  readonly told: AttemptRecord;
+  readonly span: DialSpan<AttemptRecord>;
+  readonly abort: DialAbort;
+  hedge: NodeJS.Timeout | undefined;
+}
+
+/** What a dial is doing. Attempts run only while it is `trying`. */
+type State =
+  | { readonly at: 'trying'; readonly running: Set<Attempt> }
+  /** Without a session to try, until `leave`. */
+  | { readonly at: 'parked'; readonly leave: () => void }
+  | { readonly at: 'settled' };
+
+/** The last failure of an attempt, and whether it was its hub's fault and not its agent's. */
+interface Failure {
+  readonly error: DialError;
+  readonly hubLost: boolean;
+}
+
+/**
+ * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. Attempts that still run then
+ * are aborted before a byte was sent on them. With no session to try, the dial is parked until one arrives.
+ */
+export class Attempts {
+  readonly #request: DialRequest;
+  readonly #routing: Routing;
+  readonly #story: DialLog;
+  readonly #outcome = deferred<Established>();
+  readonly #candidates: Candidates;
+  /** A defect fails the dial. */
+  readonly #guarded: Guarded;
+  #state: State = { at: 'trying', running: new Set() };
+  #last: Failure | undefined;
+  /** When parking ends; set once the dial has been parked. */
+  #parkedUntil: number | undefined;
+
+  constructor(request: DialRequest, routing: Routing) {
+    this.#request = request;
+    this.#routing = routing;
+    this.#candidates = new Candidates(request, routing);
+    this.#story = request.story ?? dialLog();
+    this.#guarded = guarding((error) => {
+      this.#fail(asDialError(error));
+      routing.observation.events.emit('fault', 'routing', request.caller?.remote ?? '', error);
+    });
+  }
+
+  get #count(): number {
+    return this.#story.attempts.length;
+  }
+
+  get #running(): Iterable<Attempt> {
+    return this.#state.at === 'trying' ? this.#state.running : [];
+  }
+
+  /** Whether no attempt runs. */
+  get #idle(): boolean {
+    return this.#state.at !== 'trying' || this.#state.running.size === 0;
+  }
+
+  async run(): Promise<Established> {
+    const { signal } = this.#request;
+    const abandon = this.#guarded(() => {
+      for (const { abort } of this.#running) abort.abort();
+      if (this.#idle) this.#fail(this.#refusal());
+    });
+    signal.addEventListener('abort', abandon, { once: true });
+    if (signal.aborted) abandon();
+    else this.#proceed();
+    try {
+      return await this.#outcome.promise;
+    } finally {
+      signal.removeEventListener('abort', abandon);
+    }
+  }
+
+  /** Tries one more session. If there is none, parks the dial if one may arrive, and fails it otherwise. */
+  #proceed(): void {
+    if (this.#state.at !== 'trying' || this.#start() || !this.#idle) return;
+    const mayRetry = this.#count === 0 || (this.#count < MAX_ATTEMPTS && !this.#routing.budget.spent);
+    if (mayRetry && this.#hopeful()) this.#park();
+    else this.#fail(this.#refusal());
+  }
+
+  /** @returns whether it started an attempt; false without a session to try, or without a retry left */
+  #start(again: AttemptKind = 'retry'): boolean {
+    if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
+    const { running } = this.#state;
+    const { hub, budget } = this.#routing;
+    const route = this.#candidates.next();
+    const dial = route && hub(route.record.hubId);
+    if (!route || !dial || (this.#count > 0 && !budget.spend())) return false;
+    const kind = this.#count === 0 ? 'first' : again;
+    this.#guarded(() => this.#attempt(running, kind, route, dial))();
+    return true;
+  }
+
+  /**
+   * Whether a session may arrive soon: the tenant has none at all, or those for this destination have gone or cannot be reached.
+   * Waiting does not help if none of the tenant's agents serves the destination, or if each refused. A dial whose agent died
+   * over it fails at once.
+   */
+  #hopeful(): boolean {
+    if (this.#parkedUntil !== undefined) return true;
+    if (this.#last) return this.#last.error.code === 'destination_unavailable' || this.#last.hubLost;
+    return !this.#routing.directory.serves(this.#request.tenant) || this.#candidates.exist;
+  }
+
+  #park(): void {
+    const { directory, hub, parkTimeout } = this.#routing;
+    const { tenant, deadline } = this.#request;
+    const now = performance.now();
+    const left = this.#parkedUntil === undefined ? Math.min(parkTimeout, deadline - now) : this.#parkedUntil - now;
+    this.#parkedUntil ??= now + left;
+    const expire = this.#guarded(() => this.#fail(this.#refusal()));
+    if (left <= 0) {
+      expire();
+      return;
+    }
+    const { events } = this.#routing.observation;
+    const timer = setTimeout(expire, left);
+    events.emit('dial:park', this.#request);
+    const giveUp = directory.onArrival(tenant, (hubId) => {
+      if (hub(hubId) === undefined) return;
+      leave();
+      // Runs once for all sessions that arrive together, and allows another try of sessions whose link was lost.
+      const proceed = this.#guarded(() => {
+        this.#candidates.reset();
+        this.#state = { at: 'trying', running: new Set() };
+        this.#proceed();
+      });
+      const next = setImmediate(proceed);
+      this.#state = { at: 'parked', leave: () => clearImmediate(next) };
+    });
+    const leave = () => {
+      clearTimeout(timer);
+      giveUp();
+      this.#story.parkedMs += performance.now() - now;
+      events.emit('dial:unpark', this.#request);
+    };
+    this.#state = { at: 'parked', leave };
+  }
+
+  async #attempt(running: Set<Attempt>, kind: AttemptKind, route: Route, dial: Dial): Promise<void> {
+    const { record } = route;
+    const { sessionId, agentId, hubId } = record;
+    const told: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
+    this.#story.attempts.push(told);
+    const span = this.#routing.observation.tracer.attempt(this.#request, told, this.#count);
+    const attempt: Attempt = { record, told, span, abort: new DialAbort(), hedge: undefined };
+    this.#candidates.take(record);
+    running.add(attempt);
+    const hedge = this.#guarded(() => this.#hedge(attempt));
+    attempt.hedge = setTimeout(hedge, HEDGE_AFTER);
+    const closed = entered(route);
+    try {
+      const established = await dial({
+        ...within(this.#request, span),
+        session: record.sessionId,
+        signal: attempt.abort,
+        acknowledged: () => this.#lives(attempt),
+      });
+      whenClosed(established, closed);
+      this.#lives(attempt);
+      running.delete(attempt);
+      this.#succeed(attempt, established);
+    } catch (thrown) {
+      closed();
+      clearTimeout(attempt.hedge);
+      running.delete(attempt);
+      this.#failed(attempt, asDialError(thrown));
+    }
+  }
+
+  #lives({ hedge, record }: Attempt): void {
+    clearTimeout(hedge);
+    this.#routing.suspects.clear(record.hubId, record.sessionId);
+    if (this.#state.at !== 'settled') this.#request.acknowledged?.();
+  }
+
+  /** The session is silent: it, or its hub, may hang. A hub in this process does not. */
+  #hedge({ record: { hubId, sessionId } }: Attempt): void {
+    const { directory, suspects } = this.#routing;
+    suspects.accuse(sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
+    this.#start('hedge');
+  }
+
+  #succeed(attempt: Attempt, established: Established): void {
+    if (this.#state.at === 'settled') {
+      established.end.abort(new Error('another attempt was faster'));
+      return;
+    }
+    ended(attempt, 'established');
+    this.#settle();
+    this.#outcome.resolve(established);
+  }
+
+  #failed(attempt: Attempt, error: DialError): void {
+    if (this.#state.at === 'settled') return;
+    const { record } = attempt;
+    // If nobody waits any more, the error says only that, and the attempt has no error of its own.
+    if (this.#request.signal.aborted && !error.expired) ended(attempt, 'overtaken');
+    else ended(attempt, 'failed', error);
+    this.#last = { error, hubLost: this.#routing.hub(record.hubId) === undefined };
+    // An agent that is out of sockets refuses faster than another serves, and so looks the least busy.
+    if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
+    // The hub knows its sessions better than our copy of the registry.
+    if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
+    if (error.retryable && !this.#request.signal.aborted) this.#proceed();
+    else if (!error.retryable || this.#idle) this.#fail(this.#refusal());
+  }
+
+  #fail(error: DialError): void {
+    if (this.#state.at === 'settled') return;
+    this.#outcome.reject(error);
+    this.#settle();
+  }
+
+  #settle(): void {
+    const before = this.#state;
+    this.#state = { at: 'settled' };
+    if (before.at === 'parked') before.leave();
+    if (before.at !== 'trying') return;
+    for (const attempt of before.running) {
+      clearTimeout(attempt.hedge);
+      attempt.abort.abort();
+      ended(attempt, 'overtaken');
+    }
+  }
+
+  /** Why the dial failed: the last attempt's error, or that there was no session to try. */
+  #refusal(): DialError {
+    const last = this.#last?.error;
+    if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
+    const lost = this.#candidates.outOfReach;
+    if (lost) {
+      const text = `hub ${lost.hubId} cannot be reached`;
+      return new DialError('connection_terminated', text, { retryable: true, cause: last });
+    }
+    const kept = quarantineText(this.#candidates.quarantined);
+    // Upstream's words, which operators search for.
+    return new DialError('destination_unavailable', `No agent available${kept}`, { cause: last });
+  }
+}
+
+function quarantineText([agentId, other]: readonly string[]): string {
+  if (agentId === undefined) return '';
+  return other === undefined ? `: ${agentId} is in quarantine` : `: ${agentId} and others are in quarantine`;
+}
+
+function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+  told.outcome = outcome;
+  told.ms = performance.now() - told.start;
+  if (error) told.error = error;
+  span.end(told);
+}
+
+/** Counts a dial through a route. @returns ends the count; it lives as long as the tunnel, so this scope holds only the route */
+function entered(route: Route): () => void {
+  route.open++;
+  return () => {
+    route.open--;
+  };
+}
+
+function whenClosed({ end: { stream } }: Established, closed: () => void): void {
+  if (stream.closed) closed();
+  else stream.on('close', closed);
+}

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Dial, DialRequest, Established } from '../dial/dial.ts';
+import { DialError } from '../dial/errors.ts';
+import { directory, established, failing, hub, plane, request, routing, session, silent } from '../testing.ts';
+
+test('a dial that is not acknowledged within 300 ms also goes through another session, and the loser is aborted', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const answer = established();
+  const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => answer })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(299);
+  assert.deepEqual([seen.length, seen[0]?.signal.aborted], [1, false]);
+  t.mock.timers.tick(1);
+  assert.equal(await dialled, answer);
+  assert.equal(seen[0]?.signal.aborted, true);
+  t.mock.timers.reset();
+});
+
+test('the next dial skips a silent hub', async (t) => {
+  t.mock.method(performance, 'now', () => 0);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const dial = routing(plane('h1', 'h2'), { h1: silent(seen), h2: async () => established() });
+  const first = dial(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await first;
+  for (let round = 0; round < 20; round++) await dial(request);
+  assert.equal(seen.length, 1);
+  t.mock.timers.reset();
+});
+
+test('a silent session at the hub of this process speaks against its agent alone, not against that hub', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hubs = [hub('own'), hub('other')];
+  const sessions = [session('a', { hubId: 'own' }), session('b', { hubId: 'own' }), session('c', { hubId: 'other' })];
+  const dialled: string[] = [];
+  const own: Dial = async ({ session = '' }) => {
+    dialled.push(session);
+    return session === 'a' ? new Promise(() => {}) : established();
+  };
+  const dial = routing(directory(hubs, sessions, 'own'), { own, other: async () => assert.fail('the other hub') });
+  const dials = Array.from({ length: 20 }, () => dial(request));
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await Promise.all(dials);
+  assert.ok(dialled.includes('a') && dialled.includes('b'));
+  t.mock.timers.reset();
+});
+
+test('an acknowledged dial is left alone, however long its destination takes', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const others: DialRequest[] = [];
+  let answer: (value: Established) => void = () => {};
+  const slow: Dial = ({ acknowledged }) => {
+    acknowledged?.();
+    return new Promise((resolve) => {
+      answer = resolve;
+    });
+  };
+  const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: silent(others) })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(4000);
+  assert.equal(others.length, 0);
+  const late = established();
+  answer(late);
+  assert.equal(await dialled, late);
+  t.mock.timers.reset();
+});
+
+test('of two answers the first counts, and the second tunnel is closed unused', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const [winner, loser] = [established(), established()];
+  let answer: (value: Established) => void = () => {};
+  const slow: Dial = () =>
+    new Promise((resolve) => {
+      answer = resolve;
+    });
+  const dialled = routing(plane('h1', 'h2'), { h1: slow, h2: async () => winner })(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  assert.equal(await dialled, winner);
+  answer(loser);
+  await new Promise((resolve) => loser.end.stream.once('close', resolve));
+  assert.equal(winner.end.stream.destroyed, false);
+  t.mock.timers.reset();
+});
+
+test("one attempt's final answer ends the others", async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const seen: DialRequest[] = [];
+  const refused = new DialError('connection_refused', 'dial tcp x:1: connect: connection refused');
+  const dialled = routing(plane('h1', 'h2'), { h1: silent(seen), h2: failing([], 'h2', refused) })(request);
+  const rejected = assert.rejects(dialled, refused);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  await rejected;
+  assert.equal(seen[0]?.signal.aborted, true);
+  t.mock.timers.reset();
+});
+
+test('a hedge that finds no other session costs no retry', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const directory = plane('h1', 'h2');
+  const hubs: Record<string, Dial | undefined> = { h1: silent([]), h2: undefined };
+  const dial = routing(directory, hubs);
+  for (let round = 0; round < 200; round++) void dial(request);
+  await new Promise(setImmediate);
+  t.mock.timers.tick(300);
+  const answer = established();
+  const lost = new DialError('connection_terminated', 'link lost', { retryable: true });
+  hubs.h1 = failing([], 'h1', lost);
+  hubs.h2 = async () => answer;
+  t.mock.timers.reset();
+  for (let round = 0; round < 20; round++) assert.equal(await dial(request), answer);
+});

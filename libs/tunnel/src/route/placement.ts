@@ -1,0 +1,247 @@
+import { RandomSet } from '@isthmus/runtime';
+import { getOrPut } from '../get-or-put.ts';
+import type { SessionRecord } from '../replica/records.ts';
+import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
+import { drawFrom, type Pool, type Tier, tiersIn } from './tiers.ts';
+
+/** A session as a gateway sees it. */
+export interface Route {
+  /** The latest record. */
+  record: SessionRecord;
+  /** Tunnels of this gateway that run through it, dials included. */
+  open: number;
+}
+
+export interface Choice {
+  readonly tenant: string;
+  readonly host: string;
+  readonly strategies: readonly Strategy[];
+  /** Preferred among equals; empty for no preference. */
+  readonly zone: string;
+  /** Only sessions of this agent. Default: any agent. */
+  readonly agent?: string;
+  /** Sessions that were already tried. */
+  readonly excluded: ReadonlySet<string>;
+  /** Whether a session may be taken now. Default: always. */
+  readonly usable?: (session: SessionRecord) => boolean;
+  /** Whether `usable` also accepts suspects. Default: false. */
+  readonly suspected?: boolean;
+}
+
+/** What decides how much a session is preferred. */
+export interface RouteState {
+  /** Its hub runs in this very process. */
+  readonly own: boolean;
+  readonly zone: string;
+  /** Dials use the session only if there is no other. */
+  readonly draining: boolean;
+  /** No dial uses the session. */
+  readonly quarantined: boolean;
+}
+
+interface Tenant {
+  sessions: number;
+  readonly pools: Map<string, Pool>;
+  /** Sessions in quarantine, which are in no pool, by the same keys. */
+  readonly quarantined: Map<string, Set<Route>>;
+  /** How many sessions use a prefix length, by address family. */
+  readonly lengths: Record<4 | 6, Map<number, number>>;
+  /** The lengths in use, longest first. */
+  readonly longestFirst: Record<4 | 6, readonly number[]>;
+}
+
+/** Where a route stands in its tenant's pools, kept so that it is taken out of just where it was put. */
+export interface Place extends RouteState {
+  readonly route: Route;
+  readonly keys: readonly string[];
+}
+
+/**
+ * Sessions, indexed so that a dial finds its session without visiting the others: by tenant, by what they can reach, by
+ * preference.
+ */
+export class Placement {
+  readonly #places = new Map<string, Place>();
+  readonly #tenants = new Map<string, Tenant>();
+  readonly #byAgent = new Map<string, Set<Route>>();
+  readonly #random: () => number;
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  get size(): number {
+    return this.#places.size;
+  }
+
+  route(sessionId: string): Route | undefined {
+    return this.#places.get(sessionId)?.route;
+  }
+
+  *routes(): Iterable<Route> {
+    for (const { route } of this.#places.values()) yield route;
+  }
+
+  /** The place of each session. */
+  places(): Iterable<Place> {
+    return this.#places.values();
+  }
+
+  isQuarantined({ record }: Route): boolean {
+    return this.#places.get(record.sessionId)?.quarantined ?? false;
+  }
+
+  /** How many sessions a tenant has, including those in quarantine. */
+  sessionsOf(tenant: string): number {
+    return this.#tenants.get(tenant)?.sessions ?? 0;
+  }
+
+  /** How many sessions are in quarantine, over all tenants. */
+  get quarantinedCount(): number {
+    let count = 0;
+    for (const { quarantined } of this.#tenants.values()) count += quarantined.get('any')?.size ?? 0;
+    return count;
+  }
+
+  /** The prefix lengths that a tenant's sessions use, longest first, by address family. */
+  prefixLengths(tenant: string): Readonly<Record<4 | 6, readonly number[]>> {
+    return this.#tenants.get(tenant)?.longestFirst ?? { 4: [], 6: [] };
+  }
+
+  /** The tenants that have sessions, and how many. */
+  *tenants(): Iterable<readonly [tenant: string, sessions: number]> {
+    for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
+  }
+
+  /** Places a session. Replaces what was under its id. */
+  put(route: Route, state: RouteState): void {
+    const { sessionId, tenant: name, identifiers } = route.record;
+    this.remove(sessionId);
+    const place: Place = { route, keys: sessionKeys(identifiers), ...state };
+    this.#places.set(sessionId, place);
+    const tenant = getOrPut(this.#tenants, name, emptyTenant);
+    for (const key of place.keys) {
+      if (place.quarantined) getOrPut(tenant.quarantined, key, () => new Set<Route>()).add(route);
+      else partOf(getOrPut(tenant.pools, key, emptyPool), place).add(route);
+      countLength(tenant, key, 1);
+    }
+    tenant.sessions++;
+    getOrPut(this.#byAgent, agentKey(route), () => new Set<Route>()).add(route);
+  }
+
+  /** @returns what was under this id */
+  remove(sessionId: string): Route | undefined {
+    const place = this.#places.get(sessionId);
+    if (!place) return undefined;
+    const { route, keys } = place;
+    this.#places.delete(sessionId);
+    const tenant = this.#tenants.get(route.record.tenant) as Tenant;
+    for (const key of keys) {
+      if (place.quarantined) removeQuarantined(tenant, key, route);
+      else removePooled(tenant, key, place);
+      countLength(tenant, key, -1);
+    }
+    tenant.sessions--;
+    if (tenant.sessions === 0) this.#tenants.delete(route.record.tenant);
+    const siblings = this.#byAgent.get(agentKey(route)) as Set<Route>;
+    siblings.delete(route);
+    if (siblings.size === 0) this.#byAgent.delete(agentKey(route));
+    return route;
+  }
+
+  /** The sessions for a dial, in tiers: strategies in order, then keys, then as `tiersIn` says. */
+  *tiers(choice: Choice): Generator<Tier> {
+    const { tenant, host, strategies, zone, agent, excluded, usable = () => true, suspected = false } = choice;
+    const known = this.#tenants.get(tenant);
+    if (!known) return;
+    const eligible = ({ record }: Route) => isOf(agent, record) && !excluded.has(record.sessionId) && usable(record);
+    const load = (route: Route) => this.#openOf(route);
+    for (let step = 0; step < strategies.length; step++) {
+      for (const key of destinationKeys(strategies[step] as Strategy, host, known.longestFirst)) {
+        const pool = known.pools.get(key);
+        if (pool) yield* tiersIn(pool, { suspected, step, key, zone, eligible, load });
+      }
+    }
+  }
+
+  /** Takes a session out of the first tier that has one. */
+  draw(tiers: Iterable<Tier>): Route | undefined {
+    for (const tier of tiers) {
+      const route = drawFrom(tier, this.#random);
+      if (route) return route;
+    }
+    return undefined;
+  }
+
+  /** Sessions that would be candidates if they were not in quarantine. */
+  *quarantined({
+    tenant,
+    host,
+    strategies,
+    agent,
+  }: Omit<Choice, 'zone' | 'excluded' | 'usable' | 'suspected'>): Iterable<Route> {
+    const known = this.#tenants.get(tenant);
+    if (!known) return;
+    for (const strategy of strategies) {
+      for (const key of destinationKeys(strategy, host, known.longestFirst)) {
+        for (const route of known.quarantined.get(key) ?? []) if (isOf(agent, route.record)) yield route;
+      }
+    }
+  }
+
+  /** Tunnels of this gateway that run through an agent, by any hub. */
+  #openOf(route: Route): number {
+    let open = 0;
+    for (const sibling of this.#byAgent.get(agentKey(route)) ?? []) open += sibling.open;
+    return open;
+  }
+}
+
+function emptyTenant(): Tenant {
+  return {
+    ...{ sessions: 0, pools: new Map(), quarantined: new Map() },
+    ...{ lengths: { 4: new Map(), 6: new Map() }, longestFirst: { 4: [], 6: [] } },
+  };
+}
+
+function emptyPool(): Pool {
+  return { own: new RandomSet(), byZone: new Map(), draining: new RandomSet() };
+}
+
+function removePooled(tenant: Tenant, key: string, place: Place): void {
+  const pool = tenant.pools.get(key) as Pool;
+  const part = partOf(pool, place);
+  part.delete(place.route);
+  if (part.size === 0 && pool.byZone.get(place.zone) === part) pool.byZone.delete(place.zone);
+  if (pool.own.size + pool.byZone.size + pool.draining.size === 0) tenant.pools.delete(key);
+}
+
+function removeQuarantined(tenant: Tenant, key: string, route: Route): void {
+  const routes = tenant.quarantined.get(key);
+  routes?.delete(route);
+  if (routes?.size === 0) tenant.quarantined.delete(key);
+}
+
+function agentKey({ record: { tenant, agentId } }: Route): string {
+  return JSON.stringify([tenant, agentId]);
+}
+
+function partOf(pool: Pool, { draining, own, zone }: RouteState): RandomSet<Route> {
+  if (draining) return pool.draining;
+  return own ? pool.own : getOrPut(pool.byZone, zone, () => new RandomSet<Route>());
+}
+
+function countLength(tenant: Tenant, key: string, by: 1 | -1): void {
+  const prefix = prefixLength(key);
+  if (!prefix) return;
+  const { family, bits } = prefix;
+  const lengths = tenant.lengths[family];
+  const count = (lengths.get(bits) ?? 0) + by;
+  if (count > 0) lengths.set(bits, count);
+  else lengths.delete(bits);
+  if (count === (by === 1 ? 1 : 0)) tenant.longestFirst[family] = [...lengths.keys()].sort((a, b) => b - a);
+}
+
+function isOf(agent: string | undefined, { agentId }: SessionRecord): boolean {
+  return agent === undefined || agentId === agent;
+}

@@ -1,0 +1,16 @@
+import type { Dial } from '../dial/dial.ts';
+import { Attempts, type RoutingOptions } from './attempts.ts';
+import { RetryBudget } from './retry-budget.ts';
+import { Suspects } from './suspects.ts';
+
+/**
+ * The gateway's Dial: chooses a session and dials through its hub. As long as the destination was not reached it tries another
+ * session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
+ */
+export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
+  const routing = { ...options, suspects, budget: new RetryBudget() };
+  return (request) => {
+    routing.budget.earn();
+    return new Attempts(request, routing).run();
+  };
+}

@@ -1,0 +1,67 @@
+import { isIP } from '@isthmus/runtime';
+import ipaddr from 'ipaddr.js';
+import type { AgentIdentifiers } from '../replica/records.ts';
+
+/** How a gateway finds the agents for a destination (upstream's `--proxy-strategies`), tried in the order given. */
+export const STRATEGIES = ['default', 'destHost', 'defaultRoute', 'destCIDR'] as const;
+export type Strategy = (typeof STRATEGIES)[number];
+
+/**
+ * The keys under which a session is found. A session has keys by its identifiers, a destination asks for keys by the strategies,
+ * and equal keys match. The key of a prefix holds its length and network, so a longest-prefix match costs one look-up for each
+ * length in use, however many prefixes there are.
+ */
+export function sessionKeys(identifiers: AgentIdentifiers): string[] {
+  const keys = new Set<string>(['any']);
+  if (identifiers.defaultRoute) keys.add('default-route');
+  for (const host of [...identifiers.host, ...identifiers.ipv4, ...identifiers.ipv6])
+    keys.add(`host ${canonicalHost(host)}`);
+  for (const cidr of identifiers.cidr) {
+    const [address, bits] = ipaddr.parseCIDR(cidr);
+    keys.add(prefixKey(address, bits));
+  }
+  return [...keys];
+}
+
+/** The prefix length in a key of `sessionKeys`, or undefined if the key has none. */
+export function prefixLength(key: string): { family: 4 | 6; bits: number } | undefined {
+  const match = /^cidr([46])\/(\d+) /.exec(key);
+  return match ? { family: Number(match[1]) as 4 | 6, bits: Number(match[2]) } : undefined;
+}
+
+/**
+ * The keys a destination asks for under one strategy, best first.
+ * @param lengths prefix lengths in use, longest first
+ */
+export function destinationKeys(
+  strategy: Strategy,
+  host: string,
+  lengths: Readonly<Record<4 | 6, readonly number[]>>,
+): string[] {
+  switch (strategy) {
+    case 'default':
+      return ['any'];
+    case 'defaultRoute':
+      return ['default-route'];
+    case 'destHost':
+      return [`host ${canonicalHost(host)}`];
+    case 'destCIDR': {
+      const canonical = canonicalHost(host);
+      if (isIP(canonical) === 0) return [];
+      const address = ipaddr.parse(canonical);
+      return lengths[address.kind() === 'ipv4' ? 4 : 6].map((bits) => prefixKey(address, bits));
+    }
+  }
+}
+
+/** The one form of a host that compares equal: IPv4-mapped IPv6 as IPv4, IPv6 shortened and without zone, names in lower case. */
+export function canonicalHost(host: string): string {
+  if (isIP(host) === 0) return host.toLowerCase().replace(/\.$/, '');
+  return ipaddr.process(host.replace(/%.*$/, '')).toString();
+}
+
+function prefixKey(address: ipaddr.IPv4 | ipaddr.IPv6, bits: number): string {
+  const bytes = address.toByteArray();
+  const network = bytes.map((byte, index) => byte & (0xff00 >> Math.min(8, Math.max(0, bits - 8 * index))) & 0xff);
+  return `cidr${bytes.length === 4 ? 4 : 6}/${bits} ${network.join('.')}`;
+}
