@@ -1,6 +1,6 @@
 import { type AgentIdentifiers, isPrintable } from '@isthmus/tunnel';
+import { percentDecoded } from './head/percent.ts';
 import { PeerLimit } from './peer-limit.ts';
-import { percentDecoded } from './percent.ts';
 
 /** What one session may say of what it reaches. */
 export interface IdentifierLimits {

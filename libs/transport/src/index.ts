@@ -1,6 +1,6 @@
-export { connectEdge } from './connect.ts';
-export type { Dialer } from './dialer.ts';
-export { endpointDial } from './endpoint.ts';
+export { connectEdge } from './callers/connect.ts';
+export type { Dialer } from './dial/dialer.ts';
+export { endpointDial } from './endpoint/endpoint.ts';
 export { type Authenticate, agentService, type PacketAgent } from './grpc/agent-service.ts';
 export { connectPackets } from './grpc/connect-packets.ts';
 export { proxyService } from './grpc/proxy-service.ts';
@@ -17,12 +17,12 @@ export {
 } from './link/membership.ts';
 export { LinkServer } from './link/server.ts';
 export { type AgentHello, type HubHello, LinkRefused, requestLink, upgradeServer } from './link/upgrade.ts';
-export { type Accept, fromTheStart, type ListenAddress, type Listener, listen } from './listen.ts';
+export { type Accept, fromTheStart, type ListenAddress, type Listener, listen } from './listen/listen.ts';
 export { packetDialer } from './packets/dial.ts';
 export { servePackets } from './packets/serve.ts';
 export { PeerLinks } from './peer/client.ts';
 export { type PeerServer, servePeers } from './peer/server.ts';
 export { PeerLimit, placeOf } from './peer-limit.ts';
-export { tlsServer, watchCertificate } from './renewal.ts';
-export { secureConnect } from './secure-connect.ts';
-export { secureContext, secureContextOptions, type TlsSettings } from './tls.ts';
+export { tlsServer, watchCertificate } from './tls/renewal.ts';
+export { secureConnect } from './tls/secure-connect.ts';
+export { secureContext, secureContextOptions, type TlsSettings } from './tls/tls.ts';

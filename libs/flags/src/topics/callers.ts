@@ -64,7 +64,7 @@ export function checkCallers(flags: Flags): void {
 /** sun_path has 108 bytes, and the last one terminates the string (unix(7)). */
 const LONGEST_PATH = 107;
 
-/** The socket is bound in the same directory first, under a name of so many bytes (libs/transport/src/socket-file.ts), `/` included. */
+/** The socket is bound in the same directory first, under a name of so many bytes (libs/transport/src/listen/socket-file.ts), `/` included. */
 const FIRST_NAME = 6;
 
 function checkSocketPath(path: string): void {

@@ -11,7 +11,7 @@ import {
 import { encodePacket, type Packet } from '@isthmus/proto';
 import { checkName } from '@isthmus/tunnel';
 import type { PacketChannel } from '../packets/channel.ts';
-import { secureContext, type TlsSettings } from '../tls.ts';
+import { secureContext, type TlsSettings } from '../tls/tls.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
 import { keepaliveOptions } from './keepalive-options.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';

@@ -1,8 +1,8 @@
 import type { Duplex } from 'node:stream';
 import type { ClientDuplexStream, ServiceError } from '@grpc/grpc-js';
 import { decodePacket, type Packet, type PacketError } from '@isthmus/proto';
-import { inWords } from '../handshake.ts';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
+import { inWords } from '../tls/handshake.ts';
 import { statusName } from './status.ts';
 
 /** What may be held before the stream is paused, in bytes: from then on a server can send what its window allows, and waits. */

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { Allowance, ConnectionError, ErrorCode } from '@isthmus/http2';
-import { Pieces } from '../pieces.ts';
+import { Pieces } from '../head/pieces.ts';
 import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
 import { type ReconcileMessage, readReconcile } from './reconcile.ts';

@@ -9,8 +9,8 @@ import {
   isDialErrorCode,
   parseDestination,
 } from '@isthmus/tunnel';
-import { percentDecoded } from '../percent.ts';
-import type { ServedDial } from '../serve-dial.ts';
+import type { ServedDial } from '../dial/serve-dial.ts';
+import { percentDecoded } from '../head/percent.ts';
 
 /**
  * How a dial and its answer stand in HTTP/2 heads (RFC 9113 section 8.5, RFC 9209 for failures, Server-Timing for

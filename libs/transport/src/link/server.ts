@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
 import { deferred, guarding, RandomSet } from '@isthmus/runtime';
 import { asDialError, type DialError, SessionLost } from '@isthmus/tunnel';
-import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../serve-dial.ts';
+import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { answerHead, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';

@@ -4,7 +4,7 @@ import net from 'node:net';
 import { test } from 'node:test';
 import type { Head } from '@isthmus/http2';
 import { DialError } from '@isthmus/tunnel';
-import { WHY_FIELD } from '../turn-away.ts';
+import { WHY_FIELD } from '../listen/turn-away.ts';
 import { LinkClient } from './client.ts';
 import { readAnswer } from './head.ts';
 import { linkSession } from './settings.ts';

@@ -3,9 +3,9 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { guarding } from '@isthmus/runtime';
 import { checkName } from '@isthmus/tunnel';
-import { type HttpHead, readHead } from '../head-reader.ts';
+import { type HttpHead, readHead } from '../head/head-reader.ts';
+import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import { PeerLimit } from '../peer-limit.ts';
-import { percentDecoded, percentEncoded, reasonOf } from '../percent.ts';
 
 /**
  * How an agent's connection becomes a link: the agent sends an HTTP/1.1 Upgrade request that says who it is, the hub

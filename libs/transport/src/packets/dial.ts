@@ -10,8 +10,8 @@ import {
   type PlaneEvents,
   SessionLost,
 } from '@isthmus/tunnel';
-import type { Dialer } from '../dialer.ts';
-import { abandoned, type PendingDial, pendingDial } from '../pending-dial.ts';
+import type { Dialer } from '../dial/dialer.ts';
+import { abandoned, type PendingDial, pendingDial } from '../dial/pending-dial.ts';
 import { Backlog, type BacklogLimits } from './backlog.ts';
 import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
 import { refusal } from './go-errors.ts';

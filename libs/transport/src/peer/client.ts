@@ -3,8 +3,8 @@ import type { TLSSocket } from 'node:tls';
 import { Backoff } from '@isthmus/runtime';
 import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
-import { secureConnect } from '../secure-connect.ts';
-import { secureContext, type TlsSettings } from '../tls.ts';
+import { secureConnect } from '../tls/secure-connect.ts';
+import { secureContext, type TlsSettings } from '../tls/tls.ts';
 
 /** How long a link to a hub may take to come up, in milliseconds. */
 const CONNECT_TIMEOUT = 3000;

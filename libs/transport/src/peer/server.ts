@@ -4,9 +4,9 @@ import type { TLSSocket } from 'node:tls';
 import { guardListener, guardServer, remoteOf, type StrangerLimits, Strangers } from '@isthmus/runtime';
 import { type Dial, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
-import type { Listener } from '../listen.ts';
-import { tlsServer } from '../renewal.ts';
-import { peerSubject, type TlsSettings } from '../tls.ts';
+import type { Listener } from '../listen/listen.ts';
+import { tlsServer } from '../tls/renewal.ts';
+import { peerSubject, type TlsSettings } from '../tls/tls.ts';
 
 /** Gateways that may be amid their handshakes at once: a plane has tens of them, each with one link to a hub. */
 const STRANGERS: StrangerLimits = {

@@ -9,7 +9,7 @@ import { Client, credentials, Metadata, type StatusObject } from '@grpc/grpc-js'
 import { encodePacket } from '@isthmus/proto';
 import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
-import { endpointDial } from '../../endpoint.ts';
+import { endpointDial } from '../../endpoint/endpoint.ts';
 import type { BacklogLimits } from '../../packets/backlog.ts';
 import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
 import { type ServedPackets, servePackets } from '../../packets/serve.ts';

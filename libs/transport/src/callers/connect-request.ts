@@ -1,5 +1,5 @@
 import { DialError } from '@isthmus/tunnel';
-import { Pieces } from './pieces.ts';
+import { Pieces } from '../head/pieces.ts';
 
 /** The longest head that is read, in bytes. */
 const MAX_HEAD = 16 * 1024;

@@ -10,9 +10,9 @@ import {
   Strangers,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { tlsServer } from './renewal.ts';
+import { tlsServer } from '../tls/renewal.ts';
+import type { TlsSettings } from '../tls/tls.ts';
 import { SocketFile } from './socket-file.ts';
-import type { TlsSettings } from './tls.ts';
 
 /** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */
 const FIRST_BYTES_TIMEOUT = 10_000;

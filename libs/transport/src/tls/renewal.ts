@@ -1,7 +1,7 @@
 import { constants, createPrivateKey, X509Certificate } from 'node:crypto';
 import { createServer, type Server, type TlsOptions } from 'node:tls';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { admit, type Doors } from './admit.ts';
+import { admit, type Doors } from '../listen/admit.ts';
 import { describe } from './certificate.ts';
 import { withIssuers } from './issuers.ts';
 import { type ReadTls, secureContextOptions, type TlsSettings, textOf } from './tls.ts';

@@ -14,8 +14,8 @@ import {
   type Prohibition,
   type TunnelEnd,
 } from '@isthmus/tunnel';
+import { pendingDial } from '../dial/pending-dial.ts';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
-import { pendingDial } from './pending-dial.ts';
 import { onResolver } from './resolver.ts';
 
 /** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */

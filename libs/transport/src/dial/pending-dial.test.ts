@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { guarding } from '@isthmus/runtime';
 import { DialAbort, DialError, type DialRequest } from '@isthmus/tunnel';
-import { destination, established, request } from './packets/testing.ts';
+import { destination, established, request } from '../packets/testing.ts';
 import { type PendingDial, type PendingDialOptions, pendingDial } from './pending-dial.ts';
 
 const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;

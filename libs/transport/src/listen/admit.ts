@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
 import { guarding, remoteOf } from '@isthmus/runtime';
-import { describe, faultOf } from './certificate.ts';
-import { handshakeError } from './handshake.ts';
+import { describe, faultOf } from '../tls/certificate.ts';
+import { handshakeError } from '../tls/handshake.ts';
 import { turnAway } from './turn-away.ts';
 
 /** Who comes through a TLS server, and who does not. */

@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFrame } from '@isthmus/http2';
-import { StatusError, statusFields } from './grpc/status.ts';
-import { percentEncoded } from './percent.ts';
+import { StatusError, statusFields } from '../grpc/status.ts';
+import { percentEncoded } from '../head/percent.ts';
 
 /** How long one that is turned away may take to ask, to read why, and to go, in milliseconds. */
 const TURNED_AWAY_FOR = 1000;

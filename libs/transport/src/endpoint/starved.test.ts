@@ -8,8 +8,8 @@ import { type TestContext, test } from 'node:test';
 import { descriptors } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { type DialRequest, planeEvents } from '@isthmus/tunnel';
+import { type ListenAddress, listen } from '../listen/listen.ts';
 import { endpointDial } from './endpoint.ts';
-import { type ListenAddress, listen } from './listen.ts';
 
 /** Until the test ends, or what it returns is called, this process seems to have no descriptor left. */
 function starve(context: TestContext): () => void {

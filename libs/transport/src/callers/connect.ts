@@ -3,11 +3,11 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, type Caller, type DialError, type PlaneEvents } from '@isthmus/tunnel';
+import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
+import { proxyStatus } from '../link/head.ts';
+import { peerSubject } from '../tls/tls.ts';
 import { ConnectReader, RequestRefused } from './connect-request.ts';
-import { proxyStatus } from './link/head.ts';
 import { watchCaller } from './pending-caller.ts';
-import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from './serve-dial.ts';
-import { peerSubject } from './tls.ts';
 
 /** How long a caller may take to send its request's head, in milliseconds. */
 const HEAD_TIMEOUT = 10_000;
