@@ -12,7 +12,7 @@ export const protobufPackage = "isthmus.admin.v1";
 
 export const protobufFileName = "isthmus/admin/v1/admin.proto";
 
-/** The part of the plane that speaks. */
+/** A role of a process. */
 export const Role = { ROLE_UNSPECIFIED: 0, ROLE_GATEWAY: 1, ROLE_HUB: 2, ROLE_AGENT: 3 } as const;
 
 export type Role = typeof Role[keyof typeof Role];
@@ -65,46 +65,46 @@ export interface GetStatusResponse {
   /** The program's name, such as proxy-server. */
   program: string;
   roles: Role[];
-  /** What it is called in the list of members; empty for an agent. */
+  /** Its name in the list of members; empty for an agent. */
   memberId: string;
-  /** Set where the process is a hub. */
+  /** Set if the process is a hub. */
   hubId: string;
-  /** Set where the process is an agent. */
+  /** Set if the process is an agent. */
   agentId: string;
   version: string;
   /** The JavaScript runtime and its version, such as node 24.1.0. */
   runtime: string;
   /** When the process started. */
   startedMs: bigint;
-  /** This process's clock, to see how far clocks are apart. */
+  /** This process's clock, to see how far clocks differ. */
   nowMs: bigint;
   zone: string;
-  /** The plane's name; empty for a program that stands alone, and for an agent. */
+  /** The plane's name; empty for an agent, and for a program without a plane. */
   plane: string;
-  /** What /readyz says, and why. */
+  /** The conditions of /readyz, and their reasons. */
   ready: boolean;
   checks: Check[];
-  /** Sessions held (hub) or known (gateway); at an agent its connections to servers. */
+  /** Sessions held (hub) or known (gateway); for an agent its connections to servers. */
   sessions: number;
   tunnels: number;
-  /** Dials of the process's first role without an answer yet; those that wait for a session to come are among them. */
+  /** Dials of the process's first role without an answer yet, including those that wait for a session. */
   pendingDials: number;
   parkedDials: number;
   /** By role, over the last 10 s and the last minute. */
   dialRates: DialRate[];
-  /** The slowest dials of the last minute, of those that WatchDials keeps: slowest first, at most 10; of the process's first role. */
+  /** The slowest dials of the last minute among those that WatchDials keeps, of the process's first role: slowest first, at most 10. */
   slowest: DialRecord[];
-  /** Who was refused at a port of this process in the last five minutes, the last first; at most 100. */
+  /** Connections and requests refused at ports of this process in the last five minutes, newest first; at most 100. */
   refusals: Refusal[];
-  /** What an operator should mend though the process is ready, such as another process of the same id. */
+  /** What an operator should fix although the process is ready, such as another process with the same id. */
   warnings: string[];
 }
 
-/** Connections and requests from one address that were refused at one port for one reason. */
+/** Connections and requests from one address that one port refused for one reason. */
 export interface Refusal {
-  /** callers, agents, peers, admin, or a part of one. */
+  /** callers, agents, peers, admin, or a part of one of them. */
   where: string;
-  /** Where the last one came from: address and port, or whose link it was. */
+  /** Where the last one came from: address and port, or the owner of the link. */
   remote: string;
   reason: string;
   count: bigint;
@@ -113,20 +113,20 @@ export interface Refusal {
   lastMs: bigint;
 }
 
-/** One thing that must hold for a program to be of use. */
+/** A condition that must hold for a program to work. */
 export interface Check {
   name: string;
   ok: boolean;
-  /** Why not while it does not hold; else what there is to know. May be empty. */
+  /** Why it does not hold, or details if it does. May be empty. */
   detail: string;
 }
 
-/** How many dials had their answer in a window of time that ends now. */
+/** How many dials were answered in a window of time that ends now. */
 export interface DialRate {
   role: Role;
-  /** 10,000 or 60,000, and what has passed of the second that runs; less for a process that has not run for so long. */
+  /** 10,000 or 60,000, plus the part of the current second; less for a process that has not run for so long. */
   windowMs: number;
-  /** With the failed ones. */
+  /** Including the failed ones. */
   dials: bigint;
   failures: bigint;
   dialsPerSecond: number;
@@ -166,7 +166,7 @@ export interface Session {
   tunnels: number;
 }
 
-/** What an agent says it can reach. */
+/** What an agent says that it can reach. */
 export interface Identifiers {
   ipv4: string[];
   ipv6: string[];
@@ -186,9 +186,9 @@ export interface ListTunnelsResponse {
   tunnels: Tunnel[];
 }
 
-/** One proxied connection. In a process with several roles a tunnel is listed once for each role it passes through. */
+/** One proxied connection. A process with several roles lists a tunnel once for each role it passes through. */
 export interface Tunnel {
-  /** Of the dial that opened it; unique in the plane. */
+  /** The id of the dial that opened it; unique in the plane. */
   dialId: string;
   role: Role;
   tenant: string;
@@ -197,7 +197,7 @@ export interface Tunnel {
   agentId: string;
   sessionId: string;
   hubId: string;
-  /** Who dialled; empty where this role does not know. */
+  /** Who dialled; empty if this role does not know. */
   caller: string;
   /** When the tunnel opened, in milliseconds since the epoch. */
   sinceMs: bigint;
@@ -215,28 +215,28 @@ export interface WatchDialsRequest {
   destination: string;
   /** Only dials that failed. */
   onlyFailed: boolean;
-  /** Only dials that took at least so long, whether they failed or not. */
+  /** Only dials that took at least this long, whether or not they failed. */
   slowerThanMs: number;
-  /** Only what this role saw; unspecified for all. An all-in-one server sees each dial as gateway and as hub. */
+  /** Only what this role saw; unspecified for all. An all-in-one server sees each dial twice, as gateway and as hub. */
   role: Role;
   /**
-   * How many of the recent dials, which have ended, come first; unset for all that are kept, 0 for none. Kept are the last 1,000
-   * of all roles of the process, and the last 300 that failed or took a second.
+   * How many recent dials, which have ended, come first; unset for all that are kept, 0 for none. Kept are the last 1,000
+   * of all roles of the process, and the last 300 that failed or took at least a second.
    */
   recent?:
     | number
     | undefined;
-  /** End the stream after the recent ones. */
+  /** End the stream after the recent dials. */
   recentOnly: boolean;
 }
 
-/** With `only_failed` or `slower_than_ms` no dial is told of before it has ended. */
+/** With `only_failed` or `slower_than_ms`, a dial is reported only once it has ended. */
 export interface WatchDialsResponse {
-  /** Unset when there is nothing to tell but `lost`. */
+  /** Unset if the event only reports `lost`. */
   dial:
     | DialRecord
     | undefined;
-  /** So many events before this one were left out: the client read too slowly. */
+  /** How many events before this one were left out because the client read too slowly. */
   lost: bigint;
   /** The dial ended before the call. */
   recent: boolean;
@@ -250,35 +250,35 @@ export interface DialRecord {
   tenant: string;
   /** host:port, IPv6 in brackets. */
   destination: string;
-  /** Who dialled: a certificate's subject, or uds; empty where this role does not know. */
+  /** Who dialled: a certificate's subject, or uds; empty if this role does not know. */
   caller: string;
-  /** grpc, http-connect or admin; empty where this role does not know. */
+  /** grpc, http-connect or admin; empty if this role does not know. */
   via: string;
   /** When it began. */
   startedMs: bigint;
   state: DialState;
-  /** From its beginning to its answer; unset while it runs. */
+  /** From its start to its answer; unset while it runs. */
   ms?:
     | number
     | undefined;
-  /** Set when it failed. */
+  /** Set if it failed. */
   error:
     | DialFailure
     | undefined;
-  /** Who took it, where that is known. */
+  /** The agent, session and hub that took it, if known. */
   agentId: string;
   sessionId: string;
   hubId: string;
   timing:
     | DialTiming
     | undefined;
-  /** At a gateway: what it tried, in the order in which it began. */
+  /** At a gateway: its attempts, in the order in which they began. */
   attempts: DialAttempt[];
-  /** At a gateway: how long it waited for a session to come. */
+  /** At a gateway: how long it waited for a session to arrive. */
   parkedMs: number;
   /**
-   * Of the trace it belongs to, 32 hexadecimal digits; empty where it has none. A caller may give one: the spans of this plane are
-   * found under it only where the plane exports traces.
+   * The id of its trace, 32 hexadecimal digits; empty without a trace. If the caller sent the id, this plane's spans are
+   * under it only if the plane exports traces.
    */
   traceId: string;
 }
@@ -287,23 +287,23 @@ export interface DialFailure {
   /** The name of RFC 9209 section 2.3, such as connection_refused. */
   code: string;
   text: string;
-  /** Konnectivity's word for it, such as no_agent; empty for an attempt. */
+  /** Konnectivity's name for it, such as no_agent; empty for an attempt. */
   reason: string;
   /** Nothing of the destination was reached. */
   retryable: boolean;
 }
 
-/** How long hub and agent took, as they told it; unset where they do not tell (Konnectivity's agents). */
+/** How long hub and agent took, as they report it; unset if they do not report it (Konnectivity's agents). */
 export interface DialTiming {
   dnsMs?: number | undefined;
   connectMs?:
     | number
     | undefined;
-  /** In all, at the hub and behind it. */
+  /** In total, at the hub and behind it. */
   hubMs?:
     | number
     | undefined;
-  /** In all, at the agent. */
+  /** In total, at the agent. */
   agentMs?: number | undefined;
 }
 
@@ -313,12 +313,12 @@ export interface DialAttempt {
   sessionId: string;
   agentId: string;
   hubId: string;
-  /** After the dial's beginning. */
+  /** After the dial began. */
   startMs: number;
   /** Unset while it runs. */
   ms?: number | undefined;
   outcome: DialAttempt_Outcome;
-  /** Set when it failed. */
+  /** Set if it failed. */
   error: DialFailure | undefined;
 }
 
@@ -327,7 +327,7 @@ export const DialAttempt_Kind = {
   KIND_FIRST: 1,
   /** KIND_RETRY - Another attempt had failed. */
   KIND_RETRY: 2,
-  /** KIND_HEDGE - Beside an attempt that was silent. */
+  /** KIND_HEDGE - In parallel to an attempt that was silent. */
   KIND_HEDGE: 3,
 } as const;
 
@@ -363,7 +363,7 @@ export interface ListMembersRequest {
 }
 
 export interface ListMembersResponse {
-  /** The plane's gateways and hubs, this one included. A program that stands alone names itself. */
+  /** The plane's gateways and hubs, this one included. A program without a plane names only itself. */
   members: Member[];
   hubs: Hub[];
   /** Unset at an agent. */
@@ -374,7 +374,7 @@ export interface ListMembersResponse {
   servers: Server[];
   /** At an agent: how many servers it wants to be connected to. */
   serversWanted: number;
-  /** Why `members` may be out of date: the registry did not answer. They and the hubs are told of from this process's copy. */
+  /** Why `members` may be out of date: the registry did not answer. Members and hubs then come from this process's copy. */
   membersError: string;
 }
 
@@ -382,15 +382,15 @@ export interface ListMembersResponse {
 export interface Member {
   memberId: string;
   roles: Role[];
-  /** host:port of its admin port, as others reach it. */
+  /** host:port of its admin port, as other members reach it. */
   adminAddress: string;
   version: string;
   zone: string;
   /** When it joined. */
   sinceMs: bigint;
-  /** It is the process that answers. */
+  /** Whether this is the process that answers. */
   self: boolean;
-  /** The name of its machine: an admin address that is loopback is one of that machine. */
+  /** The name of its machine: a loopback admin address is one of that machine. */
   host: string;
 }
 
@@ -398,7 +398,7 @@ export interface Hub {
   hubId: string;
   /** host:port where gateways reach it. */
   peerAddress: string;
-  /** host:port where agents reach it; empty when only a load balancer's address is known. */
+  /** host:port where agents reach it; empty if only a load balancer's address is known. */
   agentAddress: string;
   zone: string;
   draining: boolean;
@@ -434,11 +434,11 @@ export namespace Hub_Link {
 /** What this process knows of the registry's health. */
 export interface RegistryState {
   up: boolean;
-  /** A first copy is in. */
+  /** A first copy is complete. */
   synced: boolean;
-  /** The last word about it. */
+  /** The latest report about it. */
   detail: string;
-  /** How long ago it answered last; unset when it never has, and where there is nothing to ask. */
+  /** How long ago it last answered; unset if it never has, and without a registry to ask. */
   ageMs?: number | undefined;
 }
 
@@ -451,7 +451,7 @@ export interface Server {
   protocol: LinkProtocol;
   /** The plane behind it; empty for a server that stands alone. */
   plane: string;
-  /** One of the two goes away from the other: tunnels still run, and another server takes its place. */
+  /** The agent or the server is leaving the other: tunnels still run, and another server takes its place. */
   leaving: boolean;
   /** Dials and tunnels. */
   open: number;
@@ -470,23 +470,23 @@ export interface GetConfigResponse {
 export interface Flag {
   /** Without dashes. */
   name: string;
-  /** As it would be written on the command line, without secrets. */
+  /** As on the command line, without secrets. */
   value: string;
   source: Flag_Source;
   /** The default, as --help shows it. */
   initial: string;
   /** The heading in --help. */
   topic: string;
-  /** Why the flag changes nothing; empty for most. */
+  /** Why the flag changes nothing; empty for most flags. */
   inert: string;
 }
 
 export const Flag_Source = {
   SOURCE_UNSPECIFIED: 0,
   SOURCE_DEFAULT: 1,
-  /** SOURCE_GIVEN - It stands on the command line. */
+  /** SOURCE_GIVEN - It is on the command line. */
   SOURCE_GIVEN: 2,
-  /** SOURCE_DERIVED - It was not given, and its value was found when the program started: in the environment, or by chance (a new UUID). */
+  /** SOURCE_DERIVED - It was not given: the program found a value when it started, in the environment or by chance (a new UUID). */
   SOURCE_DERIVED: 3,
 } as const;
 
@@ -511,17 +511,17 @@ export interface ExplainResponse {
   tenant: string;
   /** Where this gateway is; sessions of hubs in its zone come first. */
   zone: string;
-  /** The strategies, in order. A dial goes by the first of which a session can be taken. */
+  /** The strategies, in order. A dial uses the first one that leads to a session it can take. */
   steps: RoutingStep[];
   /** The tenant's sessions that no strategy leads to, at most 100. */
   others: Candidate[];
-  /** The session that a dial would take now; of equals, chance decides anew each time. Empty when there is none. */
+  /** The session that a dial would take now; among equals, each dial chooses at random. Empty if there is none. */
   sessionId: string;
   agentId: string;
   hubId: string;
   /** What happens to a dial now, in one sentence. */
   verdict: string;
-  /** What to do where no session can be taken, in the order to try; else empty. */
+  /** What to do if no session can be taken, in the order to try; else empty. */
   advice: string[];
 }
 
@@ -531,20 +531,20 @@ export interface RoutingStep {
   strategy: string;
   /** What was looked up, best first; empty where a strategy does not apply, such as destCIDR to a name. */
   keys: RoutingKey[];
-  /** The dial goes by this strategy. */
+  /** The dial uses this strategy. */
   taken: boolean;
-  /** The sessions under these keys, those that come first before others, at most 1,000 in all steps. */
+  /** The sessions under these keys, best first, at most 1,000 in all steps. */
   candidates: Candidate[];
 }
 
 export interface RoutingKey {
   /** A host, an address or a prefix; `any` for the strategy default, `default-route` for defaultRoute. */
   key: string;
-  /** How many sessions stand under it. */
+  /** How many sessions are under it. */
   sessions: number;
 }
 
-/** A session that could take a dial, or why not. */
+/** A session that could take a dial, or why it cannot. */
 export interface Candidate {
   sessionId: string;
   agentId: string;
@@ -558,21 +558,21 @@ export interface Candidate {
   draining: boolean;
   quarantined: boolean;
   quarantineReason: string;
-  /** There is a way to its hub. */
+  /** Whether this gateway can reach its hub. */
   reachable: boolean;
-  /** It, or its hub, left a dial without a sign of life a moment ago. */
+  /** It, or its hub, did not react to a dial a moment ago. */
   suspected: boolean;
-  /** Tunnels of this gateway that run through it, dials included. */
+  /** Tunnels and dials of this gateway that use it. */
   open: number;
 }
 
 export const Candidate_Standing = {
   STANDING_UNSPECIFIED: 0,
-  /** STANDING_TAKEN - A dial takes it, now. */
+  /** STANDING_TAKEN - A dial would take it now. */
   STANDING_TAKEN: 1,
   /** STANDING_EQUAL - Just as good: chance and the number of open tunnels decide. */
   STANDING_EQUAL: 2,
-  /** STANDING_LATER - Only when all that are better are gone. */
+  /** STANDING_LATER - Only if all better ones are gone. */
   STANDING_LATER: 3,
   /** STANDING_NOT - Not now, whatever happens to the others. */
   STANDING_NOT: 4,
@@ -593,14 +593,14 @@ export interface DialRequest {
   destination: string;
   /** Empty for the gateway's own. */
   tenant: string;
-  /** How long the dial may take; 0 for what the gateway gives its callers. At most 60,000. */
+  /** How long the dial may take; 0 for the gateway's own time limit. At most 60,000. */
   timeoutMs: number;
   /**
-   * Wait for the first byte of the destination for at most so long; 0 to close the tunnel at once. Many servers, those of HTTP
-   * and TLS among them, say nothing until they are asked. At most 60,000.
+   * Wait at most this long for the destination's first byte; 0 to close the tunnel at once. Many servers, such as HTTP and TLS
+   * servers, send nothing before the client does. At most 60,000.
    */
   firstByteTimeoutMs: number;
-  /** Only through this agent, whatever the strategies would choose; empty for one that they do. */
+  /** Only through this agent, whatever the strategies would choose; empty to use the strategies. */
   agentId: string;
 }
 
@@ -608,13 +608,13 @@ export interface DialResponse {
   dial:
     | DialRecord
     | undefined;
-  /** Where the time went, in the order in which it passed; of a failed dial what is known. */
+  /** Where the time went, in chronological order; for a failed dial, as far as known. */
   phases: Phase[];
-  /** After the tunnel was open; unset when none came, or none was waited for. */
+  /** After the tunnel opened; unset if no byte came, or the call did not wait for one. */
   firstByteMs?:
     | number
     | undefined;
-  /** The tunnel ended before a byte came: by whom or why. Empty otherwise. */
+  /** Who ended the tunnel before a byte came, or why it ended. Empty otherwise. */
   ended: string;
 }
 
@@ -622,15 +622,15 @@ export interface DialResponse {
 export interface Phase {
   /** gateway, park, attempt, hub, agent, dns, connect, first_byte. */
   name: string;
-  /** In what it lies: 0 for the whole, 1 for its parts, and so on. */
+  /** How deep it is nested: 0 for the whole, 1 for its parts, and so on. */
   depth: number;
   /**
-   * After the dial's beginning. Hub and agent tell how long they took and not when: a phase of theirs is put in the middle of
-   * what is around it, as if both ways through the network took the same time.
+   * After the dial began. Hub and agent report how long they took and not when: their phases are centred in the phase
+   * around them, as if both directions through the network took the same time.
    */
   startMs: number;
   ms: number;
-  /** Which hub, agent, session; how it ended. */
+  /** Which hub, agent or session; how it ended. */
   detail: string;
 }
 
@@ -651,7 +651,7 @@ export interface KickRequest {
 }
 
 export interface Agent {
-  /** Empty for the own one of a process that is a gateway, and for default at others. */
+  /** Empty for a gateway's own tenant, and for `default` at other programs. */
   tenant: string;
   agentId: string;
 }
@@ -659,7 +659,7 @@ export interface Agent {
 export interface KickResponse {
   /** The sessions that were ended. */
   sessionIds: string[];
-  /** Tunnels of this process that were ended, those of the sessions included. */
+  /** Tunnels of this process that were ended, including those of the sessions. */
   tunnels: number;
 }
 
@@ -667,20 +667,20 @@ export interface QuarantineRequest {
   agent:
     | Agent
     | undefined;
-  /** Let it out. */
+  /** End the quarantine. */
   lift: boolean;
-  /** Why it goes in, for others who find it there. Must be set, but for `lift`. */
+  /** The reason, for other operators. Required, except with `lift`. */
   reason: string;
 }
 
 export interface QuarantineResponse {
-  /** The agent's sessions that this process knows; 0 is no error, for an agent that is away may be kept out too. */
+  /** The agent's sessions that this process knows. 0 is no error: an agent that is away can be put in quarantine too. */
   sessions: number;
-  /** Tunnels of this process that run through them, and go on. */
+  /** Tunnels of this process that use those sessions, and go on. */
   tunnels: number;
   /** The agent's tenant. */
   tenant: string;
-  /** The agent has sessions here, or was in quarantine before. If not, its name may be wrong. */
+  /** The agent has sessions here, or was in quarantine before. Otherwise its name may be wrong. */
   known: boolean;
 }
 
@@ -698,7 +698,7 @@ export interface QuarantinedAgent {
 }
 
 export interface ExpectProbeRequest {
-  /** Address and port that the connection comes from, as the process sees it: 10.0.0.7:40312. */
+  /** Address and port that the connection comes from, as the process sees them: 10.0.0.7:40312. */
   remote: string;
 }
 
@@ -707,11 +707,11 @@ export interface ExpectProbeResponse {
 
 export interface SetLogLevelRequest {
   /**
-   * klog's verbosity, a number as in -v, or one of trace, debug, info, warn, error, fatal. Empty changes nothing, and asks what is
-   * in force.
+   * klog's verbosity, a number as in -v, or one of trace, debug, info, warn, error, fatal. Empty changes nothing, and returns the
+   * level in force.
    */
   level: string;
-  /** After so long the level of before holds again; 0 for until it is changed or the program ends. At most a day. */
+  /** Restores the previous level after this time; 0 to keep it until it is changed or the program ends. At most a day. */
   durationMs: number;
 }
 
@@ -720,32 +720,32 @@ export interface SetLogLevelResponse {
   level: string;
   /** In force before this call. */
   previous: string;
-  /** When the level of `reverts_to` holds again; unset when it does not change by itself. */
+  /** When the level `reverts_to` is restored; unset if it does not change by itself. */
   untilMs?: bigint | undefined;
   revertsTo: string;
 }
 
 export interface RecentLogsRequest {
-  /** At most so many, the youngest; 0 for all that are kept. */
+  /** At most this many lines, the newest; 0 for all that are kept. */
   limit: number;
   /** Only lines of this level or above: trace, debug, info, warn, error or fatal. Empty for all. */
   level: string;
 }
 
 export interface RecentLogsResponse {
-  /** Each a JSON object as the log has it, without secrets: `time`, `level`, `msg`, and what else there is to say. */
+  /** Each a JSON object as in the log, without secrets: `time`, `level`, `msg`, and further fields. */
   lines: string[];
-  /** Older lines that are not kept any more, since the program started. */
+  /** How many older lines have been dropped since the program started. */
   forgotten: bigint;
 }
 
 export interface DrainRequest {
-  /** Only say what a drain would do. */
+  /** Only report what a drain would do. */
   dryRun: boolean;
 }
 
 export interface DrainResponse {
-  /** Sessions that are told to move elsewhere. */
+  /** Sessions that were asked to move elsewhere. */
   sessions: number;
   /** Tunnels that still run. */
   tunnels: number;
@@ -755,13 +755,13 @@ export interface DrainResponse {
 
 /** What a drain would move, and what it might cut. */
 export interface DrainPlan {
-  /** The hub's sessions, those with nowhere else to go first, at most 1,000. */
+  /** The hub's sessions, at most 1,000; those with no other hub first. */
   moves: SessionMove[];
-  /** Sessions whose agent has no other one, as far as this process knows: until it has, a dial to it waits or fails. */
+  /** Sessions whose agent has no other session that this process knows: dials to it wait or fail until it has one. */
   stranded: number;
-  /** The tunnels that run now, oldest first, at most 1,000: those that still run when the graceful time is over are cut. */
+  /** The running tunnels, oldest first, at most 1,000: those that still run when the graceful time is over are cut. */
   running: Tunnel[];
-  /** --graceful-shutdown-timeout, in milliseconds. Unset for a program that waits for its tunnels without a limit. */
+  /** --graceful-shutdown-timeout, in milliseconds. Unset if the program waits for its tunnels without a limit. */
   gracefulMs?: bigint | undefined;
 }
 
@@ -6167,11 +6167,11 @@ export const SessionMove: MessageFns<SessionMove> = {
 };
 
 /**
- * What an operator asks a running program (gateway, hub or agent, or several of them in one process) on its admin port.
- * Each program answers for itself; a command line asks all that ListMembers names. Fields and methods are only ever added;
- * a client must tolerate fields it does not know. What a program has no part for (an agent chooses no sessions, a gateway
- * holds none) it answers with UNIMPLEMENTED and a text that says whom to ask. Times are milliseconds: of the epoch where a
- * field is an int64, a length where it is a double.
+ * What an operator can ask a running program (gateway, hub or agent, or several of them in one process) on its admin port.
+ * Each program answers for itself; a command line asks all programs that ListMembers names. Fields and methods are only added,
+ * never changed: a client must tolerate fields it does not know. A call about something that a program does not have (an agent
+ * chooses no sessions, a gateway holds none) fails with UNIMPLEMENTED and a text that says which program to ask. Times are in
+ * milliseconds: since the epoch if the field is an int64, a duration if it is a double.
  */
 export type AdminDefinition = typeof AdminDefinition;
 export const AdminDefinition = {
@@ -6188,8 +6188,8 @@ export const AdminDefinition = {
       options: {},
     },
     /**
-     * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
-     * oldest first.
+     * The agents' sessions, oldest first: those a hub holds, or those a gateway knows. A gateway does not know their protocol and
+     * remote address.
      */
     listSessions: {
       name: "ListSessions",
@@ -6199,7 +6199,7 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
-    /** The tunnels that run through this process now, oldest first, with the bytes so far. */
+    /** The tunnels that run through this process, oldest first, with the bytes carried so far. */
     listTunnels: {
       name: "ListTunnels",
       requestType: ListTunnelsRequest as typeof ListTunnelsRequest,
@@ -6209,8 +6209,8 @@ export const AdminDefinition = {
       options: {},
     },
     /**
-     * Dials as they begin and end, the recent ones first. The stream goes on until the client cancels it. It never slows a
-     * dial: a client that reads too slowly loses events, and is told how many.
+     * Dials as they begin and end, recent ones first. The stream goes on until the client cancels it. It never slows a
+     * dial: a client that reads too slowly loses events, and learns how many.
      */
     watchDials: {
       name: "WatchDials",
@@ -6221,8 +6221,8 @@ export const AdminDefinition = {
       options: {},
     },
     /**
-     * Who is in the plane, as this process sees it: members with their admin ports, hubs with its links to them; at an agent
-     * the servers it is connected to.
+     * The members of the plane as this process sees them: members with their admin ports, hubs with this process's links to them;
+     * for an agent, the servers it is connected to.
      */
     listMembers: {
       name: "ListMembers",
@@ -6232,7 +6232,7 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
-    /** The flags in force. Secrets are left out: no password, no token, no content of a file. */
+    /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
     getConfig: {
       name: "GetConfig",
       requestType: GetConfigRequest as typeof GetConfigRequest,
@@ -6241,7 +6241,7 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
-    /** At a gateway: how a dial would be routed now, and why not otherwise. Dials nothing. */
+    /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */
     explain: {
       name: "Explain",
       requestType: ExplainRequest as typeof ExplainRequest,
@@ -6251,8 +6251,8 @@ export const AdminDefinition = {
       options: {},
     },
     /**
-     * At a gateway: opens a real tunnel, closes it, and says where the time went. The call succeeds when the dial fails: its
-     * error stands in the answer. It is counted, traced and audited as any dial, with the caller `admin`.
+     * Gateway only: opens a real tunnel, closes it, and reports where the time went. The call succeeds even if the dial fails: the
+     * answer then has the error. The dial is counted, traced and audited like any other, with the caller `admin`.
      */
     dial: {
       name: "Dial",
@@ -6262,7 +6262,7 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
-    /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent connects again by itself. */
+    /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent reconnects by itself. */
     kick: {
       name: "Kick",
       requestType: KickRequest as typeof KickRequest,
@@ -6271,7 +6271,7 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
-    /** Puts an agent into quarantine, in the whole plane, or lets it out: it takes no new dials, its running tunnels go on. */
+    /** Puts an agent into quarantine in the whole plane, or ends its quarantine. In quarantine it gets no new dials; its tunnels go on. */
     quarantine: {
       name: "Quarantine",
       requestType: QuarantineRequest as typeof QuarantineRequest,
@@ -6290,8 +6290,8 @@ export const AdminDefinition = {
       options: {},
     },
     /**
-     * Says that the caller is about to open a connection to a port of this process, to see what it shows there. That it is refused,
-     * for want of a certificate, is then neither logged nor told of in GetStatusResponse.refusals.
+     * Announces that the caller will connect to a port of this process to see what it shows there. If the port refuses it,
+     * for lack of a certificate, the refusal is neither logged nor listed in GetStatusResponse.refusals.
      */
     expectProbe: {
       name: "ExpectProbe",
@@ -6301,7 +6301,7 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
-    /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
+    /** Changes how much this process logs, for a bounded time if asked; then the previous level is restored. */
     setLogLevel: {
       name: "SetLogLevel",
       requestType: SetLogLevelRequest as typeof SetLogLevelRequest,
@@ -6320,8 +6320,8 @@ export const AdminDefinition = {
       options: {},
     },
     /**
-     * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
-     * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
+     * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; calling it again is harmless
+     * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
      */
     drain: {
       name: "Drain",
@@ -6338,46 +6338,46 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
   /** What this process is, whether it is ready and why not, and what it does now. */
   getStatus(request: GetStatusRequest, context: CallContext & CallContextExt): Promise<DeepPartial<GetStatusResponse>>;
   /**
-   * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
-   * oldest first.
+   * The agents' sessions, oldest first: those a hub holds, or those a gateway knows. A gateway does not know their protocol and
+   * remote address.
    */
   listSessions(
     request: ListSessionsRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListSessionsResponse>>;
-  /** The tunnels that run through this process now, oldest first, with the bytes so far. */
+  /** The tunnels that run through this process, oldest first, with the bytes carried so far. */
   listTunnels(
     request: ListTunnelsRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListTunnelsResponse>>;
   /**
-   * Dials as they begin and end, the recent ones first. The stream goes on until the client cancels it. It never slows a
-   * dial: a client that reads too slowly loses events, and is told how many.
+   * Dials as they begin and end, recent ones first. The stream goes on until the client cancels it. It never slows a
+   * dial: a client that reads too slowly loses events, and learns how many.
    */
   watchDials(
     request: WatchDialsRequest,
     context: CallContext & CallContextExt,
   ): ServerStreamingMethodResult<DeepPartial<WatchDialsResponse>>;
   /**
-   * Who is in the plane, as this process sees it: members with their admin ports, hubs with its links to them; at an agent
-   * the servers it is connected to.
+   * The members of the plane as this process sees them: members with their admin ports, hubs with this process's links to them;
+   * for an agent, the servers it is connected to.
    */
   listMembers(
     request: ListMembersRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListMembersResponse>>;
-  /** The flags in force. Secrets are left out: no password, no token, no content of a file. */
+  /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: GetConfigRequest, context: CallContext & CallContextExt): Promise<DeepPartial<GetConfigResponse>>;
-  /** At a gateway: how a dial would be routed now, and why not otherwise. Dials nothing. */
+  /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */
   explain(request: ExplainRequest, context: CallContext & CallContextExt): Promise<DeepPartial<ExplainResponse>>;
   /**
-   * At a gateway: opens a real tunnel, closes it, and says where the time went. The call succeeds when the dial fails: its
-   * error stands in the answer. It is counted, traced and audited as any dial, with the caller `admin`.
+   * Gateway only: opens a real tunnel, closes it, and reports where the time went. The call succeeds even if the dial fails: the
+   * answer then has the error. The dial is counted, traced and audited like any other, with the caller `admin`.
    */
   dial(request: DialRequest, context: CallContext & CallContextExt): Promise<DeepPartial<DialResponse>>;
-  /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent connects again by itself. */
+  /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent reconnects by itself. */
   kick(request: KickRequest, context: CallContext & CallContextExt): Promise<DeepPartial<KickResponse>>;
-  /** Puts an agent into quarantine, in the whole plane, or lets it out: it takes no new dials, its running tunnels go on. */
+  /** Puts an agent into quarantine in the whole plane, or ends its quarantine. In quarantine it gets no new dials; its tunnels go on. */
   quarantine(
     request: QuarantineRequest,
     context: CallContext & CallContextExt,
@@ -6388,14 +6388,14 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListQuarantinedResponse>>;
   /**
-   * Says that the caller is about to open a connection to a port of this process, to see what it shows there. That it is refused,
-   * for want of a certificate, is then neither logged nor told of in GetStatusResponse.refusals.
+   * Announces that the caller will connect to a port of this process to see what it shows there. If the port refuses it,
+   * for lack of a certificate, the refusal is neither logged nor listed in GetStatusResponse.refusals.
    */
   expectProbe(
     request: ExpectProbeRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ExpectProbeResponse>>;
-  /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
+  /** Changes how much this process logs, for a bounded time if asked; then the previous level is restored. */
   setLogLevel(
     request: SetLogLevelRequest,
     context: CallContext & CallContextExt,
@@ -6406,8 +6406,8 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<RecentLogsResponse>>;
   /**
-   * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
-   * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
+   * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; calling it again is harmless
+   * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
    */
   drain(request: DrainRequest, context: CallContext & CallContextExt): Promise<DeepPartial<DrainResponse>>;
 }
@@ -6416,46 +6416,46 @@ export interface AdminClient<CallOptionsExt = {}> {
   /** What this process is, whether it is ready and why not, and what it does now. */
   getStatus(request: DeepPartial<GetStatusRequest>, options?: CallOptions & CallOptionsExt): Promise<GetStatusResponse>;
   /**
-   * The agents' sessions this process holds (a hub) or knows (a gateway, which sees no protocol and no remote address),
-   * oldest first.
+   * The agents' sessions, oldest first: those a hub holds, or those a gateway knows. A gateway does not know their protocol and
+   * remote address.
    */
   listSessions(
     request: DeepPartial<ListSessionsRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListSessionsResponse>;
-  /** The tunnels that run through this process now, oldest first, with the bytes so far. */
+  /** The tunnels that run through this process, oldest first, with the bytes carried so far. */
   listTunnels(
     request: DeepPartial<ListTunnelsRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListTunnelsResponse>;
   /**
-   * Dials as they begin and end, the recent ones first. The stream goes on until the client cancels it. It never slows a
-   * dial: a client that reads too slowly loses events, and is told how many.
+   * Dials as they begin and end, recent ones first. The stream goes on until the client cancels it. It never slows a
+   * dial: a client that reads too slowly loses events, and learns how many.
    */
   watchDials(
     request: DeepPartial<WatchDialsRequest>,
     options?: CallOptions & CallOptionsExt,
   ): AsyncIterable<WatchDialsResponse>;
   /**
-   * Who is in the plane, as this process sees it: members with their admin ports, hubs with its links to them; at an agent
-   * the servers it is connected to.
+   * The members of the plane as this process sees them: members with their admin ports, hubs with this process's links to them;
+   * for an agent, the servers it is connected to.
    */
   listMembers(
     request: DeepPartial<ListMembersRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListMembersResponse>;
-  /** The flags in force. Secrets are left out: no password, no token, no content of a file. */
+  /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: DeepPartial<GetConfigRequest>, options?: CallOptions & CallOptionsExt): Promise<GetConfigResponse>;
-  /** At a gateway: how a dial would be routed now, and why not otherwise. Dials nothing. */
+  /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */
   explain(request: DeepPartial<ExplainRequest>, options?: CallOptions & CallOptionsExt): Promise<ExplainResponse>;
   /**
-   * At a gateway: opens a real tunnel, closes it, and says where the time went. The call succeeds when the dial fails: its
-   * error stands in the answer. It is counted, traced and audited as any dial, with the caller `admin`.
+   * Gateway only: opens a real tunnel, closes it, and reports where the time went. The call succeeds even if the dial fails: the
+   * answer then has the error. The dial is counted, traced and audited like any other, with the caller `admin`.
    */
   dial(request: DeepPartial<DialRequest>, options?: CallOptions & CallOptionsExt): Promise<DialResponse>;
-  /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent connects again by itself. */
+  /** Ends a session, all of an agent's sessions with this hub, or a tunnel, at once. The agent reconnects by itself. */
   kick(request: DeepPartial<KickRequest>, options?: CallOptions & CallOptionsExt): Promise<KickResponse>;
-  /** Puts an agent into quarantine, in the whole plane, or lets it out: it takes no new dials, its running tunnels go on. */
+  /** Puts an agent into quarantine in the whole plane, or ends its quarantine. In quarantine it gets no new dials; its tunnels go on. */
   quarantine(
     request: DeepPartial<QuarantineRequest>,
     options?: CallOptions & CallOptionsExt,
@@ -6466,14 +6466,14 @@ export interface AdminClient<CallOptionsExt = {}> {
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListQuarantinedResponse>;
   /**
-   * Says that the caller is about to open a connection to a port of this process, to see what it shows there. That it is refused,
-   * for want of a certificate, is then neither logged nor told of in GetStatusResponse.refusals.
+   * Announces that the caller will connect to a port of this process to see what it shows there. If the port refuses it,
+   * for lack of a certificate, the refusal is neither logged nor listed in GetStatusResponse.refusals.
    */
   expectProbe(
     request: DeepPartial<ExpectProbeRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ExpectProbeResponse>;
-  /** Changes how much this process logs, if asked for a bounded time, after which the level of before holds again. */
+  /** Changes how much this process logs, for a bounded time if asked; then the previous level is restored. */
   setLogLevel(
     request: DeepPartial<SetLogLevelRequest>,
     options?: CallOptions & CallOptionsExt,
@@ -6484,8 +6484,8 @@ export interface AdminClient<CallOptionsExt = {}> {
     options?: CallOptions & CallOptionsExt,
   ): Promise<RecentLogsResponse>;
   /**
-   * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; asking again is harmless
-   * and returns what is left then. As a dry run it changes nothing, and says what would move and what might be cut.
+   * Begins to drain: no new dials, running tunnels finish. Returns at once with what is left; calling it again is harmless
+   * and returns what is left then. A dry run changes nothing, and reports what would move and what might be cut.
    */
   drain(request: DeepPartial<DrainRequest>, options?: CallOptions & CallOptionsExt): Promise<DrainResponse>;
 }
