@@ -72,7 +72,10 @@ across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another'
   const fresh = await another({ 'agent-id': 'fresh' });
   await fresh.waitReady();
   draining.signal('SIGTERM');
-  /** How many of these dials each took. A Go agent counts a dial a moment after it answered it; a slow dial may be tried at both. */
+  /**
+   * Returns how many of `dials` new dials each agent took. A Go agent counts a dial shortly after answering it, and a slow dial may be
+   * tried at both.
+   */
   const take = async (dials: number) => {
     const before = [await dialsOf(draining), await dialsOf(fresh)] as const;
     for (const _ of Array(dials)) await grpcThrough(scope, server.grpc, destination.authority);
@@ -133,7 +136,7 @@ across(
     const left = async () => [...(await server.program.metric(`${SERVER}ready_backends`)).values()];
     await eventually(async () => assert.deepEqual(await left(), [1]));
     if (makes.server === 'our') {
-      // The end of its connection tells, not a PING that it does not answer.
+      // The server sees the connection end; it does not wait for a PING to go unanswered.
       const isEnd = ({ msg, agent }: LogLine) => msg === 'session closed' && agent === 'agent-0';
       const { reason } = await server.program.waitForLog(isEnd, { what: 'the end of the session' });
       assert.match(String(reason), /^agent agent-0: ./);
@@ -150,7 +153,7 @@ across(EVERY_PAIR, 'a dial that waits for an agent fails when the agent dies', a
   const { server, agents } = await rig();
   const [agent] = agents as [Program];
   const address = '10.0.0.1:443';
-  // By itself it would give up after 5 s; stopped, it never answers.
+  // A running agent gives up after 5 s; a stopped one never answers.
   agent.signal('SIGSTOP');
   const answer = connectThrough(scope, { via: server.connect, destination: address });
   const caller = packetsThrough(scope, server.grpc);
@@ -159,9 +162,9 @@ across(EVERY_PAIR, 'a dial that waits for an agent fails when the agent dies', a
   await until(async () => (await pending()) === 2, { what: 'two pending dials' });
   await agent.kill();
   const { status } = await answer;
-  // The limit of the dial itself would be a 504.
+  // 504 would mean that the dial ran into its own limit.
   assert.ok(status === 502 || status === 503, String(status));
-  // A Go server leaves its gRPC caller without an answer.
+  // A Go server does not answer its gRPC caller.
   if (makes.server === 'our') assert.notEqual((await caller.expect('DIAL_RSP')).error, '');
 });
 
@@ -241,7 +244,7 @@ across(EVERY_PAIR, 'behind a balancer an agent collects --server-count servers',
 });
 
 test(
-  "our agent works at a server of ANP's: DATA of a connection it does not know is answered by CLOSE_RSP with an error",
+  "our agent answers DATA for an unknown connection with CLOSE_RSP and an error, at a server of ANP's",
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const hub = await packetHub(scope, trust, 'one');
@@ -272,7 +275,7 @@ test(
 );
 
 test(
-  'our agent says DRAIN before it goes',
+  'our agent sends DRAIN before it leaves',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const hub = await packetHub(scope, trust, 'one');

@@ -71,7 +71,7 @@ across(EVERY_PAIR, 'the Go client closes without waiting out its 10 s', async (s
   const via = { uds: server.grpc.uds };
   const { results } = await peerDial(scope, { via, dest: destination.authority, do: 'echo', size: 10 });
   assert.equal(results[0]?.error, '');
-  // It says "close timeout" when no CLOSE_RSP came in that time.
+  // The client reports "close timeout" when no CLOSE_RSP arrives within those 10 s.
   assert.equal(results[0]?.closeError, '');
 });
 

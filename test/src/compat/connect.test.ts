@@ -21,7 +21,7 @@ import { acrossShared, EVERY_PAIR, OUR_SERVER } from './rig.ts';
 
 const across = acrossShared();
 
-/** What the next read gives, as text. */
+/** Returns the next chunk as text. */
 const next = async (socket: Socket) => String(await nextChunk(socket, 'a byte'));
 
 across(EVERY_PAIR, 'the destination is the request-target, not Host', async (scope, rig) => {
@@ -135,7 +135,8 @@ across(OUR_SERVER, 'a caller over TCP needs a certificate of the right authority
   for (const stranger of strangers) assert.equal((await dial(stranger)).status, 403);
   const { status, socket } = await dial(trust.caller);
   assert.equal(status, 200);
-  // A connection is there for the agent before its listener hears of it; what is echoed it has heard of, and of all before.
+  // The agent may see its connection before the listener does. Once the echo is back, the listener has counted this connection and all
+  // before it.
   socket.write('x');
   assert.equal(await next(socket), 'x');
   assert.equal(destination.accepted, 1);

@@ -18,13 +18,13 @@ import {
 } from '../harness/index.ts';
 import { across, acrossShared, EVERY_PAIR } from './rig.ts';
 
-/** For tests that count nothing. */
+/** For tests that do not count anything. */
 const acrossSame = acrossShared();
 
 const SERVER = 'konnectivity_network_proxy_server_';
 const AGENT = 'konnectivity_network_proxy_agent_';
 
-/** One dial by each of a front's two protocols: the text of the DIAL_RSP, and the answer to CONNECT. */
+/** Dials once by each of a front's two protocols. Returns the error of the DIAL_RSP and the answer to CONNECT. */
 async function failBoth(scope: Parameters<typeof packetsThrough>[0], server: FrontOf, destination: string) {
   const [{ error }, answer] = await Promise.all([
     packetsThrough(scope, server.grpc).dial(destination),
@@ -139,7 +139,7 @@ acrossSame(EVERY_PAIR, '[::] and 0.0.0.0 as destination are the loopback of the 
 });
 
 test(
-  'no agent: "No agent available" in DIAL_RSP, and 503',
+  'no agent: "No agent available" in DIAL_RSP, and a 503',
   scoped(async (scope) => {
     const server = await startServer(scope, await newTrust(scope));
     const { error, answer } = await failBoth(scope, server, '127.0.0.1:1');

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { freePort, goMissing, type H2specTarget, h2spec, Scope, split } from '../harness/index.ts';
 
-/** Cases that fail on purpose, by h2spec's ids, each with its reason. */
+/** Cases that are meant to fail, by h2spec's ids, each with its reason. */
 type Expected = Readonly<Record<string, string>>;
 
 const ANYWHERE: Expected = {
@@ -25,7 +25,7 @@ const LINKS: Expected = {
 
 const GRPC = { method: 'POST', headers: { 'content-type': 'application/grpc', te: 'trailers' } };
 
-test('h2spec finds nothing but what is listed, on each port that takes HTTP/2', { skip: goMissing() }, async (t) => {
+test('h2spec finds only the listed failures, on each HTTP/2 port', { skip: goMissing() }, async (t) => {
   await using scope = new Scope();
   const peerPort = await freePort();
   const plane = await split(scope, {
@@ -48,7 +48,7 @@ test('h2spec finds nothing but what is listed, on each port that takes HTTP/2', 
       { ...connect, port: agentPort, identity: await agents.client('h2spec'), path: '/AgentService/Connect' },
       TWO_PROTOCOLS,
     ],
-    // A dial is CONNECT, which has no path: what h2spec does to requests needs one, and the answer is the same HTTP/2.
+    // A dial is CONNECT, which has no path. h2spec needs a path, so it sends GET; the HTTP/2 of the answer is the same.
     ["peers' port", { method: 'GET', port: peerPort, identity: await peers.peer(['gateway']), path: '/' }, LINKS],
   ];
   for (const [name, target, expected] of ports) {

@@ -3,7 +3,7 @@ import { describe } from 'node:test';
 import { bothProtocols, MIB, type Pace, rowsOf, transferAll } from './paces.ts';
 import { across, type Makes } from './rig.ts';
 
-/** Each server with the other's agent: there all tunnels of an agent share one stream, and one window. */
+/** Each server with the other's agent: all tunnels of an agent then share one stream and one window. */
 const MIXED: readonly Makes[] = [
   { server: 'our', agent: 'Go' },
   { server: 'Go', agent: 'our' },
@@ -11,14 +11,14 @@ const MIXED: readonly Makes[] = [
 
 const FULL_SPEED: Pace = { name: 'full speed' };
 
-/** More than a tunnel's share and its stream's window together, so that slow readers stop their senders. */
+/** More than a tunnel's share plus its stream's window, so that slow readers stop their senders. */
 const SHORT = {
   bytes: 32 * MIB,
   deadline: 60_000,
   paces: [FULL_SPEED, { name: '4 MiB/s', rate: 4 * MIB }, { name: 'bursts', burst: { bytes: 8 * MIB, restMs: 1_000 } }],
 };
 
-/** What the plane has to hold. At 1 MiB/s it takes four and a half minutes. */
+/** The full size, for slow runs. At 1 MiB/s it takes four and a half minutes. */
 const WHOLE = {
   bytes: 256 * MIB,
   deadline: 540_000,
@@ -36,7 +36,7 @@ const { paces, ...size } = SLOW ? WHOLE : SHORT;
 describe('mixed pairs', { concurrency: SLOW }, () => {
   across(MIXED, 'every byte arrives, at whatever pace it is read', async (scope, rig) => {
     const rows = rowsOf(bothProtocols((await rig()).server), paces);
-    // Readers of one pace have their own agent: next to a slow reader, none is fast.
+    // Also run each pace with an agent of its own: next to a slow reader, no reader is fast.
     for (const pace of SLOW ? paces : []) rows.push(...rowsOf(bothProtocols((await rig()).server), [pace]));
     const transfers = await transferAll(scope, rows, size);
     const wrong = transfers.filter(({ arrived, sent, error }) => error !== undefined || arrived !== sent);

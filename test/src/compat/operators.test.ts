@@ -42,14 +42,14 @@ const CONNECTION_BUCKETS = [
 ];
 const AGENT_BUCKETS = ['0.005', '0.025', '0.1', '0.5', '2.5', '10', '30', '+Inf'];
 
-/** Types of the metric families of a page, by name. */
+/** Returns the types of a page's metric families, by name. */
 function familiesOf(page: string): Map<string, string> {
   return new Map(
     [...page.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name as string, type as string]),
   );
 }
 
-/** As numbers: whether 1e-06 or 0.000001 is written is the library's choice. */
+/** Returns numbers, because each library chooses whether to write 1e-06 or 0.000001. */
 function bucketsOf(page: string, family: string): number[] {
   const bounds = page.matchAll(new RegExp(`^${family}_bucket{(?:[^}]*,)?le="([^"]+)"`, 'gm'));
   return [...new Set([...bounds].map(([, bound]) => Number(bound === '+Inf' ? Infinity : bound)))];
@@ -126,7 +126,7 @@ across(EVERY_PAIR, "the agent's metrics have upstream's names, types, labels and
 });
 
 test(
-  'our metrics add no label and no timestamp to the families of upstream, and none is renamed',
+  "our metrics keep the names of upstream's families and add no label or timestamp to them",
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const server = await startServer(scope, trust);
@@ -155,7 +155,7 @@ test(
 );
 
 test(
-  '/healthz of a server without agents is 200 with its gauges at 0, and /readyz and /ready are not',
+  '/healthz of a server without agents returns 200 with its gauges at 0, and /readyz and /ready fail',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const { program, agentPort } = await startServer(scope, trust);
@@ -186,7 +186,7 @@ test(
 );
 
 test(
-  'health servers keep an idle connection longer than Node does by itself',
+  "health servers keep an idle connection longer than Node's default",
   scoped(async (scope) => {
     const { program } = await startServer(scope, await newTrust(scope));
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -202,7 +202,7 @@ test(
     const keepAlive = await fetchOnce();
     const told = /timeout=(\d+)/.exec(keepAlive)?.[1];
     if (told !== undefined) return assert.ok(Number(told) >= 60, keepAlive);
-    // Where the limit is not told, the connection has to outlive the 5 s that are Node's own.
+    // If the server does not announce its limit, the connection must outlive Node's default of 5 s.
     await new Promise((resolve) => setTimeout(resolve, 7_000));
     await fetchOnce();
     assert.equal(sockets.size, 1);
@@ -210,7 +210,7 @@ test(
 );
 
 test(
-  "upstream's flags are taken in the syntax of Go, old names too",
+  "upstream's flags work in Go's syntax, old names too",
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const server = await startServer(scope, trust, {
@@ -249,7 +249,7 @@ test(
 );
 
 test(
-  'an unknown flag or a bad value is one line that names it, and exit code 1',
+  'an unknown flag or a bad value prints one line that names it and exits with code 1',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const tls = { 'server-ca-cert': trust.callers.cert, 'server-key': trust.caller.key };

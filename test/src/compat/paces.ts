@@ -8,7 +8,7 @@ export const MIB = 1 << 20;
 /** How fast a reader reads. */
 export interface Pace {
   readonly name: string;
-  /** Bytes a second; unset: as fast as they arrive. */
+  /** Bytes a second. Unset means as fast as they arrive. */
   readonly rate?: number;
   /** Reads this many bytes, pauses this long, and repeats. */
   readonly burst?: { readonly bytes: number; readonly restMs: number };
@@ -16,7 +16,7 @@ export interface Pace {
 
 export const DIRECTIONS = ['download', 'upload'] as const;
 
-/** One transfer: which way in, which direction, at which pace its reader takes it. */
+/** One transfer: its edge, its direction, and the pace of its reader. */
 export interface Row {
   readonly edge: Edge;
   readonly direction: (typeof DIRECTIONS)[number];
@@ -46,7 +46,10 @@ export interface TransferOptions {
   readonly deadline: number;
 }
 
-/** Moves bytes through a tunnel for each row, all at once. The caller speaks first, and counts decide the end: see ANP's CONNECT. */
+/**
+ * Moves bytes through a tunnel for each row, all at once. The caller sends first, and each transfer ends at its byte count: see ANP's
+ * CONNECT.
+ */
 export async function transferAll(scope: Scope, rows: readonly Row[], options: TransferOptions): Promise<Transfer[]> {
   const from = await source(scope, options.bytes, { asked: true });
   const ready: (() => Promise<Transfer>)[] = [];
@@ -68,7 +71,7 @@ export async function transferAll(scope: Scope, rows: readonly Row[], options: T
   return Promise.all(ready.map((run) => run()));
 }
 
-/** A tunnel is open; what moves the bytes. */
+/** Moves the bytes of a tunnel that is open. */
 type Run = (options: TransferOptions) => Promise<Outcome>;
 
 type Outcome = Pick<Transfer, 'arrived' | 'sent'>;

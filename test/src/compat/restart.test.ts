@@ -18,7 +18,7 @@ import {
 import { carries } from '../plane/dials.ts';
 import { writeEgressConfigs } from './rig.ts';
 
-/** How long a tunnel keeps the server that goes, in milliseconds: callers that meet GOAWAY gave up after 5 s and more. */
+/** How long a tunnel keeps the stopping server alive, in milliseconds. Callers that met GOAWAY gave up after 5 s or more. */
 const TUNNEL_MS = 8000;
 
 /** Dials as API servers do, many at a time, until stopped. */
@@ -46,7 +46,7 @@ class ApiServer {
   }
 }
 
-/** A server whose tunnels may finish, an agent, and where API servers dial through it. */
+/** Starts a server that lets its tunnels finish, an agent, and the egress configurations for API servers. */
 async function start(scope: Scope) {
   const trust = await newTrust(scope);
   const flags = { 'graceful-shutdown-timeout': '30s' };
@@ -60,7 +60,7 @@ async function start(scope: Scope) {
 const skip = goMissing();
 
 test(
-  'API servers that dial by gRPC on a unix socket wait while its server restarts, and none fails',
+  'API servers that dial by gRPC on a unix socket wait while its server restarts, and no dial fails',
   { skip },
   scoped(async (scope) => {
     const { member, ways, destination, configs } = await start(scope);
@@ -79,7 +79,7 @@ test(
 );
 
 test(
-  'by HTTP CONNECT the next server takes the socket at once that one in its drain took away, and nothing that was let in fails',
+  'over HTTP CONNECT, the next server can bind the socket once a draining one has removed it, and no accepted dial fails',
   { skip },
   scoped(async (scope) => {
     const { trust, flags, member, ways, destination, configs } = await start(scope);
@@ -97,7 +97,7 @@ test(
     const before = caller.dials;
     await until(() => caller.dials > before, { what: 'dials through the next server' });
     await caller.stop();
-    // An API server asks once, and tells of a socket that is not there. The next server's agent is a moment behind it.
+    // An API server dials once and reports a missing socket. The next server's agent connects a moment after the server starts.
     const others = caller.failures.filter((text) => !/no such file|503 .*No agent available/.test(text));
     assert.deepEqual(others, []);
     await carries(socket);

@@ -26,7 +26,7 @@ import {
 
 export type Make = 'our' | 'Go';
 
-/** Who made the server and the agents of a rig. */
+/** Whose server and whose agents a rig runs. */
 export interface Makes {
   readonly server: Make;
   readonly agent: Make;
@@ -34,7 +34,7 @@ export interface Makes {
 
 export interface Rig extends AllInOne {
   readonly makes: Makes;
-  /** Another agent of the rig's make; not ready yet. */
+  /** Starts another agent of the rig's make, and does not wait until it is ready. */
   startAgent(flags?: Flags): Promise<Program>;
 }
 
@@ -52,8 +52,8 @@ const OUR_PAIRS: readonly Makes[] = [
 const GO_PAIR: Makes = { server: 'Go', agent: 'Go' };
 
 /**
- * All pairs in which one of ours takes part. Where time allows, the Go pair as well: a test may ask of ours what that one does, and only
- * a changed test needs to hear that again.
+ * All pairs with at least one of our programs. Slow runs add the Go pair, which shows that a test asks nothing of ours that ANP does not
+ * do; only a changed test needs that again.
  */
 export const EVERY_PAIR: readonly Makes[] = process.env.ISTHMUS_SLOW_TESTS ? [...OUR_PAIRS, GO_PAIR] : OUR_PAIRS;
 export const OUR_SERVER = EVERY_PAIR.filter(({ server }) => server === 'our');
@@ -63,7 +63,7 @@ const missing = goMissing();
 /** Starts a server and its agents for a test. */
 type Start = (options?: RigOptions) => Promise<Rig>;
 
-/** One test for each pair of a server and an agent, each of which holds the same behaviour. Each has a rig of its own. */
+/** Registers one test for each pair of a server and an agent: all must behave the same. Each test has a rig of its own. */
 export function across(
   pairs: readonly Makes[],
   behaviour: string,
@@ -73,8 +73,8 @@ export function across(
 }
 
 /**
- * Returns an `across` whose tests share one rig of each pair, for tests that leave it as it was. A rig with options of its own is not
- * shared. Called once in a file: its rigs end with the file.
+ * Returns an `across` whose tests share one rig for each pair, for tests that leave it unchanged. A rig with its own options is not shared.
+ * Call it once in a file: its rigs end with the file.
  */
 export function acrossShared(): typeof across {
   const scope = new Scope();
@@ -108,7 +108,7 @@ function acrossWith(
   }
 }
 
-/** A server and its agents, all ready. */
+/** Starts a server and its agents, and waits until all are ready. */
 async function startRig(scope: Scope, makes: Makes, options: RigOptions = {}): Promise<Rig> {
   const trust = await newTrust(scope);
   const server = await startServerOf(scope, makes.server, trust, options.serverFlags);
@@ -163,7 +163,7 @@ async function startGoServer(scope: Scope, trust: Trust, flags: Flags): Promise<
   return { program, grpc, connect, mtls: { port, ca: trust.callers.cert, identity: trust.caller }, agentPort };
 }
 
-/** Paths of egress configurations, by the transport they name. */
+/** Writes an egress configuration for each transport. Returns their paths by transport. */
 export async function writeEgressConfigs(trust: Trust, front: Ways): Promise<Map<string, string>> {
   const paths = new Map<string, string>();
   for (const [transport, text] of Object.entries(egressConfigs(front))) {

@@ -6,13 +6,13 @@ import { readRecords } from '../plane/audit-records.ts';
 import { bothProtocols, MIB, rowsOf, transferAll } from './paces.ts';
 import { across, type Rig } from './rig.ts';
 
-/** A reader has 10 s, and what its stream and its share hold comes first. */
+/** The plane ends a stalled reader after 10 s; its stream and its share must fill first. In milliseconds. */
 const ENDED_WITHIN = 60_000;
 
-/** What a neighbour moves meanwhile; it takes turns with the one that stands, and then has the stream for itself. */
+/** What a neighbour moves meanwhile. It takes turns with the stalled reader, and then has the stream for itself. */
 const NEIGHBOURS = { bytes: 8 * MIB, deadline: 60_000 };
 
-/** Neighbours that were there before, and come meanwhile, go on and lose nothing. */
+/** Fails unless neighbours that were open before, and others that open meanwhile, go on and lose nothing. */
 async function neighboursLoseNothing(scope: Scope, { server }: Rig, stand: () => Promise<unknown>): Promise<void> {
   const [edge] = bothProtocols(server) as [Edge];
   const target = await echo(scope);

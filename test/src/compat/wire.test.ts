@@ -28,7 +28,7 @@ async function agentVia(trust: Trust, port: number) {
   return { port, ca: trust.agents.cert, identity: await trust.agents.client('agent') };
 }
 
-/** A server of ours and agents of which the test says each packet. */
+/** A server of ours, and agents whose every packet the test writes. */
 async function bareServer(scope: Scope) {
   const trust = await newTrust(scope);
   const server = await startServer(scope, trust);
@@ -44,7 +44,7 @@ async function bareServer(scope: Scope) {
 across(EVERY_PAIR, 'random keeps all 63 bits, and a DIAL_REQ may come without its type', async (scope, rig) => {
   const { server } = await rig();
   const destination = await echo(scope);
-  // Field 2 (dialRequest): protocol, address, random = 2^63 - 1; field 1 (type) is left out, as proto3 does with 0.
+  // Field 2 (dialRequest): protocol, address, random = 2^63 - 1. Field 1 (type) is absent: proto3 does not encode 0.
   const address = Buffer.from(destination.authority);
   const random = Buffer.from('18ffffffffffffffff7f', 'hex');
   const inner = Buffer.concat([Buffer.from('\x0a\x03tcp\x12'), Buffer.from([address.length]), address, random]);
@@ -136,7 +136,7 @@ test(
 );
 
 test(
-  'streams are told apart though both number their connections from 1, and the oldest of an id is kept',
+  'streams that both number their connections from 1 stay apart, and an id keeps its oldest stream',
   scoped(async (scope) => {
     const { connectAgent, server } = await bareServer(scope);
     const first = await connectAgent({ agentid: 'twin' });
@@ -171,7 +171,7 @@ test(
 );
 
 test(
-  'DATA of an agent for a connection that does not exist is answered by CLOSE_REQ',
+  'DATA from an agent for an unknown connection is answered with CLOSE_REQ',
   scoped(async (scope) => {
     const { connectAgent } = await bareServer(scope);
     const agent = await connectAgent({ agentid: 'a' });
@@ -203,7 +203,7 @@ test(
 );
 
 test(
-  'pings without a stream are answered, and none is taken for an attack',
+  'pings without a stream are answered and do not count as an attack',
   scoped(async (scope) => {
     const { server, via, trust } = await bareServer(scope);
     const socket = connectTls({
