@@ -4,7 +4,7 @@ import { allInOne, connectThrough, echo, packetsThrough, type Scope, scoped, unt
 import { abandoned, dial, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
 
 test(
-  'one server takes callers on all four edges at once, for IPv4, IPv6 and names',
+  'one server serves callers on all four edges at once, for IPv4, IPv6 and names',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const four = await echo(scope);
@@ -18,7 +18,7 @@ test(
     );
     const tunnels = await Promise.all(dials);
     await tunnelsAre(server.program, 12);
-    // A connection is there for the agent before its listener hears of it.
+    // The agent may see its connections before the listener does.
     await until(() => four.open === 8 && six.open === 4, {
       what: () => `8 and 4 connections, not ${four.open} and ${six.open}`,
     });
@@ -30,7 +30,7 @@ test(
 
 for (const mode of ['grpc', 'http-connect'] as const) {
   test(
-    `--mode=${mode} serves that alone, over UDS and over mTLS`,
+    `--mode=${mode} serves only that protocol, over UDS and over mTLS`,
     scoped(async (scope) => {
       const { server } = await allInOne(scope, { serverFlags: { mode } });
       const target = await echo(scope);

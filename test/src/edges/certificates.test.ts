@@ -57,7 +57,7 @@ const FAULTS: readonly [
   ['missing', /no client certificate was shown, and this port asks for one/, () => undefined],
 ];
 
-/** What is wrong beside that it names nobody. */
+/** Faults of certificates that name nobody either. */
 const NAMELESS: readonly [fault: string, says: RegExp, make: (authority: Authority) => Promise<Identity>][] = [
   [
     'is signed by itself',
@@ -102,7 +102,7 @@ async function answerAt(
   return { from, said };
 }
 
-/** Why the first stream of HTTP/2 is refused: as gRPC's clients read it. */
+/** Returns why the first HTTP/2 stream was refused, as gRPC clients read it. */
 async function answerOf(socket: TLSSocket): Promise<string> {
   const session = connectHttp2('https://x', { createConnection: () => socket });
   session.on('error', () => {});
@@ -121,7 +121,7 @@ async function serverWithAdmin(scope: Scope, trust: Trust) {
   return { ...(await startServer(scope, trust, { 'admin-port': adminPort, ...admin })), adminPort };
 }
 
-describe('a client certificate that does not hold is named at both ends', { skip: redisMissing() }, () => {
+describe('an invalid client certificate is named at both ends', { skip: redisMissing() }, () => {
   let scope: Scope;
   let trust: Trust;
   let ports: readonly {
@@ -137,7 +137,7 @@ describe('a client certificate that does not hold is named at both ends', { skip
     scope = new Scope();
     const peerPort = await freePort();
     trust = await newTrust(scope);
-    // One for each protocol: of what one port refuses, the log tells ten times a minute.
+    // One server for each protocol: the log names only ten refusals a minute for each port.
     const [server, other] = await Promise.all([serverWithAdmin(scope, trust), serverWithAdmin(scope, trust)]);
     const plane = await split(scope, {
       gateways: 1,
@@ -156,18 +156,18 @@ describe('a client certificate that does not hold is named at both ends', { skip
       ...portsOf(other, 'h2'),
       { where: 'peers', program: hub, port: peerPort, authority: plane.trust.peers, good: gateway, alpn: 'h2' },
     ];
-    // Deno 2.9's own HTTP/2 client spins for good on a connection that ends with its first answer.
+    // Deno 2.9's own HTTP/2 client loops forever on a connection that ends with its first answer.
     ports = 'Deno' in globalThis ? portsOf(server) : [...portsOf(server), ...overHttp2];
   });
   after(() => scope[Symbol.asyncDispose]());
 
-  /** @returns what the log says */
+  /** @returns the text of the log line */
   async function refusedAt(
     { where, program, port, authority, alpn }: (typeof ports)[number],
     identity: Identity | undefined,
     says: RegExp,
   ): Promise<string> {
-    // An earlier connection may have come from the same port, to another of the program's.
+    // An earlier connection may have had the same local port, to another port of the same program.
     const before = new Set(program.logs);
     const { from, said } = await answerAt(port, authority.cert, identity, alpn);
     const tells = (line: LogLine) => line.msg === 'refused' && line.remote === from && !before.has(line);
@@ -191,7 +191,7 @@ describe('a client certificate that does not hold is named at both ends', { skip
   }
 
   for (const [fault, says, make] of NAMELESS) {
-    it(`one that has no subject and ${fault}, on every port, which serves on`, async () => {
+    it(`one that has no subject and ${fault}, on every port, which goes on serving`, async () => {
       for (const each of ports) {
         await refusedAt(each, await make(each.authority), says);
         await refusedAt(each, undefined, /no client certificate was shown/);
@@ -199,7 +199,7 @@ describe('a client certificate that does not hold is named at both ends', { skip
     });
   }
 
-  it("in an agent's own words", async () => {
+  it("in the agent's own log too", async () => {
     const server = await startServer(scope, trust);
     for (const [fault, says, make] of FAULTS) {
       const identity = await make(trust.agents, {});

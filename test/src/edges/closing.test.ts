@@ -36,7 +36,7 @@ import {
 const grpcEdgesOf = (front: Front) => edgesOf(front).filter(({ protocol }) => protocol === 'grpc');
 
 test(
-  'CONNECT carries the half-close of a caller: the answer comes behind it',
+  'CONNECT carries the half-close of a caller, and the answer still arrives',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const target = await sink(scope);
@@ -51,7 +51,7 @@ test(
 );
 
 test(
-  'CONNECT carries the half-close of a destination: the caller goes on sending',
+  'CONNECT carries the half-close of a destination, and the caller can go on sending',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const heard: string[] = [];
@@ -72,7 +72,7 @@ test(
 );
 
 test(
-  'gRPC knows no half-close: a caller that closes ends both ways, and is told so',
+  'gRPC has no half-close: a caller that closes ends both directions, and its own reads end',
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope);
     let heard = '';
@@ -87,7 +87,7 @@ test(
       assert.equal(await exchange(tunnel, '', 5), 'hello');
       tunnel.end('goodbye');
       assert.equal(await readAll(tunnel), '', edge.name);
-      // Node does not tell a server of a reset behind a FIN, so the agent is asked.
+      // Node does not report a reset that follows a FIN to a server, so ask the agent.
       await endpointsAre(agents[0] as Program, 0);
       await until(() => heard === 'goodbye', { what: () => `goodbye by ${edge.name}, not ${heard}` });
       heard = '';
@@ -97,7 +97,7 @@ test(
 );
 
 test(
-  'a destination that closes first closes the caller behind the last byte, on every edge',
+  'when a destination closes first, its caller gets every byte and then the end, on every edge',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const target = await source(scope, 300_000);
@@ -114,7 +114,7 @@ test(
 );
 
 test(
-  'a reset of the destination ends its tunnel, and no other',
+  'a reset by the destination ends its tunnel and no other',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const [resetting, steady] = [await resetter(scope), await echo(scope)];
@@ -131,7 +131,7 @@ test(
 );
 
 test(
-  'a caller that vanishes takes its destination along, on every edge',
+  'when a caller vanishes, the connection to its destination closes, on every edge',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const target = await endless(scope);
@@ -146,7 +146,10 @@ test(
   }),
 );
 
-/** A gRPC caller cancels its stream; CONNECT knows no such word: there, a reset over TCP, and over UDS what the kernel tells a writer. */
+/**
+ * A gRPC caller cancels its stream. CONNECT has no cancel: over TCP the caller resets, and over UDS the kernel fails the other side's
+ * writes.
+ */
 async function vanishing(scope: Scope, { protocol, via }: Edge): Promise<{ via: Via; vanish(tunnel: Duplex): void }> {
   if (protocol === 'grpc' || 'uds' in via) return { via, vanish: (tunnel) => tunnel.destroy() };
   const relay = await relayTo(scope, via.port);
@@ -154,7 +157,7 @@ async function vanishing(scope: Scope, { protocol, via }: Edge): Promise<{ via: 
 }
 
 test(
-  'a server that stops is itself the one that closed what still ran, in its log and in the agent’s',
+  'a server that stops closes running tunnels as the plane, in its log and in the agent’s',
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope, { serverFlags: { v: 5 }, agentFlags: { v: 5 } });
     const [agent] = agents as [Program];

@@ -14,7 +14,7 @@ import {
 } from '../harness/index.ts';
 import { assertRefused, refusals } from './rig.ts';
 
-/** Of the range for documentation (RFC 5737): no network has them. */
+/** From the range for documentation (RFC 5737), which no network uses. */
 const PROHIBITED = '192.0.2.1';
 const UNREACHABLE = '192.0.2.2';
 const NO_ROUTE = '192.0.2.3';
@@ -25,7 +25,7 @@ function ip(...args: string[]): void {
   execFileSync('ip', args, { stdio: 'pipe' });
 }
 
-/** Why there can be no network namespace here, or false. */
+/** Returns why this machine cannot make a network namespace, or false. */
 function namespacesMissing(): string | false {
   const made = spawnSync('ip', ['netns', 'add', namespace], { encoding: 'utf8' });
   if (made.error) return 'ip is not installed (iproute2)';
@@ -35,7 +35,7 @@ function namespacesMissing(): string | false {
 }
 
 test(
-  'what the routes of the agent forbid is denied, and what they do not reach is unreachable, on both protocols',
+  "destinations that the agent's routes prohibit are denied, and those without a route unreachable, on both protocols",
   { skip: namespacesMissing() },
   scoped(async (scope) => {
     ip('netns', 'add', namespace);
@@ -69,7 +69,7 @@ test(
   }),
 );
 
-/** A server and an agent that share a network of their own; callers reach them through the unix socket. */
+/** Starts a server and an agent in a network namespace of their own. Callers reach them through the unix socket. */
 async function planeInNamespace(scope: Scope) {
   const trust = await newTrust(scope);
   const agentPort = await freePort();

@@ -22,11 +22,11 @@ import { assertRefused, dial, type Edge, echoes, edgesOf, metricIs, refusals } f
 
 const PENDING = 'konnectivity_network_proxy_server_pending_backend_dials';
 
-/** Of both protocols. */
+/** One for each protocol. */
 const DIALS = 2;
 
 test(
-  'refused, unreachable and unknown destinations are told apart, on both protocols',
+  'refused, unreachable and unknown destinations give different errors, on both protocols',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const closed = await refused();
@@ -55,7 +55,7 @@ test(
 );
 
 test(
-  'without an agent there is nothing to dial through, on both protocols',
+  'a dial fails when there is no agent, on both protocols',
   scoped(async (scope) => {
     const server = await startServer(scope, await newTrust(scope));
     assertRefused(await refusals(scope, server, '127.0.0.1:1'), 503, 'destination_unavailable', /No agent available/);
@@ -74,7 +74,7 @@ test(
 );
 
 test(
-  'a hub killed while a dial is pending fails it when no other comes in time, on both protocols',
+  'a pending dial whose hub is killed fails if no other hub comes in time, on both protocols',
   scoped(async (scope) => {
     const { gateways, hubs } = await split(scope, { gateways: 1, hubs: 1, agents: 1 });
     const [gateway] = gateways as [(typeof gateways)[number]];
@@ -99,7 +99,7 @@ test(
     server.program.signal('SIGTERM');
     await server.program.waitForLog(({ msg }) => msg === 'stopping', { what: 'the server to stop' });
     // The server rejects a gRPC caller before its stream begins, so that the caller's library connects elsewhere.
-    // Deno 2.9's own HTTP/2 client spins for good on a GOAWAY that comes before its first stream was answered.
+    // Deno 2.9's own HTTP/2 client loops forever on a GOAWAY that arrives before its first stream is answered.
     if (!('Deno' in globalThis)) {
       const turnedAway = await packetsThrough(scope, server.mtls).ended();
       assert.equal(turnedAway.code, grpcStatus.UNAVAILABLE, turnedAway.details);
@@ -117,7 +117,7 @@ test(
     );
     assert.equal(answer.headers['retry-after'], '0');
     assert.match(answer.reason, /proxy is shutting down/);
-    // On this machine a caller that finds no socket waits for the next server.
+    // A caller on this machine that finds no socket waits for the next server.
     await assert.rejects(connectThrough(scope, { via: server.connect, destination }), { code: 'ENOENT' });
     for (const tunnel of tunnels) {
       assert.ok(await echoes(tunnel, 'still running'));
@@ -129,7 +129,7 @@ test(
 );
 
 test(
-  'a caller that vanishes while its dial is pending ends the attempt of the agent, on both protocols',
+  "a caller that vanishes while its dial is pending ends the agent's attempt, on both protocols",
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope);
     const silent = await blackHole(scope);
@@ -146,12 +146,12 @@ test(
       const samples = await server.program.metric('konnectivity_network_proxy_server_dial_failure_count');
       assert.equal(samples.get('{reason="frontend_close"}'), DIALS);
     });
-    // The agent's own deadline of 5 s would end them as well.
+    // The agent's own deadline of 5 s would also end them.
     assert.ok((agents[0] as Program).lines.every((line) => !line.includes('i/o timeout')));
   }),
 );
 
-/** Connections to `127.0.0.1:port` for which the kernel awaits an answer: state 2 of proc(5)'s tcp table is SYN_SENT. */
+/** Counts the connections to `127.0.0.1:port` that are not answered yet: state 2 in proc(5)'s tcp table is SYN_SENT. */
 function attempts(authority: string): number {
   const port = Number(authority.split(':').at(-1)).toString(16).toUpperCase().padStart(4, '0');
   const rows = readFileSync('/proc/net/tcp', 'latin1').split('\n');

@@ -20,21 +20,21 @@ import { abandoned, dial, type Edge, echoes, edgesOf, endpointsAre, metricIs, tu
 const DIALS = 3000;
 const CONCURRENCY = 20;
 
-/** Before this many, caches and pools of the processes are not what they will be. */
+/** Until this many dials, the caches and pools of the processes still grow. */
 const WARM_UP = 400;
 
-/** Descriptors that may come or go beside tunnels: a scrape of the metrics, a resolver's socket. */
+/** Descriptors that may open or close without a tunnel: for a scrape of the metrics, or a resolver's socket. */
 const FEW = 5;
 
 /**
- * By how much a process may have grown, in bytes. Measured: 17 to 38 MiB, as its heap stands between two collections.
- * Four ways of six open a tunnel for certain; were those kept, they would hold 50 KiB each, 97 MiB in all.
+ * How much a process may grow, in bytes. Measured: 17 to 38 MiB, depending on where its heap stands between two collections. Four of the
+ * six ways always open a tunnel; if those leaked, they would hold 50 KiB each, 97 MiB in all.
  */
 const GROWTH = 68 * 1024 * 1024;
 
 const DIALLED = 'konnectivity_network_proxy_server_pending_backend_dials';
 
-/** What one dial does; by turns, so that each comes to pass at every edge. */
+/** What one dial does. Dials take turns, so that each way happens at every edge. */
 const WAYS: readonly ((scope: Scope, edge: Edge, target: string, closed: string) => Promise<unknown>)[] = [
   closes,
   closes,
@@ -45,7 +45,7 @@ const WAYS: readonly ((scope: Scope, edge: Edge, target: string, closed: string)
 ];
 
 test(
-  `nothing is left of ${DIALS} dials that close, fail, are abandoned and vanish`,
+  `${DIALS} dials that close, fail, are abandoned or vanish leave nothing behind`,
   scoped(async (scope) => {
     const adminPort = await freePort();
     const { server, agents } = await allInOne(scope, { serverFlags: { 'admin-port': adminPort } });
@@ -74,7 +74,7 @@ test(
   }),
 );
 
-/** One dial, in a scope of its own. Most go over the unix socket's CONNECT, which is cheapest for the test itself. */
+/** Makes one dial in a scope of its own. Most go over CONNECT on the unix socket, which is cheapest for the test itself. */
 async function one(index: number, edges: readonly Edge[], target: string, closed: string): Promise<void> {
   await using scope = new Scope();
   const [grpcUds, grpcTls, connectUds, connectTls] = edges as [Edge, Edge, Edge, Edge];
@@ -94,7 +94,7 @@ async function fails(scope: Scope, edge: Edge, _target: string, closed: string):
   await assert.rejects(dial(scope, edge, closed), /connection refused/);
 }
 
-/** Asks and goes away without waiting for the answer. */
+/** Sends a dial, and leaves without waiting for the answer. */
 async function abandons(scope: Scope, { protocol, via }: Edge, target: string): Promise<void> {
   if (protocol === 'grpc') {
     const packets = packetsThrough(scope, via);
@@ -107,14 +107,14 @@ async function abandons(scope: Scope, { protocol, via }: Edge, target: string): 
   await new Promise((sent) => socket.write(`CONNECT ${target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`, sent));
 }
 
-/** Goes away in the middle of a tunnel. */
+/** Leaves in the middle of a tunnel. */
 async function vanishes(scope: Scope, edge: Edge, target: string): Promise<void> {
   const tunnel = await dial(scope, edge, target);
   tunnel.write('x'.repeat(100_000));
   tunnel.destroy();
 }
 
-/** Runs so many, a few at a time. */
+/** Runs `run` `count` times, a few at a time. */
 async function spread(count: number, run: (index: number) => Promise<void>): Promise<void> {
   let next = 0;
   const worker = async () => {
@@ -123,7 +123,7 @@ async function spread(count: number, run: (index: number) => Promise<void>): Pro
   await Promise.all(Array.from({ length: CONCURRENCY }, worker));
 }
 
-/** Waits until nothing runs any more, anywhere. */
+/** Waits until no dial, tunnel or connection is left anywhere. */
 async function quiet(target: Destination, [server, ...agents]: readonly Program[]): Promise<void> {
   await metricIs(server as Program, DIALLED, 0);
   await tunnelsAre(server as Program, 0);

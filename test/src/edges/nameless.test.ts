@@ -11,7 +11,7 @@ import {
   tunnelThrough,
 } from '../harness/index.ts';
 
-/** As cert-manager issues certificates: their names stand beside the subject, which is empty. */
+/** cert-manager issues such certificates: the subject is empty, and the names stand beside it. */
 const NAMELESS = { commonName: '' };
 
 test(

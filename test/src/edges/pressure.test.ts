@@ -10,16 +10,16 @@ const MIB = 1 << 20;
 const OFFERED = 32 * MIB;
 
 /**
- * The most of it that may leave the sender while its receiver reads nothing: windows and queues of the plane, about 1 MiB a
- * hop, and what the kernel's sockets on the way hold. Measured: 3 to 10 MiB.
+ * How much of it may leave the sender while its receiver reads nothing: windows and queues of the plane, about 1 MiB a hop, plus the
+ * kernel's sockets on the way. Measured: 3 to 10 MiB.
  */
 const HELD = 20 * MIB;
 
-/** Round trips of other tunnels meanwhile. */
+/** Round trips on other tunnels meanwhile. */
 const ROUNDS = 50;
 
 test(
-  'callers that read nothing hold up their destinations and no other tunnel, and get every byte at last',
+  'callers that stop reading hold up their destinations and no other tunnel, and get every byte in the end',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const target = await source(scope, OFFERED);
@@ -40,7 +40,7 @@ test(
 );
 
 test(
-  'a destination that reads nothing holds up its callers and no other tunnel, and gets every byte at last',
+  'a destination that stops reading holds up its callers and no other tunnel, and gets every byte in the end',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const received: Digest[] = [];
@@ -71,12 +71,12 @@ test(
   }),
 );
 
-/** The edges that hold back. Deno 2.9 reads from a TLS socket whatever comes, paused or not, so there only those of the unix socket. */
+/** The edges with backpressure. Deno 2.9 reads from a TLS socket even while it is paused, so there only the unix socket's edges. */
 function stallingEdgesOf(front: Front): readonly Edge[] {
   return edgesOf(front).filter(({ via }) => !onDeno || 'uds' in via);
 }
 
-/** One after the other, so that the sockets of the destination are in the order of the edges. */
+/** Dials one edge after the other, so that the destination's sockets are in the order of the edges. */
 async function stallOnEvery(scope: Scope, edges: readonly Edge[], authority: string): Promise<Duplex[]> {
   const tunnels: Duplex[] = [];
   for (const edge of edges) tunnels.push(await dial(scope, edge, authority));
@@ -89,7 +89,7 @@ function assertHeld(edges: readonly Edge[], taken: readonly number[]): void {
   }
 }
 
-/** Tunnels on all edges continue: existing ones echo, and new dials work. */
+/** Fails unless new dials work and echo on every edge. */
 async function othersMove(scope: Scope, edges: readonly Edge[]): Promise<void> {
   const target = await echo(scope);
   for (const edge of edges) {
@@ -101,7 +101,7 @@ async function othersMove(scope: Scope, edges: readonly Edge[]): Promise<void> {
 
 /** Bytes that a caller sends as fast as its tunnel takes them. */
 class Offer {
-  /** Bytes that the tunnel took. */
+  /** Bytes that the tunnel accepted. */
   taken = 0;
   heldUp = false;
   readonly #tunnel: Duplex;

@@ -5,7 +5,7 @@ import { allInOne, scoped } from '../harness/index.ts';
 import { refusals } from './rig.ts';
 
 test(
-  "no tunnel leads to an agent's own ports, to link-local addresses or to metadata services, however they are written",
+  "no tunnel leads to an agent's own ports, to link-local addresses or to metadata services, in any spelling",
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope);
     const agent = agents[0]!;

@@ -38,12 +38,12 @@ export function connectEdgesOf(front: Front): readonly Edge[] {
   return edgesOf(front).filter(({ protocol }) => protocol === 'http-connect');
 }
 
-/** A tunnel on any edge, or an error with the text of the refusal. */
+/** Opens a tunnel on any edge. Throws an error with the text of the refusal. */
 export async function dial(scope: Scope, { protocol, via }: Edge, destination: string): Promise<Duplex> {
   if (protocol === 'grpc') return grpcThrough(scope, via, destination);
   const { status, reason, head, socket } = await connectThrough(scope, { via, destination });
   if (status !== 200) throw new Error(reason);
-  // A destination that speaks first may be as fast as the answer.
+  // A destination that sends first may be as fast as the answer.
   if (head.length > 0) socket.unshift(head);
   return socket;
 }
@@ -53,7 +53,7 @@ export interface Refusals {
   /** Error of the DIAL_RSP. */
   readonly grpc: string;
   readonly status: number;
-  /** Of the status line. */
+  /** Reason phrase of the status line. */
   readonly reason: string;
   readonly proxyStatus: string;
 }
@@ -73,7 +73,7 @@ export async function refusals(
   return { grpc: error, status, reason, proxyStatus: headers['proxy-status'] ?? '' };
 }
 
-/** Asserts a failure on both protocols: RFC 9209's name and the status for one, the text for both. */
+/** Asserts that a dial failed on both protocols: RFC 9209's name and the status for CONNECT, the text for both. */
 export function assertRefused(refused: Refusals, status: number, name: string, text: RegExp): void {
   assert.match(refused.grpc, text);
   assert.equal(refused.status, status, refused.reason);
@@ -113,7 +113,7 @@ export async function exchange(tunnel: Duplex, text: string, bytes: number): Pro
   return answer;
 }
 
-/** Reads to the end; the caller's own side stays open. */
+/** Reads to the end. The caller's own side stays open. */
 export async function readAll(tunnel: Duplex): Promise<string> {
   const chunks: Buffer[] = [];
   tunnel.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -129,7 +129,7 @@ export async function digestOf(tunnel: Duplex): Promise<Digest> {
   return digest;
 }
 
-/** A destination of the test's own making. */
+/** Starts a destination that serves as the test says. */
 export async function destination(scope: Scope, serve: ConstructorParameters<typeof Destination>[1]) {
   return scope.use(await new Destination('127.0.0.1', serve).listen());
 }
@@ -141,7 +141,7 @@ export function abandoned(target: Destination): Promise<true> {
   });
 }
 
-/** Sends at once and endlessly, as fast as its caller reads. */
+/** Starts a destination that sends at once and without end, as fast as its caller reads. */
 export function endless(scope: Scope): Promise<Destination> {
   const chunk = Buffer.alloc(64 * 1024, 'endless ');
   return destination(scope, (socket) => {
@@ -153,12 +153,12 @@ export function endless(scope: Scope): Promise<Destination> {
   });
 }
 
-/** Waits until a server counts so many tunnels. */
+/** Waits until a server counts `count` tunnels. */
 export function tunnelsAre(server: Program, count: number): Promise<void> {
   return metricIs(server, 'konnectivity_network_proxy_server_established_connections', count);
 }
 
-/** Waits until an agent counts so many sockets to destinations. */
+/** Waits until an agent counts `count` sockets to destinations. */
 export function endpointsAre(agent: Program, count: number): Promise<void> {
   return metricIs(agent, 'konnectivity_network_proxy_agent_open_endpoint_connections', count);
 }
@@ -172,7 +172,10 @@ export async function metricIs(program: Program, name: string, wanted: number): 
   await until(reached, { what: () => `${name} to be ${wanted}; it is ${last}` });
 }
 
-/** Which of several agents gets a dial: the one that counts one more. Not by its log, in which an earlier dial may come late. */
+/**
+ * Returns the agent that got a dial: the one whose count of dials grew. The log would not do, because an earlier dial may appear in it
+ * late.
+ */
 export async function taker(agents: readonly Program[], act: () => Promise<unknown>): Promise<Program> {
   const taken = async (agent: Program) =>
     (await agent.metric('konnectivity_network_proxy_agent_dial_duration_seconds_count')).get('{}') ?? 0;

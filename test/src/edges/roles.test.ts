@@ -8,7 +8,7 @@ import { Authority, Scope, tempDir, within } from '../harness/index.ts';
 
 type Shown = readonly [roles: readonly PeerRole[], more?: IdentityOptions];
 
-/** As certificates were issued until now: for an address, and good for both sides. */
+/** A certificate from before roles: for an address, and good for both sides. */
 const BY_ADDRESS: IdentityOptions = { hosts: [{ type: 'ip', value: '127.0.0.1' }], uses: ['client', 'server'] };
 const BOTH: IdentityOptions = { uses: ['client', 'server'] };
 
@@ -48,7 +48,7 @@ const PAIRS: readonly [name: string, hub: Shown, gateway: Shown, told: RegExp | 
   ],
 ];
 
-test("on the peers' port each side proves its role, and no address proves any", async () => {
+test("on the peers' port each side must prove its role, and an address proves none", async () => {
   await using scope = new Scope();
   const authority = await Authority.create(await tempDir(scope), 'peers');
   for (const [name, [hubRoles, ofHub], [roles, ofGateway], told] of PAIRS) {
@@ -72,7 +72,7 @@ test("on the peers' port each side proves its role, and no address proves any", 
         { hubId: 'h', peerAddress: port.address, agentAddress: '', zone: '', incarnation: 1, draining: false },
       ]);
       const said = await within(outcome, { what: `${name}: a link, or none` });
-      // Of a server's certificate that does not verify Deno tells no more than that.
+      // If a server's certificate does not verify, this is all that Deno reports.
       const bare = 'Deno' in globalThis && /^the server's certificate is refused: unable to verify/.test(said);
       if (!(bare && told)) assert.match(said, told ?? /^$/, name);
     } finally {

@@ -22,7 +22,7 @@ const BACKENDS = 'konnectivity_network_proxy_server_ready_backend_connections';
 const SERVERS = 'konnectivity_network_proxy_agent_open_server_connections';
 
 test(
-  'an agent that drains keeps its tunnels, takes no dial while another can, and exits when the last tunnel ends',
+  'a draining agent keeps its tunnels, takes no dial that another agent can take, and exits when its last tunnel ends',
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope, { agents: 2 });
     const target = await echo(scope);
@@ -44,7 +44,7 @@ test(
 );
 
 test(
-  'an agent that drains takes dials while there is no other, and a new one relieves it',
+  'a draining agent takes dials while it is the only one, until a new agent relieves it',
   scoped(async (scope) => {
     const { trust, server, agents } = await allInOne(scope);
     const [draining] = agents as [Program];
@@ -64,7 +64,7 @@ test(
 );
 
 test(
-  'agents of one id are one backend, and each carries on when the other is killed',
+  'agents with one id are one backend, and when one is killed the other carries on',
   scoped(async (scope) => {
     const { trust, server, agents } = await allInOne(scope, { agentFlags: { 'agent-id': 'twin' } });
     const second = await startAgent(scope, trust, server.agentPort, { 'agent-id': 'twin' });
@@ -94,7 +94,7 @@ test(
 );
 
 test(
-  'an agent that is told of more servers than there are keeps its one session, the oldest',
+  'an agent that expects more servers than there are keeps one session, the oldest',
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope, { serverFlags: { 'server-count': 3 } });
     const [agent] = agents as [Program];
@@ -109,7 +109,7 @@ test(
 );
 
 test(
-  'an agent behind a balancer connects to both servers that share no plane, and to one that came back',
+  'an agent behind a load balancer connects to two separate servers, and again to one that restarts',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const flags = { 'server-count': 2 };
@@ -142,7 +142,7 @@ async function everyOneGetsADial(scope: Scope, agents: readonly Program[], edge:
   await until(next, { what: 'every agent to get a dial' });
 }
 
-/** Sends SIGTERM to an agent and waits until the server has heard of it. */
+/** Sends SIGTERM to an agent and waits until the server logs the drain. */
 async function drain(server: Program, agent: Program): Promise<void> {
   agent.signal('SIGTERM');
   await server.waitForLog(({ msg }) => msg === 'session drains', { what: 'the drain' });
@@ -152,7 +152,7 @@ function opened({ program }: AllInOne['server']) {
   return program.logs.filter(({ msg }) => msg === 'session opened');
 }
 
-/** Waits until a server holds so many sessions. */
+/** Waits until a server holds `count` sessions. */
 async function sessionsAre({ program }: Front & Back, count: number): Promise<void> {
   let held = 0;
   const right = async () => {

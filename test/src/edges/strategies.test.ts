@@ -13,7 +13,7 @@ import {
 } from '../harness/index.ts';
 import { dial, type Edge, edgesOf, taker } from './rig.ts';
 
-/** What each agent says of itself. All of them reach all of loopback: only the choice tells them apart. */
+/** The identifiers of each agent. All of them reach all of loopback, so only the strategy decides. */
 const AGENTS = {
   plain: '',
   route: 'default-route=true',
@@ -28,7 +28,7 @@ type AgentName = keyof typeof AGENTS;
 
 const ANY: readonly AgentName[] = ['plain', 'route', 'named', 'wide'];
 
-/** The agents of which one gets the dial, by the host that is dialled. None: no agent is available. */
+/** The agents that may get the dial, by the host dialled. An empty list means that no agent is available. */
 type Expected = Readonly<Record<string, readonly AgentName[]>>;
 
 const TABLE: Readonly<Record<string, Expected>> = {
@@ -64,7 +64,7 @@ for (const [strategies, expected] of Object.entries(TABLE)) {
 }
 
 test(
-  'a strategy that finds nobody leaves no dial behind',
+  'a dial for which the strategy finds no agent is refused and counted as no_agent',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const server = await startServer(scope, trust, { 'proxy-strategies': 'destHost' });
@@ -80,7 +80,7 @@ test(
 async function plane(scope: Scope, strategies: string) {
   const trust = await newTrust(scope);
   const server = await startServer(scope, trust, { 'proxy-strategies': strategies });
-  // And one at least that must not be chosen, but for the strategy that takes any.
+  // Plus at least one agent that must not be chosen, except by the strategy that takes any.
   const wanted = new Set<AgentName>([...Object.values(TABLE[strategies] as Expected).flat(), 'plain', 'wide']);
   const agents = new Map<AgentName, Program>();
   for (const name of wanted) {
@@ -92,7 +92,7 @@ async function plane(scope: Scope, strategies: string) {
   return { connect, agents };
 }
 
-/** Echoes on all of loopback, by the host that is dialled. */
+/** Starts echoes on all of loopback. Returns the destination for a host. */
 async function listeners(scope: Scope): Promise<(host: string) => string> {
   const four = await echo(scope, { host: '0.0.0.0' });
   const six = await echo(scope, { host: '::1' });

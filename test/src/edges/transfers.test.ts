@@ -17,12 +17,12 @@ import {
 
 const MIB = 1 << 20;
 const SLOW = process.env.ISTHMUS_SLOW_TESTS !== undefined;
-/** What the first edge carries each way: far more than all windows and buffers on its way together hold. */
+/** What the first edge carries each way: far more than all windows and buffers on its way can hold. */
 const LARGE = SLOW ? 1 << 30 : 192 * MIB;
 const SMALL = 24 * MIB;
 
 test(
-  'a tunnel that carries no byte ends well, on every edge',
+  'a tunnel that carries no bytes closes cleanly, on every edge',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const [silent, counting] = [await source(scope, 0), await sink(scope)];
@@ -46,7 +46,7 @@ function bytesOf({ name }: Edge): number {
 }
 
 test(
-  'down: what is larger than every buffer arrives whole on each edge',
+  'down: a transfer larger than every buffer arrives whole, on every edge',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     for (const edge of edgesOf(server)) {
@@ -61,7 +61,7 @@ test(
 );
 
 test(
-  'up: what is larger than every buffer arrives whole on each edge',
+  'up: a transfer larger than every buffer arrives whole, on every edge',
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     for (const edge of edgesOf(server)) {
@@ -76,7 +76,7 @@ test(
   }),
 );
 
-/** Says what it got once it has so many bytes: it needs no half-close, which gRPC does not have. */
+/** Starts a destination that answers once it has `bytes` bytes. It needs no half-close, which gRPC does not have. */
 function receiver(scope: Scope, bytes: number) {
   return destination(scope, (socket) => {
     const digest = new Digest();
@@ -87,7 +87,7 @@ function receiver(scope: Scope, bytes: number) {
   });
 }
 
-/** @returns what a receiver has to answer */
+/** @returns what a receiver must answer */
 async function send(tunnel: Duplex, bytes: number): Promise<string> {
   const digest = new Digest();
   while (digest.bytes < bytes) {
