@@ -10,11 +10,11 @@ const PLAIN = {
   agentFlags: { 'ca-cert': undefined, 'agent-cert': undefined, 'agent-key': undefined },
 };
 
-/** What was answered in the field for errors. */
+/** The decoded text of the answer's `isthmus-error` field. */
 const errorOf = (head: string) => decodeURIComponent(/isthmus-error: (\S+)/.exec(head)?.[1] ?? '');
 
 test(
-  'an agent has so many sessions, by links and by gRPC together, and another has its own',
+  'an agent may have 100 sessions, links and gRPC together, and another agent has a limit of its own',
   scoped(async (scope) => {
     const { server } = await allInOne(scope, PLAIN);
     const { program, agentPort: port } = server;
@@ -41,7 +41,7 @@ test(
 );
 
 test(
-  'identifiers beyond their bounds and names with control characters are refused by their names, and keep nothing',
+  'identifiers beyond their bounds and names with control characters are refused by name and leave nothing behind',
   scoped(async (scope) => {
     const { server } = await allInOne(scope, PLAIN);
     const { program, agentPort: port } = server;

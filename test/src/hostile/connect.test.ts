@@ -4,7 +4,7 @@ import test from 'node:test';
 import { allInOne, echo, Scope, tunnelThrough, within } from '../harness/index.ts';
 import { attack, bystander, raw, refused, saidUntilEnd } from './rig.ts';
 
-/** Requests that are refused, by the status line they are answered with. */
+/** Requests that the server refuses, with the status line of the answer. */
 const REFUSED: readonly [name: string, request: string | Buffer, answer: RegExp][] = [
   ['HTTP/1.0', 'CONNECT localhost:1 HTTP/1.0\r\n\r\n', /^HTTP\/1\.1 400 .*HTTP\/1\.0/],
   ['GET', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n', /^HTTP\/1\.1 405 /],
@@ -65,7 +65,7 @@ function connect(target: string, ...headers: string[]): string {
   return [`CONNECT ${target} HTTP/1.1`, 'Host: 127.0.0.1', ...headers, '', ''].join('\r\n');
 }
 
-test('bad requests of HTTP CONNECT callers are answered, and disturb nothing', async (t) => {
+test('bad requests from HTTP CONNECT callers are answered and disturb nothing', async (t) => {
   await using scope = new Scope();
   const { server, agents } = await allInOne(scope);
   const { program, connect: via } = server;
@@ -134,7 +134,7 @@ test('bad requests of HTTP CONNECT callers are answered, and disturb nothing', a
   });
 });
 
-/** Writes, and gives the first bytes that come back, as many as `length` says. */
+/** Writes, and returns the first `length` bytes that come back. */
 async function echoed(tunnel: NodeJS.ReadWriteStream, text: string, length = text.length): Promise<string> {
   let said = '';
   tunnel.write(text);

@@ -1,4 +1,4 @@
-/** What is counted of buffers, and of strings. */
+/** The methods that search in buffers and in strings. */
 const SEARCHED = ['indexOf', 'includes'] as const;
 
 type Sized = { readonly length: number };
@@ -6,8 +6,8 @@ type Method = (this: Sized, ...given: unknown[]) => unknown;
 type Cost = (self: Sized, result: unknown, given: readonly unknown[]) => number;
 
 /**
- * How many bytes are looked at and copied while `act` runs: a figure of the work, which does not depend on the machine as a time does.
- * What is searched counts from where the search begins, what is split or copied whole, and what is put together by its result.
+ * Returns how many bytes are searched and copied while `act` runs. Unlike a time, this figure does not depend on the machine. A search
+ * counts from its start position, a split or a copy counts its whole input, and a join counts its result.
  */
 export async function bytesHandled(act: () => Promise<void>): Promise<number> {
   let handled = 0;

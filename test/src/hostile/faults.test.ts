@@ -8,7 +8,8 @@ import { Scope, within } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE } from './frames.ts';
 
 /**
- * Code of ours that throws where nothing should is played by what a part is given: its service, its dial, its emitter. The connection ends, the event `fault` says where and why, and the process goes on: an exception that nobody catches fails this file.
+ * Returns both ends of a connection. The tests make our own code throw where nothing should: in a service, a dial or an emitter that they
+ * pass in. The connection ends, the event `fault` says where and why, and the process goes on: an uncaught exception fails this file.
  */
 async function pair(scope: Scope): Promise<[peer: Socket, victim: Socket]> {
   const listener = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
@@ -72,7 +73,7 @@ test('a gRPC service that throws ends its connection', async () => {
   assert.equal(await faulted(events, peer, () => socket.send(PREFACE, settings(), request)), 'grpc callers');
 });
 
-test('whoever receives a control message and throws ends the link', async () => {
+test('a receiver of control messages that throws ends the link', async () => {
   await using scope = new Scope();
   const [peer, socket] = await pair(scope);
   const events = planeEvents();
@@ -90,7 +91,7 @@ const BAD_DIAL = block([
   [':authority', 'h:1'],
 ]);
 
-test('a defect as a tunnel is refused ends its link', async () => {
+test('a defect while a tunnel is refused ends its link', async () => {
   await using scope = new Scope();
   const [peer, socket] = await pair(scope);
   const events = planeEvents();
@@ -102,7 +103,7 @@ test('a defect as a tunnel is refused ends its link', async () => {
   assert.equal(await faulted(events, peer, () => rogue.send(PREFACE, settings(), dial)), 'hub link');
 });
 
-test('a subscriber that throws as a tunnel is refused is a fault of its own, and its link goes on', async () => {
+test('a subscriber that throws while a tunnel is refused is reported as its own fault, and the link goes on', async () => {
   await using scope = new Scope();
   const [peer, socket] = await pair(scope);
   const events = planeEvents();
@@ -116,7 +117,7 @@ test('a subscriber that throws as a tunnel is refused is a fault of its own, and
   assert.equal(rogue.ended, false);
 });
 
-test('a defect as a caller of CONNECT is answered ends its connection', async () => {
+test('a defect while a CONNECT caller is answered ends its connection', async () => {
   await using scope = new Scope();
   const [peer, victim] = await pair(scope);
   const events = planeEvents();
@@ -127,7 +128,7 @@ test('a defect as a caller of CONNECT is answered ends its connection', async ()
   assert.equal(await faulted(events, peer, () => edge.accept(victim, request)), 'http-connect');
 });
 
-test('a dial that throws what is no dial error is refused, and its link goes on', async () => {
+test('a dial that throws anything but a dial error is refused, and its link goes on', async () => {
   await using scope = new Scope();
   const [peer, socket] = await pair(scope);
   const dial: Dial = async () => defect();
@@ -151,7 +152,7 @@ test('an agent whose refusal holds half of a surrogate pair gets its answer', as
   assert.match(String(answer), /^HTTP\/1\.1 500 .*isthmus-error: no%20%EF%BF%BD\r\n/s);
 });
 
-test('a defect as an agent is refused ends its connection', async () => {
+test('a defect while an agent is refused ends its connection', async () => {
   for (const request of [UPGRADE, 'CONNECT h:1 HTTP/1.1\r\nhost: h\r\n\r\n', 'garbage\r\n\r\n']) {
     await using scope = new Scope();
     const [peer, victim] = await pair(scope);

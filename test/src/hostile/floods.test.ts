@@ -8,8 +8,8 @@ import { Scope } from '../harness/index.ts';
 import { block, FLAG, FrameSocket, frame, PREFACE, settings, TYPE, uint32 } from './frames.ts';
 
 /**
- * What a connection does for frames that carry nothing, counted by what it answers: so many at most, whatever is sent. Those that may look
- * at every stream have a bound of their own.
+ * How often a connection may react to frames that carry nothing, counted by its answers: at most this often, however many the peer sends.
+ * Frames that may visit every stream have a bound of their own.
  */
 interface Bound {
   readonly atOnce: number;
@@ -43,7 +43,7 @@ const VICTIMS: Readonly<Record<string, Victim>> = {
     ],
     serve(socket) {
       const events = planeEvents();
-      // Streams that stay open, and say nothing.
+      // Streams that stay open and send nothing.
       const service = { path: '/a.B/C', serve() {} };
       const server = grpcServer({
         services: [service],
@@ -75,7 +75,7 @@ const VICTIMS: Readonly<Record<string, Victim>> = {
   },
 };
 
-/** Both ends of a connection: a peer's, and a victim's. */
+/** Both ends of a connection: the peer's and the victim's. */
 async function socketPair(scope: Scope): Promise<[Socket, Socket]> {
   const listener = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
   await once(listener, 'listening');
@@ -89,7 +89,7 @@ async function socketPair(scope: Scope): Promise<[Socket, Socket]> {
   return [socket, victim];
 }
 
-/** A peer of a victim that has many streams open. */
+/** A peer whose victim has many streams open. */
 async function withStreams(scope: Scope, count: number, { request, serve }: Victim) {
   const [socket, victim] = await socketPair(scope);
   const reason = serve(victim);
@@ -105,7 +105,7 @@ async function withStreams(scope: Scope, count: number, { request, serve }: Vict
   return { peer, reason };
 }
 
-/** Frames that carry nothing, and what is answered to them, if anything is. */
+/** Frames that carry nothing, and the type of the answer, if there is one. */
 const FLOODS: readonly [name: string, answer: number | undefined, bound: Bound, one: (n: number) => Buffer][] = [
   [LOOKS, TYPE.SETTINGS, PASSES, (n) => settings([4, 65_535 + (n % 100)])],
   ['SETTINGS that say nothing', TYPE.SETTINGS, PASSES, () => settings()],
@@ -147,10 +147,10 @@ for (const [where, victim] of Object.entries(VICTIMS)) {
   }
 }
 
-/** What a link takes of messages beside its tunnels. */
+/** How many control messages a link accepts. */
 const MESSAGES: Bound = { atOnce: 1_000, perSecond: 100 };
 
-/** Each counts, also one that is passed over. */
+/** Each of these counts, even one that the link ignores. */
 const CHATTER: Readonly<Record<string, string>> = {
   drain: '{"type":"drain"}',
   'a list of hubs': '{"type":"membership","current":true,"hubs":[]}',
@@ -203,7 +203,7 @@ interface Chatted {
   readonly reason: Promise<Error>;
 }
 
-/** Sends a message until the link has ended. @returns why, and how many were heard of how many that may be */
+/** Sends a message until the link ends. @returns why it ended, how many messages it handled, and how many it may */
 async function chatter(message: string, begin: (scope: Scope, heard: () => void) => Promise<Chatted>) {
   await using scope = new Scope();
   const since = performance.now();
@@ -228,7 +228,7 @@ test(`a link with ${STREAMS} tunnels ends a peer that asks it to compare them ag
   const { peer, reason } = await withStreams(scope, STREAMS, VICTIMS['a link'] as Victim);
   const id = 2 * STREAMS + 1;
   await peer.send(frame(TYPE.HEADERS, FLAG.END_HEADERS, id, CONTROL));
-  // It holds no stream of this id, and says so.
+  // The link has no stream with this id, and answers so.
   const held = Buffer.from(`${JSON.stringify({ type: 'held', from: 1, to: 1, streams: [99_999] })}\n`);
   let why: Error | undefined;
   void reason.then((error) => {
@@ -244,7 +244,7 @@ test(`a link with ${STREAMS} tunnels ends a peer that asks it to compare them ag
     peer.frames.filter(({ type, stream }) => type === TYPE.DATA && stream === id).map(({ payload }) => payload),
   );
   const passes = said.toString().split('\n').length - 1;
-  // A hundredth of a PING's share for each stream.
+  // Each stream costs a hundredth of a PING.
   const most = (100 * (EACH.atOnce + (EACH.perSecond * (performance.now() - since)) / 1000)) / STREAMS;
   assert.ok(passes <= most, `${passes} passes, not ${most}`);
 });

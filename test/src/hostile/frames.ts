@@ -29,7 +29,7 @@ export interface Frame {
 
 const NONE = Buffer.alloc(0);
 
-/** @param length what the frame claims, if that is not its payload's */
+/** @param length the length that the frame claims, if not its payload's */
 export function frame(
   type: number,
   flags: number,
@@ -75,7 +75,7 @@ function integer(value: number): Buffer {
   return Buffer.of(...bytes, rest);
 }
 
-/** A connection on which the test writes each frame, and sees each that comes. */
+/** A connection on which the test writes each frame and sees each frame that arrives. */
 export class FrameSocket {
   readonly frames: Frame[] = [];
   ended = false;
@@ -85,7 +85,7 @@ export class FrameSocket {
   #rest: Buffer = NONE;
   #skip: number;
 
-  /** @param skip bytes that come ahead of the first frame: a server gets a preface */
+  /** @param skip bytes before the first frame: a server receives a preface */
   constructor(socket: Socket, skip = 0) {
     this.#socket = socket;
     this.#skip = skip;
@@ -103,7 +103,7 @@ export class FrameSocket {
     return this.#socket;
   }
 
-  /** Writes, and waits while the other side takes no more; resolves also when it is gone. */
+  /** Writes, and waits while the socket's buffer is full. Also resolves when the other side is gone. */
   async send(...parts: Buffer[]): Promise<void> {
     const [first = NONE, ...rest] = parts;
     if (this.ended || this.#socket.write(rest.length > 0 ? Buffer.concat(parts) : first)) return;

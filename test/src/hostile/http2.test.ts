@@ -21,7 +21,7 @@ const GRPC = (path: string, more: readonly (readonly [string, string])[] = []) =
   ...more,
 ];
 
-/** Each is pending for a moment, so that it can be taken back. */
+/** Each dial is pending for a moment, so that the peer can cancel it. */
 const DIAL = [
   [':method', 'CONNECT'],
   [':authority', '127.0.0.1:1'],
@@ -31,7 +31,7 @@ const DIAL = [
   ['isthmus-session', 'ffffffffffffffff'],
 ] as const;
 
-/** Frames that break the protocol, sent behind the preface and SETTINGS: each must be answered with an error. */
+/** Frames that break the protocol, sent after the preface and SETTINGS: each must be answered with an error. */
 function forbidden(request: readonly (readonly [string, string])[]): readonly [name: string, ...frames: Buffer[]][] {
   const head = frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block(request));
   const window = frame(TYPE.WINDOW_UPDATE, 0, 0, uint32(0x7fffffff));
@@ -67,7 +67,7 @@ function forbidden(request: readonly (readonly [string, string])[]): readonly [n
 /** Frames in one write. */
 const AT_ONCE = 500;
 
-/** Valid frames in such numbers that a library which keeps something for each would fall. */
+/** Valid frames, so many that a library which keeps something for each would run out of memory. */
 function floods(
   request: readonly (readonly [string, string])[],
 ): readonly [name: string, send: (socket: FrameSocket) => Promise<void>][] {
@@ -78,7 +78,7 @@ function floods(
       await socket.send(...Array.from({ length: Math.min(AT_ONCE, count - i) }, (_, k) => one(i + k)));
     }
   };
-  /** The same frame again and again, made once: what is measured here is the other side. */
+  /** Sends the same frame again and again. It is made only once, because the test measures the other side. */
   const same = async (socket: FrameSocket, count: number, one: Buffer) => {
     const chunk = Buffer.concat(Array.from({ length: AT_ONCE }, () => one));
     for (let i = 0; i < count && !socket.ended; i += AT_ONCE) await socket.send(chunk);
@@ -88,11 +88,11 @@ function floods(
     [
       '25,000 resets',
       async (socket) => {
-        // Who answers no PING is cut off for that.
+        // A peer that answers no PING is cut off for that.
         socket.onFrame = ({ type, flags, payload }) => {
           if (type === TYPE.PING && !(flags & FLAG.ACK)) void socket.send(frame(TYPE.PING, FLAG.ACK, 0, payload));
         };
-        // They are counted in windows of 10 s: a slow machine needs more of them.
+        // Resets are counted in windows of 10 s, so a slow machine needs more of them.
         await many(socket, 25_000, (i) => Buffer.concat([head(2 * i + 1), reset(2 * i + 1)]));
         await until(() => socket.ended, { what: 'the end of a connection for its resets' });
       },
@@ -131,10 +131,10 @@ function floods(
   ];
 }
 
-/** A program may hold this much more memory after an attack than before, in bytes. */
+/** How much more memory a program may hold after an attack than before, in bytes. */
 const HELD = 300 << 20;
 
-test('bad HTTP/2 is refused on every port that takes it, and disturbs nothing', async (t) => {
+test('bad HTTP/2 is refused on every HTTP/2 port and disturbs nothing', async (t) => {
   await using scope = new Scope();
   const peerPort = await freePort();
   const plane = await split(scope, {

@@ -5,7 +5,7 @@ import { connect as connectTls, createServer as createTlsServer } from 'node:tls
 import { type Identity, nextChunk, type Scope, type Trust, within } from '../harness/index.ts';
 import { FrameSocket, PREFACE } from './frames.ts';
 
-/** An agent's handshake up to the 101: from there the caller is an HTTP/2 server that may do anything. */
+/** Does an agent's handshake up to the 101. From there on the caller is an HTTP/2 server that may do anything. */
 export async function rogueAgent(
   scope: Scope,
   trust: Trust,
@@ -38,7 +38,7 @@ export function upgrade(fields: Readonly<Record<string, string>>): string {
   return [...first, ...lines, '', ''].join('\r\n');
 }
 
-/** Reads a head, and leaves what stands behind it. */
+/** Reads a head, and leaves the bytes behind it in the socket. */
 async function head(socket: Socket, wanted: RegExp): Promise<void> {
   let seen = Buffer.alloc(0);
   while (!seen.includes('\r\n\r\n')) {
@@ -50,7 +50,7 @@ async function head(socket: Socket, wanted: RegExp): Promise<void> {
   if (end < seen.length) socket.unshift(seen.subarray(end));
 }
 
-/** A hub on the port of an agents' server: its agents get `answer`, and then whatever `act` sends. */
+/** A hub on an agents' port: agents get `answer`, and then whatever `act` sends. */
 export async function rogueHub(
   scope: Scope,
   trust: Trust,
@@ -72,7 +72,7 @@ export async function rogueHub(
   return listening(scope, server);
 }
 
-/** A port that leads one connection after another to other ports: to the last one for ever. */
+/** Opens a port that forwards each connection to the next of `ports`, and all further ones to the last. */
 export async function turnstile(scope: Scope, ports: number[]): Promise<number> {
   const server = createServer((near) => {
     const port = ports.length > 1 ? ports.shift() : ports[0];

@@ -15,7 +15,7 @@ const data = (connectID: bigint, bytes = Buffer.from('x')): Packet => ({
   data: bytes,
 });
 
-test('bad packets of callers and agents are answered, and disturb nothing', async (t) => {
+test('bad packets from callers and agents are answered and disturb nothing', async (t) => {
   await using scope = new Scope();
   const { server, agents, trust } = await allInOne(scope);
   const { program, grpc } = server;
@@ -162,7 +162,7 @@ test('bad packets of callers and agents are answered, and disturb nothing', asyn
   );
 });
 
-/** Opens a stream of ProxyService.Proxy and sends one message of any bytes. */
+/** Opens a stream of ProxyService.Proxy and sends one message of arbitrary bytes. */
 async function openCall(scope: Scope, via: { uds: string }, message: Buffer): Promise<FrameSocket> {
   const socket = new FrameSocket(await raw(scope, via));
   const fields = [

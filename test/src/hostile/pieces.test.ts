@@ -9,14 +9,14 @@ import { bytesHandled } from './counts.ts';
 import { block, FLAG, frame, PREFACE, settings, TYPE } from './frames.ts';
 
 /**
- * Input in pieces must cost work in proportion to its bytes: a new piece must not make the program read earlier pieces again. This is
- * how often each byte may be copied or searched, from the socket to the code that needs the whole.
+ * How often each byte may be copied or searched, from the socket to the code that needs the whole. Input in pieces must cost work in
+ * proportion to its bytes: a new piece must not make the program read earlier pieces again.
  */
 const TIMES = 24;
 
 const PIECES = 12_000;
 
-/** Two connected sockets, of which the victim has the second. */
+/** Two connected sockets; the victim has the second. */
 async function pair(scope: Scope): Promise<[attacker: Socket, victim: Socket]> {
   const listener = net.createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
   await once(listener, 'listening');
@@ -30,10 +30,10 @@ async function pair(scope: Scope): Promise<[attacker: Socket, victim: Socket]> {
   return [attacker, victim];
 }
 
-/** What the victim may have at once before it gets a turn to read it, in bytes: within a stream's first window. */
+/** How many bytes the victim may get before it has a turn to read them: within a stream's first window. */
 const AT_ONCE = 30_000;
 
-/** Hands a socket bytes as if each piece had come by itself, which a socket between two processes cannot promise. */
+/** Hands a socket bytes as if each piece had arrived by itself, which a socket between two processes cannot guarantee. */
 async function receive(socket: Socket, ...pieces: readonly Buffer[]): Promise<void> {
   let given = 0;
   for (const piece of pieces) {

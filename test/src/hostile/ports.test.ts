@@ -15,11 +15,11 @@ interface Place {
   readonly tls: boolean;
   /** Where a refusal is counted. */
   readonly where: string;
-  /** Waits a minute for a request's head, as upstream's does, or for a handshake among thousands: longer than a test has. */
+  /** Waits a minute for a request's head, as upstream does, or for a handshake among thousands: longer than a test can wait. */
   readonly patient?: boolean;
 }
 
-test('what is no request is refused on every port, and disturbs nothing', async (t) => {
+test('input that is not a request is refused on every port and disturbs nothing', async (t) => {
   await using scope = new Scope();
   const [gatewayAdmin, hubAdmin, agentAdmin, peerPort] = await Promise.all([1, 2, 3, 4].map(() => freePort()));
   const plane = await split(scope, {

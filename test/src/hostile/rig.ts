@@ -5,13 +5,13 @@ import { type Program, Scope, tunnelThrough, until, type Via, within } from '../
 
 const BEAT_MS = 50;
 
-/** A healthy tunnel to an echo that was there before an attack, and the programs that carry it. */
+/** A healthy tunnel to an echo, open since before the attack, and the programs that carry it. */
 export class Bystander implements AsyncDisposable {
   readonly #tunnel: Socket;
   readonly #programs: readonly Program[];
   readonly #timer: NodeJS.Timeout;
   #beats = 0;
-  /** The next beat follows the last one's echo at once, up to this one. */
+  /** Up to this beat, each beat is sent as soon as the last one's echo is back. */
   #wanted = 0;
   #waiting = false;
   #lost: string | undefined;
@@ -28,7 +28,7 @@ export class Bystander implements AsyncDisposable {
     this.#timer = setInterval(() => this.#beat(), BEAT_MS);
   }
 
-  /** Fails unless the tunnel still echoes, and every program is the process it was. */
+  /** Fails unless the tunnel still echoes and every program still runs. */
   async unharmed(): Promise<void> {
     const { tail } = this;
     for (const { name, running } of this.#programs) assert.ok(running, `${name} has ended${tail}`);
@@ -79,7 +79,7 @@ export async function bystander(
   return scope.use(new Bystander(await tunnelThrough(scope, { via, destination }), programs));
 }
 
-/** One piece of bad input: a part of a test with a scope of its own, after which the bystander must be unharmed. */
+/** Runs one attack as a subtest with a scope of its own. The bystander must be unharmed afterwards. */
 export async function attack(
   t: TestContext,
   victim: Bystander,
@@ -95,25 +95,25 @@ export async function attack(
   });
 }
 
-/** How much a program has refused so far at one place. */
+/** Returns how many refusals a program has counted at one place. */
 export async function refusals(program: Program, where: string): Promise<number> {
   const samples = await program.metric('isthmus_refused_total');
   return samples.get(`{where="${where}"}`) ?? 0;
 }
 
-/** Fails unless `act` makes a program refuse something there, and its log has a line about that place. */
+/** Fails unless `act` makes a program refuse something at `where`, and its log has a line about that place. */
 export async function refused(program: Program, where: string, act: () => Promise<void>): Promise<void> {
   const before = await refusals(program, where);
   await act();
   await until(async () => (await refusals(program, where)) > before, {
     what: () => `${program.name} to count a refusal at ${where}${program.tail}`,
   });
-  // Of many in a short time only the first have a line each.
+  // Of many refusals in a short time, only the first get a line each.
   const isLine = (line: Readonly<Record<string, unknown>>) => line.msg === 'refused' && line.where === where;
   await program.waitForLog(isLine, { what: `a line about a refusal at ${where}` });
 }
 
-/** A plain connection, for a test that says each byte. */
+/** Opens a plain connection, on which the test writes each byte. */
 export async function raw(scope: Scope, via: { uds: string } | { port: number }): Promise<Socket> {
   const socket = 'uds' in via ? connect(via.uds) : connect(via.port, '127.0.0.1');
   scope.defer(() => socket.destroy());
@@ -125,7 +125,7 @@ export async function raw(scope: Scope, via: { uds: string } | { port: number })
   return socket;
 }
 
-/** All that comes until the other side ends or resets. */
+/** Returns everything that arrives until the other side ends or resets. */
 export function saidUntilEnd(socket: Socket): Promise<string> {
   let said = '';
   socket.on('data', (chunk) => {

@@ -69,7 +69,7 @@ const ANSWERS: readonly [name: string, act: (socket: FrameSocket, stream: number
   ],
 ];
 
-/** Lines on the control stream, and whether the hub may go on with such an agent. */
+/** Lines on the control stream, and whether the hub may keep such an agent. */
 const LINES: readonly [name: string, text: string, kept: boolean][] = [
   ['types of a later version', '{"type":"hello","x":1}\n{"type":"abort","dial":"x"}\n', true],
   ['what is no JSON', 'nonsense\n', false],
@@ -78,7 +78,7 @@ const LINES: readonly [name: string, text: string, kept: boolean][] = [
   ['a line of 1 MiB', 'x'.repeat(1 << 20), false],
 ];
 
-test('an agent that does what it likes with its link harms nobody else', async (t) => {
+test('an agent that misuses its link harms nobody else', async (t) => {
   await using scope = new Scope();
   const serverFlags = { 'proxy-strategies': 'destHost,default', 'backend-dial-timeout': '1s' };
   const { server, agents, trust } = await allInOne(scope, { serverFlags });

@@ -10,7 +10,7 @@ import { attack, bystander, refused } from './rig.ts';
 
 const SOMEONE = 'ffffffffffffffff';
 
-test('a gateway that dials what and how it likes is answered, and disturbs nothing', async (t) => {
+test('a gateway that misuses its link is answered and disturbs nothing', async (t) => {
   await using scope = new Scope();
   const peerPort = await freePort();
   const plane = await split(scope, {
@@ -102,7 +102,7 @@ async function openLink(scope: Scope, port: number, ca: string, identity: Identi
   return session;
 }
 
-/** The status of an answer; the stream stays open where it may. */
+/** Returns the status of an answer. The stream stays open if the answer allows it. */
 async function ask(link: ClientHttp2Session, head: OutgoingHttpHeaders): Promise<number> {
   const stream = link.request(head, { endStream: false });
   stream.on('error', () => {});

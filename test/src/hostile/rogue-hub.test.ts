@@ -16,7 +16,7 @@ const ACCEPTED = [
   '',
 ].join('\r\n');
 
-/** Heads that are no acceptance. */
+/** Heads that do not accept the agent. */
 const HEADS: readonly [name: string, head: string][] = [
   ['a hub id that is not encoded', ACCEPTED.replace('hub: rogue', 'hub: %zz')],
   ['no hub id', ACCEPTED.replace('isthmus-hub: rogue\r\n', '')],
@@ -107,11 +107,11 @@ const CONTROL = frame(
   ]),
 );
 
-test('a hub that does what it likes with an agent leaves its other links alone', async (t) => {
+test("a hub that misuses its link leaves the agent's other links alone", async (t) => {
   await using scope = new Scope();
   const trust = await newTrust(scope);
   const server = await startServer(scope, trust, { 'server-count': 2 });
-  // The agent looks for a second server behind the same port; whoever answers next is the attacker of the hour.
+  // The agent looks for a second server behind the same port. Whatever answers there next is the attacker.
   const ports = [server.agentPort];
   const agent = await startAgent(scope, trust, await turnstile(scope, ports), {
     'agent-id': 'victim',

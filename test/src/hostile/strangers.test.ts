@@ -20,7 +20,7 @@ const hello = (token: string) =>
     ['authorization', `Bearer ${token}`],
   ]);
 
-/** What a peer lets be sent on a stream: its settings, and what it has given since. */
+/** How many bytes a peer may be sent on a stream: the window of its settings, plus its updates. */
 function granted({ frames }: FrameSocket, stream: number): number {
   let window = 65_535;
   for (const { type, flags, payload, stream: of } of frames) {
@@ -41,7 +41,7 @@ test(
   'strangers whose tokens are under review may send 64 KiB on one stream of each connection',
   scoped(async (scope) => {
     const { trust, server, api } = await tokenServer(scope);
-    // The API server takes its time.
+    // The API server does not answer token reviews.
     api.intercept = (request) => request.url?.endsWith('/tokenreviews') === true;
     const before = await memory(server.program);
     let allowed = 0;
@@ -68,7 +68,7 @@ test(
 );
 
 test(
-  'a flood of junk tokens from one source leaves the agents of another their turn',
+  'a flood of junk tokens from one source does not keep out the agents of another',
   scoped(async (scope) => {
     const { trust, server, api } = await tokenServer(scope, { 'kubeconfig-qps': 5, 'kubeconfig-burst': 10 });
     let stop = false;
@@ -81,7 +81,7 @@ test(
       }
     });
     const reviews = () => api.calls.filter((call) => call.endsWith('/tokenreviews')).length;
-    // Those that the API server takes at once are behind it: from here on it is asked five times a second.
+    // The burst that the API server gets at once is over: from here on it is asked five times a second.
     await until(() => count >= 60 && reviews() >= 12, { what: 'the flood' });
     const asked = reviews();
     await using own = new Scope();
@@ -95,7 +95,7 @@ test(
 );
 
 test(
-  'a token that 50 connections show at once is reviewed once, and the next ones not at all',
+  'a token that 50 connections show at once is reviewed once, and not again for later ones',
   scoped(async (scope) => {
     const { trust, server, api } = await tokenServer(scope);
     const ask = async (token: string) => {
@@ -112,7 +112,7 @@ test(
 );
 
 test(
-  'connections that wait are bounded by source and in all, and honest agents get in beside them',
+  'waiting connections are bounded by source and in all, and honest agents get in beside them',
   scoped(async (scope) => {
     const { trust, server, api } = await tokenServer(scope, {
       'max-waiting-agents': 30,
@@ -150,7 +150,7 @@ test(
 );
 
 test(
-  'a fleet behind one address gets in, a part at a time',
+  'a fleet behind one address gets in, a few at a time',
   scoped(async (scope) => {
     const { trust, server } = await tokenServer(scope, { 'max-waiting-agents-per-source': 10 });
     const join = async (agent: string) => {

@@ -25,7 +25,7 @@ export async function tokenServer(scope: Scope, flags: Readonly<Record<string, s
   return { trust, server, api: kube.api, kube };
 }
 
-/** A connection to an agents' port by someone without a certificate; undefined when it was refused amid its handshake. */
+/** Connects to an agents' port without a certificate. Returns undefined if the server refused during the handshake. */
 export async function stranger(
   scope: Scope,
   trust: Trust,
@@ -43,7 +43,7 @@ export async function stranger(
   return (await within(come, { what: 'a TLS handshake, or its end' })) ? socket : undefined;
 }
 
-/** One that has begun with HTTP/2. */
+/** Connects as a stranger and starts HTTP/2. */
 export async function framed(scope: Scope, trust: Trust, port: number): Promise<FrameSocket> {
   const socket = await stranger(scope, trust, port, 'h2');
   if (!socket) throw new Error('refused amid its handshake');
@@ -52,19 +52,19 @@ export async function framed(scope: Scope, trust: Trust, port: number): Promise<
   return frames;
 }
 
-/** Asks for a link with a token. @returns the status of the answer; 0 when there was none */
+/** Asks for a link with a token. @returns the status of the answer, or 0 if there was none */
 export async function askForLink(socket: TLSSocket, agent: string, token: string): Promise<number> {
   socket.write(upgrade({ 'isthmus-agent': agent, authorization: `Bearer ${token}` }));
   const answer = await first(socket, 'data');
   return Number(/^HTTP\/1\.1 (\d+) /.exec(String(answer?.[0]))?.[1] ?? 0);
 }
 
-/** What a process takes of the machine's memory, in bytes. */
+/** Returns a process's resident memory, in bytes. */
 export async function memory(program: Program): Promise<number> {
   return (await program.metric('process_resident_memory_bytes')).get('{}') ?? 0;
 }
 
-/** What an event tells; undefined when the connection ended before. */
+/** Returns the arguments of an event, or undefined if the connection ended first. */
 function first(socket: TLSSocket, event: string): Promise<unknown[] | undefined> {
   const closed = new Promise<undefined>((resolve) => {
     socket.once('close', () => resolve(undefined));

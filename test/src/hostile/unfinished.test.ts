@@ -9,7 +9,7 @@ import { memory } from './strangers.ts';
 const MIB = 1024 * 1024;
 const STREAMS = 150;
 
-/** A message of 4 MiB, of which only the beginning comes. */
+/** Returns a gRPC message of 4 MiB or less, of which only the beginning is sent. */
 function message(packet: Packet): Buffer {
   const bytes = encodePacket(packet, 5);
   bytes[0] = 0;
@@ -32,17 +32,17 @@ const CALL = block([
   ['content-type', 'application/grpc'],
 ]);
 
-/** Of each message at most so many bytes are sent: enough for 150 MiB. */
+/** How many bytes of each message are sent at most: enough for 150 MiB. */
 const MOST = MIB;
 
-/** Sends of each message all but its last bytes, as far as the windows of its stream allow. @returns what went, in bytes */
+/** Sends all but the last bytes of each message, as far as the windows of its stream allow. @returns how many bytes went */
 async function pour(peer: FrameSocket, bytes: Buffer): Promise<number> {
   const windows = new Map<number, number>();
   peer.onFrame = ({ type, stream, payload }) => {
     const window = windows.get(stream);
     if (window === undefined) return;
     if (type === TYPE.WINDOW_UPDATE) windows.set(stream, window + payload.readUInt32BE());
-    // The server ends those that it does not take.
+    // The server resets streams that it does not accept.
     if (type === TYPE.RST_STREAM) windows.delete(stream);
   };
   const sent = new Map<number, number>();
@@ -67,7 +67,7 @@ async function pour(peer: FrameSocket, bytes: Buffer): Promise<number> {
   let pings = 0;
   for (let idle = 0; idle < 3; ) {
     idle = (await round()) > 0 ? 0 : idle + 1;
-    // What the server has to say of it comes ahead of this.
+    // Whatever the server sends about this arrives before the PING's answer.
     await peer.send(frame(TYPE.PING, 0, 0, Buffer.alloc(8)));
     pings++;
     await until(() => peer.frames.filter(({ type }) => type === TYPE.PING).length >= pings, { what: 'a PING back' });
@@ -77,7 +77,7 @@ async function pour(peer: FrameSocket, bytes: Buffer): Promise<number> {
   return sum;
 }
 
-test('messages that never end are not held: 150 streams of a caller take no more than their windows', async (t) => {
+test('the server does not hold unfinished messages: 150 streams of a caller take no more than their windows', async (t) => {
   await using scope = new Scope();
   const { server, agents } = await allInOne(scope);
   const { program } = server;

@@ -7,7 +7,7 @@ import { attack, bystander, raw, refused, saidUntilEnd } from './rig.ts';
 
 const HELLO = { 'isthmus-agent': 'rogue' };
 
-/** What may stand on the agents' port and is no agent's hello. */
+/** What may arrive on the agents' port that is not an agent's hello. */
 const REFUSED: readonly [name: string, request: string, answer: RegExp][] = [
   ['another path', upgrade(HELLO).replace('/isthmus/link', '/elsewhere'), /^HTTP\/1\.1 404 /],
   ['another protocol', upgrade(HELLO).replace('isthmus-link/1', 'websocket'), /^HTTP\/1\.1 404 /],
@@ -29,7 +29,7 @@ const REFUSED: readonly [name: string, request: string, answer: RegExp][] = [
   ['a NUL', 'GET /\0 HTTP/1.1\r\n\r\n', /^HTTP\/1\.1 400 /],
 ];
 
-test('what is no agent is answered on the agents’ port, and disturbs nothing', async (t) => {
+test('a client that is not an agent is answered on the agents’ port and disturbs nothing', async (t) => {
   await using scope = new Scope();
   const { server, agents } = await allInOne(scope, {
     serverFlags: { 'cluster-cert': undefined, 'cluster-key': undefined, 'cluster-ca-cert': undefined },
@@ -49,7 +49,7 @@ test('what is no agent is answered on the agents’ port, and disturbs nothing',
   }
 });
 
-test('300 links that start over TLS, with bytes glued to the heads, do not end the hub', async (t) => {
+test('300 links over TLS that send bytes in the same write as their heads do not end the hub', async (t) => {
   await using scope = new Scope();
   const { server, agents, trust } = await allInOne(scope);
   const { program } = server;
