@@ -28,7 +28,7 @@ async function tunnelsOf(scope: Scope, program: Program): Promise<adminApi.Tunne
 }
 
 test(
-  'an operator follows a tunnel through gateway, hub and agent, and drains each',
+  'an operator can follow a tunnel through gateway, hub and agent, and drains each',
   { skip: redisMissing() },
   scoped(async (scope) => {
     const plane = await split(scope, { gateways: 1, hubs: 1, agents: 2 });
@@ -71,7 +71,7 @@ test(
     assert.equal((await adminOf(scope, hub.program).listTunnels({ tenant: 'other' })).tunnels.length, 0);
     assert.deepEqual((await adminOf(scope, hub.program).listSessions({ tenant: 'other' })).sessions, []);
 
-    // An agent that drains takes dials only while no other is left.
+    // A draining agent takes dials only while it is the only one.
     assert.deepEqual(await adminOf(scope, agent).drain({}), { sessions: 1, tunnels: 1, plan: undefined });
     await eventually(async () => {
       const [line] = hub.program.logs.filter(({ msg }) => msg === 'session drains');
@@ -86,7 +86,7 @@ test(
     assert.deepEqual(await adminOf(scope, hub.program).drain({}), { sessions: 2, tunnels: 1, plan: undefined });
     assert.equal((await hub.program.get('/readyz')).status, 500);
 
-    // What runs goes on, and no program ends by it.
+    // The running tunnel goes on, and no program exits.
     await carries(tunnel, 'third');
     for (const program of [gateway.program, hub.program, agent]) assert.ok(program.running, program.name);
     assert.deepEqual(await adminOf(scope, gateway.program).drain({}), { sessions: 0, tunnels: 1, plan: undefined });
@@ -235,7 +235,7 @@ test(
   }),
 );
 
-/** Of a program that watches it fail, or has seen it. */
+/** Returns a failed dial from a program's watch, which also shows recent ones. */
 async function failedDial(scope: Scope, program: Program): Promise<adminApi.DialRecord> {
   const events = adminOf(scope, program).watchDials({ onlyFailed: true }, { signal: scope.signal });
   const next = events[Symbol.asyncIterator]().next();

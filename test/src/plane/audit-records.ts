@@ -4,16 +4,16 @@ import type { AuditRecord } from '@isthmus/telemetry';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { ROOT } from '../harness/index.ts';
 
-// `required` and `false` in a branch name what the main part of the schema describes.
+// In a branch of the schema, `required` and `false` name properties that its main part describes.
 const ajv = new Ajv2020({ strict: true, strictRequired: false, allErrors: true });
 const validate = ajv.compile<AuditRecord>(JSON.parse(readFileSync(`${ROOT}docs/audit.schema.json`, 'utf8')));
 
-/** Why a value is no audit record; undefined when it is one. */
+/** Returns why a value is not an audit record, or undefined if it is one. */
 export function invalid(value: unknown): string | undefined {
   return validate(value) ? undefined : ajv.errorsText(validate.errors);
 }
 
-/** The records of a file, each of which must be valid; a line that is not whole yet is none. */
+/** Reads a file's records, each of which must be valid. Leaves out a last line that is not complete yet. */
 export function readRecords(path: string): AuditRecord[] {
   const lines = readFileSync(path, 'utf8').split('\n').slice(0, -1);
   return lines.map((line) => {

@@ -21,11 +21,11 @@ import { invalid, readRecords } from './audit-records.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
 import { tinyDisk, unmountable } from './tiny-disk.ts';
 
-/** A drain waits for the tunnels that run. */
+/** A drain waits for running tunnels. */
 const PATIENT = { 'graceful-shutdown-timeout': '1m' };
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
-/** A server whose records go to a file, and an agent. */
+/** Starts a server that writes its records to a file, and an agent. */
 async function audited(scope: Scope, serverFlags: Flags = {}, agentFlags: Flags = {}, dir?: string) {
   const log = `${dir ?? (await tempDir(scope))}/audit.log`;
   const flags = { 'server-id': 'gw-1', 'audit-log': log, ...serverFlags };
@@ -33,7 +33,7 @@ async function audited(scope: Scope, serverFlags: Flags = {}, agentFlags: Flags 
   return { ...plane, log };
 }
 
-/** The records of a file once there are so many. */
+/** Waits until a file has `count` records, and returns them. */
 async function recordsOf(path: string, count: number): Promise<AuditRecord[]> {
   const written = () => readFileSync(path, 'utf8').split('\n').length > count;
   await until(written, { what: () => `${count} records in ${readFileSync(path, 'utf8')}` });
@@ -88,7 +88,7 @@ test(
 );
 
 test(
-  'records wait for a full disk while dials go on, and are all there in the end, after a second signal too',
+  'records wait while the disk is full and dials go on, and none is lost, even after a second signal',
   { skip: unmountable },
   scoped(async (scope) => {
     const disk = await tinyDisk(scope, 64);
@@ -128,12 +128,12 @@ test(
 );
 
 test(
-  'after a rename and SIGHUP records go on in a new file, none lost, and tunnels that a stop cuts have theirs',
+  'after a rename and SIGHUP, records continue in a new file without a loss, and tunnels cut by a stop have one too',
   scoped(async (scope) => {
     const { server, log } = await audited(scope, { 'graceful-shutdown-timeout': '1ms' });
     const target = await echo(scope);
     const dials: Promise<void>[] = [];
-    // No gRPC: Deno's own client does not always survive the end of the server.
+    // No gRPC: Deno's own client does not always survive the server's end.
     const dialOnce = async (front: Front, protocol: 'mtls' | 'connect') => {
       const tunnel = await dial(scope, front, protocol, target.authority);
       await carries(tunnel);
@@ -174,7 +174,7 @@ test(
 );
 
 test(
-  'records on standard output stand beside the log on standard error',
+  'records go to standard output, and the log to standard error',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const { program, ...front } = await startServer(scope, trust, { 'audit-log': '-', 'dial-park-timeout': '1ms' });

@@ -1,16 +1,19 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { type Program, type Scope, tempDir } from '../harness/index.ts';
 
-/** How often a balancer that looks asks for readiness, in milliseconds. */
+/** How often a balancer checks readiness, in milliseconds. */
 const LOOK_EVERY = 200;
 
 export interface Backend {
   readonly uds: string;
-  /** Asked for readiness; unset for a backend that is always taken for ready. */
+  /** The program whose readiness is checked. Unset: the backend always counts as ready. */
   readonly program?: () => Program;
 }
 
-/** A balancer of layer 4: one unix socket in front of several. Connections go to each in turn, and on to the next where one refuses. */
+/**
+ * A layer-4 balancer: one unix socket in front of several. Each connection goes to the next backend in turn, or to the one after if that
+ * refuses.
+ */
 export async function balancer(scope: Scope, backends: readonly Backend[]): Promise<{ readonly uds: string }> {
   const sockets = new Set<Socket>();
   const unready = new Set<Backend>();

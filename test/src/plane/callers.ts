@@ -5,13 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { grpcThrough, type Scope, tunnelThrough } from '../harness/index.ts';
 import { carries } from './dials.ts';
 
-/** Between the start of one dial and the next, in milliseconds. */
+/** Time between the starts of two dials, in milliseconds. */
 const DIAL_EVERY = 20;
 
-/** Short dials under way: on a machine that is too slow for the rate the next waits, so that they do not pile up. */
+/** Short dials at once. If the machine is too slow for the rate, the next dial waits, so that they do not pile up. */
 const MOST_DIALS = 25;
 
-/** Between one chunk of a long tunnel and the next, in milliseconds. */
+/** Time between two chunks of a long tunnel, in milliseconds. */
 const SEND_EVERY = 100;
 
 /** Callers behind a balancer: dials by gRPC and HTTP CONNECT in turn, as steadily as the machine allows, and long tunnels. */
@@ -59,7 +59,7 @@ export class Callers {
     this.#underWay++;
     try {
       const tunnel = await this.#dial(index);
-      // A short tunnel may be cut by the end of its agent or hub: that is counted for long ones.
+      // The end of its agent or hub may cut a short tunnel. Only long tunnels count as cut.
       await carries(tunnel).catch(() => {});
       tunnel.destroy();
     } catch (error) {
@@ -88,7 +88,7 @@ export class Callers {
     }
   }
 
-  /** Random bytes both ways for a while, then the end, and what came back must be what was sent. */
+  /** Sends random bytes for a while, then ends. Fails unless the same bytes came back. */
   async #carry(tunnel: Duplex, lifeMs: number): Promise<void> {
     const sent = createHash('sha256');
     const received = createHash('sha256');

@@ -17,7 +17,7 @@ export type Protocol = (typeof PROTOCOLS)[number];
 
 const ENDED = 'the tunnel ended';
 
-/** Opens a tunnel as an API server would, or fails with the text of the refusal. */
+/** Opens a tunnel as an API server would. Throws an error with the text of the refusal. */
 export function dial(scope: Scope, front: Ways, protocol: Protocol, destination: string): Promise<Duplex> {
   if (protocol === 'grpc') return grpcThrough(scope, front.grpc, destination);
   return tunnelThrough(scope, { via: front[protocol], destination });
@@ -39,7 +39,7 @@ export async function carries(tunnel: Duplex, text = 'ping'): Promise<void> {
   if (seen !== text) throw new Error(`sent ${text}, and ${seen} came back`);
 }
 
-/** Resolves when a tunnel is closed, for whatever reason. */
+/** Resolves when a tunnel has closed, for any reason. */
 export async function closed(tunnel: Duplex): Promise<void> {
   tunnel.resume();
   if (tunnel.destroyed || tunnel.readableEnded) return;
@@ -49,7 +49,7 @@ export async function closed(tunnel: Duplex): Promise<void> {
   await within(over, { what: 'the end of a tunnel' });
 }
 
-/** Dials one after the other until stopped, and keeps failures. A tunnel that is cut later is not a failed dial. */
+/** Dials one after the other until stopped, and collects failures. A tunnel that is cut later is not a failed dial. */
 export class Dialler {
   dials = 0;
   readonly failures: Error[] = [];
@@ -80,7 +80,7 @@ export class Dialler {
   }
 }
 
-/** The admin RPC of a program. */
+/** Returns a client of a program's admin RPC. */
 export function adminOf(scope: Scope, program: Program): AdminConnection['admin'] {
   const connection = adminClient(`127.0.0.1:${program.adminPort}`);
   scope.defer(() => connection[Symbol.dispose]());

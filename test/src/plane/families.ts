@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { eventually, type Program } from '../harness/index.ts';
 
-/** Samples by the values of their labels alone, in the order of the page: `Proxy`, `DIAL_REQ from_client`. */
+/** Samples by the values of their labels, in the order of the page: `Proxy`, `DIAL_REQ from_client`. */
 export type Samples = Readonly<Record<string, number>>;
 
-/** What families should be: samples, or of a histogram how many observations. */
+/** The expected samples of each family; for a histogram, its numbers of observations. */
 export type Expected = Readonly<Record<string, Samples | { readonly observations: Samples }>>;
 
 export async function samples(program: Program, family: string): Promise<Record<string, number>> {
@@ -15,12 +15,14 @@ export async function samples(program: Program, family: string): Promise<Record<
   return Object.fromEntries(entries);
 }
 
-/** One sample; of a family without labels, its only one. */
+/** Returns one sample: without `labels`, the only one of a family without labels. */
 export async function value(program: Program, family: string, labels = ''): Promise<number | undefined> {
   return (await samples(program, family))[labels];
 }
 
-/** Waits until every family under a prefix is as expected. One that is on the page and not expected fails, and the other way round. */
+/**
+ * Waits until every family under a prefix is as expected. Fails on families that are not expected, and on expected ones that are missing.
+ */
 export async function familiesAre(program: Program, prefix: string, expected: Expected): Promise<void> {
   await eventually(async () => {
     const { body } = await program.get('/metrics');

@@ -30,13 +30,13 @@ async function sessionsOn(scope: Scope, program: Program): Promise<number> {
   return (await adminOf(scope, program).listSessions({})).sessions.length;
 }
 
-/** The hub through which the newest tunnel of a gateway runs. */
+/** Returns the hub that the newest tunnel of a gateway runs through. */
 async function hubOfNewest(scope: Scope, { program }: Front): Promise<string | undefined> {
   const { tunnels } = await adminOf(scope, program).listTunnels({});
   return tunnels.at(-1)?.hubId;
 }
 
-/** A tunnel through each hub. */
+/** Opens a tunnel through each hub. */
 async function tunnelThroughEach(scope: Scope, plane: Split, destination: Destination): Promise<Map<string, Duplex>> {
   const tunnels = new Map<string, Duplex>();
   const [gateway] = plane.gateways as [Front];
@@ -57,7 +57,7 @@ async function allHave(scope: Scope, programs: readonly Program[], sessions: num
   }
 }
 
-/** Callers that dial through every gateway while something happens, and some dials more after it. */
+/** Dials through every gateway while something happens, and some more afterwards. No dial may fail. */
 async function undisturbed(
   scope: Scope,
   gateways: readonly Front[],
@@ -83,7 +83,7 @@ async function undisturbed(
   );
 }
 
-test('a plane goes on while its parts go and come', { skip }, async (t) => {
+test('a plane goes on while its parts leave and join', { skip }, async (t) => {
   await using scope = new Scope();
   const plane = await split(scope, { agents: 2 });
   const { gateways, redis, trust } = plane;
@@ -94,27 +94,24 @@ test('a plane goes on while its parts go and come', { skip }, async (t) => {
   let third: Back;
   await allHave(scope, fronts, 4);
 
-  await t.test(
-    'a hub that is killed ends its tunnels, without waiting for the answer to a PING, and fails no dial',
-    async () => {
-      const tunnels = await tunnelThroughEach(scope, plane, destination);
-      await undisturbed(scope, gateways, destination, async () => {
-        await first.program.kill();
-        await closed(tunnels.get(hubIdOf(first)) as Duplex);
-      });
-      for (const program of fronts) {
-        const isEnd = (line: LogLine) => line.msg === 'hub connection closed' && line.hub === hubIdOf(first);
-        const { reason } = await program.waitForLog(isEnd, { what: 'the end of the link' });
-        assert.match(String(reason), /^hub .*: ./);
-        assert.doesNotMatch(String(reason), /PING/);
-      }
-      const other = tunnels.get(hubIdOf(second)) as Duplex;
-      await carries(other);
-      other.destroy();
-    },
-  );
+  await t.test('when a hub is killed its tunnels end without waiting for a PING, and no dial fails', async () => {
+    const tunnels = await tunnelThroughEach(scope, plane, destination);
+    await undisturbed(scope, gateways, destination, async () => {
+      await first.program.kill();
+      await closed(tunnels.get(hubIdOf(first)) as Duplex);
+    });
+    for (const program of fronts) {
+      const isEnd = (line: LogLine) => line.msg === 'hub connection closed' && line.hub === hubIdOf(first);
+      const { reason } = await program.waitForLog(isEnd, { what: 'the end of the link' });
+      assert.match(String(reason), /^hub .*: ./);
+      assert.doesNotMatch(String(reason), /PING/);
+    }
+    const other = tunnels.get(hubIdOf(second)) as Duplex;
+    await carries(other);
+    other.destroy();
+  });
 
-  await t.test('a hub that joins is used by gateways, and by agents that lack a session', async () => {
+  await t.test('gateways use a new hub, and so do agents that lack a session', async () => {
     third = await startHub(scope, trust, flags);
     await allHave(scope, [third.program], 2);
     await allHave(scope, fronts, 4);
@@ -130,7 +127,7 @@ test('a plane goes on while its parts go and come', { skip }, async (t) => {
     await undisturbed(scope, gateways, destination, async () => {
       second.program.signal('SIGTERM');
       await second.program.waitForLog((line) => line.msg === 'stopping', { what: 'the signal' });
-      // To the hub that is left each agent has a session already, so the other's take no more dials.
+      // Each agent has a session to the remaining hub already, so the draining hub's sessions take no more dials.
       await allHave(scope, fronts, 2);
     });
     await carries(tunnel);
@@ -140,14 +137,14 @@ test('a plane goes on while its parts go and come', { skip }, async (t) => {
     await allHave(scope, fronts, 2);
   });
 
-  await t.test('an agent that is killed fails no dial', async () => {
+  await t.test('no dial fails when an agent is killed', async () => {
     const gone = await startAgent(scope, trust, third.agentPort, { 'agent-id': 'short-lived' });
     await allHave(scope, fronts, 3);
     await undisturbed(scope, gateways, destination, () => gone.kill());
     await allHave(scope, fronts, 2);
   });
 
-  await t.test('without Redis dials go on, and when it is back empty the plane converges', async () => {
+  await t.test('dials go on without Redis, and the plane converges when Redis comes back empty', async () => {
     await undisturbed(scope, gateways, destination, async () => {
       await redis.kill();
       for (const program of fronts) {
@@ -155,7 +152,7 @@ test('a plane goes on while its parts go and come', { skip }, async (t) => {
       }
     });
     for (const program of fronts) await program.waitReady();
-    // While it is away, a gateway and a hub start and an agent comes: the gateway learns of all of them afterwards.
+    // During the outage a gateway, a hub and an agent start. The gateway must learn of all of them afterwards.
     const late = await startGateway(scope, trust, { ...flags, ...(await peerFlags(trust)) });
     assert.equal((await late.program.get('/readyz')).status, 500);
     assert.match((await late.program.get('/readyz')).body, /no copy of the registry yet/);

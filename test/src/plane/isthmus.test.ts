@@ -24,7 +24,7 @@ import {
 import { carries, dial } from './dials.ts';
 import { asked, isthmus, Session, startIsthmus } from './operator.ts';
 
-/** In the URL of Redis, which is a flag of gateways and hubs. */
+/** A secret in the URL of Redis, which is a flag of gateways and hubs. */
 const SECRET = 'hunter2-planted';
 
 interface Made {
@@ -40,7 +40,7 @@ interface Unanswered {
   readonly unanswered: readonly { readonly member: string; readonly reason: string }[];
 }
 
-/** Two gateways and two hubs around a Redis that wants a password, and an agent with a session to each hub. */
+/** Starts two gateways and two hubs with a Redis that needs a password, and an agent with a session to each hub. */
 async function start(scope: Scope) {
   const trust = await newTrust(scope);
   const redis = await startRedis({ password: SECRET });
@@ -86,7 +86,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     const tunnel = await dial(scope, first.ways, 'connect', (await echo(scope)).authority);
     await carries(tunnel, 'ping');
 
-    // The program itself, once.
+    // Once as the program itself; all others run in this process.
     const own = startIsthmus(scope, program, 'status');
     const [status, agents, hubs, tunnels, explained, dialled, silent, failed, check, config] = await Promise.all([
       asked<{ members: { member: string; ready: boolean }[] }>(program, 'status'),
@@ -162,7 +162,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     for (const secret of [SECRET, 'PRIVATE KEY']) assert.ok(!texts.includes(secret), `${secret} is in the archive`);
   });
 
-  it('hides nothing of the others when a replica hangs, dies or comes back', async () => {
+  it('still shows all other members when a replica hangs, dies or comes back', async () => {
     const { first, second } = plane;
     const { program } = first.member;
     const destination = await echo(scope);
@@ -178,7 +178,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     };
     await Promise.all([seen(first.member), seen(second.member)]);
 
-    // It hangs: a client waits for it until it dies.
+    // The second gateway hangs: a client waits for it until it dies.
     second.member.program.signal('SIGSTOP');
     const impatient = await asked<Unanswered>(program, 'agents', '--timeout', '5s');
     assert.equal(impatient.status, 3);
@@ -201,7 +201,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     assert.equal(await watch.interrupt(), 0);
   });
 
-  it('makes the certificates that a server, an agent and an operator need, and no more', async () => {
+  it('makes certificates that let in a server, an agent and an operator, and nobody else', async () => {
     const { trust, first } = plane;
     const pki = join(trust.dir, 'pki');
     const made = await asked<Made>(first.member.program, 'certs', pki, '--agent', 'node-b');
@@ -229,7 +229,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     }
   });
 
-  it('shows who is refused beside those who are well, and no probe of its own', async () => {
+  it('shows refused clients but not its own probes', async () => {
     const { trust, hubs, first } = plane;
     const { program } = first.member;
     const [hub] = hubs as [(typeof hubs)[0]];
@@ -239,7 +239,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
       asked<{ results: { check: string; outcome: string; about: string; detail: string }[] }>(program, 'check');
     const { results } = await check();
     assert.equal(results.filter((each) => each.check === 'ports' && each.outcome === 'pass').length, 4);
-    // A handshake of somebody else, behind those of the check.
+    // Another client's handshake, after those of the check.
     const stranger = tls.connect({
       port: hub.agentPort,
       ca: readFileSync(trust.agents.cert),
@@ -278,7 +278,7 @@ describe('isthmus', { skip: redisMissing() }, () => {
     }
   });
 
-  it('takes no drain for a fault', async () => {
+  it('does not report a drain as a fault', async () => {
     const { first } = plane;
     const { program } = first.member;
     const tunnel = await dial(scope, first.ways, 'connect', (await echo(scope)).authority);

@@ -3,12 +3,12 @@ import { FakeApiServer } from '@isthmus/kube/testing';
 import { stringify } from 'yaml';
 import type { Scope, Trust } from '../harness/index.ts';
 
-/** What tokens of agents are made for. */
+/** The audience of agents' tokens. */
 export const AUDIENCE = 'system:konnectivity-server';
 
 const LABELS = { 'k8s-app': 'konnectivity-server' };
 
-/** An API server that keeps leases and reviews tokens, and a kubeconfig for it. */
+/** Starts an API server that keeps leases and reviews tokens, and writes a kubeconfig for it. */
 export async function kubeApi(scope: Scope, { dir }: Trust) {
   const api = scope.use(await FakeApiServer.start());
   const { server, token } = api.connection;
@@ -24,12 +24,12 @@ export async function kubeApi(scope: Scope, { dir }: Trust) {
   return {
     kubeconfig,
     api,
-    /** A token of a service account, `namespace:name`. */
+    /** Makes a token valid for a service account, `namespace:name`. */
     trust(token: string, account: string) {
       const user = { username: `system:serviceaccount:${account}` };
       api.reviews.set(token, { authenticated: true, audiences: [AUDIENCE], user });
     },
-    /** A server's lease, renewed so many seconds ago. */
+    /** Adds a server's lease that was renewed `age` seconds ago. */
     put(name: string, age: number) {
       const renewTime = new Date(Date.now() - age * 1000).toISOString();
       const metadata = { name, namespace: 'kube-system', labels: LABELS };

@@ -32,7 +32,7 @@ interface Logging {
   readonly program: Front['program'];
 }
 
-/** A proxy-server and an agent, all ready; the server's log goes to a file. */
+/** Starts a proxy-server that logs to a file, and an agent, and waits until both are ready. */
 async function loggingTo(scope: Scope, log: string): Promise<Logging> {
   const trust = await newTrust(scope);
   const [agentPort, health] = [await freePort(), await healthFlags()];
@@ -59,7 +59,7 @@ async function loggingTo(scope: Scope, log: string): Promise<Logging> {
   };
 }
 
-/** The time of a line; undefined for one that is not whole. */
+/** Returns the time of a line, or undefined if the line is not complete. */
 function timeOf(line: string): string | undefined {
   try {
     return JSON.parse(line).time;
@@ -72,7 +72,7 @@ const unfull = spawnSync('test', ['-c', '/dev/full']).status === 0 ? false : 'th
 const noFifo = spawnSync('mkfifo', ['--version']).status === 0 ? false : 'there is no mkfifo';
 
 test(
-  'a program whose log is a full device serves on',
+  'a program whose log device is full goes on serving',
   { skip: unfull },
   scoped(async (scope) => {
     const { program, dials } = await loggingTo(scope, '/dev/full');
@@ -99,7 +99,7 @@ test(
     const lines = readFileSync(log, 'utf8').trimEnd().split('\n');
     const times = lines.map(timeOf).filter((time) => time !== undefined);
     assert.deepEqual(times, [...times].sort());
-    // Deno does not say how much of a write went onto the disk before it was full: there the line stands twice, once cut off.
+    // Deno does not report how much of a write reached the disk before it was full, so one line may be there twice, once cut off.
     assert.ok(lines.length - times.length <= (onDeno ? 1 : 0), lines.join('\n'));
   }),
 );
@@ -119,7 +119,7 @@ class Pipe {
     this.#fd = openSync(this.path, constants.O_RDWR | constants.O_NONBLOCK);
   }
 
-  /** Takes what is there. */
+  /** Reads everything that is in the pipe. */
   read(): void {
     const chunk = Buffer.alloc(65_536);
     try {
@@ -134,7 +134,7 @@ class Pipe {
     this.#fd = undefined;
   }
 
-  /** How many lines say that a dial was established; each line is whole. */
+  /** How many lines report an established dial. Each line must be complete. */
   get established(): number {
     const lines = this.text.split('\n').slice(0, -1);
     return lines.filter((line) => JSON.parse(line).msg === 'dial established').length;
@@ -150,7 +150,7 @@ async function pipeOf(scope: Scope): Promise<Pipe> {
 }
 
 test(
-  'a log whose reader stands still holds up nothing, and loses nothing that fits into a mebibyte',
+  'a log whose reader stalls blocks nothing, and loses nothing that fits into a mebibyte',
   { skip: noFifo },
   scoped(async (scope) => {
     const pipe = await pipeOf(scope);
@@ -166,7 +166,7 @@ test(
 );
 
 test(
-  'a program outlives the reader of its log, and goes on when there is another',
+  "a program survives the end of its log's reader, and logs again when there is a new one",
   { skip: noFifo },
   scoped(async (scope) => {
     const pipe = await pipeOf(scope);

@@ -18,7 +18,7 @@ import { carries } from './dials.ts';
 import { samples, value } from './families.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
-/** Not sampled, and kept for its failure. */
+/** Not sampled, but kept because the dial failed. */
 const FAILED = 'a3ce929d0e0e47364bf92f3577b34da6';
 
 interface Programs {
@@ -28,10 +28,10 @@ interface Programs {
 }
 
 test(
-  'gateway, hub and agent each tell their part of a dial, and what they see of the plane',
+  'gateway, hub and agent each report their part of a dial and what they see of the plane',
   { skip: redisMissing() },
   scoped(async (scope) => {
-    // Nothing is there to take the traces: whether they arrive is not the point here.
+    // No collector listens: this test does not care whether traces arrive.
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' };
     const { gateways, hubs, agents, redis } = await split(scope, { gateways: 1, hubs: 1, env });
     const [front, back, agent] = [gateways[0], hubs[0], agents[0]];
@@ -85,7 +85,7 @@ async function tellOfDials(scope: Scope, programs: Programs, { connect: via }: W
     `${phase} established`,
     `${phase} failed`,
   ]);
-  // An address needs no look-up, and whether that is told as one of no time is the agent's affair.
+  // An address needs no look-up. The agent may or may not report one of 0 ms.
   const told = (await phases(gateway)).filter((series) => !series.startsWith('dns'));
   assert.deepEqual(told, all);
   assert.ok((await phases(hub)).includes('agent established'));
@@ -103,7 +103,7 @@ async function tellOfDials(scope: Scope, programs: Programs, { connect: via }: W
   }
 }
 
-/** A destination that reads nothing fills what is between it and its caller. */
+/** Dials a destination that reads nothing, so that the buffers between it and its caller fill up. */
 async function tellWhatIsHeld(scope: Scope, programs: Programs, { connect: via }: Ways): Promise<void> {
   const { authority: destination } = await stalled(scope);
   const tunnel = await tunnelThrough(scope, { via, destination });
@@ -115,12 +115,12 @@ async function tellWhatIsHeld(scope: Scope, programs: Programs, { connect: via }
   tunnel.destroy();
 }
 
-/** Phases and outcomes of which there is an observation. */
+/** Returns the phases and outcomes that have at least one observation. */
 async function phases(program: Program): Promise<string[]> {
   return Object.keys(await samples(program, 'isthmus_dial_latency_seconds_count')).sort();
 }
 
-/** The page as Prometheus asks for it. */
+/** Returns the page in the format that Prometheus asks for. */
 async function openMetrics({ healthHost, healthPort }: Program): Promise<string> {
   const headers = { accept: 'application/openmetrics-text;version=1.0.0,text/plain;q=0.5', connection: 'close' };
   const response = await fetch(`http://${healthHost}:${healthPort}/metrics`, { headers });

@@ -25,13 +25,13 @@ const SERVER = 'konnectivity_network_proxy_server_';
 const AGENT = 'konnectivity_network_proxy_agent_';
 const DESTINATION = '10.0.0.1:443';
 
-/** Answers the next dial that an agent is sent. */
+/** Answers an agent's next dial. */
 async function answer(agent: PacketStream, connectID: bigint, error = ''): Promise<void> {
   const { random } = await agent.expect('DIAL_REQ');
   agent.send({ type: 'DIAL_RSP', random, connectID: error === '' ? connectID : 0n, error });
 }
 
-/** A dial that has reached the agent and has no answer yet. */
+/** Starts a dial, and waits until it has reached the agent, which does not answer. */
 async function pending(scope: Scope, via: Parameters<typeof packetsThrough>[1], agent: PacketStream) {
   const caller = packetsThrough(scope, via);
   const random = randomId();
@@ -41,7 +41,7 @@ async function pending(scope: Scope, via: Parameters<typeof packetsThrough>[1], 
 }
 
 test(
-  'every family of upstream says what happened at a server',
+  'every upstream family shows what happened at a server',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const api = await kubeApi(scope, trust);
@@ -56,7 +56,7 @@ test(
     const agent = agentPackets(scope, { port: relay.port, ca: trust.agents.cert, identity }, { agentid: 'a1' });
     await program.waitReady();
 
-    // A tunnel that ends in good order, and one that stays.
+    // A tunnel that closes normally, and one that stays open.
     const caller = packetsThrough(scope, grpc);
     const [dialled] = await Promise.all([caller.dial(DESTINATION), answer(agent, 1n)]);
     caller.send({ type: 'DATA', connectID: dialled.connectID, error: '', data: Buffer.from('ping') });
@@ -69,7 +69,7 @@ test(
     await caller.expect('CLOSE_RSP');
     await Promise.all([tunnelThrough(scope, { via: connect, destination: DESTINATION }), answer(agent, 2n)]);
 
-    // A refusal, an answer to no question, a dial without an answer, and a caller that gives up.
+    // A refusal, an answer that nobody asked for, a dial without an answer, and a caller that gives up.
     await Promise.all([packetsThrough(scope, grpc).dial(DESTINATION), answer(agent, 3n, 'refused')]);
     agent.send({ type: 'DIAL_RSP', random: randomId(), connectID: 4n, error: '' });
     await agent.expect('CLOSE_REQ');
@@ -114,7 +114,7 @@ test(
         'DIAL_RSP from_agent': 4,
         'DATA from_agent': 1,
         'CLOSE_RSP from_agent': 1,
-        // The dial in vain and the one that was given up are taken back, and so is the tunnel that nobody asked for.
+        // The server cancels the dial without an answer and the abandoned one, and closes the tunnel that nobody asked for.
         'DIAL_REQ to_agent': 5,
         'DATA to_agent': 1,
         'CLOSE_REQ to_agent': 2,
@@ -122,7 +122,7 @@ test(
       },
     });
 
-    // An agent that reads no more, and is gone then with a dial in its hands.
+    // An agent that stops reading and then disappears with a dial pending.
     await pending(scope, grpc, agent);
     const flooding = packetsThrough(scope, grpc);
     const [flood] = await Promise.all([flooding.dial(DESTINATION), answer(agent, 6n)]);
@@ -145,7 +145,7 @@ test(
 );
 
 test(
-  'every family of upstream says what happened at an agent',
+  'every upstream family shows what happened at an agent',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const api = await kubeApi(scope, trust);
@@ -191,7 +191,7 @@ test(
 
     await hub[Symbol.asyncDispose]();
     await eventually(async () => {
-      // Go's client says Unavailable; on Deno grpc-js takes the reset of the stream for the news, not the connection's end.
+      // Go's client reports Unavailable. On Deno, grpc-js reports the reset of the stream instead of the end of the connection.
       const errors = Object.entries(await samples(program, `${AGENT}stream_errors_total`));
       assert.deepEqual(
         errors.map(([, count]) => count),

@@ -154,7 +154,7 @@ test(
 );
 
 test(
-  'a caller that vanishes, and one that says DIAL_CLS and closes in the same breath, count as such',
+  'a caller that vanishes, or sends DIAL_CLS and closes at once, counts as frontend_close',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const server = await startServer(scope, trust);
@@ -179,12 +179,12 @@ test(
 );
 
 test(
-  "an agent's own timeout is an error of the destination; its death before the answer is one of the backend",
+  "an agent's own timeout counts as the destination's error; its death before the answer counts as the backend's",
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope);
     const [agent] = agents as [Program];
     const hole = await blackHole(scope);
-    // The agent answers after 5 s by itself.
+    // The agent answers after its own limit of 5 s.
     await assert.rejects(dial(scope, server, 'connect', hole), /504 .*i\/o timeout/);
     assert.deepEqual(await failures(server), { error_response: 1 });
     assert.deepEqual(await samples(agent, `${AGENT}endpoint_dial_failure_total`), { timeout: 1 });
@@ -200,7 +200,7 @@ test(
 );
 
 test(
-  'an agent counts servers that fail it',
+  'an agent counts failed connections to servers',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const agent = await startAgent(scope, trust, await freePort());

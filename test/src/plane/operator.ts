@@ -15,16 +15,16 @@ export interface Said {
   readonly err: string;
 }
 
-/** Who is asked. */
+/** The program that a command asks. */
 export type Asked = Pick<Program, 'adminPort'>;
 
-/** `isthmus`, asked at the admin port of a program, in this process: a new one would take longer than its answer. */
+/** Runs `isthmus` against a program's admin port, in this process: a new process would take longer than its answer. */
 export async function isthmus(program: Asked, ...args: string[]): Promise<Said> {
   const session = new Session(program, args.includes('--timeout') ? args : [...args, ...PATIENT]);
   return { status: await session.done, out: session.out, err: session.err };
 }
 
-/** The same as a JSON document. */
+/** Runs the same command, and returns its JSON document. */
 export async function asked<T>(program: Asked, ...args: string[]): Promise<T & { readonly status: number | null }> {
   const { status, out, err } = await isthmus(program, ...args, '-o', 'json');
   if (out === '') throw new Error(`isthmus ${args.join(' ')} ended with ${status}: ${err}`);
@@ -62,7 +62,7 @@ export class Session {
   }
 }
 
-/** The program itself, as people run it. */
+/** Starts the program itself, as people run it. */
 export function startIsthmus(scope: Scope, program: Program, ...args: string[]): Program {
   return startCommand(scope, [process.execPath, ...COMMAND, ...args, '--address', `127.0.0.1:${program.adminPort}`]);
 }

@@ -29,7 +29,7 @@ async function listed(registry: Registry): Promise<string[]> {
   return (await registry.members()).map(({ adminAddress }) => adminAddress).sort();
 }
 
-/** Waits until a gateway answers a dial so. */
+/** Waits until a gateway answers a dial as wanted. */
 async function answers(scope: Scope, gateway: Front, destination: string, wanted: RegExp): Promise<void> {
   const asIs = async () => {
     const text = await dial(scope, gateway, 'connect', destination).then(
@@ -44,7 +44,7 @@ async function answers(scope: Scope, gateway: Front, destination: string, wanted
   await until(asIs, { what: `a dial that ends with ${wanted}` });
 }
 
-test('an operator finds every process in the registry, and takes an agent out of use', {
+test('an operator can find every process in the registry and take an agent out of use', {
   skip: redisMissing(),
 }, async (t) => {
   await using scope = new Scope();
@@ -57,7 +57,7 @@ test('an operator finds every process in the registry, and takes an agent out of
   const [gateway] = gateways as [Front];
   const { authority } = await echo(scope);
 
-  await t.test('each process says what it is and where its admin port is, and when it goes', async () => {
+  await t.test('each process registers what it is and its admin port, and removes itself when it stops', async () => {
     const wanted = adminAddresses(gateways, hubs).join();
     await until(async () => (await listed(registry)).join() === wanted, { what: 'all members' });
     const members = await registry.members();
@@ -72,7 +72,7 @@ test('an operator finds every process in the registry, and takes an agent out of
     assert.deepEqual(await listed(registry), adminAddresses([gateway], hubs));
   });
 
-  await t.test('an admin port with certificates answers those who show one', async () => {
+  await t.test('an admin port with certificates answers only clients that show one', async () => {
     const address = `127.0.0.1:${hubs[0]?.program.adminPort}`;
     const { cert, key } = await operators.client('operator');
     const tls = { ca: readFileSync(operators.cert), cert: readFileSync(cert), key: readFileSync(key) };
@@ -84,7 +84,7 @@ test('an operator finds every process in the registry, and takes an agent out of
     await assert.rejects(plain.admin.listSessions({}, { signal: AbortSignal.timeout(DEADLINE_MS) }));
   });
 
-  await t.test('an agent in quarantine takes no dial, and its tunnels go on', async () => {
+  await t.test('an agent in quarantine gets no dials, and its tunnels go on', async () => {
     const tunnel = await dial(scope, gateway, 'mtls', authority);
     const agent = { tenant: 'default', agentId: 'agent-0' };
     assert.equal(await registry.quarantine(agent, 'its disk fails'), true);

@@ -16,7 +16,7 @@ import { adminOf, carries, dial, PROTOCOLS } from './dials.ts';
 
 const AGENTS = 4;
 
-/** All of 127/8 is this machine: each agent is the only one that announces its address. */
+/** Each agent is the only one that announces its address. All of 127/8 is this machine. */
 function addressOf(index: number): string {
   return `127.0.1.${index + 1}`;
 }
@@ -25,7 +25,7 @@ function agentFlags(index: number) {
   return { 'agent-identifiers': `ipv4=${addressOf(index)}`, 'session-count': 2 };
 }
 
-/** The agents through which a gateway says it dialled a destination, once it has said it so often. */
+/** Returns the agents that a gateway dialled a destination through, once it has logged `dials` dials. */
 function agentsOf({ program }: Front, destination: string, dials: number): Promise<unknown[]> {
   const said = () => {
     const lines = program.logs.filter((line) => line.msg === 'dial established' && line.destination === destination);
@@ -89,7 +89,7 @@ test('two gateways, two hubs, four agents, and mutual TLS between them', { skip:
     await until(async () => (await openServers(agent as Program)) === 2, { what: 'two sessions' });
   });
 
-  await t.test('no gateway uses an agent that was killed', async () => {
+  await t.test('no gateway uses a killed agent', async () => {
     await agent?.kill();
     // Once the hubs know, it does not matter how old a gateway's copy is.
     for (const { program } of hubs) {

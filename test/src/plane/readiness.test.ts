@@ -18,7 +18,7 @@ import {
 } from '../harness/index.ts';
 import { carries, dial } from './dials.ts';
 
-/** What a program says of itself, page by page. */
+/** Returns a program's health pages. */
 async function pages(program: Program) {
   const [healthz, readyz, ready, verbose] = await Promise.all(
     ['/healthz', '/readyz', '/ready', '/readyz?verbose'].map((path) => program.get(path)),
@@ -42,7 +42,7 @@ async function failing(program: Program, status: number, ...checks: string[]): P
   });
 }
 
-/** Ready, for every check there is, and each says what it found. */
+/** Waits until a program is ready, and asserts that it has exactly these checks and what each reports. */
 async function isReady(program: Program, checks: Readonly<Record<string, RegExp>>): Promise<void> {
   await program.waitReady();
   await eventually(async () => {
@@ -58,7 +58,7 @@ async function isReady(program: Program, checks: Readonly<Record<string, RegExp>
   });
 }
 
-/** A program that drains says so for as long as a tunnel holds it, and then ends. */
+/** Asserts that a program reports its drain while a tunnel keeps it running, and then exits. */
 async function drains(program: Program, status: number, release: () => void): Promise<void> {
   program.signal('SIGTERM');
   await eventually(async () => {
@@ -71,10 +71,10 @@ async function drains(program: Program, status: number, release: () => void): Pr
 }
 
 test(
-  'the all-in-one server and its agent say when they are ready, and when no more',
+  'the all-in-one server and its agent report when they are ready and when they no longer are',
   scoped(async (scope: Scope) => {
     const trust = await newTrust(scope);
-    // Upstream's server takes no time to drain unless it is told to.
+    // Upstream's server does not wait for a drain unless told to.
     const server = await startServer(scope, trust, { 'graceful-shutdown-timeout': '30s' });
     await failing(server.program, 500, '[-]sessions failed: no agent has a session');
     const lonely = await startAgent(scope, trust, await freePort());
@@ -106,7 +106,7 @@ test(
 );
 
 test(
-  'a gateway and a hub say when they are ready, and when no more',
+  'a gateway and a hub report when they are ready and when they no longer are',
   { skip: redisMissing() },
   scoped(async (scope: Scope) => {
     const trust = await newTrust(scope);

@@ -18,18 +18,18 @@ import {
 import { carries, Dialler, dial } from './dials.ts';
 
 const AGENTS = 5;
-/** Sessions of each agent. */
+/** Sessions for each agent. */
 const SESSIONS = 2;
 const IDS = ['hub-1', 'hub-2', 'hub-3'];
 const skip = redisMissing();
 
-/** Which agents have a session to each hub, as the hubs report. */
+/** Returns which agents have a session to each hub, as the hubs report. */
 async function agentsByHub(hubs: readonly Member[]): Promise<Record<string, string[]>> {
   const lists = await Promise.all(hubs.map((hub) => hub.sessions()));
   return Object.fromEntries(lists.map((list, index) => [IDS[index], list.map(({ agentId }) => agentId).sort()]));
 }
 
-/** Which agents each hub should have. */
+/** Returns which agents each hub should have. */
 function wanted(hubIds: readonly string[]): Record<string, string[]> {
   const hubs = hubIds.map((hubId) => ({ hubId, address: '', zone: '', draining: false, generation: 1 }));
   const agentIds = Array.from({ length: AGENTS }, (_, index) => `agent-${index}`);
@@ -44,11 +44,11 @@ interface Plane {
   readonly gateway: Front;
   readonly hubs: readonly [Member, Member];
   readonly agents: readonly Member[];
-  /** Starts one more hub. */
+  /** Starts another hub. */
   join(): Promise<Member>;
 }
 
-/** Two hubs, which know each other by name, a gateway and agents. */
+/** Starts two hubs that know each other by name, a gateway and agents. */
 async function planeOfTwo(scope: Scope, sessionCount = SESSIONS): Promise<Plane> {
   const trust = await newTrust(scope);
   const redis = await startRedis();
@@ -81,7 +81,7 @@ async function noDialFails(scope: Scope, gateway: Front, happens: (destination: 
   assert.deepEqual(failures, []);
 }
 
-test('sessions move to a hub that joins, no dial fails, and no tunnel is cut', { skip }, async () => {
+test('sessions move to a new hub, no dial fails, and no tunnel is cut', { skip }, async () => {
   await using scope = new Scope();
   const plane = await planeOfTwo(scope);
   const { gateway } = plane;
@@ -100,7 +100,7 @@ test('sessions move to a hub that joins, no dial fails, and no tunnel is cut', {
     await eventually(async () => {
       assert.deepEqual((await agentsByHub(hubs))[IDS[2] as string], joined);
     });
-    // A session from which an agent goes is there until its last tunnel has ended.
+    // A session that its agent is leaving stays open until its last tunnel has ended.
     for (const tunnel of tunnels) {
       await carries(tunnel, 'still here');
       tunnel.destroy();
@@ -109,7 +109,7 @@ test('sessions move to a hub that joins, no dial fails, and no tunnel is cut', {
   });
 });
 
-test('hubs that are killed in turn, as soon as agents are back, fail no dial', { skip }, async () => {
+test('no dial fails when hubs are killed in turn, each as soon as the agents are back', { skip }, async () => {
   await using scope = new Scope();
   const { gateway, hubs, agents } = await planeOfTwo(scope);
   const all = () =>
@@ -129,7 +129,7 @@ test('hubs that are killed in turn, as soon as agents are back, fail no dial', {
   });
 });
 
-test('an agent of one session has another before its hub goes', { skip }, async () => {
+test('an agent with one session opens another before its hub leaves', { skip }, async () => {
   await using scope = new Scope();
   const { gateway, hubs } = await planeOfTwo(scope, 1);
   const all = Array.from({ length: AGENTS }, (_, index) => `agent-${index}`);

@@ -22,7 +22,7 @@ async function agentsKnownTo(scope: Scope, program: Program): Promise<Set<string
   return new Set(sessions.map(({ agentId }) => agentId));
 }
 
-/** Dials through each gateway during an action, and a few times after it. None may fail. */
+/** Dials through each gateway during an action, and a few times afterwards. No dial may fail. */
 async function undisturbed(scope: Scope, gateways: readonly Front[], happens: () => Promise<void>): Promise<void> {
   const { authority } = await echo(scope);
   const diallers = gateways.map((gateway) => new Dialler(scope, gateway, 'connect', authority));
@@ -35,10 +35,10 @@ async function undisturbed(scope: Scope, gateways: readonly Front[], happens: ()
   assert.deepEqual(failures, []);
 }
 
-test('Sentinels with TLS and a user of few rights make a replica the primary while dials go on', { skip }, async () => {
+test('with TLS and a restricted user, Sentinels promote a replica while dials go on', { skip }, async () => {
   await using scope = new Scope();
   const authority = await Authority.create(await tempDir(scope), 'redis');
-  // Redis servers are each other's clients.
+  // Redis servers connect to each other as clients.
   const tls = { ...(await authority.server({ uses: ['server', 'client'] })), ca: authority.cert };
   const sentinels = await startSentinels({ tls, password: 'word' });
   scope.defer(() => sentinels.stop());
@@ -62,7 +62,7 @@ test('Sentinels with TLS and a user of few rights make a replica the primary whi
   }
 });
 
-test('a hub that the registry has lost serves on over its link, and goes with it', { skip }, async () => {
+test('a hub that the registry has lost goes on serving over its link, until the link ends', { skip }, async () => {
   await using scope = new Scope();
   const redis: RedisServer = await startRedis({ args: ['--user', 'hub', 'on', '>secret', '~*', '+@all'] });
   scope.defer(() => redis.stop());

@@ -22,7 +22,7 @@ import { Callers } from './callers.ts';
 import { carries, dial, PROTOCOLS } from './dials.ts';
 
 const LONG_TUNNELS = 8;
-/** The programs drain there too; it is the callers here that do not bear it. */
+/** The programs drain on Deno too; only the callers in this process cannot stand it. */
 const DENO = 'Deno' in globalThis && "Deno 2.9's own HTTP/2 client ends its process on a GOAWAY that refuses a stream";
 
 /** How long a long tunnel lives, in milliseconds: less than a drain may take. */
@@ -37,7 +37,7 @@ test(
     scope.defer(() => redis.stop());
     const flags = { 'redis-url': redis.url, plane: 'test', 'graceful-shutdown-timeout': '45s' };
     const backs = await Promise.all([1, 2].map((index) => hubMember(scope, trust, `hub-${index}`, { flags })));
-    // The balancer asks every 200 ms; it must have heard before the gateway refuses a CONNECT.
+    // The balancer checks every 200 ms. It must notice before the gateway refuses a CONNECT.
     const gatewayFlags = { ...flags, ...(await peerFlags(trust)), 'shutdown-delay-duration': '4s' };
     const fronts = await Promise.all(
       [1, 2].map((index) => gatewayMember(scope, trust, `gateway-${index}`, { flags: gatewayFlags })),
@@ -83,7 +83,7 @@ test(
 );
 
 test(
-  'for the shutdown delay a gateway that is not ready serves',
+  'during its shutdown delay a gateway is not ready but goes on serving',
   { skip: redisMissing() || DENO },
   scoped(async (scope) => {
     const gatewayFlags = { 'shutdown-delay-duration': '1h' };
@@ -123,7 +123,7 @@ test(
     assert.equal(headers.connection, 'close');
     assert.match(reason + body, /shutting down/);
 
-    // gRPC callers find the other gateway by themselves, though the balancer gives them this one every other time.
+    // gRPC callers find the other gateway by themselves, although the balancer offers them this one every other time.
     const { uds } = await balancer(scope, [first.grpc, second.grpc]);
     for (let dials = 0; dials < 20; dials++) await carries(await grpcThrough(scope, { uds }, destination.authority));
     if (!goMissing()) {

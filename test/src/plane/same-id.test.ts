@@ -25,7 +25,7 @@ const said = (program: Program, what: string) => program.waitForLog(({ msg }) =>
 
 describe('a plane in trouble', { skip: redisMissing(), concurrency: true }, () => {
   it(
-    'says that two processes have one --server-id, and the older comes back when the newer ends',
+    'reports two processes with one --server-id, and the older one returns when the newer one ends',
     scoped(async (scope) => {
       const { trust, flags } = await plane(scope);
       const own = { ...flags, 'server-id': 'twin' };
@@ -54,7 +54,7 @@ describe('a plane in trouble', { skip: redisMissing(), concurrency: true }, () =
   );
 
   it(
-    'shows its members while Redis is away',
+    'shows its members while Redis is down',
     scoped(async (scope) => {
       const { trust, redis, flags } = await plane(scope);
       const gateway = await gatewayMember(scope, trust, 'gateway', {

@@ -29,18 +29,18 @@ const skip = redisMissing();
 interface Servers {
   readonly trust: Trust;
   readonly servers: readonly [Front & Back, Front & Back];
-  /** One more server of the plane. */
+  /** Starts another server of the plane. */
   join(serverId: string, flags?: Flags): Promise<Front & Back>;
 }
 
-/** Two all-in-one servers of one plane. */
+/** Starts two all-in-one servers of one plane. */
 async function twoServers(scope: Scope): Promise<Servers> {
   const trust = await newTrust(scope);
   const redis = await startRedis();
   scope.defer(() => redis.stop());
   const join = async (serverId: string, more: Flags = {}) => {
     const plane = { 'redis-url': redis.url, plane: 'test', 'server-id': serverId };
-    // Agents learn no address of their own here: what a test starts connects where the test says.
+    // Servers announce no address here, so agents stay where the test connects them.
     return startServer(scope, trust, { 'advertise-agent-address': undefined, ...plane, ...more });
   };
   return { trust, join, servers: [await join('server-1'), await join('server-2')] };
@@ -51,7 +51,7 @@ async function known(agent: Program, family: string): Promise<number | undefined
 }
 
 test(
-  'a caller at one server of a plane reaches an agent that is at the other',
+  'a caller at one server of a plane reaches an agent at the other',
   { skip },
   scoped(async (scope) => {
     const { trust, servers } = await twoServers(scope);
@@ -83,7 +83,7 @@ test(
 
 for (const agents of [1, 2]) {
   test(
-    `with sessions of ${agents} agent(s) at both servers, a server that is killed cuts no tunnel of the other's callers`,
+    `with sessions of ${agents} agent(s) at both servers, killing one server cuts no tunnel of the other's callers`,
     { skip },
     scoped(async (scope) => {
       const { trust, servers } = await twoServers(scope);
@@ -98,7 +98,7 @@ for (const agents of [1, 2]) {
         for (const server of servers) assert.equal(await sessions(server), 2 * agents);
       });
       const destination = await echo(scope);
-      // One by one: a session that is silent for a moment, as on a machine that is busy, would be passed over.
+      // One by one: a session that is silent for a moment, as on a busy machine, would be skipped.
       const tunnels: Duplex[] = [];
       for (const protocol of Array.from({ length: 8 }, () => PROTOCOLS).flat()) {
         tunnels.push(await dial(scope, stays, protocol, destination.authority));
@@ -122,7 +122,7 @@ for (const agents of [1, 2]) {
   );
 }
 
-/** A port that leads to each server in turn, as a load balancer's does. */
+/** Opens a port that forwards to each server in turn, like a load balancer. */
 async function balancer(scope: Scope, backs: readonly Back[]): Promise<number> {
   let next = 0;
   const relay = createServer({ allowHalfOpen: true }, (near) => {
@@ -136,7 +136,7 @@ async function balancer(scope: Scope, backs: readonly Back[]): Promise<number> {
 }
 
 test(
-  'a Go agent is told how many servers of the plane live, and finds each behind a balancer',
+  'a Go agent learns how many servers the plane has, and finds each of them behind a load balancer',
   { skip: skip || goMissing() },
   scoped(async (scope) => {
     const { trust, servers, join } = await twoServers(scope);
@@ -151,7 +151,7 @@ test(
         assert.equal(await known(agent, 'known_server_count'), count);
       });
     }
-    // A server that is told a count passes that on instead.
+    // A server with --server-count announces that number instead.
     const told = await join('server-4', { 'server-count': 9 });
     const { healthPort, ...own } = await uplinkFlags(trust, told.agentPort);
     const flags = { ...own, 'agent-id': 'go-9', v: 4 };

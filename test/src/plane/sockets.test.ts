@@ -19,7 +19,7 @@ import {
 import { carries, dial } from './dials.ts';
 import { isthmus } from './operator.ts';
 
-/** Servers that share a unix socket, one after the other as it should be. */
+/** Returns a function that starts servers which share a unix socket, one after the other as they should. */
 async function sharing(scope: Scope) {
   const trust = await newTrust(scope);
   const uds = `${trust.dir}/callers.sock`;
@@ -32,12 +32,12 @@ async function sharing(scope: Scope) {
 }
 
 test(
-  "a server refuses another living server's unix socket by name, and takes over a dead one's",
+  "a server refuses to take the unix socket of a running server, and takes over a dead one's",
   scoped(async (scope) => {
     const { server, destination } = await sharing(scope);
     const first = await server('first');
     await first.member.program.waitReady();
-    // Agents that connect meanwhile do not keep it from ending.
+    // Agents that connect meanwhile do not keep the second server from exiting.
     const second = await server('second');
     assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
     assert.match(second.member.program.tail, /--uds-name .*callers\.sock: another process listens there/);
@@ -49,7 +49,7 @@ test(
 );
 
 test(
-  "a living server's unix socket is left to it while it can open no file descriptor, and it listens there again",
+  'a running server keeps its unix socket while it has no file descriptors left, and listens there again afterwards',
   { skip: prlimitMissing() },
   scoped(async (scope) => {
     const { uds, server, destination } = await sharing(scope);
@@ -66,7 +66,7 @@ test(
   }),
 );
 
-/** The code of the error that a caller gets who connects. */
+/** Connects, and returns the code of the error, or undefined if it works. */
 async function refusal(path: string): Promise<string | undefined> {
   const socket = connect(path);
   try {
@@ -80,7 +80,7 @@ async function refusal(path: string): Promise<string | undefined> {
 }
 
 test(
-  'a server tells that its unix socket was deleted, or is another one by now, on /readyz and to isthmus check',
+  "/readyz and isthmus check report that a server's unix socket was deleted or replaced",
   scoped(async (scope) => {
     const { uds, server } = await sharing(scope);
     const { member } = await server('first');
@@ -105,7 +105,7 @@ test(
 );
 
 test(
-  'a server that drains has taken its unix socket away, and what runs there goes on while the next server listens',
+  'a draining server has removed its unix socket, and its tunnels go on while the next server listens there',
   scoped(async (scope) => {
     const { uds, server, destination } = await sharing(scope);
     const first = await server('first', { 'graceful-shutdown-timeout': '10m' });

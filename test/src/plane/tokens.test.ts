@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { newTrust, type Scope, scoped, startAgent, startServer, type Trust } from '../harness/index.ts';
 import { kubeApi } from './kube-api.ts';
 
-/** A server that lets agents in by the tokens of one service account. */
+/** Starts a server that accepts agents by the tokens of one service account. */
 async function withTokens(scope: Scope, trust: Trust) {
   const api = await kubeApi(scope, trust);
   api.trust('of-agents', 'kube-system:konnectivity-agent');
@@ -18,7 +18,7 @@ async function withTokens(scope: Scope, trust: Trust) {
   });
 }
 
-/** An agent without a certificate. */
+/** Starts an agent with a token and no certificate. */
 async function bearer(scope: Scope, trust: Trust, port: number, token: string) {
   const path = join(trust.dir, token);
   await writeFile(path, token);
@@ -27,7 +27,7 @@ async function bearer(scope: Scope, trust: Trust, port: number, token: string) {
 }
 
 test(
-  'over TLS a token lets an agent in without a certificate, and that of another service account does not',
+  'over TLS an agent gets in with a token instead of a certificate, and not with the token of another service account',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const server = await withTokens(scope, trust);

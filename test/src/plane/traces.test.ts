@@ -35,12 +35,12 @@ const PARENT = '00f067aa0ba902b7';
 const TRACEPARENT = `00-${TRACE}-${PARENT}-01`;
 
 const AT_HUB: SpanTree = { 'hub.dial': { 'agent.dial': { 'agent.connect': {} } } };
-/** A dial at its first attempt, and the tunnel that came of it. */
+/** The spans of a dial that needed one attempt, and of its tunnel. */
 const ESTABLISHED: SpanTree = { 'gateway.dial': { 'gateway.attempt': AT_HUB, 'gateway.tunnel': {} } };
-/** What the spans of such a tree are in number. */
+/** How many spans such a tree has. */
 const ALL = 6;
 
-/** A receiver, and the environment of programs that shall export to it at once. */
+/** Starts a receiver. Returns it with the environment for programs that export to it at once. */
 async function collector(scope: Scope) {
   return collecting(scope.use(await otlpReceiver()));
 }
@@ -70,7 +70,7 @@ function collecting<Receiver extends Pick<OtlpReceiver, 'endpoint' | 'spans'>>(r
   return { receiver, env, spansOf };
 }
 
-/** An API server's dial that ends as soon as it is answered. */
+/** Dials as an API server, and closes as soon as there is an answer. */
 async function dialOnce(scope: Scope, { connect: via }: Front, destination: string, traceparent?: string) {
   const headers = traceparent === undefined ? [] : [`traceparent: ${traceparent}`];
   const answer = await connectThrough(scope, { via, destination, headers });
@@ -90,21 +90,21 @@ function named(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
   return span;
 }
 
-/** The trace ids of a program's lines with these messages, once each is there. */
+/** Waits for a program's log lines with these messages, and returns their trace ids. */
 async function loggedTraces(program: Program, ...messages: string[]): Promise<unknown[]> {
   const what = `a line of ${program.name}: `;
   const lines = messages.map((text) => program.waitForLog(({ msg }) => msg === text, { what: what + text }));
   return (await Promise.all(lines)).map(({ trace }) => trace);
 }
 
-/** An attempt by why it began and what came of it, since a dial may have several. */
+/** Names an attempt by why it began and how it ended, because a dial may have several. */
 function attempted({ name, attributes }: ReceivedSpan): string {
   if (name !== 'gateway.attempt') return name;
   return `${attributes['isthmus.attempt.kind']} ${attributes['isthmus.attempt.outcome']}`;
 }
 
 test(
-  'one dial through gateway, hub and agent is one trace, which continues its caller',
+  "one dial through gateway, hub and agent is one trace, which continues its caller's",
   { skip: redisMissing() },
   scoped(async (scope) => {
     const { env, spansOf } = await collector(scope);
@@ -162,7 +162,7 @@ test(
     const { authority } = await web(scope);
     const sessions = async () => (await gateway.program.metric('isthmus_reachable_sessions')).get('{}');
     await until(async () => (await sessions()) === 4, { what: 'a session of each agent at each hub' });
-    // Half of the dials try the hub that hangs first; once one has, it is passed over.
+    // Half of the dials try the hanging hub first. After one of them has, later dials avoid it.
     (plane.hubs[0] as Back).program.signal('SIGSTOP');
     const traces = Array.from({ length: 16 }, (_, index) => index.toString(16) + TRACE.slice(1));
     for (const trace of traces) {
@@ -170,7 +170,7 @@ test(
       assert.equal((await dialOnce(scope, gateway, authority, traceparent)).status, 200);
     }
     for (const trace of traces) await spansOf(trace, ALL);
-    // On a slow machine a dial through the other hub is hedged too, and established by its first attempt.
+    // On a slow machine a dial through the other hub may be hedged too, and established by its first attempt.
     const hedge = receiver.spans.find((span) => attempted(span) === 'hedge established');
     assert.ok(hedge, 'a dial tried the hub that hangs');
     assert.deepEqual(spanTree(await spansOf(hedge.traceId, ALL + 1), attempted), {
@@ -180,7 +180,7 @@ test(
 );
 
 test(
-  'a failed dial is a trace that says why, one span where its caller does not sample; and dials outlive the collector',
+  'the trace of a failed dial says why (in one span if its caller does not sample), and dials go on without the collector',
   scoped(async (scope) => {
     const { receiver, env, spansOf } = await collector(scope);
     const { server, agents } = await allInOne(scope, { env: { ...env, OTEL_EXPORTER_OTLP_TIMEOUT: '500' } });
@@ -240,7 +240,7 @@ test(
 );
 
 test(
-  "a dial of a caller without a trace begins one; a gRPC caller's goes on, and its tunnel's end says what it carried",
+  "a dial starts a trace if its caller has none and continues a gRPC caller's, and the tunnel's span says what it carried",
   scoped(async (scope) => {
     const { env, spansOf } = await grpcCollector(scope);
     const { server, agents } = await allInOne(scope, { env, agentFlags: { v: 5 } });
@@ -274,7 +274,7 @@ test(
 );
 
 test(
-  "without OTEL_* nothing is exported, and the caller's context is passed on",
+  "without OTEL_*, nothing is exported and the caller's context is passed on",
   scoped(async (scope) => {
     const { receiver } = await collector(scope);
     const { server, agents } = await allInOne(scope);

@@ -31,12 +31,12 @@ function flagsOf(given: readonly string[]): Flags {
   return Object.fromEntries(given.map((flag) => flag.slice(2).split('=')));
 }
 
-/** `isthmus certs` asks nobody. */
+/** `isthmus certs` connects to nothing. */
 const NOWHERE = { adminPort: 1 };
 
 const PARK = { 'dial-park-timeout': '200ms' };
 
-/** What README.md says of one cause: the commands, and what each prints. */
+/** Returns the commands that README.md lists for a cause, and what each prints. */
 function told(cause: string): { readonly args: string[]; readonly prints: string }[] {
   const rows = readFileSync(`${ROOT}README.md`, 'utf8')
     .split('\n')
@@ -55,9 +55,9 @@ async function follow(
     readonly program: Program;
     readonly agent?: Program;
     readonly values: Readonly<Record<string, string>>;
-    /** Other agents are healthy: dials use them, and the plane is ready. The agent's own output is not checked. */
+    /** Other agents are healthy, so dials use them and the plane is ready. The agent's own output is not checked. */
     readonly besideHealthy?: true;
-    /** How to get into the admin port of the program; an agent's has no TLS. */
+    /** Flags for the program's admin port. An agent's admin port has no TLS. */
     readonly options?: readonly string[];
   },
 ) {
@@ -71,7 +71,7 @@ async function follow(
       .split('...')
       .map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'))
       .join('.*');
-    // What one process has seen, another may see a moment later.
+    // One process may see a moment later what another has seen.
     await eventually(async () => {
       const { status, out, err } = await isthmus(program, ...own, ...(address < 0 ? (at.options ?? []) : []));
       assert.match(out, new RegExp(pattern), `${cause}: isthmus ${own.join(' ')}: ${err}`);
@@ -81,7 +81,7 @@ async function follow(
   }
 }
 
-describe('README.md leads to why a dial fails', { concurrency: true }, () => {
+describe('README.md leads to the cause of a failed dial', { concurrency: true }, () => {
   it(
     'where an agent trusts another authority',
     scoped(async (scope) => {
