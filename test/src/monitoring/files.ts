@@ -27,7 +27,7 @@ export function read(path: string): string {
   return readFileSync(join(directory, path), 'utf8');
 }
 
-/** The YAML files of a directory, by their path below k8s/monitoring. */
+/** Returns the YAML files of a directory, by their path below k8s/monitoring. */
 export function yamlFiles(name: 'alerts' | 'tests'): string[] {
   return readdirSync(join(directory, name))
     .filter((file) => file.endsWith('.yaml'))
@@ -42,7 +42,7 @@ const { panels } = JSON.parse(read('dashboard.json')) as { readonly panels: read
 
 export { panels };
 
-/** What the dashboard asks, with its variables as they stand when a panel shows everything. */
+/** The dashboard's queries, with its variables set as for a panel that shows everything. */
 export const questions = panels.flatMap(({ targets = [] }) =>
   targets.map(({ expr }) => expr.replaceAll(/\$(job|instance)/g, '.*').replaceAll('$__rate_interval', '5m')),
 );

@@ -11,10 +11,10 @@ import { noPromtool, promtool } from './promtool.ts';
 
 /** Labels that a scrape or a histogram adds. */
 const ADDED = ['job', 'instance', 'le'];
-/** Of the process itself, from prom-client. */
+/** Metrics of the process itself, from prom-client. */
 const OF_PROCESS = ['process_cpu_seconds_total', 'process_resident_memory_bytes'];
 
-/** The samples of every family in docs/METRICS.md, which is generated from the code, and their labels. */
+/** Returns the samples of every family in docs/METRICS.md, which is generated from the code, with their labels. */
 function knownSamples(): Map<string, readonly string[]> {
   const page = readFileSync(join(root, 'docs/METRICS.md'), 'utf8');
   const known = new Map<string, readonly string[]>(OF_PROCESS.map((name) => [name, []]));
@@ -29,7 +29,7 @@ function knownSamples(): Map<string, readonly string[]> {
   return known;
 }
 
-test('every metric that an alert or a panel asks for exists, with the labels that it is asked by', () => {
+test('every metric in an alert or a panel exists and has the labels used there', () => {
   const known = knownSamples();
   assert.ok(known.size > 60);
   for (const question of [...alerts.map(({ expr }) => expr), ...questions]) {
@@ -45,7 +45,7 @@ test('every metric that an alert or a panel asks for exists, with the labels tha
   }
 });
 
-test('every alert says how bad it is and what to do, and stands in the table', () => {
+test('every alert has a severity and a runbook, and is in the table', () => {
   const readme = read('README.md');
   for (const { alert, labels, annotations } of alerts) {
     assert.match(labels.severity, /^(critical|warning)$/, alert);
@@ -55,7 +55,7 @@ test('every alert says how bad it is and what to do, and stands in the table', (
   assert.equal(readme.match(/^\| `Isthmus/gm)?.length, alerts.length);
 });
 
-test('every alert is seen to fire, and not to', () => {
+test('every alert has a test in which it fires and one in which it does not', () => {
   const tests = yamlFiles('tests').map(read).join('');
   for (const { alert } of alerts) {
     const asked = [
@@ -72,7 +72,7 @@ test('every alert is seen to fire, and not to', () => {
   }
 });
 
-test('the rules are what Prometheus reads, and behave as their tests say', { skip: noPromtool }, () => {
+test('promtool accepts the rules, and their tests pass', { skip: noPromtool }, () => {
   for (const args of [
     ['check', 'rules', ...yamlFiles('alerts')],
     ['test', 'rules', ...yamlFiles('tests')],
@@ -82,14 +82,14 @@ test('the rules are what Prometheus reads, and behave as their tests say', { ski
   }
 });
 
-test('what an alert asks, a panel shows', () => {
+test('a panel shows every metric that an alert uses', () => {
   const metrics = (exprs: readonly string[]) => new Set(exprs.join(' ').match(/\b(isthmus|konnectivity|process)_\w+/g));
   const shown = metrics(questions);
   const hidden = [...metrics(alerts.map(({ expr }) => expr))].filter((name) => !shown.has(name));
   assert.deepEqual(hidden, []);
 });
 
-test('every question of the dashboard can be asked', { skip: noPromtool }, () => {
+test('promtool accepts every query of the dashboard', { skip: noPromtool }, () => {
   const directory = mkdtempSync(join(tmpdir(), 'isthmus-questions-'));
   try {
     const rules = questions.map((expr, index) => ({ record: `question:${index}`, expr }));
@@ -101,7 +101,7 @@ test('every question of the dashboard can be asked', { skip: noPromtool }, () =>
   }
 });
 
-test('panels of the dashboard do not overlap, and each asks something', () => {
+test('panels of the dashboard do not overlap, and each has a query', () => {
   const taken = new Set<string>();
   for (const {
     title,
@@ -134,7 +134,7 @@ test('rules and dashboard are rendered as config maps', { skip: noKubectl }, () 
   assert.deepEqual(dashboard?.[2], ['dashboard.json']);
 });
 
-test('the pods of k8s/base are found by the scrape configuration', { skip: noKubectl }, () => {
+test('the scrape configuration finds the pods of k8s/base', { skip: noKubectl }, () => {
   const scrape = read('scrape.yaml');
   for (const { labels, container } of deployed.filter(({ name }) => name !== 'redis')) {
     assert.match(scrape, new RegExp(`regex: .*\\b${labels['app.kubernetes.io/name']}\\b`));

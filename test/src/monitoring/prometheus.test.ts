@@ -12,7 +12,7 @@ import { noPromtool, prometheus, promtool } from './promtool.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
-/** Pages of a server and of an agent that have samples of every kind, in label values that have to be escaped too. */
+/** Returns a server's and an agent's metrics with samples of every kind, and label values that need escaping. */
 function pages() {
   const events = planeEvents();
   const server = serverMetrics(events, { role: 'server', strategies: ['default'], process: true });
@@ -43,7 +43,7 @@ async function serve(scope: Scope, served: Readonly<Record<string, Metrics>>): P
   return (http.address() as AddressInfo).port;
 }
 
-test('promtool finds nothing to say of families of ours', { skip: noPromtool }, async () => {
+test('promtool has no complaint about our families', { skip: noPromtool }, async () => {
   const { server, agent } = pages();
   for (const metrics of [server, agent]) {
     const { output } = promtool(['check', 'metrics'], (await metrics.render()).body);
@@ -53,7 +53,7 @@ test('promtool finds nothing to say of families of ours', { skip: noPromtool }, 
 });
 
 test(
-  'Prometheus reads the pages as OpenMetrics, keeps the exemplars, and all names are what they are in the text format',
+  'Prometheus reads the pages as OpenMetrics, keeps the exemplars, and sees the same names as in the text format',
   { skip: prometheus === undefined && 'Prometheus is not installed' },
   scoped(async (scope) => {
     const { server, agent } = pages();
@@ -96,7 +96,7 @@ test(
       );
     });
 
-    // A page gains names with time (the first garbage collection brings its histogram), and Prometheus asks again.
+    // A page gains names over time (the first garbage collection adds its histogram), and Prometheus scrapes again.
     const missing = async (metrics: Metrics) => {
       const { body } = await metrics.render();
       const names = (await ask('label/__name__/values')) as string[];
