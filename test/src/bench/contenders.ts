@@ -76,7 +76,7 @@ const TRACED = { 'traces-off': traced(), 'traces-unsampled': traced('always_off'
 const twoRelays = relays(2);
 const threeRelays = relays(3);
 
-/** Planes that carry one work after the other. Each is started when it is first needed. */
+/** The planes of a run. Each is started when first needed, and then does one work after the other. */
 export class Planes implements AsyncDisposable {
   readonly #scope = new Scope();
   readonly #destinationPort: number;

@@ -1,6 +1,9 @@
 import type { WorkName } from './load/messages.ts';
 
-/** What a line is measured on: straight, by relays, by one process of the control side and an agent, by split tiers, by upstream's pair, by one process with traces or without, over a long way, or with upstream's agent. */
+/**
+ * What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, one server with or without
+ * traces, a long way, or upstream's agent.
+ */
 export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' | 'far' | 'mixed';
 
 /** A figure as tables show it. */
@@ -78,7 +81,7 @@ function line(work: Line['work'], conns: number, shows: readonly Shown[], option
   return { name: `${work}-x${conns}${at}`, title, work, conns, rate, on, fresh, once, shows };
 }
 
-/** For lines that may break a plane, and that take long. */
+/** For lines that may break a plane and that take long. */
 const ALONE: Options = { on: PLANES, fresh: true, once: true };
 
 /** All lines for a plane, in order: first those that need a fresh plane, last those that may break one. */

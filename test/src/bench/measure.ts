@@ -20,7 +20,7 @@ export interface Pace {
 /** How long a work may take besides its window, in milliseconds: 20,000 tunnels are opened and closed one after the other. */
 const GRACE = 300_000;
 
-/** A plane that takes no dial within this time did not start, in milliseconds. */
+/** How soon a plane must take a dial, in milliseconds; otherwise it did not start. */
 const START_WITHIN = 30_000;
 
 /** Descriptors that a process needs besides one per tunnel: its own, and its reserve. */

@@ -11,7 +11,7 @@ const DRAWINGS = `${ROOT}docs/performance`;
 const BEGIN = '<!-- npm run bench writes from here -->';
 const END = '<!-- to here -->';
 
-/** Writes a book's tables into docs/PERFORMANCE.md, and its growth lines beside it as drawings. */
+/** Writes a book's tables into docs/PERFORMANCE.md, and drawings of its growth lines next to it. */
 export function writePage(book: Book): void {
   const text = readFileSync(PAGE, 'utf8');
   const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];

@@ -13,8 +13,8 @@ const GET_GOING = 3000;
 const ALONE = 1000;
 
 /**
- * Time from the stall to the measurement, in milliseconds: until the way takes in nothing more. It fills as fast as it carries, and
- * 500 tunnels have a gigabyte to fill.
+ * Time from the stall to the measurement, in milliseconds: until the way takes in nothing more. It fills as fast as it carries, and 500
+ * tunnels have a gigabyte to fill.
  */
 const SETTLE = 2000;
 const SETTLED_WITHIN = 60_000;
@@ -99,7 +99,7 @@ function kernelTcpBytes(): number {
   return Number(pages ?? 0) * 4096;
 }
 
-/** Callers read slowly: what that does to others. The way has filled before it is measured. */
+/** Measures what slow callers do to others, after the way has filled. */
 export async function besideSlow(bench: Bench): Promise<Figures> {
   const { conns, windowMs, pace } = bench.settings;
   const healthy = await startHealthy(bench);
@@ -126,7 +126,7 @@ function readSlowly(tunnel: Duplex): void {
 function standStill(bench: Bench, tunnel: Duplex, up: boolean): Flow {
   const flow = new Flow(tunnel, bench.control.newId());
   if (up) flow.upload('stall');
-  // And it never reads.
+  // Nobody reads this tunnel.
   else tunnel.write(header('source', flow.id));
   return flow;
 }
