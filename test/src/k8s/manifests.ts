@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse, parseAllDocuments } from 'yaml';
 
-/** The repository's own directory, from src and from dist alike. */
+/** The repository's root directory, from src and from dist alike. */
 export const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 export type Labels = Readonly<Record<string, string>>;
@@ -67,14 +67,14 @@ export interface Manifest {
   readonly kind: string;
   readonly metadata: { readonly name: string; readonly namespace?: string };
   readonly data?: Labels;
-  // A spec of many shapes: each use says which one it reads.
+  // The shape depends on the kind: each use says which one it reads.
   // biome-ignore lint/suspicious/noExplicitAny: typing every kind of Kubernetes would be larger than the tests
   readonly spec: any;
   // biome-ignore lint/suspicious/noExplicitAny: as above
   readonly egressSelections?: any;
 }
 
-/** A pod as the cluster would run it: a Deployment's template or a static pod. */
+/** A pod as the cluster runs it: from a Deployment's template or as a static pod. */
 export interface Workload {
   readonly name: string;
   readonly namespace: string;
@@ -84,7 +84,7 @@ export interface Workload {
   readonly flags: ReadonlyMap<string, string>;
 }
 
-/** Why `kubectl kustomize` cannot be run here, or false. */
+/** Why this machine cannot run `kubectl kustomize`, or false. */
 export const noKubectl: string | false =
   spawnSync('kubectl', ['version', '--client'], { timeout: 20_000 }).status === 0 ? false : 'kubectl is not installed';
 
@@ -130,7 +130,7 @@ export function selects(selector: Selector, labels: Labels): boolean {
   return byLabel && byExpression;
 }
 
-/** The number behind a port that is given by name or by number. */
+/** Returns the number of a port that is given by name or by number. */
 export function portNumber(container: Container, port: string | number): number | undefined {
   if (typeof port === 'number') return port;
   return container.ports.find(({ name }) => name === port)?.containerPort;

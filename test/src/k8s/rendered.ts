@@ -12,7 +12,7 @@ import {
 
 export const NODE = 'k8s/overlays/control-plane-node/node';
 
-/** What `k8s/base` renders; empty where kubectl is absent. */
+/** The output of `kubectl kustomize k8s/base`, or empty without kubectl. */
 export const base = noKubectl ? [] : kustomize('k8s/base');
 export const deployed = workloads(base);
 /** The static pod of the overlay for one control-plane node. */

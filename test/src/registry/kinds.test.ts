@@ -27,7 +27,7 @@ before(async () => {
   const dir = await mkdtemp(join(tmpdir(), 'isthmus-redis-tls-'));
   stops.push(() => rm(dir, { recursive: true }));
   const authority = await Authority.create(dir, 'redis');
-  // Redis servers are each other's clients.
+  // Redis servers connect to each other as clients.
   const tls: RedisTls = { ...(await authority.server({ uses: ['server', 'client'] })), ca: authority.cert };
   const { cert, key } = await authority.client('isthmus');
   clientTls = () => ({ cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(authority.cert) });
