@@ -77,7 +77,7 @@ test('a measure beyond its bound is a problem', () => {
   assert.deepEqual(judge(seen({}), {}, measures).problems, ['detected after: 3100, and the limit is 3000']);
 });
 
-test('if times are not judged, counts still are, and so is what never happened', () => {
+test('without bounds on time, counts are still judged, and so is anything that never happened', () => {
   const slow = { ...dial, ms: 1001 };
   const measures = [
     { name: 'detected after', value: 3100, unit: 'ms', most: 3000 },

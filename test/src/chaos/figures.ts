@@ -14,9 +14,9 @@ export interface Seen {
   readonly cuts: readonly Cut[];
   readonly ends: readonly TargetEnd[];
   readonly strikes: readonly Strike[];
-  /** The slowest of a hundred dials before the fault, in milliseconds: a busy machine takes longer to hand an answer on. */
+  /** The slowest of a hundred dials before the fault, in milliseconds: a busy machine takes longer to pass on an answer. */
   readonly before: number;
-  /** Whether bounds on time are judged. Even if they are not, what never came counts as late. */
+  /** Whether bounds on time are judged. Without them, something that never came still counts as late. */
   readonly timed: boolean;
 }
 

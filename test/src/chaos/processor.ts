@@ -9,7 +9,7 @@ export interface ProcessorTime {
   readonly machine: number;
 }
 
-/** Shows whether a figure is due to the plane or to its neighbours; undefined without /proc. */
+/** Returns undefined without /proc. Shows whether a figure is due to the plane or to other processes of the machine. */
 export function processorTime(): ProcessorTime | undefined {
   try {
     const [line] = readFileSync('/proc/stat', 'utf8').split('\n', 1);

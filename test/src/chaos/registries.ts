@@ -8,7 +8,7 @@ import {
 } from '@isthmus/registry/testing';
 import { relayTo, type Scope } from '../harness/index.ts';
 
-/** A running registry, and a way to take it away and give it back. */
+/** A running registry, and how to begin and end its outage. */
 export interface Outage {
   readonly url: string;
   begin(): unknown;
@@ -27,7 +27,7 @@ async function redis(scope: Scope, options: RedisServerOptions = {}): Promise<Re
   return server;
 }
 
-/** In each direction, so that an answer comes 500 ms later. */
+/** Delay in each direction, in milliseconds: an answer comes 500 ms later. */
 const SLOW_MS = 250;
 
 export const outages: readonly OutageKind[] = [

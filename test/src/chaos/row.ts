@@ -33,7 +33,7 @@ export interface Bounds {
 /** The moment of a fault, and what it takes with it. */
 export interface Strike {
   readonly at: number;
-  /** When what it kills was gone: that takes a moment on a busy machine. */
+  /** When the killed process was gone, which takes a moment on a busy machine. */
   readonly over: number;
   /** Long tunnels that it may cut, each once. */
   readonly tunnels: ReadonlySet<number>;

@@ -86,7 +86,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   await load.stop();
 
   const dials = load.dials.filter(({ at, ms }) => at + ms >= from);
-  // When the load stops, it ends what still runs.
+  // Tunnels that ended because the load stopped are not in this list.
   const cuts = load.cuts.filter(({ at }) => at >= from);
   const seen = { dials, cuts, ends: targets.ends, strikes, before, timed: !short };
   const { figures, problems } = judge(seen, row.bounds, measures);
@@ -150,7 +150,7 @@ function doing(
   };
 }
 
-/** Rejects on an end from outside, so that everything in the scope still ends. */
+/** Rejects when the run is aborted, so that everything in the scope still ends. */
 function rejected(signal: AbortSignal, scope: Scope): Promise<never> {
   return new Promise((_, reject) => {
     const end = () => reject(new Error('stopped from outside'));

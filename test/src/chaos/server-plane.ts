@@ -98,7 +98,7 @@ async function missingIn(
   for (const server of servers) {
     const known = new Set((await server.sessions()).map(({ agentId, hubId }) => `${agentId} ${hubId}`)).size;
     if (known !== wanted) return `${server.id} knows ${known} of ${wanted} sessions`;
-    // Without a link to the other server there would be no choice to make.
+    // Without a link to the other server, every dial would go through this one.
     const reachable = await server.value('isthmus_reachable_sessions');
     if (reachable !== wanted) return `${server.id} can reach ${reachable} of ${wanted} sessions`;
   }

@@ -20,7 +20,7 @@ import { doorOf } from './load/door.ts';
 import { tunnelNumber } from './load/targets.ts';
 import type { Carried, Topology } from './row.ts';
 
-/** Only warnings: a line for each of 200 dials a second at three programs would measure the reader of the logs. */
+/** Only warnings. With a line for each of 200 dials a second at three programs, the row would measure the reader of the logs. */
 const QUIET = { v: 1 };
 
 export interface SplitPlaneOptions {
@@ -138,7 +138,7 @@ async function hubOf(scope: Scope, trust: Trust, index: number, relayed: Readonl
 async function hubAt(place: HubPlace, scope: Scope, trust: Trust, flags: Flags) {
   const [agentPort, peerPort, health] = [await freePort(), await freePort(), await healthFlags()];
   const { cert, key } = await trust.peers.peer(['hub']);
-  // Its port shows it, and so does who asks there.
+  // The admin port shows this certificate, and so do we when we ask there.
   const admin = await trust.peers.server({
     hosts: [{ type: 'dns', value: 'isthmus-admin' }],
     uses: ['server', 'client'],
@@ -190,7 +190,7 @@ export async function carriedBy(gateways: readonly Member[]): Promise<Carried[]>
   const lists = await Promise.all(
     gateways.map(async (member, gateway) => {
       const tunnels = member.running ? await member.tunnels() : [];
-      // An all-in-one server lists what its hub carries, too, also for callers of other servers.
+      // An all-in-one server also lists what its hub carries for callers of other servers.
       const own = tunnels.filter(({ role }) => role === adminApi.Role.ROLE_GATEWAY);
       return own.map(({ destination, hubId, agentId }) => ({
         gateway,

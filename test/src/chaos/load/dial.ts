@@ -14,8 +14,8 @@ export interface Dialled {
 }
 
 /**
- * Dials as an API server with a balancer before its gateways does: first the gateway `first`, and another one only if that refuses
- * the connection or says by its retry hint that it goes away.
+ * Dials as an API server behind a load balancer does: first the gateway `first`, and another one only if that refuses the connection or
+ * says by its retry hint that it is leaving.
  */
 export async function dial(
   doors: readonly Door[],

@@ -37,14 +37,14 @@ class Reporting<Report> implements AsyncDisposable {
 export type Source = Reporting<SourceReport>;
 export type Swarm = Reporting<SwarmReport>;
 
-/** Destinations that pour, or never read. Resolves once they can be dialled. */
+/** Starts destinations that send without end, or never read. Resolves once they can be dialled. */
 export async function startSource(scope: Scope, settings: SourceSettings): Promise<Source> {
   const source = scope.use(new Reporting<SourceReport>('./source.js', settings));
   await until(() => source.report, { what: 'a source of bytes' });
   return source;
 }
 
-/** A caller that holds many tunnels. Resolves once all are open. */
+/** Starts a caller that holds many tunnels. Resolves once all are open. */
 export async function startSwarm(scope: Scope, settings: SwarmSettings): Promise<Swarm> {
   const swarm = scope.use(new Reporting<SwarmReport>('./swarm.js', settings));
   const all = () => {

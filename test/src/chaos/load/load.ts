@@ -39,7 +39,7 @@ export class Load implements AsyncDisposable {
     });
   }
 
-  /** Dies like an API server that is killed. */
+  /** Kills the load's process, as when an API server is killed. */
   async kill(): Promise<void> {
     await this.#end(() => process.kill(this.pid, 'SIGKILL'));
   }

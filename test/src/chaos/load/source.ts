@@ -1,4 +1,4 @@
-// Destinations in their own process: each waits for a first byte, and then pours, or never reads again.
+// Destinations in their own process: each waits for a first byte, and then sends without end, or never reads again.
 import { createServer, type Socket } from 'node:net';
 import { clock } from '../clock.ts';
 

@@ -85,7 +85,7 @@ export class Targets implements AsyncDisposable {
   }
 }
 
-/** Tells the tunnel by the address that was dialled: 127.0.1.(n + 1). */
+/** Returns the number of a tunnel, from the address that was dialled: 127.0.1.(n + 1). */
 function tunnelOf({ localAddress = '' }: Socket): number {
   return Number(localAddress.split('.').at(-1)) - 1;
 }

@@ -10,13 +10,13 @@ import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const SHAPE = { servers: 2, agents: 4 };
 
-/** Lower than the lowest free descriptor: what is open stays open, and nothing more can be opened. */
+/** Below the lowest free descriptor: open files stay open, and no more can be opened. */
 const NONE = 3;
 const ENOUGH = 1024;
 /** More than a server keeps in reserve. */
 const FOR_TUNNELS = 150;
 
-/** Starves one agent: the others are asked instead. */
+/** Starves one agent. Dials must go to the others. */
 const agentDescriptors: Row<ServerPlane> = {
   name: 'descriptors-agent',
   fault: 'file descriptors of one of 4 agents exhausted',

@@ -39,7 +39,7 @@ const killedInTurn: Row<SplitPlane> = {
       const hub = hubs[kill % hubs.length] as Member;
       await killHub(context, hub);
       await context.hold(RESTART_AFTER, RESTART_AFTER);
-      // It starts beside the load: the next kill does not meet a rested plane.
+      // The hub restarts while the load runs, so that the next kill does not find the plane at rest.
       const restarted = hub.restart();
       await context.hold(5000 - RESTART_AFTER, 5000 - RESTART_AFTER);
       await restarted;
@@ -105,8 +105,8 @@ async function fenced({ plane }: Context<SplitPlane>, hub: Member, before: Reado
 }
 
 /**
- * Node 20 may crash (SIGSEGV) when a process continues whose peers are gone. It consumes what they had sent, a write to them fails
- * during that, and the consumption starts again inside itself (nodejs/node#38964). Node 24 does not crash.
+ * Node 20 may crash (SIGSEGV) when a process continues whose peers are gone. While it reads what they had sent, a write to them fails, and
+ * the read starts again inside itself (nodejs/node#38964). Node 24 does not crash.
  */
 async function again({ note }: Context<SplitPlane>, hub: Member): Promise<void> {
   const { code, signal } = await hub.program.exit;

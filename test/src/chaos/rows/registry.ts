@@ -40,7 +40,7 @@ function rowOf({ name, fault, start }: OutageKind): Row<OutagePlane> {
   };
 }
 
-/** Kills and restarts an agent: its old sessions are gone, and nobody hears of the new ones. */
+/** Kills and restarts an agent: its old sessions are gone, and gateways cannot learn of the new ones. */
 async function changeAgent({ plane, strike }: Context<OutagePlane>): Promise<void> {
   const agent = plane.agents.at(-1) as Member;
   await strike({ takes: ({ agentId }) => agentId === agent.id }, () => agent.kill());
