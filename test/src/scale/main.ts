@@ -1,4 +1,4 @@
-// npm run scale: measures how the plane bears thousands of agents. Prints tables, and what does not hold.
+// npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
 import { parseArgs } from 'node:util';
 import { redisMissing } from '@isthmus/registry/testing';
 import type { Findings } from './findings.ts';
@@ -9,7 +9,7 @@ import { type Stage, stage } from './stage.ts';
 const AGENTS = 5000;
 const SHORT_AGENTS = 300;
 
-/** The last value is the default of the agents' flag, or shorter if there is no time for it. */
+/** `rebalanceMs` is the default of the agents' flag, or shorter in a short run. */
 const LONG = { dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
 const SHORT = { dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 

@@ -7,7 +7,7 @@ import type { PlanePhase, Sizes } from './phase.ts';
 /** Enough to keep two processors busy. */
 const CALLERS = 16;
 
-/** A rate that the plane bears with ease, so that latency is not that of a queue. */
+/** A rate that is easy for the plane, so that latency does not include a queue. */
 const STEADY = 100;
 
 const TITLE = 'Dials';
@@ -23,7 +23,7 @@ export const dials: readonly PlanePhase[] = (['few', 'some', 'all'] as const).ma
 
 async function measure(stage: Stage, { dialMs }: Sizes, agents: number): Promise<Findings> {
   const callers: Callers = { gateways: stage.gateways.map(({ uds }) => uds), target: stage.target };
-  // What sessions use at rest is not a cost of dials.
+  // Leave out what sessions cost at rest.
   const rest = await usage(stage, () => new Promise((resolve) => setTimeout(resolve, dialMs / 2)));
   // The first dials of a process are slow: code is compiled meanwhile.
   await dialAsFast(callers, CALLERS, dialMs / 2);
