@@ -2,13 +2,13 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { within } from '@isthmus/runtime/testing';
 
-/** A stream that ends has no more `readable`, and one that is destroyed has no `end`. */
+/** A stream that ends emits no more `readable`, and one that is destroyed emits no `end`. */
 const CHANGES = ['readable', 'end', 'close'];
 
 /**
- * Returns what has come of a stream, and leaves the stream standing: what comes next waits in it. Between two
- * `once(stream, 'data')` a chunk is lost that comes in the same turn as the one before.
- * @param what is waited for, for the text of the error
+ * Returns the next bytes of a stream and leaves the stream paused: later bytes wait in it. With two calls of `once(stream, 'data')`, a
+ * chunk that arrives in the same turn as the one before is lost.
+ * @param what what is awaited, for the text of the error
  */
 export async function nextChunk(stream: Readable, what: string): Promise<Buffer> {
   for (;;) {

@@ -10,17 +10,17 @@ const CACHE = `${ROOT}node_modules/.cache/isthmus`;
 
 const run = promisify(execFile);
 
-/** Why there are no Go programs here, or false when there are: the `skip` option of a test. */
+/** Why this machine cannot build Go programs, or false if it can: for a test's `skip`. */
 export function goMissing(): string | false {
   return spawnSync('go', ['version']).status === 0 ? false : 'go is not installed (https://go.dev/doc/install)';
 }
 
-/** Changes what a program's modules are built from: `vendor` is where their sources are, and are the program's own. */
+/** Changes the sources of a program's modules before the build. `vendor` holds the program's own copy of them. */
 export type Patch = (vendor: string) => Promise<void>;
 
 /**
- * The path of a Go program under test/compat, built once for each state of its sources.
- * @param patch changes its modules' sources first
+ * Returns the path of a Go program under test/compat, which is built once for each state of its sources.
+ * @param patch changes the sources of its modules before the build
  */
 export async function goProgram(name: string, patch?: Patch): Promise<string> {
   const sources = `${ROOT}test/compat/${name}`;
@@ -34,7 +34,7 @@ export async function goProgram(name: string, patch?: Patch): Promise<string> {
   );
   if (exists) return path;
   await mkdir(CACHE, { recursive: true });
-  // Under a name of its own first: another test file may build at the same time.
+  // Build under a temporary name: another test file may build at the same time.
   const fresh = `${path}-${process.pid}`;
   if (patch) await buildPatched(sources, fresh, patch);
   else await run('go', ['build', '-o', fresh, '.'], { cwd: sources, timeout: BUILD_MS });
@@ -42,7 +42,7 @@ export async function goProgram(name: string, patch?: Patch): Promise<string> {
   return path;
 }
 
-/** From a copy, with its modules vendored: what Go keeps of modules for all programs is left as it is. */
+/** Builds from a copy with vendored modules, so that Go's shared module cache stays as it is. */
 async function buildPatched(sources: string, path: string, patch: Patch): Promise<void> {
   const cwd = `${path}-sources`;
   try {

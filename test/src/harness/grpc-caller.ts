@@ -69,7 +69,7 @@ export class PacketStream implements AsyncDisposable {
     return this.expect('DIAL_RSP');
   }
 
-  /** From now on packets go to `listener`, and are no longer kept. */
+  /** From now on, passes packets to `listener` instead of keeping them. */
   handOver(listener: (packet: Packet) => void): void {
     this.stream.off('data', this.#keep).on('data', listener);
     for (const packet of this.received.splice(this.#taken)) listener(packet);
@@ -101,7 +101,7 @@ export function randomId(): bigint {
   return randomBytes(8).readBigUInt64BE() >> 1n;
 }
 
-/** Dials as an API server does over gRPC: with its own connection and stream. Fails with the text of the DIAL_RSP. */
+/** Dials as an API server does over gRPC: with its own connection and stream. Throws an error with the text of the DIAL_RSP. */
 export async function grpcThrough(scope: Scope, via: Via, destination: string): Promise<Duplex> {
   const packets = packetsThrough(scope, via);
   const answer = await packets.dial(destination);
@@ -123,7 +123,7 @@ class PacketTunnel extends Duplex {
     this.on('error', () => {});
     this.#stream = packets.stream;
     packets.handOver((packet) => this.#take(packet));
-    // With status 0 packets may still wait for a paused reader, the CLOSE_RSP among them: `end` comes behind them.
+    // With status 0, packets may still wait for a paused reader, the CLOSE_RSP among them; `end` comes after them.
     let status = 'no status';
     const cut = () => {
       if (!this.#ended) this.destroy(new Error(`the stream ended: ${status}`));
@@ -157,7 +157,7 @@ class PacketTunnel extends Duplex {
     this.#stream.write({ type: 'CLOSE_REQ', connectID: this.#connectID }, done);
   }
 
-  /** Before the CLOSE_RSP this is a caller that vanishes. */
+  /** Before the CLOSE_RSP, this plays a caller that vanishes. */
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     if (!this.#ended) this.#stream.cancel();
     done(error);

@@ -7,16 +7,16 @@ import { goProgram } from './go-program.ts';
 const RUN_MS = 5 * 60_000;
 
 export interface H2specTarget {
-  /** Of 127.0.0.1, with TLS and ALPN `h2`. */
+  /** A port of 127.0.0.1, with TLS and ALPN `h2`. */
   readonly port: number;
-  /** What is shown to a port that asks for it. */
+  /** Shown if the port asks for a client certificate. */
   readonly identity: Identity;
   readonly method: string;
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What one of h2spec's cases came to. */
+/** The result of one of h2spec's cases. */
 export interface H2specResult {
   /** `http2/6.5.3/1`: the suite, the section and the case. */
   readonly id: string;
@@ -41,7 +41,7 @@ export async function h2spec({ port, identity, method, path, headers = {} }: H2s
     .map((line) => JSON.parse(line) as H2specResult);
 }
 
-/** Its request is a function; as a variable, our program can set another. */
+/** h2spec builds its request in a function. As a variable, our program can replace it. */
 async function ownHeaders(vendor: string): Promise<void> {
   const path = `${vendor}/github.com/summerwind/h2spec/spec/util.go`;
   const source = await readFile(path, 'utf8');

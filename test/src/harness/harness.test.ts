@@ -23,7 +23,7 @@ function connectTo(scope: { defer(end: () => unknown): void }, port: number): So
   return socket.on('error', () => {});
 }
 
-/** Advances a mocked clock by a millisecond per turn of the event loop until something is so. Returns how many milliseconds passed. */
+/** Advances a mocked clock by a millisecond per turn of the event loop until a condition holds. Returns how many milliseconds passed. */
 async function tickUntil(isSo: () => boolean): Promise<number> {
   const end = performance.now() + DEADLINE_MS;
   mock.timers.enable({ apis: ['setTimeout'] });
@@ -263,7 +263,7 @@ test(
   }),
 );
 
-test('chunks that come in one turn are all read, one wait after another, and a stream that ends meanwhile is an error', async () => {
+test('chunks that arrive in one turn are all read, one at a time, and a stream that ends meanwhile is an error', async () => {
   const stream = new PassThrough();
   const read = async () => {
     let seen = '';

@@ -2,7 +2,10 @@
 const { setImmediate, setTimeout, clearTimeout } = globalThis;
 
 const FIRST_POLL_MS = 2;
-/** A condition may ask a program for its metrics: what waits for long asks less often, so that it leaves the processors to what it waits for. */
+/**
+ * The longest time between two checks. A condition may ask a program for its metrics, so a long wait checks less often and leaves the
+ * processors to the programs.
+ */
 const LONGEST_POLL_MS = 200;
 
 export interface Wait {
@@ -18,7 +21,7 @@ export interface Wait {
 
 type What = string | (() => string);
 
-/** Far longer than anything here takes on a slow and busy machine: it ends what hangs, and judges nothing. */
+/** Far longer than anything here takes on a slow and busy machine. It ends what hangs, and does not judge speed. */
 export const DEADLINE_MS = 60_000;
 
 /**
