@@ -42,7 +42,7 @@ function recordOf(emit: (events: PlaneEvents) => void): AuditRecord {
 const started = { ...ROUTE, start: 0, ms: 1 };
 
 for (const code of Object.keys(DIAL_ERRORS) as DialErrorCode[]) {
-  test(`the record of a dial that failed with ${code} is as the schema says`, () => {
+  test(`the record of a dial that failed with ${code} matches the schema`, () => {
     const error = new DialError(code, 'it failed');
     const dial = dialOf({ kind: 'first', ...started, outcome: 'failed', error });
     const record = recordOf((events) => events.emit('dial:end', 'gateway', dial, { ms: 2, error }));
@@ -52,7 +52,7 @@ for (const code of Object.keys(DIAL_ERRORS) as DialErrorCode[]) {
   });
 }
 
-test('the record of a tunnel is as the schema says, however it ended', () => {
+test('the record of a tunnel matches the schema, however it ended', () => {
   const dial = dialOf(
     { kind: 'first', ...started, outcome: 'overtaken' },
     { kind: 'hedge', ...started, outcome: 'established' },
@@ -62,7 +62,7 @@ test('the record of a tunnel is as the schema says, however it ended', () => {
   const endings: ((events: PlaneEvents) => void)[] = [
     (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'caller' }),
     (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'plane', error: new Error('lost') }),
-    // None: the gateway ends first.
+    // No end at all: the gateway stops first.
     () => {},
   ];
   for (const end of endings) {
@@ -75,7 +75,7 @@ test('the record of a tunnel is as the schema says, however it ended', () => {
   }
 });
 
-test('what is no record is none', () => {
+test('the schema rejects what is not a record', () => {
   const good = recordOf((events) => {
     const error = new DialError('dns_error', 'no such host');
     events.emit('dial:end', 'gateway', dialOf(), { ms: 2, error });

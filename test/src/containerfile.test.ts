@@ -14,7 +14,7 @@ interface Stage {
   readonly runs: string[];
 }
 
-/** The stages of the Containerfile, in order: what each copies from the build's context, and what it runs. */
+/** Returns the stages of the Containerfile, in order: what each copies from the build's context, and what it runs. */
 function stages(): Stage[] {
   const found: Stage[] = [];
   for (const line of readFileSync(join(root, 'Containerfile'), 'utf8').split('\n')) {
@@ -29,7 +29,7 @@ function stages(): Stage[] {
 
 const [build, image] = stages() as [Stage, Stage];
 
-/** The steps take half a minute, so they run where that was asked for, and once: under the system's Node. */
+/** The steps take half a minute, so they run only where asked for, and only once: with the system's Node. */
 function notNow(): string | false {
   if (process.env.ISTHMUS_SLOW_TESTS === undefined && process.env.CI === undefined) return 'set ISTHMUS_SLOW_TESTS=1';
   const another = 'Deno' in globalThis || process.execPath.includes('node_modules');
@@ -70,7 +70,7 @@ test('the steps of the build stage give an image that runs all four programs', {
   await run(join(tree, 'node_modules/.bin/proxy-server'), ['--help'], tree, environment);
 });
 
-/** What .dockerignore keeps out of the build: names, and endings where it has a `*` before them. */
+/** What .dockerignore excludes from the build: names, and endings after a leading `*`. */
 const IGNORED = readFileSync(join(root, '.dockerignore'), 'utf8')
   .split('\n')
   .filter((line) => line !== '')
@@ -83,7 +83,7 @@ function isInContext(path: string): boolean {
   );
 }
 
-/** What `npm run` tells its children about this tree would be wrong in the other. */
+/** Removes what `npm run` tells its children about this tree, because it is wrong in the other one. */
 function withoutNpm(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(environment).filter(([name]) => !name.startsWith('npm_')));
 }

@@ -13,7 +13,7 @@ interface Checked {
 
 const CURL = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed';
 
-/** Starts the demo as `npm start` does. Interrupted at the end: it ends its programs, which SIGKILL would leave behind. */
+/** Starts the demo as `npm start` does. In the end it is interrupted, so that it ends its programs; SIGKILL would leave them behind. */
 function startDemo(scope: Scope, ...args: string[]): Program {
   const main = onDeno ? ['run', '-A', `${ROOT}apps/demo/src/main.ts`] : [`${ROOT}apps/demo/dist/main.js`];
   const demo = startCommand(scope, [process.execPath, ...main, ...args]);
@@ -38,7 +38,7 @@ test(
     const guide = await demo.waitForLine(/^server .* admin /);
     const adminPort = Number(/admin \S+:(\d+)/.exec(guide)?.[1]);
     const { results } = await asked<{ results: Checked[] }>({ adminPort }, 'check', '--no-dials');
-    // A member that answers late, on a busy machine, looks as if its clock were wrong.
+    // On a busy machine, the clock of a member that answers late looks wrong.
     const found = results.filter(({ check, outcome }) => outcome !== 'pass' && check !== 'clocks');
     assert.deepEqual(found, []);
     const [dir = ''] = /\S+isthmus-demo-[^/]+/.exec(line) ?? [];
@@ -51,7 +51,7 @@ test(
 );
 
 test(
-  'a program of the demo that dies is shown with its last words and ends the demo',
+  'when a program of the demo dies, the demo shows its last output and ends',
   scoped(async (scope) => {
     const demo = startDemo(scope);
     const line = await demo.waitForLine(/^agent .* pid \d+$/);

@@ -30,7 +30,7 @@ test('docs/adr/README.md has one line for each decision', () => {
 
 const HANDBOOKS = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md'];
 
-/** Files of the repository that a text names between backticks, and folders, which end in a slash or in no extension. */
+/** Returns the repository's files that a text names between backticks, and its folders, which end in a slash or have no extension. */
 function pathsIn(text: string): string[] {
   return [...text.matchAll(/`((?:apps|docs|k8s|libs|scripts|test)\/[\w./-]+)`/g)].map(([, path = '']) => path);
 }
@@ -42,7 +42,7 @@ for (const document of HANDBOOKS) {
   });
 }
 
-test('ARCHITECTURE.md says where ten things are changed, each with its files', () => {
+test('ARCHITECTURE.md says where to change ten things, each with its files', () => {
   const [, section = ''] = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8').split('\n## Where would I change ...\n');
   const answers = section.split('\n').filter((line) => /^\| .*\? \| /.test(line));
   assert.equal(answers.length, 10);

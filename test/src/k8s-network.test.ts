@@ -13,7 +13,7 @@ import {
 } from './k8s/manifests.ts';
 import { deployed, NODE, ofKind, selected, server } from './k8s/rendered.ts';
 
-test('services lead to ports of the pods that they select', { skip }, () => {
+test('services forward to ports of the pods that they select', { skip }, () => {
   for (const { metadata, spec } of ofKind('Service')) {
     const [workload, ...others] = selected({ matchLabels: spec.selector }, metadata.namespace);
     assert.ok(workload && others.length === 0, `${metadata.name} selects one deployment`);
@@ -30,7 +30,7 @@ test('agents dial a service of the hubs', { skip }, () => {
   assert.equal(String(service?.spec.ports[0].port), data?.['proxy-server-port']);
 });
 
-test('policies deny all but the ports that pods open to whom they serve', { skip }, () => {
+test('policies allow only the ports that pods open', { skip }, () => {
   const policies = ofKind('NetworkPolicy');
   for (const { namespace } of deployed) {
     const denied = policies.find(
@@ -53,7 +53,7 @@ function ports(rule: Rule): number[] {
   return (rule.ports ?? []).map(({ port }) => port);
 }
 
-/** What may go out to pods of the namespace leads to pods that listen there. */
+/** Fails unless a rule for pods of the same namespace leads to ports on which they listen. */
 function reaches(from: Workload, rule: Rule): void {
   const inside = (rule.to ?? []).filter((peer: Peer) => peer.podSelector && !peer.namespaceSelector);
   for (const { podSelector } of inside) {
@@ -63,7 +63,7 @@ function reaches(from: Workload, rule: Rule): void {
   }
 }
 
-test('the API server dials the socket that proxy-server makes', () => {
+test('the API server dials the socket that proxy-server creates', () => {
   const socket = server.flags.get('uds-name') as string;
   const config = readManifest(`${NODE}/egress-selector-configuration.yaml`);
   assert.equal(config.apiVersion, 'apiserver.k8s.io/v1beta1');

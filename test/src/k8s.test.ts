@@ -16,7 +16,7 @@ import {
 import { deployed, deployment, ofKind, selected, server } from './k8s/rendered.ts';
 
 const NAMES = PROGRAMS.map(({ name }) => name);
-/** Where each program's flags say that it listens. */
+/** Flags that say where a program listens. */
 const LISTENS = ['server-port', 'agent-port', 'peer-port', 'health-port', 'health-server-port'];
 
 const overlay = skip ? [] : kustomize('k8s/overlays/control-plane-node');
@@ -70,7 +70,7 @@ test('every container is confined and bounded', { skip }, () => {
   }
 });
 
-test('no pod gets a token of its own accord', { skip }, () => {
+test('no pod gets a token by default', { skip }, () => {
   for (const { name, pod } of deployed) assert.equal(pod.automountServiceAccountToken, false, name);
   for (const { metadata, ...account } of ofKind('ServiceAccount')) {
     assert.equal(
@@ -112,7 +112,7 @@ test('in one cluster the kubeconfig of the hub names files of the same volume', 
   assert.deepEqual([clusters[0].cluster['certificate-authority'], users[0].user.tokenFile], files);
 });
 
-test('every program takes its flags, and none of them for nothing', { skip }, () => {
+test('every program accepts its flags without a warning', { skip }, () => {
   for (const { name, container } of ours) {
     const program = PROGRAMS.find((each) => each.name === container.command[0]) as (typeof PROGRAMS)[number];
     const args = container.args.map((arg) => arg.replace('$(PROXY_SERVER_PORT)', '8091'));
@@ -133,7 +133,7 @@ test('every file that a flag names lies in a volume, and every volume is used', 
   }
 });
 
-test('every secret and config map that has to exist is in k8s/README.md', { skip }, () => {
+test('every required secret and config map is in k8s/README.md', { skip }, () => {
   const readme = readFileSync(`${root}k8s/README.md`, 'utf8');
   const made = new Set(ofKind('ConfigMap').map(({ metadata }) => metadata.name));
   for (const { pod } of [...workloads(kustomize('k8s/base/plane')), ...deployed]) {
@@ -144,7 +144,7 @@ test('every secret and config map that has to exist is in k8s/README.md', { skip
   }
 });
 
-test('a container names the ports that its flags open, and no other', { skip }, () => {
+test('a container declares exactly the ports that its flags open', { skip }, () => {
   for (const workload of ours.filter(({ pod }) => !('hostNetwork' in pod))) {
     const named = workload.container.ports.map(({ containerPort }) => containerPort).sort();
     assert.deepEqual(named, listening(workload).sort(), workload.name);
@@ -162,7 +162,7 @@ test('probes ask the health port', { skip }, () => {
   }
 });
 
-test('a pod is given a little longer than its drain takes', { skip }, () => {
+test('the grace period of a pod is a little longer than its drain', { skip }, () => {
   for (const { name, pod, flags } of ours.filter(({ flags }) => flags.has('graceful-shutdown-timeout'))) {
     const delay = flags.has('shutdown-delay-duration') ? seconds(flags.get('shutdown-delay-duration')) : 0;
     const spare = pod.terminationGracePeriodSeconds - delay - seconds(flags.get('graceful-shutdown-timeout'));

@@ -7,7 +7,7 @@ import { root } from './k8s/manifests.ts';
 
 const DOCUMENTS = ['README.md', 'docs/OPERATE.md'];
 
-/** Every command line of a document: in blocks of shell, and between backticks. */
+/** Returns every command line of a document: in blocks of shell, and between backticks. */
 function commandLines(path: string): string[] {
   const text = readFileSync(join(root, path), 'utf8');
   const blocks = [...text.matchAll(/```sh\n([\s\S]*?)```/g)].flatMap(([, block = '']) => block.split('\n'));
@@ -15,7 +15,7 @@ function commandLines(path: string): string[] {
   return [...blocks, ...inline].map((line) => line.replace(/^npx /, '')).filter((line) => /^isthmus [a-z]/.test(line));
 }
 
-/** As a shell would: words, and what stands in quotes. Capitals stand for what the reader fills in. */
+/** Splits a line into words as a shell would, with quotes. Replaces the capitals that readers fill in. */
 function wordsOf(line: string): string[] {
   const bare = line
     .replace(/\s+#.*$/, '')
@@ -38,13 +38,13 @@ function terminalFor(args: string[], err: string[]): Terminal {
 }
 
 for (const document of DOCUMENTS) {
-  test(`every command line of isthmus in ${document} is one that it takes`, () => {
+  test(`isthmus accepts every command line in ${document}`, () => {
     const lines = commandLines(document);
     assert.ok(lines.length >= 5, `${lines.length} command lines`);
     for (const line of lines) {
       const err: string[] = [];
       const words = wordsOf(line);
-      // A command that is only named stands without its arguments.
+      // One word only names a command, without its arguments.
       const named = words.length === 1;
       const result = interpret(terminalFor(named ? [...words, '--help'] : words, err));
       assert.ok(named ? result === 0 : typeof result === 'object', `${line}: ${err.join('')}`);
@@ -52,7 +52,7 @@ for (const document of DOCUMENTS) {
   });
 }
 
-test('docs/OPERATE.md tells the JSON of every command that prints some', () => {
+test('docs/OPERATE.md describes the JSON of every command that prints some', () => {
   const text = readFileSync(join(root, 'docs/OPERATE.md'), 'utf8');
   const documented = [...text.matchAll(/^\| `([a-z-]+)` \| (?:a line each: )?`\{/gm)].map(([, name]) => name).sort();
   const err: string[] = [];

@@ -21,14 +21,14 @@ import {
   until as untilTrue,
 } from './harness/index.ts';
 
-/** How often files are looked at, in milliseconds. */
+/** How often files are checked, in milliseconds. */
 const LOOK = 10_000;
 
 interface Files extends Identity {
   readonly ca: string;
 }
 
-/** An authority, and files with a certificate of it. */
+/** Creates an authority, and files with a certificate that it issued. */
 async function certified(scope: Scope) {
   const dir = await tempDir(scope);
   const authority = await Authority.create(dir, 'agents');
@@ -43,7 +43,7 @@ async function certified(scope: Scope) {
 
 type Certified = Awaited<ReturnType<typeof certified>>;
 
-/** The same, what is told of them, and a clock that only moves on to the next look. */
+/** The same, with the events about these files, and a clock that moves only on to the next check. */
 async function place(scope: Scope) {
   const here = await certified(scope);
   mock.timers.enable({ apis: ['setInterval'] });
@@ -57,7 +57,7 @@ async function place(scope: Scope) {
   return { ...here, events, told, look: () => mock.timers.tick(LOOK) };
 }
 
-/** What these servers show, and their clients too. */
+/** For these servers and also for their clients. */
 const BOTH = { uses: ['client', 'server'] } as const;
 
 type Place = Awaited<ReturnType<typeof place>>;
@@ -66,7 +66,7 @@ const certificateIn = ({ cert }: Identity) => new X509Certificate(readFileSync(c
 const until = (where: CertificatePlace, identity: Identity) =>
   `${where} until ${Date.parse(certificateIn(identity).validTo)}`;
 
-/** A server on these files, which says hello. */
+/** Starts a server that uses these files and sends hello. */
 async function serve(scope: Scope, { files, events }: Place) {
   const accept = (socket: TLSSocket) => {
     scope.defer(() => socket.destroy());
@@ -79,13 +79,13 @@ async function serve(scope: Scope, { files, events }: Place) {
   return { server, port: (server.address() as AddressInfo).port };
 }
 
-/** Connects as one who trusts an authority and has a certificate of another. */
+/** Connects as a client that trusts the authority `ca`, with this certificate. */
 function greeted(port: number, ca: string, { cert, key }: Identity, ALPNProtocols?: string[]): TLSSocket {
   const shown = { ca: readFileSync(ca), cert: readFileSync(cert), key: readFileSync(key) };
   return connect({ port, host: '127.0.0.1', ...shown, ...(ALPNProtocols && { ALPNProtocols }) });
 }
 
-/** The serial number of the certificate that a new connection is shown. */
+/** Returns the serial number of the certificate that a new connection gets. */
 async function shown(port: number, { authority, own }: Certified, alpn?: string[]): Promise<string> {
   const socket = greeted(port, authority.cert, own, alpn);
   await once(socket, 'secureConnect');
@@ -95,7 +95,7 @@ async function shown(port: number, { authority, own }: Certified, alpn?: string[
 }
 
 test(
-  'a port goes on with the certificate it has until its files are a pair again, and says so once',
+  'a port keeps its certificate until its files are a pair again, and reports that once',
   scoped(async (scope) => {
     const here = await place(scope);
     const { authority, own, files, put, told, look } = here;
@@ -132,11 +132,11 @@ test(
 );
 
 test(
-  'a mounted Secret that is renewed as a whole is used, by a port that was closed and listens again too',
+  'a port uses a mounted Secret that was renewed as a whole, also if it was closed and listens again',
   scoped(async (scope) => {
     const here = await place(scope);
     const { dir, authority, own, files, look } = here;
-    /** As kubelets do: files are links through `..data`, which becomes a link to another directory. */
+    /** Does what kubelets do: files are links through `..data`, which becomes a link to another directory. */
     const mount = async (version: string, { cert, key }: Identity) => {
       await mkdir(join(dir, version));
       await copyFile(cert, join(dir, version, 'tls.crt'));
@@ -167,7 +167,7 @@ test(
 );
 
 test(
-  'an authority that is renewed is believed from then on, an empty file is not, and connections that are open go on',
+  'a port trusts a renewed authority from then on, ignores an empty file, and keeps open connections',
   scoped(async (scope) => {
     const here = await place(scope);
     const { dir, authority, own, files, put, told, look } = here;
@@ -193,7 +193,7 @@ test(
 );
 
 test(
-  "agents' and peers' ports show what was renewed",
+  "agents' and peers' ports show renewed certificates",
   scoped(async (scope) => {
     const here = await place(scope);
     const { authority, own, files, put, events, told, look } = here;
@@ -218,7 +218,7 @@ test(
 );
 
 test(
-  'the admin port of a program that runs shows what was renewed',
+  'the admin port of a running program shows a renewed certificate',
   scoped(async (scope) => {
     const here = await certified(scope);
     const { authority, files, put } = here;
@@ -244,7 +244,7 @@ test(
 );
 
 test(
-  'a certificate that is shown to servers is told of, also when its files come later; without one there is nothing to tell',
+  'a client certificate is reported, even if its files appear later; without one nothing is reported',
   scoped(async (scope) => {
     const { authority, files, put, events, told, look } = await place(scope);
     await rm(files.key);

@@ -32,7 +32,7 @@ test('a context is made once, and again when its files have changed', async (t) 
   assert.throws(() => secureContext(settings), { code: 'ENOENT' });
 });
 
-/** Each with TLS 1.2 and no other, since TLS 1.3 has no weak suite. */
+/** Each suite is offered with TLS 1.2 alone, since TLS 1.3 has no weak suite. */
 const SUITES: readonly [suite: string, more: Partial<TlsSettings>, taken: boolean][] = [
   ['ECDHE-ECDSA-AES128-GCM-SHA256', {}, true],
   ['ECDHE-ECDSA-CHACHA20-POLY1305', {}, true],
@@ -43,7 +43,7 @@ const SUITES: readonly [suite: string, more: Partial<TlsSettings>, taken: boolea
   ['ECDHE-ECDSA-AES128-SHA', { minVersion: 'TLSv1.1' }, true],
 ];
 
-test('CBC suites are taken where an operator names them, and nowhere else', {
+test('CBC suites are accepted only if an operator asks for them', {
   skip: 'Deno' in globalThis && 'rustls has none',
 }, async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'isthmus-tls-'));
@@ -77,7 +77,7 @@ test('CBC suites are taken where an operator names them, and nowhere else', {
   }
 });
 
-/** Why a gRPC server did not let an agent of ours in. */
+/** Returns why a gRPC server rejected an agent of ours. */
 async function refusalOf(port: number, tls: TlsSettings): Promise<string> {
   const { signal } = new AbortController();
   const target = `127.0.0.1:${port}`;
@@ -90,7 +90,7 @@ async function refusalOf(port: number, tls: TlsSettings): Promise<string> {
   return message;
 }
 
-test("a server's TLS alert is told in words to an agent that speaks gRPC with it", {
+test("an agent that speaks gRPC explains a server's TLS alert", {
   skip: 'Deno' in globalThis && 'rustls writes other alerts',
 }, async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'isthmus-tls-'));
@@ -110,7 +110,7 @@ test("a server's TLS alert is told in words to an agent that speaks gRPC with it
   }
 });
 
-test("a server's verdict on its client's certificate is told in words to an agent that speaks gRPC with it", {
+test('an agent that speaks gRPC explains why a server rejected its certificate', {
   skip:
     ('Deno' in globalThis && 'rustls writes other alerts') ||
     (spawnSync('openssl', ['version']).status !== 0 && 'openssl is not installed'),
@@ -120,7 +120,7 @@ test("a server's verdict on its client's certificate is told in words to an agen
   const authority = await Authority.create(dir, 'servers');
   const strangers = await Authority.create(dir, 'strangers');
   const { cert, key } = await authority.server();
-  // Unlike node:tls it sends the alert.
+  // Unlike node:tls, openssl sends the alert.
   const files = ['-cert', cert, '-key', key, '-CAfile', authority.cert, '-Verify', '2', '-verify_return_error'];
   const server = spawn('openssl', ['s_server', '-accept', '127.0.0.1:0', ...files, '-alpn', 'h2'], {
     stdio: ['pipe', 'pipe', 'ignore'],
