@@ -4,7 +4,7 @@ import ts from 'typescript';
 import { unusedExports } from './exports.mjs';
 import { filesBelow, readJson, workspacePackages } from './workspace.mjs';
 
-/** What a package of each layer may depend on. Within a layer only the pairs of BESIDE may depend on each other. */
+/** What a package of each layer may depend on. Within a layer, only the pairs in BESIDE may depend on each other. */
 const MAY_DEPEND_ON = {
   'layer:proto': [],
   'layer:core': ['layer:proto'],
@@ -127,7 +127,7 @@ function importsOf(file) {
   return ts.preProcessFile(ts.sys.readFile(file) ?? '', true, true).importedFiles.map(({ fileName }) => fileName);
 }
 
-/** `@scope/name/sub/path` and `name/sub/path` without the path. */
+/** Returns the package of a specifier: `@scope/name/sub/path` and `name/sub/path` without the path. */
 function packageOf(specifier) {
   return specifier
     .split('/')

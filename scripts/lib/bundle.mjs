@@ -60,7 +60,7 @@ function bannerOf(root) {
   ].join(' ');
 }
 
-/** Throws for a module that asks for its own place: it would get its bundle's. */
+/** Throws if a module asks for its own path: it would get that of its bundle. */
 function refuseOwnPlace(name, text) {
   const at = name.endsWith('.js') ? text.search(/\bimport\.meta\b/) : -1;
   if (at < 0) return;

@@ -4,7 +4,7 @@ import { filesBelow, workspacePackages } from './workspace.mjs';
 
 /**
  * Returns every name that a package exports and no other package imports, one line each: entry points hold what others use. Imports in
- * tests of other packages count. Entry points for tests (`./testing`) are not checked. What cannot be checked is a line, too.
+ * tests of other packages count. Entry points for tests (`./testing`) are not checked. An export that cannot be checked also gives a line.
  */
 export function unusedExports(root) {
   const packages = workspacePackages(root);
@@ -25,7 +25,7 @@ export function unusedExports(root) {
   });
 }
 
-/** The entry points of a package: by which name others import each, and its source. Deno reads sources, so it is told where they are. */
+/** Returns the entry points of a package: the name by which others import each, and its source. package.json has the source for Deno. */
 function entriesOf({ dir, manifest }) {
   return Object.entries(manifest.exports ?? {})
     .filter(([path]) => !path.startsWith('./testing'))
@@ -35,7 +35,7 @@ function entriesOf({ dir, manifest }) {
     }));
 }
 
-/** Of each entry point, the names that other packages import from it; `*` if one imports them all. */
+/** Returns the names that other packages import from each entry point; `*` if one of them imports all. */
 function namesByEntry(packages) {
   const found = new Map();
   const names = packages.map(({ manifest }) => manifest.name);
@@ -56,7 +56,7 @@ function parsed(file, text = ts.sys.readFile(file) ?? '') {
   return ts.createSourceFile(file, text, ts.ScriptTarget.Latest);
 }
 
-/** Every name that a module imports or re-exports, and where from; `*` for all names of a module. */
+/** Returns every name that a module imports or re-exports, and where from; `*` for all names of a module. */
 function importsOf(tree) {
   const found = [];
   const add = (from, names) => found.push(...names.map((name) => ({ from: from.text, name })));
@@ -77,12 +77,12 @@ function importsOf(tree) {
   return found;
 }
 
-/** `{ a, b as c }` and `{ a, b: c }` are a and b; a whole module is `*`. */
+/** Returns a and b for `{ a, b as c }` and `{ a, b: c }`, and `*` for a whole module. */
 function namesIn(bindings) {
   return bindings?.elements?.map(({ propertyName, name }) => (propertyName ?? name).text) ?? ['*'];
 }
 
-/** `import('x')` with a literal. */
+/** Whether a node is `import('x')` with a literal. */
 function isImportCall(node) {
   const calls = ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword;
   return calls && ts.isStringLiteralLike(node.arguments[0]);
@@ -92,7 +92,7 @@ function isAwaitedImport(node) {
   return node !== undefined && ts.isAwaitExpression(node) && isImportCall(node.expression);
 }
 
-/** Every name that a module exports, including those of the modules that it exports whole. */
+/** Returns every name that a module exports, including those of modules that it exports as a whole. */
 function exportsOf(file) {
   const names = parsed(file).statements.flatMap((statement) => {
     if (!ts.isExportDeclaration(statement)) return isExported(statement) ? declared(statement) : [];
@@ -103,7 +103,7 @@ function exportsOf(file) {
   return new Set(names);
 }
 
-/** Packages that a module, or one that it exports whole, exports whole. */
+/** Returns the packages that a module, or a module that it exports as a whole, exports as a whole. */
 function foreignStars(file) {
   return parsed(file).statements.flatMap((statement) => {
     if (!ts.isExportDeclaration(statement) || statement.exportClause) return [];

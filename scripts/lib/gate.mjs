@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { bin, command } from './command.mjs';
 import { ONE_FAILED, ONE_PASSED, readClosingLines, sum } from './counts.mjs';
 
-/** What must pass before a change is merged: targets of nx.json and of the packages. */
+/** The targets, of nx.json and of the packages, that must pass before a change is merged. */
 const TARGETS = [
   ...['build', 'lint', 'boundaries', 'generated', 'test'],
   ...['test-compat', 'test-edges', 'test-hostile', 'test-plane', 'test-repository'],
@@ -10,7 +10,7 @@ const TARGETS = [
 const TIMEOUT_MS = 45 * 60_000;
 
 /**
- * Builds, and runs every target whose result could differ from its last run: Nx knows what a change can reach. Prints failures as they
+ * Builds, and runs every target whose result may differ from its last run: Nx knows what a change can affect. Prints failures as they
  * happen, and resolves with the sum of the counts. A check counts as one.
  */
 export async function gate({ fresh = process.env.CI === 'true' } = {}) {

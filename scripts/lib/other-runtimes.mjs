@@ -5,12 +5,12 @@ import { denoCounts } from './tests.mjs';
 import { ROOT, suites, testSources } from './workspace.mjs';
 
 const TIMEOUT_MS = 1_200_000;
-/** Runs several test files at once, as on Node. Integration tests start programs that need processors of their own. */
+/** How many test files run at once, as on Node. Integration tests start programs that need processors of their own. */
 const DENO_JOBS = 2;
 const FILE_TIMEOUT_MS = 300_000;
 /** A crash of the runtime: seen with Deno 2.9.5 after some hundred HTTP/2 sessions in one process. */
 const CRASHED = /was ended by SIG(SEGV|ABRT|ILL|BUS|TRAP)\s*$/;
-/** V8 ends a process by such a signal, too, whose script used up its memory: that is a defect of ours. */
+/** V8 also ends a process by such a signal if its script runs out of memory, which is our own defect. */
 const OUT_OF_MEMORY = /out of memory/i;
 
 /** A failed test's line. After a crash there is no closing line to count by. */
@@ -57,7 +57,7 @@ function denoFile(file, show) {
   return unlessCrashed(file, () => command(argv, { show, timeout: FILE_TIMEOUT_MS, env: { NO_COLOR: '1' } }));
 }
 
-/** Runs a file's tests, and once more only when the runtime itself crashed and no test had failed: a test that fails is a failure. */
+/** Runs a file's tests. Runs them once more only if the runtime itself crashed and no test had failed: a failed test is a failure. */
 export async function unlessCrashed(file, run) {
   let result = await run();
   if (result.status !== 0 && isCrash(result.output)) {
@@ -77,8 +77,7 @@ const RUNTIMES = { 'node-latest': onNodeLatest, deno: onDeno };
 export const RUNTIME_NAMES = Object.keys(RUNTIMES);
 
 /**
- * Runs the unit and integration tests on another runtime than this one, or only those whose path matches. Prints one line, and the
- * report if they fail.
+ * Runs the unit and integration tests, or only those whose path matches, on another runtime. Prints one line, and the report if they fail.
  */
 export async function testOn(name, { show = false, match = '' } = {}) {
   const start = performance.now();

@@ -5,7 +5,7 @@ import { unlessCrashed } from './other-runtimes.mjs';
 const PASSED = { status: 0, output: 'ok | 2 passed | 0 failed (1s)' };
 const CRASHED = { status: 1, output: 'one ... ok (1ms)\ndeno test x was ended by SIGSEGV' };
 
-/** Runs that end so, one after the other. @returns how many were made, and what counts */
+/** Makes runs that end like this, one after the other. @returns how many were made, and the counts of the last */
 async function runs(...results) {
   let made = 0;
   const { counts } = await unlessCrashed('x.test.ts', async () => results[made++]);
@@ -21,19 +21,19 @@ test('a file that passes is run once', async () => {
   assert.deepEqual(await runs(PASSED, PASSED), [1, 2, 0]);
 });
 
-test('a file in which the runtime crashed is run once more, and no third time', async () => {
+test('a file in which the runtime crashed is run once more, and not a third time', async () => {
   assert.deepEqual(await runs(CRASHED, PASSED), [2, 2, 0]);
   assert.deepEqual((await runs(CRASHED, CRASHED, PASSED)).slice(0, 1), [2]);
   assert.equal((await runs(CRASHED, CRASHED))[2], 1);
 });
 
-test('a crash behind a failed test does not hide it', async () => {
+test('a crash after a failed test does not hide it', async () => {
   const both = { ...CRASHED, output: `two ... FAILED (1ms)\n${CRASHED.output}` };
   const [made, , failed] = await runs(both, PASSED);
   assert.deepEqual([made, failed], [1, 1]);
 });
 
-test('a file that used up its memory is not run again', async () => {
+test('a file that ran out of memory is not run again', async () => {
   for (const signal of ['SIGABRT', 'SIGTRAP']) {
     const output = `# Fatal JavaScript out of memory: Reached heap limit\ndeno test x was ended by ${signal}`;
     const [made, , failed] = await runs({ status: 1, output }, PASSED);
@@ -41,7 +41,7 @@ test('a file that used up its memory is not run again', async () => {
   }
 });
 
-test('a file that ends with an error outside of its tests, or with a deadline, is not run again', async () => {
+test('a file that fails outside of its tests or runs into its deadline is not run again', async () => {
   for (const output of ['error: Module not found', 'deno test x was ended by SIGKILL']) {
     const [made, , failed] = await runs({ status: 1, output }, PASSED);
     assert.deepEqual([made, failed], [1, 1], output);

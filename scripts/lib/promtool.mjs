@@ -8,9 +8,9 @@ const MINUTE = 60_000;
 const UNPACKED = join(ROOT, 'node_modules', '.cache', 'isthmus-prometheus');
 
 /**
- * Makes promtool available where that is allowed without asking: as root on a system with apt-get. It unpacks the package instead of
- * installing it, since that would start a Prometheus. Resolves with one line about what to install and which tests are left out, or
- * with undefined if promtool is there.
+ * Makes promtool available where no permission is needed: as root on a system with apt-get. It unpacks the package instead of installing
+ * it, because an installation would start a Prometheus. Resolves with one line about what to install and which tests are skipped, or with
+ * undefined if promtool is there.
  */
 export async function ensurePromtool() {
   if (isThere()) return undefined;

@@ -3,8 +3,8 @@ import { command, installed } from './command.mjs';
 const MINUTE = 60_000;
 
 /**
- * Makes redis-server available where that is allowed without asking: as root on a system with apt-get. Resolves with
- * one line about what to install and which tests are left out, or with undefined if Redis is there.
+ * Makes redis-server available where no permission is needed: as root on a system with apt-get. Resolves with one line about what to
+ * install and which tests are skipped, or with undefined if Redis is there.
  */
 export async function ensureRedis() {
   if (installed('redis-server')) return undefined;
