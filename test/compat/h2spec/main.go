@@ -1,5 +1,5 @@
 // Command h2spec runs the cases of github.com/summerwind/h2spec against one port, several at a time, and prints a line of JSON for each.
-// A gRPC port answers stock h2spec's requests with 415 before it looks at anything else, so the common header fields are ours to choose.
+// A gRPC port answers stock h2spec's requests with 415 before it checks anything else, so this program can choose the common header fields.
 package main
 
 import (
@@ -23,10 +23,10 @@ import (
 // alone opens as many streams as a port takes, up to 100,000: others would wait for their answers too long.
 const alone = "http2/5.1.2/1"
 
-// dialTimeout is how long a connection may take; unlike a case, nothing is learnt from one that is late.
+// dialTimeout is how long a connection may take. A late connection, unlike a late case, tells nothing.
 const dialTimeout = 30 * time.Second
 
-// result is what one case came to.
+// result is the result of one case.
 type result struct {
 	ID       string `json:"id"`
 	Desc     string `json:"desc"`
@@ -35,7 +35,7 @@ type result struct {
 	Actual   string `json:"actual,omitempty"`
 }
 
-// fields are header fields that every request carries behind its pseudo-header fields.
+// fields are header fields that every request carries after its pseudo-header fields.
 type fields []xhpack.HeaderField
 
 func (f *fields) String() string { return fmt.Sprint(*f) }
@@ -122,7 +122,7 @@ func run(c config.Config, id string, tc *spec.TestCase) result {
 		conn.Timeout = c.Timeout
 		start := time.Now()
 		err = tc.Run(&c, conn)
-		// h2spec takes any close for an answer, also that of a link which has waited in vain for a sign of life.
+		// h2spec accepts any close as an answer, even if a link closed only because it heard nothing.
 		if took := time.Since(start); err == nil && took >= c.Timeout {
 			err = fmt.Errorf("passed after %v only, by a close that answers nothing", took)
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/agent"
 )
 
-// runAgent runs the Go agent library. The flags it has are named as proxy-agent's.
+// runAgent runs the Go agent library. Its flags have the names of proxy-agent's flags.
 func runAgent(args []string) error {
 	var tls files
 	var host, healthHost string

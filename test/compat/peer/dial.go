@@ -19,7 +19,7 @@ import (
 
 type dialFunc func(ctx context.Context, address string) (net.Conn, error)
 
-// result is what one dial and its exercise came to. Times are in milliseconds.
+// result is the result of one dial and its exercise. Times are in milliseconds.
 type result struct {
 	Error      string  `json:"error"`
 	Stage      string  `json:"stage"` // what failed: dial or use
@@ -94,7 +94,7 @@ func dialGRPC(ctx context.Context, uds, address string) (net.Conn, error) {
 	return tunnel.DialContext(ctx, "tcp", address)
 }
 
-// egressDialer is the API server's own way from a configuration file to a dialer.
+// egressDialer makes a dialer from a configuration file, as the API server does.
 func egressDialer(path, egress string) (dialFunc, error) {
 	config, err := egressselector.ReadEgressSelectorConfiguration(path)
 	if err != nil {

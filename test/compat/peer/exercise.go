@@ -73,7 +73,7 @@ func echo(conn net.Conn, size int64, r *result) error {
 	return nil
 }
 
-// read speaks first, as TLS does, and takes all up to the end.
+// read sends first, as TLS does, and reads everything up to the end.
 func read(conn net.Conn, r *result) error {
 	if _, err := conn.Write([]byte{0}); err != nil {
 		return err

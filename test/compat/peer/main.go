@@ -1,5 +1,5 @@
-// Command peer is the other side of the plane in tests: the real Go caller, agent and server of the Konnectivity world,
-// taken from their published modules.
+// Command peer is the other side of the plane in tests: the real Go caller, agent and server of Konnectivity,
+// from their published modules.
 //
 //	peer dial    an API server: konnectivity-client, or the egress selector with a configuration file
 //	peer agent   the Go agent library
