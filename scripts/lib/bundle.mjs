@@ -65,7 +65,7 @@ function refuseOwnPlace(name, text) {
   const at = name.endsWith('.js') ? text.search(/\bimport\.meta\b/) : -1;
   if (at < 0) return;
   const line = text.slice(0, at).split('\n').length;
-  throw new Error(`${name}, line ${line}: import.meta stays in a bundle, where it is not what the module means by it`);
+  throw new Error(`${name}, line ${line}: import.meta stays in a bundle, where it means the bundle and not the module`);
 }
 
 /** Gives CommonJS packages the `__dirname` and `__filename` that they have on Node. */

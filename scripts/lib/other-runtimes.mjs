@@ -61,7 +61,7 @@ function denoFile(file, show) {
 export async function unlessCrashed(file, run) {
   let result = await run();
   if (result.status !== 0 && isCrash(result.output)) {
-    console.log(`deno itself crashed in ${file}, which is run once more`);
+    console.log(`deno itself crashed in ${file}: running it once more`);
     result = await run();
   }
   const counts = denoCounts(result.output);

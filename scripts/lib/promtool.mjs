@@ -24,7 +24,7 @@ export async function ensurePromtool() {
     if (isThere()) return undefined;
   }
   return (
-    'promtool is not installed, so the tests of the alert rules are left out. It comes with Prometheus: ' +
+    'promtool is not installed, so the tests of the alert rules are skipped. It comes with Prometheus: ' +
     'apt-get install prometheus (Debian, Ubuntu), dnf install prometheus (Fedora), brew install prometheus (macOS).'
   );
 }

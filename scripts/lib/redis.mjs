@@ -16,7 +16,7 @@ export async function ensureRedis() {
     if (installed('redis-server')) return undefined;
   }
   return (
-    'redis-server is not installed, so the tests against a real Redis (registry, split tiers) are left out. ' +
+    'redis-server is not installed, so the tests against a real Redis (registry, split tiers) are skipped. ' +
     'Install it with: apt-get install redis-server (Debian, Ubuntu), dnf install redis (Fedora), brew install redis (macOS).'
   );
 }

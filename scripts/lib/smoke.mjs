@@ -76,7 +76,7 @@ class Demo {
         deadline,
       );
       this.#ended.then((status) =>
-        finish(() => reject(new Error(`it ended with ${status} before it printed ${what}`))),
+        finish(() => reject(new Error(`it ended with status ${status} before it printed ${what}`))),
       );
       this.#waiting.add(look);
       look();

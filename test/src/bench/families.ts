@@ -208,7 +208,7 @@ async function isReady(program: Program, path = '/readyz'): Promise<void> {
       () => 0,
     );
     if (status === 200) return;
-    if (!program.running || performance.now() > late) throw new Error(`${program.name} does not get ready`);
+    if (!program.running || performance.now() > late) throw new Error(`${program.name} did not become ready`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -11,16 +11,16 @@ const SECONDS = 3;
 const SHORT = { windowMs: 200, pace: 0.1 };
 
 const USAGE = `npm run bench [-- OPTIONS]
-  --line NAME          this line alone, or those whose names begin so; may be given several times
-  --front NAME         this column alone; may be given several times
-  --repeat N           so many rounds, and medians of them (default 1)
-  --seconds N          of each measurement (default ${SECONDS})
-  --json FILE          writes all figures
-  --short              sees that everything runs, and measures nothing
-  --planebench PATH    lets this program load the planes too
-  --anp-server PATH --anp-agent PATH   measures upstream's pair beside ours
-  --compare A B        compares what two runs wrote
-  --page FILE...       puts what runs wrote into docs/PERFORMANCE.md; of a line in several files the last one's figures
+  --line NAME          only this line, or the lines whose names begin with NAME; may be repeated
+  --front NAME         only this column; may be repeated
+  --repeat N           measure N rounds and show their medians (default 1)
+  --seconds N          length of each measurement (default ${SECONDS})
+  --json FILE          write all figures to FILE
+  --short              check that everything runs, and measure nothing
+  --planebench PATH    also load the planes with this program
+  --anp-server PATH --anp-agent PATH   also measure upstream's pair
+  --compare A B        compare the JSON files of two runs
+  --page FILE...       write JSON files of runs into docs/PERFORMANCE.md; if several have a line, the last one counts
 Lines:
 ${LINES.map(({ name, title }) => `  ${name.padEnd(24)} ${title}`).join('\n')}
 `;

@@ -69,7 +69,7 @@ async function load(
   destinationPort: number,
   { windowMs, pace }: Pace,
 ): Promise<Result> {
-  if (work === 'start') throw new Error('a start is no work of the load');
+  if (work === 'start') throw new Error('the load cannot measure a start');
   const { groups } = started;
   const front = frontOf(contender, started);
   const settings: Settings = { front, destinationPort, work, conns, windowMs, pace, rate, groups };
@@ -86,7 +86,7 @@ function rounded(figures: Figures): Figures {
 
 /** Starts all processes together, and dials until one dial works. */
 async function firstDial(contender: Contender, destinationPort: number): Promise<Result> {
-  if (!contender.family) throw new Error('there is nothing to start');
+  if (!contender.family) throw new Error('this contender has no processes to start');
   await using scope = new Scope();
   const start = await contender.family(scope, destinationPort);
   const from = performance.now();

@@ -33,7 +33,7 @@ const dialsOf = (agent: Program) => total(agent, `${AGENT}dial_duration_seconds_
 
 across(
   EVERY_PAIR,
-  'drain is not exit: the last agent takes new dials until its tunnels are done',
+  'a draining agent does not exit: the last agent takes new dials until its tunnels are done',
   async (scope, rig) => {
     const { server, agents, makes } = await rig();
     const [agent] = agents as [Program];
@@ -63,7 +63,7 @@ across(
   },
 );
 
-across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another', async (scope, rig) => {
+across(EVERY_PAIR, 'new dials avoid a draining agent while there is another', async (scope, rig) => {
   const { server, agents, startAgent: another } = await rig();
   const [draining] = agents as [Program];
   const destination = await echo(scope);
@@ -95,7 +95,7 @@ across(EVERY_PAIR, 'new dials avoid an agent that drains while there is another'
   assert.ok(draining.running);
 });
 
-across(EVERY_PAIR, 'two agents of one id are one backend, and the first keeps its tunnels', async (scope, rig) => {
+across(EVERY_PAIR, 'two agents with one id are one backend, and the first keeps its tunnels', async (scope, rig) => {
   const { server, startAgent: another } = await rig();
   const destination = await echo(scope);
   const tunnel = await tunnelThrough(scope, { via: server.mtls, destination: destination.authority });
@@ -114,7 +114,7 @@ across(EVERY_PAIR, 'two agents of one id are one backend, and the first keeps it
 
 across(
   EVERY_PAIR,
-  "a killed agent's tunnels end on every transport, and another takes the next",
+  "a killed agent's tunnels end on every transport, and another agent takes the next dials",
   async (scope, rig, makes) => {
     const { server, agents, startAgent: another } = await rig();
     const destination = await echo(scope);
@@ -170,7 +170,7 @@ across(EVERY_PAIR, 'a dial that waits for an agent fails when the agent dies', a
 
 across(
   EVERY_PAIR,
-  'a server that is told to stop drops its callers, and does not wait for them to end',
+  'a server that is asked to stop drops its callers instead of waiting for them',
   async (scope, rig, makes) => {
     const { server } = await rig();
     const destination = await echo(scope);
@@ -216,7 +216,7 @@ for (const [first, second] of MIXED) {
   });
 }
 
-across(EVERY_PAIR, 'a new server on the same port is found by its agents', async (scope, rig) => {
+across(EVERY_PAIR, 'agents find a new server on the same port', async (scope, rig) => {
   const { server, agents, trust, makes } = await rig({ serverFlags: { 'server-id': 'first' } });
   await server.program.kill();
   const { agentPort } = server;
@@ -227,7 +227,7 @@ across(EVERY_PAIR, 'a new server on the same port is found by its agents', async
   assert.equal((await connectThrough(scope, { via: next.connect, destination: destination.authority })).status, 200);
 });
 
-across(EVERY_PAIR, 'behind a balancer an agent collects --server-count servers', async (scope, _rig, makes) => {
+across(EVERY_PAIR, 'behind a load balancer an agent connects to --server-count servers', async (scope, _rig, makes) => {
   const trust = await newTrust(scope);
   const ids = ['left', 'right'];
   const servers = await Promise.all(

@@ -41,7 +41,7 @@ across(EVERY_PAIR, 'an API server reaches a destination over all three of its tr
   }
 });
 
-across(EVERY_PAIR, 'all that a destination sends before it closes arrives', async (scope, rig) => {
+across(EVERY_PAIR, 'everything that a destination sends before it closes arrives', async (scope, rig) => {
   const { server, trust } = await rig();
   const destination = await source(scope, 3 * MiB + 1, { asked: true });
   const vias = [...(await writeEgressConfigs(trust, server))].map(([, config]) => ({ config }));
@@ -52,7 +52,7 @@ across(EVERY_PAIR, 'all that a destination sends before it closes arrives', asyn
   }
 });
 
-across(OUR_SERVER, 'all that a destination sends at once and unasked arrives as well', async (scope, rig) => {
+across(OUR_SERVER, 'everything that a destination sends at once and unasked arrives too', async (scope, rig) => {
   const { server } = await rig();
   const destination = await source(scope, 3 * MiB + 1);
   for (const via of [server.connect, server.mtls]) {
@@ -84,7 +84,7 @@ across(EVERY_PAIR, 'five dials at once, as for an availability check, all succee
   }
 });
 
-across(EVERY_PAIR, 'a refused dial is told to the operator in the words of Go', async (scope, rig) => {
+across(EVERY_PAIR, "the API server reports a refused dial in Go's words", async (scope, rig) => {
   const { server, trust } = await rig();
   const dest = await refused();
   const text = `dial tcp ${dest}: connect: connection refused`;

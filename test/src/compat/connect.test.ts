@@ -34,7 +34,7 @@ across(EVERY_PAIR, 'the destination is the request-target, not Host', async (sco
   }
 });
 
-across(OUR_SERVER, 'the head of a 200 is all that comes until the destination speaks', async (scope, rig) => {
+across(OUR_SERVER, 'nothing but the head of a 200 arrives until the destination sends', async (scope, rig) => {
   const { server } = await rig();
   const silent = await echo(scope);
   const eager = await greeter(scope, 'hello');
@@ -52,7 +52,7 @@ across(OUR_SERVER, 'the head of a 200 is all that comes until the destination sp
   }
 });
 
-across(EVERY_PAIR, 'another method than CONNECT is answered 405', async (scope, rig) => {
+across(EVERY_PAIR, 'a method other than CONNECT is answered with 405', async (scope, rig) => {
   const { server } = await rig();
   const socket = await open(scope, server.connect);
   socket.end('GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
@@ -61,7 +61,7 @@ across(EVERY_PAIR, 'another method than CONNECT is answered 405', async (scope, 
 
 const OURS = OUR_SERVER.filter(({ agent }) => agent === 'our');
 
-across(OURS, 'a half-close is carried both ways', async (scope, rig) => {
+across(OURS, 'a half-close works in both directions', async (scope, rig) => {
   const { server } = await rig();
   const destination = await sink(scope);
   for (const via of [server.connect, server.mtls]) {
@@ -105,7 +105,7 @@ across(EVERY_PAIR, 'HTTP/2 in TLS works inside a tunnel, as the aggregator uses 
   assert.deepEqual(answers, Array(10).fill('aggregated'));
 });
 
-across(OUR_SERVER, 'IPv6 and names are destinations as well', async (scope, rig) => {
+across(OUR_SERVER, 'IPv6 addresses and names work as destinations', async (scope, rig) => {
   const { server } = await rig();
   const six = await echo(scope, { host: '::1' });
   const four = await echo(scope);
@@ -118,7 +118,7 @@ across(OUR_SERVER, 'IPv6 and names are destinations as well', async (scope, rig)
   }
 });
 
-across(OUR_SERVER, 'a caller over TCP needs a certificate of the right authority, in time', async (scope, rig) => {
+across(OUR_SERVER, 'a caller over TCP needs a valid certificate from the right authority', async (scope, rig) => {
   const { server, trust } = await rig();
   const destination = await echo(scope);
   const dial = (identity?: { cert: string; key: string }) => {

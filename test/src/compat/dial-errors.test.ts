@@ -40,20 +40,16 @@ async function failures(program: Program, reason: string): Promise<number> {
   return samples.get(`{reason="${reason}"}`) ?? 0;
 }
 
-acrossSame(
-  EVERY_PAIR,
-  'refused: the words of Go in DIAL_RSP, and a 502 whose body ends with FIN',
-  async (scope, rig) => {
-    const { server } = await rig();
-    const destination = await refused();
-    const text = `dial tcp ${destination}: connect: connection refused`;
-    const { error, answer } = await failBoth(scope, server, destination);
-    assert.equal(error, text);
-    assert.equal(answer.status, 502);
-    assert.ok(answer.body.includes(text), answer.body);
-    assert.equal(answer.socket.errored, null);
-  },
-);
+acrossSame(EVERY_PAIR, "refused: Go's words in DIAL_RSP, and a 502 whose body ends with FIN", async (scope, rig) => {
+  const { server } = await rig();
+  const destination = await refused();
+  const text = `dial tcp ${destination}: connect: connection refused`;
+  const { error, answer } = await failBoth(scope, server, destination);
+  assert.equal(error, text);
+  assert.equal(answer.status, 502);
+  assert.ok(answer.body.includes(text), answer.body);
+  assert.equal(answer.socket.errored, null);
+});
 
 acrossSame(EVERY_PAIR, 'a name that does not exist: no such host, and 502', async (scope, rig) => {
   const { server } = await rig();
@@ -87,7 +83,7 @@ across(EVERY_PAIR, '--backend-dial-timeout is the limit of the server itself', a
   await eventually(async () => assert.equal(await failures(server.program, 'backend_dial_timeout'), 2));
 });
 
-across(EVERY_PAIR, 'a failed dial is counted once, and before the caller sees it', async (scope, rig) => {
+across(EVERY_PAIR, 'a failed dial is counted once, before the caller sees it', async (scope, rig) => {
   const { server } = await rig();
   const destination = await refused();
   for (let count = 1; count <= 5; count++) {
@@ -127,7 +123,7 @@ test(
   }),
 );
 
-acrossSame(EVERY_PAIR, '[::] and 0.0.0.0 as destination are the loopback of the agent', async (scope, rig) => {
+acrossSame(EVERY_PAIR, "[::] and 0.0.0.0 as destination are the agent's loopback", async (scope, rig) => {
   const { server } = await rig();
   const destination = await echo(scope);
   for (const host of ['0.0.0.0', '[::]']) {

@@ -90,7 +90,7 @@ test(
     const { socket } = await connectThrough(scope, { via: ways.connect, destination: destination.authority });
     await carries(socket);
     member.program.signal('SIGTERM');
-    await until(() => !existsSync(uds), { what: 'the socket to be taken away' });
+    await until(() => !existsSync(uds), { what: 'the socket to be removed' });
     const next = await serverMember(scope, trust, 'next', { flags: { ...flags, 'uds-name': uds } });
     await startAgent(scope, trust, next.agentPort);
     await next.member.program.waitReady();

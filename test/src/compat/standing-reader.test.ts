@@ -44,7 +44,7 @@ async function counted(program: Program, role: string): Promise<void> {
 describe('a reader that takes nothing while it holds up its stream', { concurrency: true }, () => {
   across(
     [{ server: 'our', agent: 'Go' }],
-    'is ended by the plane at a server, which names it in log and audit and counts it',
+    'is closed by the plane at a server, which logs, audits and counts it',
     async (scope, start) => {
       const audit = `${await tempDir(scope)}/audit.log`;
       const rig = await start({ serverFlags: { 'audit-log': audit } });
@@ -72,7 +72,7 @@ describe('a reader that takes nothing while it holds up its stream', { concurren
 
   across(
     [{ server: 'Go', agent: 'our' }],
-    'is ended by the plane at an agent, which names it in its log and counts it',
+    'is closed by the plane at an agent, which logs and counts it',
     async (scope, start) => {
       const rig = await start();
       const [agent] = rig.agents as [Program];

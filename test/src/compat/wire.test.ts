@@ -77,7 +77,7 @@ across(EVERY_PAIR, 'a write of 25 bytes arrives as one DATA packet', async (scop
 
 across(
   EVERY_PAIR,
-  'CLOSE_REQ closes the destination socket, and is answered by CLOSE_RSP without an error',
+  'CLOSE_REQ closes the destination socket and is answered with CLOSE_RSP without an error',
   async (scope, rig) => {
     const { server } = await rig();
     const destination = await echo(scope);
@@ -89,7 +89,7 @@ across(
   },
 );
 
-across(EVERY_PAIR, "a destination's end gives the queued DATA, then an unsolicited CLOSE_RSP", async (scope, rig) => {
+across(EVERY_PAIR, "a destination's end sends the queued DATA, then an unsolicited CLOSE_RSP", async (scope, rig) => {
   const { server } = await rig();
   const destination = await greeter(scope, 'last words');
   const caller = packetsThrough(scope, server.grpc);
@@ -100,7 +100,7 @@ across(EVERY_PAIR, "a destination's end gives the queued DATA, then an unsolicit
   assert.deepEqual(await caller.expect('CLOSE_RSP'), { type: 'CLOSE_RSP', error: '', connectID });
 });
 
-across(EVERY_PAIR, 'a caller that vanishes takes its destination socket with it', async (scope, rig) => {
+across(EVERY_PAIR, 'when a caller vanishes, its destination socket closes', async (scope, rig) => {
   const { server } = await rig();
   const destination = await echo(scope);
   const caller = packetsThrough(scope, server.grpc);
@@ -194,7 +194,7 @@ test(
     await caller.expect('DIAL_RSP');
     caller.send({ ...dial, address: 'second.test:80', random: 2n });
     const packet = await Promise.race([caller.next(), caller.ended()]);
-    assert.ok(!('type' in packet) || packet.type !== 'DIAL_RSP' || packet.error !== '', 'the second dial was taken');
+    assert.ok(!('type' in packet) || packet.type !== 'DIAL_RSP' || packet.error !== '', 'the second dial was accepted');
     assert.deepEqual(
       agent.received.map(({ type }) => type).filter((type) => type === 'DIAL_REQ'),
       ['DIAL_REQ'],

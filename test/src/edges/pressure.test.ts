@@ -85,7 +85,7 @@ async function stallOnEvery(scope: Scope, edges: readonly Edge[], authority: str
 
 function assertHeld(edges: readonly Edge[], taken: readonly number[]): void {
   for (const [index, { name }] of edges.entries()) {
-    assert.ok((taken[index] as number) < HELD, `${name}: ${taken[index]} bytes were taken while nobody read`);
+    assert.ok((taken[index] as number) < HELD, `${name}: ${taken[index]} bytes were accepted while nobody read`);
   }
 }
 

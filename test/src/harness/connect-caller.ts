@@ -80,7 +80,7 @@ export async function connectThrough(scope: Scope, request: ConnectRequest): Pro
 export async function tunnelThrough(scope: Scope, request: ConnectRequest): Promise<Socket> {
   const { status, reason, body, head, socket } = await connectThrough(scope, request);
   if (status !== 200) throw new Error(`CONNECT ${request.destination}: ${status} ${reason}: ${body}`);
-  if (head.length > 0) throw new Error(`${head.length} bytes behind the head of the 200`);
+  if (head.length > 0) throw new Error(`${head.length} bytes after the head of the 200`);
   return socket;
 }
 

@@ -96,7 +96,7 @@ export class Program implements AsyncDisposable {
 
   /** The last lines of the output, for the message of an error. */
   get tail(): string {
-    return `\n--- ${this.name} (pid ${this.pid}) said last:\n${this.lines.slice(-SHOWN_LINES).join('\n')}\n---`;
+    return `\n--- ${this.name} (pid ${this.pid}) printed last:\n${this.lines.slice(-SHOWN_LINES).join('\n')}\n---`;
   }
 
   /** Does not use the child's own `kill`: Deno considers a child dead once it was sent SIGSTOP. */
@@ -120,7 +120,7 @@ export class Program implements AsyncDisposable {
     await this.kill();
     this.#secrets.look();
     this.#leak ??= this.lines.find((line) => this.#secrets.in(line));
-    if (this.#leak !== undefined) throw new Error(`${this.name} told a secret: ${this.#leak}`);
+    if (this.#leak !== undefined) throw new Error(`${this.name} printed a secret: ${this.#leak}`);
   }
 
   /** Returns the first log line for which `matches` holds, earlier ones included. */

@@ -39,7 +39,7 @@ test(
     ];
     for (const secret of secrets) {
       const line = JSON.stringify({ msg: 'oops', text: `got ${secret}` });
-      assert.match(await ending(`fine\n${line}\nfine`, flags), /sh told a secret: \{"msg":"oops"/, secret);
+      assert.match(await ending(`fine\n${line}\nfine`, flags), /sh printed a secret: \{"msg":"oops"/, secret);
     }
     const harmless = [
       readFileSync(cert, 'utf8'),

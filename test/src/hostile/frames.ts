@@ -107,7 +107,7 @@ export class FrameSocket {
   async send(...parts: Buffer[]): Promise<void> {
     const [first = NONE, ...rest] = parts;
     if (this.ended || this.#socket.write(rest.length > 0 ? Buffer.concat(parts) : first)) return;
-    await within(this.#taken(), { what: 'the bytes to be taken' });
+    await within(this.#taken(), { what: 'the peer to read the bytes' });
   }
 
   #taken(): Promise<void> {
@@ -126,7 +126,7 @@ export class FrameSocket {
     return until(
       () => this.frames.find((one) => one.type === type && (stream === undefined || one.stream === stream)),
       {
-        what: () => `a frame of type ${type}; came: ${this.frames.map(({ type }) => type).join(' ')}`,
+        what: () => `a frame of type ${type}; received: ${this.frames.map(({ type }) => type).join(' ')}`,
         hopeless: () => (this.ended ? 'the connection has ended' : undefined),
       },
     );
@@ -135,7 +135,7 @@ export class FrameSocket {
   /** Waits until the other side refuses: GOAWAY or RST_STREAM with an error, or the end. */
   async refusal(): Promise<void> {
     await until(() => this.ended || this.#refused, {
-      what: () => `a refusal; came: ${this.frames.map(({ type }) => type).join(' ')}`,
+      what: () => `a refusal; received: ${this.frames.map(({ type }) => type).join(' ')}`,
     });
   }
 

@@ -61,7 +61,7 @@ export class Bystander implements AsyncDisposable {
 
   #receive(chunk: Buffer): void {
     if (chunk.length !== 1 || chunk[0] !== (this.#beats & 0xff) || !this.#waiting) {
-      this.#lost ??= `${chunk.toString('hex')} came for beat ${this.#beats}`;
+      this.#lost ??= `${chunk.toString('hex')} arrived for beat ${this.#beats}`;
       return;
     }
     this.#waiting = false;

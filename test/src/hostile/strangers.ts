@@ -46,7 +46,7 @@ export async function stranger(
 /** Connects as a stranger and starts HTTP/2. */
 export async function framed(scope: Scope, trust: Trust, port: number): Promise<FrameSocket> {
   const socket = await stranger(scope, trust, port, 'h2');
-  if (!socket) throw new Error('refused amid its handshake');
+  if (!socket) throw new Error('refused during its handshake');
   const frames = new FrameSocket(socket);
   await frames.send(PREFACE, settings());
   return frames;

@@ -99,7 +99,7 @@ export class Callers {
     });
     tunnel.resume();
     const failed = once(tunnel, 'close').then(() => {
-      throw new Error(`ended with ${left} bytes to come`);
+      throw new Error(`ended with ${left} bytes missing`);
     });
     failed.catch(() => {});
     const until = performance.now() + lifeMs;

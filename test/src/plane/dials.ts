@@ -36,7 +36,7 @@ export async function carries(tunnel: Duplex, text = 'ping'): Promise<void> {
     hopeless: () => (tunnel.destroyed || tunnel.readableEnded ? ENDED : undefined),
   });
   tunnel.off('data', take).pause();
-  if (seen !== text) throw new Error(`sent ${text}, and ${seen} came back`);
+  if (seen !== text) throw new Error(`sent ${text}, and got ${seen}`);
 }
 
 /** Resolves when a tunnel has closed, for any reason. */

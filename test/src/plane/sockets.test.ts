@@ -61,7 +61,7 @@ test(
     assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
     assert.match(second.member.program.tail, /--uds-name .*: another process has this socket, and lacks the file/);
     limitDescriptors(first.member.program, 1024);
-    await until(async () => (await refusal(uds)) === undefined, { what: 'callers to be taken' });
+    await until(async () => (await refusal(uds)) === undefined, { what: 'callers to be accepted' });
     await eventually(async () => carries(await dial(scope, first.ways, 'connect', destination.authority)));
   }),
 );
@@ -116,7 +116,7 @@ test(
     ];
     for (const tunnel of tunnels) await carries(tunnel);
     first.member.program.signal('SIGTERM');
-    await until(() => !existsSync(uds), { what: 'the socket to be taken away' });
+    await until(() => !existsSync(uds), { what: 'the socket to be removed' });
     const next = await server('next');
     await next.member.program.waitReady();
     await carries(await dial(scope, next.ways, 'grpc', destination.authority));

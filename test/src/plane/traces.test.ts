@@ -63,7 +63,7 @@ function collecting<Receiver extends Pick<OtlpReceiver, 'endpoint' | 'spans'>>(r
   const spansOf = async (traceId: string, count: number) => {
     const find = () => receiver.spans.filter((span) => span.traceId === traceId);
     await until(() => find().length >= count, {
-      what: () => `${count} spans; came: ${find().map(({ name }) => name)}`,
+      what: () => `${count} spans; received: ${find().map(({ name }) => name)}`,
     });
     return find();
   };

@@ -41,7 +41,7 @@ function told(cause: string): { readonly args: string[]; readonly prints: string
   const rows = readFileSync(`${ROOT}README.md`, 'utf8')
     .split('\n')
     .filter((line) => line.startsWith(`| ${cause} | `));
-  assert.ok(rows.length > 0, `README.md tells nothing of: ${cause}`);
+  assert.ok(rows.length > 0, `README.md has no row for: ${cause}`);
   return rows.map((row) => {
     const [command = '', prints = ''] = [...row.matchAll(/`([^`]+)`/g)].map(([, text]) => text);
     return { args: command.split(' ').slice(1), prints };

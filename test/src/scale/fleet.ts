@@ -102,7 +102,7 @@ export class Fleet implements AsyncDisposable {
     };
     await until(calm, {
       deadline: SETTLE_DEADLINE,
-      what: 'a fleet whose agents move no more',
+      what: 'a fleet at rest',
       hopeless: () => this.#lost(),
     });
   }

@@ -14,9 +14,9 @@ const LONG = { dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
 const SHORT = { dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 
 const USAGE = `npm run scale [-- OPTIONS]
-  --agents N     agents of the whole fleet (default ${AGENTS})
+  --agents N     number of simulated agents (default ${AGENTS})
   --short        ${SHORT_AGENTS} agents and short measurements, in less than a minute; judges counts, not times
-  --phase NAME   this phase alone; may be given several times
+  --phase NAME   only this phase; may be repeated
 A run without options writes its figures into docs/LIMITS.md. Phases:
 ${PHASES.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join('\n')}
 `;

@@ -51,7 +51,7 @@ async function turnedAway({ plane, targets }: Starving): Promise<{ readonly ms: 
     const error = await call.then(
       ({ stream }) => {
         stream.destroy();
-        throw new Error(`a starved server took a dial by ${protocol}`);
+        throw new Error(`a starved server accepted a dial by ${protocol}`);
       },
       (error: Error) => error,
     );
@@ -77,12 +77,12 @@ async function useUp(context: Starving, server: Member): Promise<void> {
     () => 'nothing',
     (error: Error) => error.message,
   );
-  if (!full.includes('too many open files')) throw new Error(`the last caller was told ${full}`);
+  if (!full.includes('too many open files')) throw new Error(`the last caller got ${full}`);
   let slowest = 0;
   for (let round = 0; round < (short ? 3 : 10); round++) {
     const { ms, told } = await turnedAway(context);
     const vague = told.find((text) => !text.includes('too many open files'));
-    if (vague !== undefined) throw new Error(`a caller was told ${vague}`);
+    if (vague !== undefined) throw new Error(`a caller got ${vague}`);
     slowest = Math.max(slowest, ms);
     await server.program.get('/readyz');
     await hold(500, 200);
@@ -104,7 +104,7 @@ async function takesAgain(door: Door, { echo }: Targets): Promise<number> {
     stream.destroy();
     return true;
   };
-  await until(taken, { what: 'a dial through the server that was starved' });
+  await until(taken, { what: 'a dial through the starved server' });
   return clock() - from;
 }
 
