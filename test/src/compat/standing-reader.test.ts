@@ -41,7 +41,7 @@ async function counted(program: Program, role: string): Promise<void> {
   );
 }
 
-describe('a reader that takes nothing while it holds up its stream', { concurrency: true }, () => {
+describe('a reader that stops reading and blocks its stream', { concurrency: true }, () => {
   across(
     [{ server: 'our', agent: 'Go' }],
     'is closed by the plane at a server, which logs, audits and counts it',

@@ -157,7 +157,7 @@ async function vanishing(scope: Scope, { protocol, via }: Edge): Promise<{ via: 
 }
 
 test(
-  'a server that stops closes running tunnels as the plane, in its log and in the agent’s',
+  'a server that stops logs its running tunnels as closed by the plane, and so does the agent',
   scoped(async (scope) => {
     const { server, agents } = await allInOne(scope, { serverFlags: { v: 5 }, agentFlags: { v: 5 } });
     const [agent] = agents as [Program];

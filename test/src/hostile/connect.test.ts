@@ -17,7 +17,7 @@ const REFUSED: readonly [name: string, request: string | Buffer, answer: RegExp]
   ['an upgrade', 'GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n', /^HTTP\/1\.1 405 /],
   ['a body of known length', connect('localhost:1', 'Content-Length: 5'), /^HTTP\/1\.1 400 .*no body/],
   ['a chunked body', connect('localhost:1', 'Transfer-Encoding: chunked'), /^HTTP\/1\.1 400 .*no body/],
-  ['a length that is none', connect('localhost:1', 'Content-Length: -5'), /^HTTP\/1\.1 400 /],
+  ['an invalid length', connect('localhost:1', 'Content-Length: -5'), /^HTTP\/1\.1 400 /],
   ['two lengths', connect('localhost:1', 'Content-Length: 5', 'Content-Length: 6'), /^HTTP\/1\.1 400 /],
   ['a header of 64 KiB', connect('localhost:1', `X: ${'x'.repeat(65_536)}`), /^HTTP\/1\.1 431 /],
   [
@@ -98,25 +98,25 @@ test('bad requests from HTTP CONNECT callers are answered and disturb nothing', 
     }
   });
 
-  await attack(t, victim, 'a header that no one wants, 500 times', async (scope) => {
+  await attack(t, victim, 'a header that nobody needs, 500 times', async (scope) => {
     const headers = Array.from({ length: 500 }, () => 'a:b');
     const tunnel = await tunnelThrough(scope, { via, destination: destination.authority, headers });
     assert.equal(await echoed(tunnel, 'hello'), 'hello');
   });
 
-  await attack(t, victim, 'bytes behind the head, which reach the destination', async (scope) => {
+  await attack(t, victim, 'bytes after the head, which reach the destination', async (scope) => {
     const early = 'early '.repeat(20_000);
     const tunnel = await tunnelThrough(scope, { via, destination: destination.authority, early });
     assert.equal(await echoed(tunnel, 'late', early.length + 4), `${early}late`);
   });
 
-  await attack(t, victim, 'pipelined requests: what stands behind the first is the tunnel’s', async (scope) => {
+  await attack(t, victim, 'pipelined requests: everything after the first belongs to the tunnel', async (scope) => {
     const second = connect('localhost:1');
     const tunnel = await tunnelThrough(scope, { via, destination: destination.authority, early: second });
     assert.equal(await echoed(tunnel, '.', second.length + 1), `${second}.`);
   });
 
-  await attack(t, victim, 'pipelined requests behind one that was refused are not served', async (scope) => {
+  await attack(t, victim, 'pipelined requests after a refused one are not served', async (scope) => {
     const said = await ask(scope, `GET / HTTP/1.1\r\nHost: x\r\n\r\n${connect(destination.authority)}`);
     assert.match(said, /^HTTP\/1\.1 405 /);
     assert.equal(said.match(/HTTP\/1\.1 /g)?.length, 1);

@@ -56,7 +56,7 @@ function forbidden(request: readonly (readonly [string, string])[]): readonly [n
     ['PING of 7 bytes', frame(TYPE.PING, 0, 0, Buffer.alloc(7))],
     ['RST_STREAM on an idle stream', frame(TYPE.RST_STREAM, 0, 9, uint32(8))],
     ['CONTINUATION without HEADERS', frame(TYPE.CONTINUATION, FLAG.END_HEADERS, 1, block(request))],
-    ['a header block that is none', frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, Buffer.alloc(64, 0xff))],
+    ['an invalid header block', frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, Buffer.alloc(64, 0xff))],
     ['padding longer than the frame', frame(TYPE.HEADERS, FLAG.END_HEADERS | FLAG.PADDED, 1, Buffer.of(200, 1, 2))],
     ['upper-case header names', frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block([...request, ['X-Upper', 'x']]))],
     ['two methods', frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block([[':method', 'GET'], ...request]))],
@@ -207,7 +207,7 @@ async function badCalls(t: TestContext, victim: Bystander, where: string, open: 
     const socket = await call(scope, GRPC(path, [['content-type', 'text/html'], ...id]));
     await socket.frame(TYPE.HEADERS, 1);
   });
-  await attack(t, victim, `${where}: a method that is none`, async (scope) => {
+  await attack(t, victim, `${where}: an invalid method`, async (scope) => {
     for (const path of ['/ProxyService/Nothing', '/', `/${'x'.repeat(8000)}`]) {
       await (await call(scope, GRPC(path, id))).frame(TYPE.HEADERS, 1);
     }

@@ -81,7 +81,7 @@ test('bad packets from callers and agents are answered and disturb nothing', asy
     assert.equal((await packets.ended()).code, 8, 'RESOURCE_EXHAUSTED');
   });
 
-  await attack(t, victim, 'messages that are no packets', async (scope) => {
+  await attack(t, victim, 'messages that are not packets', async (scope) => {
     const wrongOneof = Buffer.concat([
       Buffer.of(0x08, 4),
       encodePacket({ type: 'CLOSE_REQ', connectID: 1n }).subarray(2),
@@ -99,7 +99,7 @@ test('bad packets from callers and agents are answered and disturb nothing', asy
     }
   });
 
-  await attack(t, victim, 'unknown fields, which are passed over', async (scope) => {
+  await attack(t, victim, 'unknown fields, which are ignored', async (scope) => {
     const message = Buffer.concat([
       encodePacket(dialReq(destination.authority)),
       Buffer.of(0xf8, 0x07, 1, 0xfa, 0x07, 1, 0),

@@ -20,7 +20,7 @@ const ANSWERS: readonly [name: string, act: (socket: FrameSocket, stream: number
   ['says 200 twice', (socket, stream) => socket.send(status(stream, '200'), status(stream, '200'))],
   ['says 204', (socket, stream) => socket.send(status(stream, '204'))],
   ['says 999', (socket, stream) => socket.send(status(stream, '999'))],
-  ['says a status that is none', (socket, stream) => socket.send(status(stream, 'abc'))],
+  ['says an invalid status', (socket, stream) => socket.send(status(stream, 'abc'))],
   ['gives no status', (socket, stream) => socket.send(answer(stream, [['x', 'y']]))],
   [
     'says 502 for a reason that is none',
@@ -72,8 +72,8 @@ const ANSWERS: readonly [name: string, act: (socket: FrameSocket, stream: number
 /** Lines on the control stream, and whether the hub may keep such an agent. */
 const LINES: readonly [name: string, text: string, kept: boolean][] = [
   ['types of a later version', '{"type":"hello","x":1}\n{"type":"abort","dial":"x"}\n', true],
-  ['what is no JSON', 'nonsense\n', false],
-  ['what is no object', '7\n', false],
+  ['a line that is not JSON', 'nonsense\n', false],
+  ['a line that is not an object', '7\n', false],
   ['null', 'null\n', false],
   ['a line of 1 MiB', 'x'.repeat(1 << 20), false],
 ];
@@ -146,7 +146,7 @@ test('an agent that misuses its link harms nobody else', async (t) => {
     });
   }
 
-  await attack(t, victim, 'it ends its half of the connection, which is noticed before any PING is', async (scope) => {
+  await attack(t, victim, 'it ends its half of the connection: the hub notices without a PING', async (scope) => {
     const { agentId, socket } = await connect(scope);
     socket.socket.end();
     assert.doesNotMatch(String((await closed(agentId)).reason), /PING/);
@@ -157,7 +157,7 @@ test('an agent that misuses its link harms nobody else', async (t) => {
     await closed(agentId);
   });
 
-  await attack(t, victim, 'it goes as soon as it is there, 50 times', async (scope) => {
+  await attack(t, victim, 'it leaves as soon as it has connected, 50 times', async (scope) => {
     for (let i = 0; i < 50; i++) {
       const socket = await rogueAgent(scope, trust, server.agentPort, `brief-${i}`);
       socket.socket.destroy();

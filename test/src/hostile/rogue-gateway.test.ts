@@ -39,8 +39,8 @@ test('a gateway that misuses its link is answered and disturbs nothing', async (
   const malformed: readonly [name: string, head: OutgoingHttpHeaders][] = [
     ['without our fields', { ':method': 'CONNECT', ':authority': destination.authority }],
     ['with a deadline that has passed', dial({ 'isthmus-deadline': '-5' })],
-    ['with a deadline that is none', dial({ 'isthmus-deadline': 'soon' })],
-    ['with a dial id that is none', dial({ 'isthmus-dial': '../..' })],
+    ['with an invalid deadline', dial({ 'isthmus-deadline': 'soon' })],
+    ['with an invalid dial id', dial({ 'isthmus-dial': '../..' })],
     ['to no destination', dial({ ':authority': 'x' })],
   ];
   for (const [name, head] of malformed) {
@@ -50,8 +50,8 @@ test('a gateway that misuses its link is answered and disturbs nothing', async (
   }
   const elsewhere: readonly [name: string, head: OutgoingHttpHeaders, status: number][] = [
     ["through another tenant's session", dial({ 'isthmus-tenant': 'other' }), 503],
-    ['through a session that is none', dial({ 'isthmus-session': SOMEONE }), 503],
-    ['for ever', dial({ 'isthmus-deadline': '1e308' }), 200],
+    ['through a session that does not exist', dial({ 'isthmus-session': SOMEONE }), 503],
+    ['with an endless deadline', dial({ 'isthmus-deadline': '1e308' }), 200],
   ];
   for (const [name, head, status] of elsewhere) {
     await attack(t, victim, `a dial ${name}`, async (scope) =>
@@ -68,7 +68,7 @@ test('a gateway that misuses its link is answered and disturbs nothing', async (
     assert.equal(await ask(link, { ':path': '/' }), 405);
   });
 
-  await attack(t, victim, '300 dials to a black hole at once, and then nobody', async (scope) => {
+  await attack(t, victim, '300 dials to a black hole at once, and then the gateway is gone', async (scope) => {
     const link = await open(scope);
     const hole = await blackHole(scope);
     for (let i = 0; i < 300; i++) {

@@ -20,7 +20,7 @@ const ACCEPTED = [
 const HEADS: readonly [name: string, head: string][] = [
   ['a hub id that is not encoded', ACCEPTED.replace('hub: rogue', 'hub: %zz')],
   ['no hub id', ACCEPTED.replace('isthmus-hub: rogue\r\n', '')],
-  ['a server count that is none', ACCEPTED.replace('count: 2', 'count: many')],
+  ['an invalid server count', ACCEPTED.replace('count: 2', 'count: many')],
   ['another status', 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'],
   ['an error that is not encoded', 'HTTP/1.1 403 Forbidden\r\nisthmus-error: %zz\r\n\r\n'],
   ['garbage', '\0\0\0\0\0\0\r\n\r\n'],

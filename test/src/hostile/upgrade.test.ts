@@ -17,7 +17,7 @@ const REFUSED: readonly [name: string, request: string, answer: RegExp][] = [
   ['two ids', upgrade(HELLO).replace('\r\n\r\n', '\r\nisthmus-agent: other\r\n\r\n'), /^HTTP\/1\.1 400 /],
   ['an id that is not encoded', upgrade({ 'isthmus-agent': '%zz' }), /^HTTP\/1\.1 400 /],
   ['a tenant that is not encoded', upgrade({ ...HELLO, 'isthmus-tenant': '%' }), /^HTTP\/1\.1 400 /],
-  ['identifiers that are no query', upgrade({ ...HELLO, 'isthmus-identifiers': 'ipv4%3D%25zz' }), /^HTTP\/1\.1 400 /],
+  ['malformed identifiers', upgrade({ ...HELLO, 'isthmus-identifiers': 'ipv4%3D%25zz' }), /^HTTP\/1\.1 400 /],
   ['identifiers with a semicolon', upgrade({ ...HELLO, 'isthmus-identifiers': 'a%3D1%3Bb%3D2' }), /^HTTP\/1\.1 400 /],
   [
     'identifiers of 100 KiB',

@@ -28,7 +28,7 @@ async function tunnelsOf(scope: Scope, program: Program): Promise<adminApi.Tunne
 }
 
 test(
-  'an operator can follow a tunnel through gateway, hub and agent, and drains each',
+  'an operator can follow a tunnel through gateway, hub and agent, and drain each',
   { skip: redisMissing() },
   scoped(async (scope) => {
     const plane = await split(scope, { gateways: 1, hubs: 1, agents: 2 });
