@@ -7,7 +7,7 @@ import type { TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, SessionLost } from '../dial/errors.ts';
 import { Splice } from './splice.ts';
 
-/** One side of a tunnel, driven by hand: what it says, and what it received. */
+/** One side of a tunnel. The test decides what it sends, and reads what it received. */
 class Peer extends Duplex implements TunnelEnd {
   readonly stream = this;
   readonly halfOpen: boolean;
@@ -135,7 +135,7 @@ test('a side that ended before the splice began ends the tunnel', async () => {
   assert.ok(caller.aborted);
 });
 
-test('the end of a side without half-close closes the other for good, once it has what is queued', async (t) => {
+test('when a side without half-close ends, the other gets what is queued and is then closed for good', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { caller, destination, splice } = pair({ destination: { halfOpen: false } });
   destination.say('last words');
@@ -163,7 +163,7 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
   t.mock.timers.reset();
 });
 
-test("what an end says of its stream's failure counts", async () => {
+test("an end's explanation of its stream's failure decides who closed the tunnel, and why", async () => {
   const explain = (failure: Error) => new PlaneEnded('the hub ended it', { cause: failure });
   const { destination, splice } = pair();
   destination.explain = explain;
@@ -195,7 +195,7 @@ test('a socket whose peer has ended gets everything written before it is closed,
   client.on('data', (chunk: Buffer) => all.push(chunk));
   client.end('ask');
   await once(destination, 'finish');
-  // Bulk is gathered until the turn is over, so the system does not have it yet when the tunnel ends.
+  // Large writes are coalesced until the turn ends, so the kernel does not have them yet when the tunnel ends.
   destination.say('x'.repeat(10_000));
   destination.push(null);
   await once(client, 'end');

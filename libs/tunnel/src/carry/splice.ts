@@ -4,7 +4,7 @@ import type { TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, planeEnded } from '../dial/errors.ts';
 import type { ClosedBy } from '../events/events.ts';
 
-/** Once one side is closed for good, how long the other may take to finish cleanly, in milliseconds. */
+/** How long a side may take to close once the other side has closed and nothing is left to write, in milliseconds. */
 const LINGER_MS = 500;
 
 /** How long a half-closed tunnel may stay silent, in milliseconds. Nothing else detects a peer that vanished after its FIN. */
@@ -29,8 +29,8 @@ interface WatchedEnd {
 /**
  * Copies bytes between a caller's end and a destination's end until both are closed.
  *
- * A side's EOF half-closes the other. A side that fails or vanishes aborts the other. A side without half-close (`halfOpen` false)
- * that ends closes the other, which first gets what is queued. Nothing is buffered here: a full writer pauses its reader.
+ * A side's EOF half-closes the other. A side that fails or vanishes aborts the other. If a side without half-close (`halfOpen` false)
+ * ends, the other gets what is queued and is then closed. Nothing is buffered here: a full writer pauses its reader.
  */
 export class Splice {
   /** Bytes from caller to destination. */
@@ -38,7 +38,7 @@ export class Splice {
   /** Bytes from destination to caller. */
   down = 0;
 
-  /** Of what is called here nothing throws: a defect ends the tunnel in the plane's name. */
+  /** Wraps each callback so that it never throws: an exception in our own code ends the tunnel, closed by the plane. */
   readonly guarded: Guarded;
   readonly #done = deferred<SpliceResult>();
   readonly done = this.#done.promise;
@@ -46,12 +46,12 @@ export class Splice {
   readonly #destination: WatchedEnd;
   #result: SpliceResult | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** What the timer waits for: silence while half-closed, which data postpones, or the end of a close, which nothing postpones. */
+  /** The timer's duration: HALF_CLOSED_IDLE_MS, which restarts with each chunk, or LINGER_MS, which does not. */
   #timerMs = 0;
 
   /**
-   * @param written called for each write to the caller with the milliseconds it waited; 0 without reading the clock if it did not wait
-   * @param fault called when code of ours threw, which ends the tunnel
+   * @param written called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read
+   * @param fault called when our own code threw, which ends the tunnel
    */
   constructor(
     caller: TunnelEnd,
@@ -137,7 +137,7 @@ export class Splice {
     else stream.on('close', closed);
   }
 
-  /** A side has closed. If it closed cleanly, the other still gets what was written to it; otherwise the other is aborted. */
+  /** Called when a side has closed. After a clean close, the other side still gets what was written to it; otherwise it is aborted. */
   #closed(gone: WatchedEnd, other: WatchedEnd, failure: Error | undefined): void {
     if (!gone.open) return;
     gone.open = false;
@@ -158,7 +158,7 @@ export class Splice {
     this.#abortOpen(error);
   }
 
-  /** The plane waits no longer, whoever closed first. */
+  /** Ends the tunnel as closed by the plane, even if a side began to close first. */
   #giveUp(reason: PlaneEnded): void {
     this.#result = { closedBy: 'plane', error: reason };
     this.#abortOpen(reason);
@@ -168,13 +168,13 @@ export class Splice {
     for (const { open, end } of [this.#caller, this.#destination]) if (open) end.abort(reason);
   }
 
-  /** The other side is done for good. A slow reader still gets what was written to it, and its LINGER_MS start after that. */
+  /** Waits for a side to close, once the other is done for good. A slow reader gets everything written to it before LINGER_MS starts. */
   #awaitClose(stream: Duplex): void {
     this.#arm(stream.writableFinished ? LINGER_MS : HALF_CLOSED_IDLE_MS);
     if (!stream.writableFinished) stream.once('finish', () => this.#arm(LINGER_MS));
   }
 
-  /** There is one timer per tunnel, and only once a side has ended. */
+  /** Restarts the tunnel's only timer, which does not run before a side has ended. */
   #arm(ms: number): void {
     clearTimeout(this.#timer);
     if (!this.#caller.open && !this.#destination.open) return;

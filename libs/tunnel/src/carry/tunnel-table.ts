@@ -23,7 +23,7 @@ export class TunnelTable {
     return this.#tunnels[Symbol.iterator]();
   }
 
-  /** Ends the tunnel that a dial opened, in each role it has in this process. @returns how many were found */
+  /** Aborts the tunnel that a dial opened, in each role that this process has. @returns how many were found */
   abort(dialId: string, reason: Error): number {
     const tunnels = [...this.#tunnels].filter((tunnel) => tunnel.dial.id === dialId);
     for (const tunnel of tunnels) if (tunnel instanceof Tunnel) tunnel.abort(reason);

@@ -3,7 +3,7 @@ import { planeEnded } from '../dial/errors.ts';
 import type { ClosedBy, PlaneEvents, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
 import { Splice } from './splice.ts';
 
-/** A tunnel that carries bytes. Its figures are live. */
+/** A tunnel that carries bytes. Its counts are live. */
 export class Tunnel implements TunnelInfo {
   readonly role: Role;
   readonly dial: DialRequest;
@@ -45,9 +45,9 @@ export class Tunnel implements TunnelInfo {
     return this.#splice.queued;
   }
 
-  /** @param closedBy on whose behalf */
+  /** @param closedBy who ends the tunnel */
   abort(reason: Error, closedBy: ClosedBy = 'plane'): void {
-    // So that each part of the plane that the tunnel runs through knows it too.
+    // PlaneEnded makes every other part of the plane that carries this tunnel report `plane` too.
     this.#splice.abort(closedBy === 'plane' ? planeEnded(reason) : reason, closedBy);
   }
 }
