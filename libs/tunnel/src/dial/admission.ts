@@ -3,7 +3,7 @@ import { DialError } from './errors.ts';
 
 /**
  * How many dials of one tenant may be pending in one process. Each dial has a deadline, so a tenant with more has lost its
- * destinations or agents. Its callers are better refused than kept waiting (upstream was seen with 27,700 pending dials).
+ * destinations or agents. Refusing its callers is better than making them wait (upstream was seen with 27,700 pending dials).
  */
 const MAX_PENDING = 2000;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { DialAbort, type DialSignal } from './dial-abort.ts';
 
-/** The AbortController that an DialAbort must behave like. */
+/** The AbortController that a DialAbort must behave like. */
 function controller(): { readonly signal: DialSignal; abort(reason?: Error): void } {
   const abort = new AbortController();
   return { signal: abort.signal, abort: (reason) => abort.abort(reason) };

@@ -1,6 +1,6 @@
 import type { DialError } from './errors.ts';
 
-/** Why a gateway tried a session: for the first time, because another attempt failed, or beside one that is silent. */
+/** Why a gateway made an attempt: it was the first, an earlier one failed, or an earlier one was silent. */
 export type AttemptKind = 'first' | 'retry' | 'hedge';
 
 /** One try of a dial through one session. */
@@ -13,13 +13,13 @@ export interface AttemptRecord {
   readonly start: number;
   /** Milliseconds; unset while it runs. */
   ms?: number;
-  /** `overtaken`: another attempt was answered first, or nobody waited any more. */
+  /** `overtaken`: another attempt was answered first, or the caller gave up. */
   outcome: 'running' | 'established' | 'failed' | 'overtaken';
   /** Why it failed. Unset for an attempt that was overtaken, or whose caller gave up. */
   error?: DialError;
 }
 
-/** What a gateway did for one dial. It is filled while the dial runs, and complete once the dial has its answer. */
+/** What a gateway did for one dial. It grows while the dial runs, and is complete once the dial has its answer. */
 export interface DialLog {
   /** In the order in which they started. */
   readonly attempts: AttemptRecord[];

@@ -3,7 +3,7 @@ import type { Destination } from './destination.ts';
 import type { DialSignal } from './dial-abort.ts';
 import type { DialLog } from './dial-log.ts';
 
-/** Who dials: a peer of a unix socket, the subject of a client certificate, or an operator on the admin port. */
+/** Who dials: a peer on a unix socket, the subject of a client certificate, or an operator on the admin port. */
 export interface Caller {
   readonly via: 'grpc' | 'http-connect' | 'admin';
   /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
@@ -23,12 +23,12 @@ export interface DialRequest {
   readonly traceparent?: string;
   /** The session to dial through; unset at the caller's edge, before the gateway has chosen one. */
   readonly session?: string;
-  /** Use only this agent, whatever the strategies would choose: for an operator who tests one agent. */
+  /** Dial only through this agent and ignore the strategies. For operators who test one agent. */
   readonly agent?: string;
   readonly caller?: Caller;
-  /** What was done for the dial so far; set once a gateway has it. */
+  /** What the gateway has done for the dial so far; unset before the gateway has it. */
   readonly story?: DialLog;
-  /** Called when the agent, or its stand-in, has received the dial: it is alive, though its answer may take a while. */
+  /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
   readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */
   readonly signal: DialSignal;
@@ -39,7 +39,7 @@ export interface TunnelEnd {
   readonly stream: Duplex;
   /** False if the protocol behind it has no half-close (ANP's packets): the end of one direction then ends both. */
   readonly halfOpen: boolean;
-  /** What a failure of the stream means; unset: what it says. */
+  /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
   readonly explain?: (failure: Error) => Error;
   /** Ends both ways at once and drops what is queued. Safe to call more than once, never throws, never waits. */
   abort(reason: Error): void;
@@ -62,9 +62,9 @@ export interface Established {
   readonly sessionId: string;
   readonly hubId: string;
   readonly timing: DialTiming;
-  /** The dial as this process observed it: with its story, and in the trace that its span may have started. */
+  /** The dial as this process recorded it: with its log, and in the trace that its span may have started. */
   readonly dial?: DialRequest;
 }
 
-/** The function that every part of the plane offers to the part before it. Rejects with a DialError. */
+/** Opens a tunnel. Each part of the plane offers this function to the part before it. Rejects with a DialError. */
 export type Dial = (request: DialRequest) => Promise<Established>;

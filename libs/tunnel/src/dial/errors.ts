@@ -2,7 +2,7 @@ import type { DialTiming } from './dial.ts';
 
 /**
  * Why a dial failed: the error names of RFC 9209 section 2.3, as used in `Proxy-Status`, spans, audit and logs.
- * Each has the HTTP status that RFC 9209 recommends, or ANP's where an API server relies on it.
+ * Each has the HTTP status that RFC 9209 recommends, or ANP's status where API servers rely on it.
  */
 export const DIAL_ERRORS = {
   /** The destination answered with a reset. */
@@ -45,7 +45,7 @@ export interface DialErrorOptions {
   readonly timing?: DialTiming;
 }
 
-/** A failed dial. `message` keeps Go's words where ANP's callers read them. */
+/** A failed dial. `message` has Go's wording where ANP's callers read it. */
 export class DialError extends Error {
   override readonly name = 'DialError';
   readonly code: DialErrorCode;
@@ -76,7 +76,7 @@ export function isDialErrorCode(name: string): name is DialErrorCode {
   return Object.hasOwn(DIAL_ERRORS, name);
 }
 
-/** Turns any failure into a DialError. A failure that is not one yet was not foreseen and counts as the plane's own. */
+/** Turns any failure into a DialError. An unexpected failure becomes `proxy_internal_error`. */
 export function asDialError(error: unknown): DialError {
   if (error instanceof DialError) return error;
   const message = error instanceof Error ? error.message : String(error);
@@ -88,12 +88,12 @@ export class PlaneEnded extends Error {
   override readonly name: string = 'PlaneEnded';
 }
 
-/** The same reason, which says that the plane ended what it ends. */
+/** Returns the reason as a PlaneEnded, wrapped if it is another error. */
 export function planeEnded(reason: Error): PlaneEnded {
   return reason instanceof PlaneEnded ? reason : new PlaneEnded(reason.message, { cause: reason });
 }
 
-/** The reader of a tunnel took nothing for a while, and so held up other tunnels. */
+/** A tunnel's reader read nothing for a while, and held up other tunnels. */
 export class ReaderStalled extends PlaneEnded {
   override readonly name = 'ReaderStalled';
 }

@@ -43,12 +43,12 @@ const CASES: readonly [address: string, port: number, by: Prohibition | undefine
   ['100.100.100.201', 80, undefined],
 ];
 
-test('an address is judged by what it stands for, however it is written', () => {
+test('an address is judged by the host it reaches, however it is written', () => {
   const prohibited = prohibitedBy(options);
   for (const [address, port, by] of CASES) assert.equal(prohibited(address, port), by, `${address} ${port}`);
 });
 
-test('a prohibition is lifted by its name, and no other with it', () => {
+test('lifting a prohibition by its name lifts no other', () => {
   for (const lifted of ['own-ports', 'link-local', 'metadata'] as const) {
     const prohibited = prohibitedBy({ ...options, lifted: [lifted] });
     for (const [address, port, by] of CASES) {

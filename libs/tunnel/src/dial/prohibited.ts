@@ -1,26 +1,26 @@
 import ipaddr from 'ipaddr.js';
 
-/** What no agent dials, unless a flag lifts it by this name. */
+/** The groups of addresses that no agent dials. A flag lifts a prohibition by its name. */
 export const PROHIBITIONS = ['own-ports', 'link-local', 'metadata'] as const;
 
 export type Prohibition = (typeof PROHIBITIONS)[number];
 
 export interface ProhibitedOptions {
-  /** Ports where the agent itself listens, for operators and probes. */
+  /** Ports on which the agent itself listens, for operators and probes. */
   readonly ownPorts: readonly number[];
-  /** This machine's addresses beside loopback, as they are now. */
+  /** Returns this machine's current addresses, except loopback. */
   readonly ownAddresses: () => readonly string[];
   readonly lifted: readonly Prohibition[];
 }
 
-/** Tells why an address may not be dialled. @param address as it goes to connect(2): a name was resolved before */
+/** Returns which prohibition forbids an address, or undefined. @param address as passed to connect(2), so after DNS */
 export type Prohibited = (address: string, port: number) => Prohibition | undefined;
 
 type Range = readonly [address: ipaddr.IPv4 | ipaddr.IPv6, bits: number];
 
 /**
- * Of AWS and most others, of AWS over IPv6, of AWS for containers and for pods (169.254.170.23 is its IPv4), of Google Cloud over IPv6,
- * of Scaleway over IPv6, of Azure, of Alibaba.
+ * Metadata services, in this order: AWS and most others, AWS over IPv6, AWS containers, AWS pods over IPv4 and over IPv6, Google Cloud
+ * over IPv6, Scaleway over IPv6, Azure, Alibaba.
  */
 const METADATA = [
   '169.254.169.254/32',
@@ -47,7 +47,7 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
   return (text, port) => {
     const address = plain(text);
     if (holds('metadata') && within(address, metadata)) return 'metadata';
-    // Metadata services have link-local addresses too: to lift one name does not lift the other.
+    // Some metadata addresses are link-local too. Only `metadata` decides about them.
     if (holds('link-local') && within(address, linkLocal) && !within(address, metadata)) return 'link-local';
     if (!holds('own-ports') || !ownPorts.includes(port)) return undefined;
     const own =
@@ -57,8 +57,8 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
 }
 
 /**
- * An IPv4 address in IPv6, and the byte where it begins: NAT64's well-known prefix (RFC 6052 section 2.1) and its prefix for local
- * use (RFC 8215), IPv4-compatible addresses (RFC 4291 section 2.5.5.1), 6to4 (RFC 3056).
+ * IPv6 ranges that embed an IPv4 address, and the byte where it begins: NAT64's well-known prefix (RFC 6052 section 2.1) and its prefix
+ * for local use (RFC 8215), IPv4-compatible addresses (RFC 4291 section 2.5.5.1), 6to4 (RFC 3056).
  */
 const CARRIES_IPV4: readonly (readonly [range: Range, at: number])[] = [
   [rangeOf('64:ff9b::/96'), 12],
@@ -67,15 +67,15 @@ const CARRIES_IPV4: readonly (readonly [range: Range, at: number])[] = [
   [rangeOf('2002::/16'), 2],
 ];
 
-/** An address without its zone, and that of IPv4 which one of IPv6 stands for. */
+/** Parses an address and drops its zone. Returns the IPv4 address that an IPv6 address embeds, if it embeds one. */
 function plain(text: string): ipaddr.IPv4 | ipaddr.IPv6 {
-  // Mapped ones (::ffff:127.0.0.1) are read so by `process`.
+  // `process` already converts IPv4-mapped addresses (::ffff:127.0.0.1).
   const address = ipaddr.process(text.replace(/%.*$/, ''));
   const carried = CARRIES_IPV4.find(([range]) => within(address, [range]));
   if (!carried) return address;
   const [, at] = carried;
   const bytes = address.toByteArray();
-  // Not :: and ::1, which are IPv6's own.
+  // `::` and `::1` look IPv4-compatible, but belong to IPv6.
   return bytes.slice(0, 15).every((byte) => byte === 0) ? address : new ipaddr.IPv4(bytes.slice(at, at + 4));
 }
 

@@ -2,7 +2,7 @@ import { descriptors } from '@isthmus/runtime';
 import type { Dial } from './dial.ts';
 import { DialError } from './errors.ts';
 
-/** Refuses dials while descriptors are scarce: each would use one of the last, here or for its caller's answer. */
+/** Refuses dials while file descriptors are scarce. Each dial would use one of the last, for itself or for its caller's answer. */
 export function refuseWhenScarce(dial: Dial, left: { readonly scarce: boolean } = descriptors): Dial {
   return (request) => (left.scarce ? Promise.reject(tooManyOpen()) : dial(request));
 }
