@@ -3,12 +3,12 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { planeEvents } from './events.ts';
 
-/** What nobody catches ends the process, and fails this file. */
+/** If nobody caught this, it would end the process and fail this file. */
 function defect(): never {
   throw new TypeError('a defect');
 }
 
-test('a subscriber that throws is a fault of its own, told once; the one that emits and the others go on', () => {
+test('a subscriber that throws is reported as one fault, and the emitter and the other subscribers go on', () => {
   const events = planeEvents();
   const heard: string[] = [];
   const faults: unknown[][] = [];
@@ -40,7 +40,7 @@ test('a subscriber that rejects is a fault too', async () => {
   assert.equal((await fault)[0], 'subscriber of registry');
 });
 
-test('a subscriber of faults that throws is told to the operator of the process', async () => {
+test('a fault subscriber that throws causes a process warning', async () => {
   const events = planeEvents();
   const heard: string[] = [];
   events.on('fault', defect);

@@ -77,7 +77,7 @@ export interface TunnelOutcome {
 /** Where a certificate is used: on a port, or to authenticate to servers (`uplink`: an agent's; `peers`: both). */
 export type CertificatePlace = 'callers' | 'agents' | 'peers' | 'admin' | 'uplink' | 'redis';
 
-/** What a certificate says of itself. */
+/** What a certificate says about itself. */
 export interface CertificateFacts {
   /** Subject and serial number. */
   readonly name: string;
@@ -85,29 +85,29 @@ export interface CertificateFacts {
   readonly validFrom: number;
 }
 
-/** Where records of audit go. */
+/** Where audit records go. */
 export type AuditSink = 'log' | 'otlp';
 
 /**
- * Everything worth counting, logging or tracing, as plain events. Metrics, logs and audit subscribe; the core does not know
+ * Everything worth counting, logging or tracing, as plain events. Metrics, logs and audit subscribe; the core does not know about
  * them.
  */
 export interface PlaneEventMap {
   'dial:start': [role: Role, dial: DialRequest];
   'dial:end': [role: Role, dial: DialRequest, outcome: DialOutcome];
-  /** At the gateway: a dial starts to wait for a session (`park`), and stops waiting (`unpark`). */
+  /** At the gateway: a dial starts (`park`) or stops (`unpark`) waiting for a session. */
   'dial:park': [dial: DialRequest];
   'dial:unpark': [dial: DialRequest];
   /**
-   * A failure that no `dial:end` reports: an answer that nobody waits for, or one that could not be delivered to the caller. Only in
-   * the latter case `dial` is set; its `dial:end` was emitted before.
+   * A failure that no `dial:end` reports: an answer that nobody waits for, or one that could not be delivered to the caller. `dial` is
+   * set only in the second case, after that dial's `dial:end`.
    */
   'dial:failure': [reason: DialFailureReason, dial?: DialRequest];
   'tunnel:open': [tunnel: TunnelInfo];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
-  /** Only one side of a link knew of a tunnel or dial, and ended it. */
+  /** A tunnel or dial was ended because only one side of the link knew about it. */
   'tunnel:orphaned': [role: Role];
-  /** A tunnel whose reader took nothing, and so held up the others of its packet stream, was ended. */
+  /** A tunnel was ended because its reader read nothing and held up the other tunnels of its packet stream. */
   'tunnel:stalled': [role: Role];
   /** At the hub: an agent's session. */
   'session:open': [session: SessionInfo];
@@ -128,7 +128,7 @@ export interface PlaneEventMap {
   'caller:close': [via: 'grpc' | 'http-connect'];
   /** At the gateway: a write to a caller was accepted, after `ms` milliseconds of waiting. */
   'caller:write': [ms: number];
-  /** A packet stream (ProxyService.Proxy, AgentService.Connect) is not read because its consumer is full; then it is read again. */
+  /** Reading a packet stream (ProxyService.Proxy, AgentService.Connect) pauses because its consumer is full, or resumes. */
   'receive:full': [method: GrpcMethod];
   'receive:free': [method: GrpcMethod];
   /** At the gateway: its link to a hub. */
@@ -139,30 +139,30 @@ export interface PlaneEventMap {
   packet: [segment: Segment, type: PacketType];
   /** `code` is a gRPC status name such as `Unavailable`. */
   'packet:error': [segment: Segment, code: string, type: PacketType | 'Unknown'];
-  /** Something that a peer sent was refused; the rest of the plane was not disturbed. */
+  /** Something that a peer sent was rejected. The rest of the plane is not affected. */
   refused: [where: string, remote: string, error: Error];
-  /** An operator's `isthmus check` looks at this process's ports from there: what is refused of it is nobody's fault. */
+  /** An operator's `isthmus check` probes this process's ports from `remote`. Rejecting it is expected. */
   probe: [remote: string];
-  /** A defect: code of ours threw where nothing should. What it served, such as a connection, was ended, and the process goes on. */
+  /** A bug: our own code threw where it should not. What it served, such as a connection, was ended. The process continues. */
   fault: [where: string, remote: string, error: Error];
-  /** A certificate is in force from now on, valid until then (milliseconds since the epoch): the first, or a renewed one. */
+  /** A certificate, the first or a renewed one, is now in use. `validUntil` is in milliseconds since the epoch. */
   certificate: [where: CertificatePlace, validUntil: number, about?: CertificateFacts];
-  /** What stands now in a certificate's files cannot be used: a port goes on with what it had. */
+  /** The current content of a certificate's files cannot be used. A port keeps the certificate it had. */
   'certificate:failure': [where: CertificatePlace, error: Error];
-  /** Another process runs under this one's id, which `warning` tells; without it, no other does any more. */
+  /** Another process uses this process's id; `warning` has the details. If `warning` is undefined, no other process does any more. */
   namesakes: [memberId: string, warning: string | undefined];
   /** The registry's health changed. */
   registry: [state: 'up' | 'down', detail: string];
-  /** At the gateway: this many audit records were lost on their way to a file or standard output, or over OTLP. */
+  /** At the gateway: audit records were lost on their way to a file or standard output (`log`), or over OTLP (`otlp`). */
   'audit:dropped': [sink: AuditSink, records: number];
 }
 
 export type PlaneEvents = EventEmitter<PlaneEventMap>;
 
-/** `emit` never throws: a subscriber that does is reported as a `fault` of its own, and neither the plane nor the others notice. */
+/** Returns an emitter whose `emit` never throws. A subscriber that throws causes a `fault` event; the plane and the others go on. */
 export function planeEvents(): PlaneEvents {
   const emitter: EventEmitter = new IsolatingEmitter((name, error) => {
-    // Nobody is left to report to but the operator of this process.
+    // A subscriber of `fault` itself threw, so only a process warning is left.
     if (name === 'fault') process.emitWarning(error);
     else events.emit('fault', `subscriber of ${name}`, '', error);
   });

@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events';
 
-/** An emitter whose `emit` never throws. What one subscriber throws or rejects goes to `fault`, and the others still hear the event. */
+/** An emitter whose `emit` never throws. If a subscriber throws or rejects, `fault` gets the error, and the others still get the event. */
 export class IsolatingEmitter extends EventEmitter {
   readonly #fault: (name: string, error: Error) => void;
 

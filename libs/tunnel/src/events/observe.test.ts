@@ -6,7 +6,7 @@ import { established, request, unobserved } from '../testing.ts';
 import type { DialOutcome } from './events.ts';
 import { observed } from './observe.ts';
 
-/** A Dial through hub and agent, as a gateway calls it, and the outcomes that the gateway reports. */
+/** Returns a gateway's Dial through hub and agent, and the outcomes that the gateway reports. */
 function chain(inner: Dial): { dial: Dial; ended: DialOutcome[] } {
   const observation = unobserved();
   const ended: DialOutcome[] = [];
@@ -17,7 +17,7 @@ function chain(inner: Dial): { dial: Dial; ended: DialOutcome[] } {
   return { dial, ended };
 }
 
-test('hub and agent each report their own time, beside what the agent measured', async () => {
+test('hub and agent each add their own time to what the agent measured', async () => {
   const { dial, ended } = chain(async () => ({ ...established(), timing: { dnsMs: 1, connectMs: 2 } }));
   const { timing } = await dial(request);
   assert.deepEqual(ended[0]?.timing, timing);

@@ -9,7 +9,7 @@ export interface Observation {
   readonly tracer: DialTracer;
 }
 
-/** A Dial that reports its start and its outcome, as events and as a span whose context it passes on. */
+/** Wraps a Dial so that it reports its start and its outcome, as events and as a span. The inner dial gets the span's context. */
 export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
   return async (request) => {
     const start = performance.now();
@@ -46,13 +46,13 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
   };
 }
 
-/** Adds this part's own time, for the parts before it to see. */
+/** Adds this part's own time to the report that goes back to the caller. */
 function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
   if (role === 'gateway') return timing;
   return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
 }
 
-/** ANP's word for a failure (its `dial_failure_count` metric). */
+/** Returns ANP's name for a failure (as in its `dial_failure_count` metric). */
 function failureReason(error: DialError, request: DialRequest): DialFailureReason {
   if (error.expired) return 'backend_dial_timeout';
   if (request.signal.aborted) return 'frontend_close';

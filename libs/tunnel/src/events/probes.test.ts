@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { unlessProbed } from './probes.ts';
 
-test('what is refused is told, but for an announced probe', () => {
+test('refusals are reported, except those of announced probes', () => {
   const told: string[] = [];
   const { probe, refused } = unlessProbed((where, remote) => void told.push(`${where} ${remote}`));
   const error = new Error('no certificate');
@@ -14,7 +14,7 @@ test('what is refused is told, but for an announced probe', () => {
   assert.deepEqual(told, ['agents 127.0.0.1:4001', 'agents gone']);
 });
 
-test('who announces probes without end hides the last of them alone', () => {
+test('announcing too many probes hides only the latest ones', () => {
   const told: string[] = [];
   const { probe, refused } = unlessProbed((_where, remote) => void told.push(remote));
   for (let port = 1; port <= 101; port++) probe(`10.0.0.1:${port}`);

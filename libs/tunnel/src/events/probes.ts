@@ -1,16 +1,16 @@
 import type { PlaneEventMap } from './events.ts';
 
-/** How long after its announcement what an operator's look at a port brings about is known as that, in milliseconds. */
+/** How long after its announcement a probe's refusals are ignored, in milliseconds. */
 const PROBE_LASTS = 30_000;
 
-/** Probes at once: an operator looks at two ports of a hub. */
+/** How many announced probes are remembered. One `isthmus check` probes two ports of a hub. */
 const MAX_PROBES = 100;
 
 type Heard<Name extends keyof PlaneEventMap> = (...args: PlaneEventMap[Name]) => void;
 
 /**
- * Listeners that pass on what is refused, but for the probes of `isthmus check`, which says where it comes from before it shakes
- * hands: it proves nothing of itself at the port, so it is refused there, and nobody should be called for it.
+ * Returns listeners that pass on refusals, except those of `isthmus check`. The check announces its address before its handshake. It
+ * does not authenticate at the port it probes, so the port refuses it, and that should alert nobody.
  */
 export function unlessProbed(told: Heard<'refused'>): {
   readonly probe: Heard<'probe'>;
@@ -29,7 +29,7 @@ export function unlessProbed(told: Heard<'refused'>): {
   };
 }
 
-/** A listener on all addresses sees IPv4 in IPv6's clothes. */
+/** Removes the IPv4-mapped prefix: a dual-stack listener sees IPv4 peers as `::ffff:10.0.0.1`. */
 function plain(remote: string): string {
   return remote.replace(/^::ffff:/i, '');
 }

@@ -8,7 +8,7 @@ export type StepSpanName = 'agent.dns' | 'agent.connect';
 
 /** A running span. */
 export interface DialSpan<Outcome = DialOutcome> {
-  /** The context for the next hop; the incoming one if nothing traces. */
+  /** The context for the next hop; the incoming one if tracing is off. */
   readonly traceparent: string | undefined;
   end(outcome: Outcome): void;
 }
@@ -18,15 +18,15 @@ export interface DialStep {
   readonly start: number;
   readonly end: number;
   readonly error?: DialError;
-  /** The address that was connected to, or should have been: what a name resolved to. */
+  /** The address, after DNS, that the agent connected to or failed to connect to. */
   readonly peer?: { readonly address: string; readonly port: number };
 }
 
 /** All that the core needs of tracing. @isthmus/telemetry implements it with OpenTelemetry. */
 export interface DialTracer {
-  /** A dial, from the request to the answer. */
+  /** Starts the span of a dial, which lasts from the request to the answer. */
   start(name: DialSpanName, dial: DialRequest): DialSpan;
-  /** One try of a gateway's dial through one session. @param number 1 for the first */
+  /** Starts the span of one attempt of a gateway's dial, through one session. @param number 1 for the first */
   attempt(dial: DialRequest, attempt: AttemptRecord, number: number): DialSpan<AttemptRecord>;
   step(name: StepSpanName, dial: DialRequest, step: DialStep): void;
 }
@@ -42,7 +42,7 @@ function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
   return { traceparent, end() {} };
 }
 
-/** A dial as the next hop should see it: within the span. */
+/** Returns the dial for the next hop, with the span's trace context. */
 export function within(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
   return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
 }
