@@ -44,10 +44,10 @@ const CASES: readonly (readonly [error: unknown, words: string])[] = [
   [new Error('WRONGPASS invalid username-password pair'), 'WRONGPASS invalid username-password pair'],
 ];
 
-test("no library's words reach an operator", () => {
+test('error texts of libraries are translated for operators', () => {
   for (const [error, words] of CASES) assert.equal(inWords(error), words);
 });
 
-test('no more is looked at than an operator reads', () => {
+test('only the first 2,000 characters of a text are used', () => {
   assert.equal(inWords(new Error('x'.repeat(100_000))).length, 2000);
 });

@@ -1,6 +1,6 @@
 /**
- * What libraries say in words of their own (names of their options, places in their sources), and what it means. An operator has not
- * read their manuals.
+ * Error texts of libraries that name their own options or source files, and what they mean. Operators have not read the libraries'
+ * manuals.
  */
 const PHRASES: readonly (readonly [said: RegExp, means: string])[] = [
   // ioredis
@@ -8,7 +8,7 @@ const PHRASES: readonly (readonly [said: RegExp, means: string])[] = [
   [/Stream isn't writeable and enableOfflineQueue options is false\.?/, 'there is no connection'],
   [/^Connection is closed\.?$/, 'the connection is closed'],
   [/^Command timed out$/, 'no answer in time'],
-  // grpc-js: what happened last stands amid what it tried.
+  // grpc-js puts the last error in the middle of a list of what it tried.
   [/^.*Last error: (?:Error: )?/s, ''],
   [/\.? ?Resolution note:.*$/s, ''],
   [/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)/, ''],
@@ -31,15 +31,15 @@ const PHRASES: readonly (readonly [said: RegExp, means: string])[] = [
   [/^socket hang up$/, 'it ended the connection'],
 ];
 
-/** Characters of a text that are looked at: a peer may have written it. */
+/** The most characters of a text that are processed. A peer may have written it. */
 const LONGEST = 2000;
 
-/** The text of any error, for an operator: of one that only gathers or wraps others, theirs. */
+/** Returns an error's text for an operator. For an error that only wraps others, returns the text of the first of them. */
 export function inWords(error: unknown): string {
   if (!(error instanceof Error)) return phrased(String(error));
   const [first] = error instanceof AggregateError ? error.errors : [];
   if (first !== undefined && error.message === '') return inWords(first);
-  // undici's says nothing; its cause does.
+  // undici's own message says nothing; its cause does.
   if (error.message === 'fetch failed' && error.cause !== undefined) return inWords(error.cause);
   return phrased(error.message) || error.name;
 }

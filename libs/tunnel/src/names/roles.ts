@@ -1,10 +1,10 @@
 /*
- * What a certificate names (subjectAltName, DNS) to prove a role between the processes of a plane. Addresses prove nothing: pods'
- * are not known beforehand, and those in the registry are whoever's can write there.
+ * The DNS names (subjectAltName) by which a certificate proves a role between the processes of a plane. Addresses prove nothing: a
+ * pod's address is not known in advance, and anyone who can write to the registry can put any address there.
  */
 
-/** A hub, to gateways; to agents too, beside the name of the configured server. */
+/** Proves a hub to gateways. Agents accept it too, besides the name of the configured server. */
 export const HUB_SERVER_NAME = 'isthmus-hub';
 
-/** A gateway, to hubs. */
+/** Proves a gateway to hubs. */
 export const GATEWAY_NAME = 'isthmus-gateway';
