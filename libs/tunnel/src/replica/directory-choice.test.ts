@@ -48,7 +48,7 @@ test('a tried session is skipped for the next prefix, then for the next strategy
   assert.deepEqual(chosen(identified, '10.1.2.200', { ...ask, excluded: ['odd', 'narrow', 'wide'] }), ['route']);
 });
 
-test('no tenant gets the session of another', () => {
+test('a tenant never gets the session of another', () => {
   const both = directory([hub('h1')], [session('mine'), session('theirs', { tenant: 'other' })]);
   assert.deepEqual(chosen(both, 'x'), ['mine']);
   assert.deepEqual(chosen(both, 'x', { tenant: 'other' }), ['theirs']);
@@ -68,7 +68,7 @@ test('the own zone comes first, then others, then draining sessions', () => {
   assert.deepEqual(chosen(all, 'x', { zone: 'elsewhere' }), ['f', 'n']);
 });
 
-test('the hub in this process comes before the own zone, then the zone, then others, then what drains', () => {
+test('the hub in this process comes first, then the own zone, then other zones, then draining sessions', () => {
   const hubs = [hub('own', { zone: 'b' }), hub('near', { zone: 'a' }), hub('far', { zone: 'b' })];
   const sessions = [session('n', { hubId: 'near' }), session('f', { hubId: 'far' })];
   const all = directory(hubs, [...sessions, session('o', { hubId: 'own' }), session('p', { hubId: 'own' })], 'own');
@@ -83,7 +83,7 @@ test('the hub in this process comes before the own zone, then the zone, then oth
   assert.deepEqual(chosen(all, 'x', { zone: 'a' }), ['n']);
 });
 
-test('an agent that is much too busy at the own hub loses its preference, also when all tunnels came by another hub', () => {
+test('an agent that is much too busy at the own hub loses its preference, even if all its tunnels use another hub', () => {
   const all = directory(
     [hub('own'), hub('h1')],
     [session('o', { hubId: 'own', agentId: 'a' }), session('same', { agentId: 'a' }), session('b')],
@@ -100,7 +100,7 @@ test('an agent that is much too busy at the own hub loses its preference, also w
   assert.deepEqual(chosen(all, 'x', { excluded: ['b'] }), ['o']);
 });
 
-test('a hub that begins to drain takes its sessions out of the first choice, and back when it stays', () => {
+test('sessions of a hub that starts to drain lose their preference, and regain it if the hub stops draining', () => {
   const all = directory([hub('h1'), hub('h2')], [session('a'), session('b', { hubId: 'h2' })]);
   all.apply({ kind: 'hub', hub: hub('h1', { draining: true }) });
   assert.deepEqual(chosen(all, 'x'), ['b']);
@@ -115,7 +115,7 @@ test('all sessions of a draining hub are chosen last', () => {
   assert.deepEqual(chosen(three, 'x', { excluded: ['c'] }), ['a', 'b']);
 });
 
-test('of two equals the less busy one is taken', () => {
+test('of two equal sessions, the less busy one is chosen', () => {
   const two = directory([hub('h1')], [session('a'), session('b')]);
   const busy = two.choose({
     tenant: 'default',

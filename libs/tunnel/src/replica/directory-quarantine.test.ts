@@ -33,7 +33,7 @@ test('a session that opens, changes or drains is in quarantine if its agent is; 
   assert.deepEqual(chosen(all, 'x'), ['a']);
 });
 
-test('of two statements about an agent the later wins, in whatever order they arrive', () => {
+test('the latest statement about an agent counts, in whatever order the statements arrive', () => {
   const all = directory([hub('h1')], [session('a')]);
   all.apply(said('a', 5));
   all.apply(said('a', 4, 'late'));
@@ -58,7 +58,7 @@ test('a waiting dial is woken by the release of an agent, not by an agent that a
   assert.deepEqual(heard, ['h1']);
 });
 
-test('agents in quarantine are named for the destinations that they serve', () => {
+test('agents in quarantine are listed for the destinations that they serve', () => {
   const cidr = { ...nothing, cidr: ['10.0.0.0/8'] };
   const all = directory([hub('h1')], [session('a', { identifiers: cidr }), session('b'), session('c')]);
   for (const agentId of ['a', 'b', 'c']) all.apply(said(agentId, 1, ''));

@@ -12,7 +12,7 @@ export interface SessionWatcher {
 }
 
 export interface DirectoryOptions {
-  /** The hub in this very process, if there is one: its sessions come before others. */
+  /** The hub in this process, if there is one. Its sessions are preferred. */
   readonly ownHub?: string;
   readonly random?: () => number;
 }
@@ -20,8 +20,8 @@ export interface DirectoryOptions {
 /**
  * A gateway's copy of the registry: which sessions exist, and which one to use for a destination.
  *
- * Applying a change twice or late changes nothing: of two records about one session or hub, the greater incarnation wins, then
- * the greater version. Sessions of an agent in quarantine are kept, but never chosen.
+ * Applying a change twice or late changes nothing. For records about the same session or hub, the greater incarnation wins, then the
+ * greater version. Sessions of an agent in quarantine are kept, but never chosen.
  */
 export class Directory {
   readonly ownHub: string | undefined;
@@ -53,7 +53,7 @@ export class Directory {
     for (const { record } of this.#placement.routes()) yield record;
   }
 
-  /** A tenant's sessions and their places, with the keys under which each is found. */
+  /** Yields the places of a tenant's sessions, with the keys under which each is found. */
   *placed(tenant: string): Iterable<Place> {
     for (const place of this.#placement.places()) if (place.route.record.tenant === tenant) yield place;
   }
@@ -87,7 +87,7 @@ export class Directory {
     }
   }
 
-  /** Replaces everything by a snapshot, except for hubs that `keep` accepts (a hub in this very process). */
+  /** Replaces everything with a snapshot, except hubs that `keep` accepts (the hub in this process). */
   reset(snapshot: Snapshot, keep: (hubId: string) => boolean = () => false): void {
     const hubs = new Map(snapshot.hubs.map((hub) => [hub.hubId, hub]));
     const sessions = new Set(snapshot.sessions.map((session) => session.sessionId));
@@ -118,7 +118,7 @@ export class Directory {
     return this.#placement.tenants();
   }
 
-  /** Called when a hub is reachable again. For waiting dials its sessions are as good as new. */
+  /** Call this when a hub is reachable again. Waiting dials then treat its sessions as new arrivals. */
   reachable(hubId: string): void {
     const tenants = new Set<string>();
     for (const sessionId of this.#byHub.get(hubId) ?? []) {
@@ -128,12 +128,12 @@ export class Directory {
     for (const tenant of tenants) this.#arrivals.tell(tenant, hubId);
   }
 
-  /** Calls back when a tenant gets a session, or one of its hubs is reachable again. @returns stops waiting */
+  /** Calls back when a tenant gets a session, or one of its hubs is reachable again. @returns a function that stops waiting */
   onArrival(tenant: string, arrived: Arrived): () => void {
     return this.#arrivals.wait(tenant, arrived);
   }
 
-  /** Reports the existing sessions, then every change. @returns stops watching */
+  /** Reports the existing sessions, then every change. @returns a function that stops watching */
   watch(watcher: SessionWatcher): () => void {
     for (const session of this.sessions()) watcher.came(session);
     this.#watchers.add(watcher);
@@ -160,12 +160,12 @@ export class Directory {
     return this.draw(this.tiers(choice));
   }
 
-  /** The agents in quarantine, of which some may have no session. */
+  /** Returns the agents in quarantine, including those without a session. */
   quarantined(): Quarantine[] {
     return this.#quarantines.inForce();
   }
 
-  /** How many sessions agents in quarantine have, over all tenants. */
+  /** How many sessions are in quarantine, over all tenants. */
   get quarantinedSessions(): number {
     return this.#placement.quarantinedCount;
   }
@@ -184,7 +184,7 @@ export class Directory {
     return [...agents];
   }
 
-  /** Scans all sessions once for all statements: operators make them too rarely to keep an index by agent. */
+  /** Scans all sessions once for all statements. Operators make them too rarely to be worth an index by agent. */
   #quarantine(said: readonly Quarantine[]): void {
     const news = said.filter((each) => this.#quarantines.apply(each));
     if (news.length === 0) return;

@@ -1,9 +1,9 @@
 import type { AgentName, Quarantine } from './records.ts';
 
-/** The most agents in quarantine at a time. Operators put them there one by one, and each copy of the registry holds them all. */
+/** The most agents in quarantine at a time. Operators add them one by one, and each copy of the registry holds them all. */
 export const MAX_QUARANTINED = 1_000;
 
-/** What operators said last about each agent: of two statements about one agent the later wins. */
+/** The latest statement of an operator about each agent. An earlier one that arrives late is ignored. */
 export class Quarantines {
   readonly #byAgent = new Map<string, Quarantine>();
   #inForce = 0;
@@ -57,7 +57,7 @@ function count(quarantine: Quarantine | undefined): number {
   return quarantine?.reason === undefined ? 0 : 1;
 }
 
-/** Ids may contain any character, so the length tells where the tenant ends. */
+/** Ids may contain any character, so the key starts with the tenant's length. */
 function keyOf({ tenant, agentId }: AgentName): string {
   return `${tenant.length} ${tenant} ${agentId}`;
 }

@@ -3,7 +3,7 @@
  * incarnation, so that a write of a dead incarnation loses to what its successor wrote.
  */
 
-/** Which process of a hub wrote a record. A later start compares greater: it is the clock at start, in milliseconds. */
+/** Identifies the process of a hub that wrote a record: the clock at its start, in milliseconds. A later start is greater. */
 export type Incarnation = number;
 
 export interface HubRecord {
@@ -34,7 +34,7 @@ export interface SessionRecord {
   readonly identifiers: AgentIdentifiers;
   readonly hubId: string;
   readonly incarnation: Incarnation;
-  /** Counts a hub's writes, so that of two writes about one session the later wins. */
+  /** Counts a hub's writes. Of two writes about one session, the greater version is the later one. */
   readonly version: number;
   readonly draining: boolean;
   /** Milliseconds since the epoch. The oldest of an agent's sessions on one hub is preferred, as upstream does. */
@@ -46,15 +46,15 @@ export interface AgentName {
   readonly agentId: string;
 }
 
-/** What an operator last said about an agent: that its sessions take no dials, or that they do again. */
+/** An operator's last statement about an agent: its sessions get no dials, or they get dials again. */
 export interface Quarantine extends AgentName {
   /** Why it is in quarantine. Unset if it was released. */
   readonly reason?: string;
-  /** The later of two statements has the greater version: milliseconds of the registry's clock, or one more than the version before. */
+  /** Greater for a later statement: milliseconds of the registry's clock, or the previous version plus one. */
   readonly version: number;
 }
 
-/** A process of the plane, recorded so that operators find it. */
+/** A process of the plane, recorded so that operators can find it. */
 export interface Member {
   /** A hub's id, or the name a gateway has given itself. Two processes with the same id are two members. */
   readonly memberId: string;
@@ -76,7 +76,7 @@ export type Change =
       readonly kind: 'hub-gone';
       readonly hubId: string;
       readonly incarnation: Incarnation;
-      /** The hub was silent for too long. Unset if it left in order. */
+      /** The hub was silent for too long. Unset if it shut down cleanly. */
       readonly expired?: true;
     }
   | { readonly kind: 'session'; readonly session: SessionRecord }
