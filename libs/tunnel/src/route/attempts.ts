@@ -13,10 +13,10 @@ import type { RetryBudget } from './retry-budget.ts';
 import type { Strategy } from './strategies.ts';
 import type { Suspects } from './suspects.ts';
 
-/** A dial gives up after this many sessions: what fails so often is not the session's fault. */
+/** A dial gives up after this many attempts. By then, the sessions are not to blame. */
 const MAX_ATTEMPTS = 5;
 
-/** An attempt that is not acknowledged within this time, in milliseconds, gets another one beside it. */
+/** If an attempt is not acknowledged within this time, in milliseconds, another one starts in parallel. */
 const HEDGE_AFTER = 300;
 
 export interface RoutingOptions {
@@ -24,7 +24,7 @@ export interface RoutingOptions {
   readonly strategies: readonly Strategy[];
   /** The gateway's own zone. */
   readonly zone: string;
-  /** How to reach a hub: its own Dial in this process, or a link to it. Undefined if there is no way at the moment. */
+  /** Returns how to reach a hub: its Dial if it is in this process, or a link to it. Undefined if there is no way at the moment. */
   readonly hub: (hubId: string) => Dial | undefined;
   /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
   readonly parkTimeout: number;
@@ -49,19 +49,19 @@ interface Attempt {
 /** What a dial is doing. Attempts run only while it is `trying`. */
 type State =
   | { readonly at: 'trying'; readonly running: Set<Attempt> }
-  /** Without a session to try, until `leave`. */
+  /** There is no session to try. `leave` ends the wait. */
   | { readonly at: 'parked'; readonly leave: () => void }
   | { readonly at: 'settled' };
 
-/** The last failure of an attempt, and whether it was its hub's fault and not its agent's. */
+/** The last failure of an attempt, and whether its hub was lost, rather than its agent. */
 interface Failure {
   readonly error: DialError;
   readonly hubLost: boolean;
 }
 
 /**
- * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. Attempts that still run then
- * are aborted before a byte was sent on them. With no session to try, the dial is parked until one arrives.
+ * One dial's attempts. The first answer from a destination counts, whether it accepts or refuses. The other attempts are then aborted,
+ * before any byte is sent on them. With no session to try, the dial is parked until one arrives.
  */
 export class Attempts {
   readonly #request: DialRequest;
@@ -69,7 +69,7 @@ export class Attempts {
   readonly #story: DialLog;
   readonly #outcome = deferred<Established>();
   readonly #candidates: Candidates;
-  /** A defect fails the dial. */
+  /** An exception in our own code fails the dial. */
   readonly #guarded: Guarded;
   #state: State = { at: 'trying', running: new Set() };
   #last: Failure | undefined;
@@ -124,7 +124,7 @@ export class Attempts {
     else this.#fail(this.#refusal());
   }
 
-  /** @returns whether it started an attempt; false without a session to try, or without a retry left */
+  /** @returns whether it started an attempt; false if there is no session to try, or no retry left */
   #start(again: AttemptKind = 'retry'): boolean {
     if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
     const { running } = this.#state;
@@ -138,9 +138,9 @@ export class Attempts {
   }
 
   /**
-   * Whether a session may arrive soon: the tenant has none at all, or those for this destination have gone or cannot be reached.
-   * Waiting does not help if none of the tenant's agents serves the destination, or if each refused. A dial whose agent died
-   * over it fails at once.
+   * Whether a session may arrive soon: the tenant has none at all, or those for this destination are gone or cannot be reached.
+   * Waiting does not help if none of the tenant's agents serves the destination, or if each refused. A dial whose agent died while
+   * it was pending fails at once.
    */
   #hopeful(): boolean {
     if (this.#parkedUntil !== undefined) return true;
@@ -165,7 +165,7 @@ export class Attempts {
     const giveUp = directory.onArrival(tenant, (hubId) => {
       if (hub(hubId) === undefined) return;
       leave();
-      // Runs once for all sessions that arrive together, and allows another try of sessions whose link was lost.
+      // Runs once for all sessions that arrive together. It may retry sessions whose link was lost.
       const proceed = this.#guarded(() => {
         this.#candidates.reset();
         this.#state = { at: 'trying', running: new Set() };
@@ -220,7 +220,7 @@ export class Attempts {
     if (this.#state.at !== 'settled') this.#request.acknowledged?.();
   }
 
-  /** The session is silent: it, or its hub, may hang. A hub in this process does not. */
+  /** Called when a session is silent: it or its hub may hang. A hub in this process does not hang. */
   #hedge({ record: { hubId, sessionId } }: Attempt): void {
     const { directory, suspects } = this.#routing;
     suspects.accuse(sessionId, ...(hubId === directory.ownHub ? [] : [hubId]));
@@ -240,11 +240,11 @@ export class Attempts {
   #failed(attempt: Attempt, error: DialError): void {
     if (this.#state.at === 'settled') return;
     const { record } = attempt;
-    // If nobody waits any more, the error says only that, and the attempt has no error of its own.
+    // After the caller gave up, the error says only that, so it is not the attempt's own.
     if (this.#request.signal.aborted && !error.expired) ended(attempt, 'overtaken');
     else ended(attempt, 'failed', error);
     this.#last = { error, hubLost: this.#routing.hub(record.hubId) === undefined };
-    // An agent that is out of sockets refuses faster than another serves, and so looks the least busy.
+    // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
     if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
     // The hub knows its sessions better than our copy of the registry.
     if (error.retryable && error.code === 'destination_unavailable') this.#routing.directory.forget(record.sessionId);
@@ -270,7 +270,7 @@ export class Attempts {
     }
   }
 
-  /** Why the dial failed: the last attempt's error, or that there was no session to try. */
+  /** Returns why the dial failed: the last attempt's error, or that there was no session to try. */
   #refusal(): DialError {
     const last = this.#last?.error;
     if (last && !(last.retryable && last.code === 'destination_unavailable')) return last;
@@ -280,7 +280,7 @@ export class Attempts {
       return new DialError('connection_terminated', text, { retryable: true, cause: last });
     }
     const kept = quarantineText(this.#candidates.quarantined);
-    // Upstream's words, which operators search for.
+    // Upstream's text, which operators search for.
     return new DialError('destination_unavailable', `No agent available${kept}`, { cause: last });
   }
 }
@@ -297,7 +297,7 @@ function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error
   span.end(told);
 }
 
-/** Counts a dial through a route. @returns ends the count; it lives as long as the tunnel, so this scope holds only the route */
+/** Counts a dial through a route. @returns undoes that; it lives as long as the tunnel, so its closure holds only the route */
 function entered(route: Route): () => void {
   route.open++;
   return () => {

@@ -10,7 +10,7 @@ const EVERY_AGENT: readonly Strategy[] = ['default'];
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** The sessions that one dial may go through, minus those that it has tried. */
+/** The sessions that one dial may use, minus those that it has tried. */
 export class Candidates {
   readonly #request: DialRequest;
   readonly #routing: Routing;
@@ -32,7 +32,7 @@ export class Candidates {
     this.#tried.add(sessionId);
   }
 
-  /** Allows all sessions to be tried again. */
+  /** Makes all sessions untried again. */
   reset(): void {
     this.#tried.clear();
   }
@@ -42,7 +42,7 @@ export class Candidates {
     return this.#routing.directory.choose({ ...this.#choice(), excluded: NONE }) !== undefined;
   }
 
-  /** An untried session. If `next` finds none, the hub of this one cannot be reached. */
+  /** An untried session, reachable or not. If `next` finds none, the hub of this session cannot be reached. */
   get outOfReach(): SessionRecord | undefined {
     return this.#routing.directory.choose({ ...this.#choice(), excluded: this.#tried })?.record;
   }

@@ -25,7 +25,7 @@ interface Asked extends Partial<Omit<ExplainOptions, 'directory'>> {
   readonly quarantines?: Quarantine[];
   readonly host?: string;
   readonly ownHub?: string;
-  /** Tunnels that run already, by session. */
+  /** Tunnels that are already open, by session. */
   readonly open?: Readonly<Record<string, number>>;
 }
 
@@ -146,7 +146,7 @@ test('an agent at the own hub that is far busier than one elsewhere is passed ov
   for (const open of [{ own: 1000 }, { own: 1001, next: 501 }]) {
     assert.deepEqual(told(asked({ ...plane, open })), [['own: taken', `next: later, ${OTHER}`]]);
   }
-  // Another hub leads to the same agent, and so to the same load.
+  // A session at another hub reaches the same agent, and so has the same load.
   const same = sessions.map((each) => ({ ...each, agentId: 'a' }));
   assert.deepEqual(told(asked({ ...plane, sessions: same, open: { own: 5000 } })), [
     ['own: taken', `next: later, ${OTHER}`],
@@ -166,7 +166,7 @@ test('a session in another place is taken when the better ones cannot be', () =>
   ]);
 });
 
-test('sessions that no strategy leads to are listed apart, and other tenants not at all', () => {
+test('sessions that no strategy finds are listed separately, and those of other tenants not at all', () => {
   const explained = asked({
     strategies: ['destHost'],
     sessions: [session('a', 'h1'), session('foreign', 'h1', { tenant: 'acme' })],
@@ -178,7 +178,7 @@ test('sessions that no strategy leads to are listed apart, and other tenants not
   );
 });
 
-test('a session that two prefixes lead to is found by the longer one', () => {
+test('a session that matches two prefixes is found by the longer one', () => {
   const explained = asked({
     strategies: ['destCIDR'],
     sessions: [session('both', 'h1', { identifiers: { ...nothing, cidr: ['10.0.0.0/8', '10.1.0.0/16'] } })],
@@ -186,7 +186,7 @@ test('a session that two prefixes lead to is found by the longer one', () => {
   assert.deepEqual(told(explained), [['both: taken', 'both: later, a longer prefix leads to it already']]);
 });
 
-test('the taken session is listed, however many sessions the strategies before its own find', () => {
+test('the taken session is listed, however many sessions earlier strategies find', () => {
   const named = { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } };
   const explained = asked({
     strategies: ['destHost', 'defaultRoute'],
@@ -202,7 +202,7 @@ test('the taken session is listed, however many sessions the strategies before i
   assert.equal(explained.steps[0]?.keys[0]?.sessions, 1200);
 });
 
-test('only the sessions that the destination leads to are inspected, and each hub once', () => {
+test('only sessions that the destination matches are inspected, and each hub once', () => {
   const hubs: string[] = [];
   const asks: string[] = [];
   const own = { identifiers: { ...nothing, ipv4: ['10.1.2.3'] } };

@@ -16,9 +16,9 @@ export interface ExplainOptions extends RankingOptions {
 /** A session that could take a dial, found under one key. */
 export interface Candidate {
   readonly session: SessionRecord;
-  /** Tunnels of this gateway that run through it, dials included. */
+  /** Open tunnels and pending dials of this gateway through the session. */
   readonly open: number;
-  /** As an operator writes it; empty for a session that no strategy leads to. */
+  /** As an operator writes it; empty if no strategy finds the session. */
   readonly key: string;
   readonly zone: string;
   readonly draining: boolean;
@@ -26,13 +26,13 @@ export interface Candidate {
   readonly quarantined: string | undefined;
   readonly reachable: boolean;
   readonly suspected: boolean;
-  /** `taken` by a dial now, `equal` to the taken one but for chance, taken `later` once the better are gone, or `not` at all. */
+  /** `taken`: a dial would use it now. `equal`: just as good. `later`: used once better ones are gone. `not`: never used. */
   readonly standing: 'taken' | 'equal' | 'later' | 'not';
-  /** Why it is not taken first; empty for one that is. */
+  /** Why it is not the taken one; empty for the taken one. */
   readonly why: string;
 }
 
-/** One strategy, and what it finds. */
+/** One strategy, and the sessions that it finds. */
 export interface ExplainedStep {
   readonly strategy: Strategy;
   readonly keys: readonly { readonly key: string; readonly sessions: number }[];
@@ -42,21 +42,21 @@ export interface ExplainedStep {
 
 export interface Explanation {
   readonly steps: readonly ExplainedStep[];
-  /** The tenant's sessions that no strategy leads to. */
+  /** The tenant's sessions that no strategy finds. */
   readonly others: readonly Candidate[];
   readonly taken: SessionRecord | undefined;
 }
 
-/** How many sessions are listed: over all steps, and of those that no strategy leads to. */
+/** The most sessions that are listed: over all steps, and of those that no strategy finds. */
 const MAX_CANDIDATES = 1000;
 const MAX_OTHERS = 100;
 
-/** The tiers of a dial, and which of them holds a route that is found under a key first. */
+/** A dial's tiers, and the rank of each route: the index of the first tier that has it. */
 interface Ranks {
   readonly tiers: readonly Tier[];
-  /** The first tier with a route. A dial takes one of its routes. */
+  /** The index of the first tier with a route; infinite if there is none. A dial takes one of its routes. */
   readonly best: number;
-  /** Infinite for a route that is not taken whatever happens to the others. */
+  /** Returns the rank of a route that one step finds under a key. Infinite for a route that no dial would take. */
   of(route: Route, step: number, key: string): number;
 }
 
@@ -67,10 +67,10 @@ interface Found {
   readonly rank: number;
 }
 
-/** Explains how a dial to a destination would be routed now, and why not otherwise. Dials nothing, and changes nothing. */
+/** Explains how a dial to a destination would be routed now, and why. Dials nothing, and changes nothing. */
 export function explain(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
-  // Every session is compared with the same state of its hub.
+  // Remember each answer, so that all sessions of a hub are judged by the same state.
   const asked = { ...options, hub: once(options.hub), suspects: { has: once((id) => options.suspects.has(id)) } };
   const tiers = [...ranking(asked, { tenant, host, strategies, zone, excluded: new Set() })];
   const ranks = ranksIn(tiers);
@@ -79,7 +79,7 @@ export function explain(options: ExplainOptions, tenant: string, { host }: Desti
   const lengths = directory.prefixLengths(tenant);
   const keysOf = strategies.map((strategy) => destinationKeys(strategy, host, lengths));
   const { byKey, others } = placesUnder(new Set(keysOf.flat()), directory.placed(tenant));
-  // Reserve one entry for the taken session, however many sessions the strategies before its own find.
+  // Reserve one entry for the taken session, in case earlier strategies fill the list.
   let left = MAX_CANDIDATES - 1;
   const steps = strategies.map((strategy, step) => {
     const keys = (keysOf[step] ?? []).map((key) => ({ key, places: byKey.get(key) ?? [] }));
@@ -103,7 +103,7 @@ export function explain(options: ExplainOptions, tenant: string, { host }: Desti
   };
 }
 
-/** Answers a question about an id once, and remembers the answer. */
+/** Wraps a question about an id so that it is asked only once for each id. */
 function once<T>(ask: (id: string) => T): (id: string) => T {
   const answers = new Map<string, { readonly answer: T }>();
   return (id) => getOrPut(answers, id, () => ({ answer: ask(id) })).answer;
@@ -124,7 +124,7 @@ function ranksIn(tiers: readonly Tier[]): Ranks {
   return { tiers, best, of: (route, step, key) => found.get(idOf(step, key))?.get(route) ?? Number.POSITIVE_INFINITY };
 }
 
-/** Splits places into those under the wanted keys and a few of the others: in a big plane, most are others. */
+/** Splits places into those under the wanted keys, and a few of the others. In a big plane, most are others. */
 function placesUnder(wanted: ReadonlySet<string>, places: Iterable<Place>) {
   const byKey = new Map<string, Place[]>();
   const others: Place[] = [];
@@ -151,7 +151,7 @@ function described({ directory, hub, suspects }: ExplainOptions, { route, zone, 
   return { session, open, key, zone, draining, quarantined, reachable, suspected };
 }
 
-/** Says of each session how it stands to the one that is taken. */
+/** Returns a function that compares a session with the taken one. */
 function judging(options: ExplainOptions, { tiers, best, of }: Ranks, taken: SessionRecord | undefined) {
   return ({ place, key, rank }: Found): Candidate => {
     const found = described(options, place, shownKey(key));
@@ -172,11 +172,11 @@ function judging(options: ExplainOptions, { tiers, best, of }: Ranks, taken: Ses
 
 interface Later extends Pick<ExplainOptions, 'strategies' | 'zone'> {
   readonly place: Place;
-  /** Whether it is in the first tier under another key. */
+  /** Whether the first tier also has it, under another key. */
   readonly foundBefore: boolean;
 }
 
-/** What sets a tier behind the first: the most significant difference between the two. */
+/** Returns why a tier ranks behind the first one: the most significant difference between the two. */
 function whyLater(tier: Tier, first: Tier, { strategies, zone, place, foundBefore }: Later): string {
   if (tier.suspected !== first.suspected) return 'it, or its hub, left a dial without a sign of life a moment ago';
   if (tier.step !== first.step) return `strategy ${strategies[first.step]} comes first, and finds a session`;

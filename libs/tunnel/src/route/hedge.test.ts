@@ -32,7 +32,7 @@ test('the next dial skips a silent hub', async (t) => {
   t.mock.timers.reset();
 });
 
-test('a silent session at the hub of this process speaks against its agent alone, not against that hub', async (t) => {
+test('a silent session at the hub of this process becomes a suspect, that hub does not', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const hubs = [hub('own'), hub('other')];
   const sessions = [session('a', { hubId: 'own' }), session('b', { hubId: 'own' }), session('c', { hubId: 'other' })];
@@ -70,7 +70,7 @@ test('an acknowledged dial is left alone, however long its destination takes', a
   t.mock.timers.reset();
 });
 
-test('of two answers the first counts, and the second tunnel is closed unused', async (t) => {
+test('the first of two answers counts, and the second tunnel is closed unused', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const [winner, loser] = [established(), established()];
   let answer: (value: Established) => void = () => {};

@@ -58,7 +58,7 @@ test('a dial whose only session has just gone continues through the next one', a
   const answer = established();
   const hubs: Record<string, Dial> = {
     h1: () => {
-      // The agent's next session, which arrives once the dial waits for it.
+      // The agent's next session arrives once the dial waits for it.
       setImmediate(() => {
         hubs.h2 = async () => answer;
         join(directory, 'h2');
@@ -119,7 +119,7 @@ test('a destination that none of the agents serves fails at once', async () => {
   await assert.rejects(dial(request), { message: 'No agent available' });
 });
 
-test('a dial whose only agent dies over it fails at once', async () => {
+test('a dial whose only agent dies while the dial is pending fails at once', async () => {
   const lost = new DialError('connection_terminated', 'agent lost', { retryable: true });
   await assert.rejects(routing(plane('h1'), { h1: failing([], 'h1', lost) }, 60_000)(request), lost);
 });

@@ -8,7 +8,7 @@ import { drawFrom, type Pool, type Tier, tiersIn } from './tiers.ts';
 export interface Route {
   /** The latest record. */
   record: SessionRecord;
-  /** Tunnels of this gateway that run through it, dials included. */
+  /** Open tunnels and pending dials of this gateway through the session. */
   open: number;
 }
 
@@ -30,7 +30,7 @@ export interface Choice {
 
 /** What decides how much a session is preferred. */
 export interface RouteState {
-  /** Its hub runs in this very process. */
+  /** Its hub runs in this process. */
   readonly own: boolean;
   readonly zone: string;
   /** Dials use the session only if there is no other. */
@@ -50,15 +50,15 @@ interface Tenant {
   readonly longestFirst: Record<4 | 6, readonly number[]>;
 }
 
-/** Where a route stands in its tenant's pools, kept so that it is taken out of just where it was put. */
+/** Where a route is in its tenant's pools, remembered so that `remove` finds it. */
 export interface Place extends RouteState {
   readonly route: Route;
   readonly keys: readonly string[];
 }
 
 /**
- * Sessions, indexed so that a dial finds its session without visiting the others: by tenant, by what they can reach, by
- * preference.
+ * Sessions, indexed by tenant, by what they can reach and by preference, so that a dial finds its session without visiting the
+ * others.
  */
 export class Placement {
   readonly #places = new Map<string, Place>();
@@ -113,7 +113,7 @@ export class Placement {
     for (const [tenant, { sessions }] of this.#tenants) yield [tenant, sessions];
   }
 
-  /** Places a session. Replaces what was under its id. */
+  /** Adds a session, or replaces the one with the same id. */
   put(route: Route, state: RouteState): void {
     const { sessionId, tenant: name, identifiers } = route.record;
     this.remove(sessionId);
@@ -129,7 +129,7 @@ export class Placement {
     getOrPut(this.#byAgent, agentKey(route), () => new Set<Route>()).add(route);
   }
 
-  /** @returns what was under this id */
+  /** @returns the removed route, if there was one */
   remove(sessionId: string): Route | undefined {
     const place = this.#places.get(sessionId);
     if (!place) return undefined;
@@ -149,7 +149,7 @@ export class Placement {
     return route;
   }
 
-  /** The sessions for a dial, in tiers: strategies in order, then keys, then as `tiersIn` says. */
+  /** Yields the sessions for a dial, in tiers: by strategy, then by key, then in the order of `tiersIn`. */
   *tiers(choice: Choice): Generator<Tier> {
     const { tenant, host, strategies, zone, agent, excluded, usable = () => true, suspected = false } = choice;
     const known = this.#tenants.get(tenant);
@@ -164,7 +164,7 @@ export class Placement {
     }
   }
 
-  /** Takes a session out of the first tier that has one. */
+  /** Draws a session from the first tier that has one. */
   draw(tiers: Iterable<Tier>): Route | undefined {
     for (const tier of tiers) {
       const route = drawFrom(tier, this.#random);
@@ -189,7 +189,7 @@ export class Placement {
     }
   }
 
-  /** Tunnels of this gateway that run through an agent, by any hub. */
+  /** Open tunnels and pending dials of this gateway through an agent, over all hubs. */
   #openOf(route: Route): number {
     let open = 0;
     for (const sibling of this.#byAgent.get(agentKey(route)) ?? []) open += sibling.open;

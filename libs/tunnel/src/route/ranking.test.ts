@@ -10,7 +10,7 @@ import { routed } from './route.ts';
 import { STRATEGIES } from './strategies.ts';
 import { Suspects } from './suspects.ts';
 
-/** Numbers from 0 to 1 that a seed decides (mulberry32). */
+/** Returns a seeded generator of numbers from 0 to 1 (mulberry32). */
 function seeded(seed: number): () => number {
   let state = seed;
   return () => {

@@ -4,24 +4,24 @@ import type { SessionRecord } from '../replica/records.ts';
 import type { Choice } from './placement.ts';
 import type { Tier } from './tiers.ts';
 
-/** What ranks the sessions of a directory for a dial. */
+/** What decides the ranking of a directory's sessions for a dial. */
 export interface RankingOptions {
   readonly directory: Directory;
-  /** How to reach a hub: its own Dial in this process, or a link to it. Undefined if there is no way at the moment. */
+  /** Returns how to reach a hub: its Dial if it is in this process, or a link to it. Undefined if there is no way at the moment. */
   readonly hub: (hubId: string) => Dial | undefined;
-  /** Hubs and sessions that left a dial without a sign of life a moment ago. */
+  /** Hubs and sessions that recently did not acknowledge a dial in time. */
   readonly suspects: { has(id: string): boolean };
 }
 
 /**
- * The sessions that a dial can reach, best first: suspects come last. A dial takes the first tier that has a session, and `explain`
- * shows all of them.
+ * Yields the sessions that a dial can reach, best first; suspects come last. A dial uses the first tier that has a session. `explain`
+ * shows all tiers.
  */
 export function* ranking({ directory, hub, suspects }: RankingOptions, choice: Choice): Generator<Tier> {
   for (const suspected of [false, true]) {
     const takes = (id: string) => suspected || !suspects.has(id);
     const reachable = (hubId: string) => hub(hubId) !== undefined && takes(hubId);
-    // Without a usable hub the search would visit every session in vain, and there may be thousands.
+    // Without a usable hub, the search would visit every session in vain, perhaps thousands.
     if (!some(directory.hubs(), ({ hubId }) => reachable(hubId))) continue;
     const usable = ({ hubId, sessionId }: SessionRecord) => reachable(hubId) && takes(sessionId);
     yield* directory.tiers({ ...choice, usable, suspected });

@@ -61,7 +61,7 @@ test('a hub that does not know a session outranks the copy of the registry', asy
   assert.equal(directory.size, 0);
 });
 
-test('nothing more is tried for a caller that went away', async () => {
+test('a dial whose caller left makes no further attempt', async () => {
   const caller = new AbortController();
   const tried: string[] = [];
   const lost = new DialError('connection_terminated', 'hub lost', { retryable: true });
@@ -176,7 +176,7 @@ test('tunnels and pending dials of an agent continue when it is put in quarantin
   assert.equal(answer.end.stream.destroyed, false);
 });
 
-test('a dial through one agent uses no other, whatever the strategies would choose, and does not wait for one that is away', async () => {
+test('a dial through one agent ignores the strategies, uses no other agent, and does not wait if that agent is away', async () => {
   const directory = plane('h1', 'h2');
   for (const session of [...directory.sessions()]) {
     const agentId = session.hubId === 'h1' ? 'wanted' : 'other';
@@ -188,7 +188,7 @@ test('a dial through one agent uses no other, whatever the strategies would choo
   await assert.rejects(dial({ ...request, agent: 'away' }), { message: 'No agent available' });
 });
 
-test('a defect amid an attempt fails its dial and is reported, also at a retry', async () => {
+test('an exception in our own code during an attempt, first or retry, fails its dial and is reported', async () => {
   for (const defective of [1, 2]) {
     const { events, tracer } = unobserved();
     const faults: string[] = [];

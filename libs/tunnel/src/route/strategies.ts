@@ -7,7 +7,7 @@ export const STRATEGIES = ['default', 'destHost', 'defaultRoute', 'destCIDR'] as
 export type Strategy = (typeof STRATEGIES)[number];
 
 /**
- * The keys under which a session is found. A session has keys by its identifiers, a destination asks for keys by the strategies,
+ * Returns the keys under which a session is found. A session's keys come from its identifiers, a destination's keys from the strategies,
  * and equal keys match. The key of a prefix holds its length and network, so a longest-prefix match costs one look-up for each
  * length in use, however many prefixes there are.
  */
@@ -23,14 +23,14 @@ export function sessionKeys(identifiers: AgentIdentifiers): string[] {
   return [...keys];
 }
 
-/** The prefix length in a key of `sessionKeys`, or undefined if the key has none. */
+/** Returns the prefix length in a key of `sessionKeys`, or undefined if the key has none. */
 export function prefixLength(key: string): { family: 4 | 6; bits: number } | undefined {
   const match = /^cidr([46])\/(\d+) /.exec(key);
   return match ? { family: Number(match[1]) as 4 | 6, bits: Number(match[2]) } : undefined;
 }
 
 /**
- * The keys a destination asks for under one strategy, best first.
+ * Returns the keys that a destination looks up under one strategy, best first.
  * @param lengths prefix lengths in use, longest first
  */
 export function destinationKeys(
@@ -54,7 +54,7 @@ export function destinationKeys(
   }
 }
 
-/** The one form of a host that compares equal: IPv4-mapped IPv6 as IPv4, IPv6 shortened and without zone, names in lower case. */
+/** Returns a host's canonical form: IPv4-mapped IPv6 as IPv4, IPv6 shortened and without zone, names in lower case. */
 export function canonicalHost(host: string): string {
   if (isIP(host) === 0) return host.toLowerCase().replace(/\.$/, '');
   return ipaddr.process(host.replace(/%.*$/, '')).toString();

@@ -12,7 +12,7 @@ test('a suspect is avoided for a second, unless it answers', () => {
   assert.equal(suspects.has('a'), false);
 });
 
-test('suspects that nobody asks about any more are forgotten', () => {
+test('expired suspects are forgotten even if nobody asks about them', () => {
   let now = 0;
   const suspects = new Suspects(() => now);
   for (let round = 0; round < 100_000; round++) {

@@ -23,7 +23,7 @@ export class Suspects {
   accuse(...ids: string[]): void {
     const until = this.#now() + AVOIDED_FOR;
     for (const id of ids) this.#until.set(id, until);
-    // Nobody asks about an id that never comes back, so remove the expired ones here.
+    // `has` is never called for an id that does not come back, so remove expired ids here.
     if (this.#until.size > MANY) for (const id of [...this.#until.keys()]) this.has(id);
   }
 

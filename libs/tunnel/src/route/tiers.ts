@@ -8,15 +8,15 @@ export interface Pool {
   readonly draining: RandomSet<Route>;
 }
 
-/** Sessions between which only chance and load decide. Routes of earlier tiers may be in it again. */
+/** Sessions of equal preference: only chance and load decide between them. It may repeat routes of earlier tiers. */
 export interface Tier {
   /** Whether it also holds suspects. */
   readonly suspected: boolean;
-  /** Index of the strategy that leads to its sessions, and the key under which they are found. */
+  /** Index of the strategy that finds its sessions, and the key under which they are found. */
   readonly step: number;
   readonly key: string;
   readonly place: 'own' | 'near' | 'far' | 'draining';
-  /** Without routes that stand behind others because their agents are busy. */
+  /** Whether it leaves out routes that rank behind others because their agents are busy. */
   readonly light: boolean;
   readonly sets: () => readonly RandomSet<Route>[];
   readonly accepts: (route: Route) => boolean;
@@ -27,22 +27,22 @@ export interface PoolView extends Pick<Tier, 'suspected' | 'step' | 'key'> {
   /** The gateway's own zone. */
   readonly zone: string;
   readonly eligible: (route: Route) => boolean;
-  /** Tunnels of this gateway that run through the agent of a route, by any hub. */
+  /** Returns the open tunnels and pending dials of this gateway through a route's agent, over all hubs. */
   readonly load: (route: Route) => number;
 }
 
 /**
- * Tunnels of one gateway through a session up to which its agent is never too busy: far from what an agent carries, and far
- * above what differs between agents by chance.
+ * Up to this many tunnels of one gateway through a session, its agent is never too busy. That is far less than an agent can carry, and
+ * far more than agents differ by chance.
  */
 const BUSY = 1000;
 
-/** A busy agent's session at the own hub is passed over for one whose agent carries less than its part in so many. */
+/** A session of a busy agent at the own hub is passed over for one whose agent carries less than 1/LOPSIDED of its load. */
 const LOPSIDED = 2;
 
 /**
- * The tiers of a pool, best first: the hub in this process, the own zone, other zones, and sessions that drain. An agent that is far
- * busier than one elsewhere loses the preference for this process.
+ * Yields the tiers of a pool, best first: the hub in this process, the own zone, other zones, draining sessions. An agent at the own hub
+ * that is far busier than one elsewhere loses its preference.
  */
 export function* tiersIn({ own, byZone, draining }: Pool, view: PoolView): Generator<Tier> {
   const { suspected, step, key, zone, eligible, load } = view;
@@ -73,7 +73,7 @@ export function* tiersIn({ own, byZone, draining }: Pool, view: PoolView): Gener
   if (draining.size > 0) yield tier('draining', light, () => [draining], eligible);
 }
 
-/** The load of the busy agent with the fewest tunnels; infinite if no agent is busy. */
+/** Returns the load of the least loaded busy agent; infinite if no agent is busy. */
 function leastBusy(own: RandomSet<Route>, { eligible, load }: PoolView): number {
   let least = Number.POSITIVE_INFINITY;
   if (own.size === 0) return least;
@@ -81,9 +81,9 @@ function leastBusy(own: RandomSet<Route>, { eligible, load }: PoolView): number 
   return least;
 }
 
-/** Draws from a tier: of two routes drawn at random, the one with fewer open tunnels. */
+/** Draws two routes of a tier at random, and returns the one with fewer open tunnels. */
 export function drawFrom({ sets, accepts }: Tier, random: () => number): Route | undefined {
-  // Zones count by their sessions: one zone is drawn for the two candidates in proportion to its size.
+  // Both candidates come from one zone. A zone's chance is in proportion to its number of sessions.
   for (const set of shuffledBySize(sets(), random)) {
     const first = set.draw(random, accepts);
     if (!first) continue;
