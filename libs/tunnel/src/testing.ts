@@ -61,7 +61,7 @@ export interface Ask {
   excluded?: string[];
 }
 
-/** Every session that a hundred choices return. */
+/** Returns every session that is chosen in a hundred rounds. */
 export function chosen(
   from: Directory,
   host: string,
@@ -102,7 +102,7 @@ export const failing =
     return Promise.reject(error);
   };
 
-/** A hub that hangs. `seen` collects the requests that it got. */
+/** Returns a hub that never answers. `seen` collects the requests that it got. */
 export const silent =
   (seen: DialRequest[]): Dial =>
   (dial) => {
