@@ -88,7 +88,7 @@ function decodeOrRefuse(input: Buffer): void {
 }
 
 describe('codec under random input', () => {
-  it('reads back what it wrote, byte for byte what generated code writes', () => {
+  it('writes the same bytes as generated code, and reads them back', () => {
     const random = seeded(1);
     for (let round = 0; round < ROUNDS; round++) {
       const packet = anyPacket(random);

@@ -14,7 +14,7 @@ const MAX = 2n ** 63n - 1n;
 const MIN = -(2n ** 63n);
 const ALL_ONES = 'ff ff ff ff ff ff ff ff ff 01';
 
-/** Packets and their bytes, written out from the encoding's specification. */
+/** Packets and their bytes, written by hand from the specification of the encoding. */
 const VECTORS: readonly [name: string, packet: Packet, bytes: string][] = [
   [
     'DIAL_REQ without type',
@@ -50,7 +50,7 @@ const VECTORS: readonly [name: string, packet: Packet, bytes: string][] = [
   ['DRAIN', { type: 'DRAIN' }, '0806 42 00'],
 ];
 
-/** What a peer may also send. */
+/** Other encodings that a peer may send. */
 const TOLERATED: readonly [name: string, bytes: string, packet: Packet][] = [
   ['no bytes at all are a DIAL_REQ', '', { type: 'DIAL_REQ', protocol: '', address: '', random: 0n }],
   ['an explicit type 0', '0800 12 02 1805', { type: 'DIAL_REQ', protocol: '', address: '', random: 5n }],
@@ -107,7 +107,7 @@ const REFUSED: readonly [name: string, bytes: string, message: RegExp][] = [
   ['an error that is not UTF-8', '0803 32 03 0a01ff', /UTF-8/],
 ];
 
-/** What the generated code reads, in the words of the codec. */
+/** Converts what generated code reads to the codec's packets. */
 function fromGenerated(bytes: Uint8Array): Packet {
   const { type, payload } = GeneratedPacket.decode(bytes);
   const [name] = Object.entries(GeneratedType).find(([, number]) => number === type) as [Packet['type'], number];
@@ -141,10 +141,10 @@ describe('decodePacket', () => {
     it(`reads ${name}`, () => assert.deepEqual(plain(decodePacket(hex(bytes))), plain(packet)));
   }
   for (const [name, bytes, packet] of TOLERATED) {
-    it(`takes ${name}`, () => assert.deepEqual(plain(decodePacket(hex(bytes))), plain(packet)));
+    it(`accepts ${name}`, () => assert.deepEqual(plain(decodePacket(hex(bytes))), plain(packet)));
   }
   for (const [name, bytes, message] of REFUSED) {
-    it(`refuses ${name}`, () => {
+    it(`rejects ${name}`, () => {
       assert.throws(
         () => decodePacket(hex(bytes)),
         (error) => error instanceof PacketError && message.test(error.message),
@@ -152,7 +152,7 @@ describe('decodePacket', () => {
     });
   }
 
-  it('gives a view of the payload, not a copy', () => {
+  it('returns a view of the payload, not a copy', () => {
     const bytes = encodePacket({ type: 'DATA', connectID: 1n, error: '', data: Buffer.from('view') });
     const packet = decodePacket(bytes);
     assert.ok(packet.type === 'DATA' && packet.data.buffer === bytes.buffer);
@@ -180,13 +180,13 @@ describe('the services', () => {
   });
 });
 
-it('the head of a DATA packet is read ahead of its data, and that of no other', () => {
+it('the head of a DATA packet can be read before its data arrives, and only of a DATA packet', () => {
   for (const connectID of [0n, 1n, 2n ** 62n, -1n]) {
     const packet = { type: 'DATA', connectID, error: '', data: Buffer.alloc(100_000) } as const;
     const bytes = encodePacket(packet);
     const head = decodeDataHead(bytes.subarray(0, 64), bytes.length);
     assert.deepEqual(head, { connectID, length: bytes.length - packet.data.length });
-    // Something stands behind the data.
+    // Two more bytes follow the data.
     assert.equal(decodeDataHead(bytes.subarray(0, 64), bytes.length + 2), undefined);
   }
   const others: Packet[] = [

@@ -47,7 +47,7 @@ const EMPTY: Uint8Array = Buffer.alloc(0);
 /**
  * Encodes a packet into one buffer of exactly its size. Hand-written because DATA is the plane's hot path on ANP's links:
  * the payload is copied once, and generated codecs cost twice the CPU.
- * @param room bytes in front that are left to the caller
+ * @param room bytes to reserve at the start for the caller
  */
 export function encodePacket(packet: Packet, room = 0): Buffer {
   const { number, payload } = ON_WIRE[packet.type];
@@ -59,7 +59,7 @@ export function encodePacket(packet: Packet, room = 0): Buffer {
   return writer.buffer;
 }
 
-/** All of a DATA packet but the data, which is its last field and stands behind: for who can send the two one after the other. */
+/** Encodes a DATA packet up to its data, which is the last field. For callers that send the data separately, right after this. */
 export function encodeDataHead(packet: Extract<Packet, { type: 'DATA' }>, room = 0): Buffer {
   const { number, payload } = ON_WIRE.DATA;
   const { connectID, error, data } = packet;
@@ -124,9 +124,9 @@ function writePayload(writer: WireWriter, packet: Packet): void {
   }
 }
 
-/** What was read of the oneof so far: the fields of all payload messages, at their defaults until they come. */
+/** What was read of the oneof so far: the fields of all payload messages, at their defaults until they are read. */
 class Payload {
-  /** Field number of the oneof; 0 while none came. */
+  /** Field number in the oneof; 0 until one is read. */
   readonly field: number;
   protocol = '';
   address = '';
@@ -143,9 +143,9 @@ class Payload {
 /**
  * Decodes one packet. `data` of a DATA packet is a view of `bytes`.
  *
- * As Go's decoder: unknown fields are skipped; of a oneof the last member wins, one that comes twice is merged; a missing
+ * Like Go's decoder, it skips unknown fields. In a oneof the last member counts, and a member that is repeated is merged. A missing
  * `type` is DIAL_REQ; a missing payload has all its fields at their defaults.
- * @throws PacketError when the bytes are no packet, its type is unknown, or its payload is another type's.
+ * @throws PacketError if the bytes are not a packet, the type is unknown, or the payload belongs to another type.
  */
 export function decodePacket(bytes: Uint8Array): Packet {
   const reader = new WireReader(bytes);
@@ -167,10 +167,11 @@ export function decodePacket(bytes: Uint8Array): Packet {
 }
 
 /**
- * Reads the beginning of a DATA packet whose data stands last, as every encoder puts it: for who takes the data as it comes.
- * @param bytes the first 44 bytes of it at least
- * @param length what the packet comes to
- * @returns the length of what stands before the data; undefined when it is another packet, or laid out in another way
+ * Reads the beginning of a DATA packet, so that its data can be passed on as it arrives. The data must be last, where every encoder
+ * puts it.
+ * @param bytes at least the packet's first 44 bytes
+ * @param length of the whole packet
+ * @returns the connectID and the number of bytes before the data; undefined for another packet, or another layout
  */
 export function decodeDataHead(
   bytes: Uint8Array,
@@ -203,7 +204,7 @@ function readPayload(reader: WireReader, payload: Payload): void {
   }
 }
 
-/** Reads one field of a payload message; false when the message has no such field. */
+/** Reads one field of a payload message. Returns false if the message has no such field. */
 function readField(reader: WireReader, tag: number, payload: Payload): boolean {
   switch (payload.field) {
     case ON_WIRE.DATA.payload:

@@ -1,5 +1,5 @@
 /**
- * The packets of the Konnectivity protocol, as a union that says which payload goes with which type.
+ * The packets of the Konnectivity protocol. The union ties each type to its payload.
  *
  * On the wire (proto3, no package): `type` is field 1, the payload is one field of a oneof; `random` and `connectID`
  * are int64, which Go peers fill with full 63-bit values, so they are bigints from end to end.

@@ -1,9 +1,9 @@
 /**
  * The protobuf wire format, as far as Konnectivity's packets need it
- * (https://protobuf.dev/programming-guides/encoding): varints, length-delimited fields, and skipping of what is unknown.
+ * (https://protobuf.dev/programming-guides/encoding): varints, length-delimited fields, and skipping unknown fields.
  */
 
-/** Bytes that are no packet. The message says what is wrong with them; nothing of them was acted on. */
+/** The bytes are not a packet. The message says what is wrong with them. No part of them was acted on. */
 export class PacketError extends Error {
   override readonly name = 'PacketError';
 }
@@ -15,7 +15,7 @@ const START_GROUP = 3;
 const END_GROUP = 4;
 const FIXED32 = 5;
 
-/** The longest chain of nested groups that is skipped; Go's limit is 10000, and nothing sends any. */
+/** The deepest nesting of groups that is skipped. Go's limit is 10000, but no peer sends groups. */
 const MAX_GROUP_DEPTH = 32;
 const MAX_FIELD_NUMBER = 2 ** 29 - 1;
 
@@ -29,7 +29,7 @@ export function lengthTag(field: number): number {
   return (field << 3) | LENGTH_DELIMITED;
 }
 
-/** Reads fields from a range of bytes. Every method throws PacketError rather than read beyond it. */
+/** Reads fields from a range of bytes. Every method throws PacketError instead of reading beyond the range. */
 export class WireReader {
   readonly #bytes: Uint8Array;
   readonly #end: number;
@@ -45,18 +45,18 @@ export class WireReader {
     return this.#offset >= this.#end;
   }
 
-  /** Of what was read. */
+  /** The position of the next byte to read. */
   get offset(): number {
     return this.#offset;
   }
 
-  /** Reads a length. @returns whether what it measures ends with the range */
+  /** Reads a length. @returns whether that many bytes are exactly the rest of the range */
   reachesEnd(): boolean {
     const length = this.#length();
     return this.#offset + length === this.#end;
   }
 
-  /** Field number and wire type as one number, to compare with `varintTag` and `lengthTag`. */
+  /** Reads a field number and wire type as one number, to compare with `varintTag` and `lengthTag`. */
   tag(): number {
     const tag = Number(this.#varint());
     const field = Math.floor(tag / 8);
@@ -64,7 +64,7 @@ export class WireReader {
     return tag;
   }
 
-  /** An enum or int32: the low 32 bits of the varint, as every protobuf decoder takes it. */
+  /** Reads an enum or int32: the low 32 bits of the varint, as in every protobuf decoder. */
   int32(): number {
     const value = this.#varint();
     return typeof value === 'number' ? value | 0 : Number(BigInt.asIntN(32, value));
@@ -75,7 +75,7 @@ export class WireReader {
     return typeof value === 'number' ? BigInt(value) : BigInt.asIntN(64, value);
   }
 
-  /** A view of the bytes read, not a copy. */
+  /** Returns a view of the bytes read, not a copy. */
   bytes(): Uint8Array {
     const start = this.#take(this.#length());
     return this.#bytes.subarray(start, this.#offset);
@@ -96,7 +96,7 @@ export class WireReader {
     return new WireReader(this.#bytes, start, this.#offset);
   }
 
-  /** Passes over the value of a field that nobody knows. */
+  /** Skips the value of an unknown field. */
   skip(tag: number, depth = 0): void {
     switch (tag % 8) {
       case VARINT:
@@ -145,7 +145,7 @@ export class WireReader {
     return start;
   }
 
-  /** A number while it fits 28 bits (four bytes), which tags, lengths and almost every connectID do. */
+  /** Returns a number if the value fits 28 bits (four bytes), as tags, lengths and almost every connectID do; otherwise a bigint. */
   #varint(): number | bigint {
     let value = 0;
     for (let shift = 0; shift < 28; shift += 7) {
@@ -177,7 +177,7 @@ function truncated(): PacketError {
   return new PacketError('the packet is truncated');
 }
 
-/** Bytes of a field of the sizes below: a tag (all field numbers here are below 16, so one byte), and the value. */
+/** Size of a field in bytes, like those below: a tag (one byte, since all field numbers here are below 16) and the value. */
 export function int64Size(value: bigint): number {
   if (value === 0n) return 0;
   return value > 0n && value <= 0x7fffffffn ? 1 + varintSize(Number(value)) : 1 + longSize(value);
@@ -191,7 +191,7 @@ export function bytesSize(value: Uint8Array): number {
   return value.length === 0 ? 0 : lengthDelimitedSize(value.length);
 }
 
-/** A field of `length` bytes, with its tag and its length in front. */
+/** Size of a field of `length` bytes, including its tag and its length. */
 export function lengthDelimitedSize(length: number): number {
   return 1 + varintSize(length) + length;
 }
@@ -209,12 +209,12 @@ function longSize(value: bigint): number {
   return size;
 }
 
-/** Writes fields into one buffer of the size that was computed before. Fields at their default are left out (proto3). */
+/** Writes fields into one buffer whose size the caller has computed. Fields at their default are left out (proto3). */
 export class WireWriter {
   readonly buffer: Buffer;
   #offset: number;
 
-  /** @param room bytes in front that are left as they are */
+  /** @param room bytes to reserve at the start, which are not written */
   constructor(size: number, room = 0) {
     this.buffer = Buffer.allocUnsafe(room + size);
     this.#offset = room;
