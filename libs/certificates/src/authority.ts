@@ -7,7 +7,7 @@ const HOUR_MS = 3_600_000;
 
 export type Hosts = x509.JsonGeneralNames;
 
-/** The names of this machine on loopback. */
+/** The names and addresses of this machine on loopback. */
 export const LOOPBACK: Hosts = [
   { type: 'dns', value: 'localhost' },
   { type: 'ip', value: '127.0.0.1' },
@@ -21,15 +21,15 @@ export interface IdentityTexts {
 }
 
 export interface IssueOptions {
-  /** Empty for a certificate without a subject, which is told by its other names alone. */
+  /** Empty for a certificate without a subject, which only its other names identify. */
   readonly commonName: string;
   /** When it expires, in milliseconds from now. */
   readonly validMs: number;
-  /** When it begins to be, likewise. Default two hours ago. */
+  /** When it becomes valid, in milliseconds from now. Default: two hours ago. */
   readonly notBeforeMs?: number | undefined;
-  /** The names and addresses that it proves. */
+  /** The DNS names and addresses that it is for. */
   readonly hosts?: Hosts | undefined;
-  /** What it is good for. Default: with hosts a server, without them a client. */
+  /** What it may be used for. Default: a server if `hosts` is set, otherwise a client. */
   readonly uses?: readonly Use[] | undefined;
 }
 
@@ -37,7 +37,7 @@ export type Use = 'client' | 'server';
 
 const PURPOSES = { client: x509.ExtendedKeyUsage.clientAuth, server: x509.ExtendedKeyUsage.serverAuth };
 
-/** A certificate authority whose key is in memory. ECDSA on P-256, which every TLS 1.2 and 1.3 peer of a plane takes. */
+/** A certificate authority whose key is in memory. It uses ECDSA on P-256, which every TLS 1.2 and 1.3 peer of a plane accepts. */
 export class CertificateAuthority {
   /** Its own certificate, as PEM. */
   readonly cert: string;
@@ -59,7 +59,7 @@ export class CertificateAuthority {
     return new CertificateAuthority(commonName, certificate.toString('pem'), keys);
   }
 
-  /** Returns an authority with the same name and certificate, but with a key that does not match: what an impostor has. */
+  /** Returns an authority with the same name and certificate, but with a key that does not match, as an impostor has. */
   async impostor(): Promise<CertificateAuthority> {
     return new CertificateAuthority(this.#commonName, this.cert, await newKeys());
   }
@@ -93,8 +93,8 @@ export class CertificateAuthority {
 }
 
 /**
- * Issues a certificate without an authority, valid for a day, for a server on the loopback addresses and for a client.
- * @param uses unset: nothing is said of them
+ * Issues a self-signed certificate for the loopback names, valid for a day, for a server or a client.
+ * @param uses what the certificate may be used for. Unset: it has no such restriction
  */
 export async function selfSigned(commonName: string, uses?: readonly Use[]): Promise<IdentityTexts> {
   const keys = await newKeys();
@@ -132,7 +132,7 @@ function newKeys(): Promise<webcrypto.CryptoKeyPair> {
   return crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
 }
 
-/** Begins two hours ago: for peers whose clocks are behind, and so that what has expired was valid once. */
+/** The default start is two hours ago, for peers whose clocks are behind, and so that an expired certificate was once valid. */
 function validity(validMs: number, notBeforeMs = -2 * HOUR_MS): { notBefore: Date; notAfter: Date } {
   return { notBefore: new Date(Date.now() + notBeforeMs), notAfter: new Date(Date.now() + validMs) };
 }

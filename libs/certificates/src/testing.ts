@@ -18,7 +18,7 @@ export interface Identity {
   readonly key: string;
 }
 
-/** As an authority issues them; by default valid for as long as the authority itself. */
+/** Options of a certificate, which is by default valid for as long as the authority itself. */
 export type IdentityOptions = Partial<IssueOptions>;
 
 export type PeerRole = 'gateway' | 'hub';
@@ -47,7 +47,7 @@ export class Authority {
 
   /**
    * @param name becomes part of its subject and of its file names
-   * @param validMs from now; a day lets tests move clocks
+   * @param validMs validity from now in milliseconds. A day lets tests move clocks
    */
   static async create(dir: string, name: string, validMs = DAY_MS): Promise<Authority> {
     const authority = await CertificateAuthority.create(`${name} authority`, validMs);
@@ -56,7 +56,7 @@ export class Authority {
     return new Authority(dir, name, path, authority, validMs);
   }
 
-  /** A certificate for localhost, 127.0.0.1 and ::1, good for servers alone. */
+  /** Issues a certificate for localhost, 127.0.0.1 and ::1 that is valid only for servers. */
   server(options: IdentityOptions = {}): Promise<Identity> {
     return this.#issue('localhost', { hosts: LOOPBACK, ...options });
   }
@@ -66,25 +66,25 @@ export class Authority {
     return this.#issue(commonName, options);
   }
 
-  /** Between gateways and hubs; of an all-in-one server both roles. */
+  /** Issues a certificate for links between gateways and hubs. An all-in-one server has both roles. */
   peer(roles: readonly PeerRole[], options: IdentityOptions = {}): Promise<Identity> {
     const hosts: Hosts = roles.map((role) => ({ type: 'dns', value: ROLES[role].name }));
     return this.#issue(roles.join('-'), { hosts, uses: roles.map((role) => ROLES[role].use), ...options });
   }
 
-  /** A client's certificate that ran out a minute ago. */
+  /** Issues a client certificate that expired a minute ago. */
   expired(commonName: string): Promise<Identity> {
     return this.#issue(commonName, { validMs: -60_000 });
   }
 
-  /** A certificate of another authority that bears the same name; a client's, unless it is said otherwise. */
+  /** Issues a certificate of another authority that has the same name; a client certificate by default. */
   async foreign(commonName: string, options: IdentityOptions = {}): Promise<Identity> {
     const impostor = await this.#authority.impostor();
     const foreign = new Authority(this.#dir, `${this.#name}-foreign`, this.cert, impostor, this.#validMs);
     return foreign.#issue(commonName, options);
   }
 
-  /** A client's certificate that nobody else has signed. */
+  /** Issues a self-signed client certificate. */
   async alone(commonName: string): Promise<Identity> {
     return this.#write(await selfSigned(commonName, ['client']));
   }
@@ -102,7 +102,7 @@ export class Authority {
   }
 }
 
-/** The authorities of a test, one each for callers, agents, and peers (gateways and hubs). */
+/** The authorities of a test: one each for callers, agents, and peers (gateways and hubs). */
 export interface Trust {
   readonly dir: string;
   readonly callers: Authority;
