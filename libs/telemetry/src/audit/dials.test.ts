@@ -32,7 +32,7 @@ function tunnelOf(dial: DialRequest, role: TunnelInfo['role'] = 'gateway') {
   return { role, dial, ...ROUTE, since: Date.now(), up: 0, down: 0 };
 }
 
-/** The records that events produce. */
+/** Returns the records that events produce. */
 function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRecord[] {
   const events = planeEvents();
   const records: AuditRecord[] = [];
@@ -43,7 +43,7 @@ function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRe
   return records;
 }
 
-test('a dial that became a tunnel gets its record when the tunnel ends', () => {
+test('an established dial gets its record when its tunnel ends', () => {
   const start = performance.now() + 1000;
   const story: DialLog = {
     attempts: [
@@ -115,7 +115,7 @@ test('a failed dial gets its record at once, with the route that failed last', (
   assert.deepEqual([record.bytes, record.closed], [undefined, undefined]);
 });
 
-test('a dial that admission refused has a record without agent, hub and session', () => {
+test('a dial that admission refused gets a record without agent, hub and session', () => {
   const [record] = audited((events) => {
     const error = new DialError('connection_limit_reached', 'tenant default has 2000 dials without an answer already');
     events.emit('dial:end', 'gateway', dialOf(), { ms: 0, error });
@@ -126,7 +126,7 @@ test('a dial that admission refused has a record without agent, hub and session'
   assert.ok(!('agent' in record) && !('hub' in record) && !('session' in record));
 });
 
-test('a destination that was reached for a caller who had gone is recorded', () => {
+test('a dial that reached its destination after the caller had left is recorded', () => {
   const dial = dialOf();
   const [record, ...others] = audited((events) => {
     events.emit('dial:end', 'gateway', dial, { ms: 1, ...ROUTE });
@@ -139,7 +139,7 @@ test('a destination that was reached for a caller who had gone is recorded', () 
   assert.deepEqual(record?.closed, { by: 'caller', text: 'the caller left before the answer' });
 });
 
-test('tunnels that run when the gateway ends get a record each, with their bytes so far', () => {
+test('each tunnel that is open when the gateway ends gets a record with its bytes so far', () => {
   const dials = [dialOf(), dialOf()];
   const records = audited((events, audit) => {
     const tunnels = dials.map((dial) => tunnelOf(dial));
@@ -173,7 +173,7 @@ test('hubs and agents write no records, in the same process or not', () => {
   assert.deepEqual(records, []);
 });
 
-test("an agent's text is cut, and what looks like a secret is removed", () => {
+test("an agent's text is shortened, and what looks like a secret is removed", () => {
   const [record] = audited((events) => {
     const error = new DialError('dns_error', `got Bearer eyJhbGci.eyJpc3Mi.c2ln ${'x'.repeat(1000)}`);
     events.emit('dial:end', 'gateway', dialOf(), { ms: 1, error });

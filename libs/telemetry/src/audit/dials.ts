@@ -4,14 +4,14 @@ import { subscribe } from '../subscribe.ts';
 import { type Answer, type AuditRecord, auditRecord, type TunnelEnding } from './record.ts';
 
 export interface DialAudit {
-  /** Call when the gateway stops: from now on the plane ends tunnels, whichever side closes first. */
+  /** Call when the gateway stops. From then on, tunnels count as closed by the plane, whichever side closes first. */
   stopping(): void;
-  /** Writes the records of tunnels that still run, with their bytes so far. Later dials get no record. */
+  /** Writes the records of open tunnels, with their bytes so far. Later dials get no record. */
   end(): void;
 }
 
 /**
- * Writes one record for each dial at a gateway: when it fails, or when its tunnel has ended. A request that is not a dial gets no
+ * Writes one record for each dial at a gateway, when it fails or when its tunnel has ended. A request that is not a dial gets no
  * record.
  */
 export function auditDials(
@@ -37,7 +37,7 @@ export function auditDials(
       if (outcome.error) write(auditRecord(gateway, dial, answer), dial);
       else answers.set(dial, answer);
     },
-    // The destination was reached, but the caller had gone: no tunnel will report it.
+    // The destination was reached, but the caller was gone, so no tunnel will report it.
     'dial:failure'(_reason, dial) {
       const error = new Error('the caller left before the answer');
       if (dial) end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });

@@ -5,14 +5,14 @@ import { type LineTarget, LineWriter } from './line-writer.ts';
 
 const MEBIBYTE = 1024 * 1024;
 
-/** Files under one name, which fail as a test asks. */
+/** Successive files under one name. They fail when a test says so. */
 class Files implements LineTarget {
   batch = 1024;
   readonly files: string[] = [];
   readonly told: string[] = [];
   failure: string | undefined;
   openFailure: string | undefined;
-  /** Writes that failed. */
+  /** The number of writes that failed. */
   failures = 0;
   most = Number.POSITIVE_INFINITY;
   /** Bytes left until the disk is full. */
@@ -58,7 +58,7 @@ function coded(code: string): Error {
   return Object.assign(new Error(code), { code });
 }
 
-test('lines are written in order, many at once, and the end waits for them all', async () => {
+test('lines are written in order, many at once, and end() waits for them all', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   const lines = Array.from({ length: 1000 }, (_, index) => `line ${index}\n`);
@@ -69,7 +69,7 @@ test('lines are written in order, many at once, and the end waits for them all',
   assert.ok(files.closed);
 });
 
-test('a target that takes part of a batch gets the rest next', async () => {
+test('a target that accepts part of a batch gets the rest next', async () => {
   const files = new Files();
   files.most = 3;
   const writer = new LineWriter(files, files.report);
@@ -123,7 +123,7 @@ test('beyond eight mebibytes lines are dropped, and each drop is reported', asyn
   assert.equal(files.files[0]?.length, 8 * MEBIBYTE);
 });
 
-test('the end of a loss to a slow reader is reported once the waiting lines are written, and the next loss is a new one', async () => {
+test('recovery from a loss is reported once the waiting lines are written, and a later loss counts as a new one', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   const line = `${'x'.repeat(MEBIBYTE - 1)}\n`;
@@ -149,7 +149,7 @@ test('after a reopen, later lines go into another file', async () => {
   assert.deepEqual(files.files, ['1\n', '2\n']);
 });
 
-test('a line that a full disk cut is written in full to the next file', async () => {
+test('a line that a full disk cut short is written in full to the next file', async () => {
   const files = new Files();
   files.room = 9;
   const writer = new LineWriter(files, files.report);
@@ -162,7 +162,7 @@ test('a line that a full disk cut is written in full to the next file', async ()
   assert.deepEqual(files.files, ['first\nsec', 'second\n']);
 });
 
-test('while a file cannot be reopened, the old one is written and the reopen is retried', async () => {
+test('while a file cannot be reopened, lines go to the old one and the reopen is retried', async () => {
   const files = new Files();
   const writer = new LineWriter(files, files.report);
   writer.write('1\n');
@@ -180,7 +180,7 @@ test('while a file cannot be reopened, the old one is written and the reopen is 
   await writer.end();
 });
 
-test('a file that could not be opened at first is written once it can be', async () => {
+test('a file that could not be opened at first gets its lines once it can be opened', async () => {
   const files = new Files();
   files.openFailure = 'ENOSPC';
   const writer = new LineWriter(files, files.report);
@@ -192,7 +192,7 @@ test('a file that could not be opened at first is written once it can be', async
   await writer.end();
 });
 
-test('the end is bounded, and reports how many lines are lost', async () => {
+test('end() is bounded in time, and reports how many lines are lost', async () => {
   const files = new Files();
   files.failure = 'ENOSPC';
   const writer = new LineWriter(files, files.report);

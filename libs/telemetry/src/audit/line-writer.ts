@@ -1,6 +1,6 @@
 import { within } from '@isthmus/runtime';
 
-/** How many bytes may wait for a target that currently accepts nothing: some ten thousand records. More is lost. */
+/** The most bytes that wait while the target accepts nothing: some ten thousand records. Further lines are lost. */
 const MAX_WAITING = 8 * 1024 * 1024;
 
 /** Delay before a failed write is retried, in milliseconds. */
@@ -27,7 +27,7 @@ export interface LineTarget {
   close(): Promise<void>;
 }
 
-/** Called for what an operator should act on. */
+/** Reports what an operator should act on. */
 export interface WriterReport {
   /** Nothing can be written, for this reason. Writes are retried until they work. */
   failing(reason: string): void;
@@ -40,9 +40,9 @@ export interface WriterReport {
 }
 
 /**
- * Writes lines to a target that may fail or be slow. Nobody waits for it: one write runs at a time, off the event loop. Up to
- * MAX_WAITING bytes wait; further lines are lost and counted. A line that was started is finished, or written again in full if the
- * target was reopened in between.
+ * Writes lines to a target that may fail or be slow. Callers never wait: one write runs at a time, off the event loop. Up to
+ * MAX_WAITING bytes are queued; further lines are lost and counted. A partly written line is completed, or written again in full if
+ * the target was reopened in between.
  */
 export class LineWriter {
   readonly #target: LineTarget;
@@ -56,7 +56,7 @@ export class LineWriter {
   #failing = false;
   /** Whether lines were lost since writes last worked. */
   #losing = false;
-  /** Whether the target was opened, and when to open it next; undefined if there is no need to. */
+  /** Whether the target was opened, and when to open it next (`performance.now()`); undefined if that is not needed. */
   #opened = false;
   #openAt: number | undefined = 0;
   #active = false;
@@ -96,7 +96,7 @@ export class LineWriter {
     if (!this.#writing) await this.#target.close().catch(() => {});
   }
 
-  /** Writes the waiting lines synchronously, for a process that exits. A write that already runs is left to complete by itself. */
+  /** Writes the waiting lines synchronously, for a process that exits. A write in progress is left to complete by itself. */
   endSync(): void {
     if (this.#over) return;
     try {
@@ -140,7 +140,7 @@ export class LineWriter {
         await this.#pause();
       }
     }
-    // In the same turn as the last check, so that a line that arrives later starts another round.
+    // Runs in the same turn as the last check, so a line that arrives later starts another round.
     this.#active = false;
   }
 
@@ -149,7 +149,7 @@ export class LineWriter {
   }
 
   async #open(): Promise<void> {
-    // Cleared before the open, so that a reopen requested meanwhile is not forgotten.
+    // Cleared before the open, so that a reopen that is requested meanwhile is not forgotten.
     this.#openAt = undefined;
     try {
       await this.#target.open();
@@ -160,7 +160,7 @@ export class LineWriter {
       return;
     }
     this.#opened = true;
-    // A line that was begun in one file is written in full to the next.
+    // A line that was partly written to the old file is written in full to the new one.
     this.#written = this.#written === 0 ? 0 : this.#batch.lastIndexOf(NEWLINE, this.#written - 1) + 1;
   }
 
@@ -171,7 +171,7 @@ export class LineWriter {
     } finally {
       this.#writing = false;
     }
-    // A queue that is still long would lose the next lines, so the trouble is not over.
+    // While the queue is still long, further lines would be lost, so do not report success yet.
     if (!this.#failing && !this.#losing) return;
     if (this.#losing && this.#left + this.#waitingBytes > this.#target.batch) return;
     this.#failing = false;

@@ -8,8 +8,8 @@ export interface LogSettings extends OtlpSettings {
 }
 
 /**
- * How to export records. Unlike for traces, an endpoint alone does not enable the export: an operator who has a collector for spans
- * may not want to send it the names of callers.
+ * Returns how to export records. Unlike with traces, an endpoint alone does not enable the export: an operator who has a collector for
+ * spans may not want to send it the names of callers.
  * @param asked whether a flag asks for it; OTEL_LOGS_EXPORTER takes precedence
  * @returns undefined if nothing asks for it, if OTEL_LOGS_EXPORTER names only other exporters, or if OTEL_SDK_DISABLED is set
  */

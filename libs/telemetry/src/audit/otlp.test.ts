@@ -25,7 +25,7 @@ const dial: DialRequest = {
 };
 const error = new DialError('dns_error', 'no such host');
 
-/** A collector, and the status that it answers with; 0 is no answer. */
+/** A collector, and the HTTP status that it answers with; 0 for no answer. */
 class Collector implements AsyncDisposable {
   status = 200;
   readonly bodies: Buffer[] = [];
@@ -68,7 +68,7 @@ async function collector(): Promise<Collector> {
   return collector;
 }
 
-/** Accepts gRPC: a request has five bytes of head before its message, and gets an empty answer. */
+/** Starts a gRPC collector. A request has a five-byte head before its message, and gets an empty answer. */
 async function grpcCollector(): Promise<Collector> {
   const server = createHttp2();
   const collector = new Collector(server);
@@ -86,7 +86,7 @@ async function grpcCollector(): Promise<Collector> {
   return collector;
 }
 
-/** An audit over OTLP only; `logged` returns the messages of its log. */
+/** Starts an audit over OTLP only. `logged` returns the messages of its log. */
 async function audited(env: Environment) {
   const events = planeEvents();
   const lines: string[] = [];
@@ -114,7 +114,7 @@ async function audited(env: Environment) {
   return { events, trail, dropped, fail, logged: () => lines.map((line) => JSON.parse(line).msg) };
 }
 
-test('a record becomes one log record of OTLP, in the trace of its dial', async () => {
+test('an audit record becomes one OTLP log record, in the trace of its dial', async () => {
   await using receiver = await collector();
   const { trail, fail } = await audited({ [ENDPOINT]: receiver.endpoint, OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json' });
   fail();
@@ -172,7 +172,7 @@ test('records that a collector refuses are lost, counted and logged, and its rec
   assert.deepEqual(logged(), said);
 });
 
-test('a collector that does not answer costs no more memory than its queue, and does not delay the end', {
+test('a collector that does not answer costs no more memory than the queue, and does not delay shutdown', {
   timeout: 60_000,
 }, async () => {
   await using silent = await collector();

@@ -10,13 +10,13 @@ import { parseTraceparent } from '../tracing/traceparent.ts';
 import type { LogSettings } from './otlp-settings.ts';
 import type { AuditRecord } from './record.ts';
 
-/** The event name by which collectors tell records from other logs. */
+/** The event name that tells audit records from other logs. */
 const EVENT = 'isthmus.dial';
 
 /** Severity numbers of the logs data model: INFO and WARN. */
 const SEVERITY = { established: 9, failed: 13 };
 
-/** A record is a map of the data model, but this type demands mutable arrays. */
+/** A record fits the data model's map type, except that this type requires mutable arrays. */
 type LogBody = Parameters<ReturnType<LoggerProvider['getLogger']>['emit']>[0]['body'];
 
 /** How long `end` waits for the last batch, in milliseconds. */
@@ -31,11 +31,11 @@ export interface ExportReport {
 
 export interface OtlpRecords {
   write(record: AuditRecord, dial: DialRequest): void;
-  /** Sends what waits, for at most END_MS. */
+  /** Sends the waiting records, for at most END_MS. */
   end(): Promise<void>;
 }
 
-/** Sends records as OTLP logs, through an SDK that only the caller holds. */
+/** Sends records as OTLP logs, through an SDK instance that is not registered with the process-wide API. */
 export async function otlpRecords(
   settings: LogSettings,
   scope: { readonly name: string; readonly version: string },
@@ -55,7 +55,7 @@ export async function otlpRecords(
   const logger = provider.getLogger(scope.name, scope.version);
   return {
     write(record, dial) {
-      // The SDK's own queue has the same length, and silently loses what does not fit.
+      // The SDK's own queue has the same length, and drops records silently when it is full.
       if (waiting >= batch.maxQueueSize) {
         report.dropped(1);
         return;
@@ -82,7 +82,7 @@ export async function otlpRecords(
   };
 }
 
-/** Collectors index by these; the names are the same as in spans. */
+/** Returns the attributes that collectors index by. They have the same names as in spans. */
 function attributesOf(record: AuditRecord, { destination }: DialRequest): Attributes {
   return known({
     'server.address': destination.host,
@@ -125,7 +125,7 @@ async function otlpExporter(settings: LogSettings): Promise<LogRecordExporter> {
   return new OTLPLogExporter({ url, timeoutMillis });
 }
 
-/** Reports the result of each batch, which the SDK keeps to itself. */
+/** Wraps an exporter to report the result of each batch, which the SDK does not. */
 function counted(
   exporter: LogRecordExporter,
   settled: (records: number) => void,

@@ -10,10 +10,10 @@ import {
 import { redactLine } from '../logging/redact.ts';
 import { parseTraceparent } from '../tracing/traceparent.ts';
 
-/** The most that a record holds of a peer's own text, in characters. */
+/** The most characters of a peer's own text that a record holds. */
 const MAX_TEXT = 500;
 
-/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json describes it for other programs. */
+/** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json is its JSON schema. */
 export interface AuditRecord {
   /** When the dial arrived, as RFC 3339 in UTC. */
   readonly time: string;
@@ -26,7 +26,7 @@ export interface AuditRecord {
   readonly outcome: 'established' | DialErrorCode;
   /** Why the dial failed, in words. */
   readonly text?: string;
-  /** The route that the dial took; of a failed dial, the route that failed last. Absent if no session was chosen. */
+  /** The route that the dial used; for a failed dial, the last route that failed. Absent if no session was chosen. */
   readonly agent?: string;
   readonly hub?: string;
   readonly session?: string;
@@ -47,12 +47,12 @@ export interface AuditAttempt {
   /** Since the start of the dial, in milliseconds. */
   readonly startMs: number;
   readonly ms: number;
-  /** `overtaken`: another attempt was answered first, or nobody waited any more. */
+  /** `overtaken`: another attempt was answered first, or the caller gave up. */
   readonly outcome: 'established' | 'overtaken' | DialErrorCode;
   readonly text?: string;
 }
 
-/** In milliseconds. What the agent does not report is absent. */
+/** In milliseconds. Values that the agent does not report are absent. */
 export interface AuditDurations {
   readonly dialMs: number;
   /** How long the dial waited for a session. */
@@ -86,7 +86,7 @@ export interface TunnelEnding {
 export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
   const { time, start, outcome } = answer;
   const { caller, traceparent, story } = dial;
-  // Without tracing, this is whatever the caller sent.
+  // Without tracing, this is the caller's own header, which may be invalid.
   const trace = traceparent === undefined ? undefined : parseTraceparent(traceparent)?.traceId;
   return {
     time: new Date(time).toISOString(),
@@ -140,7 +140,7 @@ function durationsOf({ ms, timing }: DialOutcome, story: DialLog | undefined, tu
   return { dialMs: rounded(ms), ...Object.fromEntries(known.map(([name, value]) => [name, rounded(value)])) };
 }
 
-/** The text may be an agent's own, so it is cut, and what looks like a secret is removed. */
+/** Returns an error's text. It may come from an agent, so it is shortened, and what looks like a secret is removed. */
 function textOf(error: Error | undefined): { readonly text?: string } {
   return error ? { text: redactLine(error.message).slice(0, MAX_TEXT) } : {};
 }

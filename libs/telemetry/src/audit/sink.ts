@@ -6,15 +6,15 @@ import type { AuditRecord } from './record.ts';
 /** Where records go. */
 export interface RecordSink {
   write(record: AuditRecord, dial: DialRequest): void;
-  /** Reopens its file, after that was renamed. */
+  /** Reopens the file, after it was renamed. */
   reopen(): void;
-  /** Waits for the records on their way; bounded in time, never rejects. */
+  /** Waits until pending records are written. Bounded in time, never rejects. */
   end(): Promise<void>;
-  /** Does what can be done synchronously, for a process that exits. */
+  /** Writes what can be written synchronously, for a process that exits. */
   endSync(): void;
 }
 
-/** Logs once that records wait or are lost, and when that is over, how many were lost. */
+/** Logs when records have to wait or are lost, and, once writing works again, how many were lost. */
 export class SinkReport {
   readonly #sink: AuditSink;
   readonly #fields: object;

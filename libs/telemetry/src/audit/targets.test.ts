@@ -11,7 +11,7 @@ after(() => rmSync(dir, { recursive: true }));
 
 const noFifo = spawnSync('mkfifo', ['--version']).status === 0 ? false : 'there is no mkfifo';
 
-test('a file is appended to, and a reopen takes the file that has its name then', async () => {
+test('a file is appended to, and a reopen opens the file that has the name by then', async () => {
   const path = join(dir, 'log');
   writeFileSync(path, '0\n');
   const file = fileTarget(path);

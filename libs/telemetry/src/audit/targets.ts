@@ -2,10 +2,10 @@ import { close, constants, fstatSync, open, write, writeSync } from 'node:fs';
 import { PIPE_BUF, withoutWaiting } from '../logging/log-sink.ts';
 import type { LineTarget } from './line-writer.ts';
 
-/** The owner writes and the group reads: a log collector is in the group. */
+/** The owner writes and the group reads, for a log collector in the group. */
 const MODE = 0o640;
 
-/** Non-blocking: a pipe that nobody reads must not hold a thread. */
+/** Non-blocking, so that a pipe that nobody reads does not block a thread. */
 const FLAGS = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
 const STDOUT = 1;
@@ -14,7 +14,7 @@ const FILE_BATCH = 256 * 1024;
 
 const onDeno = 'Deno' in globalThis;
 
-/** A file to append to. A reopen takes the file that has the name then. */
+/** Returns a target that appends to a file. A reopen opens the file that has the name by then. */
 export function fileTarget(path: string): LineTarget {
   let fd: number | undefined;
   return {
@@ -35,7 +35,7 @@ export function fileTarget(path: string): LineTarget {
   };
 }
 
-/** The process's standard output, whatever kind of file that is. */
+/** Returns a target for the process's standard output, whatever kind of file that is. */
 export function stdoutTarget(): LineTarget {
   let fd: number | undefined;
   return {
@@ -65,7 +65,7 @@ function closeFile(fd: number): Promise<void> {
 }
 
 function writeTo(fd: number, bytes: Uint8Array): Promise<number> {
-  // When a disk gets full, Deno 2.9 does not say how much of a write it took; the length of the file does.
+  // When the disk is full, Deno 2.9 does not report how many bytes were written, so compare the file's length.
   const before = onDeno ? fstatSync(fd).size : 0;
   return new Promise((resolve, reject) => {
     write(fd, bytes, 0, bytes.length, null, (error, written) => {

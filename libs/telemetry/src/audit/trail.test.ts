@@ -11,7 +11,7 @@ import { auditTrail } from './trail.ts';
 
 const dial: DialRequest = { ...request, story: dialLog() };
 
-test('a process that exits while its audit ends still writes the waiting records', async () => {
+test('a process that exits while its audit is closing still writes the waiting records', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'audit-'));
   try {
     const log = join(directory, 'audit.log');

@@ -10,7 +10,7 @@ import { logSettings } from './otlp-settings.ts';
 import { type RecordSink, SinkReport } from './sink.ts';
 import { fileTarget, stdoutTarget } from './targets.ts';
 
-/** How many lines to log for one kind of trouble: a disk that is almost full fails and recovers again and again. */
+/** Limits the lines about one kind of trouble: a disk that is almost full fails and recovers again and again. */
 const LINES = { most: 5, windowMs: 60_000 };
 
 export interface AuditOptions {
@@ -32,9 +32,9 @@ export interface AuditOptions {
 export interface AuditTrail {
   /** Reopens the file, after it was renamed. */
   reopen(): void;
-  /** Call when the gateway begins to stop: from now on it ends its tunnels, and neither side does. */
+  /** Call when the gateway begins to stop. From then on, tunnels count as closed by the plane. */
   stopping(): void;
-  /** Writes the records of tunnels that still run, and waits for all records on their way; bounded in time, never rejects. */
+  /** Writes the records of open tunnels, and waits until all records are written. Bounded in time, never rejects. */
   close(): Promise<void>;
 }
 
@@ -44,7 +44,7 @@ interface Means {
   readonly bursts: Bursts;
 }
 
-/** Audits the dials of a gateway as its flags and the OTEL_* variables ask. Returns undefined if nothing asks for it. */
+/** Audits a gateway's dials as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
 export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
   const { gateway, log, logger } = options;
   const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'further lines were dropped'));
@@ -56,7 +56,7 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
   const dials = auditDials(events, gateway, (record, dial) => {
     for (const sink of sinks) sink.write(record, dial);
   });
-  // A crash or a second signal ends the process without closing anything.
+  // After a crash or a second signal, nothing is closed before the process exits.
   const atExit = () => {
     dials.end();
     for (const sink of sinks) sink.endSync();
@@ -70,7 +70,7 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
     async close() {
       dials.end();
       await Promise.all(sinks.map((sink) => sink.end()));
-      // Not earlier: a second signal, or a program that takes too long to stop, exits during the wait above.
+      // Not earlier: a second signal or a shutdown timeout may end the process during the wait above.
       process.off('exit', atExit);
       bursts.end();
     },
