@@ -5,7 +5,7 @@ import { DialError, type PlaneEvents, planeEvents, type SessionInfo } from '@ist
 import { dial, logged, recorder } from '../testing/logs.ts';
 import { logEvents } from './log-events.ts';
 
-test('a flood of refusals becomes a few lines and a count, separately for each place', async () => {
+test('a flood of refusals is logged as a few lines and a count, separately for each place', async () => {
   const { logger, records } = recorder();
   const events = planeEvents();
   const end = logEvents(events, logger, { refusals: { most: 2, windowMs: 50 } });
@@ -35,7 +35,7 @@ test('dials refused by a limit are logged a few at a time, all others one by one
   assert.deepEqual([where, leftOut], ['dials', 40]);
 });
 
-test('what flaps is logged a few times, then counted, and its latest state is logged last', async () => {
+test('a flapping connection is logged a few times, then counted, and its latest state is logged last', async () => {
   const { logger, records } = recorder();
   const events = planeEvents();
   const end = logEvents(events, logger, { flaps: { most: 3, windowMs: 50 } });
@@ -86,7 +86,7 @@ test('an agent that keeps reconnecting is limited by its name, whatever the ids 
   );
 });
 
-test('lines below the log level are not counted as left out', () => {
+test('lines below the log level are not counted as dropped', () => {
   const emit = (events: PlaneEvents) => {
     for (let i = 0; i < 50; i++) {
       events.emit('peer:open', 'h1', 'y:1');

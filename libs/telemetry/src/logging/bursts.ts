@@ -12,8 +12,8 @@ interface Window {
 }
 
 /**
- * Lets the first events of each kind in a window pass, and at its end reports how many did not. A kind is forgotten with its
- * window, so idle kinds cost nothing.
+ * Lets the first events of each kind in a time window pass, and at the window's end reports how many did not. A kind is forgotten with
+ * its window, so idle kinds cost nothing.
  */
 export class Bursts {
   readonly #windows = new Map<string, Window>();
@@ -29,7 +29,7 @@ export class Bursts {
     return this.#count(kind).seen <= this.#limit.most;
   }
 
-  /** Logs the line if it may pass. The last line held back in a window is logged at its end, since it is the current state. */
+  /** Logs the line if it may pass. The last line held back in a window is logged at the window's end: it is the current state. */
   say(kind: string, line: () => void): void {
     const window = this.#count(kind);
     if (window.seen <= this.#limit.most) line();

@@ -7,7 +7,7 @@ const onDeno = 'Deno' in globalThis;
 
 const url = (path: string) => JSON.stringify(import.meta.url.replace('logging/exit.test', path));
 
-/** A program that has a failed dial to record where no file can be opened, and exits. */
+/** A program that has to record a failed dial, cannot open its audit file, and exits. */
 const program = `
 import process from 'node:process';
 import { DialError, dialLog, planeEvents } from ${JSON.stringify(import.meta.resolve('@isthmus/tunnel'))};
@@ -26,7 +26,7 @@ process.exit(3);
 `;
 
 test('what is logged while a process exits is written, even by listeners that are called late', () => {
-  // On standard input: Deno resolves imports where a program is, or where it is run.
+  // Passed on standard input, because Deno resolves imports from the program's directory or from where it is run.
   const launch = onDeno ? ['run', '--allow-all', '--no-check', '-'] : ['--input-type=module', '-'];
   const { status, stderr } = spawnSync(process.execPath, launch, { input: program, encoding: 'utf8', timeout: 60_000 });
   assert.equal(status, 3, stderr);

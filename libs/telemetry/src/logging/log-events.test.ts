@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { DialError, type PlaneEvents, ReaderStalled, type SessionInfo } from '@isthmus/tunnel';
 import { dial, logged } from '../testing/logs.ts';
 
-test('a dial is one line with everything that it is found by', () => {
+test('a dial is one line with all fields that identify it', () => {
   const outcome = { ms: 3.2123, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1.23456, connectMs: 2 } };
   const [{ time: _, ...line }] = logged((events) => events.emit('dial:end', 'gateway', dial, outcome));
   assert.deepEqual(line, {
@@ -26,7 +26,7 @@ test('a dial is one line with everything that it is found by', () => {
   });
 });
 
-test('a failed dial warns with its RFC 9209 name, its reason and its text', () => {
+test('a failed dial is a warning with its RFC 9209 name, its reason and its text', () => {
   const error = new DialError('connection_refused', 'dial tcp: connect: connection refused');
   const [line] = logged((events) => events.emit('dial:end', 'agent', dial, { ms: 1, error, reason: 'error_response' }));
   assert.equal(line.level, 'warn');
@@ -99,7 +99,7 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
   assert.deepEqual([up, down, closedBy, reason], [5, 7, 'plane', 'lost']);
 });
 
-test('a certificate of its own that others refuse, now or soon, is a warning with its name', () => {
+test('a process logs a warning if peers reject its own certificate, now or soon', () => {
   const day = 86_400_000;
   const cases: readonly [from: number, until: number, level: string, msg: RegExp][] = [
     [-300, 60, 'info', /^certificate in use$/],

@@ -15,10 +15,10 @@ import type { Logger } from 'pino';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { type BurstLimit, Bursts } from './bursts.ts';
 
-/** How many refusals of one kind are logged one by one: a port scan must not fill a disk. */
+/** How many refusals of one kind are logged one by one. A port scan must not fill a disk. */
 const REFUSALS: BurstLimit = { most: 10, windowMs: 10_000 };
 
-/** How many lines about one link, session or the registry are logged one by one: flapping for days must not fill a disk either. */
+/** How many lines about one link, agent or the registry are logged one by one. Flapping for days must not fill a disk either. */
 const FLAPS: BurstLimit = { most: 10, windowMs: 60_000 };
 
 export interface LogLimits {
@@ -28,7 +28,7 @@ export interface LogLimits {
 
 /**
  * Logs one line for each event that an operator acts on.
- * @returns stops it, and logs what was left out so far
+ * @returns a function that stops it, and logs how many lines were dropped so far
  */
 export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits = {}): () => void {
   const refusals = new Bursts(limits.refusals ?? REFUSALS, (where, count) => {
@@ -68,15 +68,15 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
   };
 }
 
-/** The first and the last program of a dial log it; a hub does so only for debugging. A caller that gave up is nobody's fault here. */
+/** Gateway and agent log each dial, a hub only for debugging. A caller that gave up is not a failure of the plane. */
 function dialLevel(role: Role, { error, reason }: DialOutcome): 'debug' | 'info' | 'warn' {
   if (role === 'hub') return 'debug';
   return error && reason !== 'frontend_close' ? 'warn' : 'info';
 }
 
 /*
- * The fields of both lines. Those from `role` to `trace` find the dial again: in other programs' logs, in traces and in the
- * caller's logs. Each object is one literal, though they have much in common: spreading one object into another takes longer than
+ * The fields of both lines. Those from `role` to `trace` identify the dial in other programs' logs, in traces and in the caller's
+ * logs. Each object is one literal, though they have much in common, because spreading one object into another takes longer than
  * writing the line. Undefined fields are not logged.
  */
 
@@ -129,7 +129,7 @@ function traceOf({ traceparent }: DialRequest): string | undefined {
   return traceparent?.split('-')[1];
 }
 
-/** Logs an agent that keeps reconnecting only a few times a minute. The limit is by its name: its sessions have new ids each time. */
+/** Logs an agent that keeps reconnecting only a few times a minute. The limit is by agent id, since each session has a new id. */
 function sessionLines(logger: Logger, flaps: Bursts): Subscriptions {
   const say = (session: SessionInfo, message: string, reason?: string) => {
     if (!logger.isLevelEnabled('info')) return;
@@ -168,13 +168,13 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
   };
 }
 
-/** Of its lifetime so much is left when a certificate should be renewed by now: those who do it by themselves do it at a third. */
+/** The part of its lifetime that is left when a certificate gets a warning. Automatic renewal happens with a third left. */
 const LAST_PART = 0.2;
 
-/** A year's certificate is nobody's concern ten weeks before its end, in milliseconds. */
+/** The warning comes at most this early, in milliseconds: ten weeks would be too early for a certificate of a year. */
 const SOON_AT_MOST = 14 * 86_400_000;
 
-/** What is wrong with a certificate of this process' own, which others would refuse, now or soon. */
+/** Returns what is wrong with this process's own certificate if peers reject it, now or soon. */
 function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   const now = Date.now();
   if (validFrom > now) return "own certificate is not valid yet: check this machine's clock, because peers reject it";
@@ -183,7 +183,7 @@ function faultOfOwn(validUntil: number, validFrom: number): string | undefined {
   return validUntil - now < soon ? 'own certificate expires soon: renew it' : undefined;
 }
 
-/** Files are looked at every few seconds, and a fault of theirs is told once. */
+/** Certificate files are checked every few seconds, but each failure arrives here once, so these lines need no limit. */
 function certificateLines(logger: Logger): Subscriptions {
   return {
     certificate(where, validUntil, about) {
@@ -209,12 +209,12 @@ function refusalLines(logger: Logger, bursts: Bursts): Subscriptions {
   };
 }
 
-/** Rounds to a thousandth of a millisecond, as on the wire: V8 takes longer to write all digits of a fraction than the rest of the line. */
+/** Rounds to a thousandth of a millisecond, as on the wire. V8 takes longer to print all digits of a fraction than the rest of the line. */
 function fine(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : Math.round(ms * 1000) / 1000;
 }
 
-/** Rounds to a tenth of a millisecond: finer is noise. */
+/** Rounds to a tenth of a millisecond; anything finer is noise. */
 function rounded(ms: number): number {
   return Math.round(ms * 10) / 10;
 }

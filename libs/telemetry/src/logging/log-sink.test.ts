@@ -8,7 +8,7 @@ class Log {
   text = '';
   writes = 0;
   readonly written: string[] = [];
-  /** How many more writes find it full. */
+  /** How many more writes fail with EAGAIN. */
   busy = 0;
   failure: string | undefined;
   room = Number.POSITIVE_INFINITY;
@@ -49,7 +49,7 @@ test('the lines of one event loop turn are one write', async () => {
   assert.deepEqual([log.text, log.writes], ['1\nzwölf\n3\n', 2]);
 });
 
-test('many lines are written in pieces of whole lines that a pipe takes whole', () => {
+test('many lines are written in pieces of whole lines, each small enough for one pipe write', () => {
   const { log, sink } = logAndSink();
   const lines = Array.from({ length: 500 }, (_, i) => `${i} ${'x'.repeat(300)}\n`);
   lines[250] = `${'y'.repeat(10_000)}\n`;
@@ -64,7 +64,7 @@ test('many lines are written in pieces of whole lines that a pipe takes whole', 
   assert.ok(log.writes < 50, `${log.writes} writes`);
 });
 
-test('a long turn loses nothing while the log takes lines', () => {
+test('a long event loop turn loses no lines while the log accepts them', () => {
   const { log, sink } = logAndSink();
   const line = `${'x'.repeat(1023)}\n`;
   for (let i = 0; i < 3000; i++) sink.write(line);
@@ -122,7 +122,7 @@ test('beyond a mebibyte lines are lost, and the log says how many', () => {
   assert.match(log.text, /lost 10: ENOSPC\non\n$/);
 });
 
-test('the reason of an earlier failure is not given for a later loss', async () => {
+test('a later loss is not reported with the reason of an earlier failure', async () => {
   const { log, sink } = logAndSink();
   log.failure = 'EAGAIN';
   sink.write('1\n');
@@ -134,7 +134,7 @@ test('the reason of an earlier failure is not given for a later loss', async () 
   assert.equal(log.text, '1\nlost 1: too long\n');
 });
 
-test('a process that exits waits a little for a slow reader, and writes later lines at once', (t) => {
+test('a process that exits waits a little for a slow reader, and writes later lines immediately', (t) => {
   const { log, sink } = logAndSink();
   t.mock.method(performance, 'now', () => log.now);
   log.busy = 3;
@@ -150,7 +150,7 @@ for (const [failure, tries] of [
   ['ENOSPC', 1],
   ['EAGAIN', 200 / 5],
 ] as const) {
-  test(`a process that exits is not held up by a log that fails with ${failure}`, (t) => {
+  test(`a log that fails with ${failure} does not hold up a process that exits`, (t) => {
     const { log, sink } = logAndSink();
     t.mock.method(performance, 'now', () => log.now);
     log.failure = failure;

@@ -1,17 +1,17 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import process from 'node:process';
 
-/** How many bytes may wait for a log that currently accepts nothing. More is lost, and counted. */
+/** The most bytes that wait while the log accepts nothing. Further lines are lost, and counted. */
 const MAX_WAITING = 1024 * 1024;
 
-/** When waiting lines are retried if no new line arrives, in milliseconds. */
+/** Delay before waiting lines are retried if no new line arrives, in milliseconds. */
 const RETRY_MS = 100;
 
-/** How long a full log may delay a process that exits, in milliseconds: in total, and between two tries. */
+/** How long a full log may delay a process that exits, in total, and the pause between two tries. In milliseconds. */
 const EXIT_MS = 200;
 const EXIT_RETRY_MS = 5;
 
-/** The most bytes that a pipe takes as a whole or not at all (PIPE_BUF of Linux). */
+/** The most bytes that one write to a pipe writes as a whole or not at all (PIPE_BUF of Linux). */
 export const PIPE_BUF = 4096;
 
 const NEWLINE = 0x0a;
@@ -26,18 +26,18 @@ const STDERR = 2;
 export type WriteBytes = (bytes: Uint8Array) => number;
 
 /**
- * Writes lines to a log that may fail: its disk is full, its reader hangs or is gone. No program ends or waits because of that. Up to
- * MAX_WAITING bytes wait and the rest is lost. Once the log takes lines again, a line says how many were lost.
+ * Writes lines to a log that may fail: its disk is full, its reader hangs or is gone. That never ends the program or makes it wait. Up
+ * to MAX_WAITING bytes are queued and the rest is lost. Once the log accepts lines again, a line says how many were lost.
  *
- * The few lines of one event loop turn are one write: a system call costs as much as the line that it writes. Many lines are written
- * in pieces of whole lines, each of which a pipe takes whole. So nothing that others write to the pipe lands inside a line.
+ * All lines of one event loop turn are one write, because a system call costs as much as a line. If they are many, they are written in
+ * pieces of whole lines, small enough for a pipe to take each piece whole. So other writers of the pipe cannot write into a line.
  */
 export class LogSink {
   readonly #write: WriteBytes;
   readonly #told: (lines: number, reason: string) => void;
-  /** Lines that wait behind `#bytes`. */
+  /** Lines that are queued after `#bytes`. */
   #lines = '';
-  /** What the log has not taken of the last write. A full disk may cut a line in two: its rest goes first. */
+  /** What the log has not accepted of the last write. A full disk may cut a line in two, so its rest is written first. */
   #bytes: Uint8Array = Buffer.alloc(0);
   /** The size of both, in bytes. */
   #size = 0;
@@ -45,7 +45,7 @@ export class LogSink {
   #reason = TOO_LONG;
   #turn: NodeJS.Immediate | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Set when the process exits: it waits no longer than this. */
+  /** Set when the process exits: it waits until then at most (`performance.now()`). */
   #exitBy: number | undefined;
 
   /** @param told called when the log works again, with how many lines were lost and why: the code of an error, or `too long` */
@@ -56,7 +56,7 @@ export class LogSink {
 
   write(line: string): void {
     const size = Buffer.byteLength(line);
-    // The turn of the event loop is long, or the log fails.
+    // This event loop turn is long, or the log fails.
     if (this.#size + size > MAX_WAITING) this.flush();
     if (this.#size + size > MAX_WAITING) {
       this.#lost++;
@@ -68,13 +68,13 @@ export class LogSink {
     else this.flush();
   }
 
-  /** Call when the process exits and no other turn follows: writes what waits, and from then on each line at once. Never throws. */
+  /** Call when the process exits and no other turn follows. Writes all waiting lines, and later lines immediately. Never throws. */
   exit(): void {
     this.#exitBy = performance.now() + EXIT_MS;
     this.flush();
   }
 
-  /** Writes as much of what waits as the log takes. Never throws. */
+  /** Writes as many of the waiting lines as the log accepts. Never throws. */
   flush(): void {
     try {
       this.#drain();
@@ -125,7 +125,7 @@ export class LogSink {
   }
 }
 
-/** Returns the length of the next piece: as many whole lines as a pipe takes at once, or one longer line. */
+/** Returns the length of the next piece: as many whole lines as fit PIPE_BUF, or one longer line. */
 function endOfPiece(bytes: Uint8Array): number {
   if (bytes.length <= PIPE_BUF) return bytes.length;
   const end = bytes.lastIndexOf(NEWLINE, PIPE_BUF - 1);
@@ -140,22 +140,22 @@ function codeOf(error: unknown): string {
   return (error as NodeJS.ErrnoException).code ?? String(error);
 }
 
-/** Writes to standard error by its descriptor. Its stream ends at its first error, and buffers without a bound. */
+/** Writes to the descriptor of standard error. Node's stream for it would end at the first error, and buffer without a bound. */
 export function stderrWriter(): WriteBytes {
   const fd = withoutWaiting(STDERR);
   return (bytes) => writeSync(fd, bytes);
 }
 
-/** Returns a descriptor for standard output or error on which a reader that hangs blocks nobody. */
+/** Returns a non-blocking descriptor for standard output or error, so that a reader that hangs does not block the process. */
 export function withoutWaiting(standard: typeof STDOUT | typeof STDERR): number {
   if (fstatSync(standard).isFIFO()) {
     try {
       return openSync(`/proc/self/fd/${standard}`, constants.O_WRONLY | constants.O_NONBLOCK);
     } catch {
-      // It is another user's pipe, so its stream has to do.
+      // The pipe belongs to another user, so use the standard descriptor.
     }
   }
-  // Node makes a pipe or socket non-blocking when it creates its stream. Deno does not, and blocks on such a reader.
+  // Node makes a pipe or socket non-blocking when it creates the stream. Deno does not, and blocks if the reader hangs.
   void (standard === STDOUT ? process.stdout : process.stderr);
   return standard;
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { recorder } from '../testing/logs.ts';
 import { levelOf } from './logger.ts';
 
-/** A text line without its time. */
+/** Returns a text line without its time. */
 function text(line: string | undefined): string {
   assert.match(line ?? '', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /);
   return (line ?? '').slice(25);
@@ -60,7 +60,7 @@ test("klog's verbosity decides the level", () => {
   assert.deepEqual(levels, ['warn', 'warn', 'warn', 'info', 'info', 'debug', 'debug', 'trace', 'trace']);
 });
 
-test('a fatal line is written at once, whatever happens to the process', () => {
+test('a fatal line is written immediately, whatever happens to the process', () => {
   const done: string[] = [];
   const destination = { write: (line: string) => void done.push(line), flush: () => void done.push('flushed') };
   const { logger } = recorder({ destination });

@@ -7,7 +7,7 @@ import { textLine } from './text.ts';
 
 export type { Logger } from 'pino';
 
-/** A program's own log, which its operator can read and adjust at run time. */
+/** A program's own log. An operator can read its last lines and change its level at run time. */
 export interface ProgramLogger extends Logger {
   readonly recent: RecentLines;
   readonly levelOf: typeof levelOf;
@@ -24,12 +24,12 @@ export interface LoggerOptions {
 }
 
 export interface LogDestination extends DestinationStream {
-  /** Writes what it has accepted and not yet written. */
+  /** Writes lines that were accepted but not yet written. */
   flush?(): void;
 }
 
 /**
- * The level for klog's `-v`: 0 and 1 show what an operator should look at (`warn`), 2 to 4 also each dial and session
+ * Returns the level for klog's `-v`: 0 and 1 show what an operator should look at (`warn`), 2 to 4 also each dial and session
  * (`info`; upstream's default is 4), 5 to 7 also what each part does (`debug`), 8 and more everything (`trace`).
  */
 export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' {
@@ -38,7 +38,7 @@ export function levelOf(verbosity: number): 'warn' | 'info' | 'debug' | 'trace' 
   return verbosity < 8 ? 'debug' : 'trace';
 }
 
-/** Creates a pino logger whose lines hold no secrets. Text is formatted in this thread: a pino transport needs a file of its own. */
+/** Creates a pino logger that removes secrets. Text is formatted in this thread, because a pino transport needs a file of its own. */
 export function createLogger({ name, format, verbosity, destination }: LoggerOptions): ProgramLogger {
   const target: LogDestination =
     destination ?? standardError((lines, reason) => logger.warn({ lines, reason }, 'log lines were lost'));
@@ -49,7 +49,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
       recent.take(clean);
       target.write(format === 'text' ? textLine(clean) : clean);
     },
-    /** Called by pino after a line of level `fatal`: the process may not reach the end of this turn. */
+    /** Called by pino after a line of level `fatal`, as the process may end within this event loop turn. */
     flushSync: () => target.flush?.(),
   };
   const logger = pino(
@@ -65,7 +65,7 @@ export function createLogger({ name, format, verbosity, destination }: LoggerOpt
   return Object.assign(logger, { recent, levelOf });
 }
 
-/** Returns a line's time as pino wants it. Formats it once per millisecond, since that costs a sixth of a line. */
+/** Returns a line's time in pino's form. Formats it once per millisecond at most, since that costs a sixth of a line. */
 function isoTime(): () => string {
   let at: number | undefined;
   let field = '';

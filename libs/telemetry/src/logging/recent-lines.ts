@@ -1,10 +1,10 @@
 import { Ring } from '@isthmus/runtime';
 
-/** How many lines are kept, and the longest that is kept whole, in characters. A line is seldom longer than 500. */
+/** How many lines are kept, and how long a line may be to be kept whole, in characters. Few lines exceed 500. */
 const KEPT = 1000;
 const LONGEST = 8000;
 
-/** The last lines of a log, for operators of a running program: as JSON and without secrets. */
+/** The last lines of a log, as JSON and without secrets, for operators of a running program. */
 export class RecentLines {
   readonly #ring = new Ring<string>(KEPT);
 
@@ -24,7 +24,7 @@ export class RecentLines {
   }
 }
 
-/** Keeps what a long line is found by, and its length. */
+/** Keeps the fields that identify a long line, and its length. */
 function shortened(line: string): string {
   const { level, time, name, msg } = JSON.parse(line) as Record<string, unknown>;
   return JSON.stringify({ level, time, name, msg: String(msg).slice(0, LONGEST / 2), characters: line.length });

@@ -64,7 +64,7 @@ test('a sentence about bearer tokens keeps its words', () => {
   );
 });
 
-test('a credential behind its scheme is a secret, whatever it looks like', () => {
+test('a credential after its scheme is a secret, whatever it looks like', () => {
   const { logger, records } = recorder();
   const cases = [
     ['Authorization: Bearer hunter', 'Authorization: Bearer [redacted]'],

@@ -10,8 +10,8 @@ const QUERY_PASSWORD = /([?&][\w-]*password=)[^&\s"']*/gi;
 const SECRET_FIELD =
   /("(?:key|[^"]*(?:token|authorization|password|secret|cookie|private[_-]?key|api[_-]?key))":)"(?:[^"\\]|\\.)*"/gi;
 
-// What a secret looks like inside a text. The text may be part of a JSON line, so a match never crosses a quote, and the start of
-// a line may follow a backslash and an n.
+// Secrets inside a text. The text may be part of a JSON line, so a match never crosses a quote, and a line of the text may start after
+// a backslash and an n.
 const SECRETS: readonly [RegExp, string][] = [
   [URL_PASSWORD, `$1:${REDACTED}@`],
   [QUERY_PASSWORD, `$1${REDACTED}`],
@@ -21,16 +21,16 @@ const SECRETS: readonly [RegExp, string][] = [
   [/-----BEGIN ([A-Z ]*PRIVATE KEY)-----[^"]*?-----END \1-----/g, REDACTED],
 ];
 
-/** What the patterns above need to match at all. It takes one test of a line instead of seven, and hardly any line matches. */
+/** Every match of the patterns above contains this. It replaces seven tests of a line by one, and hardly any line matches. */
 const SUSPECT =
   /:\/\/|password=|(?:key|token|authorization|password|secret|cookie)":"|(?:bearer|basic)\s|eyj|-----begin/i;
 
-/** Removes the password from a URL: `redis://user:[redacted]@host`. Also takes lists of URLs, and text that is not a URL. */
+/** Removes the password from a URL: `redis://user:[redacted]@host`. Also accepts lists of URLs, and text that is not a URL. */
 export function redactUrl(url: string): string {
   return url.replace(URL_PASSWORD, `$1:${REDACTED}@`).replace(QUERY_PASSWORD, `$1${REDACTED}`);
 }
 
-/** Removes secrets from a JSON line: values of fields that are named like a secret, and whatever looks like one. */
+/** Removes secrets from a JSON line: values of fields that are named like a secret, and anything that looks like one. */
 export function redactLine(line: string): string {
   if (!SUSPECT.test(line)) return line;
   const clean = line.replace(SECRET_FIELD, `$1"${REDACTED}"`);

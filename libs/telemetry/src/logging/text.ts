@@ -7,12 +7,12 @@ interface LogRecord {
   readonly [field: string]: unknown;
 }
 
-/** Fields that come before the others, in an order of their own. */
+/** Fields that come first in a line, in a fixed order. */
 const HEAD: ReadonlySet<string> = new Set(['time', 'level', 'name', 'msg']);
 
 const WORD = /^[^\s"=\p{Cc}]+$/u;
 
-// Nearly all values match these, and they do not need Unicode's tables.
+// Nearly all values match these, which need no Unicode tables.
 const ASCII_WORD = /^[!#-<>-~]+$/;
 const ASCII_TEXT = /^[ -~]*$/;
 
@@ -30,7 +30,7 @@ export function textLine(json: string): string {
   return `${text}\n${level === 'error' || level === 'fatal' ? stackOf(err) : ''}`;
 }
 
-/** Returns a value that reads as one word as it is, and others as JSON. */
+/** Returns a one-word value unchanged, and any other value as JSON. */
 function shown(value: unknown): string {
   if (typeof value === 'number') return String(value);
   if (typeof value === 'string' && (ASCII_WORD.test(value) || WORD.test(value))) return value;
@@ -52,7 +52,7 @@ function stackOf(err: unknown): string {
     .join('');
 }
 
-/** Whether this is what pino's serializer makes of an Error. */
+/** Whether this is an Error as pino serializes it. */
 function isError(value: unknown): value is { message: string; stack?: unknown } {
   return typeof value === 'object' && value !== null && 'message' in value && typeof value.message === 'string';
 }
