@@ -16,9 +16,9 @@ export interface AgentMetricsOptions {
   readonly process?: boolean;
 }
 
-/** How an agent is connected to its servers; read for each page. */
+/** An agent's connections to its servers. Read for each page. */
 export interface AgentSight {
-  /** Connections to servers, without those that are going away. */
+  /** Connections to servers, except those that are draining. */
   readonly connected: number;
   /** How many servers it should be connected to. */
   readonly wanted: number;
@@ -26,7 +26,7 @@ export interface AgentSight {
 
 export interface AgentMetrics extends Metrics {
   readonly leases: LeaseCountObserver;
-  /** Call once, when the program has its agent. */
+  /** Call once, as soon as the program has its agent. */
   see(sight: AgentSight): void;
 }
 
@@ -80,7 +80,7 @@ function coverageMetrics(families: Families, sight: () => AgentSight): Subscript
 }
 
 function endpointMetrics(families: Families): Subscriptions {
-  // Resolving the name and connecting, only for dials that succeeded, as upstream does.
+  // Includes DNS and connecting, but only dials that succeeded, as upstream does.
   const duration = families.histogram(
     'dial_duration_seconds',
     'Latency of dial to the remote endpoint in seconds',

@@ -18,7 +18,7 @@ test('a dial is pending until it ends, and counts once, by its outcome', async (
   assert.equal(page.get('isthmus_dial_errors_total{error="destination_unavailable"}'), 1);
 });
 
-test('failures that no dial ends with are counted by their reason', async () => {
+test('failures without a dial:end are counted by reason', async () => {
   const { events, metrics } = server();
   events.emit('dial:failure', 'unrecognized_response');
   events.emit('dial:failure', 'send_rsp');
@@ -56,7 +56,7 @@ test('bytes of a tunnel count while it is open and after it closed', async () =>
   assert.equal(page.get(`${SERVER}connection_duration_seconds_bucket{le="5"}`), 1);
 });
 
-test('callers, their writes and full channels are counted', async () => {
+test('callers, writes to them and full receive channels are counted', async () => {
   const { events, metrics } = server();
   for (const via of ['grpc', 'grpc', 'http-connect'] as const) events.emit('caller:open', via);
   events.emit('caller:close', 'grpc');

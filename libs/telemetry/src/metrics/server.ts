@@ -21,15 +21,15 @@ const CONNECTION_BUCKETS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200
 const METHODS: readonly GrpcMethod[] = ['Proxy', 'Connect'];
 
 export interface ServerMetricsOptions {
-  /** What the process is. In a `server`, gateway and hub in one, only the gateway's dials and tunnels count, so that each counts once. */
+  /** What the process is. A `server` is gateway and hub in one, and counts only the gateway's dials and tunnels, so each counts once. */
   readonly role: 'gateway' | 'hub' | 'server';
   readonly strategies: readonly Strategy[];
   /**
-   * Reports the sessions that dials may go through, the existing ones and every change, until the returned function is called.
-   * Default: the sessions of `session:open` and `session:close`, which a process that is only a gateway does not get.
+   * Reports the sessions that dials may use, first the existing ones, then every change, until the returned function is called.
+   * Default: the sessions of `session:open` and `session:close`, which are not emitted in a process that is only a gateway.
    */
   readonly sessions?: (backends: Backends) => () => void;
-  /** In milliseconds: a gateway's dial that failed or took longer has a trace to be an exemplar. Default: only sampled dials have. */
+  /** In milliseconds. A gateway's dial that failed or took longer can also be an exemplar. Default: only sampled dials can. */
   readonly keptAfter?: number | undefined;
   /** Adds the process's own metrics (event loop delay, `process_*`, `nodejs_*`), which can exist once per process. Default false. */
   readonly process?: boolean;
@@ -37,7 +37,7 @@ export interface ServerMetricsOptions {
 
 export interface ServerMetrics extends Metrics {
   readonly leases: LeaseCollectionObserver;
-  /** Call once, when the program has its plane. */
+  /** Call once, as soon as the program has its plane. */
   see(sight: PlaneSight): void;
 }
 
@@ -77,7 +77,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
 }
 
 function dialMetrics(families: Families, role: Role): Subscriptions {
-  // Upstream observes this when the answer is on its way to the caller, and only for dials that became tunnels.
+  // Upstream observes this when it sends the answer to the caller, and only for dials that became tunnels.
   const duration = families.histogram(
     'dial_duration_seconds',
     'Latency of dial to the remote endpoint in seconds',
@@ -143,7 +143,7 @@ function connectionMetrics(families: Families): Subscriptions {
     grpc.of({ service_method });
     full.of({ service_method });
   }
-  // Looked up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
+  // Look these up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
   const blocked = { Proxy: full.of({ service_method: 'Proxy' }), Connect: full.of({ service_method: 'Connect' }) };
   const proxy = grpc.of({ service_method: 'Proxy' });
   const connect = grpc.of({ service_method: 'Connect' });

@@ -46,7 +46,7 @@ const OF_AGENTS: Record<string, Row> = {
   stream_packets_total: ['counter', ['packet_type', 'segment']],
 };
 
-/** What is declared under a prefix, in the form of the tables above. */
+/** Returns the families declared under a prefix, in the form of the tables above. */
 function rows({ declared }: Metrics, prefix: string): Record<string, Row> {
   const row = ({ name, type, labels, buckets }: Declared) => {
     const rest = buckets ? [labels, buckets] : labels.length > 0 ? [labels] : [];
@@ -66,13 +66,13 @@ test('an agent has the families of upstream, with their types, labels and bucket
   assert.deepEqual(rows(agent().metrics, AGENT), OF_AGENTS);
 });
 
-test("what is not upstream's is ours", () => {
+test('every family that is not from upstream begins with isthmus_', () => {
   for (const { declared } of [server().metrics, agent().metrics]) {
     for (const { name } of declared) assert.match(name, /^(isthmus_|konnectivity_network_proxy_(server|agent)_)/);
   }
 });
 
-test('both formats have the same samples by the same names', async () => {
+test('both formats have the same samples under the same names', async () => {
   const [ofServer, ofAgent] = [server(), agent()];
   ofServer.events.emit('dial:failure', 'no_agent');
   ofAgent.events.emit('endpoint:failure', 'timeout');
@@ -85,7 +85,7 @@ test('both formats have the same samples by the same names', async () => {
   }
 });
 
-test('gauges are there at 0 before anything happened', async () => {
+test('gauges are on the page from the start, at 0', async () => {
   const page = await samples(server().metrics);
   for (const name of [
     'established_connections',
@@ -104,7 +104,7 @@ test('gauges are there at 0 before anything happened', async () => {
   }
 });
 
-test('upstream counts by reason, direction or code only what occurred', async () => {
+test("upstream's labelled counters show only labels that occurred", async () => {
   const labelled = (body: string, families: Record<string, Row>) =>
     Object.entries(families)
       .filter(([, [type, labels = []]]) => type === 'counter' && labels.length > 0)

@@ -1,12 +1,12 @@
 import type { Families } from './families.ts';
 
-/** More names than this share one line, whatever the tenants of a plane and the names that hubs gave themselves. */
+/** Only this many names get a line of their own, however many tenants a plane has and whatever names hubs choose. */
 const MOST_NAMES = 1000;
 
-/** Longer names share that line too. A tenant's name has at most 63 characters. */
+/** Longer names share the line of the others. A tenant's name has at most 63 characters. */
 const LONGEST_NAME = 128;
 
-/** No tenant has such a name. */
+/** The shared line. No tenant can have this name. */
 const OTHERS = '(others)';
 
 const REST = `The first ${MOST_NAMES} have a line each; the rest share "${OTHERS}".`;
@@ -18,10 +18,10 @@ export interface Placed {
 }
 
 /**
- * Counts something by tenant and by hub. The two counts are separate, since their product would have no bound.
+ * Counts something by tenant and by hub. The two counts are separate, since the number of pairs would have no bound.
  *
- * The first 1,000 names to arrive have a line each. The others share one line; one of them moves up when one of the first has nothing
- * left. So lines may only be gauges: a counter would lose what has moved up.
+ * The first 1,000 names have a line each. The others share one line. When one of the first drops to zero, one of the others gets its
+ * line. So the lines must be gauges: the counter of the others would drop then.
  */
 export class Census {
   total = 0;
@@ -51,7 +51,7 @@ export class Census {
     );
   }
 
-  /** Adds only the family `tenant_NAME`, if everything counted has one hub or none. */
+  /** Adds only the family `tenant_NAME`, for things that have one hub or none. */
   showTenants(families: Families, name: string, what: string, always: () => readonly string[] = () => []): void {
     families.tallied('gauge', `tenant_${name}`, `Current number of ${what}, by tenant. ${REST}`, ['tenant'], () =>
       Array.from(bounded(this.#tenants, always()), ([tenant, count]) => [{ tenant }, count] as const),

@@ -10,12 +10,12 @@ interface Traced {
 }
 
 /**
- * One series of a histogram. An observation costs an addition or two. prom-client builds strings of bounds, hashes labels and checks
- * names each time (1 µs, and 2 with an exemplar).
+ * One series of a histogram. An observation costs one or two additions. With prom-client, each would build strings of bounds, hash
+ * labels and check names (1 µs, and 2 µs with an exemplar).
  */
 export class Durations {
   readonly #bounds: readonly number[];
-  /** Per bucket, without those below it. The last one counts what is beyond the last bound. */
+  /** Observations in each bucket, not cumulative. The last one counts those above the last bound. */
   readonly #counts: number[];
   readonly #traced: (Traced | undefined)[];
   #sum = 0;
@@ -27,7 +27,7 @@ export class Durations {
     this.#traced = new Array(bounds.length + 1).fill(undefined);
   }
 
-  /** @param kept whether the trace is kept whatever its flags say */
+  /** @param kept whether the trace is kept even if its flags say that it is not sampled */
   observe(seconds: number, traceparent?: string, kept = false): void {
     let bucket = 0;
     while (seconds > (this.#bounds[bucket] ?? Number.POSITIVE_INFINITY)) bucket++;
@@ -51,7 +51,7 @@ export class Durations {
   }
 }
 
-/** Reads the flags at the end of `00-TRACE-SPAN-FLAGS`. An invalid traceparent is noticed when the page is made. */
+/** Reads the flags at the end of `00-TRACE-SPAN-FLAGS`. `exemplarOf` skips invalid traceparents when the page is rendered. */
 function isSampled(traceparent: string): boolean {
   return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1;
 }

@@ -31,7 +31,7 @@ test('text format 0.0.4', () => {
   );
 });
 
-test('OpenMetrics: families of counters lose _total, counters without it have unknown type, and exemplars show', () => {
+test('OpenMetrics: counter families drop _total, counters without it have the type unknown, and exemplars are shown', () => {
   assert.equal(
     OPEN_METRICS.text(families),
     [
@@ -67,7 +67,7 @@ test('a scraper gets OpenMetrics if it asks for it, and the text format in all o
   for (const [accept, open] of cases) assert.equal(formatFor(accept), open ? OPEN_METRICS : TEXT, String(accept));
 });
 
-test('the page says which format it has', async () => {
+test('the page has the format that its content type names', async () => {
   const { events, metrics } = server();
   events.emit('dial:failure', 'no_agent');
   assert.equal((await metrics.render()).contentType, 'text/plain; version=0.0.4; charset=utf-8');

@@ -1,4 +1,4 @@
-/** Families as text, in the two formats that Prometheus reads. */
+/** Renders families as text, in the two formats that Prometheus reads. */
 
 export type FamilyType = 'counter' | 'gauge' | 'histogram';
 
@@ -36,9 +36,9 @@ export const TEXT: Format = {
 };
 
 /**
- * OpenMetrics demands that counters end in `_total`, which some of upstream's do not. Those get the type `unknown`, whose names are
- * free, so that every sample has the same name in both formats. Bounds are also written as in the other format: to Prometheus 2 a
- * bound in another form is another series.
+ * OpenMetrics requires names of counters to end in `_total`, and some of upstream's do not. Those get the type `unknown`, which allows
+ * any name, so that every sample has the same name in both formats. Bounds are also written as in the other format: for Prometheus 2,
+ * a bound that is written differently is another series.
  */
 export const OPEN_METRICS: Format = {
   contentType: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
@@ -78,7 +78,7 @@ function escaped(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
 }
 
-/** Formats a number as Go does. This matters for the bounds of buckets: to Prometheus 2 a bound is a string. */
+/** Formats a number as Go does. This matters for bucket bounds, because Prometheus 2 treats a bound as a string. */
 export function numeral(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return '+Inf';
   if (value === Number.NEGATIVE_INFINITY) return '-Inf';

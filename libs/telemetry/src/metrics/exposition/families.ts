@@ -8,7 +8,7 @@ import { Count, type Labels, Series } from './series.ts';
 export interface Metrics {
   /**
    * Returns the current page.
-   * @param accept the scraper's `Accept` header: OpenMetrics if it asks for that, otherwise text format 0.0.4
+   * @param accept the scraper's `Accept` header. It gets OpenMetrics if it asks for that, otherwise text format 0.0.4
    */
   render(accept?: string): Promise<{ contentType: string; body: string }>;
   /** Every family that can be on the page, except those of the process itself. */
@@ -37,8 +37,8 @@ interface Entry {
 }
 
 /**
- * Metric families under one prefix. A family without labels is on the page at 0 from the start. One with labels has a line for each
- * set of labels that was used.
+ * Metric families under one prefix. A family without labels is on the page from the start, at 0. A family with labels has a line for
+ * each set of labels that was used.
  */
 export class Families {
   readonly #entries: Entry[];
@@ -54,7 +54,7 @@ export class Families {
     return this.#entries.map(({ declared }) => declared);
   }
 
-  /** The same page under another prefix. */
+  /** Returns a view of the same page, for families with another prefix. */
   under(prefix: string): Families {
     return new Families(prefix, this.#entries);
   }
@@ -93,7 +93,7 @@ export class Families {
     return series;
   }
 
-  /** A gauge that is computed for each page. It is absent while `measure` returns undefined. */
+  /** Adds a gauge that is computed for each page. It is absent while `measure` returns undefined. */
   measured(name: string, help: string, measure: () => number | undefined): void {
     this.tallied('gauge', name, help, [], () => {
       const value = measure();
@@ -101,7 +101,7 @@ export class Families {
     });
   }
 
-  /** A gauge or counter whose lines are computed for each page. */
+  /** Adds a gauge or counter whose lines are computed for each page. */
   tallied<L extends string>(
     type: 'counter' | 'gauge',
     name: string,

@@ -41,7 +41,7 @@ interface ProgramPage {
   readonly declared: readonly Declared[];
 }
 
-/** What each program has on its page, except `process_*` and `nodejs_*`. */
+/** Returns the families on each program's page, except `process_*` and `nodejs_*`. */
 export function programPages(): readonly ProgramPage[] {
   const servers = { strategies: ['default'], process: true } as const;
   return [
@@ -71,7 +71,7 @@ function tablesOf({ declared }: ProgramPage): string {
   return `\n\n### Upstream's\n\n${tableOf(upstream)}\n\n### Ours\n\n${tableOf(declared.filter(isOurs))}\n`;
 }
 
-/** Describes a page by the families that it lacks, compared to a page that has them all. */
+/** Describes a page by the families that it lacks, compared to a page that has all of its families. */
 function without(page: ProgramPage, like: ProgramPage): string {
   const missing = like.declared.filter((family) => !has(page, family)).map(({ name }) => `\`${name}\``);
   return ` It has the families of ${like.name} except ${missing.join(', ')}.\n`;

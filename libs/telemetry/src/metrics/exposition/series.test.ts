@@ -17,7 +17,7 @@ test('labels with the same values are one series, whatever their order and their
   );
 });
 
-test('a family without labels has its line from the start, one with labels only for what was used', async () => {
+test('a family without labels always has its line, one with labels has lines only for labels that were used', async () => {
   const families = new Families('x_');
   families.counter('alone_total', 'A.');
   families.gauges('labelled', 'B.', ['l']).of({ l: 'y' }).set(2.5);

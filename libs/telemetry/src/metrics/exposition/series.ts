@@ -1,4 +1,4 @@
-/** Label values by the names of the labels. */
+/** Label values by label name. */
 export type Labels<L extends string> = Readonly<Record<L, string | number>>;
 
 /** The value of a gauge or counter for one set of labels, read for each page. */
@@ -22,7 +22,7 @@ export class Count {
   }
 }
 
-/** What a family has for each set of labels that was used, in the order of first use. */
+/** A family's values, one for each set of labels that was used, in the order of first use. */
 export class Series<L extends string, T> {
   readonly #names: readonly L[];
   readonly #begin: () => T;
@@ -33,7 +33,7 @@ export class Series<L extends string, T> {
     this.#begin = begin;
   }
 
-  /** Keep the result if you need it often: the look-up costs more than its use. */
+  /** Returns the value for a set of labels. Keep it if you need it often: the look-up costs more than updating the value. */
   of(labels: Labels<L>): T {
     const key = JSON.stringify(this.#names.map((name) => String(labels[name])));
     let found = this.#by.get(key);

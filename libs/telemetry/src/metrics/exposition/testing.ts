@@ -29,7 +29,7 @@ export function agent() {
   return { events, metrics: agentMetrics(events) };
 }
 
-/** The page's samples: `name{labels}` to value. */
+/** Returns the page's samples: `name{labels}` to value. */
 export async function samples(metrics: Metrics): Promise<Map<string, number>> {
   const { body } = await metrics.render();
   const lines = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
@@ -38,7 +38,7 @@ export async function samples(metrics: Metrics): Promise<Map<string, number>> {
   );
 }
 
-/** Samples whose name begins with the prefix, by their name without it. */
+/** Returns the samples whose name begins with the prefix, by their name without it. */
 export async function beginning(metrics: Metrics, prefix: string): Promise<Record<string, number>> {
   const found = [...(await samples(metrics))].filter(([name]) => name.startsWith(prefix));
   return Object.fromEntries(found.map(([name, value]) => [name.slice(prefix.length), value]));

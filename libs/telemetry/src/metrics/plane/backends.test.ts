@@ -25,7 +25,7 @@ test('two sessions of an agent are one backend, a draining one still counts, and
   assert.equal(page.get('isthmus_sessions{protocol="link"}'), 0);
 });
 
-test('each strategy counts what it chooses among', async () => {
+test('each strategy counts the backends that it chooses among', async () => {
   const identifiers = { ipv4: ['10.0.0.1'], ipv6: [], host: ['a', 'b'], cidr: ['10.0.0.0/8'], defaultRoute: true };
   const sessions = [session('s1', 'a1', { identifiers }), session('s2', 'a2', { identifiers }), session('s3', 'a3')];
   const strategies: Strategy[] = ['default', 'destHost', 'destCIDR', 'defaultRoute'];

@@ -1,21 +1,21 @@
 import type { SessionRecord, Strategy } from '@isthmus/tunnel';
 import type { Subscriptions } from '../../subscribe.ts';
 
-/** The part of a session that counts here: an agent that can be dialled through. */
+/** The part of a session record that matters here: an agent that dials can go through. */
 export type Backend = Pick<SessionRecord, 'tenant' | 'agentId' | 'identifiers'>;
 
 /**
  * How many backends each strategy can choose among, as upstream counts them: agent ids (several sessions of an agent are one
  * backend), for destHost the addresses and names that agents announce, for destCIDR their networks. A draining agent counts.
  *
- * They are counted as sessions open and close, so a scrape costs the same with one session and with a hundred thousand.
+ * The counts are updated when a session opens or closes, so a scrape costs the same with one session and with a hundred thousand.
  */
 export class Backends {
-  /** Sessions. Several may be one backend. */
+  /** How many sessions there are. Several may be one backend. */
   sessions = 0;
   readonly #ready: ReadonlyMap<Strategy, Tally>;
 
-  /** Counts a hub's own sessions. */
+  /** Listeners that count a hub's own sessions. */
   readonly subscriptions: Subscriptions = {
     'session:open': (session) => this.came(session),
     'session:close': (session) => this.went(session),

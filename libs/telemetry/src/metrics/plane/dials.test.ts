@@ -14,7 +14,7 @@ function story(parkedMs: number, ...attempts: AttemptRecord[]): DialLog {
   return { parkedMs, attempts };
 }
 
-/** How many observations each series of the dial latency has. */
+/** Returns how many observations each series of the dial latency has. */
 async function counts(metrics: Parameters<typeof beginning>[0]) {
   return beginning(metrics, 'isthmus_dial_latency_seconds_count');
 }
@@ -43,7 +43,7 @@ test('a dial is observed by phase and outcome, and each attempt by its own outco
   });
 });
 
-test('a phase that is not reported is not observed, and a part does not observe its own total twice', async () => {
+test('a phase that is not reported is not observed, and a part observes its own total only once', async () => {
   const { events, metrics } = server({ role: 'hub' });
   events.emit('dial:end', 'hub', dial, { ms: 4, timing: { hubMs: 4, agentMs: 3 } });
   events.emit('dial:end', 'hub', dial, { ms: 4, timing: {} });
@@ -53,7 +53,7 @@ test('a phase that is not reported is not observed, and a part does not observe 
   });
 });
 
-test('a dial that fails is told apart from one that nobody waits for any more', async () => {
+test('a failed dial and an abandoned dial have different outcomes', async () => {
   const { events, metrics } = server();
   const error = new DialError('connection_timeout', 'i/o timeout');
   const failed = attempt('first', 'failed');
@@ -87,12 +87,12 @@ test('buckets reach from 100 µs to 30 s', async () => {
   assert.deepEqual([below('0.0001'), below('10'), below('30'), below('+Inf')], [1, 1, 2, 3]);
 });
 
-test('exemplars lead to traces that are kept, and appear only in OpenMetrics', async () => {
+test('exemplars name traces that are kept, and appear only in OpenMetrics', async () => {
   const { events, metrics } = server();
   const end = (ms: number, traceparent?: string) =>
     events.emit('dial:end', 'gateway', { ...dial, story: dialLog(), ...(traceparent && { traceparent }) }, { ms });
   end(3, sampled);
-  // None of these replaces it.
+  // None of these replaces the exemplar.
   for (const traceparent of [undefined, `00-${'1'.repeat(32)}-00f067aa0ba902b7-00`, 'nonsense']) end(4, traceparent);
   const open = await metrics.render('application/openmetrics-text');
   const exemplars = open.body.split('\n').filter((line) => / # \{/.test(line));

@@ -9,19 +9,19 @@ export const DIAL_BUCKETS = [
   ...[0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
 ];
 
-/** What a dial's time is spent on. Each phase contains the ones after it. The hub reports `hub`; the agent reports `agent` and the rest. */
+/** What a dial spends its time on. Each phase contains those after it. The hub reports `hub`; the agent reports `agent` and the rest. */
 const PHASES = ['total', 'park', 'attempt', 'hub', 'agent', 'dns', 'connect'] as const;
 type Phase = (typeof PHASES)[number];
 
-/** How a dial, or one of its attempts, ended. `abandoned`: nobody waits any more; `overtaken`: another attempt was faster. */
+/** How a dial, or one of its attempts, ended. `abandoned`: the caller gave up. `overtaken`: another attempt was faster. */
 const OUTCOMES = ['established', 'failed', 'abandoned', 'overtaken'] as const;
 type Outcome = (typeof OUTCOMES)[number];
 
 const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge'];
 
 /**
- * How long dials take, by phase. Phases that only our own hubs and agents report are missing for others.
- * @param keptAfter in milliseconds: a dial that failed or took longer has a trace even if it was not sampled
+ * Measures how long dials take, by phase. Phases that only our own hubs and agents report are missing for others.
+ * @param keptAfter in milliseconds. A dial that failed or took longer has a trace even if it was not sampled
  */
 export function dialLatency(families: Families, role: Role, keptAfter = Number.POSITIVE_INFINITY): Subscriptions {
   const observe = latencies(families);
@@ -33,7 +33,7 @@ export function dialLatency(families: Families, role: Role, keptAfter = Number.P
       observe('total', ended, outcome.ms, traceparent, kept);
       const { timing } = outcome;
       if (timing) {
-        // A part's own time is its total already.
+        // A part's own time is already observed as `total`.
         if (role === 'gateway') observe('hub', ended, timing.hubMs);
         if (role !== 'agent') observe('agent', ended, timing.agentMs);
         observe('dns', ended, timing.dnsMs);
@@ -46,7 +46,7 @@ export function dialLatency(families: Families, role: Role, keptAfter = Number.P
   };
 }
 
-/** The attempts of a gateway's dials, and how dials were parked. */
+/** Counts the attempts of a gateway's dials, and its parked dials. */
 export function attemptMetrics(families: Families): Subscriptions {
   const counts = { first: none(), retry: none(), hedge: none() };
   families.tallied(
@@ -75,7 +75,7 @@ export function attemptMetrics(families: Families): Subscriptions {
   };
 }
 
-/** A series appears with its first observation: most phases have only one or two outcomes. */
+/** Returns a function that observes a duration. A series appears with its first one: most phases have only one or two outcomes. */
 function latencies(families: Families) {
   const labelled = families.histograms(
     'dial_latency_seconds',
@@ -105,7 +105,7 @@ function outcomeOf({ error, reason }: DialOutcome): Outcome {
   return reason === 'frontend_close' ? 'abandoned' : 'failed';
 }
 
-/** An attempt that still ran when its dial was abandoned counts as abandoned. */
+/** Returns how an attempt ended. If it still ran when its dial was abandoned, it was abandoned too. */
 function endOf({ outcome }: AttemptRecord, dial: Outcome): Outcome {
   if (outcome === 'running') return dial;
   return outcome === 'overtaken' && dial === 'abandoned' ? 'abandoned' : outcome;

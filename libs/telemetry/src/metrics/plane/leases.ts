@@ -9,14 +9,14 @@ export interface LeaseCall {
   readonly ms: number;
 }
 
-/** Called by the server's collection of expired leases. A call without an answer is not counted, as upstream does. */
+/** Called by the server's garbage collection of leases. As in upstream, a call without an answer is not counted. */
 export interface LeaseCollectionObserver {
   culled(): void;
   deleted(call: LeaseCall): void;
   listed(call: LeaseCall): void;
 }
 
-/** Called by the agent's count of servers. */
+/** Called where the agent counts servers by their leases. */
 export interface LeaseCountObserver {
   listed(call: LeaseCall): void;
   watched(call: Omit<LeaseCall, 'ms'>): void;
@@ -31,7 +31,7 @@ export function leaseCollection(families: Families): LeaseCollectionObserver {
     'Count of expired leases that the lease garbage collection controller has culled.',
   );
   const outcome = ['http_status_code', 'reason'] as const;
-  // The help texts are upstream's, typos included: they are part of what a scrape shows.
+  // The help texts are upstream's, including their typos, because a scrape shows them.
   const deletes = families.counters(
     'lease_delete_total',
     'Count of lease delection calls by the garbage collection controller. Labeled by HTTP status code and reason.',

@@ -1,8 +1,8 @@
 import { type Format, OPEN_METRICS, TEXT } from '../exposition/exposition.ts';
 
 /**
- * Returns the format that a scraper asks for by its `Accept` header (RFC 9110 section 12.5.1): OpenMetrics if the header names it in a
- * version that we speak and does not prefer the text format. In all other cases it is the text format, as with upstream.
+ * Returns the format that a scraper's `Accept` header asks for (RFC 9110 section 12.5.1): OpenMetrics if the header names a version of
+ * it that we support and does not prefer the text format. Otherwise the text format, as in upstream.
  */
 export function formatFor(accept = ''): Format {
   let [open, text] = [0, 0];

@@ -6,10 +6,10 @@ import type { Families } from '../exposition/families.ts';
 type Counts = Record<Segment, Record<PacketType, number>>;
 
 /**
- * `stream_packets_total` and `stream_errors_total`. They count only ANP's packets. An HTTP/2 link has none, so they lack the traffic
- * of our agents behind our hubs (`isthmus_tunnel_bytes_total` has all traffic).
+ * Counts `stream_packets_total` and `stream_errors_total`. They cover only ANP's packets. An HTTP/2 link has none, so the traffic
+ * between our hubs and our agents is missing here (`isthmus_tunnel_bytes_total` has all traffic).
  *
- * Packets arrive by the million a minute, so one costs only an addition; lines are made for each page.
+ * Millions of packets arrive each minute, so a packet costs only one addition. Lines are built for each page.
  */
 export function packetMetrics(families: Families): Subscriptions {
   const counts: Counts = { from_client: none(), to_client: none(), from_agent: none(), to_agent: none() };
@@ -39,7 +39,7 @@ function none(): Record<PacketType, number> {
   return { DIAL_REQ: 0, DIAL_RSP: 0, CLOSE_REQ: 0, CLOSE_RSP: 0, DATA: 0, DIAL_CLS: 0, DRAIN: 0 };
 }
 
-/** The packet types seen so far: upstream has no line for the others. */
+/** Yields the packet types seen so far. Like upstream, there is no line for the others. */
 function* seen(counts: Counts): Iterable<readonly [{ packet_type: string; segment: string }, number]> {
   for (const [segment, types] of Object.entries(counts)) {
     for (const [packet_type, count] of Object.entries(types)) {

@@ -15,7 +15,7 @@ function record(sessionId: string, tenant: string, hubId: string): { kind: 'sess
   return { kind: 'session', session: { ...made, incarnation: 1, version: 1, draining: false } };
 }
 
-/** A gateway that sees the sessions of a directory. */
+/** Creates the metrics of a gateway that sees the sessions of a directory. */
 function gateway(directory: Directory, reaches: (hubId: string) => boolean) {
   const { events, metrics } = server({ role: 'gateway' });
   const sight: GatewaySight = {
@@ -104,7 +104,7 @@ test('tunnels are counted by tenant and by hub, and so are their queued bytes', 
   assert.deepEqual(await beginning(metrics, 'isthmus_tenant_tunnels'), {});
 });
 
-test('links to hubs are counted: all that opened, all that failed, and the current ones to wanted hubs', async () => {
+test('links to hubs are counted: all opened, all failed, and the current ones to wanted hubs', async () => {
   const { events, metrics } = server({ role: 'gateway' });
   for (let i = 0; i < 2; i++) events.emit('peer:open', 'h1', 'x:1');
   events.emit('peer:close', 'h1', 'x:1', 'gone');
@@ -117,7 +117,7 @@ test('links to hubs are counted: all that opened, all that failed, and the curre
   });
 });
 
-test('the registry shows its age and how far the copy is behind, if there is a registry to ask', async () => {
+test('the page shows how old the copy of the registry is and how far it is behind, unless the registry is in memory', async () => {
   const { events, metrics } = server();
   const registry = { lastAnswerAt: undefined as number | undefined, behind: 0 };
   const shown = () => beginning(metrics, 'isthmus_registry_');

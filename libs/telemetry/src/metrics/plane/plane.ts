@@ -3,12 +3,12 @@ import type { Subscriptions } from '../../subscribe.ts';
 import { Census } from '../exposition/census.ts';
 import type { Families } from '../exposition/families.ts';
 
-/** What a program knows of its plane; read for each page. */
+/** What a program knows about its plane. Read for each page. */
 export interface PlaneSight {
   readonly registry: {
-    /** When the registry last answered, in milliseconds of `performance.now()`; undefined before that, and if there is none to ask. */
+    /** When the registry last answered, in milliseconds of `performance.now()`; undefined before, and with a registry in memory. */
     readonly lastAnswerAt: number | undefined;
-    /** Changes that the registry held then and this process had not read. */
+    /** How many changes the registry had at that answer that this process had not read. */
     readonly behind: number;
   };
   /** Set for a gateway. */
@@ -22,18 +22,18 @@ export interface GatewaySight {
   links(): { readonly wanted: number; readonly up: number };
   /** Whether there is a way to dial through a hub. */
   reaches(hubId: string): boolean;
-  /** Reports the existing sessions, then every change. @returns stops watching */
+  /** Reports the existing sessions, then every change. @returns a function that stops watching */
   watch(watcher: SessionWatcher): () => void;
 }
 
 export interface PlaneMetrics {
   readonly subscriptions: Subscriptions;
-  /** Call once, when there is something to see. */
+  /** Call once, as soon as the program has its plane. */
   see(sight: PlaneSight): void;
   close(): void;
 }
 
-/** Metrics of a plane, as one of its gateways or hubs sees it. */
+/** The metrics of a plane, as seen by one of its gateways or hubs. */
 export function planeMetrics(families: Families, role: 'gateway' | 'hub'): PlaneMetrics {
   let sight: PlaneSight | undefined;
   let unwatch = () => {};

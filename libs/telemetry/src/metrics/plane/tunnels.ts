@@ -4,7 +4,7 @@ import type { Subscriptions } from '../../subscribe.ts';
 import { Census, type Placed } from '../exposition/census.ts';
 import type { Families } from '../exposition/families.ts';
 
-/** Tunnel metrics that upstream lacks, for gateways, hubs and agents alike. */
+/** Tunnel metrics that upstream does not have, for gateways, hubs and agents. */
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   const open = new RandomSet<TunnelInfo>();
   const census = new Census();

@@ -4,7 +4,7 @@ import { agent, beginning, server } from '../exposition/testing.ts';
 
 const EXPIRY = 'isthmus_certificate_expiry_timestamp_seconds';
 
-test('the page has the expiry of each certificate in use, in seconds since the epoch, and no line without a certificate', async () => {
+test('the page has a line only for each certificate in use: its expiry in seconds since the epoch', async () => {
   const { events, metrics } = server();
   assert.deepEqual(await beginning(metrics, EXPIRY), {});
   events.emit('certificate', 'callers', 1_900_000_000_000);

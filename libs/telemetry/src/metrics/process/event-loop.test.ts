@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Families } from '../exposition/families.ts';
 import { eventLoopDelay } from './event-loop.ts';
 
-/** A clock that the test sets, and the timer that reads it. */
+/** Starts the metric with a mocked timer, and a clock that the test sets. */
 function looked(t: { readonly mock: { readonly timers: typeof test.mock.timers } }) {
   t.mock.timers.enable({ apis: ['setInterval'] });
   let now = 0;
@@ -27,7 +27,7 @@ function looked(t: { readonly mock: { readonly timers: typeof test.mock.timers }
   };
 }
 
-test('each sample of the event loop observes how late it was', async (t) => {
+test('each sample of the event loop observes its delay', async (t) => {
   const loop = looked(t);
   for (const late of [0, 0.5, 7, -3]) loop.look(late);
   const { '0.002': quick, '0.01': all, count } = await loop.buckets();
@@ -35,7 +35,7 @@ test('each sample of the event loop observes how late it was', async (t) => {
   loop.end();
 });
 
-test('a long delay also counts for the samples missed during it, each less late than the one before', async (t) => {
+test('a long delay also counts for the samples missed during it, each with a shorter delay', async (t) => {
   const loop = looked(t);
   loop.look(1000);
   const { '0.5': half, '1': whole, count } = await loop.buckets();

@@ -1,22 +1,22 @@
 import type { Families } from '../exposition/families.ts';
 
-/** Time between two samples, in milliseconds: enough to see what callers feel, and 50 timers a second cost nothing. */
+/** Time between two samples, in milliseconds. Short enough to see delays that callers notice; 50 timers a second cost nothing. */
 const INTERVAL = 20;
 
-/** One delay counts for at most this many samples: a process that was stopped for an hour reports it, and goes on. */
+/** The most samples that one delay counts for, so that a process that was stopped for an hour reports it and goes on. */
 const MOST_MISSED = 3000;
 
 /** In seconds. A Node timer is up to one millisecond late even if nothing else runs. */
 const BUCKETS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /**
- * How long ready work waits for its turn in the event loop, as a timer sees it. perf_hooks' `monitorEventLoopDelay` does not fit: its
- * quantiles can neither be added up nor read by two scrapers, and Deno 2.9 has it by name only.
+ * Measures with a timer how long ready work waits for its turn in the event loop. perf_hooks' `monitorEventLoopDelay` does not fit: its
+ * quantiles can neither be added up nor read by two scrapers, and in Deno 2.9 it is only a stub.
  *
- * While the loop is blocked the timer does not run either, so one long delay also counts for the samples missed during it: 1 s is 1 s
- * for the first, 0.98 s for the next, and so on.
+ * While the loop is blocked the timer does not run either, so one long delay also counts for the samples missed during it. A delay of
+ * 1 s counts as 1 s, 0.98 s, and so on.
  *
- * @returns stops it
+ * @returns a function that stops it
  */
 export function eventLoopDelay(families: Families, now = () => performance.now()): () => void {
   const delays = families.histogram(
@@ -32,7 +32,7 @@ export function eventLoopDelay(families: Families, now = () => performance.now()
     for (let look = 0; look < looks; look++) delays.observe((delay - look * INTERVAL) / 1000);
     due = at + INTERVAL;
   }, INTERVAL);
-  // It must not keep a process alive.
+  // The timer must not keep the process alive.
   timer.unref();
   return () => clearInterval(timer);
 }

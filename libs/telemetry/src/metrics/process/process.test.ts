@@ -12,7 +12,7 @@ test('every value of the first page is a finite number', async () => {
   }
 });
 
-test('a page lacks these families if they cannot be loaded, and the next page has them', async () => {
+test('if process metrics cannot be loaded, the page lacks them and the next page has them', async () => {
   const loads = [
     () => Promise.reject(new Error('EMFILE: too many open files')),
     () => Promise.resolve(withGauge('process_open_fds')),

@@ -3,17 +3,18 @@ import type { Family, FamilyType, Sample } from '../exposition/exposition.ts';
 
 /**
  * Families with this prefix are left out: `isthmus_event_loop_delay_seconds` reports the same from the start. Each page resets these
- * families, so they show NaN and 9e9 if nothing was measured since, as on the first page.
+ * families, so they show NaN and 9e9 if nothing was measured since, which always happens on the first page.
  */
 const EVENT_LOOP = 'nodejs_eventloop_lag_';
 
 /**
- * `process_*` (with the names of Go's client) and `nodejs_*`, as they are now. Only once per process: prom-client's observers never end.
+ * Returns a function that reads the current `process_*` (with the names of Go's client) and `nodejs_*` families. Call it only once per
+ * process, because prom-client's observers never stop.
  *
  * prom-client is loaded for the first page, since it takes 2 MB and a tenth of a program's start. Garbage collections are counted from
- * then on, processor time from the start of the process. If it cannot be loaded or read, the page lacks these families, and the next
- * page tries again. (Node 20 keeps the error of a module that it found but could not read because it was out of file descriptors;
- * newer versions try again as well.)
+ * then on, CPU time from the start of the process. If it cannot be loaded or read, the page lacks these families, and the next page
+ * tries again. (If Node 20 runs out of file descriptors while it loads a module, it keeps that error for good; newer versions try
+ * again.)
  */
 export function processFamilies(open = openRegistry): () => Promise<Family[]> {
   let opened: Promise<Registry> | undefined;
@@ -24,7 +25,7 @@ export function processFamilies(open = openRegistry): () => Promise<Family[]> {
     });
     const families = await (await opened).getMetricsAsJSON();
     return families.map(({ name, help, type, values }) => {
-      // As text, whatever the type declarations say: `type` is the word that the page shows.
+      // At run time `type` is the word that the page shows, whatever the type declarations say.
       return { name, help, type: String(type) as FamilyType, samples: samplesOf(name, values) };
     });
   };
@@ -46,7 +47,7 @@ async function openRegistry(): Promise<Registry> {
   return registry;
 }
 
-/** A value as prom-client reports it. All labels have a value, which its types cannot know. */
+/** A value as prom-client reports it. In fact all labels have a value, but its types do not say so. */
 interface Measured {
   readonly value: number;
   readonly labels: Partial<Record<string, string | number>>;
