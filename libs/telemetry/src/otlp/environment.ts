@@ -35,16 +35,16 @@ type Range = readonly [least: number, most: number];
 /** The range of a timer. */
 const MILLISECONDS: Range = [0, 2 ** 31 - 1];
 
-/** A span or a record takes half a kilobyte or more: with a longer queue, a dead collector would cost the program its memory. */
+/** A span or a record takes at least half a kilobyte, so a longer queue could use up the program's memory while a collector is down. */
 const QUEUE: Range = [1, 1_000_000];
 
 /**
  * Reads the OTEL_* variables as the OpenTelemetry specification defines them ("SDK environment variables", "OTLP exporter"). An empty
- * value counts as unset. A bad value causes a warning, and the default is used, since telemetry must not stop a program.
- * Headers, compression and certificates are left to the exporters over HTTP, which read them themselves.
+ * value counts as unset. A bad value causes a warning and is replaced by the default, since telemetry must not stop a program.
+ * For OTLP over HTTP, headers, compression and certificates are not read here: the exporters read them.
  */
 export class OtelEnvironment {
-  /** What was not understood, and what is used instead. */
+  /** Which values are invalid, and what is used instead. */
   readonly warnings: string[] = [];
   readonly #env: Environment;
 
@@ -86,7 +86,7 @@ export class OtelEnvironment {
 
   #grpc(signal: Signal, url: string): GrpcSettings {
     const either = (what: string) => this.#own(signal, what) ?? this.read(`OTEL_EXPORTER_OTLP_${what}`);
-    // An endpoint without a scheme is secure, unless said otherwise.
+    // An endpoint without a scheme uses TLS, unless INSECURE is true.
     const scheme = either('INSECURE')?.toLowerCase() === 'true' ? 'http' : 'https';
     return {
       url: /^https?:\/\//i.test(url) ? url : `${scheme}://${url}`,
@@ -111,7 +111,7 @@ export class OtelEnvironment {
     };
   }
 
-  /** OTEL_RESOURCE_ATTRIBUTES; OTEL_SERVICE_NAME takes precedence over them. */
+  /** Returns OTEL_RESOURCE_ATTRIBUTES. OTEL_SERVICE_NAME takes precedence over its `service.name`. */
   resource(): Record<string, string> {
     const name = this.read('OTEL_SERVICE_NAME');
     const attributes = this.#pairs('OTEL_RESOURCE_ATTRIBUTES');
@@ -138,7 +138,7 @@ export class OtelEnvironment {
     return this.read(`${ownName(signal)}_${what}`);
   }
 
-  /** HTTP/2 demands names in lower case. Its own error for a bad header would show the value, which may be a secret. */
+  /** Converts names to lower case, as HTTP/2 requires. Rejects bad headers here: HTTP/2's error would show the value, maybe a secret. */
   #headers(variable: string): Record<string, string> {
     const headers: Record<string, string> = {};
     for (const [name, value] of Object.entries(this.#pairs(variable))) {
@@ -148,7 +148,7 @@ export class OtelEnvironment {
     return headers;
   }
 
-  /** Parses `key=value,...` with percent-encoding. One bad entry voids all, as the specification demands. */
+  /** Parses `key=value,...` with percent-encoding. As the specification requires, one bad entry invalidates all. */
   #pairs(name: string): Record<string, string> {
     const pairs: Record<string, string> = {};
     const entries = this.read(name)?.split(',') ?? [];
@@ -156,7 +156,7 @@ export class OtelEnvironment {
       const pair = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(entry);
       const value = pair?.[2] === undefined ? undefined : decoded(pair[2]);
       if (pair?.[1] === undefined || value === undefined) {
-        // Headers carry secrets, so they are not shown.
+        // Headers may hold secrets, so they are not shown.
         const shown = name.endsWith('_HEADERS') ? 'a bad entry' : `the bad entry ${JSON.stringify(entry)}`;
         this.warnings.push(`${name} has ${shown}: ignoring all of it`);
         return {};
@@ -166,7 +166,7 @@ export class OtelEnvironment {
     return pairs;
   }
 
-  /** The URL by the endpoint for all signals. HTTP appends the signal's path; gRPC has none. */
+  /** Returns the URL for a signal, from the endpoint for all signals. HTTP appends the signal's path; gRPC needs none. */
   #sharedUrl(signal: Signal, protocol: Protocol): string {
     const endpoint = this.read('OTEL_EXPORTER_OTLP_ENDPOINT');
     if (protocol === 'grpc') return endpoint ?? 'http://localhost:4317';

@@ -14,7 +14,7 @@ const MESSAGE = Buffer.from('a message');
 
 type Answer = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, body: Buffer) => void;
 
-/** A server with Node's own HTTP/2, and calls to it. */
+/** Starts a server with Node's own HTTP/2, and returns it with calls to it. */
 async function serving(answer: Answer, settings: Partial<GrpcSettings> = {}) {
   const sockets = new Set<Socket>();
   const server = http2.createServer();
@@ -48,7 +48,7 @@ function succeed(stream: ServerHttp2Stream): void {
   stream.end(new Uint8Array(5));
 }
 
-test('a call sends its message in a gRPC frame, with the headers that were asked for', async () => {
+test('a call sends its message in a gRPC frame, with the configured headers', async () => {
   const seen: { headers: IncomingHttpHeaders; body: Buffer }[] = [];
   const headers = { authorization: 'Bearer x' };
   await using server = await serving(
@@ -71,7 +71,7 @@ test('a call sends its message in a gRPC frame, with the headers that were asked
   assert.equal(first.headers.authorization, 'Bearer x');
 });
 
-test('a message is compressed if asked for', async () => {
+test('a message is compressed if so configured', async () => {
   const seen: Buffer[] = [];
   await using server = await serving(
     (stream, headers, body) => {
@@ -89,7 +89,7 @@ test('a message is compressed if asked for', async () => {
   assert.deepEqual(gunzipSync(body.subarray(5)), MESSAGE);
 });
 
-test('a call fails with what the collector answers: a gRPC status, with or without a body before it, or an HTTP status', async () => {
+test("a call fails with the collector's gRPC status, with or without a body before it, or with its HTTP status", async () => {
   const answers: Answer[] = [
     (stream) =>
       stream.respond({ ':status': 200, 'grpc-status': '16', 'grpc-message': 'who are you' }, { endStream: true }),
@@ -127,7 +127,7 @@ test('after an unanswered call the next one opens a new connection', async (t) =
   assert.equal(server.sockets.size, 2);
 });
 
-test('a connection that sends GOAWAY and ends later does not take the next one with it', async () => {
+test('a connection that sends GOAWAY and ends later does not affect the next connection', async () => {
   let begun = 0;
   const asked = deferred<void>();
   await using server = await serving((stream) => {
@@ -162,7 +162,7 @@ async function listening(accept: (socket: Socket) => void) {
   };
 }
 
-test('a collector that accepts the connection and says nothing delays a call only by its timeout', async () => {
+test("a collector that accepts the connection and says nothing delays a call no longer than the call's timeout", async () => {
   const sockets: Socket[] = [];
   await using server = await listening((socket) => sockets.push(socket));
   for (const scheme of ['http', 'https']) {

@@ -33,16 +33,16 @@ const PORT = 4317;
 /** Bytes before a message: whether it is compressed, and its length. */
 const FRAME_HEAD = 5;
 
-/** The most bytes that an answer may have: it says what was rejected, and why. */
+/** The most bytes that an answer may have. It only says what was rejected, and why. */
 const MAX_ANSWER = 65_536;
 
 /** gRPC statuses after which OTLP retries: CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE and DATA_LOSS. */
 const RETRYABLE = ['1', '4', '10', '11', '14', '15'];
 
-/** HTTP statuses of a proxy before the collector that gRPC treats as UNAVAILABLE. */
+/** HTTP statuses from a proxy in front of the collector that gRPC treats as UNAVAILABLE. */
 const RETRYABLE_HTTP = ['429', '502', '503', '504'];
 
-/** The collector, or a proxy before it, refused a call. */
+/** The collector, or a proxy in front of it, refused a call. */
 export class Refused extends Error {
   /** Whether the call may be retried. */
   readonly retryable: boolean;
@@ -59,7 +59,7 @@ const KEEPALIVE = 30_000;
 /**
  * Unary calls of one gRPC method, on one connection that is opened when there is something to send.
  *
- * They use our own HTTP/2. grpc-js on Deno 2.9 uses that of Deno, which ends its process when a collector goes away during a call.
+ * They use our own HTTP/2. On Deno 2.9, grpc-js would use Deno's, which ends the process when a collector goes away during a call.
  */
 export class GrpcCalls {
   readonly #settings: GrpcSettings;
@@ -77,8 +77,8 @@ export class GrpcCalls {
 
   /**
    * @returns the message of the answer
-   * @throws Refused if the collector refuses it; another Error if the collector cannot be reached or does not answer in time. Then the
-   *   next call opens a new connection
+   * @throws Refused if the collector refuses the call; another Error if the collector cannot be reached or does not answer in time. After
+   *   such an Error, the next call opens a new connection
    */
   async send(message: Uint8Array, timeoutMs: number): Promise<Uint8Array> {
     const late = new Error(`no answer within ${Math.ceil(timeoutMs)} ms`);
@@ -122,7 +122,7 @@ export class GrpcCalls {
   #connected(): Promise<Http2Session> {
     if (this.#session) return this.#session;
     const session = this.#connect();
-    // A session that got a GOAWAY may end after another has taken its place.
+    // A session that received GOAWAY may end after a new session has replaced it.
     const over = () => {
       if (this.#session === session) this.#session = undefined;
     };
@@ -169,7 +169,7 @@ async function framed(message: Uint8Array, compress: boolean): Promise<Buffer> {
 }
 
 interface Answer {
-  /** Has the status: the trailers, or the only head if the call was refused at once. */
+  /** The head that has the status: the trailers, or the only head if the call was refused immediately. */
   readonly head: Head;
   readonly body: Buffer;
 }
@@ -191,7 +191,7 @@ function answered(stream: Http2Stream): Promise<Answer> {
       chunks.push(chunk);
       if (length > MAX_ANSWER) reject(new Refused(`answered with more than ${MAX_ANSWER} bytes`, false));
     });
-    // The trailers may be here before the data ahead of them is read.
+    // The trailers may arrive before the data that precedes them is read.
     stream.once('trailers', (head: Head) => stream.once('end', () => answer(head)));
     // This listener stays: the stream may fail after the answer.
     stream.on('error', reject);

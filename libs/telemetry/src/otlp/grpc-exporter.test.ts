@@ -9,7 +9,7 @@ const PATH = '/some.Service/Export';
 
 type Turn = (stream: ServerHttp2Stream) => void;
 
-/** Sends texts as one message. The first byte of an answer counts the rejected ones. */
+/** Serializes texts as one message. The first byte of an answer is the number of rejected texts. */
 const texts = {
   serializeRequest: (items: string[]) => Buffer.from(items.join()),
   deserializeResponse: ([rejected]: Uint8Array) =>
@@ -26,7 +26,7 @@ function answer(status: string, message: Uint8Array = Buffer.alloc(0)): Turn {
   };
 }
 
-/** A collector that answers each call with the next of its turns, and then repeats the last one. */
+/** Starts a collector that answers each call with the next of its turns, and then repeats the last one. */
 async function collector(...turns: Turn[]) {
   const sockets = new Set<Socket>();
   const server = http2.createServer();
@@ -66,7 +66,7 @@ test('a batch is retried after UNAVAILABLE, an overloaded proxy, and a broken co
   assert.equal(server.calls, 4);
 });
 
-test('a batch is sent once if the collector refuses it for good, or takes it', async () => {
+test('a batch is sent only once if the collector accepts it, or refuses it for good', async () => {
   for (const [status, code] of [
     ['3', 1],
     ['16', 1],
@@ -78,7 +78,7 @@ test('a batch is sent once if the collector refuses it for good, or takes it', a
   }
 });
 
-test('a collector that stays unavailable is retried until the timeout', async (t) => {
+test('a batch for a collector that stays unavailable is retried until the timeout', async (t) => {
   let now = 0;
   t.mock.method(performance, 'now', () => now);
   // By the exporter's clock each answer takes 25 s.
@@ -91,7 +91,7 @@ test('a collector that stays unavailable is retried until the timeout', async (t
   assert.equal(server.calls, 3, 'at 0, 25 and 50 s');
 });
 
-test('an exporter that ends stops retrying', async () => {
+test('an exporter stops retrying when it shuts down', async () => {
   const ended: (() => void)[] = [];
   await using server = await collector((stream) => {
     answer('14')(stream);

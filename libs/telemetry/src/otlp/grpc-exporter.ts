@@ -7,7 +7,7 @@ import { GrpcCalls, Refused } from './grpc-calls.ts';
 /** Delays between two tries of a batch, in milliseconds. */
 const BACKOFF = { first: 200, cap: 5000 };
 
-/** A timer may fire this much earlier than the clock by which it was set, in milliseconds. */
+/** A timer may fire this much too early by `performance.now()`, in milliseconds. */
 const EARLY = 5;
 
 interface ExportResult {
@@ -15,19 +15,19 @@ interface ExportResult {
   readonly error?: Error;
 }
 
-/** Takes the SDK's batches, of spans or of log records. */
+/** Exports the SDK's batches of spans or log records. */
 export interface Exporter<Item> {
   export(items: Item[], done: (result: ExportResult) => void): void;
   forceFlush(): Promise<void>;
   shutdown(): Promise<void>;
 }
 
-/** The collector's answer about a batch that it took in part: a count, under the name of what was exported, and the reason. */
+/** The collector's answer. If it rejected a part of a batch, it has the reason, and a count in a field that depends on the signal. */
 export interface Response {
   readonly partialSuccess?: { readonly errorMessage?: string };
 }
 
-/** The collector took the batch, but rejected some of it for good. */
+/** The collector accepted the batch, but rejected some of its items for good. */
 export class PartlyRejected extends Error {
   readonly rejected: number;
 
@@ -39,9 +39,9 @@ export class PartlyRejected extends Error {
 
 /**
  * Exports over OTLP/gRPC. If the collector cannot be reached, or asks for a retry, the export is retried until the settings' timeout.
- * What the collector rejects is an error.
+ * Items that the collector rejects make the export fail.
  * @param path of the collector's method
- * @param rejectedOf returns how many items an answer says were rejected
+ * @param rejectedOf returns how many items were rejected, according to the answer
  * @throws TypeError if the URL is invalid
  */
 export function grpcExporter<Item, Answer extends Response>(
@@ -76,7 +76,7 @@ export function grpcExporter<Item, Answer extends Response>(
   };
 }
 
-/** Sends until there is a final answer, or the time is up. */
+/** Sends a batch, and retries until there is a final answer or the time is up. */
 async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, ended: AbortSignal) {
   const deadline = performance.now() + timeoutMs;
   const backoff = new Backoff(BACKOFF.first, BACKOFF.cap);
@@ -87,7 +87,7 @@ async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, 
     } catch (error) {
       const pause = backoff.next();
       const final = error instanceof Refused && !error.retryable;
-      // That the last try ran out of time says less than why the one before it failed.
+      // If the last try ran out of time, the error of the one before it says more.
       const told = performance.now() > deadline - EARLY ? (before ?? error) : error;
       if (final || ended.aborted || performance.now() + pause >= deadline) throw told;
       before = error;
