@@ -38,7 +38,7 @@ export const ATTRIBUTES = [
 
 export type AttributeName = (typeof ATTRIBUTES)[number];
 
-/** Sets one attribute. An object of them all would be created and dropped for every span. */
+/** Sets one attribute, to avoid creating an object with all attributes for every span. */
 export function put(span: Span, name: AttributeName, value: string | number | undefined): void {
   if (value !== undefined) span.setAttribute(name, value);
 }

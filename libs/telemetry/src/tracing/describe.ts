@@ -27,7 +27,7 @@ export function describeDial(span: Span, name: DialSpanName, dial: DialRequest, 
   if (error) fail(span, dial, error.code, error.message);
 }
 
-/** Adds what only the gateway knows or learns. A hub in its process sees the same request, and has nothing to add. */
+/** Adds what only the gateway knows. A hub in the same process sees the same request, but must not add this again. */
 function describeStory(span: Span, { caller, story }: DialRequest, { timing }: DialOutcome): void {
   if (caller) describeCaller(span, caller);
   put(span, 'isthmus.dial.attempts', story?.attempts.length);
@@ -38,7 +38,7 @@ function describeStory(span: Span, { caller, story }: DialRequest, { timing }: D
   put(span, 'isthmus.dial.hub_ms', timing?.hubMs);
 }
 
-/** Only TCP has an address. All we know of a peer of a unix socket is that it may open the socket. */
+/** Only TCP has an address. All we know about a peer on a unix socket is that it may open the socket. */
 function describeCaller(span: Span, { via, identity, remote = '' }: Caller): void {
   const at = remote.lastIndexOf(':');
   if (at >= 0) {
@@ -56,7 +56,7 @@ export function describeAttempt(span: Span, dial: DialRequest, attempt: AttemptR
   if (error) fail(span, dial, error.code, error.message);
 }
 
-/** What is recorded about an attempt, on its span or as an event of a dial that was kept. */
+/** Returns what is recorded about an attempt, on its own span or as an event of a kept dial. */
 export function attemptValues(attempt: AttemptRecord, number: number): [name: AttributeName, value: string | number][] {
   return [
     ['isthmus.attempt.kind', attempt.kind],
@@ -102,7 +102,7 @@ function belongs(span: Span, { id, tenant }: DialRequest): void {
   put(span, 'isthmus.dial.id', id);
 }
 
-/** Records an error, unless nobody waits for the answer any more: neither a faster attempt nor a caller that left is a failure here. */
+/** Records an error, unless nobody waits for the answer any more. A faster attempt or a caller that left is not a failure here. */
 function fail(span: Span, { signal }: DialRequest, type: string, message: string): void {
   if (signal.aborted) return;
   put(span, 'error.type', type);

@@ -18,7 +18,7 @@ interface Case {
   readonly dial?: DialRequest;
 }
 
-/** Runs one dial of a gateway. Returns the context that it passed on, and the spans that the collector got. */
+/** Runs one dial of a gateway. Returns the trace context that it passed on, and the spans that the collector got. */
 async function trace(outcome: DialOutcome, { traceparent, sampler, slowMs = SLOW_MS, dial: told = dial }: Case) {
   await using receiver = await otlpReceiver();
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint, OTEL_TRACES_SAMPLER: sampler };
@@ -38,7 +38,7 @@ for (const [what, outcome, kept] of [
   ['that failed', { ms: 1, error, reason: 'error_response' }, 'failed'],
   ['that was slow', { ms: SLOW_MS + 1 }, 'slow'],
 ] as const) {
-  test(`a dial ${what} is kept under the ids it had, even if its caller does not sample`, async () => {
+  test(`a dial ${what} is kept under its own ids, even if its caller does not sample`, async () => {
     const { passedOn, spans } = await trace(outcome, { traceparent: UNSAMPLED });
     const [span, ...others] = spans;
     assert.ok(span);

@@ -7,7 +7,7 @@ import { spanOptions } from './spans.ts';
 
 /** A gateway's dial that has ended and was not sampled. */
 export interface UnsampledDial {
-  /** The ids by which logs and the next hops know it. */
+  /** The ids under which logs and the next hops know it. */
   readonly span: SpanContext;
   readonly parent: Context;
   /** Milliseconds of `performance.now()`. */
@@ -18,12 +18,12 @@ export interface UnsampledDial {
 
 export type KeepDial = (dial: UnsampledDial) => void;
 
-/** Starts a span that is exported whatever the sampler says, with ids that are already in use. */
+/** Starts a span with given ids, which are already in use, and exports it whatever the sampler says. */
 export type StartAs = (ids: SpanContext, name: string, options: SpanOptions, parent: Context) => Span;
 
 /**
- * Keeps dials that nobody asked to see and somebody will ask about: those that failed or were slow, even if they were not sampled. Each
- * becomes one span with all that the gateway knows, with each attempt as an event, under the ids that the dial had all along.
+ * Exports dials that were not sampled if they failed or were slow, since somebody will ask about them. Each becomes one span with
+ * everything that the gateway knows and each attempt as an event, under the ids that the dial had from the start.
  * @param slowMs a dial that took longer than this, in milliseconds, is slow
  */
 export function keepDials(startAs: StartAs, slowMs: number): KeepDial {

@@ -17,7 +17,7 @@ function options(role: string) {
   return { serviceName: `isthmus-${role}`, version: '1.2.3', role };
 }
 
-/** One dial through three programs, each with its own tracing, that pass on the context as a string. */
+/** Runs one dial through three programs. Each has its own tracing, and passes on the context as a string. */
 async function traceDial(env: Environment, traceparent?: string): Promise<void> {
   const [gateway, hub, agent] = await Promise.all(
     ['gateway', 'hub', 'agent'].map((role) => openTelemetry(env, options(role))),
@@ -43,8 +43,8 @@ function byName(spans: readonly ReceivedSpan[], name: string): ReceivedSpan {
   return span;
 }
 
-// This test comes first, as the others load the SDK.
-test('if nothing asks for traces, nothing is recorded and no SDK is loaded', async () => {
+// This test must come first, because the others load the SDK.
+test('if traces are not enabled, nothing is recorded and no SDK is loaded', async () => {
   const { tracer, shutdown } = await openTelemetry({ OTEL_SERVICE_NAME: 'x' }, options('gateway'));
   assert.equal(tracer, noTracer);
   await shutdown();
@@ -131,7 +131,7 @@ test('an unsampled trace is passed on as such and not exported', async () => {
   assert.deepEqual(receiver.requests, []);
 });
 
-test('a collector that refuses spans is reported once, and once more when it takes them again', async () => {
+test('a collector that refuses spans is reported once, and once more when it accepts them again', async () => {
   await using receiver = await otlpReceiver();
   const lines: string[] = [];
   const told = (_fields: object, message: string) => {
@@ -164,7 +164,7 @@ test('a collector that does not answer delays no dial, and delays shutdown only 
     OTEL_BSP_MAX_QUEUE_SIZE: '100',
   };
   const { tracer, shutdown } = await openTelemetry(env, options('hub'));
-  // All in one turn of the event loop, so without waiting for anything from outside.
+  // All of this runs in one event loop turn, so it cannot wait for the collector.
   for (let i = 0; i < 5000; i++) tracer.start('hub.dial', dial).end({ ms: 1 });
   await shutdown();
   assert.deepEqual(receiver.spans, []);

@@ -10,7 +10,7 @@ export interface TracingOptions {
   readonly version: string;
   /** What the process is in the plane (`gateway`, `hub`, `server`, `agent`): the resource's `isthmus.role`. */
   readonly role: string;
-  /** In milliseconds: a gateway's dial that failed or took longer is exported even if it was not sampled. Unset: none is. */
+  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Unset turns this off. */
   readonly slowMs?: number;
   readonly logger?: TracingLogger;
 }
@@ -23,23 +23,23 @@ export interface TracingLogger {
 
 export interface Tracing {
   readonly tracer: DialTracer;
-  /** In milliseconds: a gateway's dial that failed or took longer is exported even if it was not sampled. Unset: none is. */
+  /** In milliseconds. A gateway's dial that failed or took longer is exported even if it was not sampled. Unset if this is off. */
   readonly keptAfter?: number | undefined;
   /** Records the tunnels of a gateway. */
   follow(events: PlaneEvents): void;
-  /** Sends the last spans; bounded in time, never rejects. */
+  /** Sends the last spans. Bounded in time, never rejects. */
   shutdown(): Promise<void>;
 }
 
 const SILENT: TracingLogger = { info() {}, warn() {} };
 
 /**
- * Tracing as the OTEL_* variables of `env` ask for it. If nothing asks for it, this is `noTracer`, and no part of the SDK is loaded.
- * Only traces are exported, over OTLP: HTTP with protobuf or JSON, or gRPC.
+ * Starts tracing as the OTEL_* variables of `env` say. If they do not enable it, the tracer is `noTracer`, and no part of the SDK is
+ * loaded. Only traces are exported, over OTLP: HTTP with protobuf or JSON, or gRPC.
  */
 export async function openTelemetry(env: Environment, options: TracingOptions): Promise<Tracing> {
   const { logger = SILENT } = options;
-  // With OTEL_DENO, Deno itself exports what goes through the API, and keeps another SDK in the process from exporting.
+  // With OTEL_DENO, Deno itself exports all spans made with the API, and stops any other SDK in the process from exporting.
   if ('Deno' in globalThis && env.OTEL_DENO === 'true') {
     logger.info({}, 'traces are exported by Deno (OTEL_DENO)');
     return builtIn(options);

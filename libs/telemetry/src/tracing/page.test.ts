@@ -11,7 +11,7 @@ import { KINDS, spanTracer } from './spans.ts';
 
 const page = readFileSync(new URL('../../../../docs/TRACES.md', import.meta.url), 'utf8');
 
-/** The cells of the table below a heading, without its header row. */
+/** Returns the cells of the table below a heading, without its header row. */
 function table(heading: string): string[][] {
   const [, section = ''] = page.split(`\n## ${heading}\n`);
   const rows = (section.split('\n## ')[0] ?? '').split('\n').filter((line) => line.startsWith('|'));

@@ -25,15 +25,15 @@ const SHUTDOWN_MS = 3000;
 
 export interface Sdk {
   readonly tracer: Tracer;
-  /** Bypasses the sampler, and uses the same queue. */
+  /** Bypasses the sampler, but uses the same queue. */
   readonly startAs: StartAs;
-  /** Sends what is queued, for at most SHUTDOWN_MS. */
+  /** Sends the queued spans, for at most SHUTDOWN_MS. */
   shutdown(): Promise<void>;
 }
 
 /**
- * The OpenTelemetry SDK, held only by the caller: nothing is registered with the process-wide API. Spans are queued and sent in
- * batches. If the collector does not take them and the queue is full, further spans are dropped.
+ * Starts an OpenTelemetry SDK that is not registered with the process-wide API. Spans are queued and sent in batches. If the collector
+ * does not accept them and the queue is full, further spans are dropped.
  */
 export async function startSdk(
   settings: TraceSettings,
@@ -57,7 +57,7 @@ export async function startSdk(
       return kept.startSpan(name, options, parent);
     },
     async shutdown() {
-      // `report` hears of a last batch that fails; nobody else is left to tell.
+      // If the last batch fails, only `report` is called.
       await within(
         provider.shutdown().catch(() => {}),
         SHUTDOWN_MS,
@@ -66,7 +66,7 @@ export async function startSdk(
   };
 }
 
-/** The SDK asks for ids while it starts a span, so the ids set right before are the span's. */
+/** Returns the ids in `given`. The SDK asks for ids while it starts a span, so set them right before. */
 class GivenIds implements IdGenerator {
   given: Pick<SpanContext, 'traceId' | 'spanId'> = { traceId: '', spanId: '' };
   generateTraceId = () => this.given.traceId;
@@ -96,7 +96,7 @@ async function otlpExporter(settings: TraceSettings): Promise<SpanExporter> {
   return new OTLPTraceExporter({ url, timeoutMillis });
 }
 
-/** The SDK keeps an exporter's failures to itself. An operator wants one line when they begin and one when they end. */
+/** Reports when an exporter begins to fail and when it works again. The SDK does not report an exporter's failures. */
 function reporting(exporter: SpanExporter, report: ExportReport): SpanExporter {
   let failing = false;
   return {

@@ -21,7 +21,7 @@ test('traces are enabled by an endpoint or by naming the exporter', () => {
   for (const [env, asked] of cases) assert.equal(traceSettings(env) !== undefined, asked, JSON.stringify(env));
 });
 
-test('the endpoint for all signals gets the path of traces, the endpoint for traces is used as it is', () => {
+test('the path of traces is appended to the endpoint for all signals, but not to the endpoint for traces', () => {
   const cases: [Environment, string][] = [
     [ENDPOINT, 'http://c:4318/v1/traces'],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c/base/' }, 'http://c/base/v1/traces'],

@@ -12,19 +12,19 @@ export const SAMPLERS = [
 ] as const;
 export type SamplerName = (typeof SAMPLERS)[number];
 
-/** What the standard OTEL_* variables ask for. */
+/** The trace settings from the standard OTEL_* variables. */
 export interface TraceSettings extends OtlpSettings {
   readonly sampler: { readonly name: SamplerName; readonly ratio: number };
-  /** OTEL_RESOURCE_ATTRIBUTES; OTEL_SERVICE_NAME takes precedence over them. */
+  /** OTEL_RESOURCE_ATTRIBUTES. OTEL_SERVICE_NAME takes precedence over its `service.name`. */
   readonly resource: Readonly<Record<string, string>>;
   readonly batch: BatchSettings;
-  /** What was not understood, and what is used instead. */
+  /** Which values are invalid, and what is used instead. */
   readonly warnings: readonly string[];
 }
 
 /**
- * How to export traces.
- * @returns undefined if nothing asks for them (no OTLP endpoint and no `OTEL_TRACES_EXPORTER=otlp`), or if OTEL_SDK_DISABLED is set
+ * Returns how to export traces.
+ * @returns undefined if they are not enabled (no OTLP endpoint and no `OTEL_TRACES_EXPORTER=otlp`), or if OTEL_SDK_DISABLED is set
  */
 export function traceSettings(env: Environment): TraceSettings | undefined {
   const otel = new OtelEnvironment(env);

@@ -26,9 +26,9 @@ import { formatTraceparent, parseTraceparent } from './traceparent.ts';
 export type SpanName = DialSpanName | StepSpanName | 'gateway.attempt' | 'gateway.tunnel';
 
 /**
- * Kinds by the semantic conventions. Gateway and hub each answer a request from another program, so they are SERVER. The agent makes
- * the plane's one outgoing connection, to what `server.address` names, so it is CLIENT. So is a gateway's attempt, which asks a hub.
- * A kind does not change if gateway and hub share a process, so that one query finds the same spans in both ways to run a plane.
+ * Span kinds by the semantic conventions. Gateway and hub each answer a request from another program, so they are SERVER. The agent
+ * makes the plane's only outgoing connection, to `server.address`, so it is CLIENT. A gateway's attempt is CLIENT, because it calls a
+ * hub. The kinds stay the same if gateway and hub share a process, so that one query works for both ways to run a plane.
  */
 export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
   'gateway.dial': SpanKind.SERVER,
@@ -40,7 +40,7 @@ export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
   'agent.connect': SpanKind.INTERNAL,
 };
 
-/** Dials and tunnels as OpenTelemetry spans. */
+/** Records dials and tunnels as OpenTelemetry spans. */
 export interface SpanTracer extends DialTracer {
   /** Records a gateway's tunnel that has ended. */
   tunnel(tunnel: TunnelInfo, outcome: TunnelOutcome): void;

@@ -18,7 +18,7 @@ test('a later version is parsed by the rules of this one, and may be longer', ()
   assert.equal(parseTraceparent(`cc-${TRACE}-${SPAN}-01-what-ever`)?.spanId, SPAN);
 });
 
-test('what is invalid by W3C Trace Context is rejected', () => {
+test('a traceparent that is invalid by W3C Trace Context is rejected', () => {
   for (const bad of [
     '',
     `ff-${TRACE}-${SPAN}-01`,

@@ -1,6 +1,6 @@
 import type { SpanContext } from '@opentelemetry/api';
 
-// W3C Trace Context, section 3.2: version ff and ids of nothing but zeroes are invalid.
+// W3C Trace Context, section 3.2: version ff and all-zero ids are invalid.
 const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 
 /** Parses a `traceparent`. Returns undefined for an invalid one, which starts a new trace. A later version may be longer. */
