@@ -10,7 +10,7 @@ export interface InstrumentOptions {
   readonly role: string;
   readonly version: string;
   readonly log: Logger;
-  /** In milliseconds: a gateway's dial that failed or took longer is kept as a trace even if it was not sampled. 0 for none. */
+  /** In milliseconds. A gateway's dial that failed or took longer is traced even if it was not sampled. 0 turns this off. */
   readonly traceSlow?: number;
 }
 
@@ -19,9 +19,9 @@ export interface Instruments {
   readonly events: PlaneEvents;
   readonly observation: Observation;
   readonly tunnels: TunnelTable;
-  /** In milliseconds: a gateway's dial that failed or took longer has a trace even if it was not sampled. Unset if none is kept. */
+  /** In milliseconds. A gateway's dial that failed or took longer has a trace even if it was not sampled. Unset if this is off. */
   readonly keptAfter: number | undefined;
-  /** Sends the last spans; bounded in time, never rejects. */
+  /** Sends the last spans. Bounded in time, never rejects. */
   shutdown(): Promise<void>;
 }
 

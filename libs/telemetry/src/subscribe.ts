@@ -3,9 +3,9 @@ import type { PlaneEventMap, PlaneEvents } from '@isthmus/tunnel';
 /** Listeners by event. */
 export type Subscriptions = { readonly [Name in keyof PlaneEventMap]?: (...args: PlaneEventMap[Name]) => void };
 
-/** Listens to these events until the returned function is called. */
+/** Adds listeners for events. @returns a function that removes them */
 export function subscribe(events: PlaneEvents, subscriptions: Subscriptions): () => void {
-  // `Subscriptions` pairs each name with a listener of its arguments; Object.entries() forgets the pairing.
+  // `Subscriptions` gives each listener the arguments of its event; the type of Object.entries() loses that.
   const entries = Object.entries(subscriptions) as [keyof PlaneEventMap, () => void][];
   for (const [name, listener] of entries) events.on(name, listener);
   return () => {

@@ -11,7 +11,7 @@ export const dial: DialRequest = {
   traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
 };
 
-/** A logger, and the lines that it wrote. */
+/** Returns a logger, and the lines that it wrote. */
 export function recorder(options: Partial<LoggerOptions> = {}) {
   const lines: string[] = [];
   const destination = { write: (line: string) => void lines.push(line) };
@@ -19,7 +19,7 @@ export function recorder(options: Partial<LoggerOptions> = {}) {
   return { lines, logger, records: () => lines.map((line) => JSON.parse(line)) };
 }
 
-/** The log records that events produce. */
+/** Returns the log records that events produce. */
 export function logged(emit: (events: PlaneEvents) => void, verbosity = 4) {
   const { logger, records } = recorder({ verbosity });
   const events = planeEvents();

@@ -12,14 +12,14 @@ export interface OtlpGrpcReceiver extends AsyncDisposable {
 
 const EXPORT = '/opentelemetry.proto.collector.trace.v1.TraceService/Export';
 
-/** PEM. Clients must show a certificate of `ca`. */
+/** PEM. Clients must present a certificate that `ca` issued. */
 export interface ReceiverTls {
   readonly cert: Buffer;
   readonly key: Buffer;
   readonly ca: Buffer;
 }
 
-/** Serves TraceService.Export. A request has five bytes of head before its message, and the answer ends with trailers. */
+/** Serves TraceService.Export. A request has a five-byte head before its message, and the answer ends with trailers. */
 export async function otlpGrpcReceiver(tls?: ReceiverTls): Promise<OtlpGrpcReceiver> {
   const spans: ReceivedSpan[] = [];
   const sockets = new Set<Socket>();
@@ -48,7 +48,7 @@ export async function otlpGrpcReceiver(tls?: ReceiverTls): Promise<OtlpGrpcRecei
     async [Symbol.asyncDispose]() {
       const closed = once(server, 'close');
       server.close();
-      // The sockets and not the sessions: on Deno 2.9, to end a session during a request ends the process.
+      // End the sockets, not the sessions: on Deno 2.9, ending a session during a request ends the process.
       for (const socket of sockets) socket.destroy();
       await closed;
     },

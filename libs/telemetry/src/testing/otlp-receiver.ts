@@ -62,7 +62,7 @@ export interface SpanTree {
   readonly [name: string]: SpanTree;
 }
 
-/** Trees of the spans whose parent is not among them. @param label the name of a span; siblings need different names */
+/** Returns the trees of spans, rooted at those whose parent is missing. @param label the name of a span; siblings need different names */
 export function spanTree(spans: readonly ReceivedSpan[], label = ({ name }: ReceivedSpan): string => name): SpanTree {
   const ids = new Set(spans.map(({ spanId }) => spanId));
   const trees = (children: readonly ReceivedSpan[]): SpanTree =>

@@ -157,7 +157,7 @@ class Message {
   }
 }
 
-/** The raw bytes of each field, without tags and lengths. */
+/** Returns the raw bytes of each field, without tags and lengths. */
 function fieldsOf(bytes: Uint8Array): Map<number, Uint8Array[]> {
   const fields = new Map<number, Uint8Array[]>();
   for (let at = 0; at < bytes.length; ) {

@@ -2,10 +2,8 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { DEADLINE_MS } from '@isthmus/runtime/testing';
 
-/** How long an exporter may take to read its answers, in milliseconds. */
-
 /**
- * Gives open requests a final answer. Without it an exporter would retry for as long as it may, and its process would not end.
+ * Gives open requests a final answer. Otherwise the exporter would retry until its timeout and keep its process alive.
  * @throws AbortError if an exporter does not read its answer
  */
 export async function refuse(responses: readonly ServerResponse[]): Promise<void> {
