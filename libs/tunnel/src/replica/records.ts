@@ -37,7 +37,7 @@ export interface SessionRecord {
   /** Counts a hub's writes. Of two writes about one session, the greater version is the later one. */
   readonly version: number;
   readonly draining: boolean;
-  /** Milliseconds since the epoch. The oldest of an agent's sessions on one hub is preferred, as upstream does. */
+  /** When the session opened, in milliseconds since the epoch. */
   readonly since: number;
 }
 
