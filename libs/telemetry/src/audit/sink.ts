@@ -6,7 +6,7 @@ import type { AuditRecord } from './record.ts';
 /** Where records go. */
 export interface RecordSink {
   write(record: AuditRecord, dial: DialRequest): void;
-  /** Reopens the file, after it was renamed. */
+  /** Reopens the file. Call after it was renamed. */
   reopen(): void;
   /** Waits until pending records are written. Bounded in time, never rejects. */
   end(): Promise<void>;

@@ -30,7 +30,7 @@ export interface AuditOptions {
 
 /** The running audit of a gateway's dials. */
 export interface AuditTrail {
-  /** Reopens the file, after it was renamed. */
+  /** Reopens the file. Call after it was renamed. */
   reopen(): void;
   /** Call when the gateway begins to stop. From then on, tunnels count as closed by the plane. */
   stopping(): void;

@@ -2,7 +2,7 @@ import { RandomSet } from '@isthmus/runtime';
 import type { PlaneEvents, Role, TunnelInfo } from '../events/events.ts';
 import { Tunnel } from './tunnel.ts';
 
-/** The tunnels that run in this process, tracked by its events. */
+/** The tunnels that run in this process, tracked through its events. */
 export class TunnelTable {
   readonly #tunnels = new RandomSet<TunnelInfo>();
   readonly #idle: (() => void)[] = [];

@@ -32,7 +32,7 @@ function lineOf(read: () => string | undefined): string | undefined {
   }
 }
 
-/** Escapes commas, which would look like the field's end. Node already has (RFC 4514 section 2.4), Deno has not; escapes are kept. */
+/** Escapes commas, which look like a field's end. Node's fields are escaped already (RFC 4514 section 2.4), Deno's are not. */
 function escaped(field: string): string {
   return field.replaceAll(/\\(?:[ "#+,;<=>\\]|[0-9A-F]{2})|[\\,]/g, (found) =>
     found.length > 1 ? found : `\\${found}`,

@@ -5,7 +5,7 @@ import { metricsMarkdown, programPages } from './markdown.ts';
 
 const page = readFileSync(new URL('../../../../../docs/METRICS.md', import.meta.url), 'utf8');
 
-test('docs/METRICS.md is what the code generates', () => {
+test('docs/METRICS.md matches what the code generates', () => {
   assert.equal(page, metricsMarkdown(), 'run npm run generate');
 });
 
