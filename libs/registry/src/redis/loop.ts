@@ -1,5 +1,5 @@
 import type { StateListener } from '../registry.ts';
-import { jittered } from './connection.ts';
+import { jittered } from './connection/connection.ts';
 
 /** A pause that can be cut short. A ring while nobody waits cuts the next pause short. */
 export class Alarm {

@@ -1,5 +1,5 @@
-import type { TlsSource } from './connector.ts';
-import type { CredentialSource } from './credentials.ts';
+import type { TlsSource } from './connection/connector.ts';
+import type { CredentialSource } from './connection/credentials.ts';
 
 /** All in milliseconds. */
 export interface RedisTimings {

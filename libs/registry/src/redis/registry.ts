@@ -11,15 +11,15 @@ import {
   type StateListener,
   type WatchListener,
 } from '../registry.ts';
-import { type Endpoint, endpointOf, RedisConnection } from './connection.ts';
+import { type Endpoint, endpointOf, RedisConnection } from './connection/connection.ts';
+import { RedisRegistration } from './hub/registration.ts';
+import { HubWriter, type Store } from './hub/writer.ts';
 import { planeKeys } from './keys.ts';
-import { RedisMember } from './member.ts';
+import { RedisMember } from './member/member.ts';
 import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
-import { sayQuarantine } from './quarantine.ts';
-import { RedisRegistration } from './registration.ts';
-import { readSnapshot } from './store.ts';
-import { RedisWatcher } from './watcher.ts';
-import { HubWriter, type Store } from './writer.ts';
+import { sayQuarantine } from './quarantine/quarantine.ts';
+import { readSnapshot } from './watch/reader.ts';
+import { RedisWatcher } from './watch/watcher.ts';
 
 /**
  * Returns the registry of a plane with several processes. It connects on first use, and retries for as long as it takes.

@@ -1,5 +1,6 @@
-import { LOOK, OPEN, REMOVE, STAGE, WRITE } from './hub-scripts.ts';
-import { BEAT, QUARANTINE, REMIND, ROLL_CALL } from './operator-scripts.ts';
+import { LOOK, OPEN, REMOVE, STAGE, WRITE } from './hub/hub-scripts.ts';
+import { BEAT, ROLL_CALL } from './member/member-scripts.ts';
+import { QUARANTINE, REMIND } from './quarantine/quarantine-scripts.ts';
 
 export const SCRIPTS = {
   isthmusWrite: { lua: WRITE, numberOfKeys: 5 },

@@ -1,4 +1,4 @@
-import { HISTORY } from './script-parts.ts';
+import { HISTORY } from '../script-parts.ts';
 
 /**
  * The writes of hubs, as scripts. Each checks and writes in one step, so that a late command cannot undo anything: neither one of a

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../testing/redis-server.ts';
-import { redisRegistry } from './registry.ts';
+import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../../testing/redis-server.ts';
+import { redisRegistry } from '../registry.ts';
 
 test('a rotated password is used from the next connection on', {
   skip: redisMissing(),

@@ -1,10 +1,11 @@
 import type { Change, HubRecord, Quarantine } from '@isthmus/tunnel';
-import { Copy } from '../copy.ts';
-import type { WatchListener } from '../registry.ts';
-import { isRefusal, type RedisConnection } from './connection.ts';
-import { Alarm, Health } from './loop.ts';
-import type { RedisTimings } from './options.ts';
-import { remind } from './quarantine.ts';
+import { Copy } from '../../copy.ts';
+import type { WatchListener } from '../../registry.ts';
+import { isRefusal, type RedisConnection } from '../connection/connection.ts';
+import { removeExpired, type Store } from '../hub/writer.ts';
+import { Alarm, Health } from '../loop.ts';
+import type { RedisTimings } from '../options.ts';
+import { remind } from '../quarantine/quarantine.ts';
 import {
   type Entry,
   formatPosition,
@@ -14,8 +15,7 @@ import {
   parsePosition,
   readSessions,
   readSnapshot,
-} from './store.ts';
-import { removeExpired, type Store } from './writer.ts';
+} from './reader.ts';
 
 /** Changes per read. */
 const READ_COUNT = 500;

@@ -1,7 +1,7 @@
 import type { Change, HubRecord, SessionRecord } from '@isthmus/tunnel';
-import type { SessionWrite } from '../outbox.ts';
-import type { Client } from './connection.ts';
-import type { Keys } from './keys.ts';
+import type { Client } from '../connection/connection.ts';
+import type { Keys } from '../keys.ts';
+import type { SessionWrite } from './outbox.ts';
 
 /**
  * `lost`: the store does not hold what this hub wrote before. `late`: the store already holds this mark or a higher one. Only another

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { afterEach, mock, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
-import { RegistryUnavailable } from '../registry.ts';
-import type { Client, RedisConnection } from './connection.ts';
-import { REDIS_TIMINGS } from './options.ts';
+import { RegistryUnavailable } from '../../registry.ts';
+import type { Client, RedisConnection } from '../connection/connection.ts';
+import { REDIS_TIMINGS } from '../options.ts';
 import { RedisRegistration } from './registration.ts';
 import type { HubWriter, WriteOutcome } from './writer.ts';
 

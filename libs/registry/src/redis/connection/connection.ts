@@ -1,13 +1,13 @@
 import { formatDestination, inWords } from '@isthmus/tunnel';
 import { Redis, type RedisOptions } from 'ioredis';
-import { RegistryUnavailable } from '../registry.ts';
+import { RegistryUnavailable } from '../../registry.ts';
+import { planeKeys } from '../keys.ts';
+import type { RedisRegistryOptions, RedisTimings } from '../options.ts';
+import { SCRIPTS, type Scripted } from '../scripts.ts';
 import { type Credentials, type HostPort, parseAddress, type RedisAddress } from './address.ts';
 import { connectionOptions, type TlsSource } from './connector.ts';
 import { keepCurrent, withCredentials } from './credentials.ts';
-import { planeKeys } from './keys.ts';
 import { locator } from './locate.ts';
-import type { RedisRegistryOptions, RedisTimings } from './options.ts';
-import { SCRIPTS, type Scripted } from './scripts.ts';
 
 export type Client = Redis & Scripted;
 

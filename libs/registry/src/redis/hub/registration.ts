@@ -1,10 +1,10 @@
 import { within } from '@isthmus/runtime';
 import type { HubRecord, SessionRecord } from '@isthmus/tunnel';
-import { Outbox, type SessionWrite } from '../outbox.ts';
-import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../registry.ts';
-import type { RedisConnection } from './connection.ts';
-import { Alarm, Health } from './loop.ts';
-import type { RedisTimings } from './options.ts';
+import { type HubRegistration, type HubUpdate, RegistryUnavailable, type StateListener } from '../../registry.ts';
+import type { RedisConnection } from '../connection/connection.ts';
+import { Alarm, Health } from '../loop.ts';
+import type { RedisTimings } from '../options.ts';
+import { Outbox, type SessionWrite } from './outbox.ts';
 import type { HubWriter, WriteOutcome } from './writer.ts';
 
 /** Sessions per script call, which take a few milliseconds of Redis' time. */

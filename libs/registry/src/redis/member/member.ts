@@ -1,10 +1,10 @@
 import { within } from '@isthmus/runtime';
 import type { Member } from '@isthmus/tunnel';
-import type { Membership } from '../registry.ts';
-import type { Client, RedisConnection } from './connection.ts';
-import type { Keys } from './keys.ts';
-import { Alarm } from './loop.ts';
-import type { RedisTimings } from './options.ts';
+import type { Membership } from '../../registry.ts';
+import type { Client, RedisConnection } from '../connection/connection.ts';
+import type { Keys } from '../keys.ts';
+import { Alarm } from '../loop.ts';
+import type { RedisTimings } from '../options.ts';
 
 /**
  * Writes at intervals that a process is running. A store that was down or emptied lists the process again after its next write.

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { hubRecord, sessionRecord } from '../../testing/records.ts';
 import { Outbox, type SessionWrite } from './outbox.ts';
-import { hubRecord, sessionRecord } from './testing/records.ts';
 
 const FLAP_MS = 2_000;
 const COALESCE_MS = 20;

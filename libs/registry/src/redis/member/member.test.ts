@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { until } from '@isthmus/runtime/testing';
-import { member } from '../testing/records.ts';
-import type { RedisConnection } from './connection.ts';
-import { planeKeys } from './keys.ts';
+import { member } from '../../testing/records.ts';
+import type { RedisConnection } from '../connection/connection.ts';
+import { planeKeys } from '../keys.ts';
+import { REDIS_TIMINGS } from '../options.ts';
 import { RedisMember } from './member.ts';
-import { REDIS_TIMINGS } from './options.ts';
 
 /** A member whose store answers as `run` does. */
 function joined(run: () => Promise<unknown>, memberBeatMs: number): { times: number[]; membership: RedisMember } {

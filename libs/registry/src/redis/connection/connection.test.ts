@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
-import { RegistryUnavailable } from '../registry.ts';
-import { redisRegistry } from './registry.ts';
+import { RegistryUnavailable } from '../../registry.ts';
+import { redisRegistry } from '../registry.ts';
 
 test("a Redis that breaks the connection amid a command is told of without the client's own words", async (t) => {
   const server = createServer((socket) => {

@@ -1,6 +1,6 @@
 import { type AgentName, MAX_QUARANTINED, type Quarantine } from '@isthmus/tunnel';
-import type { Client } from './connection.ts';
-import type { Store } from './writer.ts';
+import type { Client } from '../connection/connection.ts';
+import type { Store } from '../hub/writer.ts';
 
 /** Quarantine records per script call. */
 const BATCH = 200;

@@ -1,7 +1,7 @@
 import type { Change, HubRecord, SessionRecord, Snapshot } from '@isthmus/tunnel';
-import type { Client } from './connection.ts';
-import type { Keys } from './keys.ts';
-import { readQuarantines } from './quarantine.ts';
+import type { Client } from '../connection/connection.ts';
+import type { Keys } from '../keys.ts';
+import { readQuarantines } from '../quarantine/quarantine.ts';
 
 /** A position in the history of a plane: the epoch of the store's data (empty before the first change), and the number of changes in it. */
 export interface Position {
