@@ -1,5 +1,6 @@
+import { Backoff } from '@isthmus/runtime';
 import type { StateListener } from '../registry.ts';
-import { jittered } from './connection/connection.ts';
+import { FIRST_PAUSE_MS } from './options.ts';
 
 /** A pause that can be cut short. A ring while nobody waits cuts the next pause short. */
 export class Alarm {
@@ -38,19 +39,18 @@ const REPEAT_MS = 30_000;
  */
 export class Health {
   readonly #listener: StateListener | undefined;
-  readonly #capMs: number;
+  readonly #backoff: Backoff;
   #up: boolean | undefined;
   #detail = '';
   #toldAt = Number.NEGATIVE_INFINITY;
-  #failures = 0;
 
   constructor(listener: StateListener | undefined, capMs: number) {
     this.#listener = listener;
-    this.#capMs = capMs;
+    this.#backoff = new Backoff(FIRST_PAUSE_MS, capMs);
   }
 
   up(detail: string): void {
-    this.#failures = 0;
+    this.#backoff.reset();
     if (this.#up !== true) this.#tell(true, detail, QUIET_MS);
   }
 
@@ -64,7 +64,7 @@ export class Health {
     const detail = error instanceof Error ? error.message : String(error);
     if (this.#up !== false) this.#tell(false, detail, QUIET_MS);
     else if (detail !== this.#detail) this.#tell(false, detail, REPEAT_MS);
-    return jittered(Math.min(this.#capMs, 100 * 2 ** Math.min(this.#failures++, 10)));
+    return this.#backoff.next();
   }
 
   /** Reports the final state, however recent the last report is. */

@@ -38,6 +38,9 @@ export const REDIS_TIMINGS: RedisTimings = {
   backoffCapMs: 500,
 };
 
+/** Longest pause after a first failure, in milliseconds. Each further failure doubles it, up to `backoffCapMs`. */
+export const FIRST_PAUSE_MS = 100;
+
 export interface RedisRegistryOptions {
   /**
    * `redis://[user[:password]@]host[:port][/db]`; `redis+sentinel://[user[:password]@]host[:port],.../primary[/db]`, with

@@ -1,8 +1,9 @@
+import { Backoff, deferred, within } from '@isthmus/runtime';
 import { formatDestination, inWords } from '@isthmus/tunnel';
 import { Redis, type RedisOptions } from 'ioredis';
 import { RegistryUnavailable } from '../../registry.ts';
 import { planeKeys } from '../keys.ts';
-import type { RedisRegistryOptions, RedisTimings } from '../options.ts';
+import { FIRST_PAUSE_MS, type RedisRegistryOptions, type RedisTimings } from '../options.ts';
 import { SCRIPTS, type Scripted } from '../scripts.ts';
 import { type Credentials, type HostPort, parseAddress, type RedisAddress } from './address.ts';
 import { connectionOptions, type TlsSource } from './connector.ts';
@@ -106,7 +107,7 @@ export class RedisConnection {
       enableOfflineQueue: false,
       autoResendUnfulfilledCommands: false,
       maxRetriesPerRequest: 0,
-      retryStrategy: (attempt) => jittered(Math.min(timings.backoffCapMs, 50 * 2 ** Math.min(attempt, 16))),
+      retryStrategy: reconnecting(timings.backoffCapMs),
     }) as unknown as Client;
     keepCurrent(this.#client, endpoint.address);
     this.#client.on('error', (error) => {
@@ -158,29 +159,29 @@ export class RedisConnection {
       .slice(0, 300);
   }
 
-  /** Resolves when the connection can take commands; rejects at the first failed attempt, or at the deadline. */
-  #ready(): Promise<void> {
+  /** Resolves when the connection can take commands. Rejects at the first failed attempt to connect, or at the deadline. */
+  async #ready(): Promise<void> {
     const client = this.#client;
-    if (client.status === 'ready') return Promise.resolve();
-    if (this.#closed) return Promise.reject(new Error('connection closed'));
-    return new Promise((resolve, reject) => {
-      const settle = (act: () => void) => () => {
-        clearTimeout(timer);
-        client.off('ready', onReady).off('close', onClosed).off('end', onClosed);
-        act();
-      };
-      const fail = () => reject(new Error(this.#lastError));
-      const onReady = settle(resolve);
-      const onClosed = settle(fail);
-      const timer = setTimeout(onClosed, this.#deadlineMs);
-      client.on('ready', onReady).on('close', onClosed).on('end', onClosed);
-      // The client stops reconnecting if it is disconnected just as it starts to connect.
-      if (client.status === 'end') client.connect().catch(onClosed);
-    });
+    if (client.status === 'ready') return;
+    if (this.#closed) throw new Error('connection closed');
+    const { promise: ready, resolve, reject } = deferred<void>();
+    const failed = () => reject(new Error(this.#lastError));
+    client.on('ready', resolve).on('close', failed).on('end', failed);
+    // The client stops reconnecting if it is disconnected just as it starts to connect.
+    if (client.status === 'end') client.connect().catch(failed);
+    try {
+      if (!(await within(ready, this.#deadlineMs))) throw new Error(this.#lastError);
+    } finally {
+      client.off('ready', resolve).off('close', failed).off('end', failed);
+    }
   }
 }
 
-/** Returns a random time between half of `ms` and `ms`, so that a fleet does not reconnect all at once. */
-export function jittered(ms: number): number {
-  return ms * (0.5 + Math.random() / 2);
+/** Returns how long to pause before each attempt to connect; the attempts since the last connection are counted from 1. */
+function reconnecting(capMs: number): (attempt: number) => number {
+  const backoff = new Backoff(FIRST_PAUSE_MS, capMs);
+  return (attempt) => {
+    if (attempt === 1) backoff.reset();
+    return backoff.next();
+  };
 }

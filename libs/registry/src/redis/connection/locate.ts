@@ -1,4 +1,4 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { within } from '@isthmus/runtime';
 import type { Redis } from 'ioredis';
 import type { Credentials, HostPort, RedisAddress } from './address.ts';
 
@@ -79,10 +79,11 @@ function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
 async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => Promise<HostPort>): Promise<HostPort> {
   const answers: Promise<HostPort>[] = [];
   const good = () => Promise.any(answers);
-  for (const server of servers) {
-    answers.push(ask(server));
-    const first = await Promise.race([good().catch(() => undefined), pause(STAGGER_MS, undefined, { ref: false })]);
-    if (first) return first;
+  for (const each of servers) {
+    answers.push(ask(each));
+    const first = good().catch(() => undefined);
+    const server = (await within(first, STAGGER_MS)) && (await first);
+    if (server) return server;
   }
   return good().catch((error: AggregateError) => {
     throw error.errors[0];
