@@ -52,12 +52,15 @@ test('a session is kept until its agent has another, and takes dials for so long
   assert.deepEqual([sessions.held, sessions.size, announced.size], [0, 2, 0], 'tunnels still run');
 });
 
-test('a session with a hub that the registry misses is no other session', async () => {
+test('a session with a hub that the registry misses, or that drains, is no other session', async () => {
   const { directory, moved, other } = hub('a1');
   moved('a1');
   assert.equal(sessionsElsewhere(directory, 'own').size, 0);
   other();
+  moved('a1');
   assert.equal(sessionsElsewhere(directory, 'own').size, 1);
+  other(true);
+  assert.equal(sessionsElsewhere(directory, 'own').size, 0);
 });
 
 test('where there is no other hub, or only one that goes too, nothing is waited for', {

@@ -33,7 +33,6 @@ export class PlaneView {
     this.following = follow(registry, {
       directory,
       signal: this.#stop.signal,
-      ...(directory.ownHub !== undefined && { own: directory.ownHub }),
       linked: (hubId) => peers?.linked(hubId) ?? false,
       hubs(hubs) {
         peers?.sync(hubs.filter(({ hubId }) => hubId !== own?.hubId));

@@ -31,7 +31,7 @@ describe('following the registry', () => {
   let told: string[][];
 
   beforeEach(() => {
-    directory = new Directory();
+    directory = new Directory({ ownHub: 'own' });
     links = new Set();
     told = [];
     const plane = toldBy((listener) => {
@@ -39,7 +39,6 @@ describe('following the registry', () => {
     });
     following = follow(plane, {
       directory,
-      own: 'own',
       linked: (hubId) => links.has(hubId),
       hubs: (hubs) => told.push(hubs.map(({ hubId }) => hubId)),
       state() {},
@@ -69,14 +68,23 @@ describe('following the registry', () => {
     assert.deepEqual(told, [['h1', 'h2'], ['h2']]);
   });
 
-  it('keeps a linked hub that a fresh snapshot lacks, and no other hub', () => {
+  it('keeps a hub that a fresh snapshot lacks until it is reported gone, and a linked one for as long as its link is up', () => {
     links.add('h1');
     registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
+    assert.deepEqual(sessions(), ['s1', 's2']);
+    for (const hubId of ['h1', 'h2']) registry.change({ ...expired, hubId });
     assert.deepEqual(sessions(), ['s1']);
     registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
     assert.deepEqual(sessions(), ['s1']);
     unlink('h1');
     assert.deepEqual(sessions(), []);
+  });
+
+  it('tells the registry of the hubs that it knows, and of the quarantines that a snapshot lacks', () => {
+    const said = { tenant: 'default', agentId: 'a', reason: '', version: 1 };
+    registry.change({ kind: 'quarantine', quarantine: said });
+    assert.deepEqual(registry.snapshot(snapshot), [said]);
+    assert.deepEqual([...registry.hubs()], [h1, h2]);
   });
 
   it('drops a hub that closed in order, even if its link is up', () => {
@@ -88,18 +96,20 @@ describe('following the registry', () => {
   it('replaces what it kept of a hub when the hub registers again', () => {
     links.add('h1');
     registry.change(expired);
-    registry.change({ kind: 'hub', hub: h1 });
-    registry.change({ kind: 'session', session: sessionRecord(h1, 's3') });
+    registry.change({ kind: 'hub', hub: h1, sessions: [sessionRecord(h1, 's3')] });
     assert.deepEqual(sessions(), ['s2', 's3']);
     unlink('h1');
     assert.deepEqual(sessions(), ['s2', 's3'], 'the registry has it again, so its link alone decides nothing');
   });
 
   it('ignores what the registry says about its own hub', () => {
-    directory.apply({ kind: 'hub', hub: hubRecord('own') });
-    registry.snapshot({ hubs: [], sessions: [], quarantines: [] });
-    registry.change({ kind: 'hub-gone', hubId: 'own', incarnation: 1 });
-    assert.deepEqual([...directory.hubs()], [hubRecord('own')]);
+    const [own, other] = [hubRecord('own'), hubRecord('own', 2)];
+    directory.apply({ kind: 'hub', hub: own, sessions: [sessionRecord(own, 'mine')] });
+    registry.snapshot({ hubs: [other], sessions: [sessionRecord(other, 'theirs')], quarantines: [] });
+    registry.change({ kind: 'session', session: sessionRecord(own, 'ended') });
+    registry.change({ kind: 'hub-gone', hubId: 'own', incarnation: 2, expired: true });
+    assert.deepEqual(directory.hub('own'), own);
+    assert.deepEqual(sessions(), ['mine', 's1', 's2']);
   });
 
   it('knows when the registry last answered', () => {
@@ -114,9 +124,9 @@ describe('following the registry', () => {
   it('passes quarantines on to the directory', () => {
     const said = { tenant: 'default', agentId: 'agent-of-s1', reason: '', version: 1 };
     registry.snapshot({ ...snapshot, quarantines: [said] });
-    assert.deepEqual(directory.quarantined(), [said]);
+    assert.deepEqual(directory.quarantines.inForce(), [said]);
     registry.change({ kind: 'quarantine', quarantine: { ...said, version: 2, reason: 'another' } });
-    assert.equal(directory.quarantineOf(said)?.reason, 'another');
+    assert.equal(directory.quarantines.of(said)?.reason, 'another');
     assert.equal(told.length, 2, 'nothing changed of the hubs');
   });
 });

@@ -1,10 +1,9 @@
-import type { Change, Directory, HubRecord, Snapshot } from '@isthmus/tunnel';
-import type { Registry } from './registry.ts';
+import type { Change, Directory, HubRecord, Quarantine, Snapshot } from '@isthmus/tunnel';
+import type { Registry, WatchListener } from './registry.ts';
 
 export interface FollowOptions {
+  /** Its own hub it knows better than the registry does, so the registry's records of that hub are ignored. */
   readonly directory: Directory;
-  /** The hub in this process, if any. The directory knows it better than the registry does, so the registry's records of it are ignored. */
-  readonly own?: string;
   /** Whether this process has a live link to a hub. A live link outranks a missing heartbeat. Default: no links. */
   readonly linked?: (hubId: string) => boolean;
   /** Called when hubs appear, disappear or change. */
@@ -34,49 +33,45 @@ export function follow(registry: Registry, options: FollowOptions): Following {
   return follower;
 }
 
-class Follower implements Following {
+class Follower implements Following, WatchListener {
   synced = false;
   up = false;
   detail = 'no answer yet';
   lastAnswerAt: number | undefined;
   behind = 0;
   readonly #options: FollowOptions;
-  /** Hubs that the registry lacks and that a live link proves alive. */
+  /** Hubs that expired in the registry and that a live link proves alive. */
   readonly #kept = new Set<string>();
 
   constructor(options: FollowOptions) {
     this.#options = options;
   }
 
-  snapshot({ hubs, sessions, quarantines }: Snapshot): void {
+  snapshot(snapshot: Snapshot): Quarantine[] {
     this.synced = true;
     const { directory } = this.#options;
-    const present = new Set(hubs.map(({ hubId }) => hubId));
-    this.#kept.clear();
-    for (const { hubId } of directory.hubs()) if (!present.has(hubId) && this.#linked(hubId)) this.#kept.add(hubId);
-    const others = (record: { readonly hubId: string }) => !this.#isOwn(record.hubId);
-    const known = { hubs: hubs.filter(others), sessions: sessions.filter(others), quarantines };
-    directory.reset(known, (hubId) => this.#isOwn(hubId) || this.#kept.has(hubId));
+    const hubs = snapshot.hubs.filter(({ hubId }) => hubId !== directory.ownHub);
+    for (const { hubId } of hubs) this.#kept.delete(hubId);
+    const missing = directory.reset({ ...snapshot, hubs });
     this.#tell();
+    return missing;
   }
 
   change(change: Change): void {
-    if (change.kind === 'quarantine') this.#options.directory.apply(change);
-    else this.#changeOfHub(change);
-  }
-
-  #changeOfHub(change: HubChange): void {
+    const { directory, linked } = this.#options;
     const hubId = hubOf(change);
-    if (this.#isOwn(hubId)) return;
-    if (change.kind === 'hub-gone' && change.expired && this.#linked(hubId)) {
-      this.#kept.add(hubId);
+    if (hubId !== undefined && hubId === directory.ownHub) return;
+    if (change.kind === 'hub-gone' && change.expired && linked?.(change.hubId)) {
+      this.#kept.add(change.hubId);
       return;
     }
-    // A kept hub that registers again announces all its sessions anew.
-    if (change.kind === 'hub') this.#drop(hubId);
-    if (change.kind === 'hub-gone') this.#kept.delete(hubId);
-    this.#options.directory.apply(change);
-    if (change.kind === 'hub' || change.kind === 'hub-gone') this.#tell();
+    const ofHub = change.kind === 'hub' || change.kind === 'hub-gone';
+    if (ofHub) this.#kept.delete(hubId ?? '');
+    if (directory.apply(change) && ofHub) this.#tell();
+  }
+
+  hubs(): Iterable<HubRecord> {
+    return this.#options.directory.hubs();
   }
 
   answered(behind: number): void {
@@ -91,24 +86,8 @@ class Follower implements Following {
   }
 
   unlinked(hubId: string): void {
-    if (this.#drop(hubId)) this.#tell();
-  }
-
-  /** Removes a kept hub from the directory, with its sessions. */
-  #drop(hubId: string): boolean {
-    if (!this.#kept.delete(hubId)) return false;
-    const { directory } = this.#options;
-    const hub = directory.hub(hubId);
-    if (hub) directory.apply({ kind: 'hub-gone', hubId, incarnation: hub.incarnation });
-    return true;
-  }
-
-  #isOwn(hubId: string): boolean {
-    return hubId === this.#options.own;
-  }
-
-  #linked(hubId: string): boolean {
-    return this.#options.linked?.(hubId) ?? false;
+    const hub = this.#kept.delete(hubId) ? this.#options.directory.hub(hubId) : undefined;
+    if (hub) this.change({ kind: 'hub-gone', hubId, incarnation: hub.incarnation });
   }
 
   #tell(): void {
@@ -116,9 +95,8 @@ class Follower implements Following {
   }
 }
 
-type HubChange = Exclude<Change, { readonly kind: 'quarantine' }>;
-
-function hubOf(change: HubChange): string {
+function hubOf(change: Change): string | undefined {
+  if ('hubId' in change) return change.hubId;
   if (change.kind === 'hub') return change.hub.hubId;
-  return change.kind === 'session' ? change.session.hubId : change.hubId;
+  return change.kind === 'session' ? change.session.hubId : undefined;
 }

@@ -4,10 +4,10 @@ import {
   type HubRecord,
   MAX_QUARANTINED,
   type Member,
+  Replica,
   type SessionRecord,
   type Snapshot,
 } from '@isthmus/tunnel';
-import { Copy } from './copy.ts';
 import { byId } from './members.ts';
 import { checkQuarantine } from './quarantine.ts';
 import {
@@ -26,13 +26,13 @@ export function memoryRegistry(): Registry {
 }
 
 class MemoryRegistry implements Registry {
-  readonly #copy = new Copy();
+  readonly #replica = new Replica();
   readonly #registrations = new Map<string, MemoryRegistration>();
   readonly #members = new Set<Member>();
   readonly #watchers = new Set<(change: Change) => void>();
 
   register(hub: HubRecord, state?: StateListener): HubRegistration {
-    const held = this.#copy.hub(hub.hubId)?.incarnation ?? 0;
+    const held = this.#replica.hub(hub.hubId)?.incarnation ?? 0;
     const later = held > hub.incarnation ? { ...hub, incarnation: held + 1 } : hub;
     const registration = new MemoryRegistration(later, (change) => this.#publish(change), state);
     this.#registrations.get(hub.hubId)?.supersede();
@@ -43,7 +43,7 @@ class MemoryRegistry implements Registry {
   }
 
   snapshot(): Promise<Snapshot> {
-    return Promise.resolve(this.#copy.snapshot());
+    return Promise.resolve(this.#replica.snapshot());
   }
 
   /** Calls the listener in microtasks: in order, and never from within the call that caused the change. */
@@ -51,7 +51,7 @@ class MemoryRegistry implements Registry {
     if (signal.aborted) return;
     const tell = (task: () => void) => queueMicrotask(() => signal.aborted || task());
     const watcher = (change: Change) => tell(() => listener.change(change));
-    const snapshot = this.#copy.snapshot();
+    const snapshot = this.#replica.snapshot();
     tell(() => listener.state(true, 'in memory'));
     tell(() => listener.snapshot(snapshot));
     this.#watchers.add(watcher);
@@ -75,7 +75,7 @@ class MemoryRegistry implements Registry {
 
   async quarantine({ tenant, agentId }: AgentName, reason: string | undefined): Promise<boolean> {
     checkQuarantine({ tenant, agentId }, reason);
-    const { quarantines } = this.#copy;
+    const { quarantines } = this.#replica;
     const said = quarantines.last({ tenant, agentId });
     if (said?.reason === reason) return false;
     if (reason !== undefined && said?.reason === undefined && quarantines.size >= MAX_QUARANTINED)
@@ -93,7 +93,7 @@ class MemoryRegistry implements Registry {
   }
 
   #publish(change: Change): void {
-    if (!this.#copy.apply(change)) return;
+    if (!this.#replica.apply(change)) return;
     for (const watcher of this.#watchers) watcher(change);
   }
 }

@@ -4,6 +4,7 @@ import {
   type HubRecord,
   MAX_QUARANTINED,
   type Member,
+  type Quarantine,
   type SessionRecord,
   type Snapshot,
 } from '@isthmus/tunnel';
@@ -13,7 +14,7 @@ import {
  *
  * Hubs are the source of truth, and each writes only about itself. The store behind this port is a directory that may be slow, down or
  * emptied at any time. So nothing here that a hub or gateway calls while it carries tunnels can block or throw: writes are remembered
- * and retried until they succeed, watchers keep their last copy, and what the store lost is written again.
+ * and retried until they succeed, watchers keep their replica, and what the store lost is written again.
  */
 export interface Registry {
   /**
@@ -75,16 +76,18 @@ export type HubUpdate = Partial<Pick<HubRecord, 'draining' | 'zone' | 'peerAddre
 export type StateListener = (up: boolean, detail: string) => void;
 
 /**
- * Called in the order of the directory's history, never from within a call to the registry. `change` is called only for changes that
- * have an effect. A copy needs only these rules:
- * - `hub` with a later incarnation ends the sessions of the earlier ones; `hub-gone` ends the hub's sessions.
- * - `session` comes after its hub; of two records of one session the higher version holds.
- * - of two records of an agent's quarantine the higher version holds.
+ * Keeps a `Replica` of the directory, which has the rules for what a snapshot or a change does to it. Called in the order of the
+ * directory's history, never from within a call to the registry. A change may come late, twice, or without effect.
  */
 export interface WatchListener {
-  /** Called first, and again whenever changes may have been missed. Replaces everything reported before. */
-  snapshot(snapshot: Snapshot): void;
+  /**
+   * Called first, and again whenever changes may have been missed.
+   * @returns the quarantines that the snapshot lacks. The registry writes them again
+   */
+  snapshot(snapshot: Snapshot): readonly Quarantine[];
   change(change: Change): void;
+  /** Returns the hubs that the replica holds. The registry, which keeps no copy, reports those gone whose record stays missing. */
+  hubs(): Iterable<HubRecord>;
   /**
    * Called when the store answered: about once a second while it is healthy. Never called if there is no store to ask.
    * @param behind number of changes that the store holds and this watcher has not read
@@ -93,7 +96,7 @@ export interface WatchListener {
   state: StateListener;
 }
 
-/** The store did not answer, or answered that it cannot serve. Nothing is lost: writes are retried and copies are kept. */
+/** The store did not answer, or answered that it cannot serve. Nothing is lost: writes are retried and replicas are kept. */
 export class RegistryUnavailable extends Error {
   override readonly name = 'RegistryUnavailable';
 }

@@ -49,7 +49,7 @@ export { inWords } from './names/in-words.ts';
 export { checkName, isName, isPrintable, printable } from './names/names.ts';
 export { GATEWAY_NAME, HUB_SERVER_NAME } from './names/roles.ts';
 export { Directory, type SessionWatcher } from './replica/directory.ts';
-export { MAX_QUARANTINED, Quarantines } from './replica/quarantine.ts';
+export { MAX_QUARANTINED } from './replica/quarantine.ts';
 export type {
   AgentIdentifiers,
   AgentName,
@@ -60,6 +60,7 @@ export type {
   SessionRecord,
   Snapshot,
 } from './replica/records.ts';
+export { Replica } from './replica/replica.ts';
 export { type Candidate, type ExplainedStep, type Explanation, explain } from './route/explain.ts';
 export { routed } from './route/route.ts';
 export { STRATEGIES, type Strategy } from './route/strategies.ts';

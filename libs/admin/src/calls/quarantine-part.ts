@@ -12,11 +12,11 @@ export interface QuarantinePart {
 /** Returns quarantine that is written to the registry and read from this process's copy of it. */
 export function quarantineIn(
   registry: { quarantine: QuarantinePart['set'] },
-  directory: Pick<Directory, 'quarantineOf' | 'quarantined'>,
+  directory: Pick<Directory, 'quarantines'>,
 ): QuarantinePart {
   return {
     set: (agent, reason) => registry.quarantine(agent, reason),
-    reasonFor: (agent) => directory.quarantineOf(agent)?.reason,
-    list: () => directory.quarantined(),
+    reasonFor: (agent) => directory.quarantines.of(agent)?.reason,
+    list: () => directory.quarantines.inForce(),
   };
 }

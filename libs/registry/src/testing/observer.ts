@@ -1,65 +1,101 @@
-import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from '@isthmus/tunnel';
-import { Copy } from '../copy.ts';
+import { deferred } from '@isthmus/runtime';
+import { within } from '@isthmus/runtime/testing';
+import {
+  type Change,
+  type HubRecord,
+  type Quarantine,
+  Replica,
+  type SessionRecord,
+  type Snapshot,
+} from '@isthmus/tunnel';
 import type { Registry, WatchListener } from '../registry.ts';
 
-const DEADLINE_MS = 60_000;
+/** A replica that records which sessions opened, changed and closed. */
+class Recorder extends Replica {
+  readonly opened: string[] = [];
+  readonly closed: string[] = [];
 
-/** A watcher that keeps a copy from what it receives, as a gateway does, and counts the calls. */
+  protected override came({ sessionId }: SessionRecord): void {
+    this.opened.push(sessionId);
+  }
+
+  protected override went({ sessionId }: SessionRecord): void {
+    this.closed.push(sessionId);
+  }
+}
+
+/** A watcher that keeps a replica from what it receives, as a gateway does, and counts the calls. */
 export class Observer implements WatchListener {
+  /** Those that had an effect. */
   readonly changes: Change[] = [];
   readonly states: { readonly up: boolean; readonly detail: string }[] = [];
   snapshots = 0;
   answers = 0;
-  #copy = new Copy();
+  readonly #replica = new Recorder();
   readonly #stop = new AbortController();
-  #waiting: (() => void)[] = [];
+  readonly #checks = new Set<() => void>();
 
   constructor(registry: Registry) {
     registry.watch(this, this.#stop.signal);
   }
 
-  snapshot(snapshot: Snapshot): void {
+  snapshot(snapshot: Snapshot): Quarantine[] {
     this.snapshots++;
-    this.#copy = new Copy(snapshot);
-    this.#moved();
+    const missing = this.#replica.reset(snapshot);
+    this.#check();
+    return missing;
   }
 
   change(change: Change): void {
-    this.changes.push(change);
-    this.#copy.apply(change);
-    this.#moved();
+    if (this.#replica.apply(change)) this.changes.push(change);
+    this.#check();
+  }
+
+  hubs(): Iterable<HubRecord> {
+    return this.#replica.hubs();
   }
 
   answered(): void {
     this.answers++;
-    this.#moved();
+    this.#check();
   }
 
   state(up: boolean, detail: string): void {
     this.states.push({ up, detail });
-    this.#moved();
+    this.#check();
   }
 
-  get hubs(): string[] {
-    return this.#copy.hubIds().sort();
+  get hubIds(): string[] {
+    return [...this.hubs()].map(({ hubId }) => hubId).sort();
   }
 
   hub(hubId: string): HubRecord | undefined {
-    return this.#copy.hub(hubId);
+    return this.#replica.hub(hubId);
   }
 
   get sessions(): SessionRecord[] {
-    return [...this.#copy.snapshot().sessions];
+    return [...this.#replica.sessions()];
   }
 
   get sessionIds(): string[] {
     return this.sessions.map(({ sessionId }) => sessionId).sort();
   }
 
+  /** The ids of sessions that opened or changed, in order. */
+  get opened(): readonly string[] {
+    return this.#replica.opened;
+  }
+
+  /** The ids of hubs that were reported gone, and then of sessions that closed. */
+  get gone(): string[] {
+    const hubs = this.changes.flatMap((change) => (change.kind === 'hub-gone' ? [change.hubId] : []));
+    return [...hubs, ...this.#replica.closed];
+  }
+
   /** The ids of the agents in quarantine, with the reasons. */
   get quarantined(): Record<string, string | undefined> {
     const byId = (quarantine: Quarantine) => [quarantine.agentId, quarantine.reason] as const;
-    return Object.fromEntries(this.#copy.quarantines.inForce().map(byId));
+    return Object.fromEntries(this.#replica.quarantines.inForce().map(byId));
   }
 
   has(sessionId: string): boolean {
@@ -70,25 +106,20 @@ export class Observer implements WatchListener {
     this.#stop.abort();
   }
 
-  /** Resolves when `holds` returns true. Checks it on every call from the registry. */
+  /** Resolves when `holds` returns true. Checks it on every call from the registry, so that it misses no state that passes. */
   async until(what: string, holds: () => boolean): Promise<void> {
-    const deadline = performance.now() + DEADLINE_MS;
-    while (!holds()) {
-      const left = deadline - performance.now();
-      if (left <= 0) throw new Error(`not within ${DEADLINE_MS} ms: ${what}; sessions: ${this.sessionIds.join(' ')}`);
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, left);
-        this.#waiting.push(() => {
-          clearTimeout(timer);
-          resolve();
-        });
-      });
+    const { promise, resolve } = deferred<void>();
+    const check = () => holds() && resolve();
+    this.#checks.add(check);
+    check();
+    try {
+      await within(promise, () => `${what}; sessions: ${this.sessionIds.join(' ')}`);
+    } finally {
+      this.#checks.delete(check);
     }
   }
 
-  #moved(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const wake of waiting) wake();
+  #check(): void {
+    for (const check of this.#checks) check();
   }
 }

@@ -11,13 +11,13 @@ test('an agent in quarantine is not chosen, not even as the last resort, until i
   all.apply(said('a', 1, 'leaks'));
   assert.deepEqual(chosen(all, 'x'), ['b']);
   assert.deepEqual(chosen(all, 'x', { excluded: ['b'] }), []);
-  assert.deepEqual(all.quarantined(), [said('a', 1, 'leaks').quarantine]);
-  assert.equal(all.quarantineOf({ tenant: 'default', agentId: 'a' })?.reason, 'leaks');
-  assert.equal(all.quarantineOf({ tenant: 'default', agentId: 'b' }), undefined);
+  assert.deepEqual(all.quarantines.inForce(), [said('a', 1, 'leaks').quarantine]);
+  assert.equal(all.quarantines.of({ tenant: 'default', agentId: 'a' })?.reason, 'leaks');
+  assert.equal(all.quarantines.of({ tenant: 'default', agentId: 'b' }), undefined);
   assert.deepEqual([all.size, all.sessionsOf('default')], [3, 3], 'its sessions are there all the same');
   all.apply(said('a', 2));
   assert.deepEqual(chosen(all, 'x'), ['a', 'a2', 'b']);
-  assert.deepEqual(all.quarantined(), []);
+  assert.deepEqual(all.quarantines.inForce(), []);
 });
 
 test('a session that opens, changes or drains is in quarantine if its agent is; other tenants are not affected', () => {
@@ -41,7 +41,7 @@ test('the latest statement about an agent counts, in whatever order the statemen
   const quarantines = [said('a', 6, 'again').quarantine];
   for (let times = 0; times < 2; times++) {
     all.reset({ hubs: [hub('h1')], sessions: [session('a')], quarantines });
-    assert.deepEqual([chosen(all, 'x'), all.quarantined()], [[], quarantines]);
+    assert.deepEqual([chosen(all, 'x'), all.quarantines.inForce()], [[], quarantines]);
   }
 });
 

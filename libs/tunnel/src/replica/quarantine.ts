@@ -14,7 +14,7 @@ export class Quarantines {
 
   /** @returns whether the statement was new */
   apply(quarantine: Quarantine): boolean {
-    const key = keyOf(quarantine);
+    const key = agentKey(quarantine);
     const known = this.#byAgent.get(key);
     if (known && known.version >= quarantine.version) return false;
     this.#byAgent.set(key, quarantine);
@@ -25,13 +25,13 @@ export class Quarantines {
 
   /** The quarantine that an agent is in, if any. */
   of(agent: AgentName): Quarantine | undefined {
-    const said = this.#inForce === 0 ? undefined : this.#byAgent.get(keyOf(agent));
+    const said = this.#inForce === 0 ? undefined : this.#byAgent.get(agentKey(agent));
     return said?.reason === undefined ? undefined : said;
   }
 
   /** The last statement about an agent, even if it was released. */
   last(agent: AgentName): Quarantine | undefined {
-    return this.#byAgent.get(keyOf(agent));
+    return this.#byAgent.get(agentKey(agent));
   }
 
   /** The last statement about every agent. */
@@ -49,7 +49,7 @@ export class Quarantines {
     for (const said of this.#byAgent.values()) {
       if (said.reason === undefined && (!oldest || said.version < oldest.version)) oldest = said;
     }
-    if (oldest) this.#byAgent.delete(keyOf(oldest));
+    if (oldest) this.#byAgent.delete(agentKey(oldest));
   }
 }
 
@@ -57,7 +57,7 @@ function count(quarantine: Quarantine | undefined): number {
   return quarantine?.reason === undefined ? 0 : 1;
 }
 
-/** Ids may contain any character, so the key starts with the tenant's length. */
-function keyOf({ tenant, agentId }: AgentName): string {
+/** One agent of one tenant. Ids may contain any character, so the key starts with the tenant's length. */
+export function agentKey({ tenant, agentId }: AgentName): string {
   return `${tenant.length} ${tenant} ${agentId}`;
 }

@@ -71,7 +71,12 @@ export interface Member {
 
 /** A change of the directory. Applying one twice, or an old one late, changes nothing. */
 export type Change =
-  | { readonly kind: 'hub'; readonly hub: HubRecord }
+  | {
+      readonly kind: 'hub';
+      readonly hub: HubRecord;
+      /** All its sessions, if it wrote them again. Unset if only its own record changed. */
+      readonly sessions?: readonly SessionRecord[];
+    }
   | {
       readonly kind: 'hub-gone';
       readonly hubId: string;

@@ -145,7 +145,7 @@ function apart(found: Found[], isTaken: (one: Found) => boolean): [first: Found[
 function described({ directory, hub, suspects }: ExplainOptions, { route, zone, draining }: Place, key: string) {
   const { record: session, open } = route;
   const { sessionId, hubId } = session;
-  const quarantined = directory.quarantineOf(session)?.reason;
+  const quarantined = directory.quarantines.of(session)?.reason;
   const reachable = hub(hubId) !== undefined;
   const suspected = suspects.has(hubId) || suspects.has(sessionId);
   return { session, open, key, zone, draining, quarantined, reachable, suspected };

@@ -78,17 +78,9 @@ export class Placement {
     return this.#places.get(sessionId)?.route;
   }
 
-  *routes(): Iterable<Route> {
-    for (const { route } of this.#places.values()) yield route;
-  }
-
   /** The place of each session. */
   places(): Iterable<Place> {
     return this.#places.values();
-  }
-
-  isQuarantined({ record }: Route): boolean {
-    return this.#places.get(record.sessionId)?.quarantined ?? false;
   }
 
   /** How many sessions a tenant has, including those in quarantine. */

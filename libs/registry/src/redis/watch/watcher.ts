@@ -1,13 +1,11 @@
 import type { Change, HubRecord, Quarantine } from '@isthmus/tunnel';
-import { Copy } from '../../copy.ts';
 import type { WatchListener } from '../../registry.ts';
-import { isRefusal, type RedisConnection } from '../connection/connection.ts';
+import { type Client, isRefusal, type RedisConnection } from '../connection/connection.ts';
 import { removeExpired, type Store } from '../hub/writer.ts';
 import { Alarm, Health } from '../loop.ts';
 import type { RedisTimings } from '../options.ts';
 import { remind } from '../quarantine/quarantine.ts';
 import {
-  type Entry,
   formatPosition,
   look,
   type Position,
@@ -28,8 +26,8 @@ class Gap extends Error {}
  * and checking for hubs that expired.
  *
  * A missing record alone does not prove that a hub is gone. The store may have been down or come back empty, or its clock may have
- * jumped, and the hub is about to write again. So a hub is dropped only after its record was missing for `graceMs` in a store that
- * answered all that time. Until then it stays in the copy.
+ * jumped, and the hub is about to write again. So a hub is reported gone only after its record was missing for `graceMs` in a store that
+ * answered all that time.
  */
 export class RedisWatcher {
   readonly #connection: RedisConnection;
@@ -39,13 +37,12 @@ export class RedisWatcher {
   readonly #signal: AbortSignal;
   readonly #health: Health;
   readonly #alarm = new Alarm();
-  #copy = new Copy();
   #position: Position | undefined;
   /** Run of the server that gave the snapshot. */
   #run = '';
   #lookAt = 0;
-  /** Quarantine records that this watcher holds and the store lacks. */
-  #unsaid: Quarantine[] = [];
+  /** Quarantine records that the listener holds and the store lacks. */
+  #unsaid: readonly Quarantine[] = [];
   /** Hubs whose record is missing, and since when. */
   #missing = new Map<string, number>();
   /** This watcher's position at the last look, if the store was ahead of it then. */
@@ -104,13 +101,10 @@ export class RedisWatcher {
     const { position, run, ...snapshot } = await this.#connection.run((client) =>
       readSnapshot(client, this.#store.keys),
     );
-    const copy = new Copy(snapshot);
-    this.#unsaid = copy.adopt(this.#copy);
-    this.#copy = copy;
+    this.#unsaid = this.#signal.aborted ? [] : this.#listener.snapshot(snapshot);
     this.#run = run;
     this.#position = position;
     this.#behindAt = undefined;
-    if (!this.#signal.aborted) this.#listener.snapshot(copy.snapshot());
   }
 
   async #follow(): Promise<void> {
@@ -123,7 +117,7 @@ export class RedisWatcher {
       const position = parsePosition(id);
       this.#expectNext(position);
       const entry = parseEntry(fields);
-      if (entry) await this.#take(entry);
+      if (entry) this.#tell(entry.kind === 'opened' ? await this.#reopened(entry.hub) : entry);
       this.#position = position;
     }
   }
@@ -143,24 +137,14 @@ export class RedisWatcher {
     this.#missing.clear();
   }
 
-  async #take(entry: Entry): Promise<void> {
-    if (entry.kind === 'opened') await this.#takeOpened(entry.hub);
-    else this.#tell(entry);
-  }
-
-  /** The hub wrote all its sessions again. The sessions read now may be later than this entry. Their versions settle that. */
-  async #takeOpened(hub: HubRecord): Promise<void> {
-    const sessions = await this.#connection.run((client) => readSessions(client, this.#store.keys, hub.hubId));
-    const present = new Set(sessions.map(({ sessionId }) => sessionId));
-    this.#tell({ kind: 'hub', hub });
-    for (const { sessionId, hubId, incarnation, version } of this.#copy.sessionsOf(hub.hubId)) {
-      if (!present.has(sessionId)) this.#tell({ kind: 'session-gone', sessionId, hubId, incarnation, version });
-    }
-    for (const session of sessions) this.#tell({ kind: 'session', session });
+  /** The hub wrote all its sessions again. The sessions read now may be later than the entry. Their versions settle that. */
+  async #reopened(hub: HubRecord): Promise<Change> {
+    const read = (client: Client) => readSessions(client, this.#store.keys, hub.hubId);
+    return { kind: 'hub', hub, sessions: await this.#connection.run(read) };
   }
 
   #tell(change: Change): void {
-    if (this.#copy.apply(change) && !this.#signal.aborted) this.#listener.change(change);
+    if (!this.#signal.aborted) this.#listener.change(change);
   }
 
   async #look(): Promise<void> {
@@ -214,7 +198,8 @@ export class RedisWatcher {
    * everyone learns of it from the stream.
    */
   async #dropAbsent(inCharge: ReadonlyMap<string, number>): Promise<void> {
-    const known = [...new Set([...inCharge.keys(), ...this.#copy.hubIds()])];
+    const held = new Map([...this.#listener.hubs()].map(({ hubId, incarnation }) => [hubId, incarnation]));
+    const known = [...new Map([...held, ...inCharge]).keys()];
     if (known.length === 0) return;
     const records = await this.#connection.run((client) => client.mget(known.map(this.#store.keys.hub)));
     const now = performance.now();
@@ -229,8 +214,7 @@ export class RedisWatcher {
       if (incarnation !== undefined) {
         await this.#connection.run((client) => removeExpired(client, this.#store, { hubId, incarnation }));
       } else {
-        const { incarnation = 0 } = this.#copy.hub(hubId) ?? {};
-        this.#tell({ kind: 'hub-gone', hubId, incarnation, expired: true });
+        this.#tell({ kind: 'hub-gone', hubId, incarnation: held.get(hubId) ?? 0, expired: true });
       }
     }
   }
