@@ -1,3 +1,6 @@
+/** Up to this size, a scan finds a member about as fast as a table does. The table would take most of a small set's memory. */
+const SCANNED = 8;
+
 /**
  * An unordered set for objects that come and go with every dial. It returns a random member in constant time.
  *
@@ -8,34 +11,40 @@
  */
 export class RandomSet<T extends object> implements Iterable<T> {
   readonly #members: T[] = [];
-  readonly #places = new WeakMap<T, number>();
+  /** Where each member is. Unset until the set first outgrows a scan. */
+  #places: WeakMap<T, number> | undefined;
 
   get size(): number {
     return this.#members.length;
   }
 
   has(member: T): boolean {
-    return this.#places.has(member);
+    return this.#placeOf(member) >= 0;
   }
 
   add(member: T): void {
-    if (!this.has(member)) this.#places.set(member, this.#members.push(member) - 1);
+    if (this.has(member)) return;
+    const place = this.#members.push(member) - 1;
+    if (this.#places) this.#places.set(member, place);
+    else if (place >= SCANNED) this.#places = new WeakMap(this.#members.map((each, at) => [each, at]));
   }
 
   /** Moves the last member into the gap. */
   delete(member: T): boolean {
-    const place = this.#places.get(member);
-    if (place === undefined) return false;
+    const place = this.#placeOf(member);
+    if (place < 0) return false;
     const last = this.#members.pop() as T;
     if (last !== member) {
       this.#members[place] = last;
-      this.#places.set(last, place);
+      this.#places?.set(last, place);
     }
-    return this.#places.delete(member);
+    this.#places?.delete(member);
+    return true;
   }
 
   clear(): void {
-    for (const member of this.#members.splice(0)) this.#places.delete(member);
+    this.#members.length = 0;
+    this.#places = undefined;
   }
 
   /**
@@ -55,6 +64,11 @@ export class RandomSet<T extends object> implements Iterable<T> {
       if (eligible(member)) return member;
     }
     return undefined;
+  }
+
+  /** Returns a member's place, or a negative number for what is no member. */
+  #placeOf(member: T): number {
+    return this.#places ? (this.#places.get(member) ?? -1) : this.#members.indexOf(member);
   }
 
   /** Iterates over a copy, so members may be deleted meanwhile. */
