@@ -1,8 +1,9 @@
 import { RandomSet } from '@isthmus/runtime';
 import { getOrPut } from '../get-or-put.ts';
+import { agentKey } from '../replica/quarantine.ts';
 import type { SessionRecord } from '../replica/records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
-import { drawFrom, type Pool, type Tier, tiersIn } from './tiers.ts';
+import { drawFrom, type Pool, partOf, type Tier, tiersIn } from './tiers.ts';
 
 /** A session as a gateway sees it. */
 export interface Route {
@@ -114,11 +115,11 @@ export class Placement {
     const tenant = getOrPut(this.#tenants, name, emptyTenant);
     for (const key of place.keys) {
       if (place.quarantined) getOrPut(tenant.quarantined, key, () => new Set<Route>()).add(route);
-      else partOf(getOrPut(tenant.pools, key, emptyPool), place).add(route);
+      else getOrPut(poolOf(tenant, key), partOf(place), () => new RandomSet<Route>()).add(route);
       countLength(tenant, key, 1);
     }
     tenant.sessions++;
-    getOrPut(this.#byAgent, agentKey(route), () => new Set<Route>()).add(route);
+    getOrPut(this.#byAgent, agentKey(route.record), () => new Set<Route>()).add(route);
   }
 
   /** @returns the removed route, if there was one */
@@ -135,9 +136,9 @@ export class Placement {
     }
     tenant.sessions--;
     if (tenant.sessions === 0) this.#tenants.delete(route.record.tenant);
-    const siblings = this.#byAgent.get(agentKey(route)) as Set<Route>;
+    const siblings = this.#byAgent.get(agentKey(route.record)) as Set<Route>;
     siblings.delete(route);
-    if (siblings.size === 0) this.#byAgent.delete(agentKey(route));
+    if (siblings.size === 0) this.#byAgent.delete(agentKey(route.record));
     return route;
   }
 
@@ -184,7 +185,7 @@ export class Placement {
   /** Open tunnels and pending dials of this gateway through an agent, over all hubs. */
   #openOf(route: Route): number {
     let open = 0;
-    for (const sibling of this.#byAgent.get(agentKey(route)) ?? []) open += sibling.open;
+    for (const sibling of this.#byAgent.get(agentKey(route.record)) ?? []) open += sibling.open;
     return open;
   }
 }
@@ -196,31 +197,22 @@ function emptyTenant(): Tenant {
   };
 }
 
-function emptyPool(): Pool {
-  return { own: new RandomSet(), byZone: new Map(), draining: new RandomSet() };
+function poolOf({ pools }: Tenant, key: string): Pool {
+  return getOrPut(pools, key, (): Pool => new Map());
 }
 
 function removePooled(tenant: Tenant, key: string, place: Place): void {
   const pool = tenant.pools.get(key) as Pool;
-  const part = partOf(pool, place);
-  part.delete(place.route);
-  if (part.size === 0 && pool.byZone.get(place.zone) === part) pool.byZone.delete(place.zone);
-  if (pool.own.size + pool.byZone.size + pool.draining.size === 0) tenant.pools.delete(key);
+  const part = pool.get(partOf(place));
+  part?.delete(place.route);
+  if (part?.size === 0) pool.delete(partOf(place));
+  if (pool.size === 0) tenant.pools.delete(key);
 }
 
 function removeQuarantined(tenant: Tenant, key: string, route: Route): void {
   const routes = tenant.quarantined.get(key);
   routes?.delete(route);
   if (routes?.size === 0) tenant.quarantined.delete(key);
-}
-
-function agentKey({ record: { tenant, agentId } }: Route): string {
-  return JSON.stringify([tenant, agentId]);
-}
-
-function partOf(pool: Pool, { draining, own, zone }: RouteState): RandomSet<Route> {
-  if (draining) return pool.draining;
-  return own ? pool.own : getOrPut(pool.byZone, zone, () => new RandomSet<Route>());
 }
 
 function countLength(tenant: Tenant, key: string, by: 1 | -1): void {

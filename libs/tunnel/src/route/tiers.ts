@@ -1,11 +1,19 @@
 import type { RandomSet } from '@isthmus/runtime';
-import type { Route } from './placement.ts';
+import type { Route, RouteState } from './placement.ts';
 
-/** Sessions under one key, grouped by preference. */
-export interface Pool {
-  readonly own: RandomSet<Route>;
-  readonly byZone: Map<string, RandomSet<Route>>;
-  readonly draining: RandomSet<Route>;
+const OWN = Symbol('own');
+const DRAINING = Symbol('draining');
+
+/** A part of a pool: a zone, or one of those above. */
+type Part = string | typeof OWN | typeof DRAINING;
+
+/** Sessions under one key, grouped by preference. There may be a pool for each session, so it has no empty part. */
+export type Pool = Map<Part, RandomSet<Route>>;
+
+/** Returns the part of a pool to which a session belongs. */
+export function partOf({ draining, own, zone }: RouteState): Part {
+  if (draining) return DRAINING;
+  return own ? OWN : zone;
 }
 
 /** Sessions of equal preference: only chance and load decide between them. It may repeat routes of earlier tiers. */
@@ -44,39 +52,37 @@ const LOPSIDED = 2;
  * Yields the tiers of a pool, best first: the hub in this process, the own zone, other zones, draining sessions. An agent at the own hub
  * that is far busier than one elsewhere loses its preference.
  */
-export function* tiersIn({ own, byZone, draining }: Pool, view: PoolView): Generator<Tier> {
+export function* tiersIn(pool: Pool, view: PoolView): Generator<Tier> {
   const { suspected, step, key, zone, eligible, load } = view;
   const tier = (place: Tier['place'], light: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
     return { suspected, step, key, place, light, sets, accepts };
   };
-  const near = byZone.get(zone);
-  const isFar = byZone.size > (near ? 1 : 0);
-  const far = () => [...byZone].filter(([name]) => name !== zone).map(([, set]) => set);
+  const own = pool.get(OWN);
+  const near = pool.get(zone);
+  const draining = pool.get(DRAINING);
+  const isFar = pool.size > (own ? 1 : 0) + (near ? 1 : 0) + (draining ? 1 : 0);
+  const far = () => [...pool.values()].filter((set) => set !== own && set !== near && set !== draining);
   let light = true;
-  if (own.size > 0)
-    yield tier(
-      'own',
-      light,
-      () => [own],
-      (route) => route.open <= BUSY && eligible(route),
-    );
-  const least = leastBusy(own, view);
-  if (least < Number.POSITIVE_INFINITY) {
-    const lighter = (route: Route) => load(route) * LOPSIDED < least && eligible(route);
-    if (near) yield tier('near', light, () => [near], lighter);
-    if (isFar) yield tier('far', light, far, lighter);
-    light = false;
-    yield tier('own', light, () => [own], eligible);
+  if (own) {
+    const idle = (route: Route) => route.open <= BUSY && eligible(route);
+    yield tier('own', light, () => [own], idle);
+    const least = leastBusy(own, view);
+    if (least < Number.POSITIVE_INFINITY) {
+      const lighter = (route: Route) => load(route) * LOPSIDED < least && eligible(route);
+      if (near) yield tier('near', light, () => [near], lighter);
+      if (isFar) yield tier('far', light, far, lighter);
+      light = false;
+      yield tier('own', light, () => [own], eligible);
+    }
   }
   if (near) yield tier('near', light, () => [near], eligible);
   if (isFar) yield tier('far', light, far, eligible);
-  if (draining.size > 0) yield tier('draining', light, () => [draining], eligible);
+  if (draining) yield tier('draining', light, () => [draining], eligible);
 }
 
 /** Returns the load of the least loaded busy agent; infinite if no agent is busy. */
 function leastBusy(own: RandomSet<Route>, { eligible, load }: PoolView): number {
   let least = Number.POSITIVE_INFINITY;
-  if (own.size === 0) return least;
   for (const route of own) if (route.open > BUSY && eligible(route)) least = Math.min(least, load(route));
   return least;
 }
