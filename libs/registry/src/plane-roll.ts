@@ -4,11 +4,11 @@ import { Roster } from './roster.ts';
 
 export interface PlaneRoll {
   readonly roster: Roster;
-  /** What operators should mend though the process is ready. */
+  /** What operators should fix although the process is ready. */
   warnings(): readonly string[];
 }
 
-/** Follows who is in the plane, and whether this process is alone under its --server-id. @param freed called when it is alone again */
+/** Follows the plane's members and warns when another has this process's --server-id. @param freed called when none has it any longer */
 export function planeRoll(
   registry: Registry,
   own: Member,
@@ -28,7 +28,7 @@ export function planeRoll(
 
 function sameId(id: string, others: readonly Member[]): string {
   const where = others.map(({ host, adminAddress, since }) => {
-    return `on ${host}, admin port ${adminAddress}, since ${new Date(since).toISOString()}`;
+    return `on ${host}, admin port ${adminAddress}, started ${new Date(since).toISOString()}`;
   });
   return `another process uses --server-id ${id}: ${where.join('; ')}. Give each server its own id`;
 }

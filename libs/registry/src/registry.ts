@@ -96,16 +96,18 @@ export interface WatchListener {
   state: StateListener;
 }
 
-/** The store did not answer, or answered that it cannot serve. Nothing is lost: writes are retried and replicas are kept. */
+/** The store did not answer, or refused to serve. Nothing is lost: writes are retried and replicas are kept. */
 export class RegistryUnavailable extends Error {
   override readonly name = 'RegistryUnavailable';
 }
 
-/** The quarantine is full. Release an agent first. */
+/** As many agents are in quarantine as may be. */
 export class QuarantineFull extends Error {
   override readonly name = 'QuarantineFull';
 
   constructor() {
-    super(`${MAX_QUARANTINED} agents are in quarantine, the most there can be: lift one first`);
+    super(
+      `${MAX_QUARANTINED} agents are in quarantine, which is the maximum. Lift one first: isthmus quarantine AGENT --lift`,
+    );
   }
 }

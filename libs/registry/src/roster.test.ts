@@ -9,7 +9,7 @@ function member(memberId: string, since: number): Member {
   return { memberId, since, roles: ['hub'], adminAddress: `h:${since}`, host: 'h', version: '1', zone: '' };
 }
 
-test('another process of the same id is told of, and that it is gone', { timeout: 60_000 }, async (t) => {
+test('the roster reports another process with the same id, and when it is gone', { timeout: 60_000 }, async (t) => {
   const stop = new AbortController();
   t.after(() => stop.abort());
   const registry = memoryRegistry();
@@ -26,7 +26,7 @@ test('another process of the same id is told of, and that it is gone', { timeout
   assert.deepEqual(told, [[3], []]);
 });
 
-test('the last answer stays while the registry is away', { timeout: 60_000 }, async (t) => {
+test('the roster keeps the last answer while the registry is down', { timeout: 60_000 }, async (t) => {
   const stop = new AbortController();
   t.after(() => stop.abort());
   const registry = memoryRegistry();

@@ -1,23 +1,26 @@
 import type { Member } from '@isthmus/tunnel';
 import type { Registry } from './registry.ts';
 
-/** How often the registry is asked who is there, in milliseconds: one small answer. */
+/** Time between two requests for the list of members, in milliseconds. The answer is small. */
 const LOOK_EVERY = 5_000;
 
-/** How long a process that died without a word may still be listed, in milliseconds: what was there before is no namesake yet. */
+/**
+ * How long a process that was killed may stay listed, in milliseconds. For so long after the start, a member with this process's id may be
+ * its predecessor.
+ */
 const ECHO_MS = 20_000;
 
 export interface RosterOptions {
   readonly own: Member;
   readonly signal: AbortSignal;
-  /** Called when other processes of this one's id were seen at two looks in a row, and when they are gone. */
+  /** Called when two lists in a row name the same other processes with this one's id, and when there are none any longer. */
   readonly namesakes: (others: readonly Member[]) => void;
   /** Milliseconds; for tests. */
   readonly every?: number;
   readonly echo?: number;
 }
 
-/** Who is in the plane, as the registry said last: what operators see while it is away. */
+/** The members of the plane, by the registry's last answer. Operators see that while the registry is down. */
 export class Roster {
   readonly #registry: Registry;
   readonly #options: RosterOptions;
@@ -41,7 +44,7 @@ export class Roster {
     return this.#last;
   }
 
-  /** Asks now. Rejects when the registry does not answer, and when `signal` aborts. */
+  /** Asks the registry. Rejects if it does not answer, and when `signal` aborts. */
   async members(signal: AbortSignal): Promise<readonly Member[]> {
     this.#last = await this.#registry.members(signal);
     return this.#last;
@@ -52,7 +55,7 @@ export class Roster {
     try {
       const others = (await this.members(signal)).filter((member) => isNamesake(member, own));
       if (signal.aborted || performance.now() - this.#start < echo) return;
-      // A registry that was emptied misses everybody for a moment.
+      // An emptied registry lists nobody for a moment.
       const seen = JSON.stringify(others);
       const steady = seen === this.#seen;
       this.#seen = seen;
@@ -60,7 +63,7 @@ export class Roster {
       this.#told = seen;
       namesakes(others);
     } catch {
-      // What was known stays.
+      // Keep the last list.
     }
   }
 }

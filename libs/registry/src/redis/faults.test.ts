@@ -52,7 +52,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     const { link, cutOff, registration } = await oneCutOff();
     registration.announce(sessionRecord(hub, 's2'));
     await observer.until('s2', () => observer.has('s2'));
-    link.mend();
+    link.restore();
     await cutOff.until('s2', () => cutOff.has('s2'));
     assert.equal(cutOff.snapshots, 1);
     cutOff.stop();
@@ -64,7 +64,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     for (let n = 0; n < 500; n++) registration.announce(sessionRecord(hub, `many-${n}`));
     registration.withdraw('s1', 2);
     await observer.until('500 sessions', () => observer.sessions.length === 500 && !observer.has('s1'));
-    link.mend();
+    link.restore();
     await cutOff.until('500 sessions', () => cutOff.sessions.length === 500);
     assert.equal(cutOff.snapshots, 2);
     assert.deepEqual(cutOff.sessionIds, observer.sessionIds);
@@ -166,7 +166,7 @@ describe('registry on a Redis that fails', { skip }, () => {
     assert.deepEqual(observer.gone, ['h1', 's1']);
     assert.equal(await server.command(`EXISTS ${key('sessions:h1')} ${key('hub:h1')}`), ':0');
     assert.equal(await server.command(`HLEN ${key('hubs')}`), ':0');
-    link.mend();
+    link.restore();
     await observer.until('s1 again, written anew by its hub', () => observer.has('s1'));
     await link.close();
   });

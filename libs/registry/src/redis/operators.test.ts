@@ -57,7 +57,7 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
       await told(observer);
       await until(
         async () => (await server.command(`HLEN ${key('quarantines')}`)) === ':3',
-        'three words that were written again',
+        'three quarantines that were written again',
       );
       const late = new Observer(plane.connect());
       await told(late);
@@ -65,7 +65,7 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
     }
   });
 
-  it('does not restore a quarantine that was lifted while a watcher was cut off from an emptied store', async () => {
+  it('does not restore the quarantine of an agent that was released while a watcher was cut off from an emptied store', async () => {
     const link = await relayTo(server.port);
     const cutOff = new Observer(plane.connect({ url: link.url }));
     const agent = { tenant: 'default', agentId: 'a' };
@@ -79,7 +79,7 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
       'the quarantine that was written again',
     );
     await registry.quarantine(agent, undefined);
-    link.mend();
+    link.restore();
     await cutOff.until('its end', () => cutOff.snapshots === 2 && !('a' in cutOff.quarantined));
     await cutOff.until('two looks', () => cutOff.answers > 2);
     assert.deepEqual(
@@ -99,14 +99,16 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
     // Otherwise the other watcher would write it back.
     observer.stop();
     await server.command('FLUSHALL');
-    await reader.until('a refusal', () => reader.states.some(({ detail }) => /cannot write quarantines/.test(detail)));
+    await reader.until('a refusal', () =>
+      reader.states.some(({ detail }) => /cannot restore quarantines/.test(detail)),
+    );
     await registry.quarantine(said, 'leaks');
     await reader.until('news', () => reader.quarantined.said === 'leaks');
     assert.equal(reader.quarantined.lost, 'leaks');
     await server.command('ACL SETUSER reader +hset');
     await until(
       async () => (await server.command(`HLEN ${key('quarantines')}`)) === ':2',
-      'the word that was refused before',
+      'the quarantine that was refused before',
     );
     reader.stop();
   });
@@ -123,7 +125,10 @@ describe('members and quarantines in a Redis that fails', { skip }, () => {
     };
     await everyone('leaks');
     const another = { tenant: 'default', agentId: 'another' };
-    await assert.rejects(patient.quarantine(another, ''), { name: 'QuarantineFull', message: /lift one first$/ });
+    await assert.rejects(patient.quarantine(another, ''), {
+      name: 'QuarantineFull',
+      message: /Lift one first: isthmus quarantine AGENT --lift$/,
+    });
     assert.equal(await patient.quarantine(all[0] as AgentName, 'another reason'), true);
     await everyone(undefined);
     assert.equal(await patient.quarantine(another, ''), true);

@@ -20,7 +20,7 @@ interface Outage {
   begin(plane: string): unknown;
   /** Resolves when the store is back. */
   end(plane: string): unknown;
-  /** Called after the outage. A failed server that comes back then must disturb nothing. */
+  /** Called after the outage, to let a failed server come back. That must disturb nothing. */
   after?(): void;
   stop(): Promise<void>;
   /** Set if the outage may pass unnoticed while it lasts. Default: everyone notices it. */
@@ -69,8 +69,8 @@ async function survives(outage: Outage): Promise<void> {
     await pause(OUTAGE_MS);
     if (!outage.unnoticed) {
       await early.until('the outage', () => early.states.at(-1)?.up === false);
-      assert.equal(late.snapshots, 0, 'who starts meanwhile knows nothing, and says so');
-      await until(async () => third.states.at(-1) === false, 'a word of who cannot write');
+      assert.equal(late.snapshots, 0, 'a watcher that starts during the outage gets no snapshot');
+      await until(async () => third.states.at(-1) === false, 'a report that the third hub cannot write');
       assert.deepEqual(early.sessionIds, ['leaves', 'other', 'stays']);
     }
 
@@ -137,7 +137,7 @@ describe('registry through an outage', { skip: redisMissing(), concurrency: true
     end: () => server.command(`ACL SETUSER ${PLANE_USER.name} ${PLANE_USER.rules}`),
   }));
 
-  outageOf("the user's password is another", (server) => ({
+  outageOf("the user's password changes", (server) => ({
     async begin() {
       await server.command(`ACL SETUSER ${PLANE_USER.name} resetpass >other`);
       await server.command(`CLIENT KILL USER ${PLANE_USER.name}`);

@@ -17,7 +17,7 @@ import { HubWriter, type Store } from './hub/writer.ts';
 import { planeKeys } from './keys.ts';
 import { RedisMember } from './member/member.ts';
 import { KEPT_CHANGES, REDIS_TIMINGS, type RedisRegistryOptions, type RedisTimings } from './options.ts';
-import { sayQuarantine } from './quarantine/quarantine.ts';
+import { writeQuarantine } from './quarantine/quarantine.ts';
 import { readSnapshot } from './watch/reader.ts';
 import { RedisWatcher } from './watch/watcher.ts';
 
@@ -90,7 +90,7 @@ class RedisRegistry implements Registry {
 
   async quarantine(agent: AgentName, reason: string | undefined): Promise<boolean> {
     checkQuarantine(agent, reason);
-    const outcome = await this.#connection().run((client) => sayQuarantine(client, this.#store, agent, reason));
+    const outcome = await this.#connection().run((client) => writeQuarantine(client, this.#store, agent, reason));
     if (outcome === 'full') throw new QuarantineFull();
     return outcome === 'ok';
   }

@@ -1,6 +1,6 @@
 import { LOOK, OPEN, REMOVE, STAGE, WRITE } from './hub/hub-scripts.ts';
 import { BEAT, ROLL_CALL } from './member/member-scripts.ts';
-import { QUARANTINE, REMIND } from './quarantine/quarantine-scripts.ts';
+import { QUARANTINE, RESTORE } from './quarantine/quarantine-scripts.ts';
 
 export const SCRIPTS = {
   isthmusWrite: { lua: WRITE, numberOfKeys: 5 },
@@ -9,7 +9,7 @@ export const SCRIPTS = {
   isthmusRemove: { lua: REMOVE, numberOfKeys: 5 },
   isthmusLook: { lua: LOOK, numberOfKeys: 2 },
   isthmusQuarantine: { lua: QUARANTINE, numberOfKeys: 3 },
-  isthmusRemind: { lua: REMIND, numberOfKeys: 3 },
+  isthmusRestore: { lua: RESTORE, numberOfKeys: 3 },
   isthmusBeat: { lua: BEAT, numberOfKeys: 1 },
   isthmusRollCall: { lua: ROLL_CALL, numberOfKeys: 1 },
 } as const;
@@ -23,7 +23,7 @@ export interface Scripted {
   readonly isthmusOpen: Write;
   readonly isthmusRemove: Write;
   readonly isthmusQuarantine: Write;
-  readonly isthmusRemind: Write;
+  readonly isthmusRestore: Write;
   readonly isthmusBeat: Write;
   isthmusRollCall(members: string, ttlMs: number): Promise<string[]>;
   isthmusLook(

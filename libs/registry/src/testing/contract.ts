@@ -8,7 +8,7 @@ import { hubRecord, member, sessionRecord } from './records.ts';
 
 const AGENT = { tenant: 'default', agentId: 'a1' };
 
-/** One plane. `connect` returns a registry as another process would have it. */
+/** One plane. `connect` returns a registry of one more process. */
 export interface ContractPlane {
   connect(): Registry;
   close(): Promise<void>;
@@ -46,7 +46,7 @@ export function registryContract(
       assert.deepEqual(observer.sessions, []);
     });
 
-    it('tells watchers of a hub and its sessions, the hub first', async () => {
+    it('reports a hub and its sessions to watchers, the hub first', async () => {
       const hub = hubRecord('h1');
       registry.register(hub).announce(sessionRecord(hub, 's1'));
       await observer.until('s1', () => observer.has('s1'));
@@ -89,7 +89,7 @@ export function registryContract(
       assert.deepEqual(observer.sessionIds, ['s2']);
     });
 
-    it('tells of a changed session, and lets an older version of it lose', async () => {
+    it('reports a changed session, and ignores an older version of it', async () => {
       const hub = hubRecord('h1');
       const registration = registry.register(hub);
       registration.announce(sessionRecord(hub, 's1', 5));
@@ -102,7 +102,7 @@ export function registryContract(
       assert.deepEqual(observer.opened, ['s1', 's1']);
     });
 
-    it("tells of a hub's own changes without touching its sessions", async () => {
+    it("reports a change of a hub's record without touching its sessions", async () => {
       const hub = hubRecord('h1');
       const registration = registry.register(hub);
       registration.announce(sessionRecord(hub, 's1'));
@@ -112,7 +112,7 @@ export function registryContract(
       assert.deepEqual(observer.sessionIds, ['s1']);
     });
 
-    it('takes a closed hub out with all its sessions', async () => {
+    it('removes a closed hub with all its sessions', async () => {
       const [left, stays] = [hubRecord('h1'), hubRecord('h2')];
       const registration = registry.register(left);
       registration.announce(sessionRecord(left, 's1'));
@@ -124,7 +124,7 @@ export function registryContract(
       assert.deepEqual((await registry.snapshot()).hubs, [stays]);
     });
 
-    it('lets a later incarnation replace an earlier one, which writes no more and is told', async () => {
+    it('lets a later incarnation replace an earlier one, which is told and stops writing', async () => {
       const [old, young] = [hubRecord('h1', 1), hubRecord('h1', 2)];
       const before = registry.register(old);
       before.announce(sessionRecord(old, 's1'));
@@ -175,7 +175,7 @@ export function registryContract(
       assert.deepEqual(await registry.members(), [gateway]);
     });
 
-    it('lists two processes that say the same id, the elder first', async () => {
+    it('lists two processes with the same id, the elder first', async () => {
       const [elder, younger] = [member('a', { since: 1 }), member('a', { since: 2 })];
       plane.connect().join(younger);
       const joined = registry.join(elder);
@@ -185,11 +185,11 @@ export function registryContract(
       assert.deepEqual(await registry.members(), [younger]);
     });
 
-    it('lists nobody to one who has ceased to wait', async () => {
-      await assert.rejects(registry.members(AbortSignal.abort(new Error('asked no more'))), /asked no more/);
+    it('rejects a request for members whose signal is aborted', async () => {
+      await assert.rejects(registry.members(AbortSignal.abort(new Error('stopped waiting'))), /stopped waiting/);
     });
 
-    it('tells watchers of an agent in quarantine, and of its end', async () => {
+    it('reports to watchers that an agent is put in quarantine and released', async () => {
       assert.equal(await registry.quarantine(AGENT, 'leaks "memory"'), true);
       await observer.until('quarantine', () => 'a1' in observer.quarantined);
       assert.deepEqual(observer.quarantined, { a1: 'leaks "memory"' });
@@ -204,7 +204,7 @@ export function registryContract(
       await observer.until('its end', () => !('a1' in observer.quarantined));
     });
 
-    it('says of a quarantine whether it was news, and takes the last of two reasons', async () => {
+    it('returns whether a quarantine changed anything, and keeps the last of two reasons', async () => {
       const other = plane.connect();
       assert.equal(await other.quarantine(AGENT, undefined), false);
       assert.equal(await registry.quarantine(AGENT, 'first'), true);
@@ -222,7 +222,7 @@ export function registryContract(
       );
     });
 
-    it('refuses words about a quarantine that are too long', async () => {
+    it('rejects texts of a quarantine that are too long', async () => {
       for (const [agent, reason] of [
         [AGENT, 'x'.repeat(501)],
         [{ ...AGENT, agentId: 'x'.repeat(1001) }, ''],
@@ -233,7 +233,7 @@ export function registryContract(
       }
     });
 
-    it('tells a stopped watcher nothing more', async () => {
+    it('does not call a stopped watcher', async () => {
       const other = new Observer(plane.connect());
       await other.until('a snapshot', () => other.snapshots === 1);
       other.stop();

@@ -6,9 +6,9 @@ export interface TcpRelay {
   readonly url: string;
   /** Delay of every chunk, in each direction, in milliseconds. */
   delayMs: number;
-  /** Closes all connections, and accepts none until `mend()`. */
+  /** Closes all connections, and accepts none until `restore()`. */
   cut(): void;
-  mend(): void;
+  restore(): void;
   close(): Promise<void>;
 }
 
@@ -42,7 +42,7 @@ export async function relayTo(port: number): Promise<TcpRelay> {
       open = false;
       for (const socket of sockets) socket.destroy();
     },
-    mend() {
+    restore() {
       open = true;
     },
     async close() {

@@ -6,7 +6,7 @@ const nobody = { username: '', password: '' };
 const plain = { kind: 'standalone', primary: '', db: 0, tls: false, user: nobody, sentinelUser: nobody } as const;
 const at = (...nodes: readonly [string, number][]) => nodes.map(([host, port]) => ({ host, port }));
 
-test('a Redis URL gives the kind of the Redis, its address and the credentials', () => {
+test('a Redis URL is parsed into the kind of Redis, its address and the credentials', () => {
   const cases: readonly [string, object][] = [
     ['redis://h', { ...plain, seeds: at(['h', 6379]) }],
     ['redis://h:1/', { ...plain, seeds: at(['h', 1]) }],

@@ -5,10 +5,10 @@ import { test } from 'node:test';
 import { RegistryUnavailable } from '../../registry.ts';
 import { redisRegistry } from '../registry.ts';
 
-test("a Redis that breaks the connection amid a command is told of without the client's own words", async (t) => {
+test('the error for a connection that broke during a command says so in plain words', async (t) => {
   const server = createServer((socket) => {
     socket.on('error', () => {});
-    // What the client says of itself is taken; the first question is not answered.
+    // Accepts what the client says about itself, and does not answer its first script.
     socket.on('data', (data) => {
       const said = data.toString();
       if (said.includes('eval')) socket.destroy();

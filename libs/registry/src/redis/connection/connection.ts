@@ -18,13 +18,13 @@ type ClientOptions = Omit<RedisOptions, 'replyMapping'>;
 export interface Endpoint {
   readonly options: ClientOptions;
   readonly address: RedisAddress;
-  /** For people. */
+  /** For messages. */
   readonly name: string;
-  /** What must not appear in any text. */
+  /** Passwords, which must appear in no message. */
   readonly secrets: () => readonly string[];
 }
 
-/** @throws RangeError for a URL or a plane's name that is none; its text does not repeat the URL, which may hold a password. */
+/** @throws RangeError for a malformed URL or plane name. The message does not repeat the URL, which may hold a password. */
 export function endpointOf(options: RedisRegistryOptions, timings: RedisTimings): Endpoint {
   const { url, plane, tls, credentials } = options;
   const parsed = parseAddress(url);
@@ -71,10 +71,10 @@ function askingOptions(
 /** The server is not, or no longer, in charge of the plane's keys. The client must look up another. */
 const NOT_IN_CHARGE = /^(MOVED|ASK|CLUSTERDOWN|TRYAGAIN|READONLY|UNBLOCKED|MASTERDOWN)\b/;
 
-/** Who this connection is does not hold, or not any more: another one may have a newer password. */
+/** The server does not accept this connection's password, or no longer does. The next connection may have a newer one. */
 const UNKNOWN_USER = /^(NOAUTH|WRONGPASS)\b/;
 
-/** Whether the server that is in charge heard a command, and refused it: the next one may be taken. */
+/** Whether the server in charge refused a command. It may accept the next one. */
 export function isRefusal(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError' && !NOT_IN_CHARGE.test(error.message);
 }
@@ -177,7 +177,7 @@ export class RedisConnection {
   }
 }
 
-/** Returns how long to pause before each attempt to connect; the attempts since the last connection are counted from 1. */
+/** Returns a function that says how long to pause before an attempt to connect. Attempts since the last connection count from 1. */
 function reconnecting(capMs: number): (attempt: number) => number {
   const backoff = new Backoff(FIRST_PAUSE_MS, capMs);
   return (attempt) => {

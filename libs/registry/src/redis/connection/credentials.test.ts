@@ -8,7 +8,7 @@ import { until } from '@isthmus/runtime/testing';
 import { PLANE_USER, planeUserArgs, redisMissing, startRedis } from '../../testing/redis-server.ts';
 import { redisRegistry } from '../registry.ts';
 
-test('a rotated password is used from the next connection on', {
+test('the next connection uses a rotated password', {
   skip: redisMissing(),
   timeout: 120_000,
 }, async (t) => {
@@ -33,7 +33,7 @@ test('a rotated password is used from the next connection on', {
   assert.doesNotMatch(await answer(), new RegExp(PLANE_USER.password));
   await writeFile(file, 'rotated');
   await until(async () => (await answer()) === 'answers', 'the new password to be used');
-  // Amid a rotation: what was read last goes on.
+  // During a rotation, the last password remains in use.
   await rm(file);
   await server.command(`CLIENT KILL USER ${PLANE_USER.name}`);
   await until(async () => (await answer()) === 'answers', 'the last password to be used');

@@ -1,23 +1,23 @@
 import type { Redis } from 'ioredis';
 import type { Credentials, RedisAddress } from './address.ts';
 
-/** What stands in files, in place of what the URL says. */
+/** Credentials from files. They replace those in the URL. */
 export interface KeptCredentials {
   readonly user?: Partial<Credentials>;
   readonly sentinelUser?: Partial<Credentials>;
 }
 
-/** Read anew for every connection, so that a password that was rotated is used. */
+/** Called for every connection, so that it uses a rotated password. */
 export type CredentialSource = () => KeptCredentials;
 
-/** An address whose users are looked up whenever somebody asks for them. While a file cannot be read, they are as they were. */
+/** Returns an address that reads its credentials on each access. While a file cannot be read, it has the last ones. */
 export function withCredentials(address: RedisAddress, read: CredentialSource): RedisAddress {
   let last = read();
   const now = () => {
     try {
       last = read();
     } catch {
-      // Amid a rotation. If what was read last does not hold any more, the server says so, and the next connection looks again.
+      // A rotation is under way. If the server rejects the last credentials, the next connection reads them again.
     }
     return last;
   };

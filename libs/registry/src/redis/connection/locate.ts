@@ -50,7 +50,7 @@ type SlotRange = [number, number, ...[string | null, number, ...unknown[]][]];
 
 function ownerLocator(address: RedisAddress, key: string, ask: Ask): Locate {
   const { seeds } = address;
-  // Seeds may be gone one day; what the Cluster last said of itself is asked first.
+  // The seeds may be gone one day, so the nodes that the Cluster last named are asked first.
   let learnt: readonly HostPort[] = [];
   const ownerOf = async (node: HostPort) => {
     const { user } = address;
@@ -90,7 +90,7 @@ async function firstOf(servers: readonly HostPort[], ask: (server: HostPort) => 
   });
 }
 
-/** Each client starts at a random server, so that a server with an outdated view misleads no client forever. */
+/** Each client asks in a random order, so that no server with an outdated view misleads a client forever. */
 function shuffled<T>(list: readonly T[]): T[] {
   return list
     .map((item) => ({ item, rank: Math.random() }))

@@ -45,7 +45,7 @@ return refused
 `;
 
 /**
- * Checks whether a Redis can serve a plane. Writes nothing to the plane's own keys.
+ * Checks whether a Redis can serve a plane. Writes to none of the plane's own keys.
  * @throws RegistryUnavailable if it cannot be reached or rejects the login; RangeError for a malformed URL or plane name.
  */
 export async function probeRedis(options: RedisRegistryOptions): Promise<RedisProbe> {

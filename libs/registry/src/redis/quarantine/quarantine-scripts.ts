@@ -10,7 +10,7 @@ local kept, most = ARGV[1], tonumber(ARGV[2])
 ${HISTORY}
 redis.call('PERSIST', quarantines)
 
-local function say(field, version, sign, record)
+local function write(field, version, sign, record)
   redis.call('HSET', quarantines, field, string.format('%d', version) .. sign .. record)
   publish('{"kind":"quarantine","quarantine":' .. record .. '}')
 end
@@ -38,17 +38,17 @@ end
 if sign == '+' and counts['+'] >= most then return 'full' end
 if sign == '-' and counts['-'] >= most then redis.call('HDEL', quarantines, oldest) end
 local fresh = math.max(now, (tonumber(version) or 0) + 1)
-say(field, fresh, sign, '{"version":' .. string.format('%d', fresh) .. ',' .. rest)
+write(field, fresh, sign, '{"version":' .. string.format('%d', fresh) .. ',' .. rest)
 return (before or '-') == '-' and sign == '-' and 'same' or 'ok'
 `;
 
 /** Writes again what the store lacks. ARGV, for each: field, version, sign, the Quarantine as JSON with its version first. */
-export const REMIND = `${QUARANTINES}
+export const RESTORE = `${QUARANTINES}
 for i = 3, #ARGV, 4 do
   local held = leading_number(redis.call('HGET', quarantines, ARGV[i]))
   local room = held or redis.call('HLEN', quarantines) < 2 * most
   local version = tonumber(ARGV[i + 1])
-  if room and (not held or held < version) then say(ARGV[i], version, ARGV[i + 2], ARGV[i + 3]) end
+  if room and (not held or held < version) then write(ARGV[i], version, ARGV[i + 2], ARGV[i + 3]) end
 end
 return 'ok'
 `;

@@ -8,7 +8,7 @@ const BATCH = 200;
 type Outcome = 'ok' | 'same' | 'full';
 
 /** Puts an agent in quarantine or, without a reason, releases it. */
-export async function sayQuarantine(
+export async function writeQuarantine(
   client: Client,
   store: Store,
   { tenant, agentId }: AgentName,
@@ -20,20 +20,20 @@ export async function sayQuarantine(
   return (await client.isthmusQuarantine(...sharedOf(store), field, signOf(reason), rest)) as Outcome;
 }
 
-/** Writes records that the store is believed to lack. Later ones in the store stay. */
-export async function remind(client: Client, store: Store, words: readonly Quarantine[]): Promise<void> {
-  for (let start = 0; start < words.length; start += BATCH) {
-    const each = words.slice(start, start + BATCH).flatMap((word) => {
-      const { version, tenant, agentId, reason } = word;
-      return [fieldOf(word), version, signOf(reason), JSON.stringify({ version, tenant, agentId, reason })];
+/** Writes records that the store lacks. Later ones in the store stay. */
+export async function restoreQuarantines(client: Client, store: Store, lost: readonly Quarantine[]): Promise<void> {
+  for (let start = 0; start < lost.length; start += BATCH) {
+    const each = lost.slice(start, start + BATCH).flatMap((quarantine) => {
+      const { version, tenant, agentId, reason } = quarantine;
+      return [fieldOf(quarantine), version, signOf(reason), JSON.stringify({ version, tenant, agentId, reason })];
     });
-    await client.isthmusRemind(...sharedOf(store), ...each);
+    await client.isthmusRestore(...sharedOf(store), ...each);
   }
 }
 
 export async function readQuarantines(client: Client, { keys }: Pick<Store, 'keys'>): Promise<Quarantine[]> {
-  const said = await client.hvals(keys.quarantines);
-  return said.map((value) => JSON.parse(value.replace(/^\d+[+-]/, '')) as Quarantine);
+  const values = await client.hvals(keys.quarantines);
+  return values.map((value) => JSON.parse(value.replace(/^\d+[+-]/, '')) as Quarantine);
 }
 
 function sharedOf({ keys, keptChanges }: Store): (string | number)[] {

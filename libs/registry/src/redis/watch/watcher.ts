@@ -4,7 +4,7 @@ import { type Client, isRefusal, type RedisConnection } from '../connection/conn
 import { removeExpired, type Store } from '../hub/writer.ts';
 import { Alarm, Health } from '../loop.ts';
 import type { RedisTimings } from '../options.ts';
-import { remind } from '../quarantine/quarantine.ts';
+import { restoreQuarantines } from '../quarantine/quarantine.ts';
 import {
   formatPosition,
   look,
@@ -42,7 +42,7 @@ export class RedisWatcher {
   #run = '';
   #lookAt = 0;
   /** Quarantine records that the listener holds and the store lacks. */
-  #unsaid: readonly Quarantine[] = [];
+  #lost: readonly Quarantine[] = [];
   /** Hubs whose record is missing, and since when. */
   #missing = new Map<string, number>();
   /** This watcher's position at the last look, if the store was ahead of it then. */
@@ -101,7 +101,7 @@ export class RedisWatcher {
     const { position, run, ...snapshot } = await this.#connection.run((client) =>
       readSnapshot(client, this.#store.keys),
     );
-    this.#unsaid = this.#signal.aborted ? [] : this.#listener.snapshot(snapshot);
+    this.#lost = this.#signal.aborted ? [] : this.#listener.snapshot(snapshot);
     this.#run = run;
     this.#position = position;
     this.#behindAt = undefined;
@@ -151,7 +151,7 @@ export class RedisWatcher {
     const { hubs, position, run } = await this.#connection.run((client) => look(client, this.#store.keys));
     this.#expectRun(run);
     this.#compare(position);
-    await this.#remind();
+    await this.#restoreQuarantines();
     await this.#dropAbsent(hubs);
     this.#lookAt = performance.now() + this.#timings.lookMs;
     if (!this.#signal.aborted) this.#listener.answered(position.seq - (this.#position as Position).seq);
@@ -161,20 +161,20 @@ export class RedisWatcher {
    * Writes quarantine records that the store lost. A store that refuses them (by its access list, or because it is out of memory) can
    * still be followed.
    */
-  async #remind(): Promise<void> {
-    const words = this.#unsaid;
-    if (words.length === 0) return;
+  async #restoreQuarantines(): Promise<void> {
+    const lost = this.#lost;
+    if (lost.length === 0) return;
     const refusal = await this.#connection.run(async (client) => {
       try {
-        await remind(client, this.#store, words);
+        await restoreQuarantines(client, this.#store, lost);
       } catch (error) {
         if (isRefusal(error)) return error.message;
         throw error;
       }
       return undefined;
     });
-    if (refusal === undefined) this.#unsaid = [];
-    else this.#health.note(`cannot write quarantines that the registry lost: ${refusal}`);
+    if (refusal === undefined) this.#lost = [];
+    else this.#health.note(`cannot restore quarantines that the registry lost: ${refusal}`);
   }
 
   /** Another server, or another run of it, may lack changes that were read from the last one, or hold different ones. */
