@@ -126,7 +126,7 @@ export class Replica {
     return true;
   }
 
-  /** Scans all sessions once for all statements: operators make them too rarely to keep an index by agent. */
+  /** Scans all sessions once for all statements. Operators make them too rarely to be worth an index by agent. */
   #quarantine(said: readonly Quarantine[]): boolean {
     const agents = new Set(said.filter((each) => this.quarantines.apply(each)).map(agentKey));
     if (agents.size === 0) return false;
