@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import type { HubMember } from '@isthmus/transport';
 import { Addresses } from './addresses.ts';
-import { FakeClock } from './fake-clock.ts';
 import type { OriginOptions } from './origin.ts';
+import { FakeClock } from './testing/fake-clock.ts';
 
 const SECOND = 1000;
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Reconciler } from './reconciler.ts';
-import { agents, best, type FakeHub, type FakeUplink, hubsOf, MINUTE, planeOf } from './testing.ts';
+import { agents, best, type FakeHub, type FakeUplink, hubsOf, MINUTE, planeOf } from './testing/fake-plane.ts';
 
 for (const sessionCount of [1, 2]) {
   test(`a third hub gets its share of sessions within the time, ${sessionCount} of each agent`, async () => {

@@ -3,8 +3,18 @@ import { test } from 'node:test';
 import { MEMBERSHIP_TTL } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 import { ranking } from './coverage.ts';
-import { FakeClock } from './fake-clock.ts';
-import { agents, best, FakeHub, FakePlane, FakeUplink, hubsOf, MINUTE, planeOf, uplinkTo } from './testing.ts';
+import { FakeClock } from './testing/fake-clock.ts';
+import {
+  agents,
+  best,
+  FakeHub,
+  FakePlane,
+  FakeUplink,
+  hubsOf,
+  MINUTE,
+  planeOf,
+  uplinkTo,
+} from './testing/fake-plane.ts';
 import type { Uplink } from './uplink.ts';
 
 test('an agent that knows one address connects to it at once, and to a second hub a little later', async () => {

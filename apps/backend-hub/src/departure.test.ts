@@ -4,7 +4,7 @@ import { Directory, planeEvents } from '@isthmus/tunnel';
 import { giveUpSessions } from './departure.ts';
 import { sessionsElsewhere } from './elsewhere.ts';
 import { SessionTable } from './sessions.ts';
-import { idleDialer } from './testing.ts';
+import { idleDialer } from './testing/idle-dialer.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 

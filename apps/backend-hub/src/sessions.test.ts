@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { planeEvents } from '@isthmus/tunnel';
 import { SessionTable } from './sessions.ts';
-import { idleDialer } from './testing.ts';
+import { idleDialer } from './testing/idle-dialer.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { COMMANDS } from './commands/index.ts';
 import { EXIT } from './exit.ts';
 import { commandTree, interpret, run } from './program.ts';
-import { TestTerminal } from './testing.ts';
+import { TestTerminal } from './testing/test-terminal.ts';
 
 function parsed(...args: string[]) {
   const terminal = new TestTerminal(args);

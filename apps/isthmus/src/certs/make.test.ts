@@ -11,7 +11,7 @@ import { backendHub, frontendGateway, parseFlags, proxyAgent, proxyServer } from
 import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { EXIT } from '../exit.ts';
 import { run } from '../program.ts';
-import { TestTerminal } from '../testing.ts';
+import { TestTerminal } from '../testing/test-terminal.ts';
 
 const noCurl = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed';
 let dir: string;

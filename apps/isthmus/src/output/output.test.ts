@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
-import { TestTerminal } from '../testing.ts';
+import { TestTerminal } from '../testing/test-terminal.ts';
 import { Output } from './output.ts';
 import { styleOf } from './style.ts';
 import { table } from './table.ts';

@@ -1,4 +1,4 @@
-import type { Terminal } from './terminal.ts';
+import type { Terminal } from '../terminal.ts';
 
 /** A terminal that records what is written to it. */
 export class TestTerminal implements Terminal {

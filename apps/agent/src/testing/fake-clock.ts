@@ -1,4 +1,4 @@
-import type { Clock } from './clock.ts';
+import type { Clock } from '../clock.ts';
 
 /** A clock that stands until it is told to run. Numbers at random come from a seed. */
 export class FakeClock implements Clock {
