@@ -10,8 +10,8 @@ await ensureInstalled();
 const leftOut = [await ensureRedis(), await ensurePromtool()];
 const here = await gate();
 // One after the other: each suite alone keeps two processors busy. CI has time for all unit tests and for the tests of what callers meet,
-// except the two that move gigabytes; `npm run test:deno` and `test:node-latest` run everything.
-const IN_CI = '^(libs|apps)/|^test/(src|dist)/edges/(?!leaks|transfers)';
+// except the one that moves hundreds of megabytes; `npm run test:deno` and `test:node-latest` run everything.
+const IN_CI = '^(libs|apps)/|^test/(src|dist)/edges/(?!transfers)';
 const elsewhere = [];
 for (const name of process.env.CI ? RUNTIME_NAMES : []) elsewhere.push(await testOn(name, { match: IN_CI }));
 const counts = sum([here, ...elsewhere]);

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { after, test } from 'node:test';
 import { promisify } from 'node:util';
+import { unlessSlow } from './harness/runtime.ts';
 import { root } from './k8s/manifests.ts';
 
 const PROGRAMS = ['frontend-gw', 'backend-hub', 'proxy-agent', 'proxy-server'];
@@ -31,7 +32,7 @@ const [build, image] = stages() as [Stage, Stage];
 
 /** The steps take half a minute, so they run only where asked for, and only once: with the system's Node. */
 function notNow(): string | false {
-  if (process.env.ISTHMUS_SLOW_TESTS === undefined && process.env.CI === undefined) return 'set ISTHMUS_SLOW_TESTS=1';
+  if (process.env.CI === undefined && unlessSlow()) return unlessSlow();
   const another = 'Deno' in globalThis || process.execPath.includes('node_modules');
   return another ? 'runs once, under the Node of the path' : false;
 }

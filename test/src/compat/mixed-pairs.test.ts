@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
+import { SLOW_TESTS } from '../harness/index.ts';
 import { bothProtocols, MIB, type Pace, rowsOf, transferAll } from './paces.ts';
 import { across, type Makes } from './rig.ts';
 
@@ -30,14 +31,13 @@ const WHOLE = {
   ],
 };
 
-const SLOW = process.env.ISTHMUS_SLOW_TESTS !== undefined;
-const { paces, ...size } = SLOW ? WHOLE : SHORT;
+const { paces, ...size } = SLOW_TESTS ? WHOLE : SHORT;
 
-describe('mixed pairs', { concurrency: SLOW }, () => {
+describe('mixed pairs', { concurrency: SLOW_TESTS }, () => {
   across(MIXED, 'every byte arrives, at whatever pace it is read', async (scope, rig) => {
     const rows = rowsOf(bothProtocols((await rig()).server), paces);
     // Also run each pace with an agent of its own: next to a slow reader, no reader is fast.
-    for (const pace of SLOW ? paces : []) rows.push(...rowsOf(bothProtocols((await rig()).server), [pace]));
+    for (const pace of SLOW_TESTS ? paces : []) rows.push(...rowsOf(bothProtocols((await rig()).server), [pace]));
     const transfers = await transferAll(scope, rows, size);
     const wrong = transfers.filter(({ arrived, sent, error }) => error !== undefined || arrived !== sent);
     assert.deepEqual(wrong, [], `${wrong.length} of ${transfers.length} lost bytes`);

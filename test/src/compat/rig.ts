@@ -15,6 +15,7 @@ import {
   type Program,
   peer,
   Scope,
+  SLOW_TESTS,
   scoped,
   startAgent,
   startCommand,
@@ -55,7 +56,7 @@ const GO_PAIR: Makes = { server: 'Go', agent: 'Go' };
  * All pairs with at least one of our programs. Slow runs add the Go pair, which shows that a test asks nothing of ours that ANP does not
  * do; only a changed test needs that again.
  */
-export const EVERY_PAIR: readonly Makes[] = process.env.ISTHMUS_SLOW_TESTS ? [...OUR_PAIRS, GO_PAIR] : OUR_PAIRS;
+export const EVERY_PAIR: readonly Makes[] = SLOW_TESTS ? [...OUR_PAIRS, GO_PAIR] : OUR_PAIRS;
 export const OUR_SERVER = EVERY_PAIR.filter(({ server }) => server === 'our');
 
 const missing = goMissing();

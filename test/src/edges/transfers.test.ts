@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
-import { allInOne, Digest, type Scope, scoped, sink, source } from '../harness/index.ts';
+import { allInOne, Digest, type Scope, SLOW_TESTS, scoped, sink, source } from '../harness/index.ts';
 import {
   abandoned,
   connectEdgesOf,
@@ -16,9 +16,8 @@ import {
 } from './rig.ts';
 
 const MIB = 1 << 20;
-const SLOW = process.env.ISTHMUS_SLOW_TESTS !== undefined;
 /** What the first edge carries each way: far more than all windows and buffers on its way can hold. */
-const LARGE = SLOW ? 1 << 30 : 192 * MIB;
+const LARGE = SLOW_TESTS ? 1 << 30 : 96 * MIB;
 const SMALL = 24 * MIB;
 
 test(

@@ -3,6 +3,14 @@ import { fileURLToPath } from 'node:url';
 /** The root of the work tree: three steps up from `test/src/harness` as well as from `test/dist/harness`. */
 export const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
+/** Whether the tests run at full size, and those that take half a minute run at all, as in the second step of continuous integration. */
+export const SLOW_TESTS = process.env.ISTHMUS_SLOW_TESTS !== undefined;
+
+/** The `skip` option of a test that is slow. */
+export function unlessSlow(): string | false {
+  return SLOW_TESTS ? false : 'slow: set ISTHMUS_SLOW_TESTS=1';
+}
+
 export const onDeno = process.versions.deno !== undefined;
 
 export type ProgramName = 'proxy-server' | 'proxy-agent' | 'frontend-gw' | 'backend-hub';

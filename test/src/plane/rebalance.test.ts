@@ -13,6 +13,7 @@ import {
   peerFlags,
   Scope,
   startGateway,
+  unlessSlow,
   until,
 } from '../harness/index.ts';
 import { carries, Dialler, dial } from './dials.ts';
@@ -109,7 +110,9 @@ test('sessions move to a new hub, no dial fails, and no tunnel is cut', { skip }
   });
 });
 
-test('no dial fails when hubs are killed in turn, each as soon as the agents are back', { skip }, async () => {
+test('no dial fails when hubs are killed in turn, each as soon as the agents are back', {
+  skip: skip || unlessSlow(),
+}, async () => {
   await using scope = new Scope();
   const { gateway, hubs, agents } = await planeOfTwo(scope);
   const all = () =>

@@ -15,6 +15,7 @@ import {
   peerFlags,
   scoped,
   split,
+  unlessSlow,
   until,
 } from '../harness/index.ts';
 import { balancer } from './balancer.ts';
@@ -30,7 +31,7 @@ const LIFE = 2000;
 
 test(
   'every hub, gateway and agent is rolled under load, and no dial fails and no tunnel is cut',
-  { skip: redisMissing() || DENO, timeout: 240_000 },
+  { skip: redisMissing() || DENO || unlessSlow(), timeout: 240_000 },
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const redis = await startRedis();

@@ -1,0 +1,12 @@
+// Runs at full size the tests that the gate leaves out or runs small, for lack of time.
+import { command } from './lib/command.mjs';
+import { ensureReady } from './lib/ready.mjs';
+
+/** Every file that asks for ISTHMUS_SLOW_TESTS, but for those of compat: with all pairs and paces they take ten minutes. */
+const MATCH = '^test/dist/(plane/(roll|rebalance)|edges/(leaks|transfers))\\.|/grpc/agent-tunnels\\.';
+const TIMEOUT_MS = 15 * 60_000;
+
+await ensureReady();
+const files = [process.execPath, 'scripts/test-files.mjs', `--match=${MATCH}`, 'libs/transport', 'test'];
+const { status } = await command(files, { show: true, timeout: TIMEOUT_MS, env: { ISTHMUS_SLOW_TESTS: '1' } });
+process.exitCode = status;
