@@ -38,8 +38,8 @@ export function upgrade(fields: Readonly<Record<string, string>>): string {
   return [...first, ...lines, '', ''].join('\r\n');
 }
 
-/** Reads a head, and leaves the bytes behind it in the socket. */
-async function head(socket: Socket, wanted: RegExp): Promise<void> {
+/** Reads and returns a head, and leaves the bytes behind it in the socket. */
+export async function head(socket: Socket, wanted = /./): Promise<string> {
   let seen = Buffer.alloc(0);
   while (!seen.includes('\r\n\r\n')) {
     seen = Buffer.concat([seen, await nextChunk(socket, `the end of a head: ${seen}`)]);
@@ -48,6 +48,7 @@ async function head(socket: Socket, wanted: RegExp): Promise<void> {
   const text = seen.toString('latin1', 0, end);
   if (!wanted.test(text)) throw new Error(`unexpected head ${JSON.stringify(text)}`);
   if (end < seen.length) socket.unshift(seen.subarray(end));
+  return text;
 }
 
 /** A hub on an agents' port: agents get `answer`, and then whatever `act` sends. */
@@ -63,7 +64,7 @@ export async function rogueHub(
     async (socket) => {
       socket.on('error', () => {});
       scope.defer(() => socket.destroy());
-      await head(socket, /./).catch(() => {});
+      await head(socket).catch(() => {});
       socket.write(answer);
       act(new FrameSocket(socket));
     },
