@@ -1,6 +1,6 @@
-import { createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
-import { Admitted, type AdmittedLimits, guardServer, type StrangerLimits, Strangers } from '@isthmus/runtime';
+import { Admitted, type AdmittedLimits, bind, type StrangerLimits, Strangers } from '@isthmus/runtime';
 import type { Refused } from '@isthmus/service';
 
 /** Who comes through a TLS server, and who does not. */
@@ -29,21 +29,24 @@ const STRANGERS: Omit<StrangerLimits, 'deadlineMs'> = {
 export type AdminTls = (options: TlsOptions, doors: AdminDoors) => TlsServer;
 
 export interface AdminListener {
-  readonly server: Server;
-  /** All connections, including those still in the handshake. */
-  readonly sockets: ReadonlySet<Socket>;
+  readonly address: AddressInfo;
   /** Calls `take` with each connection that is ready to be read. */
   accept(take: (socket: Socket) => void): void;
+  /** Closes the listener and all connections, including those still in the handshake. */
+  close(): Promise<void>;
 }
 
 export interface AdminListenerOptions {
+  readonly host: string;
+  readonly port: number;
   readonly tls: AdminTls | undefined;
   readonly handshakeMs: number;
   readonly refused: Refused;
 }
 
-/** The admin port's listener, in plain text or with mutual TLS. */
-export function adminListener({ tls, handshakeMs, refused }: AdminListenerOptions): AdminListener {
+/** Opens the admin port's listener, in plain text or with mutual TLS. */
+export async function adminListener(options: AdminListenerOptions): Promise<AdminListener> {
+  const { host, port, tls, handshakeMs, refused } = options;
   let take = (socket: Socket): void => void socket.destroy();
   const strangers = new Strangers({ ...STRANGERS, deadlineMs: handshakeMs }, refused);
   const admitted = new Admitted(ADMITTED, refused);
@@ -53,20 +56,27 @@ export function adminListener({ tls, handshakeMs, refused }: AdminListenerOption
     if (admitted.enter(socket)) take(socket);
   };
   // gRPC's clients offer h2 alone, and all others ask for pages.
-  const options = { handshakeTimeout: handshakeMs, ALPNProtocols: ['http/1.1', 'h2'] };
-  const server = tls ? tls(options, { accept, refused }) : createServer(accept);
+  const offered = { handshakeTimeout: handshakeMs, ALPNProtocols: ['http/1.1', 'h2'] };
+  const server = tls ? tls(offered, { accept, refused }) : createServer(accept);
   const sockets = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
     socket.on('error', () => socket.destroy());
   });
-  guardServer(server, strangers);
+  const failed = (error: Error) => refused('', error);
+  const bound = await bind(server, { at: { host, port }, door: strangers, failed }).catch((cause: Error) => {
+    throw new Error(`cannot listen on the admin address ${host}:${port}: ${cause.message}`, { cause });
+  });
   return {
-    server,
-    sockets,
+    address: bound.address,
     accept(taken) {
       take = taken;
+    },
+    async close() {
+      const closed = bound.close();
+      for (const socket of sockets) socket.destroy();
+      await closed;
     },
   };
 }

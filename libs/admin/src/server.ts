@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
-import { type AddressInfo, isIPv6, type Server, type Socket } from 'node:net';
-import { guardListener, isLoopback, remoteOf } from '@isthmus/runtime';
+import { type AddressInfo, isIPv6, type Socket } from 'node:net';
+import { beginsWith, isLoopback, putBack, remoteOf } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
 import { type AdminTls, adminListener } from './listener.ts';
@@ -50,39 +49,36 @@ export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   web.timeout = IDLE_TIMEOUT_MS;
   refuseBadRequests(web, refused);
 
-  const listener = adminListener({ tls, refused, handshakeMs: headTimeoutMs });
-  const address = await listen(listener.server, host, port);
+  const listener = await adminListener({ host, port, tls, refused, handshakeMs: headTimeoutMs });
+  const { address } = listener;
   const trusted = tls !== undefined || isLoopback(address.address);
   if (!trusted) warn(untrusted(address));
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
   const serveRpc = async () => (await import('./rpc/server.ts')).serveRpc(backend, ready);
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
-  const unguard = guardListener(listener.server, address, (error) => refused('', error));
 
   const heads = new Heads(headTimeoutMs, refused);
   web.on('request', ({ socket }) => heads.settle(socket));
   listener.accept((socket) => {
     heads.await(socket);
-    tellApart(socket, (speaksHttp2) => {
-      if (!speaksHttp2) return void web.emit('connection', socket);
-      heads.settle(socket);
-      rpc.accept(socket);
+    beginsWith(socket, HTTP2_PREFACE, (speaksHttp2, first) => {
+      putBack(socket, first);
+      if (speaksHttp2) {
+        heads.settle(socket);
+        rpc.accept(socket);
+      } else {
+        web.emit('connection', socket);
+        socket.resume();
+      }
     });
   });
 
+  let closing: Promise<unknown> | undefined;
   const close = async () => {
-    unguard();
-    const closed = once(listener.server, 'close');
-    listener.server.close();
-    for (const socket of listener.sockets) socket.destroy();
-    await Promise.all([closed, rpc.close()]);
+    closing ??= Promise.all([listener.close(), rpc.close()]);
+    await closing;
   };
-  let closing: Promise<void> | undefined;
-  const closeOnce = () => {
-    closing ??= close();
-    return closing;
-  };
-  return { address, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
+  return { address, close, [Symbol.asyncDispose]: close };
 }
 
 function untrusted({ address, port }: AddressInfo): string {
@@ -117,33 +113,4 @@ class Heads {
     clearTimeout(this.#timers.get(socket));
     this.#timers.delete(socket);
   }
-}
-
-/** Reads the first bytes to find out whether HTTP/2 follows, and puts them back. */
-function tellApart(socket: Socket, decided: (speaksHttp2: boolean) => void): void {
-  let head = Buffer.alloc(0);
-  const onReadable = () => {
-    const chunk: Buffer | null = socket.read();
-    if (chunk === null) return;
-    head = Buffer.concat([head, chunk]);
-    const seen = head.subarray(0, HTTP2_PREFACE.length);
-    const matches = HTTP2_PREFACE.subarray(0, seen.length).equals(seen);
-    if (matches && seen.length < HTTP2_PREFACE.length) return;
-    socket.off('readable', onReadable);
-    socket.unshift(head);
-    decided(matches);
-  };
-  socket.on('readable', onReadable);
-}
-
-async function listen(listener: Server, host: string, port: number): Promise<AddressInfo> {
-  // An empty host means all addresses, as in Go.
-  listener.listen(host === '' ? { port } : { host, port });
-  try {
-    await once(listener, 'listening');
-  } catch (cause) {
-    const detail = cause instanceof Error ? cause.message : String(cause);
-    throw new Error(`cannot listen on the admin address ${host}:${port}: ${detail}`, { cause });
-  }
-  return listener.address() as AddressInfo;
 }

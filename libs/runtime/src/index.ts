@@ -1,15 +1,16 @@
 export { isIP, isIPv6, isLoopback, remoteOf } from './addresses.ts';
 export { Admitted, type AdmittedLimits } from './admitted.ts';
 export { Backoff } from './backoff.ts';
+export { beginsWith, putBack } from './begins-with.ts';
+export { bind } from './bind.ts';
 export { type CertificateUse, dnsNames, missingPurpose } from './certificate-extensions.ts';
 export { endAfterPeer, writerOf } from './coalesced-writes.ts';
 export { deferred } from './deferred.ts';
 export { descriptors, type Reopening } from './descriptors.ts';
-export { guardListener } from './guard-listener.ts';
 export { type Guarded, guarding } from './guarded.ts';
 export { LONGEST_TIMER } from './longest-timer.ts';
 export { minorGc } from './minor-gc.ts';
 export { RandomSet } from './random-set.ts';
 export { Ring } from './ring.ts';
-export { guardServer, type StrangerLimits, Strangers, sourceOf } from './strangers.ts';
+export { type StrangerLimits, Strangers, sourceOf } from './strangers.ts';
 export { within } from './within.ts';

@@ -1,4 +1,4 @@
-import { isIPv6, type Server, type Socket } from 'node:net';
+import { isIPv6, type Socket } from 'node:net';
 import { remoteOf } from './addresses.ts';
 
 /**
@@ -144,15 +144,6 @@ export class Strangers {
     for (const one of this.#sources.values()) if (one.size > (heaviest?.size ?? 0)) heaviest = one;
     return heaviest;
   }
-}
-
-/** Refuses connections that find no place before anything is done for them; TLS servers begin with a handshake. */
-export function guardServer(server: Server, door: Pick<Strangers, 'enter'>): void {
-  const taken = server.listeners('connection');
-  server.removeAllListeners('connection');
-  server.on('connection', (socket: Socket) => {
-    if (door.enter(socket)) for (const take of taken) take.call(server, socket);
-  });
 }
 
 /** What limits count by. */

@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Admitted, type AdmittedLimits, guardListener, guardServer } from '@isthmus/runtime';
+import { Admitted, type AdmittedLimits, bind } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests } from './bad-requests.ts';
 import { BAD_TARGET, type Metrics, type MetricsPage, metricsPage, NOT_FOUND, type Page, send, urlOf } from './pages.ts';
 
@@ -58,19 +57,14 @@ export async function serveHealth(options: HealthOptions): Promise<HealthServer>
   const timeouts = { headersTimeout: REQUEST_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: IDLE_MS };
   const server = createServer(timeouts, (request, response) => void send(response, pageFor(request, options)));
   refuseBadRequests(server, refused);
-  guardServer(server, new Admitted(ADMITTED, refused));
-  server.listen(host === '' ? { port } : { host, port });
-  await once(server, 'listening');
-  const address = server.address() as AddressInfo;
-  const unguard = guardListener(server, address, (error) => refused('', error));
-  let closed: Promise<unknown> | undefined;
+  const { address, close: stop } = await bind(server, {
+    at: { host, port },
+    door: new Admitted(ADMITTED, refused),
+    failed: (error) => refused('', error),
+  });
   const close = async () => {
-    if (closed === undefined) {
-      unguard();
-      closed = once(server, 'close');
-      server.close();
-      server.closeAllConnections();
-    }
+    const closed = stop();
+    server.closeAllConnections();
     await closed;
   };
   return { address, close, [Symbol.asyncDispose]: close };

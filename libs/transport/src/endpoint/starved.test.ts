@@ -69,7 +69,7 @@ for (const kind of ['a port', 'a unix socket']) {
     });
     const feed = starve(context);
     await untilAnswer(where, 'ECONNREFUSED');
-    assert.deepEqual(told, ['too many open files: nobody is listened to until one can be opened']);
+    assert.deepEqual(told, ['too many open files: not listening until one can be opened']);
     held.destroy();
     feed();
     await untilAnswer(where, 'taken');

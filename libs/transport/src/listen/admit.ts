@@ -14,7 +14,7 @@ export interface Doors {
   /** Called with an error that nobody else would catch: it ends the connection, not the process. */
   readonly fault: (remote: string, error: Error) => void;
   /** A name that each certificate must have (subjectAltName, DNS). */
-  readonly role?: string;
+  readonly role?: string | undefined;
 }
 
 /**

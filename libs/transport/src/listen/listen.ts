@@ -1,10 +1,10 @@
-import { once } from 'node:events';
-import net, { type AddressInfo, type Server, type Socket } from 'node:net';
+import net, { type Server, type Socket } from 'node:net';
 import {
+  beginsWith,
+  bind,
   descriptors,
-  guardServer,
+  putBack,
   RandomSet,
-  type Reopening,
   remoteOf,
   type StrangerLimits,
   Strangers,
@@ -16,9 +16,6 @@ import { SocketFile } from './socket-file.ts';
 
 /** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */
 const FIRST_BYTES_TIMEOUT = 10_000;
-
-/** How long a listener that stops goes on while connections come without a gap, in milliseconds. */
-const STOP_TIMEOUT = 500;
 
 /**
  * Connections that may be amid their handshakes at one port. Of callers that dial, no more than 2,000 have an answer coming at once
@@ -46,6 +43,8 @@ export interface ListenOptions {
   readonly address: ListenAddress;
   /** Unset: no TLS. With `ca`, a client certificate is asked for and must hold. */
   readonly tls?: TlsSettings;
+  /** A name that each client certificate must have (subjectAltName, DNS). */
+  readonly role?: string | undefined;
   /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
   readonly handshakeTimeout?: number;
   /** Takes a connection that begins with HTTP/2's preface. Unset: such a connection is refused. */
@@ -102,80 +101,60 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const server = options.tls
     ? secured(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
-  guardServer(server, strangers);
   const file = 'path' in address ? new SocketFile(address.path, address.deleteExisting) : undefined;
-  server.listen(file ? { path: file.boundPath } : boundTo(address));
-  await once(server, 'listening');
+  const failed = (error: Error) => events.emit('refused', name, '', error);
+  const attempt = (act: () => void, otherwise?: () => void) => {
+    try {
+      act();
+    } catch (error) {
+      otherwise?.();
+      failed(error as Error);
+    }
+  };
+  const bound = await bind(server, {
+    at: 'path' in address ? { path: (file as SocketFile).boundPath } : address,
+    door: strangers,
+    failed,
+    suspend: () => attempt(() => file?.suspend()),
+  });
   try {
     await file?.claim();
   } catch (error) {
-    server.close();
+    void bound.close();
     throw error;
   }
-  server.on('error', (error) => events.emit('refused', name, '', error));
-  const listenedOn = addressOf(server, address);
-  const unguard = descriptors.guard(reopening(server, options, file));
-  let stopped = false;
-  const hide = () => {
-    unguard();
-    try {
-      file?.remove();
-    } catch (error) {
-      events.emit('refused', name, '', error as Error);
-    }
-  };
-  const stop = () => {
-    stopped = true;
-    hide();
-    return new Promise<void>((resolve) => server.close(() => resolve()));
-  };
-  const idle = new Promise<void>((resolve) => {
-    server.on('close', () => stopped && resolve());
-  });
+  // It listens again.
+  server.on('listening', () =>
+    attempt(
+      () => file?.place(),
+      () => server.close(),
+    ),
+  );
+  const hide = () => attempt(() => file?.remove());
   return {
-    idle,
-    address: listenedOn,
+    idle: bound.idle,
+    address: 'path' in address ? address.path : shown(address.host, bound.address.port),
     connections,
     local: file !== undefined,
     get lost() {
       return file?.lost;
     },
     strangers,
-    async stop() {
+    stop() {
       hide();
-      await untilNobodyWaits(server);
-      // The callback comes only after the last connection; nobody waits for those here.
-      void stop();
+      return bound.stop();
     },
     async close() {
-      const stopped = stop();
+      hide();
+      const closed = bound.close();
       for (const socket of connections) socket.destroy();
-      await stopped;
+      await closed;
     },
   };
-}
-
-/**
- * Closing a listening socket resets what the kernel has accepted for it, and Node takes one connection a turn of its event loop
- * (libuv 1.46): so the queue is empty after a turn in which none came.
- */
-async function untilNobodyWaits(server: Server): Promise<void> {
-  const late = performance.now() + STOP_TIMEOUT;
-  let came = true;
-  const count = () => {
-    came = true;
-  };
-  server.on('connection', count);
-  while (came && performance.now() < late) {
-    came = false;
-    await new Promise((resolve) => setImmediate(resolve));
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  server.off('connection', count);
 }
 
 function secured(
-  { events, name, handshakeTimeout = FIRST_BYTES_TIMEOUT }: ListenOptions,
+  { events, name, role, handshakeTimeout = FIRST_BYTES_TIMEOUT }: ListenOptions,
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
@@ -190,33 +169,29 @@ function secured(
         accept(socket);
       },
       refused: (remote, error) => events.emit('refused', name, remote, error),
+      role,
     },
   );
 }
 
-/** Reads just enough of a connection to tell what it is. */
+/** Gives a connection to the protocol that its first bytes show. */
 function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions): void {
-  let seen: Buffer | undefined;
   const settle = () => {
     clearTimeout(timer);
-    socket.off('data', read).off('end', gone).off('close', settle);
+    stop();
+    socket.off('end', gone).off('close', settle);
   };
   const refuse = (error: Error) => {
     settle();
     events.emit('refused', name, remoteOf(socket), error);
     socket.destroy();
   };
-  // A health check of a load balancer connects and goes; that is nobody's fault.
+  // A load balancer's health check connects and closes, which is no error.
   const gone = () => {
     settle();
     socket.destroy();
   };
-  const read = (chunk: Buffer) => {
-    const first = seen ? Buffer.concat([seen, chunk]) : chunk;
-    const length = Math.min(first.length, PREFACE.length);
-    const isHttp2 = first.compare(PREFACE, 0, length, 0, length) === 0;
-    seen = first;
-    if (isHttp2 && length < PREFACE.length) return;
+  const stop = beginsWith(socket, PREFACE, (isHttp2, first) => {
     settle();
     const accept = isHttp2 ? http2 : http1;
     try {
@@ -225,59 +200,20 @@ function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions)
     } catch (error) {
       refuse(error as Error);
     }
-  };
+  });
   const late = () => refuse(new Error(`no request within ${FIRST_BYTES_TIMEOUT / 1000} s`));
   const timer = setTimeout(late, FIRST_BYTES_TIMEOUT);
-  socket.on('data', read).on('end', gone).on('close', settle);
+  socket.on('end', gone).on('close', settle);
 }
 
-/** For one that reads a connection from its beginning: the socket stands still until it is resumed. */
+/** For an edge that reads a connection from its beginning: the socket is paused until the edge reads it. */
 export function fromTheStart(accept: (socket: Socket) => void): Accept {
   return (socket, first) => {
-    socket.pause();
-    socket.unshift(first);
+    putBack(socket, first);
     accept(socket);
   };
 }
 
-/** For a while without descriptors. Whoever connects meanwhile is refused, also at a socket's file, which stays in its place. */
-function reopening(server: Server, { address, events, name }: ListenOptions, file?: SocketFile): Reopening {
-  const where = file ? { path: file.boundPath } : { ...boundTo(address), port: (server.address() as AddressInfo).port };
-  const tell = (error: Error) => events.emit('refused', name, '', error);
-  const attempt = (act: () => void, failed?: () => void) => {
-    try {
-      act();
-    } catch (error) {
-      failed?.();
-      tell(error as Error);
-    }
-  };
-  server.on('listening', () =>
-    attempt(
-      () => file?.place(),
-      () => server.close(),
-    ),
-  );
-  return {
-    get listening() {
-      return server.listening;
-    },
-    close() {
-      tell(new Error('too many open files: nobody is listened to until one can be opened'));
-      attempt(() => file?.suspend());
-      server.close();
-    },
-    open: () => void server.listen(where),
-    failed: tell,
-  };
-}
-
-function boundTo(address: ListenAddress): { host?: string; port?: number } {
-  return 'path' in address ? {} : { port: address.port, ...(address.host !== '' && { host: address.host }) };
-}
-
-function addressOf(server: Server, address: ListenAddress): string {
-  if ('path' in address) return address.path;
-  const { port } = server.address() as AddressInfo;
-  return address.host.includes(':') ? `[${address.host}]:${port}` : `${address.host || '0.0.0.0'}:${port}`;
+function shown(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host || '0.0.0.0'}:${port}`;
 }

@@ -1,0 +1,92 @@
+import { once } from 'node:events';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import { descriptors } from './descriptors.ts';
+
+/** How long a listener that stops waits while new connections arrive without a gap, in milliseconds. */
+const STOP_TIMEOUT = 500;
+
+export interface BindOptions {
+  /** A unix socket's path; or an address, where an empty host means all addresses and port 0 any free port. */
+  readonly at: { readonly path: string } | { readonly host: string; readonly port: number };
+  /** Refuses connections over its limits before anything is done for them: a TLS server begins with a handshake. */
+  readonly door: { enter(socket: Socket): boolean };
+  /** Called with each error after the server was bound, and whenever it stops listening because no file can be opened. */
+  readonly failed: (error: Error) => void;
+  /** Called before the server stops listening because no file can be opened. It reopens on the same address. */
+  readonly suspend?: () => void;
+}
+
+export interface Bound {
+  /** With the port that was given. A unix socket has none. */
+  readonly address: AddressInfo;
+  /** Accepts what is queued, then stops listening. Resolves when new connections are refused; open ones continue. */
+  stop(): Promise<void>;
+  /** Stops listening at once. Resolves when the last connection has ended, which is the caller's to do. */
+  close(): Promise<void>;
+  /** After `stop` or `close`: resolves when the last connection has ended, including those in their TLS handshake. */
+  readonly idle: Promise<void>;
+}
+
+/** Binds a server, and keeps it bound while the process can open file descriptors. Rejects with the system's error. */
+export async function bind(server: Server, { at, door, failed, suspend = () => {} }: BindOptions): Promise<Bound> {
+  guardServer(server, door);
+  server.listen('host' in at && at.host === '' ? { port: at.port } : at);
+  await once(server, 'listening');
+  server.on('error', failed);
+  const address = server.address() as AddressInfo;
+  const again = 'path' in at ? at : { host: address.address, port: address.port };
+  const unguard = descriptors.guard({
+    get listening() {
+      return server.listening;
+    },
+    close() {
+      failed(new Error('too many open files: not listening until one can be opened'));
+      suspend();
+      server.close();
+    },
+    open: () => void server.listen(again),
+    failed,
+  });
+  let closed: Promise<void> | undefined;
+  const idle = new Promise<void>((resolve) => {
+    server.on('close', () => closed && resolve());
+  });
+  const close = () => {
+    unguard();
+    closed ??= new Promise((resolve) => void server.close(() => resolve()));
+    return closed;
+  };
+  const stop = async () => {
+    unguard();
+    await queueTaken(server);
+    void close();
+  };
+  return { address, stop, close, idle };
+}
+
+function guardServer(server: Server, door: BindOptions['door']): void {
+  const taken = server.listeners('connection');
+  server.removeAllListeners('connection');
+  server.on('connection', (socket: Socket) => {
+    if (door.enter(socket)) for (const take of taken) take.call(server, socket);
+  });
+}
+
+/**
+ * Closing a listening socket resets the connections that the kernel has accepted for it. Node takes one connection per turn of its
+ * event loop (libuv 1.46), so the queue is empty after a turn without one.
+ */
+async function queueTaken(server: Server): Promise<void> {
+  const late = performance.now() + STOP_TIMEOUT;
+  let came = true;
+  const count = () => {
+    came = true;
+  };
+  server.on('connection', count);
+  while (came && performance.now() < late) {
+    came = false;
+    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  server.off('connection', count);
+}
