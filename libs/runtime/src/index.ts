@@ -6,7 +6,7 @@ export { bind } from './bind.ts';
 export { type CertificateUse, dnsNames, missingPurpose } from './certificate-extensions.ts';
 export { endAfterPeer, writerOf } from './coalesced-writes.ts';
 export { deferred } from './deferred.ts';
-export { descriptors, type Reopening } from './descriptors.ts';
+export { descriptors } from './descriptors.ts';
 export { type Guarded, guarding } from './guarded.ts';
 export { LONGEST_TIMER } from './longest-timer.ts';
 export { minorGc } from './minor-gc.ts';

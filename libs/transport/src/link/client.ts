@@ -3,6 +3,7 @@ import { ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isth
 import { deferred, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import { asDialError, type Dial, DialError, type DialRequest, type Established, SessionLost } from '@isthmus/tunnel';
 import type { Dialer } from '../dial/dialer.ts';
+import { Ending } from '../dial/ending.ts';
 import { abandoned, type PendingDial, pendingDial } from '../dial/pending-dial.ts';
 import { reasonOf } from '../head/percent.ts';
 import { WHY_FIELD } from '../listen/turn-away.ts';
@@ -34,9 +35,7 @@ export interface LinkClientOptions {
  */
 export class LinkClient implements Dialer {
   readonly dial: Dial;
-  readonly #closed = deferred<Error>();
-  /** Resolves with the reason when the link has ended and all its tunnels with it. */
-  readonly closed = this.#closed.promise;
+  readonly closed: Promise<Error>;
   readonly #answered = deferred<void>();
   /** Resolves when the other side has taken the link. */
   readonly answered = this.#answered.promise;
@@ -45,14 +44,17 @@ export class LinkClient implements Dialer {
   readonly #peer: string;
   readonly #control: Control;
   readonly #streams = new RandomSet<Http2Stream>();
-  /** Set once no new dial is taken: the reason. */
-  #over: Error | undefined;
+  readonly #ending: Ending;
 
   constructor(options: LinkClientOptions) {
     const { socket, peer, receive = () => {}, refused = () => {}, reconcileEvery = RECONCILE_EVERY } = options;
     const session = linkSession('client', socket, peer);
     this.#session = session;
     this.#peer = peer;
+    // The control stream alone is no reason to stay.
+    const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
+    this.#ending = ending;
+    this.closed = ending.closed;
     this.dial = async (request) => this.#dial(request);
     const fault = (error: Error) => {
       this.destroy(error);
@@ -60,13 +62,8 @@ export class LinkClient implements Dialer {
     };
     this.#guarded = guarding(fault);
     session.on('fault', fault);
-    session.once('goaway', () => {
-      this.#over ??= new Error(`${peer} goes away`);
-    });
-    session.once('close', (reason) => {
-      this.#over ??= reason;
-      this.#closed.resolve(reason);
-    });
+    session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
+    session.once('close', (reason) => ending.over(reason));
     watchLiveness(session, (error) => this.destroy(error));
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
@@ -111,7 +108,7 @@ export class LinkClient implements Dialer {
 
   /** Whether it takes new dials. */
   get usable(): boolean {
-    return this.#over === undefined;
+    return this.#ending.reason === undefined;
   }
 
   /** Tells the other side that this one goes away, so that it gets another link first. Dials are still sent. */
@@ -121,19 +118,14 @@ export class LinkClient implements Dialer {
 
   /** Takes no new dial, lets running tunnels finish, then closes. Bounded by whoever calls `destroy` later. */
   close(): void {
-    this.#over ??= new Error(`link to ${this.#peer} is closing`);
+    this.#ending.refuseDials(new Error(`link to ${this.#peer} is closing`));
     this.#session.close();
-    this.#endWhenIdle();
+    this.#ending.endIfIdle();
   }
 
   /** Ends the link and every tunnel on it, but for what of ended ones is still to be read. */
   destroy(reason: Error): void {
     this.#session.destroy(reason);
-  }
-
-  /** The control stream alone is no reason to stay. */
-  #endWhenIdle(): void {
-    if (this.#over && this.#streams.size === 0) this.destroy(this.#over);
   }
 
   #dial(request: DialRequest): Promise<Established> {
@@ -164,32 +156,29 @@ export class LinkClient implements Dialer {
   }
 
   #request(request: DialRequest): Http2Stream {
-    if (this.#over) throw this.#unreachable(this.#over);
+    this.#ending.check();
     let stream: Http2Stream;
     try {
       stream = this.#session.request(requestHead(request));
     } catch (error) {
       if (error instanceof TypeError) throw new DialError('http_request_error', error.message, { cause: error });
-      throw this.#unreachable(error as Error);
+      throw this.#ending.unreachable(error as Error);
     }
     this.#streams.add(stream);
     // The splice has its own listener; this one holds before it comes and after it went.
     stream.on('error', () => {});
     const closed = () => {
       this.#streams.delete(stream);
-      this.#endWhenIdle();
+      this.#ending.endIfIdle();
     };
     stream.on('close', this.#guarded(closed));
     return stream;
   }
 
-  #unreachable(cause: Error): DialError {
-    return new DialError('connection_terminated', `${this.#peer}: ${cause.message}`, { retryable: true, cause });
-  }
-
   /** The stream ended without an answer, so nothing of the destination came to the caller. */
   #lost(stream: Http2Stream): DialError {
-    if (stream.rstCode === ErrorCode.REFUSED_STREAM) return this.#unreachable(new Error('dial refused'));
-    return this.#unreachable(this.#over ?? new Error('session lost before the answer'));
+    const refused = stream.rstCode === ErrorCode.REFUSED_STREAM && new Error('dial refused');
+    const lost = () => this.#ending.reason ?? new Error('session lost before the answer');
+    return this.#ending.unreachable(refused || lost());
   }
 }

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import type { Packet } from '@isthmus/proto';
-import { deferred } from '@isthmus/runtime';
 import {
   type Dial,
   DialError,
@@ -11,6 +10,7 @@ import {
   SessionLost,
 } from '@isthmus/tunnel';
 import type { Dialer } from '../dial/dialer.ts';
+import { Ending } from '../dial/ending.ts';
 import { abandoned, type PendingDial, pendingDial } from '../dial/pending-dial.ts';
 import { Backlog, type BacklogLimits } from './backlog.ts';
 import { type ChannelError, type ObservedChannel, observedChannel, type PacketChannel } from './channel.ts';
@@ -45,8 +45,7 @@ export function packetDialer(channel: PacketChannel, options: PacketDialerOption
 
 class PacketClient implements PacketDialer {
   readonly dial: Dial = async (request) => this.#dial(request);
-  readonly #closed = deferred<Error>();
-  readonly closed = this.#closed.promise;
+  readonly closed: Promise<Error>;
   readonly #channel: ObservedChannel;
   readonly #options: PacketDialerOptions;
   readonly #mux: PacketMux;
@@ -54,11 +53,13 @@ class PacketClient implements PacketDialer {
   readonly #pending = new Map<bigint, PendingDial>();
   /** Dials that ended without an answer; oldest first. */
   readonly #givenUp = new Set<bigint>();
-  /** Set once no new dial is taken: the reason. */
-  #over: Error | undefined;
+  readonly #ending: Ending;
 
   constructor(channel: PacketChannel, options: PacketDialerOptions) {
     this.#options = options;
+    const peer = `agent ${options.agentId}`;
+    this.#ending = new Ending({ peer, open: () => this.open, end: () => this.#mux.end() });
+    this.closed = this.#ending.closed;
     this.#channel = observedChannel(channel, options.events, 'hub');
     const stalled = () => void options.events.emit('tunnel:stalled', 'hub');
     const backlog = new Backlog(this.#channel, { reader: 'caller', stalled, limits: options.backlog });
@@ -77,17 +78,17 @@ class PacketClient implements PacketDialer {
   leave(): void {}
 
   close(): void {
-    this.#over ??= new Error('session is closing');
-    this.#endWhenIdle();
+    this.#ending.refuseDials(new Error('session is closing'));
+    this.#ending.endIfIdle();
   }
 
   destroy(reason: Error): void {
-    this.#over ??= reason;
+    this.#ending.refuseDials(reason);
     this.#channel.destroy(reason);
   }
 
   #dial(request: DialRequest): Promise<Established> {
-    if (this.#over) throw this.#unreachable(this.#over);
+    this.#ending.check();
     if (request.signal.aborted) throw abandoned();
     const random = this.#random();
     const pending = pendingDial(request, {
@@ -98,7 +99,7 @@ class PacketClient implements PacketDialer {
       },
       settled: (error) => {
         this.#pending.delete(random);
-        if (error) this.#endWhenIdle();
+        if (error) this.#ending.endIfIdle();
       },
     });
     this.#pending.set(random, pending);
@@ -113,7 +114,7 @@ class PacketClient implements PacketDialer {
     const end = this.#mux.open(connectID);
     end.once(
       'close',
-      this.#channel.guarded(() => this.#endWhenIdle()),
+      this.#channel.guarded(() => this.#ending.endIfIdle()),
     );
     return { end, agentId, sessionId, hubId, timing: {} };
   }
@@ -122,7 +123,7 @@ class PacketClient implements PacketDialer {
     if (packet.type === 'DIAL_RSP') this.#answer(packet);
     else if (packet.type === 'DRAIN') this.#options.drain?.();
     else if (packet.type === 'DIAL_CLS') {
-      this.#pending.get(packet.random)?.fail(this.#unreachable(new Error('agent closed the dial')));
+      this.#pending.get(packet.random)?.fail(this.#ending.unreachable(new Error('agent closed the dial')));
     }
   }
 
@@ -151,21 +152,12 @@ class PacketClient implements PacketDialer {
 
   #end(streams: Iterable<PacketStream>, error?: ChannelError): void {
     const { agentId } = this.#options;
-    const cause = error ?? this.#over ?? new Error('agent closed its stream');
+    const cause = error ?? this.#ending.reason ?? new Error('agent closed its stream');
     const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause });
-    this.#over ??= lost;
+    this.#ending.refuseDials(lost);
     for (const stream of streams) stream.lost(lost);
-    for (const pending of [...this.#pending.values()]) pending.fail(this.#unreachable(cause));
-    this.#closed.resolve(lost);
-  }
-
-  #endWhenIdle(): void {
-    if (this.#over && this.open === 0) this.#mux.end();
-  }
-
-  #unreachable(cause: Error): DialError {
-    const text = `agent ${this.#options.agentId}: ${cause.message}`;
-    return new DialError('connection_terminated', text, { retryable: true, cause });
+    for (const pending of [...this.#pending.values()]) pending.fail(this.#ending.unreachable(cause));
+    this.#ending.over(lost);
   }
 
   /** Go's peers hold it in an int64 and expect it to be positive. */
