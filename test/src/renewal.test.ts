@@ -122,7 +122,7 @@ test(
     look();
     assert.deepEqual(told, [
       until('agents', own),
-      'agents the key in tls.key is not the one of the certificate in tls.crt',
+      'agents the key in tls.key does not belong to the certificate in tls.crt',
       until('agents', next),
       "agents ENOENT: no such file or directory, open 'tls.key'",
       'agents there is no certificate (PEM) in tls.crt',

@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Authority } from '@isthmus/certificates/testing';
-import { connectPackets, secureContext, type TlsSettings, tlsServer } from '@isthmus/transport';
+import { secureContext, type TlsSettings } from '@isthmus/runtime';
+import { connectPackets, tlsServer } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 
 test('a context is made once, and again when its files have changed', async (t) => {

@@ -1,4 +1,5 @@
-import { endpointDial, type TlsSettings } from '@isthmus/transport';
+import { systemClock, type TlsSettings } from '@isthmus/runtime';
+import { endpointDial } from '@isthmus/transport';
 import {
   Admission,
   formatDestination,
@@ -7,7 +8,6 @@ import {
   type Prohibited,
   refuseWhenScarce,
 } from '@isthmus/tunnel';
-import { systemClock } from './clock.ts';
 import { Reconciler } from './reconciler.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
 

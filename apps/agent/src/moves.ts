@@ -1,6 +1,5 @@
-import { Backoff } from '@isthmus/runtime';
+import { Backoff, type Clock } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
-import type { Clock } from './clock.ts';
 
 /** How much longer a session that carries tunnels stays, as part of the time that idle ones take. */
 const BUSY_PART = 2 / 3;

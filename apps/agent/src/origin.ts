@@ -1,7 +1,6 @@
 import { lookup } from 'node:dns/promises';
-import { Backoff, deferred } from '@isthmus/runtime';
+import { Backoff, type Clock, within } from '@isthmus/runtime';
 import { formatDestination } from '@isthmus/tunnel';
-import type { Clock } from './clock.ts';
 import { NEVER, type Redial } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
@@ -91,16 +90,13 @@ export class Origin {
   /** What the name resolved to before serves while it does not resolve. */
   async #lookup(): Promise<readonly string[]> {
     const { host, resolve = system } = this.#options;
-    const late = deferred<never>();
-    const fail = () => late.reject(new Error(`${host} did not resolve within ${LOOKUP_TIMEOUT / 1000} s`));
-    const timer = setTimeout(fail, LOOKUP_TIMEOUT);
     try {
-      return await Promise.race([resolve(host), late.promise]);
+      const found = resolve(host);
+      if (await within(found, LOOKUP_TIMEOUT)) return await found;
+      throw new Error(`${host} did not resolve within ${LOOKUP_TIMEOUT / 1000} s`);
     } catch (error) {
       if (this.#addresses.length > 0) return this.#addresses;
       throw error;
-    } finally {
-      clearTimeout(timer);
     }
   }
 }

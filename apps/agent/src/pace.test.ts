@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { FakeClock } from '@isthmus/runtime/testing';
 import { Pace } from './pace.ts';
-import { FakeClock } from './testing/fake-clock.ts';
 
 test('without a session an agent seeks at once, with one at a random time within two seconds', () => {
   const clock = new FakeClock();

@@ -1,5 +1,5 @@
+import type { Clock } from '@isthmus/runtime';
 import type { Target } from './addresses.ts';
-import type { Clock } from './clock.ts';
 
 /** Agents that lost the same server, or hear of the same new one, connect at random times within this, in milliseconds. */
 const STAGGER = 2000;

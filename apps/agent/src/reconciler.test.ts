@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { FakeClock } from '@isthmus/runtime/testing';
 import { MEMBERSHIP_TTL } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 import { ranking } from './coverage.ts';
-import { FakeClock } from './testing/fake-clock.ts';
 import {
   agents,
   best,

@@ -1,8 +1,7 @@
-import { guarding } from '@isthmus/runtime';
+import { type Clock, guarding } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { Addresses, placeOf, serverOf, type Target } from './addresses.ts';
-import type { Clock } from './clock.ts';
 import { type Assessment, assess, isInPlane } from './coverage.ts';
 import { type Informant, Membership } from './membership.ts';
 import { Moves } from './moves.ts';

@@ -1,5 +1,4 @@
-import { Backoff } from '@isthmus/runtime';
-import type { Clock } from './clock.ts';
+import { Backoff, type Clock } from '@isthmus/runtime';
 
 /** A connection that lasted this long shows that its server is well, in milliseconds. */
 export const STABLE = 10_000;

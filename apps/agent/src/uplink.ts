@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import net, { isIP, type Socket } from 'node:net';
 import tls from 'node:tls';
+import { secureContext, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
@@ -10,9 +11,7 @@ import {
   type MembershipMessage,
   requestLink,
   secureConnect,
-  secureContext,
   servePackets,
-  type TlsSettings,
 } from '@isthmus/transport';
 import { type Dial, formatDestination, HUB_SERVER_NAME, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { guarding, remoteOf, type StrangerLimits, sourceOf } from '@isthmus/runtime';
+import { guarding, remoteOf, type StrangerLimits, sourceOf, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
   type Authenticate,
@@ -19,7 +19,6 @@ import {
   packetDialer,
   parseIdentifiers,
   placeOf,
-  type TlsSettings,
   upgradeServer,
 } from '@isthmus/transport';
 import type { Observation } from '@isthmus/tunnel';

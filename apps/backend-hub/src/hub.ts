@@ -1,8 +1,9 @@
 import type { SessionMove } from '@isthmus/admin';
 import type { Hub } from '@isthmus/plane';
 import type { HubRegistration, Registry } from '@isthmus/registry';
+import type { TlsSettings } from '@isthmus/runtime';
 import type { AdmissionState, Check } from '@isthmus/service';
-import { type HubMember, type PeerServer, servePeers, type TlsSettings } from '@isthmus/transport';
+import { type HubMember, type PeerServer, servePeers } from '@isthmus/transport';
 import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { within } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
 import { inWords, type PlaneEvents } from '@isthmus/tunnel';
 
@@ -72,7 +72,7 @@ export class Succession {
     this.#lose(
       `another process was started under --server-id ${hubId}, and agents are sent there until it ends: ${this.#detail}`,
     );
-    await Promise.race([drain(), sleep(SUPERSEDED_GRACE, undefined, { ref: false })]);
+    await within(drain(), SUPERSEDED_GRACE);
     destroy(new Error(`hub ${hubId} runs in another process`));
   }
 

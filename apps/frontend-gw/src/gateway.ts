@@ -1,4 +1,5 @@
 import type { Gateway } from '@isthmus/plane';
+import { type TlsSettings, within } from '@isthmus/runtime';
 import { type AdmissionState, socketsCheck } from '@isthmus/service';
 import {
   type Accept,
@@ -8,7 +9,6 @@ import {
   type Listener,
   listen,
   proxyService,
-  type TlsSettings,
 } from '@isthmus/transport';
 import {
   Admission,
@@ -93,7 +93,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const hideAll = async () => {
     const local = listeners.filter((listener) => listener.local);
     await Promise.all(local.map((listener) => listener.stop()));
-    await atMost(ANSWER_GRACE, Promise.all(local.map(({ idle }) => idle)));
+    await within(Promise.all(local.map(({ idle }) => idle)), ANSWER_GRACE);
   };
   let hidden: Promise<void> | undefined;
   const hide = () => {
@@ -103,7 +103,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const close = async () => {
     // New callers are rejected, and earlier ones get an answer: no caller is reset in the middle of its request.
     await Promise.all(listeners.map((listener) => listener.stop()));
-    if (admission.closed) await atMost(ANSWER_GRACE, Promise.all(listeners.map(({ idle }) => idle)));
+    if (admission.closed) await within(Promise.all(listeners.map(({ idle }) => idle)), ANSWER_GRACE);
     // The audit must show that the plane closed these tunnels, not the callers.
     const endTunnels = () => tunnels.abortAll('gateway', new PlaneEnded('the gateway stops'));
     const timer = setTimeout(endTunnels, CALLER_GRACE);
@@ -111,7 +111,7 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     clearTimeout(timer);
     endTunnels();
     // The log still gets a line for each.
-    await atMost(CALLER_GRACE, tunnels.idle());
+    await within(tunnels.idle(), CALLER_GRACE);
     await Promise.all(listeners.map((listener) => listener.close()));
   };
   try {
@@ -156,13 +156,4 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     },
     close,
   };
-}
-
-async function atMost(ms: number, waited: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([waited, late]);
-  clearTimeout(timer);
 }

@@ -1,12 +1,13 @@
 import type { Server as TlsServer } from 'node:tls';
-import { type AgentValues, type GatewayValues, type TlsFiles, tlsPolicy } from '@isthmus/flags';
+import { type AgentValues, type GatewayValues, tlsPolicy } from '@isthmus/flags';
+import type { TlsSettings } from '@isthmus/runtime';
 import type { Identity } from './calls/status.ts';
 import type { AdminTls } from './listener.ts';
 
 type AdminTlsFlags = Pick<AgentValues, 'admin-server-cert' | 'admin-server-key' | 'admin-ca-cert'>;
 
 /** Makes the admin port's TLS server, of files. */
-type CreateAdmin = (files: TlsFiles & ReturnType<typeof tlsPolicy>, ...rest: Parameters<AdminTls>) => TlsServer;
+type CreateAdmin = (files: TlsSettings, ...rest: Parameters<AdminTls>) => TlsServer;
 
 /** Returns the admin port's own TLS server, or undefined without its certificates. */
 function adminTls(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, create: CreateAdmin) {

@@ -3,7 +3,7 @@ export type { FlagTable, Values } from './flag.ts';
 export { helpText } from './help.ts';
 export { type FlagInForce, flagsInForce } from './in-force.ts';
 export { parseLabels } from './labels.ts';
-export { memberOf, peerTls, redisOptions, redisTls, type TlsFiles, tlsPolicy } from './options.ts';
+export { memberOf, peerTls, redisOptions, redisTls, tlsPolicy } from './options.ts';
 export { parseFlags } from './parse.ts';
 export { listenersOf } from './ports.ts';
 export {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { SecureVersion } from 'node:tls';
+import { secureContextOptions, type TlsFiles } from '@isthmus/runtime';
 import { formatDestination, type Member } from '@isthmus/tunnel';
 import { opensslCiphers, tlsVersion } from './ciphers.ts';
 import type { GatewayValues } from './programs.ts';
@@ -23,12 +24,6 @@ export function peerTls(flags: Pick<GatewayValues, 'peer-cert' | 'peer-key' | 'p
   return { cert: flags['peer-cert'], key: flags['peer-key'], ca: flags['peer-ca-cert'] };
 }
 
-export interface TlsFiles {
-  readonly cert: string;
-  readonly key: string;
-  readonly ca: string;
-}
-
 type RedisTlsFlags = Pick<GatewayValues, 'redis-cert' | 'redis-key' | 'redis-ca-cert'>;
 
 /** Certificates of this process for connections to Redis and its Sentinels. */
@@ -38,8 +33,8 @@ export function redisTls(flags: RedisTlsFlags): TlsFiles {
 
 type RedisFlags = RedisTlsFlags & Pick<GatewayValues, 'redis-url' | 'plane' | (typeof REDIS_CREDENTIALS)[number]>;
 
-/** The plane's registry. @param read makes a TLS context of files */
-export function redisOptions<T>(flags: RedisFlags, read: (files: TlsFiles) => T) {
+/** How to reach the plane's registry. */
+export function redisOptions(flags: RedisFlags) {
   const kept = (username: (typeof REDIS_CREDENTIALS)[number], password: (typeof REDIS_CREDENTIALS)[number]) => ({
     ...(flags[username] && { username: textIn(flags[username]) }),
     ...(flags[password] && { password: textIn(flags[password]) }),
@@ -47,7 +42,7 @@ export function redisOptions<T>(flags: RedisFlags, read: (files: TlsFiles) => T)
   return {
     url: flags['redis-url'],
     plane: flags.plane,
-    tls: () => read(redisTls(flags)),
+    tls: () => secureContextOptions(redisTls(flags)),
     credentials: () => ({
       user: kept('redis-username-file', 'redis-password-file'),
       sentinelUser: kept('redis-sentinel-username-file', 'redis-sentinel-password-file'),

@@ -1,7 +1,8 @@
 import type { HubLink, PlanePart } from '@isthmus/admin';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/registry';
+import type { TlsSettings } from '@isthmus/runtime';
 import type { PlaneSight } from '@isthmus/telemetry';
-import { PeerLinks, type TlsSettings } from '@isthmus/transport';
+import { PeerLinks } from '@isthmus/transport';
 import type { Dial, Directory, HubRecord, PlaneEvents } from '@isthmus/tunnel';
 import type { Hub } from './roles.ts';
 

@@ -24,7 +24,7 @@ import {
   sessionsCheck,
 } from '@isthmus/service';
 import { createLogger, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
-import { secureContextOptions, tlsServer, watchCertificate } from '@isthmus/transport';
+import { tlsServer, watchCertificate } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
 import { type ServerInstruments, serverInstruments } from './instruments.ts';
 import { PlaneView } from './plane-view.ts';
@@ -127,7 +127,7 @@ async function startRoles(
 /** Redis' client takes 8 MB, which a server that stands alone does without. */
 async function joinedRegistry(flags: ServerValues): Promise<Registry> {
   const { redisRegistry } = await import('@isthmus/registry/redis');
-  return redisRegistry(redisOptions(flags, secureContextOptions));
+  return redisRegistry(redisOptions(flags));
 }
 
 async function drainRoles({ gateway, hub, instruments }: Server): Promise<void> {

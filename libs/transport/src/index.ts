@@ -25,4 +25,3 @@ export { type PeerServer, servePeers } from './peer/server.ts';
 export { PeerLimit, placeOf } from './peer-limit.ts';
 export { tlsServer, watchCertificate } from './tls/renewal.ts';
 export { secureConnect } from './tls/secure-connect.ts';
-export { secureContext, secureContextOptions, type TlsSettings } from './tls/tls.ts';

@@ -1,10 +1,10 @@
 import { deferred } from '@isthmus/runtime';
+import { FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember, MembershipMessage } from '@isthmus/transport';
 import { planeEvents } from '@isthmus/tunnel';
 import { ranking } from '../coverage.ts';
 import { Reconciler, type ReconcilerOptions } from '../reconciler.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from '../uplink.ts';
-import { FakeClock } from './fake-clock.ts';
 
 /** What a hub says first comes so long after the connection, in milliseconds. */
 const TELL_AFTER = 1;

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { probeRedis, type RedisProbe } from '@isthmus/registry/redis';
+import { secureContextOptions } from '@isthmus/runtime';
 import { messageOf } from '../exit.ts';
 import { millis } from '../output/units.ts';
 import { type Result, reportOf } from './result.ts';
@@ -28,8 +28,13 @@ export interface RedisResults {
 
 export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
   if (options.redisUrl === undefined) return { results: [] };
+  const files = { ca: options.redisCaCert, cert: options.redisCert, key: options.redisKey };
   try {
-    const probe = await probeRedis({ url: options.redisUrl, plane: options.plane, tls: () => tlsOf(options) });
+    const probe = await probeRedis({
+      url: options.redisUrl,
+      plane: options.plane,
+      tls: () => secureContextOptions(files),
+    });
     const { aheadMs } = probe;
     return { results: judgedRedis(probe, options.plane), ...(aheadMs !== undefined && { aheadMs }) };
   } catch (error) {
@@ -37,14 +42,6 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
       'check that it runs, its address, user name and password, and whether it needs TLS (rediss). Gateways and hubs that run keep working without it';
     return { results: [report.fail('--redis-url', messageOf(error), todo)] };
   }
-}
-
-function tlsOf({ redisCaCert, redisCert, redisKey }: RedisOptions) {
-  return {
-    ...(redisCaCert && { ca: readFileSync(redisCaCert) }),
-    ...(redisCert && { cert: readFileSync(redisCert) }),
-    ...(redisKey && { key: readFileSync(redisKey) }),
-  };
 }
 
 export function judgedRedis({ server, version, role, roundTripMs, refused }: RedisProbe, plane: string): Result[] {

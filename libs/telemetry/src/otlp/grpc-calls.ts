@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import net, { type Socket } from 'node:net';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { type Head, Http2Session, type Http2Stream } from '@isthmus/http2';
+import { secureContextOptions } from '@isthmus/runtime';
 
 /** Where a collector is, and how to call it. */
 export interface GrpcSettings {
@@ -148,8 +148,7 @@ export class GrpcCalls {
       port,
       ALPNProtocols: ['h2'],
       ...(net.isIP(host) === 0 && { servername: host }),
-      ...(ca !== undefined && { ca: readFileSync(ca) }),
-      ...(cert !== undefined && key !== undefined && { cert: readFileSync(cert), key: readFileSync(key) }),
+      ...secureContextOptions(cert !== undefined && key !== undefined ? { ca, cert, key } : { ca }),
     });
   }
 

@@ -5,7 +5,7 @@ import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, type Caller, type DialError, type PlaneEvents } from '@isthmus/tunnel';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
 import { proxyStatus } from '../link/head.ts';
-import { peerSubject } from '../tls/tls.ts';
+import { peerSubject } from '../tls/certificate.ts';
 import { ConnectReader, RequestRefused } from './connect-request.ts';
 import { watchCaller } from './pending-caller.ts';
 

@@ -9,9 +9,9 @@ import {
   type ServiceError,
 } from '@grpc/grpc-js';
 import { encodePacket, type Packet } from '@isthmus/proto';
+import { secureContext, type TlsSettings } from '@isthmus/runtime';
 import { checkName } from '@isthmus/tunnel';
 import type { PacketChannel } from '../packets/channel.ts';
-import { secureContext, type TlsSettings } from '../tls/tls.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
 import { keepaliveOptions } from './keepalive-options.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';

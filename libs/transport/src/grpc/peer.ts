@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { remoteOf } from '@isthmus/runtime';
-import { peerSubject } from '../tls/tls.ts';
+import { peerSubject } from '../tls/certificate.ts';
 
 /** The other side of a server's call. */
 export interface GrpcPeer {

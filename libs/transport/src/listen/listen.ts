@@ -8,10 +8,10 @@ import {
   remoteOf,
   type StrangerLimits,
   Strangers,
+  type TlsSettings,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { tlsServer } from '../tls/renewal.ts';
-import type { TlsSettings } from '../tls/tls.ts';
 import { SocketFile } from './socket-file.ts';
 
 /** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */

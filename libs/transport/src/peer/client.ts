@@ -1,10 +1,9 @@
 import { isIP } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { Backoff } from '@isthmus/runtime';
+import { Backoff, secureContext, type TlsSettings } from '@isthmus/runtime';
 import { type Dial, HUB_SERVER_NAME, type HubRecord, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkClient } from '../link/client.ts';
 import { secureConnect } from '../tls/secure-connect.ts';
-import { secureContext, type TlsSettings } from '../tls/tls.ts';
 
 /** How long a link to a hub may take to come up, in milliseconds. */
 const CONNECT_TIMEOUT = 3000;

@@ -1,10 +1,10 @@
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { remoteOf } from '@isthmus/runtime';
+import { remoteOf, type TlsSettings } from '@isthmus/runtime';
 import { type Dial, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import { fromTheStart, type Listener, listen } from '../listen/listen.ts';
-import { peerSubject, type TlsSettings } from '../tls/tls.ts';
+import { peerSubject } from '../tls/certificate.ts';
 
 export interface PeerServerOptions {
   readonly host: string;

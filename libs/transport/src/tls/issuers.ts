@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto';
-import type { ReadTls } from './tls.ts';
+import type { ReadTls } from '@isthmus/runtime';
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 

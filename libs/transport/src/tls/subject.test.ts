@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
 import type { TLSSocket } from 'node:tls';
-import { peerSubject } from './tls.ts';
+import { peerSubject } from './certificate.ts';
 
 /** ECDSA P-256, good for a hundred years, of `Example, Inc.` and named `a\b,O=c`. */
 const COMMAS = `

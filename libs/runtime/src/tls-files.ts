@@ -1,19 +1,12 @@
 import { readFileSync } from 'node:fs';
-import {
-  createSecureContext,
-  type SecureContext,
-  type SecureContextOptions,
-  type SecureVersion,
-  type TLSSocket,
-} from 'node:tls';
-import { subjectOf } from '@isthmus/tunnel';
+import { createSecureContext, type SecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
 
-/** Certificates as files (PEM), the way every program is given them. */
+/** Paths of PEM files. An empty path counts as unset. */
 export interface TlsFiles {
-  readonly cert?: string;
-  readonly key?: string;
-  /** Authorities that the other side's certificate must come from. Unset: the system's, or none asked for. */
-  readonly ca?: string;
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+  /** Authorities that must have issued the other side's certificate. Unset: a client trusts the system's, a server asks for no certificate. */
+  readonly ca?: string | undefined;
 }
 
 export interface TlsSettings extends TlsFiles {
@@ -22,7 +15,7 @@ export interface TlsSettings extends TlsFiles {
   readonly ciphers?: string;
 }
 
-/** What files said, as options of a context. */
+/** The files' content, as options of a context. */
 export interface ReadTls extends SecureContextOptions {
   readonly cert?: Buffer;
   readonly key?: Buffer;
@@ -30,8 +23,8 @@ export interface ReadTls extends SecureContextOptions {
 }
 
 /**
- * What is offered and accepted where nobody names suites: those of TLS 1.3, and of TLS 1.2 those with forward secrecy and
- * authenticated encryption (RFC 9325 section 4.2). Node's own list also has CBC with SHA-1, and RSA key exchange.
+ * The default cipher suites: those of TLS 1.3, and those of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325
+ * section 4.2). Node's own list also has CBC with SHA-1, and RSA key exchange.
  */
 const CIPHERS = [
   'TLS_AES_128_GCM_SHA256',
@@ -45,12 +38,12 @@ const CIPHERS = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':');
 
-/** Older versions know CBC alone: who asks for one by name gets the runtime's own list. */
+/** Older versions know only CBC, so a program that allows one of them gets the runtime's own list. */
 function defaultCiphers(minVersion: SecureVersion): string | undefined {
   return minVersion === 'TLSv1' || minVersion === 'TLSv1.1' ? undefined : CIPHERS;
 }
 
-/** Reads the files once. @throws the file system's error for a file that cannot be read. */
+/** Reads the files. Throws the file system's error for a file that cannot be read. */
 export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: TlsSettings): ReadTls {
   const { cert, key, ca, ciphers = defaultCiphers(minVersion) } = settings;
   return {
@@ -65,9 +58,9 @@ export function secureContextOptions({ minVersion = 'TLSv1.2', ...settings }: Tl
 const contexts = new WeakMap<TlsSettings, { readonly made: string; readonly context: SecureContext }>();
 
 /**
- * The context of a connection that goes out. The files are read each time, since certificates are renewed in place; what
- * they say is parsed anew only when it has changed: that takes as long as a whole handshake.
- * @throws the file system's error for a file that cannot be read, OpenSSL's for one that holds no such thing
+ * Returns the context for an outgoing connection. It reads the files each time, because certificates are renewed in place, and parses
+ * them only when they have changed, because that takes as long as a whole handshake. Throws the file system's error for a file that
+ * cannot be read, and OpenSSL's for one that holds nothing usable.
  */
 export function secureContext(settings: TlsSettings): SecureContext {
   const options = secureContextOptions(settings);
@@ -79,16 +72,7 @@ export function secureContext(settings: TlsSettings): SecureContext {
   return context;
 }
 
-/** What was read, to be compared. */
+/** What was read as one string, to compare. */
 export function textOf(read: ReadTls): string {
   return Object.values(read).map(String).join('\0');
-}
-
-/**
- * The name in a peer's certificate as one line, or undefined when it showed none. (`getPeerCertificate` makes an object of all
- * that stands in the certificate, and hashes it three times: a twentieth of a handshake.)
- */
-export function peerSubject(socket: TLSSocket): string | undefined {
-  const certificate = socket.getPeerX509Certificate();
-  return certificate && subjectOf(certificate);
 }

@@ -1,10 +1,10 @@
-/** Time and chance, so that a test can hold both still. */
+/** Time and randomness, so that a test can control both. */
 export interface Clock {
-  /** Milliseconds; only differences mean anything. */
+  /** In milliseconds. Only differences have a meaning. */
   now(): number;
   /** 0 or more, less than 1. */
   random(): number;
-  /** Calls back once. @returns calls it off */
+  /** Calls back once. Returns a function that cancels it. */
   after(ms: number, run: () => void): () => void;
 }
 

@@ -5,7 +5,7 @@ interface Timer {
   readonly run: () => void;
 }
 
-/** A clock that stands until it is told to run. Numbers at random come from a seed. */
+/** A clock that moves only in `run`. Its random numbers come from a seed. */
 export class FakeClock implements Clock {
   #now = 0;
   #seed: number;
@@ -33,7 +33,7 @@ export class FakeClock implements Clock {
     };
   }
 
-  /** Runs everything that falls due, in order, and lets what it began settle each time. */
+  /** Calls what falls due, in order, and lets promises settle after each call. */
   async run(ms: number): Promise<void> {
     const end = this.#now + ms;
     await settle();
