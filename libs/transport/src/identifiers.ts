@@ -2,19 +2,19 @@ import { type AgentIdentifiers, isPrintable } from '@isthmus/tunnel';
 import { percentDecoded } from './head/percent.ts';
 import { PeerLimit } from './peer-limit.ts';
 
-/** What one session may say of what it reaches. */
+/** The limits of what one session may claim to reach. */
 export interface IdentifierLimits {
   readonly identifiers: number;
   readonly identifierBytes: number;
 }
 
-/** What Go's strconv.ParseBool takes for true. */
+/** What Go's strconv.ParseBool accepts as true. */
 const GO_TRUE = new Set(['1', 't', 'T', 'true', 'True', 'TRUE']);
 
 /**
- * Reads what an agent says it can reach: a URL query such as `ipv4=10.0.0.1&host=db.internal&default-route=true`, read as
- * Go's url.ParseQuery does. Keys of later versions are passed over.
- * @throws PeerLimit when it is more than an agent may say, another Error when it is no URL query.
+ * Reads what an agent claims to reach: a URL query such as `ipv4=10.0.0.1&host=db.internal&default-route=true`, read as Go's
+ * url.ParseQuery does. Keys of later versions are ignored. Throws PeerLimit if it is over the limits, another Error if it is not a URL
+ * query.
  */
 export function parseIdentifiers(query: string, limits?: IdentifierLimits): AgentIdentifiers {
   if (limits) checkSize(query, limits);
@@ -28,7 +28,7 @@ export function parseIdentifiers(query: string, limits?: IdentifierLimits): Agen
   };
 }
 
-/** Before it is read. */
+/** Checks the limits before it is read. */
 function checkSize(query: string, { identifiers, identifierBytes }: IdentifierLimits): void {
   const bytes = Buffer.byteLength(query);
   if (bytes > identifierBytes) throw tooMuch(`${bytes} bytes`, identifierBytes, 'max-agent-identifier-bytes');

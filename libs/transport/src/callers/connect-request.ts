@@ -15,14 +15,14 @@ const NO_LENGTH = /^0+$/;
 
 /** What a CONNECT request asks for. */
 export interface ConnectRequest {
-  /** The request-target, which Host cannot overrule. */
+  /** The request-target. Host cannot override it. */
   readonly target: string;
   readonly traceparent?: string;
-  /** What came behind the head: the tunnel's first bytes. */
+  /** The bytes that arrived behind the head: the tunnel's first bytes. */
   readonly rest: Buffer;
 }
 
-/** A request that is not served, and the status that says so. */
+/** A request that is not served, and the status to answer. */
 export class RequestRefused extends DialError {
   readonly #status: number;
 
@@ -37,20 +37,17 @@ export class RequestRefused extends DialError {
 }
 
 /**
- * Reads the head of one CONNECT request (RFC 9112, RFC 9110 section 9.3.6), which is all that a caller's connection has of
- * HTTP ([why not node:http](docs/adr/0007-callers-connect-read-by-our-own-code.md)). Host is not looked at, as in Go's server.
+ * Reads the head of one CONNECT request (RFC 9112, RFC 9110 section 9.3.6). A caller's connection has no other HTTP ([why not
+ * node:http](docs/adr/0007-callers-connect-read-by-our-own-code.md)). Host is ignored, as in Go's server.
  */
 export class ConnectReader {
   readonly #seen = new Pieces();
 
-  /**
-   * @returns the request when its head is complete
-   * @throws RequestRefused
-   */
+  /** Returns the request when its head is complete. Throws RequestRefused. */
   push(chunk: Buffer): ConnectRequest | undefined {
     const searched = Math.max(0, this.#seen.length - HEAD_END.length + 1);
     const bytes = this.#seen.add(chunk);
-    // Of TLS, or of noise, no end would ever come.
+    // TLS and noise never contain the end of a head.
     if (!isLetter(bytes[0])) throw new RequestRefused(400, 'not an HTTP request');
     const end = bytes.indexOf(HEAD_END, searched);
     if (end > MAX_HEAD || (end < 0 && bytes.length > MAX_HEAD)) {
@@ -86,7 +83,7 @@ function readField(line: string): Field {
   return [name.toLowerCase(), value.trim()];
 }
 
-/** A part of a string keeps all of it, and these stay as long as the tunnel. */
+/** A substring keeps the whole string in memory, and these stay as long as the tunnel. */
 function copied(part: string): string {
   return Buffer.from(part, 'latin1').toString('latin1');
 }

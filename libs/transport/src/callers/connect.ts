@@ -12,7 +12,7 @@ import { watchCaller } from './pending-caller.ts';
 /** How long a caller may take to send its request's head, in milliseconds. */
 const HEAD_TIMEOUT = 10_000;
 
-/** How long a refused caller may take to read why and go, in milliseconds. */
+/** How long a refused caller may take to read the reason and close, in milliseconds. */
 const REFUSED_FOR = 1000;
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
@@ -24,8 +24,8 @@ export interface ConnectEdgeOptions extends Omit<ServeDialOptions, 'role'> {
 }
 
 /**
- * The callers' HTTP CONNECT edge, as API servers use it: HTTP/1.1 only, the request-target is the destination (Host is
- * not), and after the 200's blank line come the destination's bytes alone.
+ * The callers' HTTP CONNECT edge, as API servers use it: HTTP/1.1 only. The request-target is the destination, and Host is not. Only
+ * the destination's bytes follow the blank line of the 200.
  */
 export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
   return {
@@ -36,20 +36,20 @@ export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socke
   };
 }
 
-/** Apart from what reads the request, which a listener made beside it would keep as long as the tunnel. */
+/** Outside the code that reads the request: a listener made beside it would keep that code's variables as long as the tunnel. */
 function tellOf(socket: Socket, events: PlaneEvents): void {
   events.emit('caller:open', 'http-connect');
   socket.on('close', () => events.emit('caller:close', 'http-connect'));
 }
 
-/** Nearly every request comes whole. Only where it does not is the socket listened to for its rest, and its time counted. */
+/** Nearly every request arrives in one piece. Only for others does a listener wait for the rest, with a timer. */
 function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions): void {
   const reader = new ConnectReader();
   const fault = (error: Error) => {
     socket.destroy();
     options.events.emit('fault', 'http-connect', remoteOf(socket), error);
   };
-  /** @returns whether there is nothing more to read */
+  /** Returns whether there is nothing more to read. */
   const read = (chunk: Buffer): boolean => {
     try {
       const request = reader.push(chunk);
@@ -121,8 +121,8 @@ function callerOf(socket: Socket): Caller {
 }
 
 /**
- * Answers a failed dial. The reason stands in the status line too, since that is all an API server shows of it; the body
- * holds the same text and ends with the connection, as upstream's does.
+ * Answers a failed dial. The reason is in the status line too, because an API server shows nothing else. The body has the same text and
+ * ends with the connection, as upstream's does.
  */
 function answerError(socket: Socket, error: DialError): void {
   if (socket.destroyed || !socket.writable) return;
@@ -137,7 +137,7 @@ function answerError(socket: Socket, error: DialError): void {
   if (status === 405) head.push('allow: CONNECT');
   if (status === 503) head.push(`retry-after: ${error.retryAfter}`);
   socket.end(`${head.join('\r\n')}\r\n\r\n${error.message}\n`);
-  // Drain what the caller still sends, or the close would be a reset that overtakes the answer.
+  // Read what the caller still sends: otherwise the close becomes a reset, which overtakes the answer.
   socket.resume();
   const timer = setTimeout(() => socket.destroy(), REFUSED_FOR);
   socket.once('close', () => clearTimeout(timer));

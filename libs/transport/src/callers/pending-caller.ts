@@ -1,19 +1,19 @@
 import type { Socket } from 'node:net';
 
-/** What a caller may send ahead of the answer before it is left waiting in the kernel, in bytes. */
+/** How much a caller may send before the answer, in bytes. The rest waits in the kernel. */
 const MAX_EARLY = 64 * 1024;
 
 export interface PendingCaller {
   /** Stops reading. */
   stop(): void;
-  /** Stops reading, and puts back what came; the socket stands still then until it is resumed. */
+  /** Stops reading and puts back what arrived. The socket is then paused until it is resumed. */
   putBack(): void;
 }
 
 /**
- * Reads a caller's socket while its dial is pending, since a socket that nobody reads does not tell that its peer has gone.
- * What comes early is kept.
- * @param first what came already
+ * Reads a caller's socket while its dial is pending, because a socket that nobody reads does not report that its peer has gone. What
+ * arrives early is kept.
+ * @param first what has arrived already
  */
 export function watchCaller(socket: Socket, first: Buffer, gone: () => void): PendingCaller {
   const early: Buffer[] = [];

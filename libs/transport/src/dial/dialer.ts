@@ -5,11 +5,11 @@ export interface Dialer {
   readonly dial: Dial;
   /** Dials and tunnels. */
   readonly open: number;
-  /** Resolves with the reason when the connection has ended and all its tunnels with it. */
+  /** Resolves with the reason when the connection and all its tunnels have ended. */
   readonly closed: Promise<Error>;
-  /** Tells the other side that this one goes away, so that it gets another session first. Dials are still taken. */
+  /** Tells the other side that this side is about to close, so that it opens another session first. Still takes dials. */
   leave(): void;
-  /** Takes no new dial, lets running tunnels finish, then ends the connection. Bounded by whoever calls `destroy` later. */
+  /** Takes no new dials, lets running tunnels finish, then ends the connection. The caller bounds this with `destroy`. */
   close(): void;
   /** Ends the connection and every tunnel on it. */
   destroy(reason: Error): void;

@@ -4,10 +4,10 @@ import { DialError, type DialRequest, type Established, formatDestination } from
 export interface PendingDialOptions {
   /** When to stop waiting, in milliseconds of `performance.now()`. Default: the request's deadline. */
   readonly deadline?: number;
-  /** The errors of a dial whose caller went away, and of one without an answer at its deadline. */
+  /** The errors of a dial whose caller has gone, and of one without an answer at its deadline. */
   readonly abandoned?: () => DialError;
   readonly expired?: (request: DialRequest) => DialError;
-  /** Undoes what was started, if the caller went away or the deadline passed. */
+  /** Undoes what was started, if the caller has gone or the deadline has passed. */
   readonly cancel?: () => void;
   /** Called once, when the wait is over: without an error if the dial succeeded. */
   readonly settled: (error?: DialError) => void;

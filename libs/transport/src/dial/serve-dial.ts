@@ -14,7 +14,7 @@ import {
   type TunnelEnd,
 } from '@isthmus/tunnel';
 
-/** A dial to serve. Its signal is aborted when the side that waits for the answer goes away. */
+/** A dial to serve. Its signal aborts when the side that waits for the answer has gone. */
 export interface ServedDial extends DialRequest {
   readonly signal: DialAbort;
 }
@@ -27,17 +27,17 @@ export interface ServeDialOptions {
 
 /** The side that waits for a dial's answer. */
 export interface Waiter {
-  /** Sends the answer. Returns the caller's end of the tunnel, or undefined if nobody waits any more. */
+  /** Sends the answer. Returns the caller's end of the tunnel, or undefined if nobody waits any longer. */
   accept(established: Established): TunnelEnd | undefined;
   /** Sends the error, if anybody still waits. */
   refuse(error: DialError): void;
-  /** Called if the dial succeeded and nobody waits any more. */
+  /** Called if the dial succeeded and nobody waits any longer. */
   unanswered?(established: Established): void;
 }
 
 /**
- * Dials, answers the side that waits, and joins both in a tunnel. A destination that nobody waits for any more is closed.
- * @returns undefined without a tunnel
+ * Dials, answers the side that waits, and joins both in a tunnel. Closes the destination if nobody waits any longer. Returns undefined
+ * without a tunnel.
  */
 export async function serveDial(
   request: ServedDial,
@@ -63,7 +63,7 @@ export async function serveDial(
 const ids = Buffer.alloc(8 * 256);
 let nextId = ids.length;
 
-/** A new dial id: 64 random bits as 16 hexadecimal digits. Random bytes are fetched 256 ids at a time. */
+/** Returns a new dial id: 64 random bits as 16 hexadecimal digits. Gets random bytes for 256 ids at a time. */
 function newDialId(): string {
   if (nextId === ids.length) {
     randomFillSync(ids);

@@ -2,22 +2,22 @@ import { type LookupAddress, lookup as resolve } from 'node:dns';
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Destination, DialError, DialRequest, DialStep, DialTiming, DialTracer } from '@isthmus/tunnel';
 
-/** What is connected to. Upstream's agents take the unspecified address for their own loopback, and API servers rely on it. */
+/** The address to connect to. Upstream's agents treat the unspecified address as their own loopback, and API servers rely on it. */
 export function targetOf({ host }: Destination): string {
   return host === '::' ? '::1' : host === '0.0.0.0' ? '127.0.0.1' : host;
 }
 
-/** What an agent does for one dial, timed: the name's lookup, if it is a name, and the connection. Told as spans, and to send back. */
+/** The timed steps of an agent's dial: the lookup of a name, and the connection. They are emitted as spans, and sent back. */
 export class EndpointSteps {
   readonly refused: (address: string) => Error | undefined;
   readonly #request: DialRequest;
   readonly #tracer: DialTracer;
   readonly #start = performance.now();
   readonly #named: boolean;
-  /** When there was an address to connect to: from the start, where the destination is one. */
+  /** When there was an address to connect to: the start, if the destination is an address. */
   #resolved: number | undefined;
 
-  /** @param refused why an address is not connected to */
+  /** @param refused returns why an address must not be dialled */
   constructor(request: DialRequest, tracer: DialTracer, refused: (address: string) => Error | undefined) {
     this.refused = refused;
     this.#request = request;
@@ -31,7 +31,7 @@ export class EndpointSteps {
     return this.#resolved === undefined;
   }
 
-  /** getaddrinfo, timed: search domains and the hosts file count in a cluster, so the resolver alone would not do. */
+  /** getaddrinfo, timed. The DNS resolver alone would not do: in a cluster, search domains and the hosts file count. */
   readonly lookup: LookupFunction = (hostname, options, callback) => {
     resolve(
       hostname,
@@ -39,7 +39,7 @@ export class EndpointSteps {
       (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family: number) => {
         if (error) return callback(error, address as string, family);
         this.#resolved = performance.now();
-        // Of several addresses those that may be: to judge the name again later could give another answer.
+        // Only the allowed ones of several addresses. Judging the name again later could give another answer.
         const found = typeof address === 'string' ? [{ address, family }] : address;
         const refusals = found.map((each) => this.refused(each.address));
         const allowed = found.filter((_, index) => refusals[index] === undefined);
@@ -54,7 +54,7 @@ export class EndpointSteps {
   connected(socket: Socket): DialTiming {
     const { destination } = this.#request;
     if (!this.#named) return this.#ended({ peer: { address: targetOf(destination), port: destination.port } });
-    // Asks the system, which costs a tenth of a connection: only where there is no other way to know.
+    // This asks the system, which costs a tenth of a connection, so only if there is no other way to know.
     const { remoteAddress: address, remotePort: port } = socket;
     return this.#ended(address !== undefined && port !== undefined ? { peer: { address, port } } : {});
   }
@@ -79,7 +79,7 @@ export class EndpointSteps {
   }
 }
 
-/** Node names in an error what it tried to connect to; of several addresses, each in an error of its own. */
+/** Node names in an error what it tried to connect to. With several addresses, each has an error of its own. */
 function peerOf(cause: unknown): Destination | undefined {
   const first = cause instanceof AggregateError ? cause.errors[0] : cause;
   const { address, port } = (first ?? {}) as { address?: unknown; port?: unknown };

@@ -18,28 +18,28 @@ import { pendingDial } from '../dial/pending-dial.ts';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
 import { onResolver } from './resolver.ts';
 
-/** How long an agent tries to reach a destination, in milliseconds: upstream's agents answer after 5 s. */
+/** How long an agent tries to reach a destination, in milliseconds. Upstream's agents answer after 5 s. */
 const CONNECT_TIMEOUT = 5000;
 
 /**
- * A connection that takes longer is acknowledged, in milliseconds. Well before a gateway would try another agent beside this
- * one; most are there by then, and an answer is acknowledgement enough.
+ * An agent acknowledges a connection that takes longer than this, in milliseconds. This is well before a gateway would try another
+ * agent as well. Most connections are made by then, and their answer is acknowledgement enough.
  */
 const ACKNOWLEDGE_AFTER = 50;
 
 export interface EndpointOptions {
   readonly agentId: string;
-  /** Told of destinations that could not be reached. */
+  /** Gets the destinations that could not be reached. */
   readonly events?: PlaneEvents;
-  /** Told of each name that was resolved and each connection that was tried. */
+  /** Gets each name that was resolved and each connection that was tried. */
   readonly tracer?: DialTracer;
-  /** Which addresses are not dialled. Default: none. */
+  /** Decides which addresses are not dialled. Default: none. */
   readonly prohibited?: Prohibited;
   /** Milliseconds; for tests. */
   readonly connectTimeout?: number;
 }
 
-/** The agent's Dial: opens the destination's socket. Errors keep Go's words (`dial tcp h:p: connect: connection refused`). */
+/** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
   const {
     agentId,
@@ -56,7 +56,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       return rule && prohibition(request, address, rule);
     });
     const socket = open(request, steps);
-    // A defect fails the dial, for instance one in the callback for the acknowledgement.
+    // A defect fails the dial: one in the callback for the acknowledgement, say.
     const guarded = guarding((error) => {
       pending.fail(asDialError(error));
       events?.emit('fault', 'destination', formatDestination(request.destination), error);
@@ -117,22 +117,22 @@ function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
 }
 
 /**
- * Final: other agents have the same rules, and what one of them may dial is told apart by the strategies, not by trying. The
- * address is the one that would have been connected to, so that no spelling and no answer of a resolver leads around it.
+ * A final error: other agents have the same rules, and strategies decide which agent may dial what, not retries. The address is the one
+ * that the agent would have connected to, so no spelling and no resolver's answer can bypass the rule.
  */
 function prohibition({ destination }: DialRequest, address: string, rule: Prohibition): DialError {
   const text = `dial tcp ${formatDestination(destination)}: agents do not dial ${address} (${rule}); --allow-destinations=${rule} lifts this`;
   return new DialError('destination_ip_prohibited', text);
 }
 
-/** Made apart from the dial, which an arrow function beside its listeners would keep as long as the tunnel. */
+/** Outside the dial's function: an arrow function beside its listeners would keep its variables as long as the tunnel. */
 function endOf(socket: Socket): TunnelEnd {
   return { stream: socket, halfOpen: true, abort: () => void socket.resetAndDestroy() };
 }
 
 const LIMIT = 'connection_limit_reached';
 
-/** What connect(2) and getaddrinfo say: our name for it, and Go's words. */
+/** The errors of connect(2) and getaddrinfo: our name for each, and Go's words. */
 const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
   ECONNREFUSED: ['connection_refused', 'connect: connection refused'],
   ECONNRESET: ['connection_refused', 'connect: connection reset by peer'],
@@ -142,7 +142,7 @@ const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
   EHOSTDOWN: ['destination_ip_unroutable', 'connect: host is down'],
   EADDRNOTAVAIL: ['destination_ip_unroutable', 'connect: cannot assign requested address'],
   EINVAL: ['destination_ip_unroutable', 'connect: invalid argument'],
-  // A prohibiting route or a firewall's verdict.
+  // A prohibiting route or a firewall.
   EACCES: ['destination_ip_prohibited', 'connect: permission denied'],
   EPERM: ['destination_ip_prohibited', 'connect: operation not permitted'],
   EMFILE: [LIMIT, 'socket: too many open files'],
@@ -152,10 +152,10 @@ const FAILURES: Readonly<Record<string, readonly [DialErrorCode, string]>> = {
 function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): DialError {
   const { host } = request.destination;
   const target = formatDestination(request.destination);
-  // With several addresses, each has failed in its own way; upstream reports the first.
+  // With several addresses, each has failed in its own way. Upstream reports the first.
   const error = thrown instanceof AggregateError ? (thrown.errors[0] as NodeJS.ErrnoException) : thrown;
   const code = error.code ?? '';
-  // The resolver reads files and opens sockets too; for want of them it says that there is no such name, or to try again.
+  // The resolver reads files and opens sockets too. Without descriptors it reports that there is no such name, or to try again.
   if (error.syscall === 'getaddrinfo' && descriptors.exhausted) {
     const text = `dial tcp: lookup ${host}: too many open files`;
     return new DialError(LIMIT, text, { retryable: true, cause: thrown });
@@ -168,11 +168,14 @@ function connectError(request: DialRequest, thrown: NodeJS.ErrnoException): Dial
     return new DialError(name, `dial tcp: lookup ${host}: ${words}`, { cause: thrown });
   }
   const [name, words] = FAILURES[code] ?? (['proxy_internal_error', error.message] as const);
-  // Without a socket of its own the agent has asked nothing of the destination: another agent may have one.
+  // An agent without a free socket has sent nothing to the destination. Another agent may have one.
   return new DialError(name, `dial tcp ${target}: ${words}`, { retryable: name === LIMIT, cause: thrown });
 }
 
-/** @param expired the dial's deadline passed before the agent's own: whichever part of the plane says so first, it is the same */
+/**
+ * @param expired the dial's deadline passed before the agent's own, so the error is the same whichever part of the plane reports it
+ * first
+ */
 function timeoutError({ destination }: DialRequest, { resolving }: EndpointSteps, expired: boolean): DialError {
   if (resolving) return new DialError('dns_timeout', `dial tcp: lookup ${destination.host}: i/o timeout`, { expired });
   return new DialError('connection_timeout', `dial tcp ${formatDestination(destination)}: i/o timeout`, { expired });

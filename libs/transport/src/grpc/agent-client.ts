@@ -17,14 +17,15 @@ import { keepaliveOptions } from './keepalive-options.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
 
 /**
- * What a server may send ahead on the stream that carries all tunnels, in bytes. grpc-js knows one size for good, and all of it lies ahead of
- * the others' bytes while a destination reads slowly: at 1 MiB/s a ping beside it took 10.7 s with 16 MiB, and upstream's agent takes 1.5 s.
+ * What a server may send ahead on the stream that carries all tunnels, in bytes. grpc-js has one fixed size. While a destination reads
+ * slowly, all of it waits in front of the other tunnels' bytes: at 1 MiB/s, a ping beside it took 10.7 s with 16 MiB, and 1.5 s with
+ * upstream's agent.
  */
 const WINDOW = 1024 * 1024;
 
 /**
- * Stands for an address in the server name indication, which may not be an address (RFC 6066 section 3): grpc-js sends the
- * address all the same, of which Node warns and which Deno refuses.
+ * Replaces an address in the server name indication, which may not be an address (RFC 6066 section 3). grpc-js sends the address all
+ * the same: Node warns about it, and Deno rejects it.
  */
 const NO_NAME = 'server.invalid';
 
@@ -34,26 +35,26 @@ export interface ConnectPacketsOptions {
   /** Unset: no TLS. */
   readonly tls?: TlsSettings;
   readonly agentId: string;
-  /** URL query, as the server is to read it. */
+  /** URL query, as the server expects it. */
   readonly identifiers: string;
   readonly token?: string;
   readonly keepaliveMs: number;
-  /** How long the server may take to let the agent in, in milliseconds. */
+  /** How long the server may take to accept the agent, in milliseconds. */
   readonly timeout: number;
-  /** Gives up the attempt; without effect on a connection that stands. */
+  /** Gives up the attempt. Has no effect on an established connection. */
   readonly signal: AbortSignal;
 }
 
 export interface PacketServerLink {
   readonly serverId: string;
-  /** How many servers there are, by this one's word. */
+  /** The number of servers, as this one reports it. */
   readonly serverCount: number;
   readonly channel: PacketChannel;
 }
 
 /**
- * Connects an agent to a Go server, on a connection of its own: behind one address may be many servers.
- * @throws Error that says why the server did not let it in, a ChannelError when the connection or the server failed.
+ * Connects an agent to a Go server on a connection of its own, because many servers may be behind one address. Throws an Error that
+ * says why the server did not accept it, or a ChannelError if the connection or the server failed.
  */
 export function connectPackets(options: ConnectPacketsOptions): Promise<PacketServerLink> {
   const { target, timeout, signal } = options;
@@ -110,7 +111,7 @@ function channelCredentials({ tls, target }: ConnectPacketsOptions): ChannelCred
   return credentials.createFromSecureContext(secureContext(tls), identity);
 }
 
-/** Of an address, the certificate must say the address, not the name that stands in for it. */
+/** For an address, the certificate must contain the address, not the name that replaces it. */
 function ipIdentity(address: string) {
   return (_name: string, certificate: PeerCertificate) => checkServerIdentity(address, certificate);
 }

@@ -11,7 +11,7 @@ import { StatusError } from './status.ts';
 
 const SCHEME = 'Bearer ';
 
-/** An agent that was let in. Nothing is read from its channel until someone starts it. */
+/** An accepted agent. Nothing is read from its channel until it is started. */
 export interface PacketAgent {
   readonly agentId: string;
   readonly identifiers: AgentIdentifiers;
@@ -19,15 +19,15 @@ export interface PacketAgent {
   readonly channel: PacketChannel;
 }
 
-/** Who shows a token. */
+/** The peer that presents a token. */
 export interface TokenBearer {
-  /** Where it comes from, as limits count it. */
+  /** Its source, as limits count it. */
   readonly source: string;
-  /** Aborted when it is gone. */
+  /** Aborts when the peer has gone. */
   readonly signal: AbortSignal;
 }
 
-/** Rejects for a token that does not hold, and for one of which it could not be found out in time. */
+/** Rejects if the token is not valid, or could not be checked in time. */
 export type Authenticate = (token: string, bearer: TokenBearer) => Promise<void>;
 
 export interface AgentServiceOptions {
@@ -37,12 +37,12 @@ export interface AgentServiceOptions {
   /** Unset: agents need no token. */
   readonly authenticate?: Authenticate;
   readonly identifierLimits?: IdentifierLimits;
-  /** Throws for an agent that may have no further session. */
+  /** Throws if the agent may have no further session. */
   readonly checkRoom?: (agentId: string) => void;
   readonly onAgent: (agent: PacketAgent) => void;
 }
 
-/** The Go agents' edge: each holds one stream, over which all its tunnels go. */
+/** The Go agents' edge. Each agent has one stream, which carries all its tunnels. */
 export function agentService(options: AgentServiceOptions): GrpcService {
   return { path: CONNECT_METHOD, serve: (call, admitted) => call.guarded(() => admit(call, admitted, options))() };
 }
@@ -56,7 +56,7 @@ async function admit(call: ServerCall, admitted: () => void, options: AgentServi
     options.checkRoom?.(agentId);
     await authenticate(call, options);
     if (call.over) return;
-    // Others may have come meanwhile.
+    // Others may have connected meanwhile.
     options.checkRoom?.(agentId);
     admitted();
     // Agents wait for these two before anything else.

@@ -11,15 +11,15 @@ import type { GrpcPeer } from './peer.ts';
 import { MAX_MESSAGE } from './service.ts';
 import { OK_TRAILERS, StatusError, statusFields } from './status.ts';
 
-/** How long a peer may take to read why its stream ends before it is reset, in milliseconds. */
+/** How long a peer may take to read why its stream ends, in milliseconds. Then the stream is reset. */
 const RESET_MS = 1_000;
 
-/** Data of up to so many bytes is cheaper to copy behind its head than to send beside it. */
+/** Up to this many bytes of data are cheaper to copy behind their head than to send separately. */
 const COPIED = 1_024;
 
 /**
- * While some of the window is held back, the peer is given so many bytes at a time: with less, each packet costs a frame; with more,
- * those who wait for a slow reader's turn wait longer.
+ * While some of the window is held back, the peer gets this many bytes at a time. With less, each packet costs a frame; with more,
+ * those that wait behind a slow reader wait longer.
  */
 const GRAIN = 16 * 1024;
 
@@ -29,7 +29,7 @@ const RESPONSE: readonly Field[] = [
 ];
 const RESPONSE_HEAD = hpackEncode(RESPONSE);
 
-/** A call at our server: ANP's packets both ways on one stream. Nothing is read until it is started. */
+/** A call at our server: ANP's packets both ways on one stream. Reads nothing until it is started. */
 export class ServerCall implements PacketChannel, StreamReceiver {
   readonly metadata: Metadata;
   readonly peer: GrpcPeer;
@@ -37,24 +37,24 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   readonly #packets = new PacketReader(MAX_MESSAGE);
   #sink: PacketSink | undefined;
   #paused = true;
-  /** Bytes that came, for which the peer was not yet given as many more. */
+  /** Received bytes for which the peer has not yet got new window. */
   #owed = 0;
-  /** Of those, what nobody has read yet. */
+  /** Those of them that nobody has read yet. */
   #held = 0;
   /** The caller has sent its last message. */
   #remoteEnded = false;
   #responded = false;
-  /** Nothing more is sent but what waits. */
+  /** Sends nothing more than what waits. */
   #ended = false;
-  /** Why it fails, before its sink is told. */
+  /** Why it fails, before its sink hears of it. */
   #failure: ChannelError | undefined;
-  /** Set once it is over: with the error that says why, if not in good order. */
+  /** Set once it is over, with the error unless it ended in good order. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
   #abort: AbortController | undefined;
   #reset: NodeJS.Timeout | undefined;
   #deadline: NodeJS.Timeout | undefined;
 
-  /** @param timeout how long the caller allows it to take, in milliseconds */
+  /** @param timeout how long the caller lets it take, in milliseconds */
   constructor(stream: ServerStream, metadata: Metadata, peer: GrpcPeer, timeout?: number) {
     this.#stream = stream;
     this.metadata = metadata;
@@ -69,7 +69,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     return this.peer.remote;
   }
 
-  /** Guards what is called apart from what comes: a defect fails the connection. */
+  /** Guards calls from outside the connection's reading: a defect fails the connection. */
   get guarded(): Guarded {
     return this.#stream.guarded;
   }
@@ -78,7 +78,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     return this.#closed !== undefined;
   }
 
-  /** Aborted when it is over. Made for who asks: most calls need none. */
+  /** Aborts when the call is over. Created on demand, because most calls need none. */
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
     if (this.#closed) this.#abort.abort();
@@ -146,11 +146,11 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.fail(new StatusError('Aborted', reason.message, { cause: reason }));
   }
 
-  /** Ends the call with an error that its caller is told behind what was sent, if it still reads. */
+  /** Ends the call with an error. The caller gets it after what was sent, if it still reads. */
   fail(error: StatusError): void {
     if (this.#closed) return;
     this.#ended = true;
-    // First, for the stream may close as soon as its end is sent.
+    // First, because the stream may close as soon as its end is sent.
     this.#failure = new ChannelError(error.status, error.message, { cause: error.cause });
     const fields = statusFields(error);
     if (!this.#responded) this.#stream.head(hpackEncode([...RESPONSE, ...fields]), true);
@@ -162,11 +162,11 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#close(this.#failure);
   }
 
-  // What the stream tells.
+  // Events of the stream.
 
   data(piece: Buffer): void {
     if (this.#closed) {
-      // Read and dropped, or its connection would wait for it.
+      // Read and drop, or its connection would wait for it.
       this.#stream.read(piece.length);
       return;
     }
@@ -183,7 +183,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#sink?.drain();
   }
 
-  /** ANP's peers take the end of one way for the end of both. */
+  /** ANP's peers treat the end of one direction as the end of both. */
   remoteEnd(): void {
     this.#remoteEnded = true;
     if (!this.#paused) this.#deliver();
@@ -198,8 +198,8 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   }
 
   /**
-   * Lets the peer send as much again as was taken. What is held counts for its window: by a paused reader, amid a message, or for a slow
-   * reader.
+   * Lets the peer send as many bytes as were taken. Bytes that are held count against its window: those of a paused reader, of an
+   * unfinished message, or of a slow reader.
    */
   #give(least = this.#held > 0 ? GRAIN : undefined): void {
     const kept = Math.min(this.#held + this.#packets.held, this.#owed);

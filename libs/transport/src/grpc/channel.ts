@@ -5,13 +5,13 @@ import { ChannelError, type PacketChannel, type PacketSink } from '../packets/ch
 import { inWords } from '../tls/handshake.ts';
 import { statusName } from './status.ts';
 
-/** What may be held before the stream is paused, in bytes: from then on a server can send what its window allows, and waits. */
+/** How much may be held before the stream is paused, in bytes. The server can then send what its window allows, and waits. */
 const HELD_AHEAD = 16 * 1024 * 1024;
 
-/** What may be on its way to the socket before senders are asked to wait, in bytes: it goes ahead of whoever has something to say next. */
+/** How much may be on its way to the socket before senders must wait, in bytes. It goes ahead of all later data. */
 const SENT_AHEAD = 128 * 1024;
 
-/** What came on a stream: bytes that are no packet arrive as the error, so that it can be told what they were. */
+/** A received message. Bytes that are no packet arrive as the error, so that it can be reported. */
 export type Received = Packet | PacketError;
 
 export function receivePacket(bytes: Buffer): Received {
@@ -26,16 +26,16 @@ export function receivePacket(bytes: Buffer): Received {
 class ClientChannel implements PacketChannel {
   readonly remote: string;
   readonly #call: ClientDuplexStream<Packet, Received>;
-  /** grpc-js's calls are Duplexes of Node; its types leave out what it does not document. */
+  /** grpc-js's calls are Duplexes of Node. Its types leave out what it does not document. */
   readonly #stream: Duplex;
   #sink: PacketSink | undefined;
   /** Set once it is closed. */
   #closed: { readonly error: ChannelError | undefined } | undefined;
   #ended = false;
   #held = 0;
-  /** Given to grpc-js, and not yet to the socket. */
+  /** Bytes that grpc-js has and the socket has not. */
   #unsent = 0;
-  /** Someone waits for `drain`. */
+  /** Somebody waits for `drain`. */
   #full = false;
 
   constructor(call: ClientDuplexStream<Packet, Received>, remote: string) {
@@ -44,7 +44,7 @@ class ClientChannel implements PacketChannel {
     this.remote = remote;
     call.on('error', (error: ServiceError) => this.#close(callError(error)));
     this.#stream.on('end', () => {
-      // ANP's peers take the end of one way for the end of both.
+      // ANP's peers treat the end of one direction as the end of both.
       this.end();
       this.#close();
     });
@@ -127,7 +127,7 @@ class ClientChannel implements PacketChannel {
   #close(error?: ChannelError): void {
     if (this.#closed) return;
     this.#closed = { error };
-    // What still comes is read and dropped, or the stream would never end.
+    // What still arrives is read and dropped, or the stream would never end.
     this.#stream.resume();
     this.#sink?.close(error);
   }

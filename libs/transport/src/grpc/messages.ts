@@ -5,22 +5,22 @@ import { StatusError } from './status.ts';
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */
 export const PREFIX = 5;
 
-/** Pieces of fewer bytes are put together while they are kept: each would cost more than it holds. */
+/** Shorter pieces are put together while they wait: each alone would cost more than it holds. */
 const SMALL = 4 * 1024;
 
-/** Where they are put grows from the one size to the other, in bytes: what is kept takes a few times its length at most. */
+/** The block for them grows from the first size to the second, in bytes, so what waits takes at most a few times its length. */
 const FIRST_BLOCK = 64;
 const BLOCK = 16 * 1024;
 
 const NO_BLOCK = Buffer.alloc(0);
 
-/** Cuts what comes on a stream into messages. One that lies in one piece is a view of it, another is copied once. */
+/** Cuts the bytes of a stream into messages. A message in one piece is a view of it; any other is copied once. */
 export class MessageReader {
   readonly #mostBytes: number;
-  /** What came and was not taken, in order. */
+  /** Received pieces that were not taken, in order. */
   readonly #pieces: Buffer[] = [];
   #length = 0;
-  /** Where small pieces are put, and how much of it is taken. */
+  /** The block for small pieces, and how much of it is used. */
   #block: Buffer = NO_BLOCK;
   #used = 0;
   /** Length of the message whose prefix was taken. */
@@ -30,12 +30,12 @@ export class MessageReader {
     this.#mostBytes = mostBytes;
   }
 
-  /** Nothing is left of a message. */
+  /** Whether no part of a message is left. */
   get empty(): boolean {
     return this.#length === 0 && this.#expected === undefined;
   }
 
-  /** Bytes that came and were not taken. */
+  /** Received bytes that were not taken. */
   get length(): number {
     return this.#length;
   }
@@ -45,7 +45,7 @@ export class MessageReader {
     this.#pieces.push(piece);
   }
 
-  /** What is left waits for more: it must not keep the block of memory that it came in, which may be thousands of times as long. */
+  /** Call if the rest has to wait: it must not keep the block of memory that it arrived in, which may be thousands of times as long. */
   hold(): void {
     const last = this.#pieces.at(-1);
     if (!last || last.buffer === this.#block.buffer || !pins(last)) return;
@@ -54,10 +54,7 @@ export class MessageReader {
     else this.#pieces.push(copyOf(last));
   }
 
-  /**
-   * Length of the next message, once its prefix has come.
-   * @throws StatusError for what we do not take
-   */
+  /** Returns the length of the next message once its prefix has arrived. Throws StatusError if it is not accepted. */
   get expected(): number | undefined {
     if (this.#expected === undefined && this.#length >= PREFIX) {
       this.#expected = this.#readPrefix(this.#take(PREFIX));
@@ -65,23 +62,20 @@ export class MessageReader {
     return this.#expected;
   }
 
-  /**
-   * @returns the next message, or undefined while it has not come whole
-   * @throws StatusError for what we do not take
-   */
+  /** Returns the next message, or undefined until it is complete. Throws StatusError if it is not accepted. */
   next(): Buffer | undefined {
     const { expected } = this;
     return expected === undefined || this.#length < expected ? undefined : this.part(expected);
   }
 
-  /** The next bytes of a message, of which so many have come. */
+  /** Takes the next bytes of a message, which must have arrived. */
   part(length: number): Buffer {
     const left = (this.#expected as number) - length;
     this.#expected = left > 0 ? left : undefined;
     return this.#take(length);
   }
 
-  /** The first bytes of what has come, as many as lie in one piece, and so many at least if they are there. */
+  /** Returns the first received bytes: as many as are in one piece, and at least this many if they have arrived. */
   peek(atLeast: number): Buffer {
     const [first = NO_BLOCK] = this.#pieces;
     if (first.length >= atLeast || first.length === this.#length) return first;
@@ -91,7 +85,7 @@ export class MessageReader {
     return joined;
   }
 
-  /** As Go's servers answer. */
+  /** Answers as Go's servers do. */
   #readPrefix(prefix: Buffer): number {
     const flag = prefix[0];
     if (flag === 1) throw new StatusError('Internal', 'grpc: compressed flag set with identity or empty encoding');
@@ -104,7 +98,7 @@ export class MessageReader {
     return length;
   }
 
-  /** Copies a small piece behind the last, if that lies in the block and there is room, or both into a larger block. */
+  /** Copies a small piece behind the last one, if that is in the block and there is room; otherwise copies both into a larger block. */
   #append(piece: Buffer): void {
     const last = this.#pieces.at(-1);
     const needed = piece.length + (last?.length ?? 0);
@@ -159,7 +153,7 @@ function copyOf(piece: Buffer): Buffer {
   return copy;
 }
 
-/** Fills in the prefix of a message, for which room was left at `offset`. */
+/** Fills in the prefix of a message, for which there is room at `offset`. */
 export function writePrefix(bytes: Buffer, length: number): void {
   bytes[0] = 0;
   bytes.writeUInt32BE(length, 1);

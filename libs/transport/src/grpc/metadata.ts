@@ -1,6 +1,6 @@
 import type { Field } from '@isthmus/http2';
 
-/** What a caller sent beside its messages. Values of names that end in `-bin` are base64, as they came. */
+/** A caller's metadata. Values of names that end in `-bin` stay base64. */
 export class Metadata {
   readonly #fields: readonly Field[];
 

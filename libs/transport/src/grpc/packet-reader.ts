@@ -4,47 +4,47 @@ import { MessageReader } from './messages.ts';
 import { StatusError } from './status.ts';
 
 /**
- * A message of so many bytes is kept until it has come whole. With half of the smallest window read and not yet given back (64 KiB,
- * at callers) there is still room for it.
+ * Up to this length, a message is kept until it is complete. With half of the smallest window (64 KiB, at callers) read and not yet
+ * given back, there is still room for it.
  */
 const WHOLE = 16 * 1024;
 
-/** Of a longer one each part has so many bytes, but for the last: a peer that sends byte for byte must not make a packet of each. */
+/** The length of each part of a longer message, except the last: a peer that sends single bytes must not make a packet of each. */
 const PART = 4 * 1024;
 
-/** A message of another kind may be so long, in bytes: nothing that makes sense comes near, and what makes none is answered. */
+/** The longest message of another kind, in bytes. No sensible message comes near, and a longer one is answered with an error. */
 const LONGEST_OTHER = 128 * 1024;
 
-/** What all streams together may keep of such messages beyond their windows, in bytes that came: an announced length takes no room. */
+/** What all streams together may keep of such messages beyond their windows, in received bytes. An announced length takes no room. */
 const OTHERS = new WindowBudget(16 * 1024 * 1024);
 
-/** All of a DATA packet but its data: two tags, two lengths and a number are 44 bytes at most. */
+/** The most bytes of a DATA packet without its data: two tags, two lengths and a number are 44 bytes at most. */
 const DATA_HEAD = 64;
 
 /**
- * Cuts what comes on a stream into packets. The data of a long message is handed on as it comes, as packets of their own: kept until
- * it is whole, 4 MiB of each stream would be, for which no window has room.
+ * Cuts the bytes of a stream into packets. It passes the data of a long message on as it arrives, in packets of its own: to keep it
+ * until it is complete would take 4 MiB for each stream, and no window has room for that.
  */
 export class PacketReader {
   readonly #messages: MessageReader;
-  /** Of the long message under way. */
+  /** State of a long message that is arriving. */
   #connectID: bigint | undefined;
-  /** The message under way is a long one of another kind. */
+  /** Whether the message that is arriving is a long one of another kind. */
   #isOther = false;
-  /** Of the budget, for what came of it. */
+  /** Bytes of it that are counted in the budget. */
   #lent = 0;
 
-  /** @param mostBytes what a message may come to */
+  /** @param mostBytes the longest message */
   constructor(mostBytes: number) {
     this.#messages = new MessageReader(mostBytes);
   }
 
-  /** Nothing is left of a message. */
+  /** Whether no part of a message is left. */
   get empty(): boolean {
     return this.#messages.empty;
   }
 
-  /** Bytes that came and were not taken, as far as they count for the stream's window. */
+  /** Received bytes that were not taken, as far as they count against the stream's window. */
   get held(): number {
     return this.#messages.length - this.#lent;
   }
@@ -53,22 +53,19 @@ export class PacketReader {
     this.#messages.add(piece);
   }
 
-  /** Nothing more is read. */
+  /** Call when nothing more is read. */
   close(): void {
     OTHERS.give(this.#lent);
     this.#lent = 0;
     this.#isOther = false;
   }
 
-  /** What is left waits for more, or for its reader. */
+  /** Call if the rest has to wait for more, or for its reader. */
   hold(): void {
     this.#messages.hold();
   }
 
-  /**
-   * @returns the next packet, or undefined while it has not come
-   * @throws StatusError for what is none
-   */
+  /** Returns the next packet, or undefined until it has arrived. Throws StatusError for what is not a packet. */
   next(): Packet | undefined {
     const messages = this.#messages;
     const { expected } = messages;
@@ -88,7 +85,7 @@ export class PacketReader {
     return read(message);
   }
 
-  /** The window is given back what the budget has room for, or a message longer than the window would never come whole. */
+  /** The window gets back what the budget has room for: otherwise a message longer than the window would never be complete. */
   #lend(expected: number): void {
     const more = this.#messages.length - this.#lent;
     if (!OTHERS.take(more))

@@ -8,7 +8,7 @@ export interface GrpcPeer {
   readonly socket: Socket;
   /** `host:port`, or `uds`. */
   readonly remote: string;
-  /** The subject of its certificate, when it showed one. */
+  /** The subject of its certificate, if it showed one. */
   readonly subject: string | undefined;
 }
 

@@ -5,8 +5,8 @@ import type { GrpcPeer } from './peer.ts';
 import { type GrpcService, PROXY_METHOD } from './service.ts';
 
 /**
- * How long a caller may take from its stream to its dial, in milliseconds. An API server asks for both in one breath; a stream
- * without a dial would stay for as long as its connection.
+ * How long a caller may take between opening a stream and dialling, in milliseconds. An API server does both at once. A stream without
+ * a dial would stay as long as its connection.
  */
 const FIRST_DIAL_MS = 30_000;
 
@@ -18,7 +18,7 @@ export interface ProxyServiceOptions {
   readonly timeout: number;
   /** Milliseconds; for tests. */
   readonly firstDialMs?: number;
-  /** Who a caller is. Default: the subject of its certificate, or where it comes from. */
+  /** Names a caller. Default: the subject of its certificate, or its address. */
   readonly identify?: (peer: GrpcPeer) => string;
 }
 

@@ -14,13 +14,13 @@ import { StatusError, statusFields } from './status.ts';
 import { readTimeout } from './timeout.ts';
 
 /**
- * How long a connection that comes while the server drains waits for its GOAWAY, in milliseconds. Go's clients take it for a
- * reason to connect anew, at once and as often as it takes: behind a balancer they soon find another server, and before a
- * socket that has only this one they would otherwise spin.
+ * How long a connection that arrives while the server drains waits for its GOAWAY, in milliseconds. Go's clients answer a GOAWAY by
+ * connecting again, at once and as often as it takes. Behind a load balancer they soon find another server; on a socket that only this
+ * server has, they would spin.
  */
 const TURNED_AWAY_AFTER = 100;
 
-/** Callers use one stream a connection; who shares a connection among many tunnels may. */
+/** Callers use one stream per connection. This allows for peers that carry many tunnels on one connection. */
 const MAX_STREAMS = 10_000;
 
 export interface GrpcServerOptions {
@@ -30,26 +30,29 @@ export interface GrpcServerOptions {
   readonly name: string;
   /** How long a connection may be silent before it is pinged, in milliseconds. */
   readonly keepaliveMs: number;
-  /** What a peer may send ahead on one stream, in bytes. */
+  /** How much a peer may send ahead on one stream, in bytes. */
   readonly streamWindow: number;
-  /** Streams that a peer may have open. Default 10,000. */
+  /** How many streams a peer may have open. Default 10,000. */
   readonly maxStreams?: number;
-  /** What a peer may do until a service has admitted it. Default: what it may do then. */
+  /** The limits of a peer until a service has admitted it. Default: the same as afterwards. */
   readonly strangers?: PeerLimits;
 }
 
 export interface GrpcServer {
   readonly connections: number;
-  /** Takes over an accepted connection whose first bytes are HTTP/2's. @param first those that were read from it */
+  /**
+   * Takes over an accepted connection whose first bytes are HTTP/2's.
+   * @param first the bytes that were read from it
+   */
   accept(socket: Socket, first?: Buffer): void;
   /**
-   * Asks every peer to go elsewhere (GOAWAY) and lets its streams finish. Whoever comes later is sent on before it opens a
-   * stream, so that its own library tries again.
+   * Asks every peer to connect elsewhere (GOAWAY), and lets its streams finish. A later peer gets a GOAWAY before it opens a stream, so
+   * that its own library tries again.
    */
   drain(): void;
   /**
-   * Tells every peer to go away for good (GOAWAY), waits up to `graceMs` for their streams and then ends what is left.
-   * A Go agent that sees a GOAWAY comes back at once, so this is for the way out only.
+   * Asks every peer to leave for good (GOAWAY), waits up to `graceMs` for their streams, then ends the rest. A Go agent that gets a
+   * GOAWAY reconnects at once, so use this only when the process stops.
    */
   close(graceMs: number): Promise<void>;
 }
@@ -63,12 +66,12 @@ class Endpoint implements GrpcServer {
   readonly #options: GrpcServerOptions;
   readonly #methods: ReadonlyMap<string, GrpcService>;
   readonly #greeting: Buffer;
-  /** What a peer may do at first, and once it is admitted. */
+  /** The limits of a peer at first, and once it is admitted. */
   readonly #first: PeerLimits;
   readonly #admitted: PeerLimits;
   readonly #connections = new RandomSet<ServerConnection>();
   #draining = false;
-  /** Set by `close`: called when the last connection is gone. */
+  /** Set by `close`. Called when the last connection has ended. */
   #idle = () => {};
 
   constructor(options: GrpcServerOptions) {
@@ -89,7 +92,7 @@ class Endpoint implements GrpcServer {
     else this.#turnAway(socket);
   }
 
-  /** What it said is of no use to anyone. */
+  /** Nobody needs what it said. */
   #turnAway(socket: Socket): void {
     const { events, name } = this.#options;
     const guarded = guarding((error) => {
@@ -163,7 +166,7 @@ class Endpoint implements GrpcServer {
   }
 }
 
-/** What of a request is no gRPC as we speak it: the HTTP status and the gRPC status with which Go's servers answer. */
+/** Returns the HTTP status and gRPC status with which Go's servers answer a request that is not gRPC as we speak it. */
 function refusalOf(
   { method }: RequestHead,
   metadata: Metadata,
@@ -186,7 +189,7 @@ function refusalOf(
   return undefined;
 }
 
-/** Trailers and nothing else. */
+/** Answers with trailers only. */
 function refuse(stream: ServerStream, http: number, error: StatusError): void {
   stream.head(
     hpackEncode([[':status', String(http)], ['content-type', 'application/grpc'], ...statusFields(error)]),

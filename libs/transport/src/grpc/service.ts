@@ -4,7 +4,7 @@ import type { ServerCall } from './call.ts';
 export interface GrpcService {
   /** `/Service/Method`. */
   readonly path: string;
-  /** @param admit tells that the peer has shown who it is: what strangers may do no longer bounds it */
+  /** @param admit reports that the peer has proven who it is, so that the limits of strangers no longer apply */
   readonly serve: (call: ServerCall, admit: () => void) => void;
 }
 
@@ -12,5 +12,5 @@ export interface GrpcService {
 export const PROXY_METHOD = '/ProxyService/Proxy';
 export const CONNECT_METHOD = '/AgentService/Connect';
 
-/** A message may be this long, in bytes: Go's limit of 4 MiB for the data, and the packet's head. */
+/** The longest message, in bytes: Go's limit of 4 MiB for the data, plus the packet's head. */
 export const MAX_MESSAGE = 4 * 1024 * 1024 + 64 * 1024;

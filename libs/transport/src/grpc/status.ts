@@ -26,7 +26,7 @@ export class StatusError extends Error {
   }
 }
 
-/** A longer text would not fit the frame it goes in. */
+/** A longer text would not fit into its frame. */
 const MAX_TEXT = 4_096;
 
 const OK_FIELDS: readonly Field[] = [['grpc-status', '0']];
@@ -39,7 +39,7 @@ export function statusFields(error?: StatusError): readonly Field[] {
   ];
 }
 
-/** All that is printable in ASCII stands for itself, but the percent sign (gRPC over HTTP/2, "Status-Message"). */
+/** Printable ASCII stays as it is, except the percent sign (gRPC over HTTP/2, "Status-Message"). */
 function percentEncode(text: string): string {
   let encoded = '';
   for (const byte of Buffer.from(text)) {

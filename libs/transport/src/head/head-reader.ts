@@ -6,15 +6,15 @@ const MAX_HEAD = 16 * 1024;
 
 const HEAD_END = '\r\n\r\n';
 
-/** A status line and its fields, names in lower case; of a repeated field the last. */
+/** A status line and its fields. Names are in lower case; of a repeated field, the last counts. */
 export interface HttpHead {
   readonly status: number;
   readonly fields: ReadonlyMap<string, string>;
 }
 
 /**
- * Reads the head of an HTTP/1.1 answer and leaves every byte behind it on the socket: what follows a 101 is not HTTP/1.1,
- * and node:http cannot hand a socket over on every runtime.
+ * Reads the head of an HTTP/1.1 answer and leaves every byte behind it on the socket. What follows a 101 is not HTTP/1.1, and node:http
+ * cannot hand a socket over on every runtime.
  * @param timeout milliseconds
  */
 export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {

@@ -1,8 +1,8 @@
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Bytes that come in pieces and are wanted whole. Room doubles as they grow, so that each is copied twice at most on average,
- * however small the pieces: putting all together again for each piece would cost their square. Who adds looks at the length.
+ * Bytes that arrive in pieces and are needed as a whole. The room doubles as they grow, so each byte is copied at most twice on
+ * average, however small the pieces are: joining everything again for each piece would cost the square. The caller checks the length.
  */
 export class Pieces {
   #room: Buffer = NOTHING;
@@ -12,12 +12,12 @@ export class Pieces {
     return this.#length;
   }
 
-  /** @returns all that came so far; it holds until more is added. A first piece is not copied. */
+  /** Returns all bytes so far. The result is valid until more is added. A first piece is not copied. */
   add(piece: Buffer): Buffer {
     const length = this.#length + piece.length;
     if (this.#length === 0) this.#room = piece;
     else {
-      // Also where the room is the first piece, which is the socket's.
+      // Also if the room is the first piece, which belongs to the socket.
       if (length > this.#room.length) this.#grow(length);
       this.#room.set(piece, this.#length);
     }
@@ -25,7 +25,7 @@ export class Pieces {
     return this.#room.subarray(0, length);
   }
 
-  /** @returns all that came, and holds nothing of it any more */
+  /** Returns all bytes and keeps none of them. */
   take(): Buffer {
     const all = this.#room.subarray(0, this.#length);
     this.#room = NOTHING;
