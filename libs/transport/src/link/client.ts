@@ -19,25 +19,25 @@ export interface LinkClientOptions {
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
   readonly receive?: (message: ControlMessage) => void;
-  /** Told of a control message that could not be read and was passed over. */
+  /** Called for a control message that could not be read and was skipped. */
   readonly refused?: (error: Error) => void;
-  /** Told of a defect of ours that ended the link. */
+  /** Called for a defect of ours that ended the link. */
   readonly fault?: (error: Error) => void;
-  /** Told of a tunnel or dial that the other side did not know, and that was ended here. */
+  /** Called for a tunnel or dial that was ended because the other side did not know it. */
   readonly orphaned?: () => void;
-  /** How often both sides compare what they hold, in milliseconds; for tests. */
+  /** How often both sides compare their streams, in milliseconds; for tests. */
   readonly reconcileEvery?: number;
 }
 
 /**
- * The half of a link that dials: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whoever made the
+ * The dialling half of a link: a gateway towards a hub, a hub towards an agent. It is the HTTP/2 client, whichever side made the
  * connection.
  */
 export class LinkClient implements Dialer {
   readonly dial: Dial;
   readonly closed: Promise<Error>;
   readonly #answered = deferred<void>();
-  /** Resolves when the other side has taken the link. */
+  /** Resolves when the other side has accepted the link. */
   readonly answered = this.#answered.promise;
   readonly #session: Http2Session;
   readonly #guarded: Guarded;
@@ -51,7 +51,7 @@ export class LinkClient implements Dialer {
     const session = linkSession('client', socket, peer);
     this.#session = session;
     this.#peer = peer;
-    // The control stream alone is no reason to stay.
+    // An idle control stream does not keep the link.
     const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#ending = ending;
     this.closed = ending.closed;
@@ -111,19 +111,19 @@ export class LinkClient implements Dialer {
     return this.#ending.reason === undefined;
   }
 
-  /** Tells the other side that this one goes away, so that it gets another link first. Dials are still sent. */
+  /** Tells the other side that this side is about to close, so that it opens another link first. Still takes dials. */
   leave(): void {
     this.#control.send({ type: 'drain' });
   }
 
-  /** Takes no new dial, lets running tunnels finish, then closes. Bounded by whoever calls `destroy` later. */
+  /** Takes no new dials, lets running tunnels finish, then closes. The caller bounds this with `destroy`. */
   close(): void {
     this.#ending.refuseDials(new Error(`link to ${this.#peer} is closing`));
     this.#session.close();
     this.#ending.endIfIdle();
   }
 
-  /** Ends the link and every tunnel on it, but for what of ended ones is still to be read. */
+  /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
   destroy(reason: Error): void {
     this.#session.destroy(reason);
   }
@@ -149,7 +149,7 @@ export class LinkClient implements Dialer {
       pending.succeed({ ...readAnswer(head), end: endOfStream(stream, this.#peer) });
     } catch (error) {
       pending.fail(asDialError(error));
-      // A refusal has no tunnel behind it; an answer that cannot be read has.
+      // A refusal has no tunnel behind it. An unreadable answer has one.
       if (Number(head[':status']) === 200) stream.close();
       else stream.resume().end();
     }
@@ -165,7 +165,7 @@ export class LinkClient implements Dialer {
       throw this.#ending.unreachable(error as Error);
     }
     this.#streams.add(stream);
-    // The splice has its own listener; this one holds before it comes and after it went.
+    // The splice has its own listener. This one is for before and after it.
     stream.on('error', () => {});
     const closed = () => {
       this.#streams.delete(stream);
@@ -175,7 +175,7 @@ export class LinkClient implements Dialer {
     return stream;
   }
 
-  /** The stream ended without an answer, so nothing of the destination came to the caller. */
+  /** The stream ended without an answer, so the caller has got nothing of the destination. */
   #lost(stream: Http2Stream): DialError {
     const refused = stream.rstCode === ErrorCode.REFUSED_STREAM && new Error('dial refused');
     const lost = () => this.#ending.reason ?? new Error('session lost before the answer');

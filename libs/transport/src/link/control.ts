@@ -5,15 +5,15 @@ import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
 import { type ReconcileMessage, readReconcile } from './reconcile.ts';
 
-/** What the two ends of a link tell each other beside the tunnels. */
+/** What the two ends of a link tell each other besides the tunnels. */
 export type ControlMessage =
   /**
-   * From the side that serves dials: send new ones elsewhere while there is an elsewhere. From the side that dials: it goes
-   * away; get another link first.
+   * From the serving side: send new dials elsewhere if there are other sessions. From the dialling side: it is about to close, so open
+   * another link first.
    */
   | { readonly type: 'drain' }
   | ReconcileMessage
-  /** To an agent: the hubs of the plane, at the link's start and whenever they change. */
+  /** To an agent: the plane's hubs, at the start of the link and whenever they change. */
   | MembershipMessage;
 
 /** A message is one line of JSON, at most this long, in bytes. */
@@ -22,40 +22,40 @@ const MAX_LINE = 256 * 1024;
 const LINE_END = 0x0a;
 
 /**
- * Messages that a link takes at once, and a second. Reading one and acting on it is about 20 microseconds of ours: a burst is 20 ms, and a
- * link takes two thousandths of a processor by them. Hubs tell of changes ten times a
- * second at most: what thousands of them say that all restart at once is within it.
+ * Messages that a link takes at once, and per second. Reading a message and acting on it takes us about 20 microseconds: a burst takes
+ * 20 ms, and then a link takes two thousandths of a processor. Hubs send changes at most ten times a second, so even the restart of
+ * thousands of them stays within it.
  */
 const AT_ONCE = 1_000;
 const PER_SECOND = 100;
 
-/** So many bytes of a message cost as much as another one. */
+/** A message costs as much as one more for each of these many bytes. */
 const BYTES_A_MESSAGE = 2 * 1024;
 
-/** What a peer that does not read may hold back, in bytes; beyond it the link is beyond use. */
+/** How much may wait for a peer that does not read, in bytes. Beyond that, the link is useless. */
 const MAX_BACKLOG = 4 * 1024 * 1024;
 
-/** A message as it goes over the wire, for one that goes to many links. */
+/** Encodes a message once for many links. */
 export function encodeControl(message: ControlMessage): string {
   return `${JSON.stringify(message)}\n`;
 }
 
 export interface ControlOptions {
-  /** One message. */
+  /** Called with each message. */
   readonly receive: (message: ControlMessage) => void;
-  /** A message of a known type could not be read, perhaps since a later version writes it otherwise: it is passed over. */
+  /** Called if a message of a known type could not be read, perhaps because a later version writes it differently. It is skipped. */
   readonly refused: (error: Error) => void;
-  /** Called when the receiver threw something other than a ConnectionError: a defect, which should end the link. */
+  /** Called when the receiver throws something other than a ConnectionError. That is a defect, which should end the link. */
   readonly fault: (error: Error) => void;
-  /** The peer broke the protocol, or does not read: the link should end. */
+  /** Called when the peer broke the protocol or does not read. The link should end. */
   readonly fail: (error: Error) => void;
 }
 
-/** The control stream of a link: newline-delimited JSON both ways on one HTTP/2 stream. */
+/** The control stream of a link: newline-delimited JSON in both directions on one HTTP/2 stream. */
 export class Control {
   readonly #stream: Duplex;
   readonly #options: ControlOptions;
-  /** Of a line whose end has yet to come. */
+  /** The start of a line whose end has not arrived. */
   readonly #begun = new Pieces();
   readonly #allowance = new Allowance({ atOnce: AT_ONCE, perSecond: PER_SECOND });
 
@@ -84,7 +84,7 @@ export class Control {
     if (this.#stream.writableLength > MAX_BACKLOG) this.#options.fail(new Error('peer does not read control messages'));
   }
 
-  /** Only what came last is searched for the ends of lines, and a line is decoded once it is whole. */
+  /** Searches only new data for the ends of lines, and decodes a line once it is complete. */
   #read(chunk: Buffer): void {
     let start = 0;
     for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, start)) {
@@ -102,10 +102,7 @@ export class Control {
     return false;
   }
 
-  /**
-   * @returns whether more may be read
-   * @throws ConnectionError when there were too many
-   */
+  /** Returns whether to read on. Throws ConnectionError if there were too many messages. */
   #take(bytes: Buffer): boolean {
     if (!this.#allowance.spend(1 + bytes.length / BYTES_A_MESSAGE))
       throw new ConnectionError(
@@ -126,7 +123,7 @@ export class Control {
 
 type Head = Readonly<Record<string, unknown>> & { readonly type: string };
 
-/** One line as an object with a type; undefined when it is none. */
+/** Returns one line as an object with a type, or undefined if it is none. */
 function parse(line: string): Head | undefined {
   try {
     const value: unknown = JSON.parse(line);
@@ -137,8 +134,8 @@ function parse(line: string): Head | undefined {
 }
 
 /**
- * What a known type carries is checked, for the peer may be of any make; undefined when it does not hold. Unknown types are
- * of a later version: whoever receives them passes them over.
+ * Checks a message of a known type, because the peer may run any software. Returns undefined if it is malformed. Unknown types come
+ * from later versions, and the receiver skips them.
  */
 function read(value: Head): ControlMessage | undefined {
   const { type } = value;

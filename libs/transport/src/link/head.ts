@@ -13,14 +13,14 @@ import type { ServedDial } from '../dial/serve-dial.ts';
 import { percentDecoded } from '../head/percent.ts';
 
 /**
- * How a dial and its answer stand in HTTP/2 heads (RFC 9113 section 8.5, RFC 9209 for failures, Server-Timing for
- * where the time went). Our own fields start with `isthmus-`.
+ * How HTTP/2 heads carry a dial and its answer (RFC 9113 section 8.5; RFC 9209 for failures, Server-Timing for where the time went).
+ * Our own fields start with `isthmus-`.
  */
 
-/** No dial takes longer, in milliseconds; and a longer time than 2^31 is none to a timer, which then rings at once. */
+/** The longest dial, in milliseconds. Timers overflow above 2^31 - 1 ms and fire immediately. */
 const MAX_LEFT = 3_600_000;
 
-/** The head of a dial. The deadline travels as milliseconds left, since clocks differ. */
+/** The head of a dial. It carries the milliseconds left, not the deadline, because clocks differ. */
 export function requestHead(request: DialRequest): OutgoingHead {
   const head: Record<string, string | number> = {
     ':method': 'CONNECT',
@@ -34,7 +34,7 @@ export function requestHead(request: DialRequest): OutgoingHead {
   return head;
 }
 
-/** @throws DialError http_request_error for a head that is no dial. */
+/** Throws DialError http_request_error if the head is not a dial. */
 export function readRequest(head: Head): ServedDial {
   const left = Number(head['isthmus-deadline']);
   const id = head['isthmus-dial'];
@@ -89,8 +89,8 @@ export function refusalHead(error: DialError): OutgoingHead {
 }
 
 /**
- * @throws DialError when the head is a refusal, or cannot be read: that is a fault of the other side, and another session may do better,
- * for nothing of the destination has come to the caller.
+ * Throws DialError if the head is a refusal or cannot be read. An unreadable head is a fault of the other side. Another session may do
+ * better, because the caller has got nothing of the destination.
  */
 export function readAnswer(head: Head): Answer {
   const status = Number(head[':status']);
@@ -117,22 +117,22 @@ function readRefusal(head: Head, status: number): DialError {
   const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(given ?? '')?.[1]?.replace(/\\(.)/g, '$1');
   const code: DialErrorCode = isDialErrorCode(name) ? name : 'proxy_internal_error';
   return new DialError(code, details ?? `answered with status ${status}`, {
-    // Whoever serves dials says why not: an answer without that is none, and another session may give one.
+    // A side that serves dials says why it refuses one. An answer without that is none, and another session may give one.
     retryable: given === undefined || head['isthmus-retryable'] === '?1',
     expired: head['isthmus-expired'] === '?1',
     timing: readTiming(head['server-timing'] ?? ''),
   });
 }
 
-/** `Proxy-Status` of RFC 9209: an RFC 8941 string holds printable ASCII only. */
+/** `Proxy-Status` of RFC 9209. An RFC 8941 string contains only printable ASCII. */
 export function proxyStatus(error: DialError): string {
   const details = error.message.replace(/[^\x20-\x7e]/g, '?').replace(/["\\]/g, '\\$&');
-  // A parameter of our own, as section 2.1 allows.
+  // Section 2.1 allows parameters of our own.
   const [, traceId] = /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(error.traceparent ?? '') ?? [];
   return `isthmus; error=${error.code}; details="${details}"${traceId ? `; trace-id="${traceId}"` : ''}`;
 }
 
-/** By the names of Server-Timing's metrics. */
+/** Our timings by the names of Server-Timing's metrics. */
 const METRICS: ReadonlyMap<string, keyof DialTiming> = new Map([
   ['dns', 'dnsMs'],
   ['connect', 'connectMs'],

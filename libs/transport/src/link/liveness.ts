@@ -1,24 +1,24 @@
 import type { Http2Session } from '@isthmus/http2';
 import { guarding } from '@isthmus/runtime';
 
-/** How often a link is looked at for bytes that came, in milliseconds. */
+/** How often a link is checked for received bytes, in milliseconds. */
 export const LOOK_EVERY = 250;
 
-/** After so many looks without a byte, either way, the other side is asked for one, by PING. */
+/** After this many checks without a byte, this side sends a PING. */
 const ASK_AFTER = 4;
 
 /**
- * After so many looks without a byte it is dead: 2.25 to 2.5 s after the last one, 1.25 s after it was asked, and before 3 s are
- * over on a machine that is short of processor time too.
+ * After this many checks without a byte, the link is dead: 2.25 to 2.5 s after the last byte, 1.25 s after the PING, and less than 3 s
+ * even on a machine short of processor time.
  */
 const DEAD_AFTER = 9;
 
-/** Calls everyone who looks, by one timer for all: thousands of timers of a hub at rest cost more than what they look at. */
+/** Calls all checks from one timer. In an idle hub, thousands of timers would cost more than the checks. */
 export class Looks {
   readonly #looks = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @returns looks no more */
+  /** Returns a function that removes the check. */
   add(look: () => void): () => void {
     this.#looks.add(look);
     this.#timer ??= setInterval(() => {
@@ -33,22 +33,20 @@ export class Looks {
   }
 }
 
-/** Of all links of this process. */
+/** The checks of all links of this process. */
 const LOOKS = new Looks();
 
 /**
- * Ends a link from which nothing comes any more: a hung process, or a half-open connection. Whoever finds the link silent
- * first asks, and the question is a sign of life to the other side, so a link at rest carries one PING in a second and a quarter.
- * A side that only receives asks too: on a slow way the other one hears nothing of it but a window's update now and then, and
- * its own PING waits behind what it sends.
+ * Ends a link that has gone silent: a hung process, or a half-open connection. The first side to find the link silent sends a PING,
+ * which is a sign of life to the other side, so an idle link carries one PING in 1.25 s. A side that only receives sends PINGs too: on
+ * a slow path, the other side hears only an occasional WINDOW_UPDATE, and its own PING waits behind its data.
  *
- * Silence is counted in looks, not in time: a process that was itself stopped, or too busy to look, does not blame its peers
- * for the time it slept.
+ * Silence is counted in checks, not in time: a process that was stopped, or too busy to check, does not blame its peers for that time.
  */
 export function watchLiveness(session: Http2Session, dead: (error: Error) => void, looks = LOOKS): void {
   let { bytesRead, bytesWritten } = session;
   let [silent, mute] = [0, 0];
-  // One that throws must not keep the others from their looks.
+  // An exception in one check must not skip the others.
   const guarded = guarding(dead);
   const look = () => {
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;

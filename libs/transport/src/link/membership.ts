@@ -4,19 +4,19 @@ import { isRecord } from './json.ts';
 /** A hub as agents see it. */
 export interface HubMember {
   readonly hubId: string;
-  /** `host:port` for agents; empty when only a load balancer leads to it. */
+  /** `host:port` for agents. Empty if agents reach it only through a load balancer. */
   readonly address: string;
   readonly zone: string;
   readonly draining: boolean;
-  /** Which process of the hub this is: the greater one is the later. */
+  /** Identifies the hub's process. A later process has a greater number. */
   readonly generation: number;
 }
 
 /**
- * What a hub tells its agents of the plane's hubs: all at the link's start, then what changed. Each message renews what the
- * ones before it said, so an empty change is how a hub says that nothing changed.
+ * What a hub tells its agents about the plane's hubs: all of them at the start of the link, then changes. Each message renews
+ * everything said before, so an empty change says that nothing changed.
  *
- * `current` says that the registry answers the hub: the list is up to date, and a new session becomes known to gateways.
+ * `current` says that the registry answers the hub: the list is up to date, and gateways learn of a new session.
  */
 export type MembershipMessage =
   | { readonly type: 'membership'; readonly current: boolean; readonly hubs: readonly HubMember[] }
@@ -28,18 +28,18 @@ export type MembershipMessage =
       readonly gone: readonly string[];
     };
 
-/** How often a hub renews what it told, in milliseconds. */
+/** How often a hub renews the list, in milliseconds. */
 export const MEMBERSHIP_BEAT = 10_000;
 
-/** How long an agent believes what was not renewed, in milliseconds: two beats may be late. */
+/** How long an agent believes the list without a renewal, in milliseconds. Two beats may be late. */
 export const MEMBERSHIP_TTL = 3 * MEMBERSHIP_BEAT;
 
-/** Hubs in one message. A longer list goes on in changes, so that no line outgrows what the other side reads. */
+/** Hubs in one message. A longer list continues in changes, so that no line exceeds what the other side reads. */
 export const MAX_HUBS_IN_MESSAGE = 128;
 
 /**
- * What came as a membership message, with nothing in it that was not asked for; undefined when it is none. A hub of a version
- * that does not say whether its list is current, or which process a hub is, is believed without.
+ * Returns a membership message with nothing but its own fields, or undefined if it is none. `current` and `generation` are optional,
+ * because older hubs do not send them.
  */
 export function readMembership(value: Readonly<Record<string, unknown>>): MembershipMessage | undefined {
   const { type, current = true, hubs, changed, gone } = value;

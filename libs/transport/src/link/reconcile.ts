@@ -2,15 +2,15 @@ import { FloodGuard, type Http2Stream } from '@isthmus/http2';
 import { isRecord } from './json.ts';
 
 /**
- * Both halves of a link compare their tunnels now and then, and end what the other half does not know. There should be none:
- * what is ended here is counted, and points to a fault in one of the two.
+ * Both halves of a link regularly compare their tunnels, and end those that the other half does not know. There should be none: each
+ * one is counted, and is a symptom of a bug in one of the two.
  *
- * The halves name a tunnel by its HTTP/2 stream. Streams open and close while a message travels, so only those count that
- * were there a round earlier, and an orphan is ended when two rounds in a row found it. A stream that is closed on the wire
- * is none, however long its last bytes wait for a slow reader.
+ * The halves name a tunnel by its HTTP/2 stream. Streams open and close while a message travels, so only streams from before the last
+ * round count, and an orphan is ended when two rounds in a row have found it. A stream that is closed on the wire is not one, however
+ * long its last bytes wait for a slow reader.
  */
 export type ReconcileMessage =
-  /** To the side that serves dials: of the streams with these ids, both ends included, the dialling side holds these. */
+  /** To the serving side: of the streams between these two ids (inclusive), the dialling side holds these. */
   | { readonly type: 'held'; readonly from: number; readonly to: number; readonly streams: readonly number[] }
   /** The answer: those of them that the serving side does not hold. */
   | { readonly type: 'lacking'; readonly streams: readonly number[] };
@@ -18,24 +18,24 @@ export type ReconcileMessage =
 /** How often the halves compare, in milliseconds. */
 export const RECONCILE_EVERY = 60_000;
 
-/** Streams in one message: at most 11 bytes each, which is well within a control message. */
+/** Streams in one message. Each takes at most 11 bytes, so the message fits well within a line. */
 export const MAX_STREAMS_IN_MESSAGE = 10_000;
 
 type Stream = Pick<Http2Stream, 'id' | 'wireClosed'>;
 
 export interface DiallingOptions<S extends Stream> {
-  /** All that is held. */
+  /** Returns all streams that this half holds. */
   readonly streams: () => Iterable<S>;
   readonly send: (message: ReconcileMessage) => void;
   /** Ends an orphan. */
   readonly end: (stream: S) => void;
 }
 
-/** The half that dials: says in each round what it holds. */
+/** The dialling half: says in each round what it holds. */
 export class DiallingReconciler<S extends Stream> {
   readonly #options: DiallingOptions<S>;
   readonly #floods = new FloodGuard();
-  /** The highest id at the last round. */
+  /** The highest id of the last round. */
   #seen = 0;
   /** What the other side lacked in the last round, and lacks in this one. */
   #lackedBefore = new Set<number>();
@@ -59,7 +59,7 @@ export class DiallingReconciler<S extends Stream> {
     this.#seen = highest;
   }
 
-  /** @throws ConnectionError when it is told too often */
+  /** Throws ConnectionError if it is called too often. */
   lacking(streams: readonly number[]): void {
     const lacked = new Set(streams);
     if (lacked.size === 0) return;
@@ -73,7 +73,7 @@ export class DiallingReconciler<S extends Stream> {
     }
   }
 
-  /** In messages that together cover every id up to the last round's highest. */
+  /** Makes messages that together cover every id up to the highest of the last round. */
   #tell(held: readonly number[]): void {
     const { send } = this.#options;
     let from = 1;
@@ -93,18 +93,18 @@ export interface ServingOptions<S extends Stream> {
   readonly end: (stream: S) => void;
 }
 
-/** The half that serves dials: answers each round. */
+/** The serving half: answers each round. */
 export class ServingReconciler<S extends Stream> {
   readonly #options: ServingOptions<S>;
   readonly #floods = new FloodGuard();
-  /** Held here and not there, in the last round. */
+  /** What was held here but not there in the last round. */
   readonly #suspects = new Set<number>();
 
   constructor(options: ServingOptions<S>) {
     this.#options = options;
   }
 
-  /** @throws ConnectionError when it is asked too often */
+  /** Throws ConnectionError if it is called too often. */
   held({ from, to, streams }: Extract<ReconcileMessage, { type: 'held' }>): void {
     const listed = new Set(streams);
     const here = new Set<number>();
@@ -128,7 +128,7 @@ export class ServingReconciler<S extends Stream> {
   }
 }
 
-/** What came as one of these messages; undefined when it is none. */
+/** Returns one of these messages, or undefined if it is none. */
 export function readReconcile(value: unknown): ReconcileMessage | undefined {
   if (!isRecord(value)) return undefined;
   const { type, from, to, streams } = value;

@@ -15,15 +15,15 @@ export interface LinkServerOptions extends ServeDialOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts. */
   readonly peer: string;
-  /** The dialling side goes away, or will in a moment: it sends no new dials then, and closes when its tunnels are done. */
+  /** Called when the dialling side closes the link, or is about to. It sends no new dials, and closes when its tunnels have ended. */
   readonly goaway?: () => void;
-  /** What the hub on the other side says of its plane's hubs. */
+  /** Gets what the hub on the other side says about its plane's hubs. */
   readonly membership?: (message: MembershipMessage) => void;
 }
 
 /**
- * The half of a link that serves dials: a hub towards gateways, an agent towards its hub. It is the HTTP/2 server, whoever
- * made the connection.
+ * The serving half of a link: a hub towards gateways, an agent towards its hub. It is the HTTP/2 server, whichever side made the
+ * connection.
  */
 export class LinkServer {
   readonly #closed = deferred<Error>();
@@ -62,26 +62,26 @@ export class LinkServer {
     return this.#streams.size;
   }
 
-  /** Asks the other side to send dials elsewhere while it can; takes them still. */
+  /** Asks the other side to send dials elsewhere while it can. Still takes them. */
   drain(): void {
     if (this.#draining) return;
     this.#draining = true;
     this.#send({ type: 'drain' });
   }
 
-  /** Takes no new dial, lets running tunnels finish, then closes. */
+  /** Takes no new dials, lets running tunnels finish, then closes. */
   close(): void {
     this.#closing = true;
     this.#session.close();
     this.#endWhenIdle();
   }
 
-  /** Ends the link and every tunnel on it, but for what of ended ones is still to be read. */
+  /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
   destroy(reason: Error): void {
     this.#session.destroy(reason);
   }
 
-  /** The control stream alone is no reason to stay. */
+  /** An idle control stream does not keep the link. */
   #endWhenIdle(): void {
     if (this.#closing && this.#streams.size === 0) this.destroy(new Error('link closed'));
   }
@@ -112,7 +112,7 @@ export class LinkServer {
       this.#endWhenIdle();
     };
     stream.on('close', this.#guarded(closed));
-    // 102 (RFC 2518 section 10.1): the dial is in hand, its answer will take a while.
+    // 102 (RFC 2518 section 10.1): the dial is under way, and its answer will take a while.
     const acknowledged = () => stream.destroyed || stream.headersSent || stream.additionalHeaders({ ':status': 102 });
     const waiter: Waiter = {
       accept(established) {
@@ -150,7 +150,7 @@ export class LinkServer {
     else if (message.type === 'held') this.#reconciler.held(message);
   }
 
-  /** Code of ours threw where nothing should: the link ends, and whoever is at the other side opens another. */
+  /** Our code threw where it never should. The link ends, and the other side opens another. */
   #fault(error: Error): void {
     const { role, events, peer } = this.#options;
     this.destroy(error);

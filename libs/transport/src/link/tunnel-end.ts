@@ -1,7 +1,7 @@
 import { ErrorCode, type Http2Stream, StreamError } from '@isthmus/http2';
 import { PlaneEnded, type TunnelEnd } from '@isthmus/tunnel';
 
-/** How a half of a link tells the other that the plane ended a tunnel, and neither its caller nor its destination. */
+/** How a half of a link tells the other that the plane ended a tunnel, rather than its caller or destination. */
 const BY_PLANE = ErrorCode.INTERNAL_ERROR;
 
 /**

@@ -8,14 +8,14 @@ import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import { PeerLimit } from '../peer-limit.ts';
 
 /**
- * How an agent's connection becomes a link: the agent sends an HTTP/1.1 Upgrade request that says who it is, the hub
- * answers 101, and from there the agent is the HTTP/2 server on the socket it dialled, the hub the client.
+ * How an agent's connection becomes a link. The agent sends an HTTP/1.1 Upgrade request that says who it is, and the hub answers 101.
+ * From then on, the agent is the HTTP/2 server on the socket that it dialled, and the hub is the client.
  */
 
 export const LINK_PATH = '/isthmus/link';
 export const LINK_PROTOCOL = 'isthmus-link/1';
 
-/** How long an agent may take for its request, in milliseconds. */
+/** How long an agent may take to send its request, in milliseconds. */
 const HANDSHAKE_TIMEOUT = 10_000;
 
 export interface AgentHello {
@@ -31,13 +31,13 @@ export interface AgentHello {
 export interface HubHello {
   readonly hubId: string;
   readonly sessionId: string;
-  /** Names the plane that the hub shares with others; empty when it stands alone. */
+  /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
   /** How many servers an agent should look for. */
   readonly serverCount: number;
 }
 
-/** The other side speaks HTTP/1.1 but refuses the link; `status` says whether it knows the protocol at all. */
+/** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
 export class LinkRefused extends Error {
   override readonly name = 'LinkRefused';
   readonly status: number;
@@ -49,7 +49,7 @@ export class LinkRefused extends Error {
 }
 
 /**
- * Agent's side: asks for a link on a connected socket. Rejects with LinkRefused when the answer is not 101, or names no hub.
+ * Agent's side: asks for a link on a connected socket. Rejects with LinkRefused if the answer is not 101 or names no hub.
  * @param timeout how long the hub may take to answer, in milliseconds
  */
 export async function requestLink(socket: Socket, host: string, hello: AgentHello, timeout: number): Promise<HubHello> {
@@ -64,7 +64,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
     `isthmus-version: ${encodeURIComponent(hello.version)}`,
   ];
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
-  // Both at once: a connection that breaks fails both, and neither failure may go unhandled.
+  // Wait for both at once: a broken connection fails both, and neither failure may go unhandled.
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
   const [head] = await Promise.all([readHead(socket, timeout), request]);
   if (head.status !== 101) throw await refusal(socket, head);
@@ -79,7 +79,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   };
 }
 
-/** @throws LinkRefused for what is no name: whoever answered 101 knows the protocol */
+/** Throws LinkRefused for a malformed name. A peer that answered 101 knows the protocol. */
 function named({ fields, status }: HttpHead, name: string): string {
   const value = fields.get(name) ?? '';
   return readName(value, `the answer's ${name}`, status);
@@ -92,16 +92,16 @@ async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
 }
 
 export interface UpgradeServerOptions {
-  /** Decides on a hello. Rejects with LinkRefused (its status is answered), or with any error (500). */
+  /** Decides on a hello. Rejects with LinkRefused, whose status is answered, or any error (500). */
   readonly admit: (hello: AgentHello, socket: Socket) => Promise<HubHello>;
-  /** The socket is ready for a link. Throws for one that is to be ended after all. */
+  /** Called when the socket is ready for a link. May throw to end it after all. */
   readonly open: (socket: Socket, hello: AgentHello, answer: HubHello) => void;
   readonly refused: (socket: Socket, error: Error) => void;
-  /** Told of a defect of ours, which has ended the connection. */
+  /** Called for a defect of ours that has ended the connection. */
   readonly fault: (socket: Socket, error: Error) => void;
 }
 
-/** Hub's side: takes sockets on which an agent asks for a link. */
+/** Hub's side: accepts sockets on which an agent asks for a link. */
 export function upgradeServer(options: UpgradeServerOptions): { accept(socket: Socket): void } {
   const server = http.createServer({ keepAlive: false });
   const waiting = new Map<Duplex, NodeJS.Timeout>();
@@ -187,7 +187,7 @@ function readHello(request: IncomingMessage): AgentHello {
   };
 }
 
-/** @throws LinkRefused with this status */
+/** Throws LinkRefused with this status. */
 function readName(value: string, name: string, status: number): string {
   try {
     return checkName(name, decode(value, name, status));

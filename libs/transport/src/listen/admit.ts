@@ -5,24 +5,27 @@ import { describe, faultOf } from '../tls/certificate.ts';
 import { handshakeError } from '../tls/handshake.ts';
 import { turnAway } from './turn-away.ts';
 
-/** Who comes through a TLS server, and who does not. */
+/** Gets the connections of a TLS server. */
 export interface Doors {
-  /** Takes a connection whose handshake is over, and whose certificate holds where one is asked for. */
+  /** Called with a connection after its handshake, if its certificate is valid where one is required. */
   readonly accept: (socket: TLSSocket) => void;
-  /** Told of every other. @param remote `address:port` */
+  /**
+   * Called for every other connection.
+   * @param remote `address:port`
+   */
   readonly refused: (remote: string, error: Error) => void;
-  /** Called with an error that nobody else would catch: it ends the connection, not the process. */
+  /** Called with an error that nothing else would catch. It ends the connection, not the process. */
   readonly fault: (remote: string, error: Error) => void;
   /** A name that each certificate must have (subjectAltName, DNS). */
   readonly role?: string | undefined;
 }
 
 /**
- * Lets in whom a TLS server may serve. Where it asks for certificates it judges them itself, after the handshake: the runtime
- * would end the connection without a word to either side, and what it knew of the peer would be gone by then.
+ * Decides which connections a TLS server accepts. If it requires certificates, it verifies them itself after the handshake: the runtime
+ * would end the connection without telling either side why, and would have lost what it knew of the peer.
  */
 export function admit(server: Server, asks: boolean, { accept, refused, fault, role }: Doors): void {
-  // A socket remembers where it comes from once it was asked; later, when it is gone, it cannot say.
+  // A socket remembers its remote address once it was read. After it has closed, it can no longer find out.
   server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
   const guarded = (socket: TLSSocket, act: () => void) => {
     const failed = (error: Error) => {
@@ -41,7 +44,7 @@ export function admit(server: Server, asks: boolean, { accept, refused, fault, r
   const fail = (error: Error, socket: TLSSocket) => {
     const below = belowOf(socket);
     refused(cameFrom(socket, below), handshakeError(error, below?.bytesRead !== 0));
-    // Node leaves one that took too long open.
+    // Node leaves a handshake that took too long open.
     socket.destroy();
   };
   server.on('secureConnection', (socket) => guarded(socket, () => decide(socket)));
@@ -56,18 +59,18 @@ function faultOfClient(socket: TLSSocket, role: string | undefined): string | un
   return fault && `the client certificate of ${describe(certificate)} is refused: ${fault}`;
 }
 
-/** OpenSSL's code, such as CERT_HAS_EXPIRED. Node's types say that it is an Error, and it is one in Deno. */
+/** Returns OpenSSL's code, such as CERT_HAS_EXPIRED. Node's types say Error, and Deno has one. */
 export function untrustedFor({ authorizationError }: TLSSocket): string {
   const found: unknown = authorizationError;
   return (found as NodeJS.ErrnoException | null)?.code ?? String(found);
 }
 
-/** The socket that carries one of TLS. */
+/** The socket below a TLS socket. */
 function belowOf(socket: TLSSocket): Socket | undefined {
   return (socket as unknown as { readonly _parent?: Socket })._parent;
 }
 
-/** A TLS socket that failed has lost its handle, and with it the address. The one below it has not. */
+/** A TLS socket that failed has lost its handle, and its address with it. The socket below it has not. */
 function cameFrom(socket: TLSSocket, below: Socket | undefined): string {
   const known = [socket, below].find((each) => each?.remoteAddress);
   return known ? remoteOf(known) : 'gone';

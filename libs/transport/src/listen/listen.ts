@@ -14,12 +14,12 @@ import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { tlsServer } from '../tls/renewal.ts';
 import { SocketFile } from './socket-file.ts';
 
-/** How long a peer may take for its first bytes, and unless it is said otherwise before that for its TLS handshake, in milliseconds. */
+/** How long a peer may take to send its first bytes, in milliseconds; by default, also for its TLS handshake before that. */
 const FIRST_BYTES_TIMEOUT = 10_000;
 
 /**
- * Connections that may be amid their handshakes at one port. Of callers that dial, no more than 2,000 have an answer coming at once
- * (MAX_PENDING of a tenant), so that only an attack meets these.
+ * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials (MAX_PENDING of a tenant), so only an attack
+ * reaches these limits.
  */
 const STRANGERS: StrangerLimits = {
   ...{ most: 4096, mostOfSource: 2048, deadlineMs: 30_000 },
@@ -29,31 +29,31 @@ const STRANGERS: StrangerLimits = {
   },
 };
 
-/** HTTP/2's connection preface (RFC 9113 section 3.4) begins so, and no HTTP/1.1 method does. */
+/** The start of HTTP/2's connection preface (RFC 9113 section 3.4). No HTTP/1.1 method starts like this. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0');
 
 export type ListenAddress =
   | { readonly path: string; readonly deleteExisting: boolean }
   | { readonly host: string; readonly port: number };
 
-/** Takes a socket that flows, with its first bytes: what comes next comes as soon as the one that takes it has returned. */
+/** Takes a flowing socket with its first bytes. More data may arrive as soon as the function has returned. */
 export type Accept = (socket: Socket, first: Buffer) => void;
 
 export interface ListenOptions {
   readonly address: ListenAddress;
-  /** Unset: no TLS. With `ca`, a client certificate is asked for and must hold. */
+  /** Unset: no TLS. With `ca`, a valid client certificate is required. */
   readonly tls?: TlsSettings;
   /** A name that each client certificate must have (subjectAltName, DNS). */
   readonly role?: string | undefined;
   /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
   readonly handshakeTimeout?: number;
-  /** Takes a connection that begins with HTTP/2's preface. Unset: such a connection is refused. */
+  /** Takes connections that begin with HTTP/2's preface. Unset: they are refused. */
   readonly http2?: Accept;
-  /** Takes every other connection. Unset: such a connection is refused. */
+  /** Takes all other connections. Unset: they are refused. */
   readonly http1?: Accept;
   /**
-   * Of peers that have yet to show who they are. Whoever gives limits also tells when a peer has, see `Listener.strangers`. Unset:
-   * the handshake shows it.
+   * Limits for peers that have not proven who they are. If set, the caller reports when a peer has, see `Listener.strangers`. Unset:
+   * the TLS handshake is proof.
    */
   readonly strangers?: StrangerLimits;
   readonly events: PlaneEvents;
@@ -62,23 +62,23 @@ export interface ListenOptions {
 }
 
 export interface Listener {
-  /** `host:port` with the port that was given, or the path of the socket. */
+  /** `host:port` with the actual port, or the path of the socket. */
   readonly address: string;
   readonly connections: Iterable<Socket>;
   /** Whether callers are on this machine: it listens on a unix socket. */
   readonly local: boolean;
-  /** Why callers do not find it, though it listens: its socket's file is gone, or another's. */
+  /** Why callers cannot find it although it listens: its socket file was deleted or replaced. */
   readonly lost: string | undefined;
-  /** Takes no new connection, and takes a unix socket's file away first; connections that are open go on. */
+  /** Stops accepting connections, after removing a unix socket's file. Open connections continue. */
   readonly strangers: Strangers;
   stop(): Promise<void>;
-  /** After `stop`: resolves when the last connection is gone, those amid their TLS handshake too. */
+  /** After `stop`: resolves when the last connection has ended, including those in their TLS handshake. */
   readonly idle: Promise<void>;
-  /** Ends every connection as well. */
+  /** Also ends every connection. */
   close(): Promise<void>;
 }
 
-/** Listens for two protocols on one address and tells them apart by a connection's first bytes. */
+/** Listens for two protocols on one address and tells them apart by the first bytes of a connection. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
   const connections = new RandomSet<Socket>();
@@ -160,11 +160,11 @@ function secured(
 ): Server {
   return tlsServer(
     { where: name, files, events },
-    // Ours first: an agent of ours offers both, a Go agent offers h2 alone, an API server offers nothing.
+    // Ours first: our agents offer both, a Go agent only h2, an API server nothing.
     { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'] },
     {
       accept(socket) {
-        // Only from here on: a peer that ends its half amid the handshake is gone.
+        // Only from here on: a peer that ends its half during the handshake has gone.
         socket.allowHalfOpen = true;
         accept(socket);
       },

@@ -3,44 +3,44 @@ import { chmodSync, linkSync, lstatSync, renameSync, type Stats, unlinkSync, uti
 import net from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** What the owner and the group may do: connect. Upstream's socket has 0770. */
+/** Owner and group may connect. Upstream's socket has 0770. */
 const MODE = 0o660;
 
 /**
- * The mode while its process lives and cannot listen for want of descriptors. To callers it is the same, and no other program is
- * known to give it. A path can be marked, and touched, without a descriptor.
+ * The mode while its process lives but cannot listen because it has no descriptors. Callers see no difference, and no other program is
+ * known to set it. A path can be marked and touched without a descriptor.
  */
 const SUSPENDED_MODE = 0o670;
 
 /** How often such a process touches its file, in milliseconds. */
 const BEAT_MS = 250;
 
-/** Not touched for so long, such a file is a dead process', in milliseconds: beyond a pause of a busy one. */
+/** A file that was not touched for this long belongs to a dead process, in milliseconds. A busy process pauses for less. */
 const SILENCE_MS = 5000;
 
-/** How long a process may take to be connected to before it counts as one that is there, in milliseconds. */
+/** How long to wait for a connection before its process counts as alive, in milliseconds. */
 const ANSWER_MS = 1000;
 
 /** How often another process may be faster before this one gives up. */
 const MAX_TRIES = 10;
 
 /**
- * The file of a unix socket that is listened on. It is bound under a name of its own, and shown under the wanted one once its
- * mode is right. A file that a dead process left there is taken away; the file of one that answers never is.
+ * The file of a unix socket that a process listens on. It is bound under a name of its own, and appears under the wanted name once its
+ * mode is right. It replaces a file that a dead process left, but never that of a living one.
  *
- * libuv deletes the name that it has bound when it closes, which is nobody's by then. The file itself is deleted here, unless
- * it is another process' by now.
+ * When a socket closes, libuv deletes the name that it has bound, which no longer exists by then. This class deletes the file itself,
+ * unless it belongs to another process by now.
  */
 export class SocketFile {
   /**
-   * The name to bind: beside the wanted one, with 5 bytes, for a socket's path has 107 bytes at most, and the wanted one may have them
-   * all. A shorter name in a directory of so long a path is refused by the check of --uds-name.
+   * The name to bind: in the same directory, 5 bytes long. A socket's path has at most 107 bytes, and the wanted name may use them all.
+   * The check of --uds-name rejects shorter names in a directory with such a long path.
    */
   readonly boundPath: string;
   readonly #path: string;
   readonly #deleteExisting: boolean;
   #own: Stats | undefined;
-  /** While it is suspended: the file has SUSPENDED_MODE then. */
+  /** Set while it is suspended. The file then has SUSPENDED_MODE. */
   #beat: NodeJS.Timeout | undefined;
 
   constructor(path: string, deleteExisting: boolean) {
@@ -50,15 +50,15 @@ export class SocketFile {
   }
 
   /**
-   * To be called once it was bound: shows it to callers. Of several processes that do this at once, one succeeds.
-   * @throws when something is in the way that may not be replaced
+   * Call once after it was bound. Shows it to callers. Of several processes that do this at once, one succeeds. Throws if something is
+   * in the way that may not be replaced.
    */
   async claim(): Promise<void> {
     chmodSync(this.boundPath, MODE);
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const there = statOf(this.#path);
       if (there) await this.#check(there);
-      // From here to the end in one go, so that what was seen still holds, or is noticed not to.
+      // No await from here on, so that what was seen still holds, or the change is noticed.
       if (there && !this.#clear(there)) continue;
       if (this.#show()) return;
     }
@@ -66,8 +66,8 @@ export class SocketFile {
   }
 
   /**
-   * To be called whenever it was bound again: shows it, unless another process has taken over meanwhile.
-   * @throws when the system refuses it; the file stays suspended then
+   * Call each time it was bound again. Shows it, unless another process has taken over meanwhile. Throws if the system refuses it; the
+   * file then stays suspended.
    */
   place(): void {
     chmodSync(this.boundPath, MODE);
@@ -78,8 +78,8 @@ export class SocketFile {
   }
 
   /**
-   * To be called before the socket is closed for a while. The file stays, and says to processes which find nobody there that its own
-   * one lives.
+   * Call before the socket is closed for a while. The file stays, and tells processes that find nobody listening that its own process
+   * lives.
    */
   suspend(): void {
     if (!this.#stands()) return;
@@ -89,7 +89,7 @@ export class SocketFile {
     this.#beat = setInterval(() => this.#touch(), BEAT_MS).unref();
   }
 
-  /** To be called before the socket is closed: from here on nobody finds it. */
+  /** Call before the socket is closed. From then on, nobody can find it. */
   remove(): void {
     const stands = this.#stands();
     this.#endBeat();
@@ -97,14 +97,14 @@ export class SocketFile {
     this.#own = undefined;
   }
 
-  /** Why callers do not find this process at its path, as far as that is not its own doing. */
+  /** Why callers cannot find this process at its path, unless it removed the file itself. */
   get lost(): string | undefined {
     if (this.#own === undefined || this.#stands()) return undefined;
     const what = statOf(this.#path) ? "is another's by now" : 'was deleted';
     return `${this.#path} ${what}, so that callers do not come here: start this server again, with a --uds-name of its own`;
   }
 
-  /** @throws when what is at the path is not to be taken away */
+  /** Throws if what is at the path must not be removed. */
   async #check(there: Stats): Promise<void> {
     const path = this.#path;
     if (!this.#deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
@@ -113,7 +113,7 @@ export class SocketFile {
     if (whose) throw new Error(`--uds-name ${path}: ${whose}. End that process, or give this one another --uds-name`);
   }
 
-  /** Takes away what a dead process left. @returns whether the path is free */
+  /** Removes what a dead process left. Returns whether the path is free. */
   #clear(dead: Stats): boolean {
     const aside = `${this.boundPath}~`;
     try {
@@ -121,14 +121,14 @@ export class SocketFile {
     } catch (error) {
       return isCode(error, 'ENOENT');
     }
-    // What another process has put there since is put back at once, unless a third was faster.
+    // If another process has put a file there since, put it back at once, unless a third process was faster.
     const isDead = isSame(lstatSync(aside), dead);
     if (!isDead && statOf(this.#path) === undefined) renameSync(aside, this.#path);
     else unlinkSync(aside);
     return isDead;
   }
 
-  /** @returns false when something is there */
+  /** Returns false if something is there. */
   #show(): boolean {
     const own = lstatSync(this.boundPath);
     try {
@@ -136,7 +136,7 @@ export class SocketFile {
       unlinkSync(this.boundPath);
     } catch {
       if (statOf(this.#path)) return false;
-      // A file system without hard links.
+      // The file system has no hard links.
       renameSync(this.boundPath, this.#path);
     }
     this.#own = own;
@@ -148,7 +148,7 @@ export class SocketFile {
       const now = new Date();
       if (this.#stands()) utimesSync(this.#path, now, now);
     } catch {
-      // Somebody deleted it in this moment: see `lost`.
+      // Somebody has just deleted it: see `lost`.
     }
   }
 
@@ -158,8 +158,8 @@ export class SocketFile {
   }
 
   /**
-   * Whether the file is still this process'. Its inode number is not given to another file while the socket is open. While it is
-   * suspended it may be, as soon as somebody has deleted this one; no other program gives that file the mode.
+   * Whether the file still belongs to this process. No other file gets its inode number while the socket is open. While it is
+   * suspended, another file may get the number as soon as this one is deleted; no other program sets this mode.
    */
   #stands(): boolean {
     const there = statOf(this.#path);
@@ -184,7 +184,7 @@ function isCode(error: unknown, code: string): boolean {
   return (error as NodeJS.ErrnoException).code === code;
 }
 
-/** Whose a socket is, in words; undefined when its process is dead. */
+/** Says who owns a socket. Returns undefined if its process is dead. */
 async function ownerOf(path: string): Promise<string | undefined> {
   const refusal = await connectionTo(path);
   if (refusal === undefined) return 'another process listens there';
@@ -206,7 +206,7 @@ async function isKept(path: string): Promise<boolean> {
   return false;
 }
 
-/** Asks whether someone listens at a socket. @returns the system's refusal; undefined when someone does */
+/** Checks whether a process listens at a socket. Returns the system's error, or undefined if one does. */
 function connectionTo(path: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = net.connect(path);
@@ -217,7 +217,7 @@ function connectionTo(path: string): Promise<string | undefined> {
     };
     const timer = setTimeout(settle, ANSWER_MS);
     socket.on('connect', () => settle());
-    // The queue of one that listens may be full.
+    // The queue of a listening process may be full.
     socket.on('error', ({ code }: NodeJS.ErrnoException) => settle(code === 'EAGAIN' ? undefined : code));
   });
 }

@@ -4,29 +4,29 @@ import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFr
 import { StatusError, statusFields } from '../grpc/status.ts';
 import { percentEncoded } from '../head/percent.ts';
 
-/** How long one that is turned away may take to ask, to read why, and to go, in milliseconds. */
+/** How long a refused peer may take to ask, to read the reason and to close, in milliseconds. */
 const TURNED_AWAY_FOR = 1000;
 
-/** What one that is turned away may send until its first request is seen, in bytes: preface, SETTINGS and one request's head are less. */
+/** How much a refused peer may send until its first request, in bytes. Preface, SETTINGS and the head of a request are less. */
 const MOST = 64 * 1024;
 
-/** HTTP/2's least bound of a frame (RFC 9113 section 4.2). */
+/** The smallest limit of a frame in HTTP/2 (RFC 9113 section 4.2). */
 const MAX_FRAME = 16 * 1024;
 
-/** Where an answer says why, percent-encoded. */
+/** The field of an answer that says why, percent-encoded. */
 export const WHY_FIELD = 'isthmus-error';
 
 /**
- * Tells a peer whose certificate is refused why, in the protocol that it chose by ALPN, and ends the connection. Neither OpenSSL in
- * Node nor Deno lets a server send the TLS alert for it: the handshake is over when the certificate is judged. Nothing of what
- * the peer sends is read but the head of HTTP/2 frames, for the number of the stream to answer on.
+ * Tells a peer why its certificate is refused, in the protocol that it chose by ALPN, and ends the connection. Neither Node's OpenSSL
+ * nor Deno lets a server send the TLS alert, because the certificate is verified after the handshake. Of what the peer sends, only the
+ * heads of HTTP/2 frames are read, to find the stream to answer on.
  */
 export function turnAway(socket: TLSSocket, why: string): void {
   const timer = setTimeout(() => socket.destroy(), TURNED_AWAY_FOR).unref();
   socket.on('error', () => {});
   socket.on('close', () => clearTimeout(timer));
   if (socket.alpnProtocol === 'h2') answerFirstStream(socket, why);
-  // What it has sent is read, since a reset would overtake the answer.
+  // Read what it has sent: otherwise a reset would overtake the answer.
   else socket.resume().end(refusal(why));
 }
 
@@ -41,7 +41,7 @@ function refusal(why: string): string {
   return [`HTTP/1.1 403 ${STATUS_CODES[403]}`, ...fields, '', body].join('\r\n');
 }
 
-/** Both to gRPC's clients, in its status, and to a link's other end. */
+/** Answers both gRPC clients, in the status, and the other end of a link. */
 function answerFirstStream(socket: TLSSocket, why: string): void {
   const fields = statusFields(new StatusError('PermissionDenied', why));
   const head = hpackEncode([
