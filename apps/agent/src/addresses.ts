@@ -4,7 +4,7 @@ import { Origin, type OriginOptions } from './origin.ts';
 import { NEVER, Redial, STABLE, type UrgentFailure } from './redial.ts';
 import type { ServerAddress } from './uplink.ts';
 
-/** A server that ends connections sooner than this is not hastened back to, in milliseconds. */
+/** The agent waits before it reconnects to a server that ends connections sooner than this, in milliseconds. */
 const BRIEF = 1000;
 
 export interface Target {
@@ -14,11 +14,11 @@ export interface Target {
   readonly only?: string;
 }
 
-/** Where an agent may connect: to the plane's hubs by rank, and to the configured server; later to what failed. */
+/** Where an agent may connect: to the plane's hubs by rank, to the configured server, and last to what failed. */
 export class Addresses {
   readonly #origin: Origin;
   readonly #redial: Redial;
-  /** Where the last session was lost, or will be. */
+  /** Where the last session was lost, or is about to be. */
   #lost = '';
 
   constructor(options: OriginOptions) {
@@ -27,11 +27,13 @@ export class Addresses {
   }
 
   /**
-   * Best first, each with the milliseconds until it may be tried. Where a session was just lost it is least likely to work.
-   * An agent without any asks those first that never failed, then those that failed longest ago: none is left out, however many there are.
+   * Returns targets, best first, each with the milliseconds until it may be tried. The server of a session that was just lost is the
+   * least likely to work. An agent without a session first tries those that never failed, then those that failed longest ago: none is
+   * left out, however many there are.
    * @param connected whether the agent has any session that stays
-   * @param without targets that are out of the question
-   * @param originFirst whether the configured server comes before all hubs, whatever failed, as what is known of them may be true no more
+   * @param without targets to leave out
+   * @param originFirst whether the configured server comes before all hubs, even if it failed, because what is known of the hubs may be
+   * outdated
    */
   rank(
     hubs: readonly HubMember[],
@@ -59,32 +61,32 @@ export class Addresses {
     return connected ? ranked : ranked.sort((a, b) => a.failedAt - b.failedAt);
   }
 
-  /** Milliseconds until a target may be tried again that failed. */
+  /** Returns the milliseconds until a target that failed may be tried again. */
   wait({ server }: Target): number {
     return server ? this.#redial.wait(placeOf(server)) : this.#origin.wait(this.#redial, false);
   }
 
-  /** What to call a target while its address is not known yet. */
+  /** Names a target while its address is not known yet. */
   nameOf({ server }: Target): string {
     return server ? placeOf(server) : this.#origin.name;
   }
 
-  /** The address to connect to. */
+  /** Returns the address to connect to. */
   async resolve({ server }: Target, connected: boolean): Promise<ServerAddress> {
     return server ?? this.#origin.next(this.#redial, connected);
   }
 
-  /** It failed an agent that has a session. */
+  /** Call when it failed for an agent that has a session. */
   failed(place: string): void {
     this.#redial.failed(place);
   }
 
-  /** It failed an agent without one. */
+  /** Call when it failed for an agent without a session. */
   failedUrgently(place: string, failure?: UrgentFailure): void {
     this.#redial.failedUrgently(place, failure);
   }
 
-  /** A session was lost that lasted `lived` milliseconds. @returns whether to hurry: it was the last one */
+  /** Call when a session was lost that lasted `lived` milliseconds. Returns whether to hurry, because it was the last one. */
   lost(place: string, lived: number, connected: boolean): boolean {
     this.#lost = place;
     this.#redial.lost(place, lived);
@@ -94,40 +96,40 @@ export class Addresses {
   }
 
   /**
-   * The server of a session that is `lived` milliseconds old says that it goes away. One that lets agents in only to say
-   * so fails them. Behind a balancer the place is the balancer's, and the next connection may lead elsewhere.
+   * Call when the server of a session that is `lived` milliseconds old is leaving. If it accepts agents only to say that, this counts
+   * as a failure. Behind a load balancer, the address is the balancer's, and the next connection may lead elsewhere.
    */
   warned(place: string, lived: number): void {
     this.#lost = place;
-    // In between hubs behind one address are rolled fast: that is no failure of the address.
+    // In between, hubs behind one address are replaced quickly, which is no failure of the address.
     if (lived < BRIEF || lived >= STABLE) this.#redial.left(place, lived);
   }
 
-  /** The configured server led to one that is connected already; see `Origin`. */
+  /** Call when the configured server led to one that is connected already; see `Origin`. */
   missed(mayBeSlow: boolean): void {
     this.#origin.missed(mayBeSlow);
   }
 
-  /** A session began. */
+  /** Call when a session began. */
   reached(): void {
     this.#origin.afresh();
   }
 
-  /** These hubs started: what is known of their addresses is not true any more. */
+  /** Call when these hubs started: what is known of their addresses is outdated. */
   started(hubs: readonly HubMember[]): void {
     for (const hub of hubs) {
       const server = serverOf(hub);
       if (!server) continue;
       const place = placeOf(server);
       this.#redial.forgive(place);
-      // Else a herd would come back by way of the other hubs, and connect twice.
+      // Otherwise, a herd would return by way of the other hubs, and connect twice.
       if (this.#lost === place) this.#lost = '';
     }
     this.#origin.afresh();
   }
 }
 
-/** Undefined for a hub to which only the configured server leads. */
+/** Undefined for a hub that agents reach only through the configured server. */
 export function serverOf({ address }: HubMember): ServerAddress | undefined {
   if (address === '') return undefined;
   const { host, port } = parseDestination(address);

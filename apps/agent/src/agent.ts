@@ -23,43 +23,43 @@ export interface AgentOptions {
   readonly tls?: TlsSettings;
   /** Further ALPN names to offer, for balancers that route by them. */
   readonly alpn: readonly string[];
-  /** The service account token to show, read anew for each connection. */
+  /** The service account token to present, read anew for each connection. */
   readonly token: () => string | undefined;
   readonly sessionCount: number | 'all';
-  /** Which count of servers that share no plane is used: the Leases', else the last server's; or the largest of all. */
+  /** Which count of servers without a plane is used: that of the leases, or else of the last server; or the largest of all. */
   readonly serverCountSource: 'default' | 'max';
-  /** Counts the servers' leases; unset when the servers themselves are believed. */
+  /** Counts the servers' leases. Unset: the servers' own counts are used. */
   readonly leases?: () => number;
-  /** Between tries to connect, in milliseconds: at first, and at most. */
+  /** Pause between attempts to connect, in milliseconds: at first, and at most. */
   readonly syncInterval: number;
   readonly syncIntervalCap: number;
-  /** Looks for further servers even when as many as there should be are connected. */
+  /** Whether to look for further servers even when enough are connected. */
   readonly syncForever: boolean;
-  /** Sessions move to better hubs within this, in milliseconds; see docs/LIMITS.md. */
+  /** Sessions move to better hubs within this time, in milliseconds; see docs/LIMITS.md. */
   readonly rebalanceTime: number;
   readonly keepaliveTime: number;
-  /** Which addresses are not dialled. */
+  /** Decides which addresses are not dialled. */
   readonly prohibited?: Prohibited;
   readonly observation: Observation;
 }
 
 export interface Agent {
   readonly agentId: string;
-  /** Those that go away included. */
+  /** Includes those that are leaving. */
   readonly uplinks: readonly Uplink[];
-  /** Connections to servers, those that go away left out. */
+  /** Connections to servers, without those that are leaving. */
   readonly connected: number;
   /** How many servers it wants to be connected to. */
   readonly wanted: number;
   /** Dials and tunnels. */
   readonly open: number;
-  /** Asks every server to dial elsewhere while it can; resolves when nothing runs here any more. */
+  /** Asks every server to dial elsewhere while it can. Resolves when no dial or tunnel is left. */
   drain(): Promise<void>;
   /** Ends everything at once. */
   close(): Promise<void>;
 }
 
-/** Runs an agent: holds sessions to servers, opens the destinations they dial. */
+/** Runs an agent: keeps sessions with servers and opens the destinations that they dial. */
 export function agent(options: AgentOptions): Agent {
   return new RunningAgent(options);
 }
@@ -124,7 +124,7 @@ class RunningAgent implements Agent {
     const { leases, serverCountSource } = this.#options;
     const leased = leases?.();
     if (leased !== undefined && serverCountSource === 'default') return leased;
-    // A server may say anything.
+    // A server may send anything.
     const counts = uplinks.map(({ serverCount }) => (Number.isSafeInteger(serverCount) ? serverCount : 1));
     return serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (counts.at(-1) ?? 1);
   }

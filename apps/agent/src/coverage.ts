@@ -2,20 +2,20 @@ import { createHash } from 'node:crypto';
 import type { HubMember } from '@isthmus/transport';
 import type { Uplink } from './uplink.ts';
 
-/** A connection, as far as these questions go. */
+/** The part of a connection that matters here. */
 export type Held = Pick<Uplink, 'serverId' | 'plane' | 'open'>;
 
 /** What an agent knows when it decides whether, and where, to connect next. */
 export interface Coverage<U extends Held = Held> {
   readonly agentId: string;
   readonly zone: string;
-  /** How many hubs of a plane to hold sessions to; upstream's way is `all`. */
+  /** How many hubs of a plane to keep sessions with. Upstream always uses `all`. */
   readonly sessionCount: number | 'all';
-  /** Hubs of the plane, as they told; empty before that, and without a plane. */
+  /** Hubs of the plane, as the hubs report them. Empty before the first report, and without a plane. */
   readonly hubs: readonly HubMember[];
-  /** Hubs that may be worth an attempt: `hubs`, or when there are none, those that were told of before. */
+  /** Hubs that are worth an attempt: `hubs`, or if there are none, those of the last report. */
   readonly known: readonly HubMember[];
-  /** Servers that share no plane: how many there are, by the last one's word or by leases. */
+  /** How many servers without a plane there are, by the last one's count or by leases. */
   readonly serverCount: number;
   /** Connections that are up and stay. */
   readonly uplinks: readonly U[];
@@ -24,17 +24,17 @@ export interface Coverage<U extends Held = Held> {
 export interface Assessment<U extends Held = Held> {
   /** How many distinct servers to be connected to. */
   readonly wanted: number;
-  /** Hubs of the plane that take agents and are not connected to, best first. */
+  /** Hubs of the plane that accept agents and are not connected, best first. */
   readonly candidates: readonly HubMember[];
-  /** Those of them that belong among the connected ones, in place of `displaced`. */
+  /** Those of them that should be connected, in place of `displaced`. */
   readonly better: readonly HubMember[];
-  /** Connections to hubs of the plane that do not belong there: first those that carry nothing, then the worst. */
+  /** Connections to hubs of the plane that should not be connected: first those without tunnels, then the worst. */
   readonly displaced: readonly U[];
 }
 
 /**
- * Compares what an agent is connected to with what it should be. Within a plane any hub reaches all gateways, so a few do:
- * the first by `ranking`. Servers that share nothing must each be reached.
+ * Compares an agent's connections with what they should be. Within a plane, any hub reaches all gateways, so a few hubs are enough: the
+ * first by `ranking`. Servers without a plane must all be connected.
  */
 export function assess<U extends Held>(coverage: Coverage<U>): Assessment<U> {
   const { sessionCount, serverCount, uplinks } = coverage;
@@ -51,7 +51,7 @@ export function assess<U extends Held>(coverage: Coverage<U>): Assessment<U> {
     wanted,
     candidates,
     better: ranked.slice(0, wanted).filter(({ hubId }) => !connected.has(hubId)),
-    // A hub that nobody lists has rank 0: its link lives, and outranks a registry that does not know it.
+    // A hub that no hub lists has rank 0: its link is alive, which outranks a registry that does not know it.
     displaced: uplinks
       .filter((uplink) => uplink.plane !== '' && rankOf(uplink) >= wanted)
       .sort((a, b) => Number(a.open > 0) - Number(b.open > 0) || rankOf(b) - rankOf(a)),
@@ -63,8 +63,8 @@ export function isInPlane(uplinks: readonly Held[]): boolean {
 }
 
 /**
- * The hubs that take agents, best first for this one: its own zone, then by rendezvous hashing, so that agents spread evenly
- * and a hub that comes or goes moves only its own share.
+ * Returns the hubs that accept agents, best first for this agent: its own zone, then by rendezvous hashing. So agents spread evenly,
+ * and only the agents of a hub move when it starts or stops.
  */
 export function ranking(
   { agentId, zone }: { readonly agentId: string; readonly zone: string },
@@ -77,7 +77,7 @@ export function ranking(
     .map(({ hub }) => hub);
 }
 
-/** Agents ask for their hubs' order whenever something happens, and what a hub told stays one object until it tells anew. */
+/** Agents need the order of their hubs at every event, and a hub's report stays the same object until the next one. */
 const weights = new WeakMap<HubMember, { readonly agentId: string; readonly weight: number }>();
 
 function weight(agentId: string, hub: HubMember): number {

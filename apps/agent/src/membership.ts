@@ -1,39 +1,39 @@
 import { type HubMember, MEMBERSHIP_TTL, type MembershipMessage } from '@isthmus/transport';
 
-/** Hubs that an agent believes in, of one link; what a hub tells beyond these is passed over. */
+/** Most hubs that an agent remembers of one link. Further ones are ignored. */
 const MAX_HUBS = 1024;
 
-/** What one link told. */
+/** What one link reported. */
 interface View {
   readonly hubs: Map<string, HubMember>;
-  /** Undefined until it tells. */
+  /** Undefined until the first report. */
   current: boolean | undefined;
-  /** Until when it holds unless it is renewed. */
+  /** When it expires unless it is renewed. */
   until: number;
 }
 
-/** One link, as far as it tells of hubs. */
+/** A link, as a source of hubs. */
 export interface Informant {
-  /** The link is there and stays. It need not have told anything yet. */
+  /** Call when the link is up and stays. It need not have reported anything yet. */
   begin(): void;
-  /** @returns hubs that started, again or for the first time, since they were last heard of */
+  /** Returns the hubs that have started, again or for the first time, since the last report of them. */
   hear(message: MembershipMessage): readonly HubMember[];
-  /** The link has ended. */
+  /** Call when the link has ended. */
   end(): void;
 }
 
 /**
- * What an agent believes of its plane's hubs: what all its links say together, each for as long as it is renewed.
+ * What an agent knows about its plane's hubs: the reports of all its links together, each as long as it is renewed.
  *
- * Addresses outlive that. With nothing left to believe an agent goes on by what was said last, however old: a wrong address
- * costs an attempt, and the configured server alone may be the one that died.
+ * Addresses outlive that. If every report has expired, the agent uses the last one, however old: a wrong address costs an attempt, and
+ * the configured server alone may be the one that died.
  */
 export class Membership {
   readonly #now: () => number;
   readonly #views = new Set<View>();
-  /** The latest of each hub. */
+  /** The latest report of each hub. */
   #generations = new Map<string, number>();
-  /** What the link that ended last had said. */
+  /** The report of the link that ended last. */
   #last: View | undefined;
 
   /** @param now in milliseconds */
@@ -41,7 +41,7 @@ export class Membership {
     this.#now = now;
   }
 
-  /** A new link. */
+  /** Adds a link. */
   informant(): Informant {
     const view: View = { hubs: new Map(), current: undefined, until: 0 };
     let ended = false;
@@ -64,31 +64,34 @@ export class Membership {
     };
   }
 
-  /** All hubs that are believed in. */
+  /** All hubs whose reports have not expired. */
   get hubs(): readonly HubMember[] {
     return merged([...this.#views].filter((view) => this.#holds(view)));
   }
 
-  /** Hubs that may be worth an attempt: those that are believed in, or else those of the last word. */
+  /** Hubs that are worth an attempt: those whose reports have not expired, or else those of the last report. */
   get candidates(): readonly HubMember[] {
     const { hubs } = this;
     if (hubs.length > 0) return hubs;
     const last = merged(this.#lastViews);
-    // That a hub drained is not believed any longer than the rest: it may have started anew.
+    // That a hub drained expires like everything else: it may have restarted.
     return this.stale ? last.map((hub) => ({ ...hub, draining: false })) : last;
   }
 
-  /** Whether `candidates` are a word whose time is over. */
+  /** Whether `candidates` are an expired report. */
   get stale(): boolean {
     return this.hubs.length === 0 && !this.#lastViews.some((view) => this.#holds(view));
   }
 
-  /** Whether the registry answers every hub that this agent is connected to: then new sessions become known to gateways. */
+  /** Whether the registry answers every hub that this agent is connected to. Gateways then learn of new sessions. */
   get current(): boolean {
     return this.#views.size > 0 && [...this.#views].every((view) => view.current === true && this.#holds(view));
   }
 
-  /** Whether a hub said that the registry does not answer it, or says nothing any more. One that is yet to tell does not count. */
+  /**
+   * Whether a hub reported that the registry does not answer it, or reports nothing any longer. One that has not reported yet does not
+   * count.
+   */
   get away(): boolean {
     return [...this.#views].some((view) => view.current === false || !this.#holds(view));
   }
@@ -106,12 +109,12 @@ export class Membership {
   #fresh(): HubMember[] {
     const { hubs } = this;
     const fresh = hubs.filter(({ hubId, generation }) => generation > (this.#generations.get(hubId) ?? -1));
-    // Only of hubs that are listed: those that went are forgotten.
+    // Only for hubs that are listed: others are forgotten.
     this.#generations = new Map(hubs.map(({ hubId, generation }) => [hubId, generation]));
     return fresh;
   }
 
-  /** The links' own, or when none of them ever told, that of the link before. */
+  /** The link's own report, or that of the link before if no link has reported. */
   get #lastViews(): View[] {
     const told = [...this.#views].filter(({ hubs }) => hubs.size > 0);
     return told.length === 0 && this.#last ? [this.#last] : told;
@@ -122,7 +125,7 @@ export class Membership {
   }
 }
 
-/** Of two words about one hub, that of the later generation, and of one generation that it drains. */
+/** Of two reports about a hub, the later generation counts; within a generation, draining counts. */
 function merged(views: readonly View[]): HubMember[] {
   const hubs = new Map<string, HubMember>();
   for (const view of views) {

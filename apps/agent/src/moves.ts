@@ -1,33 +1,32 @@
 import { Backoff, type Clock } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
 
-/** How much longer a session that carries tunnels stays, as part of the time that idle ones take. */
+/** How much longer a session with tunnels stays, as a part of the time of idle ones. */
 const BUSY_PART = 2 / 3;
 
-/** Tries to reach a hub before it is left alone for a while: behind a balancer most lead to another. */
+/** Attempts to reach a hub before a longer pause. Behind a load balancer, most attempts lead to another hub. */
 const MAX_TRIES = 16;
 
-/** That while, in spreads, and a spread is at least so long here, in milliseconds. */
+/** That pause, in spreads; a spread counts as at least this many milliseconds. */
 const REST = 10;
 const MIN_REST = 1000;
 
-/** Between tries, in milliseconds: at first, and at most. */
+/** Pause between attempts, in milliseconds: at first, and at most. */
 const RETRY_FIRST = 250;
 const RETRY_CAP = 2000;
 
 interface Move {
   readonly generation: number;
   readonly address: string;
-  /** From when on it is made while the session that it displaces carries nothing. */
+  /** When to make it, if the session that it displaces has no tunnels. */
   due: number;
   tries: number;
   backoff: Backoff;
 }
 
 /**
- * When an agent moves its sessions to better hubs (docs/LIMITS.md, "Rebalancing"). Each agent draws its time for each hub
- * evenly from the same interval, so that of all agents that move a constant part does so each second. What changes
- * meanwhile leaves the other times as they were drawn.
+ * When an agent moves its sessions to better hubs (docs/LIMITS.md, "Rebalancing"). Each agent draws its time for each hub evenly from
+ * the same interval, so a constant part of the agents moves each second. Later changes do not affect times that were already drawn.
  */
 export class Moves {
   readonly #spread: number;
@@ -40,7 +39,7 @@ export class Moves {
     this.#clock = clock;
   }
 
-  /** @param better all hubs to move to; what was planned for others is dropped */
+  /** @param better all hubs to move to. Plans for others are dropped */
   plan(better: readonly HubMember[]): void {
     const hubIds = new Set(better.map(({ hubId }) => hubId));
     for (const hubId of this.#moves.keys()) if (!hubIds.has(hubId)) this.#moves.delete(hubId);
@@ -50,17 +49,20 @@ export class Moves {
     }
   }
 
-  /** @param busy whether the session that goes carries tunnels. @returns hubs whose time has come */
+  /**
+   * Returns the hubs whose time has come.
+   * @param busy whether the session to displace carries tunnels
+   */
   due(busy: boolean): string[] {
     return [...this.#moves.keys()].filter((hubId) => this.#left(hubId, busy) <= 0);
   }
 
-  /** Milliseconds until there is something to do, infinite when nothing is planned. */
+  /** Milliseconds until there is something to do. Infinite if nothing is planned. */
   wait(busy: boolean): number {
     return Math.min(...[...this.#moves.keys()].map((hubId) => this.#left(hubId, busy)));
   }
 
-  /** The hub was not reached. */
+  /** Call when the hub was not reached. */
   failed(hubId: string): void {
     const move = this.#moves.get(hubId);
     if (!move) return;

@@ -22,8 +22,8 @@ export interface OriginOptions {
 }
 
 /**
- * The configured server: one, a balancer before several, or a name that resolves to all of them. Where agents know no other
- * address it is asked again and again until it has led to as many servers as an agent should have.
+ * The configured server: one server, a load balancer before several, or a name that resolves to all of them. If agents know no other
+ * address, they connect to it again and again until it has led to as many servers as they should have.
  */
 export class Origin {
   readonly name: string;
@@ -41,20 +41,23 @@ export class Origin {
     this.#misses = new Backoff(first, cap, clock.random);
   }
 
-  /** Milliseconds until it may be asked. Whatever it leads to is new to an agent that is connected to nothing. */
+  /** Milliseconds until it may be tried. For an agent without connections, whatever it leads to is new. */
   wait(redial: Redial, connected: boolean): number {
     const waits = this.#addresses.map((address) => redial.wait(this.#place(address)));
     const failed = Math.max(redial.wait(this.name), waits.length === 0 ? 0 : Math.min(...waits));
     return connected ? Math.max(failed, this.#missedUntil - this.#options.clock.now()) : failed;
   }
 
-  /** When it did not resolve, or the first of its addresses failed that now all have; NEVER if neither. */
+  /** When it did not resolve, or when the first of its addresses failed, if all have. NEVER otherwise. */
   failedAt(redial: Redial): number {
     const failed = this.#addresses.map((address) => redial.failedAt(this.#place(address)));
     return Math.max(redial.failedAt(this.name), failed.length === 0 ? NEVER : Math.min(...failed));
   }
 
-  /** Its addresses take turns; one that has to wait, only when all do, and for an agent without a session one that failed. */
+  /**
+   * Its addresses take turns. One that has to wait gets its turn only if all have to; for an agent without a session, the same applies
+   * to one that failed.
+   */
   async next(redial: Redial, connected: boolean): Promise<ServerAddress> {
     const { host, port } = this.#options;
     this.#addresses = await this.#lookup();
@@ -67,8 +70,8 @@ export class Origin {
   }
 
   /**
-   * It led to a server that is connected already.
-   * @param mayBeSlow whether the agent would also be told of a new server
+   * Call when it led to a server that is connected already.
+   * @param mayBeSlow whether the agent would also hear of a new server
    */
   missed(mayBeSlow: boolean): void {
     const { now, random } = this.#options.clock;
@@ -76,7 +79,7 @@ export class Origin {
     this.#missedUntil = now() + (slow ? SLOW_PACE * (0.5 + random()) : this.#misses.next());
   }
 
-  /** It led to another server, or there is another that it may lead to. */
+  /** Call when it led to another server, or when there is another one. */
   afresh(): void {
     this.#missed = 0;
     this.#missedUntil = 0;
@@ -87,7 +90,7 @@ export class Origin {
     return formatDestination({ host: address, port: this.#options.port });
   }
 
-  /** What the name resolved to before serves while it does not resolve. */
+  /** While the name does not resolve, its last addresses are used. */
   async #lookup(): Promise<readonly string[]> {
     const { host, resolve = system } = this.#options;
     try {

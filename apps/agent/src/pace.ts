@@ -5,53 +5,53 @@ import type { Target } from './addresses.ts';
 const STAGGER = 2000;
 
 /**
- * An attempt that takes longer does not hold up the next, in milliseconds; with each attempt more that is pending, twice as
- * long. A server that is slow because thousands came at once would be the slower for it, and never recover.
+ * An attempt that takes longer does not delay the next one, in milliseconds. This doubles with each further pending attempt: a server
+ * that is slow because thousands connected at once would become slower still, and never recover.
  */
 export const YOUNG = 1000;
 
-/** Attempts at a time: those that begin after 0, 1, 3 and 7 s, before the first is given up after 10 s. */
+/** Attempts at a time: those that begin after 0, 1, 3 and 7 s, before the first is abandoned after 10 s. */
 const MAX_PENDING = 4;
 
 /**
- * The same for an agent that has a session left, in milliseconds: it is in no hurry. Measured with 2,000 agents that lost a
- * session at the same moment: with a second attempt each after a second, all hubs together did nothing but handshakes that
- * their agents had given up by the time they were done.
+ * The same for an agent that still has a session, in milliseconds: it is in no hurry. Measured with 2,000 agents that lost a session at
+ * the same moment: with a second attempt each after a second, all hubs together did only handshakes that their agents had abandoned by
+ * the time they were done.
  */
 const PATIENT = 15_000;
 
 /**
- * How long an attempt may take until the session is there, in milliseconds: for an agent without a session, and with one.
- * After each that took too long the first is doubled up to the second, for hubs whose handshakes take longer than agents
- * wait would never finish one.
+ * How long an attempt may take until the session is established, in milliseconds: without a session, and with one. After each attempt
+ * that took too long, the first doubles up to the second: otherwise, hubs whose handshakes take longer than agents wait would never
+ * finish one.
  */
 const URGENT_TIMEOUT = 10_000;
 const CALM_TIMEOUT = 40_000;
 
-/** Failures in a row after which the next address has to wait as well, and how long, in milliseconds: a list may be long. */
+/** After this many failures in a row, the next address has to wait too, for this long in milliseconds: a list may be long. */
 const FREE_FAILURES = 8;
 const GAP = 250;
 
-/** A timer may come so much before the clock that it was set by, in milliseconds. */
+/** How much earlier than its clock a timer may fire, in milliseconds. */
 const EARLY = 50;
 
 /** An attempt to connect, and when it began. */
 export interface Attempt extends Target {
   readonly since: number;
-  /** It began while there was a session. */
+  /** Whether it began while there was a session. */
   readonly calm: boolean;
   /** How long it may take, in milliseconds. */
   readonly timeout: number;
 }
 
 /**
- * How fast an agent seeks the sessions that it misses. With none left it tries at once, one address after the other; else it
- * waits a random time, for a whole herd of agents has seen the same.
+ * How fast an agent replaces missing sessions. Without any session it tries at once, one address after another. Otherwise it waits a
+ * random time, because a whole herd of agents has seen the same event.
  */
 export class Pace {
   readonly #clock: Clock;
   readonly #pending = new Set<Attempt>();
-  /** When a missing session may be sought. */
+  /** When to replace a missing session. */
   #from: number | undefined;
   #failures = 0;
   /** How many of them took too long. */
@@ -66,15 +66,15 @@ export class Pace {
     return [...this.#pending];
   }
 
-  /** Attempts that failed since a session began, or the last one was lost. */
+  /** Failed attempts since a session began, or the last one was lost. */
   get failures(): number {
     return this.#failures;
   }
 
   /**
-   * Milliseconds until one more attempt may begin.
+   * Returns the milliseconds until one more attempt may begin.
    * @param connected whether there is any session
-   * @param alone whether no other agent has seen what made it seek
+   * @param alone whether no other agent has seen the reason to connect
    */
   wait(missing: number, connected: boolean, alone = !connected): number {
     const now = this.#clock.now();
@@ -85,7 +85,7 @@ export class Pace {
     return mayWait ? Math.max(0, this.#from - now) : 0;
   }
 
-  /** What not to try now: a hub that hangs is not asked twice. A balancer that led to it may lead to another the next time. */
+  /** What not to try now: a hub that hangs gets no second attempt. A load balancer that led to it may lead to another next time. */
   get engaged(): readonly Attempt[] {
     const young = this.#young;
     return this.pending.filter((attempt) => attempt.server || young.includes(attempt));
@@ -107,19 +107,19 @@ export class Pace {
     if (++this.#failures > FREE_FAILURES) this.#from = this.#clock.now() + GAP;
   }
 
-  /** Nothing is missing, or something else is than before: who seeks next draws a time of its own. */
+  /** Call when nothing is missing, or something else than before: the next need draws a time of its own. */
   anew(): void {
     this.#from = undefined;
   }
 
-  /** A session began, or the last one was lost that was worth having. */
+  /** Call when a session began, or the last useful one was lost. */
   afresh(): void {
     this.#failures = 0;
     this.#late = 0;
     this.anew();
   }
 
-  /** What an agent waits for before it tries another. One that lost its last session meanwhile waits for no calm attempt. */
+  /** The attempts that an agent waits for before it tries another. One that lost its last session meanwhile waits for no calm attempt. */
   get #counted(): Attempt[] {
     return this.pending.filter(({ calm }) => this.#connected || !calm);
   }

@@ -147,7 +147,7 @@ async function countLeases(
   return counter;
 }
 
-/** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many it is short of. */
+/** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many are missing. */
 function checks({ connected, wanted }: Agent, draining: boolean): Check[] {
   const servers = connected === 0 ? 'not connected to any server' : `connected to ${connected} of ${wanted}`;
   return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: connected > 0, detail: servers }];

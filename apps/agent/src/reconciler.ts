@@ -13,7 +13,7 @@ export interface ReconcilerOptions {
   readonly agentId: string;
   readonly zone: string;
   readonly sessionCount: number | 'all';
-  /** How many servers there are that share no plane. */
+  /** How many servers without a plane there are. */
   readonly serverCount: (uplinks: readonly Uplink[]) => number;
   /** The configured server. */
   readonly server: { readonly host: string; readonly port: number };
@@ -27,18 +27,18 @@ export interface ReconcilerOptions {
     server: ServerAddress,
     attempt: Pick<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'>,
   ) => Promise<Uplink>;
-  /** A connection to this server has ended. */
+  /** Called when a connection to this server has ended. */
   readonly closed: (server: ServerAddress) => void;
   readonly events: PlaneEvents;
   readonly clock: Clock;
 }
 
-/** What nothing tells, such as the end of the last tunnel of a session that should move, is looked at so often. */
+/** How often to check what no event reports, such as the end of the last tunnel of a session that should move, in milliseconds. */
 const LOOK_EVERY = 1000;
 
 /**
- * Keeps an agent connected to as many servers as it should be, and to the right ones. All of it is one question, asked
- * whenever something happened: what is missing or misplaced now, and when is it worth asking again.
+ * Keeps an agent connected to the right number of servers, and to the right ones. It answers one question whenever something happened:
+ * what is missing or misplaced now, and when is the next check worthwhile?
  */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
@@ -48,10 +48,10 @@ export class Reconciler {
   readonly #moves: Moves;
   readonly #pace: Pace;
   readonly #stopping = new AbortController();
-  /** It had as many sessions as it wanted, once. */
+  /** Whether it once had as many sessions as it wanted. */
   #complete = false;
   #cancel = () => {};
-  /** After a defect there is another look, as nothing else may call for one. */
+  /** After a defect, check again, because nothing else may trigger it. */
   readonly #guarded = guarding((error) => {
     this.#lookIn(this.#options.syncIntervalCap);
     this.#options.events.emit('fault', 'upkeep', '', error);
@@ -67,7 +67,7 @@ export class Reconciler {
     this.reconcile();
   }
 
-  /** Those that go away included. */
+  /** Includes those that are leaving. */
   get uplinks(): readonly Uplink[] {
     return [...this.#uplinks];
   }
@@ -77,7 +77,7 @@ export class Reconciler {
     return this.#assess().wanted;
   }
 
-  /** Connects to nothing more, and gives up what it began; what is connected stays. */
+  /** Starts no more connections and abandons pending ones. Established ones stay. */
   stop(): void {
     this.#stopping.abort();
     this.#cancel();
@@ -115,18 +115,18 @@ export class Reconciler {
     return this.uplinks.filter(({ leaving }) => !leaving);
   }
 
-  /** Goes away from hubs that better ones have taken the place of, once gateways can know of that. */
+  /** Leaves hubs that better ones have replaced, once gateways can know of those. */
   #retire({ wanted, displaced }: Assessment<Uplink>): void {
     if (!this.#membership.current) return;
     const surplus = Math.max(0, this.#staying.length - wanted);
     for (const uplink of displaced.slice(0, surplus)) uplink.retire();
   }
 
-  /** Begins to connect where a session is missing. @returns when to ask again, in milliseconds */
+  /** Starts connecting if a session is missing. Returns when to check again, in milliseconds. */
   #fill({ wanted, candidates }: Assessment): number {
     const staying = this.#staying;
     const missing = wanted - staying.length;
-    // Within a plane an agent is told of every hub.
+    // Within a plane, an agent hears of every hub.
     const seeks = missing <= 0 && this.#options.syncForever && !isInPlane(staying);
     this.#complete ||= staying.length > 0 && missing <= 0;
     if (missing <= 0 && !seeks) {
@@ -134,7 +134,7 @@ export class Reconciler {
       return Number.POSITIVE_INFINITY;
     }
     const connected = staying.length > 0;
-    // Servers that share no plane serve a caller each, who waits for an agent that starts.
+    // Each server without a plane serves its own callers, who wait for an agent that starts.
     const starts = !this.#complete && !isInPlane(staying);
     const wait = this.#pace.wait(missing, connected, starts || !connected);
     if (wait > 0) return wait;
@@ -146,12 +146,12 @@ export class Reconciler {
     return YOUNG;
   }
 
-  /** Whether the configured server is asked before hubs that were told of long ago: of these there may be many, all gone. */
+  /** Whether the configured server comes before hubs of an old report, which may be many and all gone. */
   get #asksOrigin(): boolean {
     return this.#membership.stale && this.#pace.pending.every(({ server }) => server);
   }
 
-  /** Begins to connect to a better hub whose time has come. @returns when to ask again, in milliseconds */
+  /** Starts connecting to a better hub whose time has come. Returns when to check again, in milliseconds. */
   #move({ wanted, better, displaced }: Assessment): number {
     const staying = this.#staying.length;
     const apt = staying >= wanted && displaced.length > 0;
@@ -162,7 +162,7 @@ export class Reconciler {
     const [hubId] = this.#moves.due(busy);
     const hub = better.find((one) => one.hubId === hubId);
     if (!hub) return busy ? LOOK_EVERY : this.#moves.wait(busy);
-    // One after the other: the last is over when what it displaced is on its way out.
+    // One after the other: the last one is done when what it displaced is leaving.
     if (this.#pace.pending.length > 0 || staying > wanted) return LOOK_EVERY;
     const server = serverOf(hub);
     const target = { only: hub.hubId, ...(server && { server }) };
@@ -203,7 +203,7 @@ export class Reconciler {
     this.reconcile();
   }
 
-  /** Keeps a connection, unless its server is connected already: then the older one stays, as servers expect it. */
+  /** Keeps a connection unless its server is connected already. Then the older one stays, as servers expect it. */
   #adopt(uplink: Uplink, only: string | undefined, informant: Informant): boolean {
     const { serverId, protocol, plane, server } = uplink;
     const { events, clock } = this.#options;
@@ -235,7 +235,7 @@ export class Reconciler {
 
   #refusal({ serverId }: Uplink, only: string | undefined): string | undefined {
     if (this.#stopped) return 'agent stops';
-    // A server that leaves may come back under its id while its last tunnels still run.
+    // A server that leaves may return under its id while its last tunnels still run.
     if (this.#staying.some((other) => other.serverId === serverId)) return 'server is connected already';
     if (only !== undefined && serverId !== only) return `hub ${only} was wanted`;
     return undefined;
@@ -243,7 +243,7 @@ export class Reconciler {
 
   #missed(only: string | undefined): void {
     if (only !== undefined) this.#moves.failed(only);
-    // Within a plane an agent is told of every new hub.
+    // Within a plane, an agent hears of every new hub.
     else this.#addresses.missed(isInPlane(this.#staying));
   }
 
@@ -260,13 +260,13 @@ export class Reconciler {
     if (this.#addresses.lost(place, lived, this.#staying.length > 0)) this.#pace.afresh();
   }
 
-  /** A server says that it goes away. */
+  /** Call when a server is leaving. */
   #warned(place: string, lived: number): void {
     this.#addresses.warned(place, lived);
     this.reconcile();
   }
 
-  /** What a hub told. One that started is worth a try at once, but not by all agents at the same moment. */
+  /** Takes a hub's report. A hub that started is worth an attempt at once, but not by all agents at the same moment. */
   #news(started: readonly HubMember[]): void {
     if (started.length > 0) {
       this.#addresses.started(started);

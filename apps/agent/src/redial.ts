@@ -3,15 +3,15 @@ import { Backoff, type Clock } from '@isthmus/runtime';
 /** A connection that lasted this long shows that its server is well, in milliseconds. */
 export const STABLE = 10_000;
 
-/** Addresses that are remembered; a name that resolves to ever new ones makes the oldest forgotten. */
+/** How many addresses are remembered. If a name keeps resolving to new ones, the oldest is forgotten. */
 const MAX_ADDRESSES = 1024;
 
-/** The longest that an agent without a session waits after one refusal: a balancer may lead elsewhere, in milliseconds. */
+/** The longest pause after one refusal for an agent without a session, in milliseconds: a load balancer may lead elsewhere. */
 const URGENT = 100;
 
 /**
- * The same where nobody listened, and how often: asking again costs nobody anything, and finds a server that starts together
- * with its agent as soon as it is there. Each time twice as long, so 1.5 s together.
+ * The first pause if nobody listened, in milliseconds, and how often it is used. Trying again costs nothing, and finds a server that
+ * starts together with its agent at once. The pause doubles each time: 1.5 s in all.
  */
 const REFUSED = 50;
 const MAX_REFUSED = 5;
@@ -20,41 +20,41 @@ const MAX_REFUSED = 5;
 export interface UrgentFailure {
   /** How many other failures there were since it had one. Default: none. */
   readonly before?: number;
-  /** Nobody listened there. Default: false. */
+  /** Whether nobody listened there. Default: false. */
   readonly refused?: boolean;
 }
 
-/** Before all times of a clock. */
+/** Earlier than any time of a clock. */
 export const NEVER = -1;
 
 interface Pause {
   readonly backoff: Backoff;
-  /** When it failed. NEVER when that tells nothing any more. */
+  /** When it failed. NEVER once that has lost its meaning. */
   at: number;
-  /** 0 for no longer. */
+  /** 0 if it may be tried now. */
   until: number;
 }
 
-/** When an address may be connected to again: at once, but for those that failed. */
+/** When an address may be tried again. Only those that failed have to wait. */
 export class Redial {
   readonly #first: number;
   readonly #cap: number;
   readonly #clock: Clock;
   readonly #pauses = new Map<string, Pause>();
 
-  /** @param first the longest pause after one failure, in milliseconds, which doubles with each further one up to `cap` */
+  /** @param first the longest pause after one failure, in milliseconds. It doubles with each further failure up to `cap` */
   constructor(first: number, cap: number, clock: Clock) {
     this.#first = first;
     this.#cap = cap;
     this.#clock = clock;
   }
 
-  /** Milliseconds; 0 for at once. */
+  /** In milliseconds; 0 for at once. */
   wait(address: string): number {
     return Math.max(0, (this.#pauses.get(address)?.until ?? 0) - this.#clock.now());
   }
 
-  /** When it failed, of the clock's time; NEVER if it has not since every address was worth a try. */
+  /** When it failed, in the clock's time; NEVER if it has not failed since all addresses were last worth a try. */
   failedAt(address: string): number {
     return this.#pauses.get(address)?.at ?? NEVER;
   }
@@ -64,13 +64,13 @@ export class Redial {
     this.#pause(address, backoff, backoff.next());
   }
 
-  /** It failed an agent that has no session. The first time does not change what follows, nor do the next few that are refused. */
+  /** Call when it failed for an agent without a session. The first failure does not change later pauses, nor do the next few refusals. */
   failedUrgently(address: string, { before = 0, refused = false }: UrgentFailure = {}): void {
     if (before >= (refused ? MAX_REFUSED : 1)) this.failed(address);
     else this.#pause(address, this.#of(address).backoff, this.#urgent(refused ? REFUSED * 2 ** before : URGENT));
   }
 
-  /** A connection was lost that lasted `lived` milliseconds. One that was not stable counts as a failure when it began. */
+  /** Call when a connection was lost that lasted `lived` milliseconds. An unstable one counts as a failure at its start. */
   lost(address: string, lived: number): void {
     if (lived >= STABLE) {
       this.forgive(address);
@@ -80,7 +80,7 @@ export class Redial {
     (this.#pauses.get(address) as Pause).until -= lived;
   }
 
-  /** A server said that it goes when a connection to it was `lived` milliseconds old: as if it were lost, but for the first time. */
+  /** Call when a server is leaving whose connection is `lived` milliseconds old: counts like a loss, except for the first time. */
   left(address: string, lived: number): void {
     if (lived >= STABLE || this.#pauses.has(address)) {
       this.lost(address, lived);
@@ -90,7 +90,7 @@ export class Redial {
     (this.#pauses.get(address) as Pause).until -= lived;
   }
 
-  /** The last connection is lost: every address is worth a try now. What fails again waits as long as it would have. */
+  /** Call when the last connection was lost: every address is worth a try now. One that fails again waits as long as it would have. */
   hasten(): void {
     for (const pause of this.#pauses.values()) {
       pause.at = NEVER;
@@ -98,7 +98,7 @@ export class Redial {
     }
   }
 
-  /** There is reason to think that it works now. */
+  /** Call when there is reason to think that it works now. */
   forgive(address: string): void {
     this.#pauses.delete(address);
   }

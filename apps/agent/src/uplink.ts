@@ -15,7 +15,7 @@ import {
 } from '@isthmus/transport';
 import { type Dial, formatDestination, HUB_SERVER_NAME, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 
-/** After a drain, how long dials that were already on their way may still come, in milliseconds. */
+/** How long dials that were already on their way may still arrive after a drain, in milliseconds. */
 export const DRAIN_SETTLE = 1000;
 
 /** A server to connect to, by name or address. */
@@ -31,22 +31,22 @@ export interface UplinkOptions {
   readonly tls?: TlsSettings;
   /** Further ALPN names to offer, for balancers that route by them. */
   readonly alpn: readonly string[];
-  /** Addresses whose last answer was gRPC. They are not asked again, see `connectUplink`. */
+  /** Addresses whose last answer was gRPC. They are not asked for a link again, see `connectUplink`. */
   readonly packetServers: Set<string>;
   readonly hello: Omit<AgentHello, 'token'>;
-  /** Read anew for each connection, since tokens are renewed in place. */
+  /** Read anew for each connection, because tokens are renewed in place. */
   readonly token: () => string | undefined;
   /** gRPC keepalive towards ANP's servers, in milliseconds. */
   readonly keepaliveTime: number;
-  /** How long a server may take until it has let the agent in, in milliseconds. */
+  /** How long a server may take to admit the agent, in milliseconds. */
   readonly timeout: number;
-  /** Gives up the attempt; without effect on a connection that stands. */
+  /** Gives up the attempt. Has no effect on an established connection. */
   readonly signal: AbortSignal;
   readonly dial: Dial;
   readonly events: PlaneEvents;
-  /** What the hub says of its plane. */
+  /** Called with what the hub reports about its plane. */
   readonly membership: (message: MembershipMessage) => void;
-  /** The server goes away: another is wanted in its place. */
+  /** Called when the server is leaving: the agent needs another in its place. */
   readonly leave: () => void;
 }
 
@@ -55,28 +55,28 @@ export interface Uplink {
   readonly server: ServerAddress;
   readonly serverId: string;
   readonly protocol: 'link' | 'packets';
-  /** Names the plane behind the server; empty for a server that stands alone. */
+  /** Names the plane behind the server. Empty if the server stands alone. */
   readonly plane: string;
   readonly serverCount: number;
   /** Dials and tunnels. */
   readonly open: number;
-  /** The server goes away, or the agent from it: another is there in its place or should be, and its tunnels still run. */
+  /** Whether the server is leaving, or the agent is leaving it: another one has or should have replaced it, and its tunnels still run. */
   readonly leaving: boolean;
   readonly closed: Promise<Error | undefined>;
   /** Asks the server to dial elsewhere while it can. */
   drain(): void;
-  /** Goes away from a hub to which there is another by now: drains, and ends when its tunnels have. */
+  /** Leaves a hub that another one has replaced: drains, and ends when its tunnels have. */
   retire(): void;
   destroy(reason: Error): void;
 }
 
 /**
- * Connects to a server and learns which protocol it speaks: with TLS its choice of ALPN says it, else whether it answers our
+ * Connects to a server and finds out which protocol it speaks: with TLS, by its choice of ALPN; otherwise, by whether it answers our
  * Upgrade request in HTTP/1.1.
  *
- * gRPC needs a connection of its own after the one that asked. A balancer that deals connections out in turn between two
- * servers would give every second one to the same server for ever, so what an address speaks is remembered until a
- * connection to it fails or is lost.
+ * gRPC needs another connection after the one that asked. A load balancer that deals out connections in turn between two servers would
+ * then always give the second one to the same server. So the agent remembers which protocol an address speaks until a connection to it
+ * fails or is lost.
  */
 export async function connectUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
   const at = formatDestination({ host: server.address, port: server.port });
@@ -92,7 +92,7 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
     return await linkUplink(server, socket, { ...options, timeout: left() });
   } catch (error) {
     socket.destroy();
-    // Over TLS, HTTP/1.1 was agreed on. Without TLS, a gRPC server answers an Upgrade with frames of HTTP/2, or hangs up.
+    // Over TLS, both sides agreed on HTTP/1.1. Without TLS, a gRPC server answers an Upgrade with frames of HTTP/2, or hangs up.
     if (options.signal.aborted || options.tls || error instanceof LinkRefused || performance.now() >= late) throw error;
     return packetUplink(server, { ...options, timeout: left() });
   }
@@ -108,10 +108,10 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
           port,
           secureContext: secureContext(settings),
           ...(isIP(serverName) === 0 && { servername: serverName }),
-          // Ours first; ANP's servers know only the second.
+          // Ours first. ANP's servers know only the second.
           ALPNProtocols: ['http/1.1', 'h2', ...alpn],
         },
-        // Not the address that is dialled: a hub's registry told it, or DNS did, and its holder may have a certificate too.
+        // Not the dialled address: it comes from a hub's registry or from DNS, and its owner may have a certificate too.
         { host: serverName, orName: HUB_SERVER_NAME },
       )
     : connected(net.connect({ host: address, port }));
@@ -131,7 +131,7 @@ function connected(socket: Socket) {
   return { socket, done: once(socket, 'connect') };
 }
 
-/** Waits for what happens on a socket, which ends when the attempt is given up. */
+/** Waits for a socket's event. The wait ends when the attempt is abandoned. */
 async function unlessGivenUp<T>(socket: Socket, signal: AbortSignal, step: Promise<T>): Promise<T> {
   const abandon = () => socket.destroy(new Error('connection given up'));
   if (signal.aborted) abandon();
@@ -149,7 +149,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
   const answer = requestLink(socket, serverName, hello, timeout);
   const { hubId, plane, serverCount } = await unlessGivenUp(socket, signal, answer);
-  // Without TLS nothing proves who is there: a token goes to no host but the configured one.
+  // Without TLS nothing proves who answers, so only the configured host gets a token.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
   const link = new LinkServer({
@@ -188,7 +188,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   };
 }
 
-/** What a hub told, without the addresses of other hosts: to those hubs only the configured server leads. */
+/** Returns a hub's report without the addresses of other hosts: agents reach those hubs only through the configured server. */
 function within(host: string, message: MembershipMessage): MembershipMessage {
   const stripped = (hub: HubMember): HubMember =>
     hub.address !== '' && parseDestination(hub.address).host !== host ? { ...hub, address: '' } : hub;
@@ -226,7 +226,7 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
       return served.open;
     },
     drain: () => served.drain(),
-    // Servers of ANP share no plane, so that each is needed.
+    // ANP's servers share no plane, so each of them is needed.
     retire() {},
     destroy: (reason) => served.destroy(reason),
   };

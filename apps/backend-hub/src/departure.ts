@@ -4,8 +4,8 @@ import { agentKey, isAlone, sessionsElsewhere } from './elsewhere.ts';
 import type { SessionTable } from './sessions.ts';
 
 /**
- * How long agents may take to get a session with another hub before this one takes no more dials for them, in milliseconds.
- * They connect at once when they are told; thousands of them take a few seconds.
+ * How long agents may take to get a session with another hub before this one accepts no more dials for them, in milliseconds. They
+ * connect as soon as they hear of it. Thousands of them take a few seconds.
  */
 const MOVE_TIMEOUT = 5000;
 
@@ -16,8 +16,8 @@ const MOVE_TIMEOUT = 5000;
 const LOOK_EVERY = 150;
 
 /**
- * Gives up a hub's sessions one by one, each when its agent has one elsewhere, and what is left when the time is over or
- * there is nowhere to go. Until then dials are served, for a gateway may know no other way to the agent.
+ * Gives up a hub's sessions one by one: each when its agent has another one elsewhere, and the rest when the time is over or there is
+ * nowhere to go. Until then it serves dials, because a gateway may know no other way to the agent.
  */
 export async function giveUpSessions(sessions: SessionTable, directory: Directory, hubId: string): Promise<void> {
   const deadline = performance.now() + MOVE_TIMEOUT;

@@ -1,13 +1,13 @@
 import type { Directory } from '@isthmus/tunnel';
 
-/** An agent within a plane; ids may hold any character. */
+/** Identifies an agent within a plane. Ids may contain any character. */
 export function agentKey({ tenant, agentId }: { readonly tenant: string; readonly agentId: string }): string {
   return JSON.stringify([tenant, agentId]);
 }
 
 /**
- * How many sessions each agent has with other hubs that stay, by `agentKey`, as far as the registry's copy knows: those of a hub
- * that was killed count until its record has expired, up to 13 s.
+ * Returns how many sessions each agent has with other hubs that stay, by `agentKey`, according to the registry's copy. Sessions of a
+ * killed hub count until its record has expired, up to 13 s.
  */
 export function sessionsElsewhere(directory: Directory, own: string): ReadonlyMap<string, number> {
   const sessions = new Map<string, number>();

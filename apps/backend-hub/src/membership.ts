@@ -10,35 +10,35 @@ export interface Listener {
 const LINKS_AT_ONCE = 500;
 
 /**
- * Changes are told at most so often, in milliseconds, and those between as one. A link takes 100 messages a second; a plane whose hubs all
- * restart then costs it ten a second, and what is the news of each hub.
+ * The shortest interval between messages, in milliseconds. Changes in between are sent together. A link accepts 100 messages a second.
+ * If all hubs of a plane restart, a link gets ten messages a second, and the news of each hub.
  */
 export const TELL_EVERY_MS = 100;
 
 /**
- * Tells agents of the plane's hubs: all at a link's start, then what changed, and every `MEMBERSHIP_BEAT` at least that
- * nothing did, for agents do not believe for ever what nobody renews. Each link has its beat from its own start.
+ * Reports the plane's hubs to agents: all of them at the start of a link, then changes, and at least every `MEMBERSHIP_BEAT` that
+ * nothing changed, because agents forget what nobody renews. Each link has its beat from its own start.
  */
 export class Membership {
   readonly #beats = new Map<Listener, NodeJS.Timeout>();
-  /** Changes, oldest first, with the links that have yet to get each. */
+  /** Changes, oldest first, with the links that have not got them yet. */
   readonly #untold: { readonly line: string; readonly listeners: Iterator<Listener> }[] = [];
   #next: NodeJS.Immediate | undefined;
-  /** Runs for a while after something was told. */
+  /** Runs for a while after each change was sent. */
   #pause: NodeJS.Timeout | undefined;
   #hubs = new Map<string, HubMember>();
   #current = false;
-  /** What was told last. */
+  /** What was sent last. */
   #told = { hubs: this.#hubs, current: this.#current };
 
-  /** Hubs that take agents. */
+  /** The number of hubs that accept agents. */
   get live(): number {
     let live = 0;
     for (const { draining } of this.#hubs.values()) if (!draining) live++;
     return live;
   }
 
-  /** @returns a function that removes it */
+  /** Returns a function that removes it. */
   add(listener: Listener): () => void {
     const [first = [], ...rest] = portions([...this.#hubs.values()]);
     listener.sendLine(encodeControl({ type: 'membership', current: this.#current, hubs: first }));
@@ -52,7 +52,7 @@ export class Membership {
     };
   }
 
-  /** @param hubs all there are */
+  /** @param hubs all hubs there are */
   update(hubs: Iterable<HubMember>): void {
     this.#hubs = new Map([...hubs].map((hub) => [hub.hubId, hub]));
     this.#tellChanges();
@@ -72,7 +72,7 @@ export class Membership {
     clearTimeout(this.#pause);
   }
 
-  /** Tells at once what else would wait: links may be gone by then. */
+  /** Sends at once what would wait: links may be gone later. */
   flush(): void {
     clearTimeout(this.#pause);
     this.#pause = undefined;
@@ -90,7 +90,7 @@ export class Membership {
     this.#tell(changed, gone);
   }
 
-  /** So long as links have yet to hear of the last changes, no more are added. */
+  /** As long as some links have not got the last changes, no new ones are queued. */
   #rest(): void {
     this.#pause = setTimeout(() => {
       this.#pause = undefined;
@@ -110,7 +110,7 @@ export class Membership {
     if (!busy) this.#tellSome();
   }
 
-  /** A link that comes meanwhile may hear of a change that its list has already, and then of all later ones: no harm. */
+  /** A link that starts meanwhile may get a change that its list contains already, and then all later ones, which does no harm. */
   #tellSome(): void {
     for (let told = 0; told < LINKS_AT_ONCE; ) {
       const [oldest] = this.#untold;

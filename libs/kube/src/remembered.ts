@@ -1,12 +1,12 @@
-/** What was found out a short while ago, by key. The oldest goes where there are too many. */
+/** Recent results by key. If there are too many, the oldest is dropped. */
 export class Remembered<V> {
   readonly #forMs: number;
   readonly #most: number;
   readonly #now: () => number;
-  /** In order of arrival, which is that of their ends. */
+  /** In order of arrival, which is the order in which they expire. */
   readonly #known = new Map<string, { readonly value: V; readonly until: number }>();
 
-  /** @param forMs how long it holds, in milliseconds; 0 remembers nothing */
+  /** @param forMs how long a result is valid, in milliseconds. 0 remembers nothing */
   constructor(forMs: number, most: number, now: () => number) {
     this.#forMs = forMs;
     this.#most = most;

@@ -3,36 +3,36 @@ import { Remembered } from './remembered.ts';
 import type { TokenVerdict } from './token-review.ts';
 import { Turns } from './turns.ts';
 
-/** Reviews under way at once: no more wait for the client's rate, so that leases are renewed behind ten of them at worst. */
+/** Reviews in progress at once. No more than these use the client's rate, so at worst ten of them delay the renewal of a lease. */
 const AT_ONCE = 10;
 
-/** How long a token may wait for its answer, in milliseconds: its agent waits no longer for ours. */
+/** How long a token may wait for its answer, in milliseconds. Its agent waits no longer for ours. */
 const PATIENCE_MS = 10_000;
 
-/** Tokens that wait for their review. Each belongs to a connection, of which fewer may wait. */
+/** Tokens that wait for their review. Each belongs to a connection, and fewer connections may wait. */
 const MOST_WAITING = 10_000;
 
-/** Answers that are remembered, of each kind: 1,000 take some 300 KB. */
+/** Answers to remember, of each kind. 1,000 take some 300 KB. */
 const MOST_REMEMBERED = 10_000;
 
-/** A refusal is remembered for so long at most, in milliseconds: a token that becomes good (an account that was made late) waits for it. */
+/** The longest time to remember a refusal, in milliseconds. A token that becomes valid (its account was created late) waits this long. */
 const REFUSED_FOR = 10_000;
 
-/** Of a refusal's words so many characters are remembered: the API server says what it likes. */
+/** How many characters of a refusal to remember. The API server may send any text. */
 const LONGEST_MESSAGE = 300;
 
 export interface TokenReviewsOptions {
   readonly review: (token: string) => Promise<TokenVerdict>;
-  /** How long an answer holds, in milliseconds. 0: each token is reviewed each time. */
+  /** How long an answer is valid, in milliseconds. 0: each token is reviewed each time. */
   readonly rememberMs: number;
   readonly now?: () => number;
   readonly random?: () => number;
 }
 
 export interface TokenAsker {
-  /** Where the token came from: sources take turns. */
+  /** The source of the token. Sources take turns. */
   readonly source: string;
-  /** Aborted when it is gone. */
+  /** Aborts when the peer has gone. */
   readonly signal: AbortSignal;
 }
 
@@ -41,14 +41,14 @@ interface Review {
   readonly key: string;
   readonly token: string;
   readonly source: string;
-  /** Whom its verdict is told. */
+  /** The callers that wait for the verdict. */
   readonly waiting: Set<(verdict: TokenVerdict) => void>;
 }
 
 /**
- * Tokens' reviews, so many at a time, each token once however many show it, and each answer for a while. Each source of connections has
- * its turn, so that a flood of junk from one takes nothing from the others. An API server that does not answer lets nobody in but
- * those whose good answer is remembered; that it did not answer is not remembered.
+ * Reviews of tokens: a few at a time, each token once however many present it, and each answer is valid for a while. Sources of
+ * connections take turns, so a flood of junk from one delays no other. While the API server does not answer, only tokens with a
+ * remembered good answer are accepted. A missing answer is not remembered.
  */
 export class TokenReviews {
   readonly #review: TokenReviewsOptions['review'];
@@ -65,19 +65,19 @@ export class TokenReviews {
     this.#turns = new Turns(random);
   }
 
-  /** Tokens that wait for their review. */
+  /** Number of tokens that wait for their review. */
   get waiting(): number {
     return this.#turns.size;
   }
 
-  /** Answers that are remembered. */
+  /** Number of answers that are remembered. */
   get remembered(): number {
     return this.#good.size + this.#bad.size;
   }
 
   /** Never rejects. */
   check(token: string, asker: TokenAsker): Promise<TokenVerdict> {
-    // Nobody can read tokens out of what is remembered.
+    // Hashed, so that nobody can read tokens out of memory.
     const key = createHash('sha256').update(token).digest('base64');
     const known = this.#good.get(key) ?? this.#bad.get(key);
     if (known) return Promise.resolve(known);

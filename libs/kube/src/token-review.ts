@@ -13,7 +13,7 @@ export interface TokenAuthenticatorOptions {
 
 export type TokenVerdict =
   | { readonly ok: true }
-  /** `reviewed` unless the API server did not say: then it may be good the next time. */
+  /** `reviewed` unless the API server did not answer. The token may then be valid the next time. */
   | { readonly ok: false; readonly reviewed: boolean; readonly message: string };
 
 interface TokenReview {
@@ -26,8 +26,8 @@ interface TokenReview {
 }
 
 /**
- * Asks the API server whether a token is that of the agents' service account, as upstream does, by one
- * TokenReview. Never rejects: an API server that does not answer is a refusal with that as its message.
+ * Asks the API server in one TokenReview whether a token belongs to the agents' service account, as upstream does. Never rejects: if
+ * the API server does not answer, the token is refused with that as the message.
  */
 export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: string) => Promise<TokenVerdict> {
   const { client, audience } = options;
@@ -47,12 +47,12 @@ export function tokenAuthenticator(options: TokenAuthenticatorOptions): (token: 
   };
 }
 
-/** Returns why a reviewed token is refused, in upstream's words if it has any, or undefined if it is good. */
+/** Returns why a reviewed token is refused, in upstream's words if it has any, or undefined if it is valid. */
 function refusal({ status }: TokenReview, options: TokenAuthenticatorOptions): string | undefined {
   const { namespace, serviceAccount, audience } = options;
   if (status?.error) return status.error;
   if (status?.authenticated !== true) return 'service account jwt not valid';
-  // An API server that does not name the audiences it checked has checked none: the token may be for the API server itself.
+  // An API server that names no audiences has checked none: the token may be meant for the API server itself.
   const { audiences = [], user } = status;
   if (audiences.length === 0) return `the API server did not check that the token is for audience ${quote(audience)}`;
   if (!audiences.includes(audience)) return `token is not for audience ${quote(audience)}`;

@@ -1,6 +1,6 @@
 /**
- * What waits, by who asked. Those who ask take turns, however much each of them asks for; of what one of them asked for a random one is
- * next, since where honest and junk come from one address, neither order of arrival would ever reach the honest under a flood.
+ * Waiting items by source. Sources take turns, however many items each has. Within a source, a random item is next: if honest items and
+ * junk come from one address, neither order of arrival would ever reach the honest ones during a flood.
  */
 export class Turns<T extends object> {
   readonly #random: () => number;

@@ -13,7 +13,7 @@ export interface PlaneViewOptions {
   readonly events: PlaneEvents;
   /** The hub in this process: dials to it are function calls. */
   readonly own?: Pick<Hub, 'hubId' | 'dial' | 'sessionCount' | 'membership'>;
-  /** How to reach the plane's other hubs. Unset where no dial goes there. */
+  /** How to reach the plane's other hubs. Unset if dials never go there. */
   readonly peers?: TlsSettings;
 }
 
@@ -79,7 +79,7 @@ export class PlaneView {
     };
   }
 
-  /** To how many of the plane's other hubs there is a link, without those that drain: their links end. */
+  /** Counts the other hubs that should have a link, and those that do. Draining hubs do not count: their links end. */
   #countLinks(): { wanted: number; up: number } {
     const count = { wanted: 0, up: 0 };
     if (!this.#peers) return count;

@@ -9,7 +9,7 @@ export interface AdmittedLimits {
   readonly mostOfSource: number;
 }
 
-/** The connections of a port for operators and machines that watch, bounded in all and by source. Who finds no place is refused. */
+/** The connections of a port for operators and machines that watch, limited in all and by source. Further ones are refused. */
 export class Admitted {
   readonly #limits: AdmittedLimits;
   readonly #refused: (remote: string, error: Error) => void;
@@ -21,9 +21,9 @@ export class Admitted {
     this.#refused = refused;
   }
 
-  /** @returns false if it was refused, and closed */
+  /** Returns false if it was refused and closed. */
   enter(socket: Socket): boolean {
-    // If it is gone already, no 'close' may come.
+    // If it has closed already, no close event may follow.
     if (socket.destroyed) return true;
     const source = sourceOf(socket.remoteAddress ?? '');
     const full = this.#full(source);

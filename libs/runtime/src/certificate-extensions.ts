@@ -1,6 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 
-/** As what a certificate identifies its owner. */
+/** What a certificate identifies its owner as. */
 export type CertificateUse = 'client' | 'server';
 
 /** Names and DER of the object identifiers, in hex. */
@@ -16,8 +16,8 @@ const SUBJECT_ALT_NAME = '551d11';
 const TAG = { oid: 0x06, octets: 0x04, sequence: 0x30, dnsName: 0x82, extensions: 0xa3 };
 
 /**
- * The purpose that a certificate's extended key usage lacks for this use. One without the extension is good for every purpose (RFC 5280
- * section 4.2.1.12), and so for none in particular. Read here, because `keyUsage` of Deno's X509Certificate has only the plain usages.
+ * Returns the purpose that a certificate's extended key usage lacks. A certificate without the extension is valid for every purpose
+ * (RFC 5280 section 4.2.1.12). Read here, because `keyUsage` of Deno's X509Certificate has only the plain usages.
  */
 export function missingPurpose(certificate: X509Certificate, use: CertificateUse): string | undefined {
   const [name, oid] = PURPOSES[use];
@@ -25,7 +25,7 @@ export function missingPurpose(certificate: X509Certificate, use: CertificateUse
   return purposes.some((purpose) => purpose === oid || purpose === ANY_PURPOSE) ? undefined : name;
 }
 
-/** Not read from `subjectAltName`, a text in which a name could contain what looks like another. */
+/** Not read from `subjectAltName`: in that text, a name could contain what looks like another one. */
 export function dnsNames(certificate: X509Certificate): string[] {
   return valuesIn(certificate, SUBJECT_ALT_NAME, TAG.dnsName).map((value) => value.toString('latin1').toLowerCase());
 }
@@ -47,7 +47,7 @@ function first(der: Buffer, tag: number): Buffer {
   return elements(der).find((element) => element.tag === tag)?.value ?? NOTHING;
 }
 
-/** The elements in a row. What was parsed by OpenSSL or rustls before is well formed; what is not ends the row. */
+/** Returns the elements in a row. OpenSSL or rustls has parsed them before, so they are well formed; anything else ends the row. */
 function elements(der: Buffer): { readonly tag: number; readonly value: Buffer }[] {
   const found: { tag: number; value: Buffer }[] = [];
   for (let at = 0; at + 2 <= der.length; ) {

@@ -35,7 +35,7 @@ export interface Reopening {
   readonly listening: boolean;
   close(): void;
   open(): void;
-  /** Told of what either threw. */
+  /** Called with what either threw. */
   failed(error: Error): void;
 }
 

@@ -2,28 +2,28 @@ import { isIPv6, type Socket } from 'node:net';
 import { remoteOf } from './addresses.ts';
 
 /**
- * After so long a connection gives its place to one that comes and finds none, in milliseconds. Of honest peers that come at once, each
- * that has a place is let in well before: 1,000 handshakes take 5 s.
+ * After this long, a connection gives its place to a new one that finds none, in milliseconds. Honest peers that arrive together are
+ * admitted well before, once they have a place: 1,000 handshakes take 5 s.
  */
 const PATIENCE = 10_000;
 
 /**
- * How long a peer may take for its first byte, in milliseconds: beyond a TLS handshake's way there and back, with a SYN that was lost (1 s)
- * and its like. One that sends nothing costs nothing to hold, so a place may not be had for that.
+ * How long a peer may take to send its first byte, in milliseconds: longer than the round trip of a TLS handshake with a lost SYN (1
+ * s). A peer that sends nothing spends nothing, so that must not get it a place.
  */
 const FIRST_BYTE = 5_000;
 
-/** How much of an IPv6 address is a source: whoever has one address has its network of 64 bits. */
+/** How much of an IPv6 address counts as a source: a host with one address has its network of 64 bits. */
 const IPV6_GROUPS = 4;
 
 export interface StrangerLimits {
-  /** Connections that wait, in all. */
+  /** Waiting connections in all. */
   readonly most: number;
-  /** Of those, from one source address. */
+  /** Those of one source address. */
   readonly mostOfSource: number;
-  /** How long one may wait, in milliseconds. */
+  /** How long a connection may wait, in milliseconds. */
   readonly deadlineMs: number;
-  /** What the limits are called in errors: the flags that set them, if there are any. */
+  /** What errors call the limits: the flags that set them, if there are any. */
   readonly names: { readonly most: string; readonly mostOfSource: string };
 }
 
@@ -32,20 +32,20 @@ interface Stranger {
   readonly key: string;
   readonly source: string;
   readonly since: number;
-  /** Until its first byte, and until it is let in. */
+  /** The timers until its first byte, and until it is admitted. */
   readonly deadlines: readonly NodeJS.Timeout[];
 }
 
 /**
- * Connections whose peers have not yet shown who they are. Each has a handshake, buffers and a window, so there are so many and no
- * more; beyond that they are refused as they come, before they cost anything. Where all sources together are too many, one that
- * comes takes the place of the source that has the most: a flood keeps out itself. Where none
- * stands out, one of a source that has none takes the place of the longest waiting, if that had its time.
+ * Connections whose peers have not proven who they are. Each has a handshake, buffers and a window, so their number is limited, and
+ * further ones are refused before they cost anything. If all sources together are too many, a new connection replaces one of the source
+ * that has the most, so a flood locks out itself. If no source stands out, a new connection of a source without any replaces the one
+ * that has waited longest, if that had its time.
  */
 export class Strangers {
   readonly #limits: StrangerLimits;
   readonly #refused: (remote: string, error: Error) => void;
-  /** By both ends' addresses, which a TLS socket has in common with the one below it. In order of arrival. */
+  /** By both ends' addresses, which a TLS socket shares with the socket below it. In order of arrival. */
   readonly #waiting = new Map<string, Stranger>();
   /** By source, each in order of arrival. */
   readonly #sources = new Map<string, Set<Stranger>>();
@@ -59,11 +59,11 @@ export class Strangers {
     return this.#waiting.size;
   }
 
-  /** A connection came. @returns false when it was refused, and ended */
+  /** Call with a new connection. Returns false if it was refused and closed. */
   enter(socket: Socket): boolean {
     const { remoteAddress } = socket;
     const key = endsOf(socket);
-    // Of unix sockets the file's permissions have decided.
+    // For unix sockets, the file's permissions have decided.
     if (remoteAddress === undefined || this.#waiting.has(key)) return true;
     const source = sourceOf(remoteAddress);
     const refusal = this.#makeRoom(source);
@@ -76,7 +76,7 @@ export class Strangers {
     return true;
   }
 
-  /** Its peer has shown who it is, or is gone. */
+  /** Call when the peer has proven who it is, or has gone. */
   leave(socket: Socket): void {
     const stranger = this.#waiting.get(endsOf(socket));
     if (stranger) this.#remove(stranger);
@@ -111,7 +111,7 @@ export class Strangers {
     stranger.socket.destroy();
   }
 
-  /** @returns why there is none */
+  /** Returns why there is none. */
   #makeRoom(source: string): Error | undefined {
     const { most, mostOfSource, names } = this.#limits;
     const own = this.#sources.get(source);
@@ -131,7 +131,7 @@ export class Strangers {
     return undefined;
   }
 
-  /** Of the longest waiting, if that had its time. */
+  /** Takes the place of the connection that has waited longest, if that had its time. */
   #takePlace(among: Iterable<Stranger>, error: Error): Error | undefined {
     const oldest = first(among);
     if (performance.now() - oldest.since < PATIENCE) return error;
@@ -146,7 +146,7 @@ export class Strangers {
   }
 }
 
-/** What limits count by. */
+/** Returns the source of an address, which limits count. */
 export function sourceOf(address: string): string {
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '');
   if (!isIPv6(plain)) return plain;
@@ -158,7 +158,7 @@ export function sourceOf(address: string): string {
   return `${groups.slice(0, IPV6_GROUPS).join(':')}::/64`;
 }
 
-/** One remote address and port may be connected to several addresses here. */
+/** Both ends, because one remote address and port may be connected to several addresses here. */
 function endsOf(socket: Socket): string {
   return `${remoteOf(socket)} ${socket.localAddress}:${socket.localPort}`;
 }

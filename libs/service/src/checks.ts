@@ -27,7 +27,7 @@ export function socketsCheck(listeners: readonly { readonly lost: string | undef
   return { name: 'sockets', ok: lost.length === 0, detail: lost.join('; ') };
 }
 
-/** Holds as long as there is a copy, for dials go by the copy; and says how old the last answer is. */
+/** Passes as long as there is a copy, because dials use the copy. The detail says how old the last answer is. */
 export function registryCheck(registry: RegistryHealth, now = performance.now()): Check {
   const { synced, up, detail, lastAnswerAt } = registry;
   const name = 'registry';

@@ -1,4 +1,4 @@
-/** A peer asks for more than it may have. The message names the limit, and the flag that sets it. */
+/** A peer asks for more than its limit. The message names the limit and the flag that sets it. */
 export class PeerLimit extends Error {
   override readonly name = 'PeerLimit';
   /** Which limit, for the counter of refusals: `agent sessions`. */
@@ -10,7 +10,10 @@ export class PeerLimit extends Error {
   }
 }
 
-/** Where a refusal is counted. @param otherwise of one that is about no limit */
+/**
+ * Returns where a refusal is counted.
+ * @param otherwise for an error that is not about a limit
+ */
 export function placeOf(error: Error, otherwise: string): string {
   const cause = error instanceof PeerLimit ? error : error.cause;
   return cause instanceof PeerLimit ? cause.where : otherwise;

@@ -6,7 +6,7 @@ import { ranking } from '../coverage.ts';
 import { Reconciler, type ReconcilerOptions } from '../reconciler.ts';
 import type { ServerAddress, Uplink, UplinkOptions } from '../uplink.ts';
 
-/** What a hub says first comes so long after the connection, in milliseconds. */
+/** The delay of a hub's first message after the connection, in milliseconds. */
 const TELL_AFTER = 1;
 
 /** A hub without a wire: agents of this process connect to it by a function call. */
@@ -16,9 +16,9 @@ export class FakeHub {
   up = true;
   /** Whether the registry answers it. */
   current = true;
-  /** It says that it goes as soon as an agent is there. */
+  /** Whether it says that it is leaving as soon as an agent connects. */
   leaves = false;
-  /** When each connection came. */
+  /** When each connection arrived. */
   readonly accepted: number[] = [];
 
   constructor(id: string) {
@@ -57,7 +57,7 @@ export class FakeUplink implements Uplink {
 
   drain(): void {}
 
-  /** The hub says that it goes away. */
+  /** The hub says that it is leaving. */
   leave(): void {
     this.leaving = true;
     this.hear.leave();
@@ -82,17 +82,17 @@ export class FakePlane {
   readonly #members = new Map<string, HubMember>();
   readonly #behindOne: boolean;
   current = true;
-  /** Addresses that were asked for, in order. */
+  /** Addresses that agents tried, in order. */
   readonly asked: string[] = [];
   #turn = 0;
 
-  /** @param behindOne whether agents know a balancer's address alone, which leads to each hub in turn */
+  /** @param behindOne whether agents know only a load balancer's address, which leads to each hub in turn */
   constructor(clock: FakeClock, behindOne = false) {
     this.clock = clock;
     this.#behindOne = behindOne;
   }
 
-  /** A hub starts, for the first time or again. */
+  /** Starts a hub, for the first time or again. */
   start(hubId: string, more: Partial<HubMember> = {}): FakeHub {
     const hub = this.hubs.get(hubId) ?? new FakeHub(hubId);
     hub.up = true;
@@ -103,7 +103,7 @@ export class FakePlane {
     return hub;
   }
 
-  /** A hub dies; the registry does not know yet. */
+  /** Kills a hub. The registry does not know yet. */
   kill(hubId: string): void {
     const hub = this.hubs.get(hubId) as FakeHub;
     hub.up = false;
@@ -122,7 +122,7 @@ export class FakePlane {
     }
   }
 
-  /** Hubs renew what they told for as long as the clock runs. */
+  /** Renews the hubs' reports as long as the clock runs. */
   beat(ms: number): void {
     this.clock.after(ms, () => {
       this.say({ type: 'membership-change', current: this.current, changed: [], gone: [] });
@@ -137,7 +137,7 @@ export class FakePlane {
     if (!hub?.up) throw new Error('connection refused');
     hub.accepted.push(this.clock.now());
     const uplink = new FakeUplink(hub, server, hear, { plane: 'p', serverCount: 1 });
-    // As on a link: what the hub says comes a while after the connection is there.
+    // As on a link: the hub's first message follows a while after the connection.
     this.clock.after(TELL_AFTER, () => {
       const current = this.current && hub.current;
       hear.membership({ type: 'membership', current, hubs: [...this.#members.values()] });
@@ -146,7 +146,7 @@ export class FakePlane {
     return uplink;
   };
 
-  /** The reconciler of an agent in this plane whose configured server is `origin`. */
+  /** Makes the reconciler of an agent in this plane whose configured server is `origin`. */
   agent(agentId: string, origin: string, more: Partial<ReconcilerOptions> = {}): Reconciler {
     return new Reconciler({
       agentId,
@@ -168,7 +168,7 @@ export class FakePlane {
   }
 }
 
-/** Ids of the hubs that an agent is connected to and stays with. */
+/** Returns the ids of the hubs that an agent is connected to and stays with. */
 export function hubsOf(agent: Reconciler): string[] {
   return agent.uplinks
     .filter(({ leaving }) => !leaving)
@@ -178,7 +178,7 @@ export function hubsOf(agent: Reconciler): string[] {
 
 export const MINUTE = 60_000;
 
-/** A plane of these hubs that renews what it tells. */
+/** Makes a plane of these hubs that renews its reports. */
 export function planeOf(...hubIds: string[]) {
   const clock = new FakeClock();
   const plane = new FakePlane(clock);
@@ -187,13 +187,13 @@ export function planeOf(...hubIds: string[]) {
   return { clock, plane };
 }
 
-/** This many agents of a plane, whose configured server is its first hub. */
+/** Makes this many agents of a plane. Their configured server is its first hub. */
 export function agents(plane: FakePlane, count: number, more: Parameters<FakePlane['agent']>[2] = {}): Reconciler[] {
   const [origin] = plane.hubs.keys();
   return Array.from({ length: count }, (_, index) => plane.agent(`agent-${index}`, origin as string, more));
 }
 
-/** Hubs that an agent should be connected to. */
+/** Returns the hubs that an agent should be connected to. */
 export function best(agentId: string, plane: FakePlane, count: number): string[] {
   const hubs = [...plane.hubs.keys()].map((hubId) => ({
     hubId,

@@ -193,7 +193,7 @@ async function ownerOf(path: string): Promise<string | undefined> {
   return 'another process has this socket, and lacks the file descriptors to listen';
 }
 
-/** Whether a process keeps a socket on which it does not listen. It was marked before it refused anybody. */
+/** Whether a living process owns a socket on which it does not listen. That process marked the socket before it stopped listening. */
 async function isKept(path: string): Promise<boolean> {
   const marked = statOf(path);
   if (!marked || !isSuspended(marked)) return false;

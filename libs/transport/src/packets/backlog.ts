@@ -2,34 +2,35 @@ import { WindowBudget } from '@isthmus/http2';
 import { type ClosedBy, ReaderStalled } from '@isthmus/tunnel';
 import type { ObservedChannel, PacketChannel } from './channel.ts';
 
-/** What may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
+/** How much may wait for one tunnel before its bytes count against the window that all tunnels of its stream share, in bytes. */
 const SHARE = 4 * 1024 * 1024;
 
-/** What may wait so in the whole process, in bytes. */
+/** How much may wait like this in the whole process, in bytes. */
 const BUDGET = 128 * 1024 * 1024;
 
-/** A tunnel's share is at most one part in so many of what is left of the budget: many slow readers make each other's small. */
+/** A tunnel's share is at most the rest of the budget divided by this, so many slow readers make each other's share small. */
 const PARTS = 8;
 
 /**
- * How long a reader may take nothing at all while nobody on its stream can send, in milliseconds. As long as konnectivity-client gives
- * its own reader. Kernels tell of a slow reader in steps, on a unix socket of some 160 KiB: one that takes 16 KiB a second is seen to move.
+ * How long a reader may take nothing while nobody on its stream can send, in milliseconds. As long as konnectivity-client gives its own
+ * reader. Kernels report a slow reader's progress in steps, on a unix socket of some 160 KiB: a reader that takes 16 KiB a second still
+ * counts as moving.
  */
 const PATIENCE_MS = 10_000;
 
 /**
- * The same once the channel is over, in milliseconds: everything that was sent has come, and such a reader holds up nobody. As long as a
- * half-closed tunnel may stay silent.
+ * The same after the channel has ended, in milliseconds. Everything that was sent has arrived, so such a reader blocks nobody. As long
+ * as a half-closed tunnel may be silent.
  */
 const PATIENCE_WHEN_OVER_MS = 300_000;
 
-/** A reader is looked at so many times within its patience. */
+/** How often a reader is checked within its patience. */
 const LOOKS = 10;
 
-/** This process'. */
+/** The budget of this process. */
 const processBudget = new WindowBudget(BUDGET);
 
-/** Whose readers they are, and what is told of one that is ended. */
+/** Whose readers they are, and who hears of one whose tunnel is ended. */
 export interface BacklogOptions {
   readonly reader: Extract<ClosedBy, 'caller' | 'destination'>;
   readonly stalled: () => void;
@@ -38,26 +39,26 @@ export interface BacklogOptions {
 
 /** Each has a default. */
 export interface BacklogLimits {
-  /** What may wait for one tunnel before it holds up its stream, in bytes. */
+  /** How much may wait for one tunnel before it blocks its stream, in bytes. */
   readonly shareBytes?: number;
-  /** How long a reader may take nothing while it holds up its stream, in milliseconds. */
+  /** How long a reader may take nothing while it blocks its stream, in milliseconds. */
   readonly patienceMs?: number;
-  /** The same when its stream is over, in milliseconds. */
+  /** The same after its stream has ended, in milliseconds. */
   readonly patienceWhenOverMs?: number;
   readonly budget?: WindowBudget;
 }
 
-/** What waits for the reader of one tunnel, by count. */
+/** Counts what waits for the reader of one tunnel. */
 export interface Queue {
-  /** So many bytes came and have to wait. */
+  /** This many bytes arrived and have to wait. */
   put(bytes: number): void;
-  /** The reader took so many of them. */
+  /** The reader took this many of them. */
   take(bytes: number): void;
-  /** The tunnel is over; what waits is dropped. */
+  /** The tunnel has ended. What waits is dropped. */
   close(): void;
 }
 
-/** The queue of a stream of one tunnel: what waits pauses the stream. */
+/** The queue of a stream with one tunnel: what waits pauses the stream. */
 export function pausing(channel: PacketChannel): Queue {
   let waiting = 0;
   const take = (bytes: number) => {
@@ -78,9 +79,9 @@ export function pausing(channel: PacketChannel): Queue {
 /**
  * The queues of a stream that carries many tunnels in one window.
  *
- * What waits for a tunnel within its share counts as read, so that it holds up nobody. What is beyond it is held back from the window until
- * the reader takes it: in the end the peer sends in step with its slowest reader, and never more than the window ahead of it. So no byte is
- * lost, whatever the reader's speed. A reader that takes nothing while nobody else gets anything is ended after a while.
+ * What waits for a tunnel within its share counts as read, so it blocks nobody. What exceeds the share is held back from the window
+ * until the reader takes it: in the end, the peer sends at the pace of its slowest reader, and never more than the window ahead of it.
+ * So no byte is lost, however slow the reader is. A reader that takes nothing while nobody else gets anything is ended after a while.
  */
 export class Backlog {
   readonly #channel: ObservedChannel;
@@ -89,7 +90,7 @@ export class Backlog {
   readonly #patienceMs: number;
   readonly #patienceWhenOverMs: number;
   readonly #budget: WindowBudget;
-  /** Those that hold back some of the window. */
+  /** The queues that hold back some of the window. */
   readonly #slow = new Set<TunnelQueue>();
   readonly #look: () => void;
   #timer: NodeJS.Timeout | undefined;
@@ -105,14 +106,14 @@ export class Backlog {
     this.#budget = limits.budget ?? processBudget;
   }
 
-  /** @param end ends the tunnel, whose reader has used up its patience */
+  /** @param end ends the tunnel after its reader's patience */
   open(end: (reason: Error) => void): Queue {
     return new TunnelQueue(this, end);
   }
 
-  // What a queue asks for.
+  // For the queues.
 
-  /** @returns whether so many bytes more may wait for a tunnel as if they were read */
+  /** Returns whether this many more bytes may wait for a tunnel as if they were read. */
   admit(waiting: number, bytes: number): boolean {
     const share = Math.min(this.#share, this.#budget.left / PARTS);
     return waiting + bytes <= share && this.#budget.take(bytes);
@@ -140,14 +141,14 @@ export class Backlog {
   #endStanding(): void {
     const { heldUp, over } = this.#channel;
     for (const queue of [...this.#slow]) {
-      // Of a channel that is gone nobody waits, but what it brought is held all the same.
+      // Nobody waits for a channel that has ended, but its data takes memory all the same.
       if (queue.look(heldUp || over) < (this.#patience * LOOKS) / this.#patienceMs) continue;
       this.#options.stalled();
       queue.end(this.#reason(queue));
     }
   }
 
-  /** Milliseconds. */
+  /** In milliseconds. */
   get #patience(): number {
     return this.#channel.over ? this.#patienceWhenOverMs : this.#patienceMs;
   }
@@ -170,9 +171,9 @@ class TunnelQueue implements Queue {
   #admitted = 0;
   /** Bytes that wait and are held back from the window. */
   held = 0;
-  /** The reader has taken something since it was last looked at. */
+  /** Whether the reader has taken something since the last check. */
   #moved = true;
-  /** How often in a row it had not, while it held up its stream. */
+  /** How many checks in a row it had not, while it blocked its stream. */
   #still = 0;
 
   constructor(backlog: Backlog, end: (reason: Error) => void) {
@@ -180,7 +181,7 @@ class TunnelQueue implements Queue {
     this.end = end;
   }
 
-  /** Bytes. */
+  /** In bytes. */
   get waiting(): number {
     return this.held + this.#admitted;
   }
@@ -207,7 +208,7 @@ class TunnelQueue implements Queue {
     this.take(this.waiting);
   }
 
-  /** @returns how often in a row the reader has held up its stream and taken nothing */
+  /** Returns for how many checks in a row the reader has taken nothing while it blocked its stream. */
   look(heldUp: boolean): number {
     this.#still = heldUp && !this.#moved ? this.#still + 1 : 0;
     this.#moved = false;

@@ -2,27 +2,27 @@ import type { Packet } from '@isthmus/proto';
 import { type Guarded, guarding } from '@isthmus/runtime';
 import { type PlaneEvents, planeEnded, type Role, type Segment } from '@isthmus/tunnel';
 
-/** A stream of packets both ways, whichever library carries it. */
+/** A stream of packets in both directions, whichever library carries it. */
 export interface PacketChannel {
   /** The peer, for logs. */
   readonly remote: string;
-  /** Takes the packet in any case; false asks to wait for `drain`. After the end it does nothing. */
+  /** Always takes the packet. Returns false to ask the sender to wait for `drain`. Does nothing after the end. */
   send(packet: Packet): boolean;
-  /** Begins to deliver what came and comes. Called once. */
+  /** Starts to deliver packets, including those that have arrived. Called once. */
   start(sink: PacketSink): void;
-  /** Stops reading, which stops the peer. Only for a stream of one tunnel: it stops every tunnel of the stream. */
+  /** Stops reading, and thereby the peer. Only for a stream with one tunnel, because it stops every tunnel of the stream. */
   pause(): void;
   resume(): void;
-  /** Lets the peer send no more in the place of so many bytes that came, until they are freed. What comes is still delivered. */
+  /** Stops the peer from sending as many bytes as these again, until they are freed. Still delivers what arrives. */
   hold(bytes: number): void;
   free(bytes: number): void;
-  /** So much is held that the peer can send next to nothing. */
+  /** Whether so much is held that the peer can send almost nothing. */
   readonly heldUp: boolean;
-  /** It has ended, in whichever way. */
+  /** Whether it has ended, for any reason. */
   readonly over: boolean;
-  /** Sends nothing more; what was sent still arrives. */
+  /** Sends nothing more. What was sent still arrives. */
   end(): void;
-  /** Ends both ways at once and tells the peer why if it still listens. */
+  /** Ends both directions at once. Tells the peer why if it still listens. */
   destroy(reason: Error): void;
 }
 
@@ -30,11 +30,11 @@ export interface PacketSink {
   packet(packet: Packet): void;
   /** The channel takes packets again. */
   drain(): void;
-  /** Last of all. Without an error the stream ended in good order. */
+  /** The last call. Without an error, the stream ended in good order. */
   close(error?: ChannelError): void;
 }
 
-/** A channel that broke. */
+/** A channel that failed. */
 export class ChannelError extends Error {
   override readonly name = 'ChannelError';
   /** Go's name of a gRPC status, such as `Unavailable`. */
@@ -46,7 +46,7 @@ export class ChannelError extends Error {
   }
 }
 
-/** Which directions of ANP's metrics a channel's two ways are at each part of the plane. */
+/** Which segments of ANP's metrics a channel's two directions are, for each part of the plane. */
 const SEGMENTS: Readonly<Record<Role, { readonly received: Segment; readonly sent: Segment }>> = {
   gateway: { received: 'from_client', sent: 'to_client' },
   hub: { received: 'from_agent', sent: 'to_agent' },
@@ -54,13 +54,13 @@ const SEGMENTS: Readonly<Record<Role, { readonly received: Segment; readonly sen
 };
 
 export interface ObservedChannel extends PacketChannel {
-  /** Of what is called here nothing throws: a defect ends the channel in the plane's name. */
+  /** Callbacks through this never throw: a defect ends the channel. */
   readonly guarded: Guarded;
 }
 
 /**
- * The same channel, which also says what passes, and when it is not read from. Its sink may throw: whoever delivers packets, be it a
- * library, would not know what to do about it.
+ * Returns the same channel, which also emits what passes, and when nobody reads it. Its sink may throw: whatever delivers the packets,
+ * such as a library, could not handle that.
  */
 export function observedChannel(channel: PacketChannel, events: PlaneEvents, role: Role): ObservedChannel {
   const { received, sent } = SEGMENTS[role];
@@ -90,7 +90,7 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
         }),
         drain: guarded(() => sink.drain()),
         close(error) {
-          // First, for nobody else ends what the channel carried.
+          // First, because nothing else ends what the channel carried.
           guarded(() => sink.close(error))();
           guarded(() => {
             if (error) events.emit('packet:error', received, error.code, 'Unknown');

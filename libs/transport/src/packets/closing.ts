@@ -1,29 +1,29 @@
 /**
- * How a tunnel over packets closes, as data. There is no half-close: the half that serves the dial closes with CLOSE_RSP and
- * is done, the half that dialled closes with CLOSE_REQ and waits for the CLOSE_RSP that ends the rest of its data.
+ * How a tunnel over packets closes, as data. There is no half-close. The serving half closes with CLOSE_RSP and is done. The dialling
+ * half closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
  */
 
 /** `serving`: an agent, or a gateway towards its callers. `dialling`: a hub towards a Go agent. */
 export type Half = 'serving' | 'dialling';
 
-/** `closing`: our close went out, the peer's is awaited and its data still taken. */
+/** `closing`: our close was sent. The peer's close is still to come, and its data is still taken. */
 export type ClosingState = 'open' | 'closing' | 'closed';
 
 export type ClosingEvent =
-  /** Everything of ours was sent. */
+  /** All our data was sent. */
   | 'end'
   /** The peer's CLOSE_REQ or CLOSE_RSP. */
   | 'peer-close'
   /** Our side gives up at once. */
   | 'abort'
-  /** The channel is gone. */
+  /** The channel has ended. */
   | 'lost';
 
 export interface ClosingStep {
   readonly next: ClosingState;
   /** Send our close packet. */
   readonly tell: boolean;
-  /** Nothing more comes from the peer. */
+  /** Take nothing more from the peer. */
   readonly eof: boolean;
 }
 
@@ -36,12 +36,12 @@ const CLOSING: Readonly<Record<Half, Record<ClosingState, Record<ClosingEvent, C
   serving: {
     open: {
       end: TELL_AND_CLOSE,
-      // Callers wait for this CLOSE_RSP, up to 10 s in konnectivity-client, and read nothing behind it.
+      // Callers wait for this CLOSE_RSP, up to 10 s in konnectivity-client, and read nothing after it.
       'peer-close': TELL_AND_CLOSE,
       abort: TELL_AND_CLOSE,
       lost: CLOSE,
     },
-    // Never entered: a CLOSE_RSP has no answer.
+    // Never reached: a CLOSE_RSP has no answer.
     closing: { end: CLOSE, 'peer-close': CLOSE, abort: CLOSE, lost: CLOSE },
     closed: CLOSED,
   },

@@ -18,7 +18,7 @@ import { refusal } from './go-errors.ts';
 import { type DialPacket, PacketMux } from './mux.ts';
 import type { PacketStream } from './stream.ts';
 
-/** So many dials that were given up are remembered, so that their late answers are known for what they are. */
+/** How many abandoned dials are remembered, to recognise their late answers. */
 const MAX_GIVEN_UP = 4_096;
 
 type DialResponsePacket = Extract<Packet, { type: 'DIAL_RSP' }>;
@@ -28,13 +28,13 @@ export interface PacketDialerOptions {
   readonly sessionId: string;
   readonly hubId: string;
   readonly events: PlaneEvents;
-  /** The agent asks for dials to go elsewhere while there is an elsewhere. */
+  /** Called when the agent asks to send dials elsewhere if there are other sessions. */
   readonly drain?: () => void;
   readonly backlog?: BacklogLimits;
 }
 
 export interface PacketDialer extends Dialer {
-  /** Does nothing: ANP's servers have no word for it. Their agents look for servers all the time. */
+  /** Does nothing: ANP's servers have no message for it, and their agents look for servers all the time. */
   leave(): void;
 }
 
@@ -49,9 +49,9 @@ class PacketClient implements PacketDialer {
   readonly #channel: ObservedChannel;
   readonly #options: PacketDialerOptions;
   readonly #mux: PacketMux;
-  /** By the random number of the dial. */
+  /** By the dial's random number. */
   readonly #pending = new Map<bigint, PendingDial>();
-  /** Dials that ended without an answer; oldest first. */
+  /** Dials that ended without an answer, oldest first. */
   readonly #givenUp = new Set<bigint>();
   readonly #ending: Ending;
 
@@ -104,7 +104,7 @@ class PacketClient implements PacketDialer {
     });
     this.#pending.set(random, pending);
     this.#mux.post({ type: 'DIAL_REQ', protocol: 'tcp', address: formatDestination(request.destination), random });
-    // ANP's protocol knows no acknowledgement: that the dial is sent has to do.
+    // ANP's protocol has no acknowledgement, so the sent dial counts as one.
     request.acknowledged?.();
     return pending.answer;
   }
@@ -130,9 +130,9 @@ class PacketClient implements PacketDialer {
   #answer({ random, connectID, error }: DialResponsePacket): void {
     const pending = this.#pending.get(random);
     if (!pending) {
-      // That a dial was given up has been counted; an answer to what was never asked has not.
+      // An abandoned dial was already counted. An answer to a dial that never was has not been.
       if (!this.#givenUp.delete(random)) this.#options.events.emit('dial:failure', 'unrecognized_response');
-      // Nobody waits for it any more: without a close the agent would keep its socket for good.
+      // Nobody waits for it any longer. Without a close, the agent would keep its socket for good.
       if (connectID !== 0n && !this.#mux.has(connectID)) this.#mux.disown(connectID);
     } else if (error !== '') {
       pending.fail(refusal(error));
@@ -160,7 +160,7 @@ class PacketClient implements PacketDialer {
     this.#ending.over(lost);
   }
 
-  /** Go's peers hold it in an int64 and expect it to be positive. */
+  /** Go's peers keep it in an int64 and expect it to be positive. */
   #random(): bigint {
     for (;;) {
       const random = randomBytes(8).readBigUInt64BE() >> 1n;

@@ -1,8 +1,8 @@
 import { DialError, type DialErrorCode } from '@isthmus/tunnel';
 
 /**
- * The words of Go's net package by which a Go agent says why a dial failed, and what they mean. The first that the text
- * contains decides; `i/o timeout` comes after `lookup`, since a resolver's timeout has both.
+ * The words of Go's net package in which a Go agent says why a dial failed, and what they mean. The first one that the text contains
+ * decides. `i/o timeout` comes after `lookup`, because a resolver's timeout contains both.
  */
 const GO_ERRORS: readonly (readonly [words: RegExp, code: DialErrorCode])[] = [
   [/connection refused|connection reset by peer/, 'connection_refused'],
@@ -14,7 +14,7 @@ const GO_ERRORS: readonly (readonly [words: RegExp, code: DialErrorCode])[] = [
   [/missing address|missing port|too many colons|unknown network|unknown port|invalid port/, 'http_request_error'],
 ];
 
-/** What a Go agent's error text means. An agent that has no socket left has asked nothing of the destination. */
+/** Returns the meaning of a Go agent's error text. An agent without a free socket has sent nothing to the destination. */
 export function refusal(text: string): DialError {
   const code = GO_ERRORS.find(([words]) => words.test(text))?.[1] ?? 'proxy_internal_error';
   return new DialError(code, text, { retryable: code === 'connection_limit_reached' });

@@ -6,7 +6,7 @@ import type { Half } from './closing.ts';
 import { Outbox } from './outbox.ts';
 import { closePacket, PacketStream } from './stream.ts';
 
-/** So many closed connections are remembered, so that what was still under way for them is not answered. */
+/** How many closed connections are remembered, so that late packets for them are not answered. */
 const MAX_REMEMBERED = 4_096;
 
 export type DialPacket = Extract<Packet, { type: 'DIAL_REQ' | 'DIAL_RSP' | 'DIAL_CLS' | 'DRAIN' }>;
@@ -15,11 +15,11 @@ export interface PacketMuxOptions {
   readonly half: Half;
   /** See `PacketStreamOptions`. */
   readonly maxData?: number;
-  /** A queue for a new tunnel, whose limits may end it. */
+  /** Makes the queue of a new tunnel. Its limits may end the tunnel. */
   readonly queue: (end: (reason: Error) => void) => Queue;
-  /** A packet that belongs to no tunnel. */
+  /** Called with each packet that belongs to no tunnel. */
   readonly receive: (packet: DialPacket) => void;
-  /** The channel ended; the tunnels on it have yet to hear of it. */
+  /** Called when the channel has ended. The tunnels on it do not know yet. */
   readonly closed: (streams: Iterable<PacketStream>, error?: ChannelError) => void;
 }
 
@@ -29,7 +29,7 @@ export class PacketMux {
   readonly #options: PacketMuxOptions;
   readonly #outbox: Outbox;
   readonly #streams = new OpenTable<bigint, PacketStream>();
-  /** Connection ids that were closed or answered; oldest first. */
+  /** Connection ids that were closed or answered, oldest first. */
   readonly #past = new Set<bigint>();
   #closed = false;
 
@@ -52,7 +52,7 @@ export class PacketMux {
     return this.#streams.has(connectID);
   }
 
-  /** @param closed the tunnel has nothing more to send */
+  /** @param closed called when the tunnel has nothing more to send */
   open(connectID: bigint, closed?: () => void): PacketStream {
     const queue = this.#options.queue((reason) => stream.destroy(reason));
     const stream: PacketStream = new PacketStream({
@@ -82,7 +82,7 @@ export class PacketMux {
     this.#outbox.post(closePacket(this.#half, connectID));
   }
 
-  /** Sends nothing after what is already under way. */
+  /** Sends nothing after what is already queued. */
   end(): void {
     this.#outbox.end();
   }
@@ -90,7 +90,7 @@ export class PacketMux {
   #receive(packet: Packet): void {
     switch (packet.type) {
       case 'DATA': {
-        // Go's peers pass over a connection id of 0 too: it is what a packet without one decodes to.
+        // Go's peers also ignore a connection id of 0: a packet without an id decodes to it.
         if (packet.connectID === 0n) return;
         const stream = this.#streams.get(packet.connectID);
         if (stream) stream.receive(packet.data);
@@ -116,8 +116,8 @@ export class PacketMux {
   }
 
   /**
-   * Once per connection, and not at all when the answer would have to wait behind many: two ends that answer every stray
-   * packet from their receive loops block each other for good (seen with ANP when 16 busy tunnels are cut at once).
+   * Answers once per connection, and not at all if the answer would have to wait behind many: two ends that answer every stray packet
+   * from their receive loops block each other for good (seen with ANP when 16 busy tunnels were cut at once).
    */
   #answerUnknown(connectID: bigint, error: string): void {
     if (this.#past.has(connectID)) return;

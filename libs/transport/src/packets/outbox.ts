@@ -2,20 +2,20 @@ import type { Packet } from '@isthmus/proto';
 import { PlaneEnded } from '@isthmus/tunnel';
 import type { PacketChannel } from './channel.ts';
 
-/** Above this many packets in wait, what may be dropped is dropped. */
+/** With more waiting packets than this, what may be dropped is dropped. */
 const MAX_OFFERED = 1_024;
 
-/** Above this many packets in wait, the peer does not read and the channel is ended. */
+/** With more waiting packets than this, the peer does not read, and the channel is ended. */
 const MAX_POSTED = 65_536;
 
 /**
- * What waits for a full channel. Packets that open and close tunnels go before data; the tunnels that have data take turns,
- * one packet each, so that no bulk transfer starves the rest. Nobody who receives packets ever waits here.
+ * What waits for a full channel. Packets that open and close tunnels go before data. Tunnels with data take turns, one packet each, so
+ * that no bulk transfer starves the others. A receive loop never waits here.
  */
 export class Outbox {
   readonly #channel: PacketChannel;
   #posted: Packet[] = [];
-  /** Tunnels with data, each of which sends one packet when called; first come, first served. */
+  /** Tunnels with data, in order of arrival. Each sends one packet when called. */
   readonly #turns = new Set<() => void>();
   #full = false;
   #flushing = false;
@@ -35,7 +35,7 @@ export class Outbox {
     this.#flush();
   }
 
-  /** Sends a packet that may be dropped when many wait. */
+  /** Sends a packet that may be dropped if many wait. */
   offer(packet: Packet): void {
     if (this.#posted.length < MAX_OFFERED) this.post(packet);
   }
@@ -50,25 +50,25 @@ export class Outbox {
     this.#turns.delete(turn);
   }
 
-  /** Sends data, in a turn only. */
+  /** Sends data. Only for a tunnel whose turn it is. */
   send(packet: Packet): void {
     this.#full = !this.#channel.send(packet);
   }
 
-  /** The channel takes packets again. */
+  /** Call when the channel takes packets again. */
   drain(): void {
     this.#full = false;
     this.#flush();
   }
 
-  /** Ends the channel behind all that was posted. */
+  /** Ends the channel after everything that was posted. */
   end(): void {
     this.#ending = true;
     this.#turns.clear();
     this.#flush();
   }
 
-  /** The channel is gone and with it all that waited. */
+  /** Call when the channel has ended. Drops everything that waited. */
   clear(): void {
     this.#ending = true;
     this.#ended = true;

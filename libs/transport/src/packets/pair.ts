@@ -1,13 +1,13 @@
 import { decodePacket, encodePacket, type Packet } from '@isthmus/proto';
 import { ChannelError, type PacketChannel, type PacketSink } from './channel.ts';
 
-/** One end of a channel within the process: for tests, with every packet through the codec. */
+/** One end of a channel within the process, for tests. Every packet passes through the codec. */
 export class PairedChannel implements PacketChannel {
   readonly remote = 'pair';
   /** Every packet this end has sent. */
   readonly sent: Packet[] = [];
   paused = false;
-  /** What may be held before the peer can send nothing more, in bytes, and what is. */
+  /** How much may be held before the peer can send nothing more, in bytes, and how much is. */
   window = Number.POSITIVE_INFINITY;
   held = 0;
   /** While set, this end is full after each packet. */
@@ -31,13 +31,13 @@ export class PairedChannel implements PacketChannel {
     this.#next();
   }
 
-  /** Takes all that waits. */
+  /** Takes everything that waits. */
   drain(): void {
     this.full = false;
     this.#sink?.drain();
   }
 
-  /** Takes one packet of what waits. */
+  /** Takes one of the waiting packets. */
   drainOne(): void {
     this.full = true;
     this.#sink?.drain();

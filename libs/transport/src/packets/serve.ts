@@ -9,21 +9,22 @@ import type { PacketStream } from './stream.ts';
 
 type DialRequestPacket = Extract<Packet, { type: 'DIAL_REQ' }>;
 
-/** konnectivity-client waits this long for a close and then cuts the connection, in milliseconds; so do we. */
+/** konnectivity-client waits this long for a close and then cuts the connection, in milliseconds. So do we. */
 const CLOSE_MS = 10_000;
 
 /**
- * The most that an agent puts into one DATA packet, in bytes: a Go server queues packets by number, whatever they hold, ahead of every other
- * tunnel's. Beside a download at 1 MiB/s a ping took 2 s with 64 KiB, and 1 s with this; with 4 KiB, which Go's agents send, it took as long.
+ * The most that an agent puts into one DATA packet, in bytes. A Go server queues packets by number, whatever their size, ahead of every
+ * other tunnel's. Beside a download at 1 MiB/s, a ping took 2 s with 64 KiB and 1 s with this size; with 4 KiB, which Go's agents send,
+ * it took as long.
  */
 const AGENT_DATA = 16 * 1024;
 
 export interface ServeLimits {
   /** How long a dial may take, in milliseconds. */
   readonly dialMs: number;
-  /** Dials and tunnels at the same time on a channel of many. */
+  /** Dials and tunnels at the same time on a channel that carries many. */
   readonly tunnels: number;
-  /** What may wait for slow destinations on a channel of many. */
+  /** How much may wait for slow destinations on a channel that carries many tunnels. */
   readonly backlog?: BacklogLimits;
 }
 
@@ -42,15 +43,15 @@ export interface ServePacketsOptions extends ServeDialOptions {
 export interface ServedPackets {
   /** Dials and tunnels. */
   readonly open: number;
-  /** Resolves when the channel has ended, with the reason if it was not in good order. */
+  /** Resolves when the channel has ended, with the reason unless it ended in good order. */
   readonly closed: Promise<Error | undefined>;
-  /** Asks the other side to send dials elsewhere while it can; takes them still. */
+  /** Asks the other side to send dials elsewhere while it can. Still takes them. */
   drain(): void;
   /** Ends the channel and every tunnel on it. */
   destroy(reason: Error): void;
 }
 
-/** Serves the dials that come as packets. */
+/** Serves the dials that arrive as packets. */
 export function servePackets(channel: PacketChannel, options: ServePacketsOptions): ServedPackets {
   return new PacketServer(channel, options);
 }
@@ -62,7 +63,7 @@ class PacketServer implements ServedPackets {
   readonly #options: ServePacketsOptions;
   readonly #limits: ServeLimits;
   readonly #mux: PacketMux;
-  /** By the random number of the dial: its signal while it has no answer, then its tunnel's stream. */
+  /** By the dial's random number: the dial's signal until it has an answer, then its tunnel's stream. */
   readonly #served = new Map<bigint, DialAbort | PacketStream>();
   #lastConnectID = 0n;
   #over = false;
@@ -103,12 +104,12 @@ class PacketServer implements ServedPackets {
 
   #receive(packet: DialPacket): void {
     if (packet.type === 'DIAL_REQ') this.#admit(packet);
-    // It may cross the DIAL_RSP; then nothing else will ever close the tunnel.
+    // It may cross the DIAL_RSP. Then nothing else will ever close the tunnel.
     else if (packet.type === 'DIAL_CLS') this.#served.get(packet.random)?.abort(new Error('caller gave up its dial'));
   }
 
   #admit(packet: DialRequestPacket): void {
-    // The same dial sent twice: the answer to the first is the answer to both.
+    // The same dial was sent twice: the answer to the first one answers both.
     if (this.#served.has(packet.random)) return;
     try {
       this.#checkRoom();
@@ -134,7 +135,7 @@ class PacketServer implements ServedPackets {
     }
   }
 
-  /** @throws DialError http_request_error for a packet that is no dial. */
+  /** Throws DialError http_request_error for a packet that is not a dial. */
   #request({ protocol, address }: DialRequestPacket): ServedDial {
     if (protocol !== 'tcp') {
       throw new DialError('http_request_error', `dial ${protocol} ${address}: unknown network, want tcp`);
@@ -159,7 +160,7 @@ class PacketServer implements ServedPackets {
   #accept(random: bigint): PacketStream {
     const connectID = ++this.#lastConnectID;
     this.#mux.post({ type: 'DIAL_RSP', random, connectID, error: '' });
-    // Behind the CLOSE_RSP a caller's stream has nothing to say: its end goes out in the same write, while the caller still reads.
+    // After the CLOSE_RSP, a caller's stream has nothing more to say. Its end goes out in the same write, while the caller still reads.
     const stream = this.#mux.open(connectID, this.#options.role === 'gateway' ? () => this.#finish() : undefined);
     this.#served.set(random, stream);
     return stream;
@@ -169,14 +170,14 @@ class PacketServer implements ServedPackets {
     this.#mux.post({ type: 'DIAL_RSP', random, connectID: 0n, error: error.message });
   }
 
-  /** A caller's stream ends with its tunnel; a caller that does not let go of it is cut off. */
+  /** A caller's stream ends with its tunnel. A caller that does not close it in time is cut off. */
   #finish(): void {
     if (this.#over) return;
     this.#over = true;
     const late = this.#channel.guarded(() => this.#channel.destroy(new Error('stream not closed in time')));
     this.#closeTimer = setTimeout(late, CLOSE_MS);
     this.#closeTimer.unref();
-    // Last, for the stream may close at once.
+    // Last, because the stream may close at once.
     this.#mux.end();
   }
 

@@ -7,33 +7,33 @@ import { type ClosingEvent, type ClosingState, closingStep, type Half } from './
 import type { Outbox } from './outbox.ts';
 import { Waiting } from './waiting.ts';
 
-/** The most a DATA packet carries, in bytes. A Go peer takes 4 MiB; larger packets only make the tunnels beside it wait longer. */
+/** The most data in one DATA packet, in bytes. A Go peer accepts 4 MiB, but larger packets only make the other tunnels wait longer. */
 const MAX_DATA = 64 * 1024;
 
-/** What a reader may leave unread before what comes behind it counts as waiting, in bytes. */
+/** How much a reader may leave unread before further data counts as waiting, in bytes. */
 const READ_AHEAD = 64 * 1024;
 
 export interface PacketStreamOptions {
   readonly half: Half;
   readonly connectID: bigint;
   readonly outbox: Outbox;
-  /** The most that one DATA packet is to carry, in bytes. */
+  /** The most data in one DATA packet, in bytes. */
   readonly maxData?: number | undefined;
-  /** Counts what waits for the reader, and keeps the peer from sending faster than it is taken. */
+  /** Counts what waits for the reader, and keeps the peer from sending faster than the reader reads. */
   readonly queue: Queue;
-  /** Called once, when nothing more is sent: our close went out, or nobody is left to hear it. */
+  /** Called once, when nothing more is sent: our close was sent, or nobody is left to get it. */
   readonly closed?: (() => void) | undefined;
 }
 
 const SESSION_LOST = 'session lost';
 
-/** What peers say of a tunnel that they no longer know. Go's peers have the first two. */
+/** What peers say about a tunnel that they no longer know. Go's peers have the first two. */
 const LOST: ReadonlySet<string> = new Set(['unrecognized connectID', 'Unknown connectID', SESSION_LOST]);
 
-/** Begins the text of a close that the plane itself meant, as opposed to an error of the destination. */
+/** The start of the text of a close by the plane itself, as opposed to an error of the destination. */
 const BY_PLANE = 'ended by the plane: ';
 
-/** One tunnel's bytes over packets. */
+/** The bytes of one tunnel over packets. */
 export class PacketStream extends Duplex implements TunnelEnd {
   readonly stream: Duplex = this;
   readonly halfOpen = false;
@@ -45,10 +45,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly #closed: (() => void) | undefined;
   readonly #turn = () => this.#sendOne();
   #state: ClosingState = 'open';
-  /** Came, while the reader wanted no more. */
+  /** Data that arrived while the reader wanted no more. */
   readonly #waiting = new Waiting();
   #wanted = true;
-  /** Nothing more comes behind what waits. */
+  /** Whether nothing more follows what waits. */
   #ended = false;
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
@@ -61,7 +61,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.#maxData = maxData;
     this.#queue = queue;
     this.#closed = closed;
-    // The splice has its own listener; this one holds before it comes and after it went.
+    // The splice has its own listener. This one is for before and after it.
     this.on('error', () => {});
   }
 
@@ -69,7 +69,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     this.destroy(reason);
   }
 
-  /** DATA came. */
+  /** Call with each DATA packet. */
   receive(data: Uint8Array): void {
     if (this.#state === 'closed' || this.destroyed || data.length === 0) return;
     if (this.#wanted) this.#wanted = pushCompact(this, data);
@@ -79,7 +79,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     }
   }
 
-  /** The peer closed the tunnel; with an error text it never knew it or lost it. */
+  /** Call when the peer closed the tunnel. With an error text, the peer never knew the tunnel or lost it. */
   receiveClose(error = ''): void {
     this.#step('peer-close');
     if (error === '') return;
@@ -88,14 +88,14 @@ export class PacketStream extends Duplex implements TunnelEnd {
     else this.destroy(new Error(`the peer closed the tunnel: ${error}`));
   }
 
-  /** The channel ended. A tunnel that was closed before still delivers what came. */
+  /** Call when the channel has ended. A tunnel that was closed before still delivers what arrived. */
   lost(reason: Error): void {
     if (this.#state === 'closed') return;
     this.#step('lost');
     this.destroy(reason);
   }
 
-  /** The caller's stream ended in good order without a CLOSE_REQ. */
+  /** Call when the caller's stream ended in good order without a CLOSE_REQ. */
   ended(): void {
     this.#step('lost');
   }
@@ -146,7 +146,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
     }
   }
 
-  /** Lets the writer go on: its chunk was sent, or nobody wants it any more. */
+  /** Calls the writer back: its chunk was sent, or nobody wants it any longer. */
   #release(): void {
     const sent = this.#sent;
     this.#unsent = undefined;
@@ -168,7 +168,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   }
 }
 
-/** What a close says; the peer's receiveClose reads it. */
+/** The text of a close, which the peer's receiveClose reads. */
 function closingText(error: Error | null): string | undefined {
   if (error instanceof SessionLost) return SESSION_LOST;
   return error instanceof PlaneEnded ? `${BY_PLANE}${error.message}` : error?.message;

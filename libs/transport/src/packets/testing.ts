@@ -14,7 +14,7 @@ import { type PacketDialer, packetDialer } from './dial.ts';
 import { channelPair, type PairedChannel } from './pair.ts';
 import { type ServedPackets, type ServePacketsOptions, servePackets } from './serve.ts';
 
-/** A destination in memory: what the tunnel writes comes out of `far`, and the other way round. */
+/** A destination in memory: what the tunnel writes comes out of `far`, and vice versa. */
 export function destination(): { near: Duplex; far: Duplex } {
   const up = new PassThrough();
   const down = new PassThrough();

@@ -1,18 +1,18 @@
 import { compact, pins } from '@isthmus/http2';
 
-/** Pieces of fewer bytes are put together: each would cost more than it holds. */
+/** Shorter pieces are put together: each alone would cost more than it holds. */
 const SMALL = 4 * 1024;
 const BLOCK = 16 * 1024;
 
-/** Bytes that came and wait for their reader, in order. */
+/** Received bytes that wait for their reader, in order. */
 export class Waiting {
   readonly #pieces: Uint8Array[] = [];
-  /** The last piece, while more fits behind what is in it. */
+  /** The last piece, as long as more fits behind its data. */
   #block: Buffer | undefined;
   #used = 0;
   #length = 0;
 
-  /** Bytes. */
+  /** In bytes. */
   get length(): number {
     return this.#length;
   }
@@ -26,7 +26,7 @@ export class Waiting {
     }
   }
 
-  /** @returns the next piece; undefined when nothing waits */
+  /** Returns the next piece, or undefined if nothing waits. */
   shift(): Uint8Array | undefined {
     const piece = this.#pieces.shift();
     if (this.#pieces.length === 0) this.#block = undefined;

@@ -14,8 +14,8 @@ export interface PeerLinksOptions {
 }
 
 /**
- * A gateway's links to hubs: one to each hub that the registry names, opened before the first dial needs it and opened again
- * when it is lost, for as long as the hub is in the registry.
+ * A gateway's links to hubs: one to each hub in the registry, opened before the first dial needs it, and reopened when it is lost for
+ * as long as the hub is in the registry.
  */
 export class PeerLinks {
   readonly #options: PeerLinksOptions;
@@ -34,7 +34,7 @@ export class PeerLinks {
   }
 
   /**
-   * Whether dials may come: a link is up, and to begin with, each hub was tried once. A hub that joins later holds up
+   * Whether the gateway is ready for dials: a link is up, and each hub of the first list was tried once. A hub that joins later delays
    * nothing.
    */
   get ready(): boolean {
@@ -42,7 +42,7 @@ export class PeerLinks {
     return this.#met && this.up > 0;
   }
 
-  /** To be called with every change of the registry's hubs. */
+  /** Call with every change of the registry's hubs. */
   sync(hubs: Iterable<HubRecord>): void {
     const wanted = new Map([...hubs].filter((hub) => hub.peerAddress !== '').map((hub) => [hub.hubId, hub]));
     for (const [hubId, peer] of this.#peers) {
@@ -59,13 +59,13 @@ export class PeerLinks {
     }
   }
 
-  /** The way to a hub, or undefined while there is none, or the hub goes away. */
+  /** Returns the dial to a hub, or undefined if there is none or the hub is leaving. */
   dial(hubId: string): Dial | undefined {
     const link = this.#peers.get(hubId)?.link;
     return link?.usable ? link.dial : undefined;
   }
 
-  /** Whether a hub is known to live: its link is up, and it has not said that it goes. */
+  /** Whether a hub is known to be alive: its link is up, and it has not said that it leaves. */
   linked(hubId: string): boolean {
     return this.#peers.get(hubId)?.link?.usable ?? false;
   }
@@ -79,16 +79,16 @@ export class PeerLinks {
 class Peer {
   readonly address: string;
   link: LinkClient | undefined;
-  /** The first attempt to connect is over. */
+  /** Whether the first attempt to connect is over. */
   tried = false;
-  /** The hub has still to say that it takes it. */
+  /** A link that the hub has not accepted yet. */
   #unanswered: LinkClient | undefined;
   readonly #hubId: string;
   readonly #options: PeerLinksOptions;
   readonly #backoff = new Backoff(100, 2000);
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
-  /** The hub drains: when it has ended the link, there is no use in another. */
+  /** Whether the hub drains. After it ends the link, another one would be useless. */
   #draining = false;
   #resting = false;
 
@@ -127,7 +127,7 @@ class Peer {
         fault: (error) => events.emit('fault', 'peers', `hub ${this.#hubId}`, error),
         refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),
       });
-      // In TLS 1.3 a client learns only after its handshake whether its certificate was taken.
+      // In TLS 1.3, a client learns only after its handshake whether its certificate was accepted.
       this.#unanswered = link;
       const refused = await Promise.race([link.answered, link.closed]);
       this.#unanswered = undefined;
@@ -152,7 +152,7 @@ class Peer {
 async function connectHub(address: string, settings: TlsSettings): Promise<TLSSocket> {
   const { hostname, port } = new URL(`tcp://${address}`);
   const host = hostname.replace(/^\[|\]$/g, '');
-  // Its role, not its address: who can write to the registry could name any.
+  // By its role, not its address: anyone who can write to the registry could name any address.
   const { socket, done } = secureConnect(
     {
       host,

@@ -3,7 +3,7 @@ import type { TLSSocket } from 'node:tls';
 import { type CertificateUse, dnsNames, missingPurpose } from '@isthmus/runtime';
 import { issuerOf, nameOf, printable, subjectOf } from '@isthmus/tunnel';
 
-/** What is asked of a certificate beside that it is in its time and comes from a trusted authority. */
+/** What a certificate must have, besides being valid now and issued by a trusted authority. */
 export interface Wanted {
   readonly use: CertificateUse;
   /** A name that it must have (subjectAltName, DNS). */
@@ -16,9 +16,9 @@ export function describe(certificate: X509Certificate): string {
 }
 
 /**
- * Why a certificate is of no use here, in words; undefined for a good one. OpenSSL stops at its first finding and rustls names none,
- * so that dates and purposes are looked at here.
- * @param untrusted what the runtime found wrong with its chain; undefined when it holds
+ * Returns why a certificate is not accepted, or undefined if it is. OpenSSL stops at its first finding and rustls names none, so dates
+ * and purposes are checked here.
+ * @param untrusted what the runtime found wrong with its chain. Unset: nothing
  */
 export function faultOf(
   certificate: X509Certificate,

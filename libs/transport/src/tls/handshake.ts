@@ -1,4 +1,4 @@
-/** TLS alerts that tell of certificates and versions (RFC 8446 section 6.2), and what the one who sent it means. */
+/** TLS alerts about certificates and versions (RFC 8446 section 6.2), and what their sender means. */
 const ALERTS: readonly (readonly [code: number, name: string, means: string])[] = [
   [40, 'handshake_failure', 'it has no version, cipher suite or certificate in common with this side'],
   [42, 'bad_certificate', 'it does not accept the certificate that it was shown'],
@@ -17,17 +17,17 @@ const ALERTS: readonly (readonly [code: number, name: string, means: string])[] 
   [120, 'no_application_protocol', 'it speaks none of the protocols that this side offers: is it the right port?'],
 ];
 
-/** What the other side's TLS alert says, in words; undefined for an error that is none. OpenSSL gives its number, rustls its name. */
+/** Returns the other side's TLS alert in words, or undefined if the error is none. OpenSSL gives its number, rustls its name. */
 export function alertIn({ message }: Error): string | undefined {
   const number = Number(/alert number (\d+)/.exec(message)?.[1]);
   const word = /received fatal alert: (\w+)/.exec(message)?.[1]?.toLowerCase();
-  // Go's words, which reach us by way of a gRPC library: `remote error: tls: bad certificate`.
+  // Go's words, which arrive through a gRPC library: `remote error: tls: bad certificate`.
   const spoken = /remote error: tls: ([\w ]+)/.exec(message)?.[1]?.replaceAll(' ', '');
   const found = ALERTS.find(([code, name]) => code === number || [word, spoken].includes(name.replaceAll('_', '')));
   return found && `the other side ended the TLS handshake (alert ${found[1]}): ${found[2]}`;
 }
 
-/** An error of a handshake that failed, without OpenSSL's numbers and source files, also where a gRPC library quotes it. */
+/** Returns the error of a failed handshake without OpenSSL's numbers and source files, also if a gRPC library quotes it. */
 export function inWords(error: Error): Error {
   const alert = alertIn(error);
   if (alert !== undefined) return new Error(alert, { cause: error });
@@ -36,8 +36,8 @@ export function inWords(error: Error): Error {
 }
 
 /**
- * At a server: a peer that does not trust what it is shown says so by an alert, or goes without a word.
- * @param begun whether the peer had sent anything: until then it was shown nothing
+ * For a server. A peer that does not trust the server's certificate sends an alert, or just closes.
+ * @param begun whether the peer had sent anything: before that, it has not seen the certificate
  */
 export function handshakeError(error: Error, begun: boolean): Error {
   const told = inWords(error);

@@ -5,17 +5,17 @@ import { dnsNames } from '@isthmus/runtime';
 import { describe, faultOf } from './certificate.ts';
 import { inWords } from './handshake.ts';
 
-/** What the server's certificate must be for. */
+/** What the server's certificate must prove. */
 export type Identity = { readonly role: string } | { readonly host: string; readonly orName: string };
 
-/** A connection whose server is still to prove itself. */
+/** A connection whose server has not proven its identity yet. */
 export interface Handshake {
   readonly socket: TLSSocket;
-  /** Resolves when it has. Rejects, with the socket destroyed, for one that does not: with its certificate and what is wrong with it. */
+  /** Resolves when it has. Rejects if it cannot, with its certificate and what is wrong with it, after destroying the socket. */
   readonly done: Promise<unknown>;
 }
 
-/** Connects, and judges the server's certificate, which must be good for a server and prove an identity. */
+/** Connects, and verifies that the server's certificate is valid for a server and proves an identity. */
 export function secureConnect(options: Omit<ConnectionOptions, 'checkServerIdentity'>, identity: Identity): Handshake {
   let shown: X509Certificate | undefined;
   const socket = tls.connect({
@@ -26,7 +26,7 @@ export function secureConnect(options: Omit<ConnectionOptions, 'checkServerIdent
       return fault === undefined ? misnamed(shown as X509Certificate, certificate, identity) : new Error(fault);
     },
   });
-  // Before Node judges its chain: of a socket that is destroyed for it nothing is known any more.
+  // Before Node verifies the chain: once it has destroyed the socket for it, the certificate is no longer known.
   socket.prependListener('secure', () => {
     shown = socket.getPeerX509Certificate();
   });
@@ -50,7 +50,7 @@ function refusal(error: Error, shown: X509Certificate | undefined, need: ReturnT
   const told = inWords(error);
   if (told !== error) return told;
   const { code } = error as NodeJS.ErrnoException;
-  // Deno verifies amid the handshake, keeps nothing of the certificate, and has one code for every fault.
+  // Deno verifies during the handshake, keeps nothing of the certificate, and has one code for every fault.
   if (!shown && code === 'UNABLE_TO_VERIFY_LEAF_SIGNATURE') {
     return new Error(
       `the server's certificate is refused: ${error.message}; isthmus check says what is wrong with it`,
@@ -58,7 +58,7 @@ function refusal(error: Error, shown: X509Certificate | undefined, need: ReturnT
     );
   }
   if (!shown) return error;
-  // What the runtime found itself has a code of OpenSSL's; what was found above speaks for itself.
+  // Errors that the runtime found have a code of OpenSSL's. Those found above are complete already.
   const untrusted = code !== undefined && /^[A-Z_]+$/.test(code) && !code.startsWith('E') ? code : undefined;
   const fault = (untrusted && faultOf(shown, untrusted, need)) ?? error.message;
   return new Error(`the server's certificate (${describe(shown)}) is refused: ${fault}`, { cause: error });
