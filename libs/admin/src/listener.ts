@@ -21,7 +21,7 @@ const STRANGERS: Omit<StrangerLimits, 'deadlineMs'> = {
   mostOfSource: 50,
   names: {
     most: 'let fewer addresses reach the admin port',
-    mostOfSource: 'look what runs there, or keep it from the admin port',
+    mostOfSource: 'find out what runs there, or block it from the admin port',
   },
 };
 

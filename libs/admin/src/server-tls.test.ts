@@ -110,7 +110,7 @@ describe('the admin port with mutual TLS', () => {
     });
     try {
       await flooded;
-      assert.match(refused[0] ?? '', /^50 connections from 127\.0\.0\.9 wait to be let in already: /);
+      assert.match(refused[0] ?? '', /^50 connections from 127\.0\.0\.9 are already waiting to be admitted: /);
       assert.equal(await page(server, shows(operator)), 'a page');
     } finally {
       for (const socket of flood) socket.destroy();

@@ -42,7 +42,7 @@ test('one source has so many places, and gets another for each that it leaves', 
   const { own, refused, enter } = strangers(100, 10);
   const let_in = enter('10.0.0.1', 25);
   assert.deepEqual([let_in.length, own.size, refused.length], [10, 10, 15]);
-  assert.equal(refused[0], '10 connections from 10.0.0.1 wait to be let in already: --source');
+  assert.equal(refused[0], '10 connections from 10.0.0.1 are already waiting to be admitted: --source');
   own.leave(let_in[0] as Socket);
   let_in[1]?.destroy();
   assert.equal(enter('10.0.0.1', 5).length, 2);
@@ -61,7 +61,7 @@ test('where all places are taken, who comes takes one of the source that has the
   );
   // The flood itself gets no more.
   assert.equal(enter('10.0.0.1', 5).length, 0);
-  assert.match(refused.at(-1) ?? '', /^20 connections wait to be let in already: --all$/);
+  assert.match(refused.at(-1) ?? '', /^20 connections are already waiting to be admitted: --all$/);
 });
 
 test('a connection that has waited for long gives its place to one of its own source', () => {
@@ -114,7 +114,7 @@ test('a connection that is never let in ends at the deadline', () => {
   own.leave(known as Socket);
   mock.timers.tick(90_000);
   assert.deepEqual([late?.destroyed, known?.destroyed, own.size], [true, false, 0]);
-  assert.deepEqual(refused, ['not let in within 90 s']);
+  assert.deepEqual(refused, ['not admitted within 90 s']);
 });
 
 test('a source is an IPv4 address, or a network of IPv6', () => {

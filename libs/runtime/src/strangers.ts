@@ -84,7 +84,7 @@ export class Strangers {
 
   #add(socket: Socket, key: string, source: string): void {
     const { deadlineMs } = this.#limits;
-    const late = () => this.#end(stranger, new Error(`not let in within ${deadlineMs / 1000} s`));
+    const late = () => this.#end(stranger, new Error(`not admitted within ${deadlineMs / 1000} s`));
     const begun = () => {
       if (socket.bytesRead === 0) this.#end(stranger, new Error(`it sent nothing within ${FIRST_BYTE / 1000} s`));
     };
@@ -117,12 +117,12 @@ export class Strangers {
     const own = this.#sources.get(source);
     if (own && own.size >= mostOfSource) {
       const error = new Error(
-        `${mostOfSource} connections from ${source} wait to be let in already: ${names.mostOfSource}`,
+        `${mostOfSource} connections from ${source} are already waiting to be admitted: ${names.mostOfSource}`,
       );
       return this.#takePlace(own, error);
     }
     if (this.#waiting.size < most) return undefined;
-    const error = new Error(`${most} connections wait to be let in already: ${names.most}`);
+    const error = new Error(`${most} connections are already waiting to be admitted: ${names.most}`);
     const heaviest = this.#heaviest();
     if (heaviest === undefined || heaviest.size <= (own?.size ?? 0) + 1) {
       return this.#takePlace(own ?? this.#waiting.values(), error);

@@ -38,7 +38,7 @@ function checkSize(query: string, { identifiers, identifierBytes }: IdentifierLi
 }
 
 function tooMuch(what: string, most: number, flag: string): PeerLimit {
-  return new PeerLimit('agent identifiers', `${what} in the agent's identifiers, and ${most} are taken: --${flag}`);
+  return new PeerLimit('agent identifiers', `${what} in the agent's identifiers, more than ${most}: --${flag}`);
 }
 
 function parseQuery(query: string): Map<string, string[]> {

@@ -29,10 +29,10 @@ const PAIRS: readonly [name: string, hub: Shown, gateway: Shown, told: RegExp | 
     /extended key usage lacks serverAuth/,
   ],
   [
-    "a hub's certificate that has run out",
+    "a hub's certificate that has expired",
     [['hub'], { validMs: -60_000 }],
     [['gateway']],
-    /certificate \(CN=hub, serial \w+\) is refused: it ran out/,
+    /certificate \(CN=hub, serial \w+\) is refused: it expired/,
   ],
   [
     "a hub in a gateway's place",
@@ -41,10 +41,10 @@ const PAIRS: readonly [name: string, hub: Shown, gateway: Shown, told: RegExp | 
     /refuses this link: .*does not prove the role isthmus-gateway/,
   ],
   [
-    "a gateway's certificate that has run out",
+    "a gateway's certificate that has expired",
     [['hub']],
     [['gateway'], { validMs: -60_000 }],
-    /refuses this link: .*CN=gateway, serial \w+ is refused: it ran out/,
+    /refuses this link: .*CN=gateway, serial \w+ is refused: it expired/,
   ],
 ];
 

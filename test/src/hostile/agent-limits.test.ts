@@ -53,12 +53,12 @@ test(
       [
         'agent identifiers',
         { 'isthmus-agent': 'a', 'isthmus-identifiers': encodeURIComponent(long) },
-        /^13705 bytes in the agent's identifiers, and 8192 are taken: --max-agent-identifier-bytes$/,
+        /^13705 bytes in the agent's identifiers, more than 8192: --max-agent-identifier-bytes$/,
       ],
       [
         'agent identifiers',
         { 'isthmus-agent': 'a', 'isthmus-identifiers': encodeURIComponent(many) },
-        /^257 identifiers in the agent's identifiers, and 256 are taken: --max-agent-identifiers$/,
+        /^257 identifiers in the agent's identifiers, more than 256: --max-agent-identifiers$/,
       ],
       ['agents', { 'isthmus-agent': 'a%1B%5B2J' }, /^isthmus-agent with control characters/],
       ['agents', { 'isthmus-agent': 'a%E2%80%AE' }, /^isthmus-agent with control characters/],
@@ -75,8 +75,8 @@ test(
       });
     }
     for (const [where, metadata, details] of [
-      ['agent identifiers', { agentid: 'a', agentidentifiers: long }, /8192 are taken: --max-agent-identifier-bytes/],
-      ['agent identifiers', { agentid: 'a', agentidentifiers: many }, /256 are taken: --max-agent-identifiers/],
+      ['agent identifiers', { agentid: 'a', agentidentifiers: long }, /more than 8192: --max-agent-identifier-bytes/],
+      ['agent identifiers', { agentid: 'a', agentidentifiers: many }, /more than 256: --max-agent-identifiers/],
       ['grpc agents', { agentid: 'x'.repeat(265) }, /agent ID of 265 characters/],
       ['grpc agents', { agentid: 'a', agentidentifiers: 'host=a%0Ab' }, /control characters/],
     ] as const) {

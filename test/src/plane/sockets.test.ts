@@ -89,7 +89,7 @@ test(
       eventually(async () => {
         const { status, body } = await member.program.get('/readyz');
         assert.deepEqual(
-          [status, body.includes(`${uds} ${what}, so that callers do not come here`)],
+          [status, body.includes(`${uds} ${what}, so callers do not reach this server`)],
           [500, true],
           body,
         );
@@ -100,7 +100,7 @@ test(
     await tells('was deleted');
     const second = await server('second');
     await second.member.program.waitReady();
-    await tells("is another's by now");
+    await tells('belongs to another process now');
   }),
 );
 

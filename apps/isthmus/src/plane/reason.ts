@@ -9,7 +9,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/not in the cert's list|does not match certificate|ERR_TLS_CERT_ALTNAME/, 'its certificate is for another name'],
   [/certificate has expired|CERT_HAS_EXPIRED/, 'its certificate has expired: renew it'],
   [
-    /certificate required|bad certificate|unknown ca|handshake failure|client certificate (of|was)|no client certificate/,
+    /certificate required|bad certificate|unknown ca|handshake failure|client certificate (of|was)|no client certificate|requires a client certificate/,
     'it requires a certificate from a CA that it trusts: --cert and --key',
   ],
   [/wrong version number|EPROTO|packet length too long/, 'it does not use TLS: leave out --ca'],

@@ -63,7 +63,7 @@ function parse(head: string): Omit<ConnectRequest, 'rest'> {
   const [requestLine = '', ...lines] = head.split('\r\n');
   const [, method, target, version] = REQUEST_LINE.exec(requestLine) ?? [];
   if (target === undefined) throw new RequestRefused(400, `not an HTTP request: ${shown(requestLine)}`);
-  if (method !== 'CONNECT') throw new RequestRefused(405, `this port takes CONNECT, not ${shown(method)}`);
+  if (method !== 'CONNECT') throw new RequestRefused(405, `this port serves CONNECT, not ${shown(method)}`);
   if (version !== '1.1') throw new RequestRefused(400, `HTTP/${version} is not served: use HTTP/1.1`);
   const fields = lines.map(readField);
   if (fields.some(promisesBody)) throw new RequestRefused(400, 'a CONNECT request has no body');

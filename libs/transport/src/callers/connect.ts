@@ -83,7 +83,7 @@ function readRest(
     refuse(socket, error, options);
   };
   const late = guarded(() => end(new RequestRefused(408, 'no request in time')));
-  const cut = guarded(() => end(new RequestRefused(400, 'the connection ended amid its request')));
+  const cut = guarded(() => end(new RequestRefused(400, 'the connection ended in the middle of its request')));
   const timer = setTimeout(late, HEAD_TIMEOUT);
   socket.on('data', more).on('end', cut).on('close', settle);
 }

@@ -137,7 +137,7 @@ function open(client: Client, options: ConnectPacketsOptions): ClientDuplexStrea
 function readAnswer(metadata: Metadata): { serverId: string; serverCount: number } {
   const serverId = checkName('server ID', exactlyOne(metadata, 'serverid', 'server ID'));
   const count = exactlyOne(metadata, 'servercount', 'server count');
-  if (!/^\d{1,9}$/.test(count)) throw new Error(`server count is no number: ${JSON.stringify(count)}`);
+  if (!/^\d{1,9}$/.test(count)) throw new Error(`server count is not a number: ${JSON.stringify(count)}`);
   return { serverId, serverCount: Number(count) };
 }
 

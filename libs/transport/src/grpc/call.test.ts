@@ -154,7 +154,7 @@ const FAILURES: readonly [what: string, fail: (call: ServerCall, reply: Reply) =
       'it ends amid a message',
       (_, { stream }) => void stream.end(message({ type: 'DRAIN' }).subarray(0, 6)),
       'Internal',
-      /amid a message/,
+      /in the middle of a message/,
     ],
   ];
 

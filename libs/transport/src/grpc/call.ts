@@ -221,7 +221,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
       return;
     }
     if (!this.#remoteEnded || this.#paused || this.#closed) return;
-    if (!this.#packets.empty) this.fail(new StatusError('Internal', 'stream ends amid a message'));
+    if (!this.#packets.empty) this.fail(new StatusError('Internal', 'the stream ended in the middle of a message'));
     this.end();
     this.#close();
   }

@@ -58,7 +58,7 @@ test('a long message that is no data is refused before it has come', async () =>
   stream.write(message(text).subarray(0, 1_000));
   const fields = await status;
   assert.equal(fields['grpc-status'], '8');
-  assert.match(decodeURIComponent(String(fields['grpc-message'])), /bytes that is no DATA/);
+  assert.match(decodeURIComponent(String(fields['grpc-message'])), /bytes that is not DATA/);
   assert.ok(encodePacket(text).length > LONG);
 });
 

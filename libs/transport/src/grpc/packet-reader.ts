@@ -89,7 +89,7 @@ export class PacketReader {
   #lend(expected: number): void {
     const more = this.#messages.length - this.#lent;
     if (!OTHERS.take(more))
-      throw new StatusError('ResourceExhausted', `no room for a message of ${expected} bytes that is no DATA`);
+      throw new StatusError('ResourceExhausted', `no room for a message of ${expected} bytes that is not DATA`);
     this.#lent += more;
   }
 
@@ -99,7 +99,7 @@ export class PacketReader {
       this.#messages.part(head.length);
       this.#connectID = head.connectID;
     } else if (expected <= LONGEST_OTHER) this.#isOther = true;
-    else throw new StatusError('ResourceExhausted', `received message of ${expected} bytes that is no DATA`);
+    else throw new StatusError('ResourceExhausted', `received message of ${expected} bytes that is not DATA`);
   }
 
   #part(connectID: bigint): Packet | undefined {

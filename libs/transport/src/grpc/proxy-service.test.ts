@@ -184,6 +184,6 @@ test('an upload that its caller breaks off amid a message does not end in good o
   assert.equal(ended, false);
   const [, { closedBy, error }] = (await closed) as [unknown, TunnelOutcome];
   assert.equal(closedBy, 'caller');
-  assert.match(error?.message ?? '', /amid a message/);
+  assert.match(error?.message ?? '', /in the middle of a message/);
   assert.deepEqual(errors, ['Internal']);
 });

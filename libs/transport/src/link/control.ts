@@ -107,7 +107,7 @@ export class Control {
     if (!this.#allowance.spend(1 + bytes.length / BYTES_A_MESSAGE))
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
-        `too many control messages: ${AT_ONCE} at once and ${PER_SECOND} a second are taken`,
+        `more control messages than ${AT_ONCE} at once and ${PER_SECOND} a second`,
       );
     const { receive, refused, fail } = this.#options;
     const line = bytes.toString();

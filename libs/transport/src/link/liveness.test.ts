@@ -69,7 +69,7 @@ test('a link that does not answer is dead once, within three seconds', () => {
   look(3000 / LOOK_EVERY - 2);
   assert.deepEqual(
     deaths.map(({ message }) => message),
-    ['silent for 2.25 s, and to PING'],
+    ['silent for 2.25 s, even to PING'],
   );
   // It was asked for having been silent, and once before since nothing was sent to it.
   assert.equal(session.pings, 2);

@@ -52,7 +52,7 @@ export function watchLiveness(session: Http2Session, dead: (error: Error) => voi
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
     ({ bytesRead, bytesWritten } = session);
-    if (silent === DEAD_AFTER) dead(new Error(`silent for ${(DEAD_AFTER * LOOK_EVERY) / 1000} s, and to PING`));
+    if (silent === DEAD_AFTER) dead(new Error(`silent for ${(DEAD_AFTER * LOOK_EVERY) / 1000} s, even to PING`));
     else if (silent === ASK_AFTER || mute === ASK_AFTER) session.ping();
   };
   const quit = looks.add(guarded(look));

@@ -128,7 +128,7 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
     guarding(failed)(act)();
   };
   const elsewhere = ({ method, socket }: IncomingMessage) => {
-    const error = new LinkRefused(404, `this port takes agents: ${LINK_PROTOCOL} or gRPC, not ${method}`);
+    const error = new LinkRefused(404, `this port is for agents: ${LINK_PROTOCOL} or gRPC, not ${method}`);
     guarded(socket, () => refuse(socket, error));
   };
   server.on('request', elsewhere);
@@ -171,7 +171,7 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
 
 function readHello(request: IncomingMessage): AgentHello {
   if (request.headers.upgrade !== LINK_PROTOCOL || request.url !== LINK_PATH) {
-    throw new LinkRefused(404, `this port takes ${LINK_PROTOCOL} at ${LINK_PATH}, not ${request.headers.upgrade}`);
+    throw new LinkRefused(404, `this port serves ${LINK_PROTOCOL} at ${LINK_PATH}, not ${request.headers.upgrade}`);
   }
   const agents = request.headersDistinct['isthmus-agent'] ?? [];
   if (agents.length !== 1 || agents[0] === '') throw new LinkRefused(400, 'want exactly one agent id');

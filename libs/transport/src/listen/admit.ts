@@ -53,7 +53,7 @@ export function admit(server: Server, asks: boolean, { accept, refused, fault, r
 
 function faultOfClient(socket: TLSSocket, role: string | undefined): string | undefined {
   const certificate = socket.getPeerX509Certificate();
-  if (!certificate) return 'no client certificate was shown, and this port asks for one';
+  if (!certificate) return 'this port requires a client certificate, and the peer sent none';
   const untrusted = socket.authorized ? undefined : untrustedFor(socket);
   const fault = faultOf(certificate, untrusted, { use: 'client', role });
   return fault && `the client certificate of ${describe(certificate)} is refused: ${fault}`;

@@ -91,7 +91,7 @@ test('a process that took a unix socket over keeps it when the old one ends, by 
     unlinkSync(path);
     assert.match(old.lost ?? '', /was deleted/);
     const taken = await speaker(path, 'new');
-    assert.match(old.lost ?? '', /another's/);
+    assert.match(old.lost ?? '', /belongs to another process/);
     assert.equal(await ask(path), 'new');
     await old[way]();
     assert.equal(await ask(path), 'new', `after ${way}`);
@@ -123,6 +123,6 @@ test('what is in the way of a unix socket is left alone if it may not be deleted
   assert.equal(await ask(path), 'first');
   await listener.close();
   writeFileSync(path, 'precious');
-  await assert.rejects(speaker(path, 'third'), /is no unix socket/);
+  await assert.rejects(speaker(path, 'third'), /is not a unix socket/);
   assert.ok(existsSync(path));
 });

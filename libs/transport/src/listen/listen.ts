@@ -25,7 +25,7 @@ const STRANGERS: StrangerLimits = {
   ...{ most: 4096, mostOfSource: 2048, deadlineMs: 30_000 },
   names: {
     most: 'let fewer addresses reach this port',
-    mostOfSource: 'look what runs there, or keep it from this port',
+    mostOfSource: 'find out what runs there, or block it from this port',
   },
 };
 

@@ -62,7 +62,7 @@ export class SocketFile {
       if (there && !this.#clear(there)) continue;
       if (this.#show()) return;
     }
-    throw new Error(`${this.#path}: other processes take this --uds-name faster than it can be looked at`);
+    throw new Error(`${this.#path}: other processes keep taking this --uds-name`);
   }
 
   /**
@@ -100,15 +100,15 @@ export class SocketFile {
   /** Why callers cannot find this process at its path, unless it removed the file itself. */
   get lost(): string | undefined {
     if (this.#own === undefined || this.#stands()) return undefined;
-    const what = statOf(this.#path) ? "is another's by now" : 'was deleted';
-    return `${this.#path} ${what}, so that callers do not come here: start this server again, with a --uds-name of its own`;
+    const what = statOf(this.#path) ? 'belongs to another process now' : 'was deleted';
+    return `${this.#path} ${what}, so callers do not reach this server: restart it with a --uds-name of its own`;
   }
 
   /** Throws if what is at the path must not be removed. */
   async #check(there: Stats): Promise<void> {
     const path = this.#path;
     if (!this.#deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
-    if (!there.isSocket()) throw new Error(`${path} exists and is no unix socket: it is left alone`);
+    if (!there.isSocket()) throw new Error(`${path} exists and is not a unix socket`);
     const whose = await ownerOf(path);
     if (whose) throw new Error(`--uds-name ${path}: ${whose}. End that process, or give this one another --uds-name`);
   }
@@ -188,7 +188,7 @@ function isCode(error: unknown, code: string): boolean {
 async function ownerOf(path: string): Promise<string | undefined> {
   const refusal = await connectionTo(path);
   if (refusal === undefined) return 'another process listens there';
-  if (refusal !== 'ECONNREFUSED' && refusal !== 'ENOENT') return `it cannot be told whose it is (${refusal})`;
+  if (refusal !== 'ECONNREFUSED' && refusal !== 'ENOENT') return `it is unclear whose it is (${refusal})`;
   if (!(await isKept(path))) return undefined;
   return 'another process has this socket, and lacks the file descriptors to listen';
 }

@@ -138,7 +138,7 @@ class PacketClient implements PacketDialer {
       pending.fail(refusal(error));
     } else if (connectID === 0n || this.#mux.has(connectID)) {
       pending.fail(
-        new DialError('proxy_internal_error', `agent answered with connection id ${connectID}, which is no new one`),
+        new DialError('proxy_internal_error', `agent answered with connection id ${connectID}, which is not a new one`),
       );
     } else {
       pending.succeed(this.#established(connectID));

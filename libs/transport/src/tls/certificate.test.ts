@@ -38,7 +38,7 @@ test('a certificate without a subject is called by its first name, or said to ha
 test('an authority without a name is refused in words', () => {
   assert.equal(
     faultOf(parsed(NAMELESS), 'DEPTH_ZERO_SELF_SIGNED_CERT', { use: 'client' }),
-    'it was issued by an authority without a name, which is no authority that is trusted here',
+    'it was issued by an authority without a name, which is not a trusted authority here',
   );
 });
 

@@ -28,7 +28,7 @@ export function faultOf(
   const now = Date.now();
   const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
   if (from > now) return `it is not valid before ${new Date(from).toISOString()}: is the clock right?`;
-  if (to < now) return `it ran out at ${new Date(to).toISOString()}: renew it`;
+  if (to < now) return `it expired at ${new Date(to).toISOString()}: renew it`;
   const purpose = missingPurpose(certificate, use);
   if (purpose) return `its extended key usage lacks ${purpose}: issue it with extended key usage ${purpose}`;
   if (untrusted !== undefined) return chainFault(certificate, untrusted);
@@ -41,10 +41,10 @@ export function faultOf(
 function chainFault(certificate: X509Certificate, untrusted: string): string {
   const by = issuerOf(certificate);
   if (/^(UNABLE_TO|SELF_SIGNED|DEPTH_ZERO|CERT_SIGNATURE|UNKNOWN)/.test(untrusted)) {
-    return `it was issued by ${by}, which is no authority that is trusted here`;
+    return `it was issued by ${by}, which is not a trusted authority here`;
   }
-  if (untrusted === 'CERT_HAS_EXPIRED') return `an authority above it, ${by} or further up, has run out`;
-  return `it was issued by ${by}, and does not hold (${untrusted})`;
+  if (untrusted === 'CERT_HAS_EXPIRED') return `an authority above it, ${by} or further up, has expired`;
+  return `it was issued by ${by}, and cannot be verified (${untrusted})`;
 }
 
 /**

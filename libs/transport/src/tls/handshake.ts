@@ -8,7 +8,7 @@ const ALERTS: readonly (readonly [code: number, name: string, means: string])[] 
     'the certificate that it was shown is not for this purpose, or not of its authorities',
   ],
   [44, 'certificate_revoked', 'the certificate that it was shown is revoked'],
-  [45, 'certificate_expired', 'the certificate that it was shown has run out, or is not valid yet'],
+  [45, 'certificate_expired', 'the certificate that it was shown has expired, or is not valid yet'],
   [46, 'certificate_unknown', 'it does not accept the certificate that it was shown'],
   [48, 'unknown_ca', 'it does not trust the authority of the certificate that it was shown'],
   [49, 'access_denied', 'it does not let this certificate in'],
@@ -46,6 +46,6 @@ export function handshakeError(error: Error, begun: boolean): Error {
     return told;
   if (!begun)
     return new Error('the peer went away before its TLS handshake: did it mean another port?', { cause: error });
-  const what = silent ? 'the peer went away amid the TLS handshake' : told.message;
+  const what = silent ? 'the peer went away during the TLS handshake' : told.message;
   return new Error(`${what}: does it trust the authority of this certificate?`, { cause: error });
 }
