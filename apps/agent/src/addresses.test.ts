@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import { FakeClock } from '@isthmus/runtime/testing';
+import { FakeClock, FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember } from '@isthmus/transport';
 import { Addresses } from './addresses.ts';
 import type { OriginOptions } from './origin.ts';
-import { FakeClock } from './testing/fake-clock.ts';
 
 const SECOND = 1000;
 
