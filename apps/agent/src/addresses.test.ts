@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import { FakeClock, FakeClock } from '@isthmus/runtime/testing';
+import { FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember } from '@isthmus/transport';
 import { Addresses } from './addresses.ts';
 import type { OriginOptions } from './origin.ts';
