@@ -224,7 +224,7 @@ export class Reconciler {
       informant.end();
       this.#uplinks.delete(uplink);
       if (!uplink.leaving) this.#lose(address, clock.now() - since);
-      if (reason && !uplink.leaving && !this.#stopped) events.emit('server:failure', address, 'from_server', reason);
+      if (reason && !uplink.leaving && !this.#stopped) events.emit('server:failure', address, 'connected', reason);
       events.emit('server:close', { address, serverId }, reason?.message ?? 'closed');
       this.#options.closed(server);
       this.reconcile();
@@ -253,7 +253,7 @@ export class Reconciler {
     else this.#addresses.failedUrgently(place, { before: this.#pace.failures, refused: error.code === 'ECONNREFUSED' });
     if (only !== undefined) this.#moves.failed(only);
     else this.#pace.failed(attempt);
-    this.#options.events.emit('server:failure', place, 'to_server', error);
+    this.#options.events.emit('server:failure', place, 'connecting', error);
   }
 
   #lose(place: string, lived: number): void {

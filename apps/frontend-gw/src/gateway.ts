@@ -12,6 +12,7 @@ import {
 } from '@isthmus/transport';
 import {
   Admission,
+  type CallerProtocol,
   type Dial,
   type Directory,
   explain,
@@ -50,7 +51,7 @@ export interface CallerPort {
 export interface GatewayOptions {
   readonly callers: readonly CallerPort[];
   /** Unset: both, told apart by the first bytes. */
-  readonly mode?: 'grpc' | 'http-connect';
+  readonly mode?: CallerProtocol;
   readonly tenant: string;
   readonly strategies: readonly Strategy[];
   readonly zone: string;

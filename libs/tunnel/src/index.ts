@@ -2,7 +2,7 @@ export { Tunnel } from './carry/tunnel.ts';
 export { TunnelTable } from './carry/tunnel-table.ts';
 export { Admission } from './dial/admission.ts';
 export { type Destination, formatDestination, parseDestination } from './dial/destination.ts';
-export type { Caller, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial/dial.ts';
+export type { Caller, CallerProtocol, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial/dial.ts';
 export { DialAbort, type DialSignal } from './dial/dial-abort.ts';
 export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial/dial-log.ts';
 export {
@@ -22,13 +22,13 @@ export {
   type AuditSink,
   type CertificatePlace,
   type ClosedBy,
+  type DialFailure,
   type DialOutcome,
-  type GrpcMethod,
+  type PacketWay,
   type PlaneEventMap,
   type PlaneEvents,
   planeEvents,
   type Role,
-  type Segment,
   type SessionInfo,
   type TunnelInfo,
   type TunnelOutcome,
@@ -48,6 +48,7 @@ export { HTTP_CREDENTIAL } from './names/credential.ts';
 export { inWords } from './names/in-words.ts';
 export { checkName, isName, isPrintable, printable } from './names/names.ts';
 export { GATEWAY_NAME, HUB_SERVER_NAME } from './names/roles.ts';
+export { upstreamReason } from './names/upstream.ts';
 export { Directory, type SessionWatcher } from './replica/directory.ts';
 export { MAX_QUARANTINED } from './replica/quarantine.ts';
 export type {

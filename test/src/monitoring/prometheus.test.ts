@@ -23,7 +23,7 @@ function pages() {
   events.emit('dial:end', 'gateway', dial, { ms: 3, timing: { dnsMs: 1, connectMs: 2 } });
   const tunnel = { role: 'gateway', dial, agentId: 'a', sessionId: 's', hubId: 'h', since: 0, up: 1, down: 1 } as const;
   events.emit('tunnel:open', tunnel);
-  events.emit('packet', 'from_agent', 'DATA');
+  events.emit('packet', 'hub', 'received', 'DATA');
   server.leases.listed({ status: 200, reason: '', ms: 3 });
   return { server, agent: agentMetrics(planeEvents()) };
 }

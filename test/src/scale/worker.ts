@@ -47,8 +47,8 @@ function start(
     connected();
   });
   events.on('server:close', (_server, reason) => count(losses, reason));
-  events.on('server:failure', (_address, direction, error) => {
-    if (direction === 'to_server') count(failures, error.message);
+  events.on('server:failure', (_address, at, error) => {
+    if (at === 'connecting') count(failures, error.message);
   });
   return agent({
     agentId: `agent-${number}`,

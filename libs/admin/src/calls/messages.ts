@@ -2,11 +2,13 @@ import { adminApi } from '@isthmus/proto/admin';
 import {
   type AttemptRecord,
   type DialError,
+  type DialFailure,
   type DialTiming,
   formatDestination,
   type Role,
   type SessionInfo,
   type TunnelInfo,
+  upstreamReason,
 } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import type { SeenDial } from './recent-dials.ts';
@@ -108,7 +110,7 @@ export function dialMessage(dial: SeenDial): adminApi.DialRecord {
     startedMs: epoch(start),
     state: stateOf(dial),
     ms: outcome?.ms,
-    error: outcome?.error && failureMessage(outcome.error, outcome.reason),
+    error: outcome?.error && failureMessage(outcome.error, outcome.failure),
     ...whereMessage(dial),
     timing: outcome?.timing && timingMessage(outcome.timing),
     attempts: story?.attempts.map((attempt) => attemptMessage(attempt, start)) ?? [],
@@ -145,8 +147,8 @@ function timingMessage({ dnsMs, connectMs, hubMs, agentMs }: DialTiming): adminA
   return { dnsMs, connectMs, hubMs, agentMs };
 }
 
-function failureMessage({ code, message, retryable }: DialError, reason = ''): adminApi.DialFailure {
-  return { code, text: message, reason, retryable };
+function failureMessage({ code, message, retryable }: DialError, failure?: DialFailure): adminApi.DialFailure {
+  return { code, text: message, reason: failure === undefined ? '' : upstreamReason(failure), retryable };
 }
 
 function attemptMessage(attempt: AttemptRecord, dialStart: number): adminApi.DialAttempt {

@@ -16,7 +16,7 @@ function dial(id: string, given: Partial<DialRequest> = {}): DialRequest {
 function dialled(events: PlaneEvents, request: DialRequest, ms = 5, failed = false, role: Role = 'gateway'): void {
   events.emit('dial:start', role, request);
   const error = failed ? new DialError('connection_refused', 'refused') : undefined;
-  events.emit('dial:end', role, request, { ms, ...(error && { error, reason: 'error_response' }) });
+  events.emit('dial:end', role, request, { ms, ...(error && { error, failure: 'error' }) });
 }
 
 async function watched(t: TestContext) {

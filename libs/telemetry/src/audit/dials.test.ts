@@ -130,8 +130,8 @@ test('a dial that reached its destination after the caller had left is recorded'
   const dial = dialOf();
   const [record, ...others] = audited((events) => {
     events.emit('dial:end', 'gateway', dial, { ms: 1, ...ROUTE });
-    events.emit('dial:failure', 'send_rsp', dial);
-    events.emit('dial:failure', 'unrecognized_response');
+    events.emit('dial:undelivered', dial);
+    events.emit('dial:unasked');
   });
   assert.deepEqual(others, []);
   assert.equal(record?.outcome, 'established');

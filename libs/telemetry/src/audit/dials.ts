@@ -38,7 +38,7 @@ export function auditDials(
       else answers.set(dial, answer);
     },
     // The destination was reached, but the caller was gone, so no tunnel will report it.
-    'dial:failure'(_reason, dial) {
+    'dial:undelivered'(dial) {
       const error = new Error('the caller left before the answer');
       if (dial) end(dial, { ms: 0, up: 0, down: 0, by: 'caller', error });
     },

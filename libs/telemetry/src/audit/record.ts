@@ -1,5 +1,6 @@
 import {
   type AttemptRecord,
+  type Caller,
   type ClosedBy,
   type DialErrorCode,
   type DialLog,
@@ -19,7 +20,7 @@ export interface AuditRecord {
   readonly time: string;
   readonly dial: string;
   readonly tenant: string;
-  readonly caller?: { readonly via: 'grpc' | 'http-connect' | 'admin'; readonly identity: string };
+  readonly caller?: Pick<Caller, 'via' | 'identity'>;
   /** `host:port` as the caller asked for it. */
   readonly destination: string;
   readonly gateway: string;

@@ -42,10 +42,10 @@ test('a flapping connection is logged a few times, then counted, and its latest 
   for (let i = 0; i < 100; i++) {
     events.emit('registry', 'down', `reset ${i}`);
     events.emit('registry', 'up', 'again');
-    events.emit('server:failure', '10.0.0.1:8091', 'to_server', new Error('refused'));
+    events.emit('server:failure', '10.0.0.1:8091', 'connecting', new Error('refused'));
     events.emit('peer:failure', 'h1', 'y:1', new Error('refused'));
   }
-  events.emit('server:failure', '10.0.0.2:8091', 'to_server', new Error('refused'));
+  events.emit('server:failure', '10.0.0.2:8091', 'connecting', new Error('refused'));
   assert.equal(records().length, 10);
   await until(() => records().length === 16, 'counts and last lines');
   const later = records().slice(10);

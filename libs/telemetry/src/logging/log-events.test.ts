@@ -28,7 +28,7 @@ test('a dial is one line with all fields that identify it', () => {
 
 test('a failed dial is a warning with its RFC 9209 name, its reason and its text', () => {
   const error = new DialError('connection_refused', 'dial tcp: connect: connection refused');
-  const [line] = logged((events) => events.emit('dial:end', 'agent', dial, { ms: 1, error, reason: 'error_response' }));
+  const [line] = logged((events) => events.emit('dial:end', 'agent', dial, { ms: 1, error, failure: 'error' }));
   assert.equal(line.level, 'warn');
   assert.equal(line.msg, 'dial failed');
   assert.deepEqual([line.error, line.reason, line.text], ['connection_refused', 'error_response', error.message]);
@@ -37,7 +37,7 @@ test('a failed dial is a warning with its RFC 9209 name, its reason and its text
 test('a caller that gave up causes no warning', () => {
   const error = new DialError('connection_terminated', 'gone');
   const emit = (events: PlaneEvents) =>
-    void events.emit('dial:end', 'gateway', dial, { ms: 1, error, reason: 'frontend_close' });
+    void events.emit('dial:end', 'gateway', dial, { ms: 1, error, failure: 'abandoned' });
   assert.deepEqual(logged(emit, 0), []);
   assert.equal(logged(emit)[0].level, 'info');
 });
@@ -66,7 +66,7 @@ test('changes of tunnels, sessions, servers, hubs and the registry are logged', 
     events.emit('session:close', session, 'rolled');
     events.emit('server:open', { address: 'x:1', serverId: 's', protocol: 'link' });
     events.emit('server:close', { address: 'x:1', serverId: 's' }, 'gone');
-    events.emit('server:failure', 'x:1', 'to_server', new Error('refused'));
+    events.emit('server:failure', 'x:1', 'connecting', new Error('refused'));
     events.emit('peer:open', 'h1', 'y:1');
     events.emit('peer:close', 'h1', 'y:1', 'ping');
     events.emit('peer:failure', 'h1', 'y:1', new Error('connect ECONNREFUSED'));

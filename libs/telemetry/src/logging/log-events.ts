@@ -10,8 +10,10 @@ import {
   type TunnelInfo,
   type TunnelOutcome,
   unlessProbed,
+  upstreamReason,
 } from '@isthmus/tunnel';
 import type { Logger } from 'pino';
+import { SERVER_DIRECTIONS } from '../metrics/plane/labels.ts';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { type BurstLimit, Bursts } from './bursts.ts';
 
@@ -69,9 +71,9 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
 }
 
 /** Gateway and agent log each dial, a hub only for debugging. A caller that gave up is not a failure of the plane. */
-function dialLevel(role: Role, { error, reason }: DialOutcome): 'debug' | 'info' | 'warn' {
+function dialLevel(role: Role, { error, failure }: DialOutcome): 'debug' | 'info' | 'warn' {
   if (role === 'hub') return 'debug';
-  return error && reason !== 'frontend_close' ? 'warn' : 'info';
+  return error && failure !== 'abandoned' ? 'warn' : 'info';
 }
 
 /*
@@ -81,13 +83,13 @@ function dialLevel(role: Role, { error, reason }: DialOutcome): 'debug' | 'info'
  */
 
 function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
-  const { ms, error, reason, agentId, sessionId, hubId, timing } = outcome;
+  const { ms, error, failure, agentId, sessionId, hubId, timing } = outcome;
   return {
     destination: formatDestination(dial.destination),
     agent: agentId,
     ms: rounded(ms),
     error: error?.code,
-    reason: error && reason,
+    reason: failure && upstreamReason(failure),
     text: error?.message,
     role,
     dial: dial.id,
@@ -153,8 +155,10 @@ function linkLines(logger: Logger, flaps: Bursts): Subscriptions {
       say(`server ${address}`, 'info', { address, server: serverId, protocol }, 'server connected'),
     'server:close': ({ address, serverId }, reason) =>
       say(`server ${address}`, 'info', { address, server: serverId, reason }, 'server connection closed'),
-    'server:failure': (address, direction, error) =>
-      say(`server ${address}`, 'warn', { address, direction, text: inWords(error) }, 'server connection failed'),
+    'server:failure'(address, at, error) {
+      const fields = { address, direction: SERVER_DIRECTIONS[at], text: inWords(error) };
+      say(`server ${address}`, 'warn', fields, 'server connection failed');
+    },
     'peer:open': (hub, address) => say(`hub ${hub}`, 'info', { hub, address }, 'hub connected'),
     'peer:close': (hub, address, reason) =>
       say(`hub ${hub}`, 'info', { hub, address, reason }, 'hub connection closed'),

@@ -6,9 +6,13 @@ test('an agent counts its servers, its endpoints and its lease calls', async () 
   const { events, metrics } = agent();
   events.emit('server:known', 3);
   events.emit('server:open', { address: 'x:1', serverId: 's', protocol: 'link' });
-  events.emit('server:failure', 'x:1', 'to_server', new Error('reset'));
+  events.emit('server:failure', 'x:1', 'connecting', new Error('reset'));
   events.emit('dial:end', 'agent', dial, { ms: 20 });
-  events.emit('endpoint:failure', 'timeout');
+  events.emit('server:failure', 'x:1', 'connected', new Error('reset'));
+  events.emit('endpoint:failure', true);
+  events.emit('endpoint:failure', false);
+  events.emit('packet', 'agent', 'received', 'DATA');
+  events.emit('packet', 'agent', 'sent', 'DATA');
   events.emit('tunnel:open', tunnel('agent'));
   metrics.leases.listed({ status: 200, reason: '', ms: 1 });
   metrics.leases.watched({ status: 200, reason: '' });
@@ -18,7 +22,11 @@ test('an agent counts its servers, its endpoints and its lease calls', async () 
   assert.equal(value('open_server_connections'), 1);
   assert.equal(value('server_connection_failure_count{direction="to_server"}'), 1);
   assert.equal(value('dial_duration_seconds_bucket{le="0.025"}'), 1);
+  assert.equal(value('server_connection_failure_count{direction="from_server"}'), 1);
   assert.equal(value('endpoint_dial_failure_total{reason="timeout"}'), 1);
+  assert.equal(value('endpoint_dial_failure_total{reason="unknown"}'), 1);
+  assert.equal(value('stream_packets_total{packet_type="DATA",segment="to_agent"}'), 1);
+  assert.equal(value('stream_packets_total{packet_type="DATA",segment="from_agent"}'), 1);
   assert.equal(value('open_endpoint_connections'), 1);
   assert.equal(value('lease_lists_total{http_response_code="200",reason=""}'), 1);
   assert.equal(value('lease_watches_total{http_response_code="200",reason=""}'), 1);

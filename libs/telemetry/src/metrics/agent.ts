@@ -2,6 +2,7 @@ import type { PlaneEvents } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { Families, type Metrics } from './exposition/families.ts';
 import { dialLatency } from './plane/dials.ts';
+import { SERVER_DIRECTIONS } from './plane/labels.ts';
 import { type LeaseCountObserver, leaseCount } from './plane/leases.ts';
 import { packetMetrics } from './plane/packets.ts';
 import { tunnelMetrics } from './plane/tunnels.ts';
@@ -96,8 +97,8 @@ function endpointMetrics(families: Families): Subscriptions {
     'dial:end'(role, _dial, { ms, error }) {
       if (role === 'agent' && !error) duration.observe(ms / 1000);
     },
-    'endpoint:failure'(reason) {
-      failures.of({ reason }).inc();
+    'endpoint:failure'(timedOut) {
+      failures.of({ reason: timedOut ? 'timeout' : 'unknown' }).inc();
     },
     'tunnel:open'({ role }) {
       if (role === 'agent') open.inc();
@@ -119,8 +120,8 @@ function serverLinkMetrics(families: Families): Subscriptions {
   return {
     'server:open': () => open.inc(),
     'server:close': () => open.dec(),
-    'server:failure'(_address, direction) {
-      failures.of({ direction }).inc();
+    'server:failure'(_address, at) {
+      failures.of({ direction: SERVER_DIRECTIONS[at] }).inc();
     },
     'server:known': (count) => known.set(count),
   };

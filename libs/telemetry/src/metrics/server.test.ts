@@ -9,7 +9,7 @@ test('a dial is pending until it ends, and counts once, by its outcome', async (
   assert.equal((await samples(metrics)).get(`${SERVER}pending_backend_dials`), 3);
   events.emit('dial:end', 'gateway', dial, { ms: 3 });
   const error = new DialError('destination_unavailable', 'No agent available');
-  events.emit('dial:end', 'gateway', dial, { ms: 1, error, reason: 'no_agent' });
+  events.emit('dial:end', 'gateway', dial, { ms: 1, error, failure: 'unavailable' });
   const page = await samples(metrics);
   assert.equal(page.get(`${SERVER}pending_backend_dials`), 1);
   assert.equal(page.get(`${SERVER}dial_failure_count{reason="no_agent"}`), 1);
@@ -20,11 +20,21 @@ test('a dial is pending until it ends, and counts once, by its outcome', async (
 
 test('failures without a dial:end are counted by reason', async () => {
   const { events, metrics } = server();
-  events.emit('dial:failure', 'unrecognized_response');
-  events.emit('dial:failure', 'send_rsp');
+  events.emit('dial:unasked');
+  events.emit('dial:undelivered');
   const page = await samples(metrics);
   assert.equal(page.get(`${SERVER}dial_failure_count{reason="unrecognized_response"}`), 1);
   assert.equal(page.get(`${SERVER}dial_failure_count{reason="send_rsp"}`), 1);
+});
+
+test('each way in which a dial fails has the reason of upstream', async () => {
+  const { events, metrics } = server();
+  const error = new DialError('proxy_internal_error', 'failed');
+  for (const failure of ['expired', 'abandoned', 'unavailable', 'terminated', 'error'] as const)
+    events.emit('dial:end', 'gateway', dial, { ms: 1, error, failure });
+  const page = await samples(metrics);
+  for (const reason of ['backend_dial_timeout', 'frontend_close', 'no_agent', 'backend_close', 'error_response'])
+    assert.equal(page.get(`${SERVER}dial_failure_count{reason="${reason}"}`), 1, reason);
 });
 
 test('gateway and hub in one process count a dial and its tunnel once', async () => {
@@ -61,32 +71,38 @@ test('callers, writes to them and full receive channels are counted', async () =
   for (const via of ['grpc', 'grpc', 'http-connect'] as const) events.emit('caller:open', via);
   events.emit('caller:close', 'grpc');
   events.emit('caller:write', 0.05);
-  events.emit('receive:full', 'Connect');
+  events.emit('receive:full', 'hub');
   let page = await samples(metrics);
   assert.equal(page.get(`${SERVER}grpc_connections{service_method="Proxy"}`), 1);
   assert.equal(page.get(`${SERVER}http_connections`), 1);
   assert.equal(page.get(`${SERVER}frontend_write_duration_seconds_bucket{le="0.0001"}`), 1);
   assert.equal(page.get(`${SERVER}full_receive_channels{service_method="Connect"}`), 1);
-  events.emit('receive:free', 'Connect');
+  events.emit('receive:free', 'hub');
   page = await samples(metrics);
   assert.equal(page.get(`${SERVER}full_receive_channels{service_method="Connect"}`), 0);
 });
 
 test('packets and stream errors are counted by segment and type', async () => {
   const { events, metrics } = server();
-  for (let i = 0; i < 1000; i++) events.emit('packet', 'from_agent', 'DATA');
-  events.emit('packet', 'to_agent', 'DIAL_REQ');
-  events.emit('packet:error', 'from_agent', 'Unavailable', 'Unknown');
+  for (let i = 0; i < 1000; i++) events.emit('packet', 'hub', 'received', 'DATA');
+  events.emit('packet', 'hub', 'sent', 'DIAL_REQ');
+  events.emit('packet', 'gateway', 'received', 'CLOSE_REQ');
+  events.emit('packet', 'gateway', 'sent', 'CLOSE_RSP');
+  for (const role of ['gateway', 'hub'] as const) events.emit('packet:error', role, 'Unavailable');
   // Twice: rendering the page counts nothing again.
   await metrics.render();
   const page = await samples(metrics);
   const packets = [...page].filter(([name]) => name.includes('stream_packets_total'));
   assert.deepEqual(packets, [
+    [`${SERVER}stream_packets_total{packet_type="CLOSE_REQ",segment="from_client"}`, 1],
+    [`${SERVER}stream_packets_total{packet_type="CLOSE_RSP",segment="to_client"}`, 1],
     [`${SERVER}stream_packets_total{packet_type="DATA",segment="from_agent"}`, 1000],
     [`${SERVER}stream_packets_total{packet_type="DIAL_REQ",segment="to_agent"}`, 1],
   ]);
-  const errors = `${SERVER}stream_errors_total{code="Unavailable",packet_type="Unknown",segment="from_agent"}`;
-  assert.equal(page.get(errors), 1);
+  for (const segment of ['from_client', 'from_agent']) {
+    const errors = `${SERVER}stream_errors_total{code="Unavailable",packet_type="Unknown",segment="${segment}"}`;
+    assert.equal(page.get(errors), 1);
+  }
 });
 
 test('lease calls are counted by status and reason', async () => {

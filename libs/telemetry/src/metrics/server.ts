@@ -1,8 +1,9 @@
-import type { GrpcMethod, PlaneEvents, Role, Strategy } from '@isthmus/tunnel';
+import { type CallerProtocol, type PlaneEvents, type Role, type Strategy, upstreamReason } from '@isthmus/tunnel';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { Families, type Metrics } from './exposition/families.ts';
 import { Backends } from './plane/backends.ts';
 import { attemptMetrics, dialLatency } from './plane/dials.ts';
+import { METHODS } from './plane/labels.ts';
 import { type LeaseCollectionObserver, leaseCollection } from './plane/leases.ts';
 import { hubLinkMetrics, sessionMetrics } from './plane/links.ts';
 import { packetMetrics } from './plane/packets.ts';
@@ -17,8 +18,6 @@ const LATENCY_BUCKETS = [0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5,
 
 /** In seconds, up to a day. */
 const CONNECTION_BUCKETS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 14400, 43200, 86400];
-
-const METHODS: readonly GrpcMethod[] = ['Proxy', 'Connect'];
 
 export interface ServerMetricsOptions {
   /** What the process is. A `server` is gateway and hub in one, and counts only the gateway's dials and tunnels, so each counts once. */
@@ -102,15 +101,14 @@ function dialMetrics(families: Families, role: Role): Subscriptions {
     'dial:start'(by) {
       if (by === role) pending.inc();
     },
-    'dial:end'(by, _dial, { ms, error, reason }) {
+    'dial:end'(by, _dial, { ms, error, failure = 'error' }) {
       if (by !== role) return;
       pending.dec();
       if (!error) duration.observe(ms / 1000);
-      else failures.of({ reason: reason ?? 'error_response' }).inc();
+      else failures.of({ reason: upstreamReason(failure) }).inc();
     },
-    'dial:failure'(reason) {
-      failures.of({ reason }).inc();
-    },
+    'dial:undelivered': () => failures.of({ reason: 'send_rsp' }).inc(),
+    'dial:unasked': () => failures.of({ reason: 'unrecognized_response' }).inc(),
     'tunnel:open'(tunnel) {
       if (tunnel.role === role) established.inc();
     },
@@ -139,17 +137,15 @@ function connectionMetrics(families: Families): Subscriptions {
     'Number of current connections blocked by a full receive channel, partitioned by service method.',
     ['service_method'],
   );
-  for (const service_method of METHODS) {
-    grpc.of({ service_method });
-    full.of({ service_method });
-  }
+  const proxy = grpc.of({ service_method: METHODS.gateway });
+  const connect = grpc.of({ service_method: METHODS.hub });
+  const callers: Readonly<Record<CallerProtocol, typeof http>> = { grpc: proxy, 'http-connect': http };
   // Look these up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
-  const blocked = { Proxy: full.of({ service_method: 'Proxy' }), Connect: full.of({ service_method: 'Connect' }) };
-  const proxy = grpc.of({ service_method: 'Proxy' });
-  const connect = grpc.of({ service_method: 'Connect' });
+  const [ofCallers, ofAgents] = [full.of({ service_method: METHODS.gateway }), full.of({ service_method: METHODS.hub })];
+  const blocked: Readonly<Record<Role, typeof http>> = { gateway: ofCallers, hub: ofAgents, agent: ofAgents };
   return {
-    'caller:open': (via) => (via === 'grpc' ? proxy : http).inc(),
-    'caller:close': (via) => (via === 'grpc' ? proxy : http).dec(),
+    'caller:open': (via) => callers[via].inc(),
+    'caller:close': (via) => callers[via].dec(),
     'caller:write': (ms) => writes.observe(ms / 1000),
     'session:open'({ protocol }) {
       if (protocol === 'packets') connect.inc();
@@ -157,8 +153,8 @@ function connectionMetrics(families: Families): Subscriptions {
     'session:close'({ protocol }) {
       if (protocol === 'packets') connect.dec();
     },
-    'receive:full': (service_method) => blocked[service_method].inc(),
-    'receive:free': (service_method) => blocked[service_method].dec(),
+    'receive:full': (role) => blocked[role].inc(),
+    'receive:free': (role) => blocked[role].dec(),
   };
 }
 

@@ -74,9 +74,9 @@ test('every family that is not from upstream begins with isthmus_', () => {
 
 test('both formats have the same samples under the same names', async () => {
   const [ofServer, ofAgent] = [server(), agent()];
-  ofServer.events.emit('dial:failure', 'no_agent');
-  ofAgent.events.emit('endpoint:failure', 'timeout');
-  ofAgent.events.emit('server:failure', 'x:1', 'to_server', new Error('reset'));
+  ofServer.events.emit('dial:unasked');
+  ofAgent.events.emit('endpoint:failure', true);
+  ofAgent.events.emit('server:failure', 'x:1', 'connecting', new Error('reset'));
   for (const { metrics } of [ofServer, ofAgent]) {
     const names = (body: string) => body.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
     const [text, open] = await Promise.all([metrics.render(), metrics.render('application/openmetrics-text')]);

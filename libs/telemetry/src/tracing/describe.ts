@@ -1,21 +1,22 @@
 import { isIP } from 'node:net';
-import type {
-  AttemptRecord,
-  Caller,
-  DialOutcome,
-  DialRequest,
-  DialSpanName,
-  DialStep,
-  StepSpanName,
-  TunnelInfo,
-  TunnelOutcome,
+import {
+  type AttemptRecord,
+  type Caller,
+  type DialOutcome,
+  type DialRequest,
+  type DialSpanName,
+  type DialStep,
+  type StepSpanName,
+  type TunnelInfo,
+  type TunnelOutcome,
+  upstreamReason,
 } from '@isthmus/tunnel';
 import { type Span, SpanStatusCode } from '@opentelemetry/api';
 import { type AttributeName, put } from './attributes.ts';
 
 export function describeDial(span: Span, name: DialSpanName, dial: DialRequest, outcome: DialOutcome): void {
   const { destination } = dial;
-  const { error, reason, agentId, sessionId = dial.session, hubId } = outcome;
+  const { error, failure, agentId, sessionId = dial.session, hubId } = outcome;
   belongs(span, dial);
   put(span, 'server.address', destination.host);
   put(span, 'server.port', destination.port);
@@ -23,7 +24,7 @@ export function describeDial(span: Span, name: DialSpanName, dial: DialRequest, 
   put(span, 'isthmus.agent.id', agentId);
   put(span, 'isthmus.session.id', sessionId);
   put(span, 'isthmus.hub.id', hubId || undefined);
-  put(span, 'isthmus.dial.failure', reason);
+  put(span, 'isthmus.dial.failure', failure && upstreamReason(failure));
   if (error) fail(span, dial, error.code, error.message);
 }
 

@@ -35,7 +35,7 @@ async function trace(outcome: DialOutcome, { traceparent, sampler, slowMs = SLOW
 const UNSAMPLED = `00-${TRACE}-${PARENT}-00`;
 
 for (const [what, outcome, kept] of [
-  ['that failed', { ms: 1, error, reason: 'error_response' }, 'failed'],
+  ['that failed', { ms: 1, error, failure: 'error' }, 'failed'],
   ['that was slow', { ms: SLOW_MS + 1 }, 'slow'],
 ] as const) {
   test(`a dial ${what} is kept under its own ids, even if its caller does not sample`, async () => {

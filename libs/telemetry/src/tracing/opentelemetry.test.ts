@@ -112,7 +112,7 @@ test('a failed dial is an error with its RFC 9209 name', async () => {
     options('agent'),
   );
   const error = new DialError('connection_refused', 'dial tcp 10.0.0.1:443: connect: connection refused');
-  tracer.start('agent.dial', dial).end({ ms: 1, error, reason: 'error_response' });
+  tracer.start('agent.dial', dial).end({ ms: 1, error, failure: 'error' });
   await shutdown();
   const span = byName(receiver.spans, 'agent.dial');
   assert.equal(span.attributes['error.type'], 'connection_refused');

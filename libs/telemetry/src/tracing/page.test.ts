@@ -47,7 +47,7 @@ const dial: DialRequest = {
 const outcome: DialOutcome = {
   ms: 2000,
   error,
-  reason: 'backend_dial_timeout',
+  failure: 'expired',
   agentId: 'a1',
   sessionId: 's1',
   hubId: 'h1',

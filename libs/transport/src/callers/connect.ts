@@ -106,7 +106,7 @@ async function serve(request: ServedDial, first: Buffer, socket: Socket, { dial,
       answerError(socket, error);
     },
     unanswered({ dial }) {
-      events.emit('dial:failure', 'send_rsp', dial);
+      events.emit('dial:undelivered', dial);
       socket.destroy();
     },
   };

@@ -72,7 +72,7 @@ export function endpointDial(options: EndpointOptions): Dial {
       deadline: Math.min(ownDeadline, request.deadline),
       abandoned: () => timed(abandoned()),
       expired() {
-        events?.emit('endpoint:failure', 'timeout');
+        events?.emit('endpoint:failure', true);
         return timed(timeoutError(request, steps, request.deadline < ownDeadline));
       },
       settled(error) {
@@ -86,7 +86,7 @@ export function endpointDial(options: EndpointOptions): Dial {
     const refuse = guarded((error: NodeJS.ErrnoException) => {
       const prohibits = error instanceof DialError;
       if (prohibits) events?.emit('refused', 'destination', formatDestination(request.destination), error);
-      events?.emit('endpoint:failure', error.code === 'ETIMEDOUT' ? 'timeout' : 'unknown');
+      events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
       pending.fail(timed(prohibits ? error : connectError(request, error)));
     });
     const connected = guarded(() => {

@@ -162,7 +162,7 @@ test('a caller that dials nothing is told so, and one that has dialled has all t
 test('an upload that its caller breaks off amid a message does not end in good order at the destination', async () => {
   const { target, events } = await gateway();
   const errors: string[] = [];
-  events.on('packet:error', (_segment, code) => errors.push(code));
+  events.on('packet:error', (_role, code) => errors.push(code));
   const came = deferred<Socket>();
   const far = await destination((socket) => came.resolve(socket));
   const closed = once(events, 'tunnel:close');

@@ -58,8 +58,8 @@ test('a caller’s stream that breaks while it dials aborts the dial', async () 
 test('a slow destination pauses its caller’s stream and nothing is lost', async () => {
   const events = planeEvents();
   const told: string[] = [];
-  events.on('receive:full', (method) => told.push(`full ${method}`));
-  events.on('receive:free', (method) => told.push(`free ${method}`));
+  events.on('receive:full', (role) => told.push(`full ${role}`));
+  events.on('receive:free', (role) => told.push(`free ${role}`));
   const { hub, agent, fars, served } = serve({ role: 'gateway', events });
   hub.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
   await until(() => fars.length === 1, 'tunnel');
@@ -67,10 +67,10 @@ test('a slow destination pauses its caller’s stream and nothing is lost', asyn
   for (let i = 0; i < 64; i++) hub.send({ type: 'DATA', connectID: 1n, error: '', data });
   hub.send({ type: 'CLOSE_REQ', connectID: 1n });
   await until(() => agent.paused, 'paused');
-  assert.deepEqual(told, ['full Proxy']);
+  assert.deepEqual(told, ['full gateway']);
   const received = collect(fars[0] as Duplex);
   assert.equal((await received).length, 64 * data.length);
   assert.equal(await served.closed, undefined);
   assert.equal(agent.paused, false);
-  assert.deepEqual([told.length % 2, told.at(-1)], [0, 'free Proxy']);
+  assert.deepEqual([told.length % 2, told.at(-1)], [0, 'free gateway']);
 });

@@ -1,6 +1,6 @@
 import type { Packet } from '@isthmus/proto';
 import { type Guarded, guarding } from '@isthmus/runtime';
-import { type PlaneEvents, planeEnded, type Role, type Segment } from '@isthmus/tunnel';
+import { type PlaneEvents, planeEnded, type Role } from '@isthmus/tunnel';
 
 /** A stream of packets in both directions, whichever library carries it. */
 export interface PacketChannel {
@@ -46,13 +46,6 @@ export class ChannelError extends Error {
   }
 }
 
-/** Which segments of ANP's metrics a channel's two directions are, for each part of the plane. */
-const SEGMENTS: Readonly<Record<Role, { readonly received: Segment; readonly sent: Segment }>> = {
-  gateway: { received: 'from_client', sent: 'to_client' },
-  hub: { received: 'from_agent', sent: 'to_agent' },
-  agent: { received: 'to_agent', sent: 'from_agent' },
-};
-
 export interface ObservedChannel extends PacketChannel {
   /** Callbacks through this never throw: a defect ends the channel. */
   readonly guarded: Guarded;
@@ -63,8 +56,6 @@ export interface ObservedChannel extends PacketChannel {
  * such as a library, could not handle that.
  */
 export function observedChannel(channel: PacketChannel, events: PlaneEvents, role: Role): ObservedChannel {
-  const { received, sent } = SEGMENTS[role];
-  const method = role === 'gateway' ? 'Proxy' : 'Connect';
   const guarded = guarding((error) => {
     channel.destroy(planeEnded(error));
     events.emit('fault', `${role} packets`, channel.remote, error);
@@ -73,19 +64,19 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
   const setFull = (now: boolean) => {
     if (now === full) return;
     full = now;
-    events.emit(now ? 'receive:full' : 'receive:free', method);
+    events.emit(now ? 'receive:full' : 'receive:free', role);
   };
   return {
     remote: channel.remote,
     guarded,
     send(packet) {
-      events.emit('packet', sent, packet.type);
+      events.emit('packet', role, 'sent', packet.type);
       return channel.send(packet);
     },
     start(sink) {
       channel.start({
         packet: guarded((packet: Packet) => {
-          events.emit('packet', received, packet.type);
+          events.emit('packet', role, 'received', packet.type);
           sink.packet(packet);
         }),
         drain: guarded(() => sink.drain()),
@@ -93,7 +84,7 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
           // First, because nothing else ends what the channel carried.
           guarded(() => sink.close(error))();
           guarded(() => {
-            if (error) events.emit('packet:error', received, error.code, 'Unknown');
+            if (error) events.emit('packet:error', role, error.code);
             setFull(false);
           })();
         },

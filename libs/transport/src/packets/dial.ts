@@ -131,7 +131,7 @@ class PacketClient implements PacketDialer {
     const pending = this.#pending.get(random);
     if (!pending) {
       // An abandoned dial was already counted. An answer to a dial that never was has not been.
-      if (!this.#givenUp.delete(random)) this.#options.events.emit('dial:failure', 'unrecognized_response');
+      if (!this.#givenUp.delete(random)) this.#options.events.emit('dial:unasked');
       // Nobody waits for it any longer. Without a close, the agent would keep its socket for good.
       if (connectID !== 0n && !this.#mux.has(connectID)) this.#mux.disown(connectID);
     } else if (error !== '') {

@@ -171,15 +171,15 @@ test('events name every packet and the direction it went', async () => {
   const [caller, gateway] = channelPair();
   const events = planeEvents();
   const seen: string[] = [];
-  events.on('packet', (segment, type) => seen.push(`${segment} ${type}`));
-  events.on('packet:error', (segment, code, type) => seen.push(`${segment} ${code} ${type}`));
+  events.on('packet', (...packet) => seen.push(packet.join(' ')));
+  events.on('packet:error', (...error) => seen.push(error.join(' ')));
   const dial: Dial = async () => {
     throw new DialError('destination_unavailable', 'No agent available');
   };
   servePackets(gateway, { role: 'gateway', dial, tenant: 't', events });
   caller.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
   await until(() => seen.length === 2, 'answered');
-  assert.deepEqual(seen, ['from_client DIAL_REQ', 'to_client DIAL_RSP']);
+  assert.deepEqual(seen, ['gateway received DIAL_REQ', 'gateway sent DIAL_RSP']);
   assert.equal((gateway.sent[0] as { error: string }).error, 'No agent available');
 });
 

@@ -84,5 +84,5 @@ test('an attempt whose caller gave up has no error; one that failed before keeps
       ['overtaken', undefined],
     ],
   );
-  assert.equal(outcome?.reason, 'frontend_close');
+  assert.equal(outcome?.failure, 'abandoned');
 });

@@ -3,9 +3,12 @@ import type { Destination } from './destination.ts';
 import type { DialSignal } from './dial-abort.ts';
 import type { DialLog } from './dial-log.ts';
 
+/** What callers speak at a gateway's edge. */
+export type CallerProtocol = 'grpc' | 'http-connect';
+
 /** Who dials: a peer on a unix socket, the subject of a client certificate, or an operator on the admin port. */
 export interface Caller {
-  readonly via: 'grpc' | 'http-connect' | 'admin';
+  readonly via: CallerProtocol | 'admin';
   /** `uds`, or the certificate's subject (`CN=...`), or `host:port` of a plain TCP peer; `admin` for an operator. */
   readonly identity: string;
   /** Where it comes from: `uds`, or `host:port`. */

@@ -1,6 +1,6 @@
 import type { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
-import type { DialRequest, DialTiming } from '../dial/dial.ts';
+import type { CallerProtocol, DialRequest, DialTiming } from '../dial/dial.ts';
 import type { DialError } from '../dial/errors.ts';
 import type { AgentIdentifiers } from '../replica/records.ts';
 import { IsolatingEmitter } from './isolating-emitter.ts';
@@ -8,21 +8,14 @@ import { IsolatingEmitter } from './isolating-emitter.ts';
 /** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';
 
-/** ANP's names for the four directions of its packet streams (the `segment` label of its metrics). */
-export type Segment = 'from_client' | 'to_client' | 'from_agent' | 'to_agent';
+/** Which way a packet went, as the part that emits the event sees it. */
+export type PacketWay = 'received' | 'sent';
 
-/** ANP's two packet streams (the `service_method` label of its metrics). */
-export type GrpcMethod = 'Proxy' | 'Connect';
-
-/** Why a dial failed, in the words of ANP's `dial_failure_count` metric. */
-export type DialFailureReason =
-  | 'no_agent'
-  | 'error_response'
-  | 'unrecognized_response'
-  | 'send_rsp'
-  | 'backend_close'
-  | 'backend_dial_timeout'
-  | 'frontend_close';
+/**
+ * How a dial failed. `expired`: its deadline passed. `abandoned`: nobody waited any more. `unavailable`: no session could take it.
+ * `terminated`: the session that carried it ended. `error`: anything else, such as an error of the destination or a limit.
+ */
+export type DialFailure = 'expired' | 'abandoned' | 'unavailable' | 'terminated' | 'error';
 
 export interface SessionInfo {
   readonly sessionId: string;
@@ -37,11 +30,11 @@ export interface SessionInfo {
   readonly since: number;
 }
 
-/** How a dial ended; `error` is unset for one that became a tunnel. */
+/** How a dial ended; `error` and `failure` are unset for one that became a tunnel. */
 export interface DialOutcome {
   readonly ms: number;
   readonly error?: DialError;
-  readonly reason?: DialFailureReason;
+  readonly failure?: DialFailure;
   readonly agentId?: string;
   readonly sessionId?: string;
   readonly hubId?: string;
@@ -98,11 +91,10 @@ export interface PlaneEventMap {
   /** At the gateway: a dial starts (`park`) or stops (`unpark`) waiting for a session. */
   'dial:park': [dial: DialRequest];
   'dial:unpark': [dial: DialRequest];
-  /**
-   * A failure that no `dial:end` reports: an answer that nobody waits for, or one that could not be delivered to the caller. `dial` is
-   * set only in the second case, after that dial's `dial:end`.
-   */
-  'dial:failure': [reason: DialFailureReason, dial?: DialRequest];
+  /** A dial succeeded, and the side that dialled had gone before it got the answer. Its `dial:end` was emitted before. */
+  'dial:undelivered': [dial?: DialRequest];
+  /** At the hub: an agent answered a dial that nobody made. */
+  'dial:unasked': [];
   'tunnel:open': [tunnel: TunnelInfo];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
   /** A tunnel or dial was ended because only one side of the link knew about it. */
@@ -118,27 +110,28 @@ export interface PlaneEventMap {
     server: { readonly address: string; readonly serverId: string; readonly protocol: 'link' | 'packets' },
   ];
   'server:close': [server: { readonly address: string; readonly serverId: string }, reason: string];
-  'server:failure': [address: string, direction: 'to_server' | 'from_server', error: Error];
+  /** At the agent: a server could not be reached (`connecting`), or the link to it broke (`connected`). */
+  'server:failure': [address: string, at: 'connecting' | 'connected', error: Error];
   /** At the agent: how many servers it knows. */
   'server:known': [count: number];
   /** At the agent: a destination could not be reached. */
-  'endpoint:failure': [reason: 'timeout' | 'unknown'];
+  'endpoint:failure': [timedOut: boolean];
   /** At the gateway: a caller's connection. */
-  'caller:open': [via: 'grpc' | 'http-connect'];
-  'caller:close': [via: 'grpc' | 'http-connect'];
+  'caller:open': [via: CallerProtocol];
+  'caller:close': [via: CallerProtocol];
   /** At the gateway: a write to a caller was accepted, after `ms` milliseconds of waiting. */
   'caller:write': [ms: number];
-  /** Reading a packet stream (ProxyService.Proxy, AgentService.Connect) pauses because its consumer is full, or resumes. */
-  'receive:full': [method: GrpcMethod];
-  'receive:free': [method: GrpcMethod];
+  /** A packet stream is not read because its consumer is full; then it is read again. */
+  'receive:full': [role: Role];
+  'receive:free': [role: Role];
   /** At the gateway: its link to a hub. */
   'peer:open': [hubId: string, address: string];
   'peer:close': [hubId: string, address: string, reason: string];
   /** At the gateway: a link to a hub could not be opened. */
   'peer:failure': [hubId: string, address: string, error: Error];
-  packet: [segment: Segment, type: PacketType];
-  /** `code` is a gRPC status name such as `Unavailable`. */
-  'packet:error': [segment: Segment, code: string, type: PacketType | 'Unknown'];
+  packet: [role: Role, way: PacketWay, type: PacketType];
+  /** A packet stream broke. `code` is a gRPC status name such as `Unavailable`. */
+  'packet:error': [role: Role, code: string];
   /** Something that a peer sent was rejected. The rest of the plane is not affected. */
   refused: [where: string, remote: string, error: Error];
   /** An operator's `isthmus check` probes this process's ports from `remote`. Rejecting it is expected. */

@@ -1,7 +1,7 @@
 import type { Dial, DialRequest, DialTiming, Established } from '../dial/dial.ts';
 import { dialLog } from '../dial/dial-log.ts';
 import { asDialError, type DialError } from '../dial/errors.ts';
-import type { DialFailureReason, DialOutcome, PlaneEvents, Role } from './events.ts';
+import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
 import { type DialTracer, within } from './trace.ts';
 
 export interface Observation {
@@ -29,7 +29,7 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       const ms = performance.now() - start;
       error.timing = timed(role, ms, error.timing);
       if (role === 'gateway') error.traceparent = observed.traceparent;
-      tell({ ms, error, reason: failureReason(error, request), timing: error.timing });
+      tell({ ms, error, failure: failureOf(error, request), timing: error.timing });
       throw error;
     }
     const { agentId, sessionId, hubId } = established;
@@ -52,11 +52,10 @@ function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
   return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
 }
 
-/** Returns ANP's name for a failure (as in its `dial_failure_count` metric). */
-function failureReason(error: DialError, request: DialRequest): DialFailureReason {
-  if (error.expired) return 'backend_dial_timeout';
-  if (request.signal.aborted) return 'frontend_close';
-  if (error.code === 'destination_unavailable') return 'no_agent';
-  if (error.code === 'connection_terminated') return 'backend_close';
-  return 'error_response';
+function failureOf(error: DialError, request: DialRequest): DialFailure {
+  if (error.expired) return 'expired';
+  if (request.signal.aborted) return 'abandoned';
+  if (error.code === 'destination_unavailable') return 'unavailable';
+  if (error.code === 'connection_terminated') return 'terminated';
+  return 'error';
 }

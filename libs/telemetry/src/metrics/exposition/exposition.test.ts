@@ -69,13 +69,13 @@ test('a scraper gets OpenMetrics if it asks for it, and the text format in all o
 
 test('the page has the format that its content type names', async () => {
   const { events, metrics } = server();
-  events.emit('dial:failure', 'no_agent');
+  events.emit('dial:unasked');
   assert.equal((await metrics.render()).contentType, 'text/plain; version=0.0.4; charset=utf-8');
   const { contentType, body } = await metrics.render('application/openmetrics-text');
   assert.equal(contentType, 'application/openmetrics-text; version=1.0.0; charset=utf-8');
   assert.ok(body.endsWith('\n# EOF\n'));
   assert.match(body, /^# TYPE konnectivity_network_proxy_server_dial_failure_count unknown$/m);
-  assert.match(body, /^konnectivity_network_proxy_server_dial_failure_count\{reason="no_agent"\} 1$/m);
+  assert.match(body, /^konnectivity_network_proxy_server_dial_failure_count\{reason="unrecognized_response"\} 1$/m);
 });
 
 test('no two families in OpenMetrics have the same name', async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AttemptRecord, DialError, type DialLog, dialLog } from '@isthmus/tunnel';
+import { type AttemptRecord, DialError, type DialFailure, type DialLog, dialLog } from '@isthmus/tunnel';
 import { beginning, dial, server } from '../exposition/testing.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -57,11 +57,11 @@ test('a failed dial and an abandoned dial have different outcomes', async () => 
   const { events, metrics } = server();
   const error = new DialError('connection_timeout', 'i/o timeout');
   const failed = attempt('first', 'failed');
-  const ended = (reason: 'error_response' | 'frontend_close', ...attempts: AttemptRecord[]) => {
-    events.emit('dial:end', 'gateway', { ...dial, story: story(0, ...attempts) }, { ms: 1, error, reason });
+  const ended = (failure: DialFailure, ...attempts: AttemptRecord[]) => {
+    events.emit('dial:end', 'gateway', { ...dial, story: story(0, ...attempts) }, { ms: 1, error, failure });
   };
-  ended('error_response', failed);
-  ended('frontend_close', failed, attempt('retry', 'overtaken'));
+  ended('error', failed);
+  ended('abandoned', failed, attempt('retry', 'overtaken'));
   assert.deepEqual(await counts(metrics), {
     '{phase="total",outcome="failed"}': 1,
     '{phase="attempt",outcome="failed"}': 2,

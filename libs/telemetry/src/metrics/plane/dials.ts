@@ -100,9 +100,9 @@ function latencies(families: Families) {
   };
 }
 
-function outcomeOf({ error, reason }: DialOutcome): Outcome {
+function outcomeOf({ error, failure }: DialOutcome): Outcome {
   if (!error) return 'established';
-  return reason === 'frontend_close' ? 'abandoned' : 'failed';
+  return failure === 'abandoned' ? 'abandoned' : 'failed';
 }
 
 /** Returns how an attempt ended. If it still ran when its dial was abandoned, it was abandoned too. */

@@ -1,7 +1,7 @@
 import type { PacketType } from '@isthmus/proto';
-import type { Segment } from '@isthmus/tunnel';
 import type { Subscriptions } from '../../subscribe.ts';
 import type { Families } from '../exposition/families.ts';
+import { SEGMENTS, type Segment } from './labels.ts';
 
 type Counts = Record<Segment, Record<PacketType, number>>;
 
@@ -26,11 +26,12 @@ export function packetMetrics(families: Families): Subscriptions {
     ['code', 'packet_type', 'segment'],
   );
   return {
-    packet(segment, type) {
-      counts[segment][type]++;
+    packet(role, way, type) {
+      counts[SEGMENTS[role][way]][type]++;
     },
-    'packet:error'(segment, code, packet_type) {
-      errors.of({ code, packet_type, segment }).inc();
+    'packet:error'(role, code) {
+      // Upstream names the packet that it could not send; ours are never known by then.
+      errors.of({ code, packet_type: 'Unknown', segment: SEGMENTS[role].received }).inc();
     },
   };
 }
