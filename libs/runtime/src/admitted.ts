@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { remoteOf } from './addresses.ts';
+import { BySource } from './by-source.ts';
 import { sourceOf } from './strangers.ts';
 
 export interface AdmittedLimits {
@@ -13,8 +14,7 @@ export interface AdmittedLimits {
 export class Admitted {
   readonly #limits: AdmittedLimits;
   readonly #refused: (remote: string, error: Error) => void;
-  readonly #sources = new Map<string, number>();
-  #size = 0;
+  readonly #sources = new BySource<Socket>();
 
   constructor(limits: AdmittedLimits, refused: (remote: string, error: Error) => void) {
     this.#limits = limits;
@@ -32,23 +32,17 @@ export class Admitted {
       socket.destroy();
       return false;
     }
-    this.#count(source, 1);
-    socket.once('close', () => this.#count(source, -1));
+    this.#sources.add(source, socket);
+    socket.once('close', () => this.#sources.delete(source, socket));
     return true;
   }
 
   #full(source: string): Error | undefined {
     const { most, mostOfSource } = this.#limits;
-    const own = this.#sources.get(source) ?? 0;
+    const own = this.#sources.of(source)?.size ?? 0;
+    const { size } = this.#sources;
     if (own >= mostOfSource) return new Error(`${own} connections from ${source} are open: close some of them`);
-    if (this.#size >= most) return new Error(`${this.#size} connections are open: close some of them`);
+    if (size >= most) return new Error(`${size} connections are open: close some of them`);
     return undefined;
-  }
-
-  #count(source: string, change: number): void {
-    this.#size += change;
-    const own = (this.#sources.get(source) ?? 0) + change;
-    if (own > 0) this.#sources.set(source, own);
-    else this.#sources.delete(source);
   }
 }

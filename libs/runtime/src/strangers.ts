@@ -1,5 +1,6 @@
 import { isIPv6, type Socket } from 'node:net';
 import { remoteOf } from './addresses.ts';
+import { BySource } from './by-source.ts';
 
 /**
  * After this long, a connection gives its place to a new one that finds none, in milliseconds. Honest peers that arrive together are
@@ -47,8 +48,7 @@ export class Strangers {
   readonly #refused: (remote: string, error: Error) => void;
   /** By both ends' addresses, which a TLS socket shares with the socket below it. In order of arrival. */
   readonly #waiting = new Map<string, Stranger>();
-  /** By source, each in order of arrival. */
-  readonly #sources = new Map<string, Set<Stranger>>();
+  readonly #sources = new BySource<Stranger>();
 
   constructor(limits: StrangerLimits, refused: (remote: string, error: Error) => void) {
     this.#limits = limits;
@@ -91,18 +91,14 @@ export class Strangers {
     const deadlines = [setTimeout(begun, FIRST_BYTE).unref(), setTimeout(late, deadlineMs).unref()];
     const stranger: Stranger = { socket, key, source, since: performance.now(), deadlines };
     this.#waiting.set(key, stranger);
-    const own = this.#sources.get(source);
-    if (own) own.add(stranger);
-    else this.#sources.set(source, new Set([stranger]));
+    this.#sources.add(source, stranger);
     socket.once('close', () => this.#remove(stranger));
   }
 
   #remove(stranger: Stranger): void {
     for (const deadline of stranger.deadlines) clearTimeout(deadline);
     if (this.#waiting.get(stranger.key) === stranger) this.#waiting.delete(stranger.key);
-    const own = this.#sources.get(stranger.source);
-    own?.delete(stranger);
-    if (own?.size === 0) this.#sources.delete(stranger.source);
+    this.#sources.delete(stranger.source, stranger);
   }
 
   #end(stranger: Stranger, error: Error): void {
@@ -114,7 +110,7 @@ export class Strangers {
   /** Returns why there is none. */
   #makeRoom(source: string): Error | undefined {
     const { most, mostOfSource, names } = this.#limits;
-    const own = this.#sources.get(source);
+    const own = this.#sources.of(source);
     if (own && own.size >= mostOfSource) {
       const error = new Error(
         `${mostOfSource} connections from ${source} are already waiting to be admitted: ${names.mostOfSource}`,
@@ -123,7 +119,7 @@ export class Strangers {
     }
     if (this.#waiting.size < most) return undefined;
     const error = new Error(`${most} connections are already waiting to be admitted: ${names.most}`);
-    const heaviest = this.#heaviest();
+    const heaviest = this.#sources.most;
     if (heaviest === undefined || heaviest.size <= (own?.size ?? 0) + 1) {
       return this.#takePlace(own ?? this.#waiting.values(), error);
     }
@@ -137,12 +133,6 @@ export class Strangers {
     if (performance.now() - oldest.since < PATIENCE) return error;
     this.#end(oldest, error);
     return undefined;
-  }
-
-  #heaviest(): Set<Stranger> | undefined {
-    let heaviest: Set<Stranger> | undefined;
-    for (const one of this.#sources.values()) if (one.size > (heaviest?.size ?? 0)) heaviest = one;
-    return heaviest;
   }
 }
 
