@@ -25,7 +25,7 @@ function dialOf(...attempts: AttemptRecord[]): DialRequest {
     signal: new AbortController().signal,
     caller: { via: 'grpc', identity: 'uds' },
     traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-    story: { attempts, parkedMs: 3 },
+    log: { attempts, parkedMs: 3 },
   };
 }
 

@@ -11,7 +11,7 @@ const STAGGER = 2000;
 export const YOUNG = 1000;
 
 /** Attempts at a time: those that begin after 0, 1, 3 and 7 s, before the first is abandoned after 10 s. */
-const MAX_PENDING = 4;
+const MAX_PENDING_ATTEMPTS = 4;
 
 /**
  * The same for an agent that still has a session, in milliseconds: it is in no hurry. Measured with 2,000 agents that lost a session at
@@ -80,7 +80,7 @@ export class Pace {
     const now = this.#clock.now();
     this.#connected = connected;
     this.#from ??= alone ? now : now + this.#clock.random() * STAGGER;
-    if (this.#young.length >= Math.max(1, missing) || this.#counted.length >= MAX_PENDING) return YOUNG;
+    if (this.#young.length >= Math.max(1, missing) || this.#counted.length >= MAX_PENDING_ATTEMPTS) return YOUNG;
     const mayWait = connected || this.#failures > FREE_FAILURES;
     return mayWait ? Math.max(0, this.#from - now) : 0;
   }

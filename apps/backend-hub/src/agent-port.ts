@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { guarding, remoteOf, type StrangerLimits, sourceOf, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
+  AgentLimitError,
   type Authenticate,
   agentService,
   fromTheStart,
@@ -15,10 +16,9 @@ import {
   type Listener,
   listen,
   type PacketAgent,
-  PeerLimit,
   packetDialer,
   parseIdentifiers,
-  placeOf,
+  refusedWhere,
   upgradeServer,
 } from '@isthmus/transport';
 import type { Observation } from '@isthmus/tunnel';
@@ -101,7 +101,7 @@ export class AgentPort {
     const upgrades = upgradeServer({
       admit: (hello, socket) => this.#admit(hello, socket),
       open: (socket, hello, answer) => this.#open(socket, hello, answer),
-      refused: (socket, error) => events.emit('refused', placeOf(error, 'agents'), remoteOf(socket), error),
+      refused: (socket, error) => events.emit('refused', refusedWhere(error, 'agents'), remoteOf(socket), error),
       fault: (socket, error) => events.emit('fault', 'agents', remoteOf(socket), error),
     });
     const grpc = this.#goAgents();
@@ -134,12 +134,12 @@ export class AgentPort {
     return { most, mostOfSource, names, deadlineMs: ADMISSION_TIMEOUT };
   }
 
-  /** @throws PeerLimit if the agent has its maximum of sessions */
+  /** @throws AgentLimitError if the agent has its maximum of sessions */
   #checkRoom(tenant: string, agentId: string): void {
     const { sessions } = this.#options.limits;
     if (this.#sessions.ofAgent({ tenant, agentId }) < sessions) return;
     const text = `agent ${agentId} has ${sessions} sessions here already: --max-agent-sessions`;
-    throw new PeerLimit('agent sessions', text);
+    throw new AgentLimitError('agent sessions', text);
   }
 
   #goAgents(): GrpcServer {
@@ -185,7 +185,7 @@ export class AgentPort {
     try {
       parseIdentifiers(identifiers, limits);
     } catch (error) {
-      if (error instanceof PeerLimit) throw error;
+      if (error instanceof AgentLimitError) throw error;
       throw new LinkRefused(400, (error as Error).message);
     }
     this.#checkRoom(tenant, agentId);
@@ -204,7 +204,7 @@ export class AgentPort {
     try {
       await authenticate(token, { source, signal: gone.signal });
     } catch (error) {
-      if (error instanceof PeerLimit) throw error;
+      if (error instanceof AgentLimitError) throw error;
       throw new LinkRefused(403, `token was not accepted: ${(error as Error).message}`);
     }
   }

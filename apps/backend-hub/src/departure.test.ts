@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Directory, planeEvents } from '@isthmus/tunnel';
 import { giveUpSessions } from './departure.ts';
-import { sessionsElsewhere } from './elsewhere.ts';
+import { sessionsAtOtherHubs } from './other-hubs.ts';
 import { SessionTable } from './sessions.ts';
 import { idleDialer } from './testing/idle-dialer.ts';
 
@@ -55,12 +55,12 @@ test('a session is kept until its agent has another, and takes dials for so long
 test('a session with a hub that the registry misses, or that drains, is no other session', async () => {
   const { directory, moved, other } = hub('a1');
   moved('a1');
-  assert.equal(sessionsElsewhere(directory, 'own').size, 0);
+  assert.equal(sessionsAtOtherHubs(directory, 'own').size, 0);
   other();
   moved('a1');
-  assert.equal(sessionsElsewhere(directory, 'own').size, 1);
+  assert.equal(sessionsAtOtherHubs(directory, 'own').size, 1);
   other(true);
-  assert.equal(sessionsElsewhere(directory, 'own').size, 0);
+  assert.equal(sessionsAtOtherHubs(directory, 'own').size, 0);
 });
 
 test('where there is no other hub, or only one that goes too, nothing is waited for', {

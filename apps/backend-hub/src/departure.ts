@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Directory } from '@isthmus/tunnel';
-import { agentKey, isAlone, sessionsElsewhere } from './elsewhere.ts';
+import { agentKey, isAlone, sessionsAtOtherHubs } from './other-hubs.ts';
 import type { SessionTable } from './sessions.ts';
 
 /**
@@ -23,7 +23,7 @@ export async function giveUpSessions(sessions: SessionTable, directory: Director
   const deadline = performance.now() + MOVE_TIMEOUT;
   let seen: ReadonlyMap<string, number> = new Map();
   while (sessions.held > 0 && performance.now() < deadline && !isAlone(directory, hubId)) {
-    const now = sessionsElsewhere(directory, hubId);
+    const now = sessionsAtOtherHubs(directory, hubId);
     sessions.giveUp((session) => now.has(agentKey(session)) && seen.has(agentKey(session)));
     seen = now;
     await sleep(LOOK_EVERY);

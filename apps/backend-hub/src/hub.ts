@@ -7,7 +7,7 @@ import { type HubMember, type PeerServer, servePeers } from '@isthmus/transport'
 import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
-import { agentKey, sessionsElsewhere } from './elsewhere.ts';
+import { agentKey, sessionsAtOtherHubs } from './other-hubs.ts';
 import { SessionTable } from './sessions.ts';
 import { Succession } from './succession.ts';
 
@@ -124,7 +124,7 @@ class RunningHub implements Hub {
   }
 
   *moves(): Iterable<SessionMove> {
-    const elsewhere = sessionsElsewhere(this.#options.directory, this.hubId);
+    const elsewhere = sessionsAtOtherHubs(this.#options.directory, this.hubId);
     for (const session of this.#sessions.list()) {
       const { sessionId, tenant, agentId } = session;
       yield { sessionId, tenant, agentId, elsewhere: elsewhere.get(agentKey(session)) ?? 0 };

@@ -9,7 +9,7 @@ export function agentKey({ tenant, agentId }: { readonly tenant: string; readonl
  * Returns how many sessions each agent has with other hubs that stay, by `agentKey`, according to the registry's copy. Sessions of a
  * killed hub count until its record has expired, up to 13 s.
  */
-export function sessionsElsewhere(directory: Directory, own: string): ReadonlyMap<string, number> {
+export function sessionsAtOtherHubs(directory: Directory, own: string): ReadonlyMap<string, number> {
   const sessions = new Map<string, number>();
   for (const session of directory.sessions()) {
     const hub = directory.hub(session.hubId);

@@ -11,7 +11,7 @@ import {
   type SessionInfo,
   type SessionRecord,
 } from '@isthmus/tunnel';
-import { agentKey } from './elsewhere.ts';
+import { agentKey } from './other-hubs.ts';
 
 /** Who an agent is, before it has a session. */
 export interface AgentIdentity {

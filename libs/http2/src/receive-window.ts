@@ -42,7 +42,7 @@ export class WindowBudget {
  * A sender with less window than this has to wait, in bytes: a reader returns window in pieces, and on a long path a few of them are
  * always in transit.
  */
-const SHORT = 256 * 1024;
+const SHORT_WINDOW = 256 * 1024;
 
 /** Shared by this process. */
 const processBudget = new WindowBudget();
@@ -83,7 +83,7 @@ export class ReceiveWindow {
 
   /** Whether most of the window is unread here, so that the other side has to wait. */
   get short(): boolean {
-    return this.#open + this.#read < Math.min(SHORT, this.#size / 2);
+    return this.#open + this.#read < Math.min(SHORT_WINDOW, this.#size / 2);
   }
 
   /**

@@ -14,7 +14,7 @@ const TOO_MUCH = 8 * 1024 * 1024;
 const WRITE = 65_300;
 
 /** Shortest frame that a write's limit may produce, in bytes. */
-const SHORT = 1024;
+const SHORTEST_FRAME = 1024;
 
 /**
  * Streams that may have bulk at hand to send, of all whose writers have more. What waits behind the socket outlives young garbage
@@ -128,11 +128,11 @@ export class Sending {
   #fill(): void {
     if (this.#socket.writableNeedDrain) return;
     let room = WRITE;
-    while (this.#ready.length > 0 && this.#window > 0 && room > SHORT) {
+    while (this.#ready.length > 0 && this.#window > 0 && room > SHORTEST_FRAME) {
       const turn = this.#ready;
       this.#ready = [];
       let next = 0;
-      while (next < turn.length && this.#window > 0 && room > SHORT) {
+      while (next < turn.length && this.#window > 0 && room > SHORTEST_FRAME) {
         const sender = turn[next++] as Sender;
         sender.offered = false;
         if (!sender.sendable) continue;

@@ -15,7 +15,7 @@ import type { StreamLimits, StreamOwner } from './stream-owner.ts';
 const SEND_AHEAD = 128 * 1024;
 
 /** A write of at least this length counts as bulk, in bytes. A shorter one does not wait for others. */
-const BULK = 16 * 1024;
+const BULK_WRITE = 16 * 1024;
 
 /**
  * One HTTP/2 stream. Its two directions end independently; `destroy` and `close` reset it. Once both have ended, received bytes can
@@ -177,7 +177,7 @@ export class Http2Stream extends Duplex implements Sender {
   #sent(): void {
     const { length } = this.#outgoing;
     const isLast = this.writableLength === length && !this.writableEnded;
-    if (isLast && length >= BULK) this.#owner.emptied(this);
+    if (isLast && length >= BULK_WRITE) this.#owner.emptied(this);
     else this.refill();
   }
 

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 
 /** A chunk of at least this many bytes is part of a byte stream rather than a message that someone waits for. */
-const BULK = 4096;
+const BULK_CHUNK = 4096;
 
 /** The most bytes to gather, or to leave in a socket before its writer is asked to pause: the size of one socket read. */
 const ENOUGH = 64 * 1024;
@@ -20,7 +20,7 @@ let holding: Socket[] = [];
  * @returns whether the socket accepts more; if not, it will emit `drain`
  */
 export function writeCoalesced(socket: Socket, chunk: Uint8Array): boolean {
-  if (chunk.length >= BULK && socket.writableCorked === 0) hold(socket);
+  if (chunk.length >= BULK_CHUNK && socket.writableCorked === 0) hold(socket);
   socket.write(chunk);
   if (socket.writableLength >= ENOUGH) socket.uncork();
   return !socket.writableNeedDrain || socket.writableLength < ENOUGH;

@@ -1,6 +1,6 @@
 /** A peer asks for more than its limit. The message names the limit and the flag that sets it. */
-export class PeerLimit extends Error {
-  override readonly name = 'PeerLimit';
+export class AgentLimitError extends Error {
+  override readonly name = 'AgentLimitError';
   /** Which limit, for the counter of refusals: `agent sessions`. */
   readonly where: string;
 
@@ -14,7 +14,7 @@ export class PeerLimit extends Error {
  * Returns where a refusal is counted.
  * @param otherwise for an error that is not about a limit
  */
-export function placeOf(error: Error, otherwise: string): string {
-  const cause = error instanceof PeerLimit ? error : error.cause;
-  return cause instanceof PeerLimit ? cause.where : otherwise;
+export function refusedWhere(error: Error, otherwise: string): string {
+  const cause = error instanceof AgentLimitError ? error : error.cause;
+  return cause instanceof AgentLimitError ? cause.where : otherwise;
 }

@@ -1,6 +1,6 @@
 import { type AgentIdentifiers, isPrintable } from '@isthmus/tunnel';
+import { AgentLimitError } from './agent-limit.ts';
 import { percentDecoded } from './head/percent.ts';
-import { PeerLimit } from './peer-limit.ts';
 
 /** The limits of what one session may claim to reach. */
 export interface IdentifierLimits {
@@ -13,7 +13,7 @@ const GO_TRUE = new Set(['1', 't', 'T', 'true', 'True', 'TRUE']);
 
 /**
  * Reads what an agent claims to reach: a URL query such as `ipv4=10.0.0.1&host=db.internal&default-route=true`, read as Go's
- * url.ParseQuery does. Keys of later versions are ignored. Throws PeerLimit if it is over the limits, another Error if it is not a URL
+ * url.ParseQuery does. Keys of later versions are ignored. Throws AgentLimitError if it is over the limits, another Error if it is not a URL
  * query.
  */
 export function parseIdentifiers(query: string, limits?: IdentifierLimits): AgentIdentifiers {
@@ -37,8 +37,8 @@ function checkSize(query: string, { identifiers, identifierBytes }: IdentifierLi
   if (count > identifiers) throw tooMuch(`${count} identifiers`, identifiers, 'max-agent-identifiers');
 }
 
-function tooMuch(what: string, most: number, flag: string): PeerLimit {
-  return new PeerLimit('agent identifiers', `${what} in the agent's identifiers, more than ${most}: --${flag}`);
+function tooMuch(what: string, most: number, flag: string): AgentLimitError {
+  return new AgentLimitError('agent identifiers', `${what} in the agent's identifiers, more than ${most}: --${flag}`);
 }
 
 function parseQuery(query: string): Map<string, string[]> {

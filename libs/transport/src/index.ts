@@ -1,3 +1,4 @@
+export { AgentLimitError, refusedWhere } from './agent-limit.ts';
 export { connectEdge } from './callers/connect.ts';
 export type { Dialer } from './dial/dialer.ts';
 export { endpointDial } from './endpoint/endpoint.ts';
@@ -22,6 +23,5 @@ export { packetDialer } from './packets/dial.ts';
 export { servePackets } from './packets/serve.ts';
 export { PeerLinks } from './peer/client.ts';
 export { type PeerServer, servePeers } from './peer/server.ts';
-export { PeerLimit, placeOf } from './peer-limit.ts';
 export { tlsServer, watchCertificate } from './tls/renewal.ts';
 export { secureConnect } from './tls/secure-connect.ts';

@@ -63,6 +63,6 @@ export type {
 } from './replica/records.ts';
 export { Replica } from './replica/replica.ts';
 export { type Candidate, type ExplainedStep, type Explanation, explain } from './route/explain.ts';
-export { routed } from './route/route.ts';
+export { routed } from './route/routed.ts';
 export { STRATEGIES, type Strategy } from './route/strategies.ts';
 export { Suspects } from './route/suspects.ts';

@@ -6,7 +6,7 @@ import type { Observation } from './events/observe.ts';
 import { noTracer } from './events/trace.ts';
 import { Directory } from './replica/directory.ts';
 import type { AgentIdentifiers, HubRecord, SessionRecord } from './replica/records.ts';
-import { routed } from './route/route.ts';
+import { routed } from './route/routed.ts';
 import type { Strategy } from './route/strategies.ts';
 
 export const request: DialRequest = {
@@ -25,8 +25,15 @@ export function hub(hubId: string, more: Partial<HubRecord> = {}): HubRecord {
 
 export function session(sessionId: string, more: Partial<SessionRecord> = {}): SessionRecord {
   return {
-    ...{ sessionId, tenant: 'default', agentId: sessionId, identifiers: nothing, hubId: 'h1', incarnation: 1 },
-    ...{ version: 1, draining: false, since: 0 },
+    sessionId,
+    tenant: 'default',
+    agentId: sessionId,
+    identifiers: nothing,
+    hubId: 'h1',
+    incarnation: 1,
+    version: 1,
+    draining: false,
+    since: 0,
     ...more,
   };
 }
@@ -79,7 +86,10 @@ export function established(): Established {
   const stream = new PassThrough();
   return {
     end: { stream, halfOpen: true, abort: () => void stream.destroy() },
-    ...{ agentId: 'a', sessionId: 's', hubId: 'h', timing: {} },
+    agentId: 'a',
+    sessionId: 's',
+    hubId: 'h',
+    timing: {},
   };
 }
 

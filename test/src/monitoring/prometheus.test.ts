@@ -18,7 +18,7 @@ function pages() {
   const server = serverMetrics(events, { role: 'server', strategies: ['default'], process: true });
   const signal = new AbortController().signal;
   const destination = { host: '10.0.0.1', port: 443 };
-  const request = { id: '00000000000000d1', tenant: 'a"b\\c', destination, deadline: 0, signal, story: dialLog() };
+  const request = { id: '00000000000000d1', tenant: 'a"b\\c', destination, deadline: 0, signal, log: dialLog() };
   const dial: DialRequest = { ...request, traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
   events.emit('dial:end', 'gateway', dial, { ms: 3, timing: { dnsMs: 1, connectMs: 2 } });
   const tunnel = { role: 'gateway', dial, agentId: 'a', sessionId: 's', hubId: 'h', since: 0, up: 1, down: 1 } as const;

@@ -17,7 +17,7 @@ export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
   return {
     async dial(asked, { signal }) {
       const routing = routingOf(part);
-      const firstByteMs = within('first_byte_timeout_ms', asked.firstByteTimeoutMs);
+      const firstByteMs = checked('first_byte_timeout_ms', asked.firstByteTimeoutMs);
       const request = requestOf(routing, asked, signal);
       const established = await routing.dial(request).catch(asDialError);
       // The dial's end was emitted before the promise settled.
@@ -35,7 +35,7 @@ export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
 }
 
 function requestOf(routing: RoutingPart, asked: adminApi.DialRequest, signal: AbortSignal): DialRequest {
-  const timeout = within('timeout_ms', asked.timeoutMs) || routing.dialTimeout;
+  const timeout = checked('timeout_ms', asked.timeoutMs) || routing.dialTimeout;
   return {
     id: hex(8),
     tenant: asked.tenant || routing.tenant,
@@ -59,7 +59,7 @@ async function listen(routing: RoutingPart, request: DialRequest, established: E
   return { ms: heard.ms, ended: gone ? (gone.error?.message ?? `closed by the ${gone.closedBy}`) : '' };
 }
 
-function within(field: string, ms: number): number {
+function checked(field: string, ms: number): number {
   if (ms >= 0 && ms <= MAX_TIMEOUT) return ms;
   throw invalid(`${field} is ${ms}: want 0 to ${MAX_TIMEOUT}`);
 }

@@ -1,8 +1,8 @@
 import { adminApi } from '@isthmus/proto/admin';
 import { type Candidate, type ExplainedStep, formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
-import { adviceFor, verdictOf } from './advice.ts';
 import { destinationOf, routingOf } from './routing.ts';
+import { routingAdvice, verdictOf } from './routing-advice.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
 
@@ -33,7 +33,7 @@ export function explainRpc(backend: AdminBackend): ExplainRpc {
         agentId: taken?.agentId ?? '',
         hubId: taken?.hubId ?? '',
         verdict: verdictOf(explanation, tenant, routing),
-        advice: adviceFor(explanation, { tenant, backend }),
+        advice: routingAdvice(explanation, { tenant, backend }),
       };
     },
   };

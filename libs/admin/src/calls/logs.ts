@@ -40,12 +40,12 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
     const before = reverting?.level ?? log.level;
     clearTimeout(reverting?.timer);
     reverting = undefined;
-    const told = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
+    const fields = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
     const quieter = rankOf(level) > rankOf(log.level);
     // Log it while the old level still lets it through.
-    if (quieter) log.info(told, 'operator set the log level');
+    if (quieter) log.info(fields, 'operator set the log level');
     log.level = level;
-    if (!quieter) log.info(told, 'operator set the log level');
+    if (!quieter) log.info(fields, 'operator set the log level');
     if (durationMs === 0) return;
     const timer = setTimeout(() => revert(before), durationMs).unref();
     reverting = { level: before, until: Date.now() + durationMs, timer };

@@ -55,9 +55,9 @@ export function membersRpc(backend: AdminBackend): MembersRpc {
       const { plane, servers } = backend;
       const members = plane ? await plane.members(signal).catch(asError) : [];
       const known = members instanceof Error ? (plane?.lastMembers() ?? []) : members;
-      const told = known.map((member) => memberMessage(member, backend.identity));
+      const messages = known.map((member) => memberMessage(member, backend.identity));
       return {
-        members: told.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
+        members: messages.sort((a, b) => (a.memberId < b.memberId ? -1 : 1)),
         membersError: members instanceof Error ? members.message : '',
         hubs: plane ? hubsOf(backend, plane) : [],
         registry: plane && registryMessage(plane.registry),

@@ -99,7 +99,7 @@ export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel 
 }
 
 export function dialMessage(dial: SeenDial): adminApi.DialRecord {
-  const { role, destination, caller, traceparent, story, start, outcome } = dial;
+  const { role, destination, caller, traceparent, log, start, outcome } = dial;
   return {
     dialId: dial.id,
     role: ROLES[role],
@@ -113,8 +113,8 @@ export function dialMessage(dial: SeenDial): adminApi.DialRecord {
     error: outcome?.error && failureMessage(outcome.error, outcome.failure),
     ...whereMessage(dial),
     timing: outcome?.timing && timingMessage(outcome.timing),
-    attempts: story?.attempts.map((attempt) => attemptMessage(attempt, start)) ?? [],
-    parkedMs: story?.parkedMs ?? 0,
+    attempts: log?.attempts.map((attempt) => attemptMessage(attempt, start)) ?? [],
+    parkedMs: log?.parkedMs ?? 0,
     traceId: traceparent?.split('-')[1] ?? '',
   };
 }
@@ -122,10 +122,10 @@ export function dialMessage(dial: SeenDial): adminApi.DialRecord {
 /** The session that took a dial, or the last one tried if it failed. */
 function whereMessage({
   outcome,
-  story,
+  log,
   session,
 }: SeenDial): Pick<adminApi.DialRecord, 'agentId' | 'sessionId' | 'hubId'> {
-  const last = story?.attempts.at(-1);
+  const last = log?.attempts.at(-1);
   return {
     agentId: outcome?.agentId ?? last?.agentId ?? '',
     sessionId: outcome?.sessionId ?? last?.sessionId ?? session ?? '',

@@ -17,7 +17,7 @@ function attempt(given: Partial<AttemptRecord>): AttemptRecord {
   };
 }
 
-function seen(outcome: DialOutcome, story: DialLog): SeenDial {
+function seen(outcome: DialOutcome, log: DialLog): SeenDial {
   return {
     role: 'gateway',
     id: 'd',
@@ -27,7 +27,7 @@ function seen(outcome: DialOutcome, story: DialLog): SeenDial {
     caller: undefined,
     traceparent: undefined,
     session: undefined,
-    story,
+    log,
     outcome,
   };
 }

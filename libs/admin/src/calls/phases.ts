@@ -11,13 +11,13 @@ interface Span {
  * Returns where a dial's time went. The gateway's total contains the wait for a session and the attempts. The answered attempt contains
  * the hub, the agent, DNS and connect. The destination's first byte comes last.
  */
-export function phasesOf({ story, outcome, start }: SeenDial, firstByteMs?: number): adminApi.Phase[] {
+export function phasesOf({ log, outcome, start }: SeenDial, firstByteMs?: number): adminApi.Phase[] {
   if (!outcome) return [];
   const whole = { startMs: 0, ms: outcome.ms };
   const failed = outcome.error ? `${outcome.error.code}: ${outcome.error.message}` : '';
   const phases: adminApi.Phase[] = [{ name: 'gateway', depth: 0, ...whole, detail: failed }];
-  const attempts = story?.attempts ?? [];
-  if (story && story.parkedMs > 0) phases.push(parked(story.parkedMs, attempts[0], start));
+  const attempts = log?.attempts ?? [];
+  if (log && log.parkedMs > 0) phases.push(parked(log.parkedMs, attempts[0], start));
   const answered = attempts.find((attempt) => attempt.outcome === 'established') ?? attempts.at(-1);
   for (const attempt of attempts) {
     const span = { startMs: Math.max(0, attempt.start - start), ms: attempt.ms ?? 0 };

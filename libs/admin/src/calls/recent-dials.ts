@@ -18,7 +18,7 @@ export interface SeenDial {
   readonly caller: DialRequest['caller'];
   readonly traceparent: string | undefined;
   /** Set only for the gateway role. In a process with both roles, the hub's dial carries it too. */
-  readonly story: DialLog | undefined;
+  readonly log: DialLog | undefined;
   /** The session that a gateway sent it to. Unset in the gateway's own view. */
   readonly session: string | undefined;
   /** When it started, in milliseconds of `performance.now()`. */
@@ -111,6 +111,6 @@ export class RecentDials {
 
 function seenDial(role: Role, dial: DialRequest, start: number, outcome: DialOutcome | undefined): SeenDial {
   const { id, tenant, destination, caller, traceparent, session } = dial;
-  const story = role === 'gateway' ? dial.story : undefined;
-  return { role, id, tenant, destination, caller, traceparent, story, session, start, outcome };
+  const log = role === 'gateway' ? dial.log : undefined;
+  return { role, id, tenant, destination, caller, traceparent, log, session, start, outcome };
 }

@@ -23,7 +23,7 @@ export function verdictOf({ steps, others, taken }: Explanation, tenant: string,
 }
 
 /** Returns what to do if no session can be chosen, in the order to try. */
-export function adviceFor(
+export function routingAdvice(
   { steps, others, taken }: Explanation,
   { tenant, backend }: { readonly tenant: string; readonly backend: AdminBackend },
 ): string[] {

@@ -56,17 +56,17 @@ test('recent dials are filtered by the request', async (t) => {
   await assert.rejects(ids({ slowerThanMs: -1 }), /INVALID_ARGUMENT: slower_than_ms is -1: want 0 or more/);
 });
 
-test('a dial is reported with its story, its timing, its trace and its failure', async (t) => {
+test('a dial is reported with its log, its timing, its trace and its failure', async (t) => {
   const { events, admin } = await watched(t);
   const error = new DialError('connection_terminated', 'hub lost', { retryable: true });
-  const story = { ...dialLog(), parkedMs: 12 };
+  const log = { ...dialLog(), parkedMs: 12 };
   const traceparent = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`;
-  const request = dial('d', { story, traceparent, caller: { via: 'grpc', identity: 'uds' } });
+  const request = dial('d', { log, traceparent, caller: { via: 'grpc', identity: 'uds' } });
   events.emit('dial:start', 'gateway', request);
   const where = { sessionId: 's', agentId: 'a', hubId: 'h' };
   const [start, since] = [performance.now() - 80, Date.now()];
-  story.attempts.push({ ...where, kind: 'first', start, ms: 30, outcome: 'failed', error });
-  story.attempts.push({ ...where, kind: 'retry', start: start + 30, ms: 50, outcome: 'established' });
+  log.attempts.push({ ...where, kind: 'first', start, ms: 30, outcome: 'failed', error });
+  log.attempts.push({ ...where, kind: 'retry', start: start + 30, ms: 50, outcome: 'established' });
   events.emit('dial:end', 'gateway', request, { ...where, ms: 100, timing: { dnsMs: 1, connectMs: 2, hubMs: 4 } });
   const records: adminApi.DialRecord[] = [];
   for await (const { dial: record, recent } of admin.watchDials({ recentOnly: true })) {
@@ -88,13 +88,13 @@ test('a dial is reported with its story, its timing, its trace and its failure',
   assert.ok(Math.abs(second.startMs - first.startMs - 30) < 0.01);
 });
 
-test("the gateway's story is not shown for the hub's dial, which knows the session", async (t) => {
+test("the gateway's log is not shown for the hub's dial, which knows the session", async (t) => {
   const { events, admin } = await watched(t);
-  const story = dialLog();
+  const log = dialLog();
   const where = { sessionId: 's', agentId: 'a', hubId: 'h' };
-  story.attempts.push({ ...where, kind: 'first', start: performance.now(), ms: 5, outcome: 'failed' });
-  dialled(events, dial('d', { story, session: 's' }), 5, true, 'hub');
-  dialled(events, dial('d', { story }), 5, true);
+  log.attempts.push({ ...where, kind: 'first', start: performance.now(), ms: 5, outcome: 'failed' });
+  dialled(events, dial('d', { log, session: 's' }), 5, true, 'hub');
+  dialled(events, dial('d', { log }), 5, true);
   const told: unknown[] = [];
   for await (const { dial: record } of admin.watchDials({ recentOnly: true })) {
     told.push([record?.attempts.length, record?.sessionId, record?.agentId]);

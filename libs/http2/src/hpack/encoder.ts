@@ -18,7 +18,7 @@ STATIC_TABLE.forEach(([name, value], index) => {
 const NUMBER = 5;
 
 /** A text of no more characters is written faster one by one than by a call into the runtime. */
-const SHORT = 40;
+const SHORT_TEXT = 40;
 
 /**
  * A block of header fields without a compression table: literals and the static table only (RFC 7541 section 6.2.2). Heads
@@ -45,7 +45,7 @@ export function hpackEncode(fields: readonly (readonly [name: string, value: str
 
 function writeText(bytes: Buffer, at: number, text: string): number {
   const start = writeNumber(bytes, at, 0, 7, text.length);
-  if (text.length > SHORT) return start + bytes.write(text, start, 'latin1');
+  if (text.length > SHORT_TEXT) return start + bytes.write(text, start, 'latin1');
   for (let index = 0; index < text.length; index++) bytes[start + index] = text.charCodeAt(index);
   return start + text.length;
 }

@@ -15,7 +15,7 @@ import type { AuditRecord } from './record.ts';
 const ROUTE = { agentId: 'a1', hubId: 'h1', sessionId: 's1' };
 const NAMES = { agent: 'a1', hub: 'h1', session: 's1' };
 
-function dialOf(story: DialLog = dialLog()): DialRequest {
+function dialOf(log: DialLog = dialLog()): DialRequest {
   return {
     id: '00000000000000d1',
     tenant: 'default',
@@ -24,7 +24,7 @@ function dialOf(story: DialLog = dialLog()): DialRequest {
     signal: new AbortController().signal,
     caller: { via: 'http-connect', identity: 'CN=kube-apiserver' },
     traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-    story,
+    log,
   };
 }
 
@@ -45,7 +45,7 @@ function audited(emit: (events: PlaneEvents, audit: DialAudit) => void): AuditRe
 
 test('an established dial gets its record when its tunnel ends', () => {
   const start = performance.now() + 1000;
-  const story: DialLog = {
+  const log: DialLog = {
     attempts: [
       {
         kind: 'first',
@@ -60,7 +60,7 @@ test('an established dial gets its record when its tunnel ends', () => {
     ],
     parkedMs: 0,
   };
-  const dial = dialOf(story);
+  const dial = dialOf(log);
   const since = Date.now();
   const [record, ...others] = audited((events) => {
     events.emit('dial:end', 'gateway', dial, { ms: 5.12345, ...ROUTE, timing: { dnsMs: 1, connectMs: 0.25 } });

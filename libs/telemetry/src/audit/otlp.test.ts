@@ -20,7 +20,7 @@ const ENDPOINT = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 const dial: DialRequest = {
   ...request,
   caller: { via: 'grpc', identity: 'uds' },
-  story: dialLog(),
+  log: dialLog(),
   traceparent: `00-${TRACE}-${SPAN}-01`,
 };
 const error = new DialError('dns_error', 'no such host');

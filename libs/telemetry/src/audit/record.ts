@@ -86,7 +86,7 @@ export interface TunnelEnding {
 
 export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
   const { time, start, outcome } = answer;
-  const { caller, traceparent, story } = dial;
+  const { caller, traceparent, log } = dial;
   // Without tracing, this is the caller's own header, which may be invalid.
   const trace = traceparent === undefined ? undefined : parseTraceparent(traceparent)?.traceId;
   return {
@@ -97,9 +97,9 @@ export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, 
     destination: formatDestination(dial.destination),
     gateway,
     ...resultOf(outcome.error),
-    ...routeOf(outcome, story),
-    attempts: (story?.attempts ?? []).map((attempt) => attemptOf(attempt, start)),
-    durations: durationsOf(outcome, story, tunnel),
+    ...routeOf(outcome, log),
+    attempts: (log?.attempts ?? []).map((attempt) => attemptOf(attempt, start)),
+    durations: durationsOf(outcome, log, tunnel),
     ...(tunnel && {
       bytes: { up: tunnel.up, down: tunnel.down },
       closed: { by: tunnel.by, ...textOf(tunnel.error) },
@@ -112,11 +112,11 @@ function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 't
   return error ? { outcome: error.code, ...textOf(error) } : { outcome: 'established' };
 }
 
-function routeOf({ agentId, hubId, sessionId }: DialOutcome, story: DialLog | undefined) {
+function routeOf({ agentId, hubId, sessionId }: DialOutcome, log: DialLog | undefined) {
   if (agentId !== undefined && hubId !== undefined && sessionId !== undefined) {
     return { agent: agentId, hub: hubId, session: sessionId };
   }
-  const last = story?.attempts.findLast(({ outcome }) => outcome === 'failed') ?? story?.attempts.at(-1);
+  const last = log?.attempts.findLast(({ outcome }) => outcome === 'failed') ?? log?.attempts.at(-1);
   return last && { agent: last.agentId, hub: last.hubId, session: last.sessionId };
 }
 
@@ -134,9 +134,9 @@ function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {
   };
 }
 
-function durationsOf({ ms, timing }: DialOutcome, story: DialLog | undefined, tunnel?: TunnelEnding): AuditDurations {
+function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunnel?: TunnelEnding): AuditDurations {
   const { hubMs, agentMs, dnsMs, connectMs } = timing ?? {};
-  const parts = { parkedMs: story?.parkedMs || undefined, hubMs, agentMs, dnsMs, connectMs, tunnelMs: tunnel?.ms };
+  const parts = { parkedMs: log?.parkedMs || undefined, hubMs, agentMs, dnsMs, connectMs, tunnelMs: tunnel?.ms };
   const known = Object.entries(parts).filter((part): part is [string, number] => part[1] !== undefined);
   return { dialMs: rounded(ms), ...Object.fromEntries(known.map(([name, value]) => [name, rounded(value)])) };
 }

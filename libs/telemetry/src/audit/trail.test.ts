@@ -9,7 +9,7 @@ import { createLogger } from '../logging/logger.ts';
 import { request } from '../testing/dial.ts';
 import { auditTrail } from './trail.ts';
 
-const dial: DialRequest = { ...request, story: dialLog() };
+const dial: DialRequest = { ...request, log: dialLog() };
 
 test('a process that exits while its audit is closing still writes the waiting records', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'audit-'));

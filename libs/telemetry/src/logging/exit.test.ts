@@ -21,7 +21,7 @@ const where = { gateway: 'gw-1', log: '/dev/null/audit.log', otlp: false };
 await auditTrail(events, { ...where, program: 'p', role: 'gateway', version: '1', logger, env: {} });
 logger.error({}, 'before');
 const error = new DialError('dns_error', 'no such host');
-events.emit('dial:end', 'gateway', { ...request, story: dialLog() }, { ms: 1, error });
+events.emit('dial:end', 'gateway', { ...request, log: dialLog() }, { ms: 1, error });
 process.exit(3);
 `;
 

@@ -34,7 +34,7 @@ export type WriteBytes = (bytes: Uint8Array) => number;
  */
 export class LogSink {
   readonly #write: WriteBytes;
-  readonly #told: (lines: number, reason: string) => void;
+  readonly #dropped: (lines: number, reason: string) => void;
   /** Lines that are queued after `#bytes`. */
   #lines = '';
   /** What the log has not accepted of the last write. A full disk may cut a line in two, so its rest is written first. */
@@ -49,9 +49,9 @@ export class LogSink {
   #exitBy: number | undefined;
 
   /** @param told called when the log works again, with how many lines were lost and why: the code of an error, or `too long` */
-  constructor(write: WriteBytes, told: (lines: number, reason: string) => void) {
+  constructor(write: WriteBytes, dropped: (lines: number, reason: string) => void) {
     this.#write = write;
-    this.#told = told;
+    this.#dropped = dropped;
   }
 
   write(line: string): void {
@@ -81,7 +81,7 @@ export class LogSink {
       while (this.#lost > 0) {
         const lines = this.#lost;
         this.#lost = 0;
-        this.#told(lines, this.#reason);
+        this.#dropped(lines, this.#reason);
         this.#drain();
       }
       this.#reason = TOO_LONG;

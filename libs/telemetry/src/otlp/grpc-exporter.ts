@@ -88,8 +88,8 @@ async function insist(calls: GrpcCalls, message: Uint8Array, timeoutMs: number, 
       const pause = backoff.next();
       const final = error instanceof Refused && !error.retryable;
       // If the last try ran out of time, the error of the one before it says more.
-      const told = performance.now() > deadline - EARLY ? (before ?? error) : error;
-      if (final || ended.aborted || performance.now() + pause >= deadline) throw told;
+      const failure = performance.now() > deadline - EARLY ? (before ?? error) : error;
+      if (final || ended.aborted || performance.now() + pause >= deadline) throw failure;
       before = error;
       await sleep(pause, undefined, { signal: ended });
     }

@@ -20,7 +20,7 @@ export function describeDial(span: Span, name: DialSpanName, dial: DialRequest, 
   belongs(span, dial);
   put(span, 'server.address', destination.host);
   put(span, 'server.port', destination.port);
-  if (name === 'gateway.dial') describeStory(span, dial, outcome);
+  if (name === 'gateway.dial') describeAtGateway(span, dial, outcome);
   put(span, 'isthmus.agent.id', agentId);
   put(span, 'isthmus.session.id', sessionId);
   put(span, 'isthmus.hub.id', hubId || undefined);
@@ -29,10 +29,10 @@ export function describeDial(span: Span, name: DialSpanName, dial: DialRequest, 
 }
 
 /** Adds what only the gateway knows. A hub in the same process sees the same request, but must not add this again. */
-function describeStory(span: Span, { caller, story }: DialRequest, { timing }: DialOutcome): void {
+function describeAtGateway(span: Span, { caller, log }: DialRequest, { timing }: DialOutcome): void {
   if (caller) describeCaller(span, caller);
-  put(span, 'isthmus.dial.attempts', story?.attempts.length);
-  put(span, 'isthmus.dial.parked_ms', story?.parkedMs || undefined);
+  put(span, 'isthmus.dial.attempts', log?.attempts.length);
+  put(span, 'isthmus.dial.parked_ms', log?.parkedMs || undefined);
   put(span, 'isthmus.dial.dns_ms', timing?.dnsMs);
   put(span, 'isthmus.dial.connect_ms', timing?.connectMs);
   put(span, 'isthmus.dial.agent_ms', timing?.agentMs);

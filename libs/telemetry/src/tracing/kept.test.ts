@@ -74,7 +74,7 @@ test('a sampled dial is exported once', async () => {
   );
 });
 
-test('a kept dial shows its whole story: attempts with their times, parking, and where the time went', async () => {
+test('a kept dial shows its whole log: attempts with their times, parking, and where the time went', async () => {
   const now = performance.now();
   const attempts: AttemptRecord[] = [
     {
@@ -97,10 +97,10 @@ test('a kept dial shows its whole story: attempts with their times, parking, and
       outcome: 'established',
     },
   ];
-  const story = { attempts, parkedMs: 250 };
+  const log = { attempts, parkedMs: 250 };
   const timing = { dnsMs: 1500, connectMs: 400, agentMs: 1950, hubMs: 1990 };
   const outcome = { ms: 2250, agentId: 'a2', sessionId: 's2', hubId: 'h2', timing };
-  const { spans } = await trace(outcome, { traceparent: UNSAMPLED, dial: { ...dial, story } });
+  const { spans } = await trace(outcome, { traceparent: UNSAMPLED, dial: { ...dial, log } });
   const [span] = spans;
   assert.ok(span);
   const { attributes, events } = span;

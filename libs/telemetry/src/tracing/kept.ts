@@ -32,7 +32,7 @@ export function keepDials(startAs: StartAs, slowMs: number): KeepDial {
     const span = startAs(ids, 'gateway.dial', spanOptions('gateway.dial', start), parent);
     describeDial(span, 'gateway.dial', dial, outcome);
     put(span, 'isthmus.dial.kept', outcome.error ? 'failed' : 'slow');
-    for (const [index, attempt] of (dial.story?.attempts ?? []).entries()) {
+    for (const [index, attempt] of (dial.log?.attempts ?? []).entries()) {
       const values = attemptValues(attempt, index + 1);
       const { ms, error } = attempt;
       if (ms !== undefined) values.push(['isthmus.attempt.ms', ms]);

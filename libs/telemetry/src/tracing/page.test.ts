@@ -41,7 +41,7 @@ const dial: DialRequest = {
   destination: { host: 'name', port: 443 },
   session: 's1',
   deadline: 0,
-  story: { attempts: [attempt], parkedMs: 1 },
+  log: { attempts: [attempt], parkedMs: 1 },
   caller: { via: 'grpc', identity: 'CN=kube-apiserver', remote: '::1:50000' },
 };
 const outcome: DialOutcome = {
@@ -60,7 +60,7 @@ function tellAll(tracer: Tracer): void {
   const { hubId: _hub, timing, ...atAgent } = outcome;
   const { hubMs: _ms, ...agentTiming } = timing ?? {};
   spans.start('gateway.dial', dial).end(outcome);
-  const { caller: _caller, story: _story, ...passedOn } = dial;
+  const { caller: _caller, log: _log, ...passedOn } = dial;
   spans.start('hub.dial', passedOn).end(outcome);
   spans.start('agent.dial', passedOn).end({ ...atAgent, timing: agentTiming });
   spans.attempt(dial, attempt, 1).end(attempt);

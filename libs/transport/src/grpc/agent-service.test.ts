@@ -5,7 +5,7 @@ import { Metadata, status } from '@grpc/grpc-js';
 import { deferred } from '@isthmus/runtime';
 import { DEADLINE_MS, until } from '@isthmus/runtime/testing';
 import { SessionLost } from '@isthmus/tunnel';
-import { PeerLimit } from '../peer-limit.ts';
+import { AgentLimitError } from '../agent-limit.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { connectPackets } from './agent-client.ts';
 import { CONNECT_METHOD } from './service.ts';
@@ -140,7 +140,7 @@ for (const [what, fields, code, details, where] of LIMITED) {
       authenticate: async (token) => void reviewed.push(token),
       identifierLimits: { identifiers: 4, identifierBytes: 100 },
       checkRoom(agentId) {
-        if (agentId === 'full') throw new PeerLimit('agent sessions', 'full has enough');
+        if (agentId === 'full') throw new AgentLimitError('agent sessions', 'full has enough');
       },
     });
     const refused = once(events, 'refused');

@@ -1,11 +1,11 @@
 import { sourceOf } from '@isthmus/runtime';
 import { type AgentIdentifiers, checkName, type PlaneEvents } from '@isthmus/tunnel';
+import { AgentLimitError, refusedWhere } from '../agent-limit.ts';
 import { type IdentifierLimits, parseIdentifiers } from '../identifiers.ts';
 import type { PacketChannel } from '../packets/channel.ts';
-import { PeerLimit, placeOf } from '../peer-limit.ts';
 import type { ServerCall } from './call.ts';
+import type { GrpcPeer } from './grpc-peer.ts';
 import type { Metadata } from './metadata.ts';
-import type { GrpcPeer } from './peer.ts';
 import { CONNECT_METHOD, type GrpcService } from './service.ts';
 import { StatusError } from './status.ts';
 
@@ -68,13 +68,13 @@ async function admit(call: ServerCall, admitted: () => void, options: AgentServi
   } catch (error) {
     const refusal = error as Error;
     call.fail(statusOf(refusal));
-    events.emit('refused', placeOf(refusal, 'grpc agents'), peer.remote, refusal);
+    events.emit('refused', refusedWhere(refusal, 'grpc agents'), peer.remote, refusal);
   }
 }
 
 function statusOf(error: Error): StatusError {
   if (error instanceof StatusError) return error;
-  return new StatusError(error instanceof PeerLimit ? 'ResourceExhausted' : 'Internal', error.message);
+  return new StatusError(error instanceof AgentLimitError ? 'ResourceExhausted' : 'Internal', error.message);
 }
 
 function readAgentId(metadata: Metadata): string {
@@ -101,7 +101,7 @@ function valid<T>(read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (error instanceof PeerLimit) throw error;
+    if (error instanceof AgentLimitError) throw error;
     throw new StatusError('InvalidArgument', (error as Error).message);
   }
 }
@@ -120,7 +120,7 @@ async function authenticate(call: ServerCall, options: AgentServiceOptions): Pro
     const source = sourceOf(peer.socket.remoteAddress ?? '');
     await options.authenticate(value.slice(SCHEME.length), { source, signal });
   } catch (error) {
-    if (error instanceof PeerLimit) throw error;
+    if (error instanceof AgentLimitError) throw error;
     const why = (error as Error).message;
     throw new StatusError('Unauthenticated', `Failed to validate authentication token, err:${why}`);
   }

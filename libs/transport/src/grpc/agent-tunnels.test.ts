@@ -23,12 +23,12 @@ test('one that lets nobody else have a turn is ended, and one that reads on gets
   const { dialer } = await agentAtHub({ shareBytes: 64 * 1024, patienceMs: 1000 });
   const sent = randomBytes(8 * MIB);
   const bulk = await destination((socket) => void socket.resume().end(sent));
-  const [standing, reading] = await Promise.all([dialer.dial(request(bulk)), dialer.dial(request(bulk))]);
+  const [stalled, reading] = await Promise.all([dialer.dial(request(bulk)), dialer.dial(request(bulk))]);
   const { end } = await dialer.dial(request(await destination(echo)));
   const hash = createHash('sha256');
   reading.end.stream.on('data', (chunk: Buffer) => hash.update(chunk));
-  await Promise.all([once(standing.end.stream, 'close').catch(() => {}), once(reading.end.stream, 'end')]);
-  assert.ok(standing.end.stream.errored instanceof PlaneEnded, `${standing.end.stream.errored}`);
+  await Promise.all([once(stalled.end.stream, 'close').catch(() => {}), once(reading.end.stream, 'end')]);
+  assert.ok(stalled.end.stream.errored instanceof PlaneEnded, `${stalled.end.stream.errored}`);
   assert.equal(hash.digest('hex'), createHash('sha256').update(sent).digest('hex'));
   await pings(end.stream, 100);
 });

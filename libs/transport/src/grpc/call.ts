@@ -3,11 +3,11 @@ import type { Packet } from '@isthmus/proto';
 import { encodeDataHead, encodePacket } from '@isthmus/proto';
 import type { Guarded } from '@isthmus/runtime';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
+import type { GrpcPeer } from './grpc-peer.ts';
 import type { ServerStream, StreamReceiver } from './http2/stream.ts';
 import { PREFIX, writePrefix } from './messages.ts';
 import type { Metadata } from './metadata.ts';
 import { PacketReader } from './packet-reader.ts';
-import type { GrpcPeer } from './peer.ts';
 import { MAX_MESSAGE } from './service.ts';
 import { OK_TRAILERS, StatusError, statusFields } from './status.ts';
 

@@ -1,7 +1,7 @@
 import type { Caller, Dial, PlaneEvents } from '@isthmus/tunnel';
 import { servePackets } from '../packets/serve.ts';
 import type { ServerCall } from './call.ts';
-import type { GrpcPeer } from './peer.ts';
+import type { GrpcPeer } from './grpc-peer.ts';
 import { type GrpcService, PROXY_METHOD } from './service.ts';
 
 /**

@@ -3,9 +3,9 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { guarding } from '@isthmus/runtime';
 import { checkName } from '@isthmus/tunnel';
+import { AgentLimitError } from '../agent-limit.ts';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
-import { PeerLimit } from '../peer-limit.ts';
 
 /**
  * How an agent's connection becomes a link. The agent sends an HTTP/1.1 Upgrade request that says who it is, and the hub answers 101.
@@ -116,7 +116,7 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
       socket.destroy();
       return;
     }
-    const status = error instanceof LinkRefused ? error.status : error instanceof PeerLimit ? 429 : 500;
+    const status = error instanceof LinkRefused ? error.status : error instanceof AgentLimitError ? 429 : 500;
     answerRefusal(socket, status, error.message);
   };
   const guarded = (socket: Socket, act: () => unknown) => {

@@ -18,11 +18,13 @@ import { SocketFile } from './socket-file.ts';
 const FIRST_BYTES_TIMEOUT = 10_000;
 
 /**
- * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials (MAX_PENDING of a tenant), so only an attack
+ * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials (MAX_PENDING_DIALS of a tenant), so only an attack
  * reaches these limits.
  */
 const STRANGERS: StrangerLimits = {
-  ...{ most: 4096, mostOfSource: 2048, deadlineMs: 30_000 },
+  most: 4096,
+  mostOfSource: 2048,
+  deadlineMs: 30_000,
   names: {
     most: 'let fewer addresses reach this port',
     mostOfSource: 'find out what runs there, or block it from this port',

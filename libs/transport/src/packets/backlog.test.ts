@@ -75,18 +75,15 @@ test('a reader that takes nothing while it holds up its stream is ended by the p
   events.on('tunnel:stalled', (role) => stalls.push(role));
   const { dialer, hub, fars, served } = plane({}, { shareBytes: 64 * KIB, patienceMs: 200 }, events);
   hub.window = 256 * KIB;
-  const [standing, lively] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+  const [stalled, lively] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
   const sent = randomBytes(4 * MIB);
   fars[0]?.write(sent);
   const [first, rest] = [sent.subarray(0, MIB), sent.subarray(MIB)];
   const digest = digestOf(lively.end.stream);
   fars[1]?.write(first);
-  await until(() => standing.end.stream.destroyed, 'the one that stands was ended');
-  assert.ok(standing.end.stream.errored instanceof PlaneEnded);
-  assert.match(
-    standing.end.stream.errored.message,
-    /^the caller read nothing for 0\.2 s while \d+ bytes waited for it/,
-  );
+  await until(() => stalled.end.stream.destroyed, 'the stalled one was ended');
+  assert.ok(stalled.end.stream.errored instanceof PlaneEnded);
+  assert.match(stalled.end.stream.errored.message, /^the caller read nothing for 0\.2 s while \d+ bytes waited for it/);
   assert.deepEqual(stalls, ['hub']);
   fars[1]?.end(rest);
   assert.equal(await digest, sha256(sent));
@@ -131,24 +128,24 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
     try {
       const budget = new WindowBudget(512 * MIB);
       const { dialer, hub, agent, fars, served } = plane({}, { shareBytes, budget });
-      const [standing, slow] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
+      const [stalled, slow] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
       const sent = randomBytes(4 * MIB);
       for (const far of fars) far.end(sent);
       const closed = () => types(agent).filter((type) => type === 'CLOSE_RSP').length === 2;
       await until(closed, { every: 0, what: 'both closed, in the turn in which they are' });
       served.destroy(new Error('gone'));
       await dialer.closed;
-      assert.deepEqual([standing.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);
+      assert.deepEqual([stalled.end.stream.destroyed, slow.end.stream.destroyed], [false, false]);
       const digest = digestOf(slow.end.stream);
       assert.equal(await digest, sha256(sent));
       // Its patience is that of a channel that is over: nobody waits for this reader.
       for (let second = 0; second < 299; second++) mock.timers.tick(1000);
-      assert.equal(standing.end.stream.destroyed, false);
+      assert.equal(stalled.end.stream.destroyed, false);
       for (let second = 0; second < 3; second++) mock.timers.tick(1000);
-      await until(() => standing.end.stream.destroyed, 'the one that stands was ended');
-      assert.ok(standing.end.stream.errored instanceof PlaneEnded);
+      await until(() => stalled.end.stream.destroyed, 'the stalled one was ended');
+      assert.ok(stalled.end.stream.errored instanceof PlaneEnded);
       assert.match(
-        standing.end.stream.errored.message,
+        stalled.end.stream.errored.message,
         /read nothing for 300 s while \d+ bytes waited for it and came before/,
       );
       assert.deepEqual([hub.held, budget.left], [0, 512 * MIB]);

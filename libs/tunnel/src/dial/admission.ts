@@ -5,9 +5,12 @@ import { DialError } from './errors.ts';
  * How many dials of one tenant may be pending in one process. Each dial has a deadline, so a tenant with more has lost its
  * destinations or agents. Refusing its callers is better than making them wait (upstream was seen with 27,700 pending dials).
  */
-const MAX_PENDING = 2000;
+const MAX_PENDING_DIALS = 2000;
 
-/** The one place in a program that admits dials. Future policies and quotas belong here. */
+/**
+ * The one place in a program that admits dials: a gateway's, before it chooses a session, and an agent's, before it dials the
+ * destination. A hub has none, because both ends of its dials have one. Policies and quotas belong here.
+ */
 export class Admission {
   readonly dial: Dial = (request) => this.#admit(request);
   readonly #inner: Dial;
@@ -38,8 +41,8 @@ export class Admission {
   async #admit(request: DialRequest) {
     if (this.#closed) throw shuttingDown();
     const { tenant } = request;
-    if ((this.#byTenant.get(tenant) ?? 0) >= MAX_PENDING) {
-      const text = `tenant ${tenant} has ${MAX_PENDING} dials without an answer already`;
+    if ((this.#byTenant.get(tenant) ?? 0) >= MAX_PENDING_DIALS) {
+      const text = `tenant ${tenant} has ${MAX_PENDING_DIALS} dials without an answer already`;
       throw new DialError('connection_limit_reached', text);
     }
     this.#count(tenant, 1);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { type DialOutcome, planeEvents } from '../events/events.ts';
 import { observed } from '../events/observe.ts';
 import { noTracer } from '../events/trace.ts';
-import { routed } from '../route/route.ts';
+import { routed } from '../route/routed.ts';
 import { established, join, plane, request, silent, unobserved } from '../testing.ts';
 import type { Dial, DialRequest } from './dial.ts';
 import { DialError } from './errors.ts';
@@ -30,15 +30,15 @@ test('a dial records each attempt: its session, its cause and its outcome', asyn
   t.mock.timers.tick(300);
   const { dial } = await dialled;
   assert.deepEqual(
-    dial?.story?.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
+    dial?.log?.attempts.map(({ kind, outcome, error }) => [kind, outcome, error]),
     [
       ['first', 'failed', lost],
       ['retry', 'overtaken', undefined],
       ['hedge', 'established', undefined],
     ],
   );
-  for (const { ms } of dial?.story?.attempts ?? []) assert.ok(ms !== undefined && ms >= 0);
-  assert.equal(new Set(dial?.story?.attempts.map(({ sessionId }) => sessionId)).size, 3);
+  for (const { ms } of dial?.log?.attempts ?? []) assert.ok(ms !== undefined && ms >= 0);
+  assert.equal(new Set(dial?.log?.attempts.map(({ sessionId }) => sessionId)).size, 3);
   assert.equal(dials[0], dial, 'the event and the caller see one dial');
   assert.equal(ended[0]?.error, undefined);
 });
@@ -56,7 +56,7 @@ test('a dial reports when it starts and stops waiting for a session, and how lon
   join(directory, 'h1');
   const { dial } = await dialled;
   assert.deepEqual(told, [`park ${request.id}`, `unpark ${request.id}`]);
-  assert.ok((dial?.story?.parkedMs ?? 0) > 0);
+  assert.ok((dial?.log?.parkedMs ?? 0) > 0);
 });
 
 test('an attempt whose caller gave up has no error; one that failed before keeps its error', async () => {
@@ -78,7 +78,7 @@ test('an attempt whose caller gave up has no error; one that failed before keeps
   await assert.rejects(observed('gateway', route, observation)({ ...request, signal: caller.signal }), given);
   const [[dial, outcome] = []] = ended;
   assert.deepEqual(
-    dial?.story?.attempts.map(({ outcome, error }) => [outcome, error]),
+    dial?.log?.attempts.map(({ outcome, error }) => [outcome, error]),
     [
       ['failed', lost],
       ['overtaken', undefined],

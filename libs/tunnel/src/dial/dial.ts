@@ -20,7 +20,11 @@ export interface DialRequest {
   readonly id: string;
   readonly tenant: string;
   readonly destination: Destination;
-  /** Deadline for the answer, in milliseconds of `performance.now()` of this process. */
+  /**
+   * Deadline for the answer, in milliseconds of `performance.now()` of this process. Set where the dial enters the plane (`newDial` in
+   * libs/transport), and passed over links as the time left. Every part that waits for another part's answer, or for a socket, enforces
+   * it (`pendingDial` in libs/transport); `Attempts` does so while the dial is parked.
+   */
   readonly deadline: number;
   /** W3C trace context of the span this dial belongs to. */
   readonly traceparent?: string;
@@ -30,7 +34,7 @@ export interface DialRequest {
   readonly agent?: string;
   readonly caller?: Caller;
   /** What the gateway has done for the dial so far; unset before the gateway has it. */
-  readonly story?: DialLog;
+  readonly log?: DialLog;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
   readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */

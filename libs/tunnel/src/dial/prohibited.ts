@@ -46,12 +46,11 @@ export function prohibitedBy({ ownPorts, ownAddresses, lifted }: ProhibitedOptio
   const holds = (name: Prohibition) => !lifted.includes(name);
   return (text, port) => {
     const address = plain(text);
-    if (holds('metadata') && within(address, metadata)) return 'metadata';
+    if (holds('metadata') && isIn(address, metadata)) return 'metadata';
     // Some metadata addresses are link-local too. Only `metadata` decides about them.
-    if (holds('link-local') && within(address, linkLocal) && !within(address, metadata)) return 'link-local';
+    if (holds('link-local') && isIn(address, linkLocal) && !isIn(address, metadata)) return 'link-local';
     if (!holds('own-ports') || !ownPorts.includes(port)) return undefined;
-    const own =
-      within(address, loopback) || ownAddresses().some((each) => plain(each).toString() === address.toString());
+    const own = isIn(address, loopback) || ownAddresses().some((each) => plain(each).toString() === address.toString());
     return own ? 'own-ports' : undefined;
   };
 }
@@ -71,7 +70,7 @@ const CARRIES_IPV4: readonly (readonly [range: Range, at: number])[] = [
 function plain(text: string): ipaddr.IPv4 | ipaddr.IPv6 {
   // `process` already converts IPv4-mapped addresses (::ffff:127.0.0.1).
   const address = ipaddr.process(text.replace(/%.*$/, ''));
-  const carried = CARRIES_IPV4.find(([range]) => within(address, [range]));
+  const carried = CARRIES_IPV4.find(([range]) => isIn(address, [range]));
   if (!carried) return address;
   const [, at] = carried;
   const bytes = address.toByteArray();
@@ -83,6 +82,6 @@ function rangeOf(cidr: string): Range {
   return ipaddr.parseCIDR(cidr);
 }
 
-function within(address: ipaddr.IPv4 | ipaddr.IPv6, ranges: readonly Range[]): boolean {
+function isIn(address: ipaddr.IPv4 | ipaddr.IPv6, ranges: readonly Range[]): boolean {
   return ranges.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
 }

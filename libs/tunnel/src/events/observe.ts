@@ -2,7 +2,7 @@ import type { Dial, DialRequest, DialTiming, Established } from '../dial/dial.ts
 import { dialLog } from '../dial/dial-log.ts';
 import { asDialError, type DialError } from '../dial/errors.ts';
 import type { DialFailure, DialOutcome, PlaneEvents, Role } from './events.ts';
-import { type DialTracer, within } from './trace.ts';
+import { type DialTracer, inSpan } from './trace.ts';
 
 export interface Observation {
   readonly events: PlaneEvents;
@@ -13,11 +13,11 @@ export interface Observation {
 export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
   return async (request) => {
     const start = performance.now();
-    const told = role === 'gateway' ? { ...request, story: dialLog() } : request;
-    const span = tracer.start(`${role}.dial`, told);
-    const observed = within(told, span);
+    const logged = role === 'gateway' ? { ...request, log: dialLog() } : request;
+    const span = tracer.start(`${role}.dial`, logged);
+    const observed = inSpan(logged, span);
     events.emit('dial:start', role, observed);
-    const tell = (outcome: DialOutcome) => {
+    const report = (outcome: DialOutcome) => {
       span.end(outcome);
       events.emit('dial:end', role, observed, outcome);
     };
@@ -29,14 +29,14 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       const ms = performance.now() - start;
       error.timing = timed(role, ms, error.timing);
       if (role === 'gateway') error.traceparent = observed.traceparent;
-      tell({ ms, error, failure: failureOf(error, request), timing: error.timing });
+      report({ ms, error, failure: failureOf(error, request), timing: error.timing });
       throw error;
     }
     const { agentId, sessionId, hubId } = established;
     const ms = performance.now() - start;
     const timing = timed(role, ms, established.timing);
     try {
-      tell({ ms, agentId, sessionId, hubId, timing });
+      report({ ms, agentId, sessionId, hubId, timing });
     } catch (thrown) {
       // A listener threw, which is not the dial's fault. Nobody will get the tunnel now.
       established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));

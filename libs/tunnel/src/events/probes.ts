@@ -12,7 +12,7 @@ type Heard<Name extends keyof PlaneEventMap> = (...args: PlaneEventMap[Name]) =>
  * Returns listeners that pass on refusals, except those of `isthmus check`. The check announces its address before its handshake. It
  * does not authenticate at the port it probes, so the port refuses it, and that should alert nobody.
  */
-export function unlessProbed(told: Heard<'refused'>): {
+export function unlessProbed(heard: Heard<'refused'>): {
   readonly probe: Heard<'probe'>;
   readonly refused: Heard<'refused'>;
 } {
@@ -24,7 +24,7 @@ export function unlessProbed(told: Heard<'refused'>): {
       expected.set(plain(remote), performance.now() + PROBE_LASTS);
     },
     refused(where, remote, error) {
-      if ((expected.get(plain(remote)) ?? 0) < performance.now()) told(where, remote, error);
+      if ((expected.get(plain(remote)) ?? 0) < performance.now()) heard(where, remote, error);
     },
   };
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Dial, DialRequest } from '../dial/dial.ts';
 import { DialError } from '../dial/errors.ts';
-import { routed } from '../route/route.ts';
+import { routed } from '../route/routed.ts';
 import { established, plane, request, silent } from '../testing.ts';
 import { planeEvents } from './events.ts';
 import { observed } from './observe.ts';
@@ -27,7 +27,11 @@ function gateway(tracer: DialTracer, ...ways: Dial[]): { dial: Dial; seen: DialR
   const directory = plane(...ways.map((_, index) => `h${index}`));
   const seen: DialRequest[] = [];
   const route = routed({
-    ...{ strategies: ['default'], zone: '', parkTimeout: 0, observation, directory },
+    strategies: ['default'],
+    zone: '',
+    parkTimeout: 0,
+    observation,
+    directory,
     hub: () => (dial) => (ways[seen.push(dial) - 1] as Dial)(dial),
   });
   return { dial: observed('gateway', route, observation), seen };

@@ -43,6 +43,6 @@ function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
 }
 
 /** Returns the dial for the next hop, with the span's trace context. */
-export function within(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
+export function inSpan(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
   return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
 }

@@ -4,7 +4,7 @@ import { DialAbort } from '../dial/dial-abort.ts';
 import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
 import { asDialError, DialError } from '../dial/errors.ts';
 import type { Observation } from '../events/observe.ts';
-import { type DialSpan, within } from '../events/trace.ts';
+import { type DialSpan, inSpan } from '../events/trace.ts';
 import type { Directory } from '../replica/directory.ts';
 import type { SessionRecord } from '../replica/records.ts';
 import { Candidates } from './candidates.ts';
@@ -40,7 +40,7 @@ export interface Routing extends RoutingOptions {
 /** One try through one session. */
 interface Attempt {
   readonly record: SessionRecord;
-  readonly told: AttemptRecord;
+  readonly entry: AttemptRecord;
   readonly span: DialSpan<AttemptRecord>;
   readonly abort: DialAbort;
   hedge: NodeJS.Timeout | undefined;
@@ -66,7 +66,7 @@ interface Failure {
 export class Attempts {
   readonly #request: DialRequest;
   readonly #routing: Routing;
-  readonly #story: DialLog;
+  readonly #log: DialLog;
   readonly #outcome = deferred<Established>();
   readonly #candidates: Candidates;
   /** An exception in our own code fails the dial. */
@@ -80,7 +80,7 @@ export class Attempts {
     this.#request = request;
     this.#routing = routing;
     this.#candidates = new Candidates(request, routing);
-    this.#story = request.story ?? dialLog();
+    this.#log = request.log ?? dialLog();
     this.#guarded = guarding((error) => {
       this.#fail(asDialError(error));
       routing.observation.events.emit('fault', 'routing', request.caller?.remote ?? '', error);
@@ -88,7 +88,7 @@ export class Attempts {
   }
 
   get #count(): number {
-    return this.#story.attempts.length;
+    return this.#log.attempts.length;
   }
 
   get #running(): Iterable<Attempt> {
@@ -124,16 +124,20 @@ export class Attempts {
     else this.#fail(this.#refusal());
   }
 
-  /** @returns whether it started an attempt; false if there is no session to try, or no retry left */
+  /**
+   * Starts an attempt through the best session that was not tried. Every attempt but the first takes a retry out of the budget.
+   * @returns false without a session to try, or without a retry left
+   */
   #start(again: AttemptKind = 'retry'): boolean {
     if (this.#state.at !== 'trying' || this.#count === MAX_ATTEMPTS) return false;
     const { running } = this.#state;
-    const { hub, budget } = this.#routing;
     const route = this.#candidates.next();
-    const dial = route && hub(route.record.hubId);
-    if (!route || !dial || (this.#count > 0 && !budget.spend())) return false;
-    const kind = this.#count === 0 ? 'first' : again;
-    this.#guarded(() => this.#attempt(running, kind, route, dial))();
+    if (!route) return false;
+    const dial = this.#routing.hub(route.record.hubId);
+    if (!dial) return false;
+    const isFirst = this.#count === 0;
+    if (!isFirst && !this.#routing.budget.spend()) return false;
+    this.#guarded(() => this.#attempt(running, isFirst ? 'first' : again, route, dial))();
     return true;
   }
 
@@ -177,7 +181,7 @@ export class Attempts {
     const leave = () => {
       clearTimeout(timer);
       giveUp();
-      this.#story.parkedMs += performance.now() - now;
+      this.#log.parkedMs += performance.now() - now;
       events.emit('dial:unpark', this.#request);
     };
     this.#state = { at: 'parked', leave };
@@ -186,10 +190,10 @@ export class Attempts {
   async #attempt(running: Set<Attempt>, kind: AttemptKind, route: Route, dial: Dial): Promise<void> {
     const { record } = route;
     const { sessionId, agentId, hubId } = record;
-    const told: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
-    this.#story.attempts.push(told);
-    const span = this.#routing.observation.tracer.attempt(this.#request, told, this.#count);
-    const attempt: Attempt = { record, told, span, abort: new DialAbort(), hedge: undefined };
+    const entry: AttemptRecord = { kind, sessionId, agentId, hubId, start: performance.now(), outcome: 'running' };
+    this.#log.attempts.push(entry);
+    const span = this.#routing.observation.tracer.attempt(this.#request, entry, this.#count);
+    const attempt: Attempt = { record, entry, span, abort: new DialAbort(), hedge: undefined };
     this.#candidates.take(record);
     running.add(attempt);
     const hedge = this.#guarded(() => this.#hedge(attempt));
@@ -197,7 +201,7 @@ export class Attempts {
     const closed = entered(route);
     try {
       const established = await dial({
-        ...within(this.#request, span),
+        ...inSpan(this.#request, span),
         session: record.sessionId,
         signal: attempt.abort,
         acknowledged: () => this.#lives(attempt),
@@ -290,11 +294,11 @@ function quarantineText([agentId, other]: readonly string[]): string {
   return other === undefined ? `: ${agentId} is in quarantine` : `: ${agentId} and others are in quarantine`;
 }
 
-function ended({ told, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
-  told.outcome = outcome;
-  told.ms = performance.now() - told.start;
-  if (error) told.error = error;
-  span.end(told);
+function ended({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+  entry.outcome = outcome;
+  entry.ms = performance.now() - entry.start;
+  if (error) entry.error = error;
+  span.end(entry);
 }
 
 /** Counts a dial through a route. @returns undoes that; it lives as long as the tunnel, so its closure holds only the route */

@@ -88,17 +88,18 @@ export function explain(options: ExplainOptions, tenant: string, { host }: Desti
     );
     found.sort((a, b) => (a.rank === b.rank ? 0 : a.rank - b.rank));
     const [first, rest] = apart(found, ({ rank, place }) => rank === ranks.best && place.route.record === taken);
-    const told = rest.slice(0, left);
-    left -= told.length;
+    const shown = rest.slice(0, left);
+    left -= shown.length;
     return {
       strategy,
       keys: keys.map(({ key, places }) => ({ key: shownKey(key), sessions: places.length })),
-      candidates: [...first, ...told].map(judge),
+      candidates: [...first, ...shown].map(judge),
     };
   });
   const why = 'its agent names nothing that a strategy looks up for this destination';
   return {
-    ...{ taken, steps },
+    taken,
+    steps,
     others: others.map((place) => ({ ...described(asked, place, ''), standing: 'not', why })),
   };
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Dial } from '../dial/dial.ts';
 import { DialError } from '../dial/errors.ts';
 import { established, failing, join, plane, request, routing, unobserved } from '../testing.ts';
-import { routed } from './route.ts';
+import { routed } from './routed.ts';
 
 test('a session behind an unreachable hub does not wake a parked dial', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
@@ -12,7 +12,11 @@ test('a session behind an unreachable hub does not wake a parked dial', async (t
   const answer = established();
   const ways: Record<string, Dial> = {};
   const dial = routed({
-    ...{ directory, strategies: ['default'], zone: '', observation: unobserved(), parkTimeout: 2000 },
+    directory,
+    strategies: ['default'],
+    zone: '',
+    observation: unobserved(),
+    parkTimeout: 2000,
     hub(hubId) {
       asked.push(hubId);
       return ways[hubId];
@@ -93,7 +97,11 @@ test('a parked dial waits for an agent that serves its destination, not for any 
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const directory = plane();
   const dial = routed({
-    ...{ directory, strategies: ['destHost'], zone: '', observation: unobserved(), parkTimeout: 2000 },
+    directory,
+    strategies: ['destHost'],
+    zone: '',
+    observation: unobserved(),
+    parkTimeout: 2000,
     hub: () => async () => established(),
   });
   const rejected = assert.rejects(dial(request), { message: 'No agent available' });
@@ -113,7 +121,11 @@ test('a parked dial waits for an agent that serves its destination, not for any 
 test('a destination that none of the agents serves fails at once', async () => {
   const directory = plane('h1');
   const dial = routed({
-    ...{ directory, strategies: ['destHost'], zone: '', observation: unobserved(), parkTimeout: 60_000 },
+    directory,
+    strategies: ['destHost'],
+    zone: '',
+    observation: unobserved(),
+    parkTimeout: 60_000,
     hub: () => async () => established(),
   });
   await assert.rejects(dial(request), { message: 'No agent available' });

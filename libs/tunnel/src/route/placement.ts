@@ -192,8 +192,11 @@ export class Placement {
 
 function emptyTenant(): Tenant {
   return {
-    ...{ sessions: 0, pools: new Map(), quarantined: new Map() },
-    ...{ lengths: { 4: new Map(), 6: new Map() }, longestFirst: { 4: [], 6: [] } },
+    sessions: 0,
+    pools: new Map(),
+    quarantined: new Map(),
+    lengths: { 4: new Map(), 6: new Map() },
+    longestFirst: { 4: [], 6: [] },
   };
 }
 

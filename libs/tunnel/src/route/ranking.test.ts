@@ -6,7 +6,7 @@ import { Directory } from '../replica/directory.ts';
 import type { AgentIdentifiers } from '../replica/records.ts';
 import { hub, nothing, request, session, unobserved } from '../testing.ts';
 import { type Explanation, explain } from './explain.ts';
-import { routed } from './route.ts';
+import { routed } from './routed.ts';
 import { STRATEGIES } from './strategies.ts';
 import { Suspects } from './suspects.ts';
 

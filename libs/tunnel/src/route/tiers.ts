@@ -4,7 +4,7 @@ import type { Route, RouteState } from './placement.ts';
 const OWN = Symbol('own');
 const DRAINING = Symbol('draining');
 
-/** A part of a pool: a zone, or one of those above. */
+/** A part of a pool: the zone of the sessions' hubs, or one of those above. Nothing carries an agent's or a destination's zone. */
 type Part = string | typeof OWN | typeof DRAINING;
 
 /** Sessions under one key, grouped by preference. There may be a pool for each session, so it has no empty part. */

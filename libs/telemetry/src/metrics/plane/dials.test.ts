@@ -10,7 +10,7 @@ function attempt(kind: AttemptRecord['kind'], outcome: AttemptRecord['outcome'],
   return { kind, sessionId: 's1', agentId: 'a1', hubId: 'h1', start: 0, ms, outcome };
 }
 
-function story(parkedMs: number, ...attempts: AttemptRecord[]): DialLog {
+function logOf(parkedMs: number, ...attempts: AttemptRecord[]): DialLog {
   return { parkedMs, attempts };
 }
 
@@ -23,8 +23,8 @@ test('a dial is observed by phase and outcome, and each attempt by its own outco
   const { events, metrics } = server();
   assert.deepEqual(await counts(metrics), {});
   const timing = { hubMs: 4, agentMs: 3, dnsMs: 1, connectMs: 2 };
-  const told = story(20, attempt('first', 'failed'), attempt('retry', 'overtaken'), attempt('hedge', 'established'));
-  events.emit('dial:end', 'gateway', { ...dial, story: told }, { ms: 30, timing });
+  const log = logOf(20, attempt('first', 'failed'), attempt('retry', 'overtaken'), attempt('hedge', 'established'));
+  events.emit('dial:end', 'gateway', { ...dial, log }, { ms: 30, timing });
   // The hub in the same process reports the same again.
   events.emit('dial:end', 'hub', dial, { ms: 4, timing });
   assert.deepEqual(await counts(metrics), {
@@ -58,7 +58,7 @@ test('a failed dial and an abandoned dial have different outcomes', async () => 
   const error = new DialError('connection_timeout', 'i/o timeout');
   const failed = attempt('first', 'failed');
   const ended = (failure: DialFailure, ...attempts: AttemptRecord[]) => {
-    events.emit('dial:end', 'gateway', { ...dial, story: story(0, ...attempts) }, { ms: 1, error, failure });
+    events.emit('dial:end', 'gateway', { ...dial, log: logOf(0, ...attempts) }, { ms: 1, error, failure });
   };
   ended('error', failed);
   ended('abandoned', failed, attempt('retry', 'overtaken'));
@@ -81,7 +81,7 @@ test('a failed dial and an abandoned dial have different outcomes', async () => 
 
 test('buckets reach from 100 µs to 30 s', async () => {
   const { events, metrics } = server();
-  for (const ms of [0.09, 29_000, 31_000]) events.emit('dial:end', 'gateway', { ...dial, story: dialLog() }, { ms });
+  for (const ms of [0.09, 29_000, 31_000]) events.emit('dial:end', 'gateway', { ...dial, log: dialLog() }, { ms });
   const buckets = await beginning(metrics, 'isthmus_dial_latency_seconds_bucket');
   const below = (le: string) => buckets[`{le="${le}",phase="total",outcome="established"}`];
   assert.deepEqual([below('0.0001'), below('10'), below('30'), below('+Inf')], [1, 1, 2, 3]);
@@ -90,7 +90,7 @@ test('buckets reach from 100 µs to 30 s', async () => {
 test('exemplars name traces that are kept, and appear only in OpenMetrics', async () => {
   const { events, metrics } = server();
   const end = (ms: number, traceparent?: string) =>
-    events.emit('dial:end', 'gateway', { ...dial, story: dialLog(), ...(traceparent && { traceparent }) }, { ms });
+    events.emit('dial:end', 'gateway', { ...dial, log: dialLog(), ...(traceparent && { traceparent }) }, { ms });
   end(3, sampled);
   // None of these replaces the exemplar.
   for (const traceparent of [undefined, `00-${'1'.repeat(32)}-00f067aa0ba902b7-00`, 'nonsense']) end(4, traceparent);
@@ -111,7 +111,7 @@ test('a dial whose trace is kept because it failed or was slow is an exemplar ev
     const { events, metrics } = server({ keptAfter });
     const end = (ms: number, failed?: DialError) => {
       const outcome = { ms, ...(failed && { error: failed }) };
-      events.emit('dial:end', 'gateway', { ...dial, story: dialLog(), traceparent }, outcome);
+      events.emit('dial:end', 'gateway', { ...dial, log: dialLog(), traceparent }, outcome);
     };
     end(5);
     end(400, error);

@@ -26,7 +26,7 @@ const KINDS: readonly AttemptKind[] = ['first', 'retry', 'hedge'];
 export function dialLatency(families: Families, role: Role, keptAfter = Number.POSITIVE_INFINITY): Subscriptions {
   const observe = latencies(families);
   return {
-    'dial:end'(by, { traceparent, story }, outcome) {
+    'dial:end'(by, { traceparent, log }, outcome) {
       if (by !== role) return;
       const ended = outcomeOf(outcome);
       const kept = outcome.ms > keptAfter || (outcome.error !== undefined && keptAfter < Number.POSITIVE_INFINITY);
@@ -39,9 +39,9 @@ export function dialLatency(families: Families, role: Role, keptAfter = Number.P
         observe('dns', ended, timing.dnsMs);
         observe('connect', ended, timing.connectMs);
       }
-      if (!story) return;
-      if (story.parkedMs > 0) observe('park', ended, story.parkedMs);
-      for (const attempt of story.attempts) observe('attempt', endOf(attempt, ended), attempt.ms, traceparent);
+      if (!log) return;
+      if (log.parkedMs > 0) observe('park', ended, log.parkedMs);
+      for (const attempt of log.attempts) observe('attempt', endOf(attempt, ended), attempt.ms, traceparent);
     },
   };
 }
@@ -62,10 +62,10 @@ export function attemptMetrics(families: Families): Subscriptions {
   );
   const parks = families.counter('dial_parks_total', 'How often dials were parked to wait for a session.');
   return {
-    'dial:end'(by, { story }, outcome) {
-      if (by !== 'gateway' || !story) return;
+    'dial:end'(by, { log }, outcome) {
+      if (by !== 'gateway' || !log) return;
       const ended = outcomeOf(outcome);
-      for (const attempt of story.attempts) counts[attempt.kind][endOf(attempt, ended)]++;
+      for (const attempt of log.attempts) counts[attempt.kind][endOf(attempt, ended)]++;
     },
     'dial:park'() {
       parked.inc();

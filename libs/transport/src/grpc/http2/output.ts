@@ -17,7 +17,7 @@ const MERGED = 4 * 1024;
 const PATIENCE_MS = 100;
 
 /** From so many bytes on, what leaves is bulk, and nothing waits. */
-const BULK = 1_024;
+const BULK_OUTPUT = 1_024;
 
 /** What a connection sends: all of one turn in one write. Streams take turns for what the socket and the peer's window allow. */
 export class Output {
@@ -89,7 +89,7 @@ export class Output {
   addPatiently(frame: Buffer): void {
     if (this.#ended) return;
     this.#patient = this.#patient ? Buffer.concat([this.#patient, frame]) : frame;
-    if (this.#patient.length >= BULK) this.#losePatience();
+    if (this.#patient.length >= BULK_OUTPUT) this.#losePatience();
     // Whatever comes while it runs waits no longer than what began it.
     else this.#patience ??= setTimeout(this.#patienceEnds, PATIENCE_MS);
   }
@@ -112,7 +112,7 @@ export class Output {
   }
 
   flush(): void {
-    if (this.#patient && this.#bytes >= BULK) this.#losePatience();
+    if (this.#patient && this.#bytes >= BULK_OUTPUT) this.#losePatience();
     const parts = this.#parts;
     const bytes = this.#bytes;
     this.#scheduled = false;
