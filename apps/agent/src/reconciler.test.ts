@@ -295,7 +295,8 @@ test('an agent connects again after a defect, wherever it strikes', async () => 
       if (faults.length === 0) throw new Error('a defect');
     };
     const agent = plane.agent('agent-1', 'hub-a', {
-      ...{ events, sessionCount: 1 },
+      events,
+      sessionCount: 1,
       closed() {
         lost = true;
         if (strikes.startsWith('where')) defect();

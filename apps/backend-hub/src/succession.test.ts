@@ -12,7 +12,10 @@ const settled = () => new Promise(setImmediate);
 /** A hub that has given way. */
 function gaveWay(shut: () => Promise<void>, begin: () => Promise<void>): Succession {
   const succession = new Succession({
-    ...{ hubId: 'h1', events: planeEvents(), shut, begin },
+    hubId: 'h1',
+    events: planeEvents(),
+    shut,
+    begin,
     drain: () => Promise.resolve(),
     destroy() {},
   });

@@ -13,8 +13,12 @@ test('a process announces its id, its roles, its machine and its version', () =>
   const before = Date.now();
   const { since, ...said } = member('--server-id=gw', '--zone=z', '--admin-port=9000');
   assert.deepEqual(said, {
-    ...{ memberId: 'gw', roles: ['gateway'], adminAddress: '127.0.0.1:9000' },
-    ...{ host: hostname(), version: '1.2.3', zone: 'z' },
+    memberId: 'gw',
+    roles: ['gateway'],
+    adminAddress: '127.0.0.1:9000',
+    host: hostname(),
+    version: '1.2.3',
+    zone: 'z',
   });
   assert.ok(since >= before && since <= Date.now());
 });

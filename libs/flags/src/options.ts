@@ -68,7 +68,12 @@ export function memberOf(flags: MemberFlags, roles: Member['roles'], version: st
   const machine = hostname();
   const bound = formatDestination({ host: EVERY_ADDRESS.includes(bind) ? machine : bind, port });
   return {
-    ...{ memberId: flags['server-id'], roles, version, zone: flags.zone, since: Date.now(), host: machine },
+    memberId: flags['server-id'],
+    roles,
+    version,
+    zone: flags.zone,
+    since: Date.now(),
+    host: machine,
     adminAddress: flags['advertise-admin-address'] || bound,
   };
 }

@@ -21,7 +21,11 @@ function receivingOf(role: 'client' | 'server', left = () => {}) {
   const opened: number[] = [];
   const goaways: (string | undefined)[] = [];
   const receiving = new Receiving({
-    ...{ role, settings: SETTINGS, streams, sending, pings },
+    role,
+    settings: SETTINGS,
+    streams,
+    sending,
+    pings,
     opened: ({ id }) => opened.push(id),
     goaway(reason) {
       goaways.push(reason?.message);

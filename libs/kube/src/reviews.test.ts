@@ -13,7 +13,9 @@ function reviewed({ rememberMs = 30_000, random = (): number => 0 } = {}) {
   const verdict = (token: string): TokenVerdict =>
     token.startsWith('good') ? { ok: true } : { ok: false, reviewed: !token.startsWith('away'), message: 'no' };
   const reviews = new TokenReviews({
-    ...{ rememberMs, random, now: () => clock.now },
+    rememberMs,
+    random,
+    now: () => clock.now,
     review: (token) => new Promise((resolve) => asked.push({ token, answer: () => resolve(verdict(token)) })),
   });
   const asker = (source: string, controller = new AbortController()) => ({ source, signal: controller.signal });

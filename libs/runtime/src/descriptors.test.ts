@@ -5,7 +5,9 @@ import { type DescriptorSource, Descriptors } from './descriptors.ts';
 /** A process whose open descriptors the test sets. */
 function process(limit: number): DescriptorSource & { open: number; at: number; counts: number } {
   return {
-    ...{ open: 0, at: 0, counts: 0 },
+    open: 0,
+    at: 0,
+    counts: 0,
     count() {
       this.counts++;
       return { open: this.open, limit };

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { connect, type TLSSocket } from 'node:tls';
+import type { TcpNetConnectOpts } from 'node:net';
+import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
 import { newTrust, type Program, type Scope, startServer, type Trust, within } from '../harness/index.ts';
 import { kubeApi } from '../plane/kube-api.ts';
 import { FrameSocket, PREFACE, settings } from './frames.ts';
@@ -34,9 +35,16 @@ export async function stranger(
   localAddress = '127.0.0.1',
 ): Promise<TLSSocket | undefined> {
   const ca = readFileSync(trust.agents.cert);
-  const socket = connect({
-    ...{ port, host: '127.0.0.1', servername: 'localhost', ALPNProtocols: [protocol], localAddress, ca },
-  });
+  // Node passes these on to net.connect, whose `localAddress` its types leave out here.
+  const options: ConnectionOptions & Pick<TcpNetConnectOpts, 'localAddress'> = {
+    port,
+    host: '127.0.0.1',
+    servername: 'localhost',
+    ALPNProtocols: [protocol],
+    localAddress,
+    ca,
+  };
+  const socket = connect(options);
   scope.defer(() => socket.destroy());
   socket.on('error', () => {});
   const come = first(socket, 'secureConnect').then((came) => came !== undefined);

@@ -26,8 +26,11 @@ async function dial(host: string, port: number): Promise<Told> {
   const steps: Told['steps'] = [];
   const tracer: DialTracer = { ...noTracer, step: (name, _dial, step) => void steps.push({ name, step }) };
   const request: DialRequest = {
-    ...{ id: '00000000000000aa', tenant: 'default', destination: { host, port } },
-    ...{ deadline: performance.now() + 60_000, signal: new AbortController().signal },
+    id: '00000000000000aa',
+    tenant: 'default',
+    destination: { host, port },
+    deadline: performance.now() + 60_000,
+    signal: new AbortController().signal,
   };
   try {
     const { end, timing } = await endpointDial({ agentId: 'a', tracer })(request);

@@ -103,8 +103,11 @@ test('the socket of a process that has no descriptor left is not taken over, and
 test('a name that cannot be looked up for want of descriptors is no fault of the name', async (context) => {
   const dial = endpointDial({ agentId: 'a' });
   const request = (host: string): DialRequest => ({
-    ...{ id: '00000000000000aa', tenant: 'default', destination: { host, port: 1 } },
-    ...{ deadline: performance.now() + 60_000, signal: new AbortController().signal },
+    id: '00000000000000aa',
+    tenant: 'default',
+    destination: { host, port: 1 },
+    deadline: performance.now() + 60_000,
+    signal: new AbortController().signal,
   });
   const feed = starve(context);
   await assert.rejects(dial(request('nobody.invalid')), {

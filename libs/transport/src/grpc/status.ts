@@ -2,9 +2,23 @@ import { type Field, hpackEncode } from '@isthmus/http2';
 
 /** gRPC's status codes, by Go's names, which ANP's metrics show. */
 export const STATUS = {
-  ...{ OK: 0, Canceled: 1, Unknown: 2, InvalidArgument: 3, DeadlineExceeded: 4, NotFound: 5, AlreadyExists: 6 },
-  ...{ PermissionDenied: 7, ResourceExhausted: 8, FailedPrecondition: 9, Aborted: 10, OutOfRange: 11 },
-  ...{ Unimplemented: 12, Internal: 13, Unavailable: 14, DataLoss: 15, Unauthenticated: 16 },
+  OK: 0,
+  Canceled: 1,
+  Unknown: 2,
+  InvalidArgument: 3,
+  DeadlineExceeded: 4,
+  NotFound: 5,
+  AlreadyExists: 6,
+  PermissionDenied: 7,
+  ResourceExhausted: 8,
+  FailedPrecondition: 9,
+  Aborted: 10,
+  OutOfRange: 11,
+  Unimplemented: 12,
+  Internal: 13,
+  Unavailable: 14,
+  DataLoss: 15,
+  Unauthenticated: 16,
 } as const;
 
 export type StatusName = keyof typeof STATUS;

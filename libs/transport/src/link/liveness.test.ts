@@ -10,7 +10,9 @@ afterEach(() => mock.timers.reset());
 /** A link's two halves as the watch sees them. */
 function watched() {
   const session = Object.assign(new EventEmitter(), {
-    ...{ bytesRead: 0, bytesWritten: 0, pings: 0 },
+    bytesRead: 0,
+    bytesWritten: 0,
+    pings: 0,
     ping() {
       session.pings++;
       session.bytesWritten++;

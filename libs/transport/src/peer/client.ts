@@ -122,7 +122,8 @@ class Peer {
         return;
       }
       const link = new LinkClient({
-        ...{ socket, peer: `hub ${this.#hubId}` },
+        socket,
+        peer: `hub ${this.#hubId}`,
         orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
         fault: (error) => events.emit('fault', 'peers', `hub ${this.#hubId}`, error),
         refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),

@@ -13,8 +13,15 @@ function hub(hubId: string, more: Partial<HubRecord> = {}): HubRecord {
 
 function session(sessionId: string, hubId: string, more: Partial<SessionRecord> = {}): SessionRecord {
   return {
-    ...{ sessionId, tenant: 'default', agentId: `agent of ${sessionId}`, identifiers: nothing, hubId, incarnation: 1 },
-    ...{ version: 1, draining: false, since: 0 },
+    sessionId,
+    tenant: 'default',
+    agentId: `agent of ${sessionId}`,
+    identifiers: nothing,
+    hubId,
+    incarnation: 1,
+    version: 1,
+    draining: false,
+    since: 0,
     ...more,
   };
 }
@@ -36,8 +43,12 @@ function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.
   for (const { route } of directory.placed('default')) route.open = open[route.record.sessionId] ?? 0;
   return explain(
     {
-      ...{ directory, strategies: ['default'], zone: '', hub: () => async () => established() },
-      ...{ suspects: new Set(), ...more },
+      directory,
+      strategies: ['default'],
+      zone: '',
+      hub: () => async () => established(),
+      suspects: new Set(),
+      ...more,
     },
     'default',
     { host, port: 443 },

@@ -30,7 +30,11 @@ export async function serve(
   const events = planeEvents();
   const server = grpcServer({
     services: [{ path: PATH, serve: serveCall }],
-    ...{ events, name: 'test', keepaliveMs: 3_600_000, streamWindow: WINDOW, ...more },
+    events,
+    name: 'test',
+    keepaliveMs: 3_600_000,
+    streamWindow: WINDOW,
+    ...more,
   });
   const sockets = new Set<Socket>();
   const listener = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
