@@ -23,7 +23,14 @@ export const DIAL_ERRORS = {
   http_request_error: { status: 400 },
   /** No agent can take the dial. */
   destination_unavailable: { status: 503 },
-  /** A limit of the plane is reached. */
+  /**
+   * A limit of the plane is reached, which one the text says:
+   * 1. A tenant has too many dials without an answer, at a gateway or agent (`Admission`). Final.
+   * 2. A gateway or agent has hardly any descriptors left, and refuses before it dials (`refuseWhenScarce`). Retryable.
+   * 3. An agent, or its resolver, had no descriptor, port or buffer for the socket (libs/transport: endpoint.ts; go-errors.ts for
+   *    Go agents). Retryable; the gateway also suspects the session for a while.
+   * 4. A Go server's packet stream carries too many tunnels to our agent already (libs/transport: packets/serve.ts). Final.
+   */
   connection_limit_reached: { status: 503 },
   /** The session that carried the dial ended before the answer. */
   connection_terminated: { status: 502 },
@@ -34,7 +41,20 @@ export const DIAL_ERRORS = {
 export type DialErrorCode = keyof typeof DIAL_ERRORS;
 
 export interface DialErrorOptions {
-  /** The destination was not reached, so another session may be tried. Default false. */
+  /**
+   * No destination has answered, as far as is known, so another session may be tried. Default false.
+   *
+   * Only the gateway's `Attempts` act on it, for errors of hubs' Dials, which means behind `routed`. Set there:
+   * - The session or its hub was lost before the answer: LinkClient and PacketClient. The agent may have dialled, and may even have
+   *   reached the destination, but no byte of the caller was sent.
+   * - The hub does not hold the session any more, or gives it up: `Sessions` of apps/backend-hub.
+   * - The agent had no socket for the dial: endpoint.ts, go-errors.ts; `refuseWhenScarce` in an agent.
+   * - The agent leaves: `Admission` in an agent.
+   * - The answer could not be read as one of ours: link/head.ts, which otherwise passes on what the other end of the link said.
+   *
+   * Outside `routed` nobody retries in this process. There it only describes the failure, in the admin RPC and in a link's head:
+   * `Admission` and `refuseWhenScarce` of a gateway, and `Attempts` itself when no hub of a session can be reached.
+   */
   readonly retryable?: boolean;
   /** The dial's own deadline passed without an answer, which says nothing about the destination. Default false. */
   readonly expired?: boolean;

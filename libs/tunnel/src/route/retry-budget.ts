@@ -1,13 +1,13 @@
 /**
- * Retries available at once after a quiet time. When a hub dies, each dial that was pending on it is retried once, and one tenant
- * may have this many pending (`Admission`).
+ * Retries available at once after a quiet time. When a hub dies, each dial that was pending on it is retried once. This is as many as
+ * one tenant may have pending (`MAX_PENDING_DIALS`), but all tenants of the gateway share it.
  */
 const BURST = 2000;
 
-/** What each dial adds: in the long run, at most one dial in five is retried. */
+/** What each dial adds: in the long run, at most one attempt more for every five dials. */
 const PER_DIAL = 0.2;
 
-/** Limits retries, so that a plane in trouble is not hammered by its own retries. */
+/** Limits what a gateway tries beyond first attempts, retries and hedges alike, so that they do not overload a plane in trouble. One per gateway. */
 export class RetryBudget {
   #tokens = BURST;
 
