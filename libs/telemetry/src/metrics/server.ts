@@ -141,7 +141,8 @@ function connectionMetrics(families: Families): Subscriptions {
   const connect = grpc.of({ service_method: METHODS.hub });
   const callers: Readonly<Record<CallerProtocol, typeof http>> = { grpc: proxy, 'http-connect': http };
   // Look these up once: a tunnel that is faster than its reader pauses and resumes thousands of times a second.
-  const [ofCallers, ofAgents] = [full.of({ service_method: METHODS.gateway }), full.of({ service_method: METHODS.hub })];
+  const ofCallers = full.of({ service_method: METHODS.gateway });
+  const ofAgents = full.of({ service_method: METHODS.hub });
   const blocked: Readonly<Record<Role, typeof http>> = { gateway: ofCallers, hub: ofAgents, agent: ofAgents };
   return {
     'caller:open': (via) => callers[via].inc(),

@@ -27,8 +27,8 @@ export const DIAL_ERRORS = {
    * A limit of the plane is reached, which one the text says:
    * 1. A tenant has too many dials without an answer, at a gateway or agent (`Admission`). Final.
    * 2. A gateway or agent has hardly any descriptors left, and refuses before it dials (`refuseWhenScarce`). Retryable.
-   * 3. An agent, or its resolver, had no descriptor, port or buffer for the socket (libs/transport: endpoint.ts; go-errors.ts for
-   *    Go agents). Retryable; the gateway also suspects the session for a while.
+   * 3. An agent, or its resolver, had no descriptor for the socket (libs/transport: endpoint.ts), or a Go agent no port or buffer
+   *    (go-errors.ts). Retryable; the gateway also suspects the session for a while.
    * 4. A Go server's packet stream carries too many tunnels to our agent already (libs/transport: packets/serve.ts). Final.
    */
   connection_limit_reached: { status: 503 },

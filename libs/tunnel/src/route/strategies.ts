@@ -30,8 +30,8 @@ export function prefixLength(key: string): { family: 4 | 6; bits: number } | und
 }
 
 /**
- * Returns the keys that a destination looks up under one strategy, best first. Strategies see the destination only; zones order the sessions
- * that they find (`tiersIn`).
+ * Returns the keys that a destination looks up under one strategy, best first. Strategies see only the destination. Zones order the
+ * sessions that they find (`tiersIn`).
  * @param lengths prefix lengths in use, longest first
  */
 export function destinationKeys(
