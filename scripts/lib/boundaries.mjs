@@ -18,6 +18,8 @@ const MAY_DEPEND_ON = {
 
 /** Within a layer: which package may depend on which others, by their directories. */
 const BESIDE = {
+  // A connection guards what it calls.
+  'libs/http2': ['libs/runtime'],
   // Test certificates have the names that peers look for.
   'libs/certificates': ['libs/tunnel'],
   // A program starts by reading its flags.

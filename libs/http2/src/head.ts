@@ -1,4 +1,4 @@
-import { type HeaderSection, HeaderSections } from './header-section.ts';
+import { type HeaderSection, HeaderSections } from './connection/header-section.ts';
 import { HpackDecoder } from './hpack/decoder.ts';
 import { hpackEncode } from './hpack/encoder.ts';
 import type { Field } from './section.ts';

@@ -1,31 +1,17 @@
-export { Allowance } from './allowance.ts';
-export { ClientIds } from './client-ids.ts';
 export { ConnectionError, DEFAULT_FRAME, ErrorCode, Flag, FrameType, MAX_WINDOW, StreamError } from './codes.ts';
-export { compact, pins, pushCompact } from './compact.ts';
-export { FloodGuard } from './flood-guard.ts';
-export { FrameChecks } from './frame-checks.ts';
-export { type FrameHandler, FrameReader } from './frame-reader.ts';
-export {
-  dataHead,
-  goawayFrame,
-  headersFrames,
-  PREFACE,
-  pingFrame,
-  rstStreamFrame,
-  settingsAck,
-  settingsFrame,
-  windowUpdateFrame,
-} from './frames.ts';
+export { Allowance } from './connection/allowance.ts';
+export { Connection, greeting } from './connection/connection.ts';
+export { FloodGuard } from './connection/flood-guard.ts';
+export { FrameReader } from './connection/frame-reader.ts';
+export { OpenTable } from './connection/open-table.ts';
+export type { StreamRules, StreamSettings } from './connection/streams.ts';
+export { headersFrames, PREFACE, settingsFrame } from './frames.ts';
 export type { Head, OutgoingHead } from './head.ts';
-export { type HeaderSection, HeaderSections } from './header-section.ts';
-export { HpackDecoder } from './hpack/decoder.ts';
 export { hpackEncode } from './hpack/encoder.ts';
-export { Incoming } from './incoming.ts';
-export { OpenTable } from './open-table.ts';
-export { ReceiveWindow, WindowBudget } from './receive-window.ts';
-export { ResetCounter } from './reset-counter.ts';
-export { beginsMessage, type Field } from './section.ts';
-export { InitialWindow, SendWindow } from './send-window.ts';
+export type { Field } from './section.ts';
 export { Http2Session } from './session.ts';
-export { DEFAULT_SETTINGS, readSettings, type Settings } from './settings.ts';
-export { Http2Stream } from './stream.ts';
+export { compact, pins, pushCompact } from './stream/compact.ts';
+export { DuplexStream } from './stream/duplex.ts';
+export type { StreamFace } from './stream/face.ts';
+export { WindowBudget } from './stream/receive-window.ts';
+export type { Http2Stream } from './stream/stream.ts';

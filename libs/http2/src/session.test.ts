@@ -4,13 +4,13 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import { test } from 'node:test';
 import type { Head } from './head.ts';
-import type { Http2Stream } from './stream.ts';
+import type { DuplexStream } from './stream/duplex.ts';
 import { readAll, sessionPair, withNodeClient, withNodeServer } from './testing.ts';
 
 const CONNECT = { ':method': 'CONNECT', ':authority': 'h:1' };
 
 /** Sends back what comes, and ends when the other side does. */
-function echo(stream: Http2Stream): void {
+function echo(stream: DuplexStream): void {
   stream.on('error', () => {});
   stream.respond({ ':status': 200 });
   stream.pipe(stream);
@@ -80,13 +80,13 @@ test('streams that nobody reads hold their windows and stop no other', async () 
 
 test('either side resets a stream, and the other sees the code', async () => {
   const { client, server } = await sessionPair();
-  const opened: Http2Stream[] = [];
+  const opened: DuplexStream[] = [];
   server.on('stream', (stream) => void opened.push(stream.on('error', () => {})));
   const [byClient, byServer] = [client.request(CONNECT), client.request(CONNECT)];
   byServer.on('error', () => {});
   while (opened.length < 2) await new Promise(setImmediate);
   byClient.close();
-  await once(opened[0] as Http2Stream, 'close');
+  await once(opened[0] as DuplexStream, 'close');
   opened[1]?.close(2);
   const [error] = await once(byServer, 'error');
   assert.equal((error as Error).message, 'stream was reset with INTERNAL_ERROR');

@@ -4,9 +4,17 @@ import http2 from 'node:http2';
 import net, { type AddressInfo, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { afterEach } from 'node:test';
-import { Sending } from './sending.ts';
+import { setImmediate as turn } from 'node:timers/promises';
+import { FrameType } from './codes.ts';
+import { FrameReader } from './connection/frame-reader.ts';
+import { Output } from './connection/output.ts';
+import { Reading } from './connection/reading.ts';
+import { type StreamRules, type StreamSettings, Streams } from './connection/streams.ts';
+import { FRAME_HEAD } from './frames.ts';
+import { encodeHead } from './head.ts';
+import type { Field } from './section.ts';
 import { Http2Session } from './session.ts';
-import { DEFAULT_SETTINGS } from './settings.ts';
+import type { Http2Stream } from './stream/stream.ts';
 
 /** Run after each test, the last first. */
 export const cleanups: (() => void)[] = [];
@@ -21,19 +29,89 @@ export const SETTINGS = {
   maxHeaderListSize: 16 * 1024,
 };
 
-/** A sending side without another side, and what has left: each frame but DATA whole, from the next turn on. */
-export function recorded(): { sending: Sending; frames: Buffer[] } {
+/** The sending side of a connection without another side, and what has left: each write, from the next turn on. */
+export function recorded(): { output: Output; frames: Buffer[] } {
   const frames: Buffer[] = [];
+  const reader = new FrameReader(
+    {
+      frame: (type, flags, id, payload) => frames.push(raw(type, flags, id, Buffer.from(payload))),
+      data: (id, bytes, flags) => frames.push(raw(FrameType.DATA, flags, id, Buffer.from(bytes))),
+    },
+    2 ** 24,
+  );
   const socket = new Duplex({
     read() {},
-    writev(chunks, done) {
-      frames.push(...chunks.map(({ chunk }) => chunk));
+    write(chunk: Buffer, _encoding, done) {
+      reader.read(chunk);
       done();
     },
   });
-  const { maxFrameSize, initialWindowSize } = DEFAULT_SETTINGS;
-  const limits = { maxFrame: maxFrameSize, window: initialWindowSize };
-  return { sending: new Sending(socket, limits, () => assert.fail('no frame waits')), frames };
+  const failed = () => assert.fail('no frame waits');
+  const output = new Output({ socket, greeting: Buffer.alloc(0), later: setImmediate, maxBacklog: 2 ** 30, failed });
+  return { output, frames };
+}
+
+export const HEAD = { ':method': 'CONNECT', ':authority': 'h:1' };
+
+export const TEST_RULES: StreamRules = { maxResets: 10_000, countsAnswered: false, abandonsRequests: false };
+
+export type Role = 'client' | 'server';
+
+/** What became of a stream: the other side has ended, or it closed, with the code of a reset. */
+export type End = [id: number, end: 'remote' | number | undefined];
+
+/** Streams whose other side is played by the test, and what became of them. */
+export function streamsOf(
+  role: Role,
+  { rules = {}, ...settings }: { rules?: Partial<StreamRules> } & Partial<StreamSettings> = {},
+) {
+  const { output, frames } = recorded();
+  const counts = { idle: 0, settings: 0, pongs: 0 };
+  const pings: Buffer[] = [];
+  const goaways: (string | undefined)[] = [];
+  const ends: End[] = [];
+  const opened: number[] = [];
+  const faceOf = (stream: Http2Stream) => {
+    const { id } = stream;
+    const onEnd = () => ends.push([id, 'remote']);
+    const onClose = (code: number | undefined) => ends.push([id, code]);
+    stream.face = { onHeaders() {}, onData() {}, onWritable() {}, onEnd, onClose };
+    return stream;
+  };
+  const own = { ...SETTINGS, ...settings };
+  const streams = new Streams({
+    role,
+    settings: own,
+    rules: { ...TEST_RULES, ...rules },
+    output,
+    rtt: () => 0,
+    opened: (stream) => void opened.push(faceOf(stream).id),
+    idle: () => void counts.idle++,
+  });
+  const sink = {
+    onSettings: () => void counts.settings++,
+    onPing: (opaque: Buffer) => void pings.push(Buffer.from(opaque)),
+    onPong: () => void counts.pongs++,
+    onGoaway: (reason?: Error) => void goaways.push(reason?.message),
+  };
+  const reading = new Reading({ role, settings: own, streams, output, sink });
+  return {
+    ...{ streams, reading, output, counts, pings, goaways, ends, opened, sink },
+    /** Opens a stream: the client's own, or one of the other side. */
+    open(id: number, fields: readonly Field[] = Object.entries(HEAD), ends = false): Http2Stream {
+      if (role === 'client') return faceOf(streams.request(encodeHead(HEAD)));
+      streams.receiveHead({ stream: id, fields, ends });
+      return streams.get(id) as Http2Stream;
+    },
+    /** What has been sent since the last call: type, stream, and a number if it is the payload, or the length of DATA. */
+    async sent(): Promise<[type: number, id: number, value: number][]> {
+      await turn();
+      return frames.splice(0).map((frame) => {
+        const [type, id, length] = [frame[3] as number, frame.readUInt32BE(5), frame.length - FRAME_HEAD];
+        return [type, id, type !== FrameType.DATA && length === 4 ? frame.readUInt32BE(FRAME_HEAD) : length];
+      });
+    },
+  };
 }
 
 /** A frame of any kind. @param length what its head says of the payload's length */

@@ -3,7 +3,7 @@ import net, { type Socket } from 'node:net';
 import tls from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type Head, Http2Session, type Http2Stream } from '@isthmus/http2';
+import { type DuplexStream, type Head, Http2Session } from '@isthmus/http2';
 import { secureContextOptions } from '@isthmus/runtime';
 
 /** Where a collector is, and how to call it. */
@@ -173,7 +173,7 @@ interface Answer {
   readonly body: Buffer;
 }
 
-function answered(stream: Http2Stream): Promise<Answer> {
+function answered(stream: DuplexStream): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;

@@ -1,10 +1,9 @@
-import { ErrorCode, type Field, hpackEncode } from '@isthmus/http2';
+import { ErrorCode, type Field, type Http2Stream, hpackEncode, type StreamFace } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
 import { encodeDataHead, encodePacket } from '@isthmus/proto';
 import type { Guarded } from '@isthmus/runtime';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
 import type { GrpcPeer } from './grpc-peer.ts';
-import type { ServerStream, StreamReceiver } from './http2/stream.ts';
 import { PREFIX, writePrefix } from './messages.ts';
 import type { Metadata } from './metadata.ts';
 import { PacketReader } from './packet-reader.ts';
@@ -30,10 +29,10 @@ const RESPONSE: readonly Field[] = [
 const RESPONSE_HEAD = hpackEncode(RESPONSE);
 
 /** A call at our server: ANP's packets both ways on one stream. Reads nothing until it is started. */
-export class ServerCall implements PacketChannel, StreamReceiver {
+export class ServerCall implements PacketChannel, StreamFace {
   readonly metadata: Metadata;
   readonly peer: GrpcPeer;
-  readonly #stream: ServerStream;
+  readonly #stream: Http2Stream;
   readonly #packets = new PacketReader(MAX_MESSAGE);
   #sink: PacketSink | undefined;
   #paused = true;
@@ -44,6 +43,8 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   /** The caller has sent its last message. */
   #remoteEnded = false;
   #responded = false;
+  /** The sink waits for `drain`. */
+  #isFull = false;
   /** Sends nothing more than what waits. */
   #ended = false;
   /** Why it fails, before its sink hears of it. */
@@ -54,12 +55,12 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   #reset: NodeJS.Timeout | undefined;
   #deadline: NodeJS.Timeout | undefined;
 
-  /** @param timeout how long the caller lets it take, in milliseconds */
-  constructor(stream: ServerStream, metadata: Metadata, peer: GrpcPeer, timeout?: number) {
+  /** @param timeout how long the caller allows it to take, in milliseconds */
+  constructor(stream: Http2Stream, metadata: Metadata, peer: GrpcPeer, timeout?: number) {
     this.#stream = stream;
     this.metadata = metadata;
     this.peer = peer;
-    stream.serve(this);
+    stream.face = this;
     if (timeout === undefined) return;
     const late = () => this.fail(new StatusError('DeadlineExceeded', 'deadline exceeded'));
     this.#deadline = setTimeout(this.guarded(late), timeout).unref();
@@ -89,7 +90,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
   respond(metadata: readonly Field[]): void {
     if (this.#responded || this.#closed) return;
     this.#responded = true;
-    this.#stream.head(metadata.length > 0 ? hpackEncode([...RESPONSE, ...metadata]) : RESPONSE_HEAD);
+    this.#stream.answer(metadata.length > 0 ? hpackEncode([...RESPONSE, ...metadata]) : RESPONSE_HEAD);
   }
 
   start(sink: PacketSink): void {
@@ -104,11 +105,15 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     if (packet.type === 'DATA' && packet.data.length > COPIED) {
       const head = encodeDataHead(packet, PREFIX);
       writePrefix(head, head.length - PREFIX + packet.data.length);
-      return this.#stream.write(head, packet.data as Buffer);
+      this.#stream.write(head);
+      this.#stream.write(packet.data as Buffer);
+    } else {
+      const message = encodePacket(packet, PREFIX);
+      writePrefix(message, message.length - PREFIX);
+      this.#stream.write(message);
     }
-    const message = encodePacket(packet, PREFIX);
-    writePrefix(message, message.length - PREFIX);
-    return this.#stream.write(message);
+    this.#isFull = !this.#stream.flowing;
+    return !this.#isFull;
   }
 
   pause(): void {
@@ -139,7 +144,7 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     if (this.#ended || this.#closed) return;
     this.#ended = true;
     if (this.#responded) this.#stream.end(OK_TRAILERS);
-    else this.#stream.head(hpackEncode([...RESPONSE, ...statusFields()]), true);
+    else this.#stream.answer(hpackEncode([...RESPONSE, ...statusFields()]), true);
   }
 
   destroy(reason: Error): void {
@@ -153,18 +158,21 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     // First, because the stream may close as soon as its end is sent.
     this.#failure = new ChannelError(error.status, error.message, { cause: error.cause });
     const fields = statusFields(error);
-    if (!this.#responded) this.#stream.head(hpackEncode([...RESPONSE, ...fields]), true);
+    if (!this.#responded) this.#stream.answer(hpackEncode([...RESPONSE, ...fields]), true);
     else {
       this.#stream.end(hpackEncode(fields));
       const reset = this.guarded(() => this.#stream.reset(ErrorCode.CANCEL));
-      if (this.#stream.pending) this.#reset = setTimeout(reset, RESET_MS);
+      if (this.#stream.pending > 0) this.#reset = setTimeout(reset, RESET_MS);
     }
     this.#close(this.#failure);
   }
 
-  // Events of the stream.
+  // Calls of the stream.
 
-  data(piece: Buffer): void {
+  /** Callers have nothing to say in trailers. */
+  onHeaders(): void {}
+
+  onData(piece: Buffer): void {
     if (this.#closed) {
       // Read and drop, or its connection would wait for it.
       this.#stream.read(piece.length);
@@ -179,17 +187,20 @@ export class ServerCall implements PacketChannel, StreamReceiver {
     this.#packets.hold();
   }
 
-  drain(): void {
+  onWritable(): void {
+    if (!this.#isFull) return;
+    this.#isFull = false;
     this.#sink?.drain();
   }
 
   /** ANP's peers treat the end of one direction as the end of both. */
-  remoteEnd(): void {
+  onEnd(): void {
     this.#remoteEnded = true;
     if (!this.#paused) this.#deliver();
   }
 
-  close(code: number | undefined, reason: Error | undefined): void {
+  onClose(code: number | undefined, reason: Error | undefined): void {
+    this.#stream.release();
     clearTimeout(this.#reset);
     clearTimeout(this.#deadline);
     const orderly = code === undefined || this.#ended;

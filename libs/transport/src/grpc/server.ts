@@ -1,13 +1,20 @@
 import type { Socket } from 'node:net';
-import { hpackEncode } from '@isthmus/http2';
+import {
+  Connection,
+  DEFAULT_FRAME,
+  type Field,
+  greeting,
+  type Http2Stream,
+  hpackEncode,
+  type StreamFace,
+  type StreamRules,
+  type StreamSettings,
+  WindowBudget,
+} from '@isthmus/http2';
 import { guarding, RandomSet, remoteOf } from '@isthmus/runtime';
-import { PlaneEnded, type PlaneEvents } from '@isthmus/tunnel';
+import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { ServerCall } from './call.ts';
 import { type GrpcPeer, peerOf } from './grpc-peer.ts';
-import { greeting, ServerConnection } from './http2/connection.ts';
-import type { RequestHead } from './http2/request.ts';
-import type { ServerStream } from './http2/stream.ts';
-import type { PeerLimits } from './http2/streams.ts';
 import { Metadata } from './metadata.ts';
 import type { GrpcService } from './service.ts';
 import { StatusError, statusFields } from './status.ts';
@@ -19,6 +26,23 @@ import { readTimeout } from './timeout.ts';
  * server has, they would spin.
  */
 const TURNED_AWAY_AFTER = 100;
+
+/** How long the header fields of a request may be, in bytes. */
+const MAX_FIELDS = 64 * 1024;
+
+/** Answers (to PING, SETTINGS, refused streams) that may wait for a peer that does not read them, in bytes. */
+const MAX_BACKLOG = 1024 * 1024;
+
+/**
+ * Peers here are not trusted. Windows grow to 1 MiB only: callers are near, and longer queues survive a minor garbage collection. They
+ * have a budget of their own, so that callers cannot shrink the links' windows. After an answer the rest of a request is dropped, as in Go.
+ */
+const RULES: StreamRules = {
+  maxResets: 300,
+  countsAnswered: true,
+  abandonsRequests: true,
+  growth: { largest: 1024 * 1024, budget: new WindowBudget(128 * 1024 * 1024) },
+};
 
 /** Callers use one stream per connection. This allows for peers that carry many tunnels on one connection. */
 const MAX_STREAMS = 10_000;
@@ -36,6 +60,14 @@ export interface GrpcServerOptions {
   readonly maxStreams?: number;
   /** The limits of a peer until a service has admitted it. Default: the same as afterwards. */
   readonly strangers?: PeerLimits;
+}
+
+/** What a peer may do on one connection. */
+export interface PeerLimits {
+  /** What it may send ahead on one stream, in bytes. */
+  readonly streamWindow: number;
+  /** Streams that it may have open. */
+  readonly maxStreams: number;
 }
 
 export interface GrpcServer {
@@ -57,6 +89,9 @@ export interface GrpcServer {
   close(graceMs: number): Promise<void>;
 }
 
+/** Of a stream that ends with its answer. */
+const NOBODY: StreamFace = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
+
 /** Serves gRPC on connections that someone else accepts. */
 export function grpcServer(options: GrpcServerOptions): GrpcServer {
   return new Endpoint(options);
@@ -67,9 +102,9 @@ class Endpoint implements GrpcServer {
   readonly #methods: ReadonlyMap<string, GrpcService>;
   readonly #greeting: Buffer;
   /** The limits of a peer at first, and once it is admitted. */
-  readonly #first: PeerLimits;
-  readonly #admitted: PeerLimits;
-  readonly #connections = new RandomSet<ServerConnection>();
+  readonly #first: StreamSettings;
+  readonly #admitted: StreamSettings;
+  readonly #connections = new RandomSet<Connection>();
   #draining = false;
   /** Set by `close`. Called when the last connection has ended. */
   #idle = () => {};
@@ -77,9 +112,9 @@ class Endpoint implements GrpcServer {
   constructor(options: GrpcServerOptions) {
     const { streamWindow, maxStreams = MAX_STREAMS } = options;
     this.#options = options;
-    this.#admitted = { streamWindow, maxStreams };
-    this.#first = options.strangers ?? this.#admitted;
-    this.#greeting = greeting(this.#first);
+    this.#admitted = settingsOf({ streamWindow, maxStreams });
+    this.#first = options.strangers ? settingsOf(options.strangers) : this.#admitted;
+    this.#greeting = greeting('server', { ...this.#first, maxHeaderListSize: MAX_FIELDS });
     this.#methods = new Map(options.services.map((service) => [service.path, service]));
   }
 
@@ -128,7 +163,7 @@ class Endpoint implements GrpcServer {
     clearTimeout(timer);
   }
 
-  #open(socket: Socket): ServerConnection {
+  #open(socket: Socket): Connection {
     const { keepaliveMs, events, name } = this.#options;
     let peer: GrpcPeer | undefined;
     let limits = this.#first;
@@ -136,11 +171,17 @@ class Endpoint implements GrpcServer {
       if (limits !== this.#admitted) connection.allow(this.#admitted);
       limits = this.#admitted;
     };
-    const connection = new ServerConnection(socket, {
+    const connection = new Connection(socket, {
+      role: 'server',
+      settings: { ...limits, maxFrameSize: DEFAULT_FRAME, maxHeaderListSize: MAX_FIELDS },
       greeting: this.#greeting,
-      limits,
+      rules: RULES,
+      maxBacklog: MAX_BACKLOG,
+      later: process.nextTick,
+      latePongs: true,
       keepaliveMs,
-      accept: (stream, request) => {
+      lost: (reason, isFault) => (isFault ? planeEnded(reason) : reason),
+      opened: (stream, request) => {
         peer ??= peerOf(socket);
         this.#serve(stream, request, peer, admit);
       },
@@ -155,23 +196,21 @@ class Endpoint implements GrpcServer {
     return connection;
   }
 
-  #serve(stream: ServerStream, request: RequestHead, peer: GrpcPeer, admit: () => void): void {
-    const metadata = new Metadata(request.fields);
+  #serve(stream: Http2Stream, request: readonly Field[], peer: GrpcPeer, admit: () => void): void {
+    const metadata = new Metadata(request);
     const timeout = readTimeout(metadata.first('grpc-timeout'));
-    const service = this.#methods.get(request.path);
-    const refusal = refusalOf(request, metadata, timeout);
+    const path = metadata.first(':path') ?? '';
+    const service = this.#methods.get(path);
+    const refusal = refusalOf(metadata, timeout);
     if (refusal) refuse(stream, ...refusal);
-    else if (!service) refuse(stream, 200, new StatusError('Unimplemented', `unknown method ${request.path}`));
+    else if (!service) refuse(stream, 200, new StatusError('Unimplemented', `unknown method ${path}`));
     else service.serve(new ServerCall(stream, metadata, peer, timeout), admit);
   }
 }
 
 /** Returns the HTTP status and gRPC status with which Go's servers answer a request that is not gRPC as we speak it. */
-function refusalOf(
-  { method }: RequestHead,
-  metadata: Metadata,
-  timeout: number | undefined,
-): [http: number, error: StatusError] | undefined {
+function refusalOf(metadata: Metadata, timeout: number | undefined): [http: number, error: StatusError] | undefined {
+  const method = metadata.first(':method');
   const type = metadata.first('content-type') ?? '';
   if (!/^application\/grpc(?:[+;]|$)/i.test(type)) {
     return [415, new StatusError('InvalidArgument', `invalid gRPC request content-type ${JSON.stringify(type)}`)];
@@ -190,9 +229,15 @@ function refusalOf(
 }
 
 /** Answers with trailers only. */
-function refuse(stream: ServerStream, http: number, error: StatusError): void {
-  stream.head(
-    hpackEncode([[':status', String(http)], ['content-type', 'application/grpc'], ...statusFields(error)]),
-    true,
-  );
+function refuse(stream: Http2Stream, http: number, error: StatusError): void {
+  stream.face = NOBODY;
+  const fields: readonly Field[] = [
+    [':status', String(http)],
+    ['content-type', 'application/grpc'],
+  ];
+  stream.answer(hpackEncode([...fields, ...statusFields(error)]), true);
+}
+
+function settingsOf({ streamWindow, maxStreams }: PeerLimits): StreamSettings {
+  return { initialWindowSize: streamWindow, maxConcurrentStreams: maxStreams };
 }

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { ErrorCode, type Head, type Http2Session, type Http2Stream } from '@isthmus/http2';
+import { type DuplexStream, ErrorCode, type Head, type Http2Session } from '@isthmus/http2';
 import { deferred, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
 import { asDialError, type Dial, DialError, type DialRequest, type Established, SessionLost } from '@isthmus/tunnel';
 import type { Dialer } from '../dial/dialer.ts';
@@ -43,7 +43,7 @@ export class LinkClient implements Dialer {
   readonly #guarded: Guarded;
   readonly #peer: string;
   readonly #control: Control;
-  readonly #streams = new RandomSet<Http2Stream>();
+  readonly #streams = new RandomSet<DuplexStream>();
   readonly #ending: Ending;
 
   constructor(options: LinkClientOptions) {
@@ -85,7 +85,7 @@ export class LinkClient implements Dialer {
     session.once('close', () => clearInterval(timer));
   }
 
-  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<Http2Stream> {
+  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<DuplexStream> {
     return new DiallingReconciler({
       streams: () => this.#streams,
       send: (message) => this.#control.send(message),
@@ -144,7 +144,7 @@ export class LinkClient implements Dialer {
     return pending.answer;
   }
 
-  #answer(pending: PendingDial, stream: Http2Stream, head: Head): void {
+  #answer(pending: PendingDial, stream: DuplexStream, head: Head): void {
     try {
       pending.succeed({ ...readAnswer(head), end: endOfStream(stream, this.#peer) });
     } catch (error) {
@@ -155,9 +155,9 @@ export class LinkClient implements Dialer {
     }
   }
 
-  #request(request: DialRequest): Http2Stream {
+  #request(request: DialRequest): DuplexStream {
     this.#ending.check();
-    let stream: Http2Stream;
+    let stream: DuplexStream;
     try {
       stream = this.#session.request(requestHead(request));
     } catch (error) {
@@ -176,7 +176,7 @@ export class LinkClient implements Dialer {
   }
 
   /** The stream ended without an answer, so the caller has got nothing of the destination. */
-  #lost(stream: Http2Stream): DialError {
+  #lost(stream: DuplexStream): DialError {
     const refused = stream.rstCode === ErrorCode.REFUSED_STREAM && new Error('dial refused');
     const lost = () => this.#ending.reason ?? new Error('session lost before the answer');
     return this.#ending.unreachable(refused || lost());

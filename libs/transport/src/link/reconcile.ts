@@ -1,4 +1,4 @@
-import { FloodGuard, type Http2Stream } from '@isthmus/http2';
+import { type DuplexStream, FloodGuard } from '@isthmus/http2';
 import { isRecord } from './json.ts';
 
 /**
@@ -21,7 +21,7 @@ export const RECONCILE_EVERY = 60_000;
 /** Streams in one message. Each takes at most 11 bytes, so the message fits well within a line. */
 export const MAX_STREAMS_IN_MESSAGE = 10_000;
 
-type Stream = Pick<Http2Stream, 'id' | 'wireClosed'>;
+type Stream = Pick<DuplexStream, 'id' | 'wireClosed'>;
 
 export interface DiallingOptions<S extends Stream> {
   /** Returns all streams that this half holds. */

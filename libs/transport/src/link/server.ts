@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import type { Head, Http2Session, Http2Stream } from '@isthmus/http2';
+import type { DuplexStream, Head, Http2Session } from '@isthmus/http2';
 import { deferred, guarding, RandomSet } from '@isthmus/runtime';
 import { asDialError, type DialError, SessionLost } from '@isthmus/tunnel';
 import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
@@ -31,9 +31,9 @@ export class LinkServer {
   readonly closed = this.#closed.promise;
   readonly #session: Http2Session;
   readonly #options: LinkServerOptions;
-  readonly #streams = new RandomSet<Http2Stream>();
+  readonly #streams = new RandomSet<DuplexStream>();
   readonly #unsent: ControlMessage[] = [];
-  readonly #reconciler = new ServingReconciler<Http2Stream>({
+  readonly #reconciler = new ServingReconciler<DuplexStream>({
     streams: () => this.#streams,
     send: (message) => this.#send(message),
     end: (stream) => this.#endOrphan(stream),
@@ -86,7 +86,7 @@ export class LinkServer {
     if (this.#closing && this.#streams.size === 0) this.destroy(new Error('link closed'));
   }
 
-  #accept(stream: Http2Stream, head: Head): void {
+  #accept(stream: DuplexStream, head: Head): void {
     stream.on('error', () => {});
     const { ':method': method, ':path': path } = head;
     if (method === 'CONNECT') this.#serve(stream, head).catch((error) => this.#fault(error));
@@ -94,7 +94,7 @@ export class LinkServer {
     else stream.resume().respond({ ':status': method === 'POST' ? 404 : 405 }, { endStream: true });
   }
 
-  async #serve(stream: Http2Stream, head: Head): Promise<void> {
+  async #serve(stream: DuplexStream, head: Head): Promise<void> {
     const { role, events, peer } = this.#options;
     let request: ServedDial;
     try {
@@ -126,7 +126,7 @@ export class LinkServer {
     await serveDial({ ...request, acknowledged }, waiter, this.#options);
   }
 
-  #openControl(stream: Http2Stream): void {
+  #openControl(stream: DuplexStream): void {
     stream.respond({ ':status': 200 });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     const { role, events, peer } = this.#options;
@@ -157,14 +157,14 @@ export class LinkServer {
     events.emit('fault', `${role} link`, peer, error);
   }
 
-  #endOrphan(stream: Http2Stream): void {
+  #endOrphan(stream: DuplexStream): void {
     const { role, events, peer } = this.#options;
     events.emit('tunnel:orphaned', role);
     stream.destroy(new SessionLost(`${peer} has lost the tunnel`));
   }
 }
 
-function refuse(stream: Http2Stream, error: DialError): void {
+function refuse(stream: DuplexStream, error: DialError): void {
   if (stream.destroyed) return;
   stream.respond(refusalHead(error), { endStream: true });
   stream.resume();

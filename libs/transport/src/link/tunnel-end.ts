@@ -1,4 +1,4 @@
-import { ErrorCode, type Http2Stream, StreamError } from '@isthmus/http2';
+import { type DuplexStream, ErrorCode, StreamError } from '@isthmus/http2';
 import { PlaneEnded, type TunnelEnd } from '@isthmus/tunnel';
 
 /** How a half of a link tells the other that the plane ended a tunnel, rather than its caller or destination. */
@@ -8,7 +8,7 @@ const BY_PLANE = ErrorCode.INTERNAL_ERROR;
  * A tunnel's end on a link.
  * @param peer what is at the other side, for error texts
  */
-export function endOfStream(stream: Http2Stream, peer: string): TunnelEnd {
+export function endOfStream(stream: DuplexStream, peer: string): TunnelEnd {
   return {
     stream,
     halfOpen: true,

@@ -1,5 +1,5 @@
-import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
-import { FRAME_HEAD } from './frames.ts';
+import { ConnectionError, ErrorCode, Flag, FrameType } from '../codes.ts';
+import { FRAME_HEAD } from '../frames.ts';
 
 export interface FrameHandler {
   /** Called with a whole frame of any type except DATA. The payload is a view that is valid only during the call. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ConnectionError, MAX_WINDOW } from './codes.ts';
+import { ConnectionError, MAX_WINDOW } from '../codes.ts';
 import { InitialWindow, SendWindow } from './send-window.ts';
 
 /** Windows of one connection, and how often all of them were looked at. */

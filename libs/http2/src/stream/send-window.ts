@@ -1,5 +1,5 @@
-import { ConnectionError, ErrorCode, MAX_WINDOW } from './codes.ts';
-import { DEFAULT_SETTINGS } from './settings.ts';
+import { ConnectionError, ErrorCode, MAX_WINDOW } from '../codes.ts';
+import { DEFAULT_SETTINGS } from '../settings.ts';
 
 /**
  * The initial send window of all streams. Streams store their windows relative to it, so a change (RFC 9113 section 6.9.2) affects

@@ -1,4 +1,4 @@
-import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
+import { ConnectionError, ErrorCode, Flag, FrameType } from '../codes.ts';
 
 interface Rule {
   readonly name: string;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ErrorCode } from './codes.ts';
+import { ErrorCode } from '../codes.ts';
+import type { Field } from '../section.ts';
 import { Incoming } from './incoming.ts';
-import type { Field } from './section.ts';
 
 const POST: readonly Field[] = [
   [':method', 'POST'],
@@ -30,7 +30,7 @@ const data =
 const end: Say = (incoming) => incoming.end();
 
 function request(fields: readonly Field[]): Incoming {
-  const { incoming } = Incoming.request(fields) ?? {};
+  const incoming = Incoming.request(fields);
   assert.ok(incoming, 'a request that is well-formed');
   return incoming;
 }
@@ -47,7 +47,7 @@ const cases: [what: string, incoming: () => Incoming, said: Say[], code: number 
   ['as much as was said', () => lengthOf('3'), [data(1), data(2), end], undefined],
   ['more than was said', () => lengthOf('3'), [data(1), data(3)], PROTOCOL_ERROR],
   ['less than was said', () => lengthOf('3'), [data(1), end], PROTOCOL_ERROR],
-  ['less than was said, and trailers', () => lengthOf('3'), [section(TRAILERS, true)], PROTOCOL_ERROR],
+  ['less than was said, and trailers', () => lengthOf('3'), [section(TRAILERS, true), end], PROTOCOL_ERROR],
   [
     'a tunnel whose CONNECT has a length',
     () => request([...CONNECT, ['content-length', '1']]),

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ConnectionError, ErrorCode, Flag } from './codes.ts';
-import { FrameReader } from './frame-reader.ts';
+import { ConnectionError, ErrorCode, Flag } from '../codes.ts';
 import {
   dataHead,
   goawayFrame,
@@ -10,7 +9,8 @@ import {
   rstStreamFrame,
   settingsAck,
   windowUpdateFrame,
-} from './frames.ts';
+} from '../frames.ts';
+import { FrameReader } from './frame-reader.ts';
 
 const MOST = 16_384;
 

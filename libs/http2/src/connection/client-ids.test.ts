@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { ErrorCode } from '../codes.ts';
 import { ClientIds } from './client-ids.ts';
-import { ErrorCode } from './codes.ts';
 
 test('ids rise, and are odd', () => {
   const ids = new ClientIds();

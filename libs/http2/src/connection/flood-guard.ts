@@ -1,5 +1,5 @@
+import { ConnectionError, ErrorCode, Flag, FrameType } from '../codes.ts';
 import { Allowance } from './allowance.ts';
-import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
 
 /**
  * Budget for a peer's frames without content: the largest burst, and what each second adds. A PING costs 1, about two microseconds of

@@ -1,4 +1,4 @@
-import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
+import { ConnectionError, ErrorCode, Flag, FrameType } from '../codes.ts';
 import { unpadded } from './frame-reader.ts';
 
 /** Size of the priority fields in a HEADERS frame, in bytes. */

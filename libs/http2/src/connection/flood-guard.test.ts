@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ConnectionError, ErrorCode, Flag, FrameType } from './codes.ts';
+import { ConnectionError, ErrorCode, Flag, FrameType } from '../codes.ts';
 import { FloodGuard } from './flood-guard.ts';
 
 /** A guard, and how many frames it takes until it has enough. */

@@ -1,4 +1,4 @@
-import { ConnectionError, ErrorCode } from './codes.ts';
+import { ConnectionError, ErrorCode } from '../codes.ts';
 
 /** Period over which resets are counted, in milliseconds. */
 const PERIOD = 10_000;

@@ -1,4 +1,4 @@
-import { ConnectionError, ErrorCode } from './codes.ts';
+import { ConnectionError, ErrorCode } from '../codes.ts';
 
 /** Number of streams whose end by the peer is remembered. A later frame on one is an error, not one that crossed our own end. */
 const REMEMBERED = 64;

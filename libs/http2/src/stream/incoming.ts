@@ -1,12 +1,5 @@
-import { ErrorCode } from './codes.ts';
-import { type Field, type PseudoFields, readPseudo } from './section.ts';
-
-/** A well-formed head of a request. */
-export interface Request {
-  readonly own: PseudoFields;
-  /** Checks the rest of its stream. */
-  readonly incoming: Incoming;
-}
+import { ErrorCode } from '../codes.ts';
+import { type Field, readPseudo } from '../section.ts';
 
 const LENGTH = /^\d{1,15}$/;
 
@@ -30,12 +23,12 @@ export class Incoming {
   }
 
   /** At a server, for a stream that begins with this section. @returns undefined if the section is malformed */
-  static request(section: readonly Field[]): Request | undefined {
+  static request(section: readonly Field[]): Incoming | undefined {
     const own = readPseudo(section, 'request');
     if (!own) return undefined;
     // RFC 9110 section 9.3.6: a CONNECT has no content; the bytes after it belong to the tunnel.
     const length = own[':method'] === 'CONNECT' ? undefined : contentLength(section);
-    return Number.isNaN(length) ? undefined : { own, incoming: new Incoming('body', length) };
+    return Number.isNaN(length) ? undefined : new Incoming('body', length);
   }
 
   /** Whether a request or a final response has arrived. */
@@ -48,7 +41,7 @@ export class Incoming {
     return this.#state === 'ended';
   }
 
-  /** Checks a further section: a response head, informational or not, or trailers. */
+  /** Checks a further section: a response head, informational or not, or trailers. @param ends whether a call of `end` follows */
   section(fields: readonly Field[], ends: boolean): number | undefined {
     if (this.#state === 'ended') return ErrorCode.STREAM_CLOSED;
     const isTrailers = this.#state === 'body';
@@ -56,7 +49,7 @@ export class Incoming {
     const informational = own?.[':status']?.startsWith('1') ?? false;
     if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
     if (!informational) this.#state = 'body';
-    return ends ? this.end() : undefined;
+    return undefined;
   }
 
   /** @param length without padding, in bytes */

@@ -1,4 +1,4 @@
-import { MAX_WINDOW } from './codes.ts';
+import { MAX_WINDOW } from '../codes.ts';
 
 /**
  * Size to which a window grows on any connection whose reader keeps up, in bytes. With 1 MiB, bulk transfer is a third slower and costs
@@ -44,6 +44,13 @@ export class WindowBudget {
  */
 const SHORT_WINDOW = 256 * 1024;
 
+/** Bounds of the growth of windows. */
+export interface WindowGrowth {
+  readonly budget: WindowBudget;
+  /** Largest size of a window, in bytes. */
+  readonly largest: number;
+}
+
 /** Shared by this process. */
 const processBudget = new WindowBudget();
 
@@ -63,11 +70,12 @@ export class ReceiveWindow {
   #grown = 0;
   #since = performance.now();
 
-  /**
-   * @param rtt the connection's round-trip time, in milliseconds
-   * @param options.largest largest size, in bytes
-   */
-  constructor(size: number, rtt: () => number, { budget = processBudget, largest = LARGEST_WINDOW } = {}) {
+  /** @param rtt the connection's round-trip time, in milliseconds */
+  constructor(
+    size: number,
+    rtt: () => number,
+    { budget = processBudget, largest = LARGEST_WINDOW }: Partial<WindowGrowth> = {},
+  ) {
     this.#size = size;
     this.#open = size;
     this.#rtt = rtt;

@@ -1,0 +1,269 @@
+import type { Socket } from 'node:net';
+import type { Guarded } from '@isthmus/runtime';
+import { ConnectionError, ErrorCode } from '../codes.ts';
+import { goawayFrame, PREFACE, pingFrame, settingsAck, settingsFrame, windowUpdateFrame } from '../frames.ts';
+import type { Field } from '../section.ts';
+import { DEFAULT_SETTINGS, type Settings } from '../settings.ts';
+import type { Http2Stream } from '../stream/stream.ts';
+import { Keepalive } from './keepalive.ts';
+import { Output } from './output.ts';
+import { Pings } from './pings.ts';
+import { CONNECTION_WINDOW, Reading, type ReadingSink } from './reading.ts';
+import { type StreamRules, type StreamSettings, Streams } from './streams.ts';
+
+/** How long a peer may take to read our GOAWAY and close before it is cut off, in milliseconds. */
+const LINGER_MS = 1_000;
+
+/** How long a peer may take to read what was left to send when the last stream ended, in milliseconds. */
+const FLUSH_MS = 20_000;
+
+const SETTINGS_ACK = settingsAck();
+
+/** What the other side may do. */
+export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'maxHeaderListSize'>;
+
+export interface ConnectionOptions {
+  readonly role: 'client' | 'server';
+  readonly settings: PeerSettings;
+  /** From `greeting`. Leaves with our first frame: a server's answers the other side's SETTINGS, which wakes a peer once. */
+  readonly greeting: Buffer;
+  readonly rules: StreamRules;
+  /** Most bytes that may wait for a peer that asks (PING, SETTINGS, requests) and does not read. */
+  readonly maxBacklog: number;
+  /** When what is sent leaves: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
+  readonly later: (flush: () => void) => void;
+  /** Whether the answer to a PING may wait for bulk to leave with. */
+  readonly latePongs: boolean;
+  /** How long a peer may be silent before it is pinged, in milliseconds. Default: whoever uses the connection sees to that. */
+  readonly keepaliveMs?: number;
+  /** Makes the error that open streams get when the connection ends. @param isFault whether a callback of ours threw */
+  readonly lost: (reason: Error, isFault: boolean) => Error;
+  /** The other side opened a stream, which needs a face at once. */
+  readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
+  /** The other side is leaving: gracefully, or at once with a reason. */
+  readonly goaway?: (reason?: Error) => void;
+  /** The other side broke the protocol, or did not answer a PING, and the connection ends. */
+  readonly failed?: (error: Error) => void;
+  /** A callback of ours threw, and the connection ends. */
+  readonly fault: (error: Error) => void;
+  /** The connection and all its streams have ended; the last bytes may still be on their way. */
+  readonly ended?: (reason: Error) => void;
+  /** The socket has closed. */
+  readonly closed?: () => void;
+}
+
+/**
+ * `greeting` until the other side's SETTINGS arrive; `open`; `leaving` once our GOAWAY was sent, until the last stream ends; `ended` when
+ * nothing is read or sent any more.
+ */
+type State = 'greeting' | 'open' | 'leaving' | 'ended';
+
+/**
+ * One side of an HTTP/2 connection (RFC 9113), without server push and priorities, for links and for gRPC.
+ *
+ * It keeps reading even while it cannot write. Node's own endpoint stops reading during a write, so two of them that write much to
+ * each other can deadlock (docs/adr/0004).
+ */
+export class Connection implements ReadingSink {
+  /** Total bytes received. */
+  bytesRead = 0;
+  readonly #socket: Socket;
+  readonly #options: ConnectionOptions;
+  readonly #output: Output;
+  readonly #streams: Streams;
+  readonly #reading: Reading;
+  readonly #pings = new Pings();
+  readonly #keepalive: Keepalive | undefined;
+  #state: State = 'greeting';
+  #linger: NodeJS.Timeout | undefined;
+
+  constructor(socket: Socket, options: ConnectionOptions) {
+    const { role, settings, greeting, rules, maxBacklog, later, opened, keepaliveMs } = options;
+    this.#socket = socket;
+    this.#options = options;
+    const failed = (error: Error) => this.#fail(error);
+    const output = new Output({ socket, greeting, later, maxBacklog, failed });
+    this.#output = output;
+    const [rtt, idle] = [() => this.#pings.rtt, () => this.#endWhenIdle()];
+    this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });
+    this.#reading = new Reading({ role, settings, streams: this.#streams, output, sink: this });
+    if (keepaliveMs !== undefined) {
+      const dead = (error: Error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message));
+      this.#keepalive = new Keepalive({ keepaliveMs, ping: () => this.ping(), dead, guarded: this.guarded });
+    }
+    socket.on(
+      'error',
+      this.guarded((error: Error) => this.#end(error, 0)),
+    );
+    const closed = this.guarded(() => this.#closed());
+    // HTTP/2 has no half-open connections, and a killed process often leaves only a FIN.
+    socket.once('end', () => socket.destroy());
+    socket.once('close', closed);
+    if (socket.destroyed) queueMicrotask(closed);
+    else if (socket.readableEnded) socket.destroy();
+  }
+
+  /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
+  get guarded(): Guarded {
+    return this.#output.guarded;
+  }
+
+  /** Total bytes written to the socket. */
+  get bytesWritten(): number {
+    return this.#output.bytes;
+  }
+
+  /** Whether no new stream can be opened, by either side. */
+  get leaving(): boolean {
+    return this.#state === 'leaving' || this.#state === 'ended';
+  }
+
+  /** Whether it is over, with all its streams. */
+  get ended(): boolean {
+    return this.#state === 'ended';
+  }
+
+  /** Streams that are open. */
+  get open(): number {
+    return this.#streams.size;
+  }
+
+  /** No id is left for another stream of this side. */
+  get usedUp(): boolean {
+    return this.#streams.usedUp;
+  }
+
+  /** Begins to read. @param first what came before */
+  start(first?: Buffer): void {
+    if (first) this.#read(first);
+    if (this.#state === 'greeting') this.#keepalive?.awaitGreeting();
+    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk)).resume();
+  }
+
+  /** Opens a stream of the client, which needs a face at once. @throws Error when the other side accepts no more streams */
+  request(head: Buffer): Http2Stream {
+    return this.#streams.request(head);
+  }
+
+  /** The other side may do more from now on, also on the streams that it has open. */
+  allow(settings: StreamSettings): void {
+    if (this.#state === 'ended') return;
+    this.#output.frame(settingsFrame(settings));
+    this.#streams.allow(settings);
+  }
+
+  /** Sends a PING. @param done called on its answer; never if the connection ends first */
+  ping(done?: () => void): void {
+    if (this.#state !== 'ended' && this.#pings.begin(done)) this.#output.frame(pingFrame(Buffer.alloc(8), false));
+  }
+
+  /** Leaves gracefully: no new streams from either side, and the connection closes after the last one. */
+  leave(): void {
+    if (this.leaving) return;
+    this.#state = 'leaving';
+    this.#streams.refuseNew();
+    this.#goaway(ErrorCode.NO_ERROR);
+    this.#endWhenIdle();
+  }
+
+  /** Ends the connection and all open streams. */
+  destroy(reason: Error): void {
+    if (!this.leaving) this.#goaway(ErrorCode.NO_ERROR);
+    if (this.#state === 'ended') this.#cutAfter(LINGER_MS);
+    else this.#end(reason, LINGER_MS);
+  }
+
+  // What the other side says.
+
+  #read(chunk: Buffer): void {
+    if (this.#state === 'ended') return;
+    this.bytesRead += chunk.length;
+    this.#keepalive?.heard();
+    try {
+      this.#reading.read(chunk);
+    } catch (error) {
+      this.#fail(error as Error);
+    }
+  }
+
+  onSettings(): void {
+    if (this.#state === 'greeting') {
+      this.#state = 'open';
+      this.#keepalive?.greeted();
+    }
+    this.#output.frame(SETTINGS_ACK);
+  }
+
+  onPing(opaque: Buffer): void {
+    const answer = pingFrame(opaque, true);
+    if (this.#options.latePongs) this.#output.lateFrame(answer);
+    else this.#output.frame(answer);
+  }
+
+  onPong(): void {
+    this.#pings.answered();
+  }
+
+  onGoaway(reason?: Error): void {
+    this.#options.goaway?.(reason);
+  }
+
+  // How it ends.
+
+  #goaway(code: number, text?: string): void {
+    this.#output.frame(goawayFrame(this.#streams.last, code, text));
+  }
+
+  #endWhenIdle(): void {
+    if (this.#state === 'leaving' && this.#streams.size === 0) this.#end(new Error('session closed'), FLUSH_MS);
+  }
+
+  /** The other side broke the protocol, or code of ours threw. Subscribers hear of it last, because they may throw too. */
+  #fail(error: Error): void {
+    const ofPeer = error instanceof ConnectionError;
+    if (this.#state !== 'ended') {
+      if (ofPeer) this.#goaway(error.code, error.message);
+      else this.#goaway(ErrorCode.INTERNAL_ERROR);
+      this.#end(error, LINGER_MS, !ofPeer);
+      if (ofPeer) this.guarded(() => this.#options.failed?.(error))();
+    }
+    if (!ofPeer) this.#options.fault(error);
+  }
+
+  /** @param patience how long the last bytes may take to leave, in milliseconds; 0 if the other side reads no more */
+  #end(cause: Error, patience: number, isFault = false): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#reading.stop();
+    this.#keepalive?.stop();
+    if (patience > 0) {
+      this.#cutAfter(patience);
+      this.#socket.once('finish', () => this.#cutAfter(LINGER_MS));
+      this.guarded(() => this.#output.end())();
+    } else this.#socket.destroy();
+    const reason = this.#options.lost(cause, isFault);
+    this.#streams.end(reason);
+    this.#options.ended?.(reason);
+  }
+
+  #cutAfter(ms: number): void {
+    clearTimeout(this.#linger);
+    if (!this.#socket.destroyed) this.#linger = setTimeout(() => this.#socket.destroy(), ms);
+  }
+
+  #closed(): void {
+    clearTimeout(this.#linger);
+    this.#end(new Error('connection closed'), 0);
+    this.#output.stop();
+    this.#options.closed?.();
+  }
+}
+
+/** First words, which say what the other side may do. The window of the whole connection is no limit: a stalled stream must not stop others. */
+export function greeting(role: 'client' | 'server', settings: Partial<Settings>): Buffer {
+  const words = [
+    settingsFrame(role === 'client' ? { ...settings, enablePush: false } : settings),
+    windowUpdateFrame(0, CONNECTION_WINDOW - DEFAULT_SETTINGS.initialWindowSize),
+  ];
+  return Buffer.concat(role === 'client' ? [PREFACE, ...words] : words);
+}

@@ -1,0 +1,202 @@
+import assert from 'node:assert/strict';
+import { Duplex } from 'node:stream';
+import { afterEach, mock, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { ErrorCode } from '../codes.ts';
+import { FRAME_HEAD } from '../frames.ts';
+import { DEFAULT_SETTINGS } from '../settings.ts';
+import { Output } from './output.ts';
+
+const CHUNK = Buffer.alloc(64 * 1024);
+const NOTHING = Buffer.alloc(0);
+
+/** A connection that takes one write a turn of the event loop. */
+function slow(): Duplex {
+  return new Duplex({ read() {}, write: (_chunk, _encoding, done) => setImmediate(done) });
+}
+
+/** Waits, turn by turn, until it holds. */
+async function eventually(holds: () => boolean): Promise<void> {
+  const deadline = performance.now() + 60_000;
+  while (!holds()) {
+    assert.ok(performance.now() < deadline, 'not within a minute');
+    await turn();
+  }
+}
+
+/** Always has more to send, once it is asked for it. */
+class Busy {
+  offered = false;
+  sendable = true;
+  sent = 0;
+  readonly #output: Output;
+
+  constructor(output: Output) {
+    this.#output = output;
+    output.offer(this);
+  }
+
+  sendFrame(output: Output): number {
+    output.add(CHUNK);
+    this.sendable = false;
+    this.sent++;
+    this.#output.emptied(this);
+    return CHUNK.length;
+  }
+
+  refill(): void {
+    this.sendable = true;
+    this.#output.offer(this);
+  }
+}
+
+/** Has so many bytes to send. */
+class Finite {
+  offered = false;
+  left: number;
+
+  constructor(bytes: number, output: Output) {
+    this.left = bytes;
+    output.offer(this);
+  }
+
+  get sendable(): boolean {
+    return this.left > 0;
+  }
+
+  sendFrame(output: Output, limit: number): number {
+    const length = Math.min(limit, this.left);
+    output.add(Buffer.alloc(FRAME_HEAD));
+    output.add(Buffer.alloc(length));
+    this.left -= length;
+    return length;
+  }
+
+  refill(): void {}
+}
+
+/** An output to a socket, with a connection window of so many bytes. */
+function outputTo(socket: Duplex, window = 2 ** 31 - 1): Output {
+  const failed = () => assert.fail('no frame waits');
+  const output = new Output({ socket, greeting: NOTHING, later: setImmediate, maxBacklog: 2 ** 30, failed });
+  output.maxFrame = CHUNK.length;
+  output.widen(window - DEFAULT_SETTINGS.initialWindowSize);
+  return output;
+}
+
+for (const highWaterMark of [16 * 1024, 1024 * 1024]) {
+  test(`a write is no longer than one segment, to a socket that takes ${highWaterMark / 1024} KiB`, async () => {
+    const writes: number[] = [];
+    const socket = new Duplex({
+      highWaterMark,
+      read() {},
+      writev(chunks, done) {
+        writes.push(chunks.reduce((sum, { chunk }) => sum + chunk.length, 0));
+        setImmediate(done);
+      },
+    });
+    const output = outputTo(socket);
+    const streams = [300_000, 100, 40_000, 200_000].map((bytes) => new Finite(bytes, output));
+    await eventually(() => streams.every(({ left }) => left === 0) && socket.writableLength === 0);
+    assert.ok(Math.max(...writes) <= 65_300, `${writes}`);
+    assert.ok(writes.length <= 10, `${writes}`);
+  });
+}
+
+test('of many streams that send bulk few have some at hand, and all get on alike', async () => {
+  const output = outputTo(slow());
+  const streams = Array.from({ length: 100 }, () => new Busy(output));
+  const least = () => Math.min(...streams.map(({ sent }) => sent));
+  let most = 0;
+  await eventually(() => {
+    if (least() > 0) most = Math.max(most, streams.filter(({ sendable }) => sendable).length);
+    return least() >= 5;
+  });
+  assert.ok(most > 0 && most <= 16, `${most} had something`);
+  assert.ok(Math.max(...streams.map(({ sent }) => sent)) <= 6);
+});
+
+test('streams that wait for more are asked for it when the connection’s window opens', async () => {
+  const output = outputTo(slow(), 10 * CHUNK.length);
+  const streams = Array.from({ length: 20 }, () => new Busy(output));
+  const sent = () => streams.reduce((sum, stream) => sum + stream.sent, 0);
+  await eventually(() => !output.flowing && sent() >= 10);
+  const before = sent();
+  output.widen(40 * CHUNK.length);
+  await eventually(() => sent() >= before + 40);
+});
+
+afterEach(() => mock.timers.reset());
+
+/** An output whose socket accepts what is written when the test says so. */
+function written() {
+  const writes: string[] = [];
+  let accept = () => {};
+  const socket = new Duplex({
+    highWaterMark: CHUNK.length,
+    read() {},
+    write(chunk: Buffer, _encoding, done) {
+      writes.push(chunk.length > 20 ? `${chunk.length} bytes` : String(chunk));
+      accept = done;
+    },
+    writev(chunks, done) {
+      writes.push(`${chunks.length} parts`);
+      accept = done;
+    },
+  });
+  return { output: outputTo(socket), writes, accept: () => accept() };
+}
+
+test('what is added in one turn leaves in one write', async () => {
+  const { output, writes, accept } = written();
+  for (const text of ['a', 'b']) output.frame(Buffer.from(text));
+  assert.deepEqual(writes, []);
+  await turn();
+  assert.deepEqual(writes, ['ab']);
+  accept();
+  output.frame(Buffer.alloc(8_192));
+  output.frame(Buffer.from('c'));
+  await turn();
+  assert.deepEqual(writes, ['ab', '2 parts']);
+});
+
+test('what may be late waits for bulk, and goes alone when none comes', async () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  const { output, writes, accept } = written();
+  output.lateFrame(Buffer.from('ping'));
+  output.frame(Buffer.from('short'));
+  await turn();
+  assert.deepEqual(writes, ['short']);
+  accept();
+  output.frame(Buffer.alloc(1_024));
+  await turn();
+  assert.deepEqual(writes, ['short', '1028 bytes']);
+  accept();
+  output.lateFrame(Buffer.from('ping'));
+  mock.timers.tick(100);
+  await turn();
+  assert.deepEqual(writes, ['short', '1028 bytes', 'ping']);
+  accept();
+  output.lateFrame(Buffer.from('late'));
+  output.stop();
+  mock.timers.tick(100);
+  await turn();
+  assert.deepEqual(writes, ['short', '1028 bytes', 'ping']);
+});
+
+test('a flood of what may be late does not wait', async () => {
+  const { output, writes } = written();
+  output.lateFrame(Buffer.alloc(1_024));
+  output.lateFrame(Buffer.from('one more'));
+  await turn();
+  assert.deepEqual(writes, ['1032 bytes']);
+});
+
+test('the connection’s window is enlarged by something, and to 2^31 - 1 bytes at most', () => {
+  const { output } = written();
+  for (const [bytes, code] of [
+    [0, ErrorCode.PROTOCOL_ERROR],
+    [1, ErrorCode.FLOW_CONTROL_ERROR],
+  ] as const)
+    assert.throws(() => output.widen(bytes), { name: 'ConnectionError', code });
+});

@@ -1,0 +1,219 @@
+import { ConnectionError, ErrorCode, MAX_WINDOW } from '../codes.ts';
+import { rstStreamFrame } from '../frames.ts';
+import type { ReceivedHead } from '../head.ts';
+import { beginsMessage, type Field } from '../section.ts';
+import { DEFAULT_SETTINGS, type Settings } from '../settings.ts';
+import { Incoming } from '../stream/incoming.ts';
+import { ReceiveWindow, type WindowGrowth } from '../stream/receive-window.ts';
+import { InitialWindow, SendWindow } from '../stream/send-window.ts';
+import { Http2Stream, type StreamOwner } from '../stream/stream.ts';
+import { ClientIds } from './client-ids.ts';
+import { OpenTable } from './open-table.ts';
+import type { Output } from './output.ts';
+import { ResetCounter } from './reset-counter.ts';
+
+/** What the other side may do with streams. */
+export type StreamSettings = Pick<Settings, 'initialWindowSize' | 'maxConcurrentStreams'>;
+
+/** How streams are treated by those who use the connection. */
+export interface StreamRules {
+  /**
+   * Most streams in 10 seconds that the other side may cancel, break, or have refused. Our own resets do not count. More are an attack,
+   * because opening a stream costs an attacker almost nothing (CVE-2023-44487).
+   */
+  readonly maxResets: number;
+  /** Whether a request counts, too, that is cancelled after its answer. */
+  readonly countsAnswered: boolean;
+  /** See `StreamOwner`. */
+  readonly abandonsRequests: boolean;
+  /** How receive windows grow. Default: with what the path can carry. */
+  readonly growth?: Partial<WindowGrowth>;
+}
+
+export interface StreamsOptions {
+  readonly role: 'client' | 'server';
+  readonly settings: StreamSettings;
+  readonly rules: StreamRules;
+  readonly output: Output;
+  /** The connection's round-trip time, in milliseconds. */
+  readonly rtt: () => number;
+  /** Called when the other side opened a stream, which needs a face at once. */
+  readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
+  /** Called when the last open stream has ended. */
+  readonly idle: () => void;
+}
+
+/**
+ * The open streams of a connection by id, and the rules for new ones (RFC 9113 section 5.1). Only the client opens streams, with odd
+ * ids. This class extends the table instead of holding one, because every frame looks up its stream.
+ */
+export class Streams extends OpenTable<number, Http2Stream> implements StreamOwner {
+  readonly resets: ResetCounter;
+  readonly output: Output;
+  readonly #options: StreamsOptions;
+  /** What the other side may do. */
+  #settings: StreamSettings;
+  /** What this side may do. */
+  #maxOwn = DEFAULT_SETTINGS.maxConcurrentStreams;
+  readonly #initialWindow: InitialWindow;
+  #next = 1;
+  /** What the other side opened. */
+  readonly #ids = new ClientIds();
+  #lastServed = 0;
+  /** The lowest last stream id of all GOAWAYs. */
+  #lastSeen = Number.POSITIVE_INFINITY;
+  /** No new stream is opened, by either side. */
+  #refusesNew = false;
+
+  constructor(options: StreamsOptions) {
+    super();
+    this.#options = options;
+    this.#settings = options.settings;
+    this.output = options.output;
+    this.resets = new ResetCounter(options.rules.maxResets);
+    this.#initialWindow = new InitialWindow(
+      this.output.guarded(() => this.#wake()),
+      () => Array.from(this.values(), ({ sendWindow }) => sendWindow),
+    );
+  }
+
+  /** The last stream that is served, for GOAWAY: the other side may try later ones elsewhere. */
+  get last(): number {
+    return this.#lastServed;
+  }
+
+  /** No id is left for another stream. */
+  get usedUp(): boolean {
+    return this.#next > MAX_WINDOW;
+  }
+
+  get abandonsRequests(): boolean {
+    return this.#options.rules.abandonsRequests;
+  }
+
+  /** Stops new streams, both our own and the other side's. */
+  refuseNew(): void {
+    this.#refusesNew = true;
+  }
+
+  /** The connection is over. One stream whose end throws must not keep the others from theirs. */
+  end(reason: Error): void {
+    this.refuseNew();
+    const lose = this.output.guarded((stream: Http2Stream) => stream.lose(reason));
+    for (const stream of [...this.values()]) lose(stream);
+  }
+
+  /**
+   * Opens the client's next, which needs a face at once.
+   * @throws Error when the other side accepts no more streams
+   */
+  request(head: Buffer): Http2Stream {
+    if (this.size >= this.#maxOwn) throw new Error(`the other side takes no more than ${this.#maxOwn} streams`);
+    const stream = this.#open(this.#next, Incoming.response());
+    this.#next += 2;
+    stream.headers(head);
+    return stream;
+  }
+
+  #open(id: number, incoming: Incoming): Http2Stream {
+    const { rules, rtt } = this.#options;
+    const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth);
+    const stream = new Http2Stream(id, this, { incoming, window, sendWindow: new SendWindow(this.#initialWindow) });
+    this.set(id, stream);
+    return stream;
+  }
+
+  /** The other side may do more from now on, also on the streams that it has open. */
+  allow(settings: StreamSettings): void {
+    const more = settings.initialWindowSize - this.#settings.initialWindowSize;
+    this.#settings = settings;
+    for (const stream of this.values()) stream.widenReceiving(more);
+  }
+
+  /** Applies the other side's settings, also to the windows of open streams (section 6.9.2). */
+  adopt({ maxConcurrentStreams, maxFrameSize, initialWindowSize }: Partial<Settings>): void {
+    if (maxConcurrentStreams !== undefined) this.#maxOwn = maxConcurrentStreams;
+    if (maxFrameSize !== undefined) this.output.maxFrame = maxFrameSize;
+    if (initialWindowSize !== undefined) this.#initialWindow.resize(initialWindowSize);
+  }
+
+  #wake(): void {
+    for (const stream of this.values()) if (stream.sendable) this.output.offer(stream);
+  }
+
+  // What the other side says.
+
+  /**
+   * The stream; undefined if it has closed, since its frames may still be in transit.
+   * @throws ConnectionError for one that was never opened
+   */
+  known(id: number, frame: string): Http2Stream | undefined {
+    const stream = this.get(id);
+    if (stream) return stream;
+    const opened = this.#options.role === 'client' ? id < this.#next && id % 2 === 1 : this.#ids.used(id);
+    if (id === 0 || !opened) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `${frame} on stream ${id}`);
+    return undefined;
+  }
+
+  /** @throws ConnectionError for a head that no stream can have */
+  receiveHead({ stream: id, fields, ends }: ReceivedHead): void {
+    const isServer = this.#options.role === 'server';
+    const open = this.get(id);
+    if (open) open.receiveSection(fields, ends);
+    else if (isServer && this.#ids.begins(id)) this.#begin(id, fields, ends);
+    // A request cannot follow an open stream.
+    else if (isServer && beginsMessage(fields)) throw this.#ids.again(id);
+    else if (!this.known(id, 'HEADERS')) this.late(id);
+  }
+
+  #begin(id: number, fields: readonly Field[], ends: boolean): void {
+    // Our GOAWAY told the other side that nobody looks at this one.
+    if (this.#refusesNew) return;
+    this.#lastServed = id;
+    const request = Incoming.request(fields);
+    if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
+    else if (this.size >= this.#settings.maxConcurrentStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
+    else {
+      const stream = this.#open(id, request);
+      this.#options.opened(stream, fields);
+      if (ends) stream.receiveEnd();
+    }
+  }
+
+  #refuse(id: number, code: number): void {
+    this.resets.count();
+    this.output.frame(rstStreamFrame(id, code));
+  }
+
+  /** A frame came for a closed stream: an error if the other side had ended the stream, otherwise sent before it knew. */
+  late(id: number): void {
+    if (this.#ids.hasEnded(id)) this.#refuse(id, ErrorCode.STREAM_CLOSED);
+  }
+
+  receiveReset(id: number, code: number): void {
+    const stream = this.known(id, 'RST_STREAM');
+    if (!stream) return;
+    const { role, rules } = this.#options;
+    if (role === 'server' && (rules.countsAnswered || !stream.answered)) this.resets.count();
+    stream.receiveReset(code);
+  }
+
+  /** The other side is leaving, and has not processed our streams after this one: they may be retried elsewhere (section 6.8). */
+  refusedAfter(last: number): void {
+    if (this.#options.role === 'server' || last >= this.#lastSeen) return;
+    this.#lastSeen = last;
+    for (const stream of this.values()) if (stream.id > last) stream.receiveReset(ErrorCode.REFUSED_STREAM);
+  }
+
+  // What a stream says.
+
+  broken(): void {
+    this.resets.count();
+  }
+
+  ended({ id, remoteEnded }: Http2Stream): void {
+    if (remoteEnded) this.#ids.ended(id);
+    this.delete(id);
+    if (this.size === 0) this.#options.idle();
+  }
+}

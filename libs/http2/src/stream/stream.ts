@@ -1,0 +1,298 @@
+import type { Guarded } from '@isthmus/runtime';
+import { ErrorCode } from '../codes.ts';
+import type { Output, Refillable, Sender } from '../connection/output.ts';
+import { dataHead, headersFrames, rstStreamFrame, windowUpdateFrame } from '../frames.ts';
+import type { Field } from '../section.ts';
+import type { StreamFace } from './face.ts';
+import type { Incoming } from './incoming.ts';
+import type { ReceiveWindow } from './receive-window.ts';
+import type { SendWindow } from './send-window.ts';
+
+/** Bytes that may wait here before their writer should pause, in bytes. */
+const AHEAD = 64 * 1024;
+
+/** The table that a stream is in. */
+export interface StreamOwner {
+  readonly output: Output;
+  /** Whether a stream is over once this side has ended it: what the other side still sends is of no use (RFC 9113 section 8.1). */
+  readonly abandonsRequests: boolean;
+  /** The other side broke the stream's rules, which resets it. */
+  broken(): void;
+  /** No frame of the stream will come or go any more. */
+  ended(stream: Http2Stream): void;
+}
+
+/** What a stream may send and be sent. */
+export interface StreamLimits {
+  readonly incoming: Incoming;
+  readonly window: ReceiveWindow;
+  readonly sendWindow: SendWindow;
+}
+
+/** Our direction of a stream, and its end. `Incoming` has the other side's direction. */
+type State =
+  | { readonly is: 'open' }
+  /** The end follows what was written: these trailers, or END_STREAM on an empty frame. */
+  | { readonly is: 'ending'; readonly trailers: Buffer | undefined }
+  /** Our end has been sent. The other side may still send. */
+  | { readonly is: 'ended' }
+  /** Both sides have ended, or without that: one has reset the stream (`code`), or the connection is over (`reason`, too). */
+  | { readonly is: 'closed'; readonly code?: number; readonly reason?: Error; readonly byPeer?: boolean };
+
+const OPEN: State = { is: 'open' };
+const ENDED: State = { is: 'ended' };
+const BOTH_ENDED: State = { is: 'closed' };
+
+/**
+ * One stream of a connection, of links and of gRPC alike: frames, windows and what waits to be sent. Its face has what it carries.
+ */
+export class Http2Stream implements Sender {
+  readonly id: number;
+  readonly sendWindow: SendWindow;
+  /** Set as the stream is opened. */
+  face!: StreamFace;
+  /** Whether a request was answered. */
+  answered = false;
+  offered = false;
+  readonly #owner: StreamOwner;
+  readonly #output: Output;
+  readonly #incoming: Incoming;
+  readonly #window: ReceiveWindow;
+  #state: State = OPEN;
+  #queue: Buffer[] = [];
+  /** Bytes of the first in the queue that have been sent. */
+  #offset = 0;
+  #queued = 0;
+
+  constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow }: StreamLimits) {
+    this.id = id;
+    this.#owner = owner;
+    this.#output = owner.output;
+    this.#incoming = incoming;
+    this.#window = window;
+    this.sendWindow = sendWindow;
+  }
+
+  /** Whether our end has been sent, or will never be. */
+  get ended(): boolean {
+    return this.#state.is === 'ended' || this.closed;
+  }
+
+  /** Whether no further frame will arrive or leave. */
+  get closed(): boolean {
+    return this.#state.is === 'closed';
+  }
+
+  /** The code with which either side has reset the stream. */
+  get code(): number | undefined {
+    return this.#state.is === 'closed' ? this.#state.code : undefined;
+  }
+
+  /** Whether all that the other side had to send has arrived. */
+  get complete(): boolean {
+    return this.#incoming.ended;
+  }
+
+  /** Whether the other side has ended its direction or reset the stream. */
+  get remoteEnded(): boolean {
+    return this.#incoming.ended || (this.#state.is === 'closed' && this.#state.byPeer === true);
+  }
+
+  /** Wraps callbacks of timers and promises: an error that they throw ends the connection. */
+  get guarded(): Guarded {
+    return this.#output.guarded;
+  }
+
+  // What this side sends.
+
+  /** Sends a header section that ends nothing: a request, or an informational answer. */
+  headers(block: Buffer): void {
+    if (!this.closed) this.#headers(block, false);
+  }
+
+  /** @param end whether the answer is complete with it */
+  answer(block: Buffer, end = false): void {
+    if (this.#state.is !== 'open') return;
+    this.answered = true;
+    if (end) this.#sendEnd(block);
+    else this.#headers(block, false);
+  }
+
+  /** Accepts the bytes in any case, and drops them after the end. */
+  write(piece: Buffer): void {
+    if (this.#state.is !== 'open' || piece.length === 0) return;
+    this.#queue.push(piece);
+    this.#queued += piece.length;
+    if (!this.offered && this.sendable) this.#output.offer(this);
+  }
+
+  /** Bytes that were written and have not left. */
+  get pending(): number {
+    return this.#queued;
+  }
+
+  /** Whether what was written leaves soon, because the windows and the socket have room for it. If not, wait for `onWritable`. */
+  get flowing(): boolean {
+    const queued = this.#queued;
+    return queued === 0 || (queued <= AHEAD && queued <= this.sendWindow.size && this.#output.flowing);
+  }
+
+  /** Has `refillable` asked for more when it is the stream's turn. */
+  awaitTurn(refillable: Refillable): void {
+    this.#output.emptied(refillable);
+  }
+
+  /** Ends our direction after what was written. */
+  end(trailers?: Buffer): void {
+    if (this.#state.is !== 'open') return;
+    if (this.#queued === 0) this.#sendEnd(trailers);
+    else this.#become({ is: 'ending', trailers });
+  }
+
+  /** Ends both directions at once. */
+  reset(code: number): void {
+    if (this.closed) return;
+    this.#output.frame(rstStreamFrame(this.id, code));
+    this.#become({ is: 'closed', code });
+  }
+
+  get sendable(): boolean {
+    return this.#queued > 0 && this.sendWindow.size > 0;
+  }
+
+  sendFrame(output: Output, limit: number): number {
+    const length = Math.min(limit, this.#queued, this.sendWindow.size);
+    this.sendWindow.sent(length);
+    this.#queued -= length;
+    output.add(dataHead(this.id, length, false));
+    for (let left = length; left > 0; ) left -= this.#sendPart(output, left);
+    if (this.#queued > 0) return length;
+    if (this.#state.is === 'ending') this.#sendEnd(this.#state.trailers);
+    else this.face.onWritable();
+    return length;
+  }
+
+  #sendPart(output: Output, limit: number): number {
+    const piece = this.#queue[0] as Buffer;
+    const length = Math.min(limit, piece.length - this.#offset);
+    output.add(length === piece.length ? piece : piece.subarray(this.#offset, this.#offset + length));
+    this.#offset += length;
+    if (this.#offset === piece.length) {
+      this.#queue.shift();
+      this.#offset = 0;
+    }
+    return length;
+  }
+
+  #headers(block: Buffer, end: boolean): void {
+    for (const frame of headersFrames(this.id, block, end, this.#output.maxFrame)) this.#output.add(frame);
+    this.#output.schedule();
+  }
+
+  /** @param section an answer or trailers that end the stream */
+  #sendEnd(section: Buffer | undefined): void {
+    if (section) this.#headers(section, true);
+    else this.#output.frame(dataHead(this.id, 0, true));
+    this.#become(ENDED);
+    this.face.onWritable();
+    if (this.#incoming.ended) this.#become(BOTH_ENDED);
+    else if (this.#owner.abandonsRequests && !this.closed) {
+      this.#output.frame(rstStreamFrame(this.id, ErrorCode.NO_ERROR));
+      this.#become(BOTH_ENDED);
+    }
+  }
+
+  // What this side has read.
+
+  /** Whether most of what the other side may send is unread here. */
+  get short(): boolean {
+    return this.#window.short;
+  }
+
+  /**
+   * Counts bytes as read: the other side may send as many again, and more if it has to wait for them.
+   * @param least see `ReceiveWindow.consume`
+   */
+  read(bytes: number, least?: number): void {
+    if (!this.closed && !this.#incoming.ended) this.#credit(this.#window.consume(bytes, least));
+  }
+
+  /** The other side may send so many bytes more before they are read. */
+  widenReceiving(bytes: number): void {
+    this.#window.widen(bytes);
+  }
+
+  /** Nothing that came is unread any more. Call this once the stream is closed. */
+  release(): void {
+    this.#window.close();
+  }
+
+  #credit(credit: number): void {
+    if (credit > 0) this.#output.frame(windowUpdateFrame(this.id, credit));
+  }
+
+  // What the other side sends.
+
+  receiveSection(fields: readonly Field[], ends: boolean): void {
+    const answers = !this.#incoming.begun;
+    if (this.#failed(this.#incoming.section(fields, ends))) return;
+    if (!answers) this.face.onHeaders(fields, 'trailers');
+    else this.face.onHeaders(fields, this.#incoming.begun ? 'response' : 'informational');
+    if (ends) this.receiveEnd();
+  }
+
+  /** Bytes of a DATA frame came. @param ends whether the stream ends with them */
+  receiveData(bytes: Buffer, padding: number, ends: boolean): void {
+    if (this.#failed(this.#incoming.data(bytes.length))) return;
+    if (!this.#window.receive(bytes.length + padding)) {
+      this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+      return;
+    }
+    if (padding > 0) this.#credit(this.#window.skip(padding));
+    if (bytes.length > 0) this.face.onData(bytes);
+    if (ends) this.receiveEnd();
+  }
+
+  receiveEnd(): void {
+    if (this.closed || this.#incoming.ended || this.#failed(this.#incoming.end())) return;
+    this.face.onEnd();
+    if (this.#state.is === 'ended') this.#become(BOTH_ENDED);
+  }
+
+  receiveReset(code: number): void {
+    this.#become({ is: 'closed', code, byPeer: true });
+  }
+
+  /** The other side enlarges the send window (section 6.9.1). */
+  widen(bytes: number): void {
+    if (bytes === 0) this.#failed(ErrorCode.PROTOCOL_ERROR);
+    else if (!this.sendWindow.widen(bytes)) this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
+    else if (this.sendable) this.#output.offer(this);
+  }
+
+  /** The connection is over. */
+  lose(reason: Error): void {
+    this.#become({ is: 'closed', code: ErrorCode.CANCEL, reason });
+  }
+
+  /** Resets the stream if the other side broke its rules. @param code the error, or undefined for none */
+  #failed(code: number | undefined): boolean {
+    if (code === undefined) return false;
+    if (!this.closed) {
+      this.#owner.broken();
+      this.reset(code);
+    }
+    return true;
+  }
+
+  /** The only place that changes the state, which moves forward only. */
+  #become(state: State): void {
+    if (this.closed) return;
+    this.#state = state;
+    if (state.is !== 'closed') return;
+    this.#queue = [];
+    this.#queued = 0;
+    this.#owner.ended(this);
+    this.face.onClose(state.code, state.reason);
+  }
+}
