@@ -1,9 +1,10 @@
-export { ConnectionError, DEFAULT_FRAME, ErrorCode, Flag, FrameType, MAX_WINDOW, StreamError } from './codes.ts';
+export { ConnectionError, DEFAULT_FRAME, ErrorCode, FrameType, StreamError } from './codes.ts';
 export { Allowance } from './connection/allowance.ts';
-export { Connection, greeting } from './connection/connection.ts';
+export { Connection } from './connection/connection.ts';
 export { FloodGuard } from './connection/flood-guard.ts';
 export { FrameReader } from './connection/frame-reader.ts';
 export { OpenTable } from './connection/open-table.ts';
+export { greeting } from './connection/options.ts';
 export type { StreamRules, StreamSettings } from './connection/streams.ts';
 export { headersFrames, PREFACE, settingsFrame } from './frames.ts';
 export type { Head, OutgoingHead } from './head.ts';

@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
-import { Connection, greeting, type PeerSettings } from './connection/connection.ts';
+import { Connection } from './connection/connection.ts';
+import { greeting, type PeerSettings } from './connection/options.ts';
 import type { StreamRules } from './connection/streams.ts';
 import { encodeHead, type Head, headOf, type OutgoingHead } from './head.ts';
 import { DuplexStream } from './stream/duplex.ts';

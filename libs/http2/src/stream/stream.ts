@@ -6,6 +6,7 @@ import type { Field } from '../section.ts';
 import type { StreamFace } from './face.ts';
 import type { Incoming } from './incoming.ts';
 import type { ReceiveWindow } from './receive-window.ts';
+import { SendQueue } from './send-queue.ts';
 import type { SendWindow } from './send-window.ts';
 
 /** Bytes that may wait here before their writer should pause, in bytes. */
@@ -59,10 +60,7 @@ export class Http2Stream implements Sender {
   readonly #incoming: Incoming;
   readonly #window: ReceiveWindow;
   #state: State = OPEN;
-  #queue: Buffer[] = [];
-  /** Bytes of the first in the queue that have been sent. */
-  #offset = 0;
-  #queued = 0;
+  readonly #queue = new SendQueue();
 
   constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow }: StreamLimits) {
     this.id = id;
@@ -122,18 +120,17 @@ export class Http2Stream implements Sender {
   write(piece: Buffer): void {
     if (this.#state.is !== 'open' || piece.length === 0) return;
     this.#queue.push(piece);
-    this.#queued += piece.length;
     if (!this.offered && this.sendable) this.#output.offer(this);
   }
 
   /** Bytes that were written and have not left. */
   get pending(): number {
-    return this.#queued;
+    return this.#queue.length;
   }
 
   /** Whether what was written leaves soon, because the windows and the socket have room for it. If not, wait for `onWritable`. */
   get flowing(): boolean {
-    const queued = this.#queued;
+    const queued = this.#queue.length;
     return queued === 0 || (queued <= AHEAD && queued <= this.sendWindow.size && this.#output.flowing);
   }
 
@@ -145,7 +142,7 @@ export class Http2Stream implements Sender {
   /** Ends our direction after what was written. */
   end(trailers?: Buffer): void {
     if (this.#state.is !== 'open') return;
-    if (this.#queued === 0) this.#sendEnd(trailers);
+    if (this.#queue.length === 0) this.#sendEnd(trailers);
     else this.#become({ is: 'ending', trailers });
   }
 
@@ -157,30 +154,17 @@ export class Http2Stream implements Sender {
   }
 
   get sendable(): boolean {
-    return this.#queued > 0 && this.sendWindow.size > 0;
+    return this.#queue.length > 0 && this.sendWindow.size > 0;
   }
 
   sendFrame(output: Output, limit: number): number {
-    const length = Math.min(limit, this.#queued, this.sendWindow.size);
+    const length = Math.min(limit, this.#queue.length, this.sendWindow.size);
     this.sendWindow.sent(length);
-    this.#queued -= length;
     output.add(dataHead(this.id, length, false));
-    for (let left = length; left > 0; ) left -= this.#sendPart(output, left);
-    if (this.#queued > 0) return length;
+    this.#queue.send(output, length);
+    if (this.#queue.length > 0) return length;
     if (this.#state.is === 'ending') this.#sendEnd(this.#state.trailers);
     else this.face.onWritable();
-    return length;
-  }
-
-  #sendPart(output: Output, limit: number): number {
-    const piece = this.#queue[0] as Buffer;
-    const length = Math.min(limit, piece.length - this.#offset);
-    output.add(length === piece.length ? piece : piece.subarray(this.#offset, this.#offset + length));
-    this.#offset += length;
-    if (this.#offset === piece.length) {
-      this.#queue.shift();
-      this.#offset = 0;
-    }
     return length;
   }
 
@@ -290,8 +274,7 @@ export class Http2Stream implements Sender {
     if (this.closed) return;
     this.#state = state;
     if (state.is !== 'closed') return;
-    this.#queue = [];
-    this.#queued = 0;
+    this.#queue.drop();
     this.#owner.ended(this);
     this.face.onClose(state.code, state.reason);
   }

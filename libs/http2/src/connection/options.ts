@@ -1,0 +1,48 @@
+import { PREFACE, settingsFrame, windowUpdateFrame } from '../frames.ts';
+import type { Field } from '../section.ts';
+import { DEFAULT_SETTINGS, type Settings } from '../settings.ts';
+import type { Http2Stream } from '../stream/stream.ts';
+import { CONNECTION_WINDOW } from './reading.ts';
+import type { StreamRules, StreamSettings } from './streams.ts';
+
+/** What the other side may do. */
+export type PeerSettings = StreamSettings & Pick<Settings, 'maxFrameSize' | 'maxHeaderListSize'>;
+
+export interface ConnectionOptions {
+  readonly role: 'client' | 'server';
+  readonly settings: PeerSettings;
+  /** From `greeting`. Leaves with our first frame: a server's answers the other side's SETTINGS, which wakes a peer once. */
+  readonly greeting: Buffer;
+  readonly rules: StreamRules;
+  /** Most bytes that may wait for a peer that asks (PING, SETTINGS, requests) and does not read. */
+  readonly maxBacklog: number;
+  /** When what is sent leaves: `process.nextTick`, or `setImmediate` if many sockets feed this one. */
+  readonly later: (flush: () => void) => void;
+  /** Whether the answer to a PING may wait for bulk to leave with. */
+  readonly latePongs: boolean;
+  /** How long a peer may be silent before it is pinged, in milliseconds. Default: whoever uses the connection sees to that. */
+  readonly keepaliveMs?: number;
+  /** Makes the error that open streams get when the connection ends. @param isFault whether a callback of ours threw */
+  readonly lost: (reason: Error, isFault: boolean) => Error;
+  /** The other side opened a stream, which needs a face at once. */
+  readonly opened: (stream: Http2Stream, request: readonly Field[]) => void;
+  /** The other side is leaving: gracefully, or at once with a reason. */
+  readonly goaway?: (reason?: Error) => void;
+  /** The other side broke the protocol, or did not answer a PING, and the connection ends. */
+  readonly failed?: (error: Error) => void;
+  /** A callback of ours threw, and the connection ends. */
+  readonly fault: (error: Error) => void;
+  /** The connection and all its streams have ended; the last bytes may still be on their way. */
+  readonly ended?: (reason: Error) => void;
+  /** The socket has closed. */
+  readonly closed?: () => void;
+}
+
+/** First words, which say what the other side may do. The window of the whole connection is no limit: a stalled stream must not stop others. */
+export function greeting(role: 'client' | 'server', settings: Partial<Settings>): Buffer {
+  const words = [
+    settingsFrame(role === 'client' ? { ...settings, enablePush: false } : settings),
+    windowUpdateFrame(0, CONNECTION_WINDOW - DEFAULT_SETTINGS.initialWindowSize),
+  ];
+  return Buffer.concat(role === 'client' ? [PREFACE, ...words] : words);
+}
