@@ -3,48 +3,17 @@ import type { Dial, DialRequest, Established } from '../dial/dial.ts';
 import { DialAbort } from '../dial/dial-abort.ts';
 import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
 import { asDialError, DialError } from '../dial/errors.ts';
-import type { Observation } from '../events/observe.ts';
-import { type DialSpan, inSpan } from '../events/trace.ts';
-import type { Directory } from '../replica/directory.ts';
-import type { SessionRecord } from '../replica/records.ts';
+import { inSpan } from '../events/trace.ts';
+import { type Attempt, ended, entered, whenClosed } from './attempt.ts';
 import { Candidates } from './candidates.ts';
 import type { Route } from './placement.ts';
-import type { RetryBudget } from './retry-budget.ts';
-import type { Strategy } from './strategies.ts';
-import type { Suspects } from './suspects.ts';
+import type { Routing } from './routing.ts';
 
 /** A dial gives up after this many attempts. By then, the sessions are not to blame. */
 const MAX_ATTEMPTS = 5;
 
 /** If an attempt is not acknowledged within this time, in milliseconds, another one starts in parallel. */
 const HEDGE_AFTER = 300;
-
-export interface RoutingOptions {
-  readonly directory: Directory;
-  readonly strategies: readonly Strategy[];
-  /** The gateway's own zone. */
-  readonly zone: string;
-  /** Returns how to reach a hub: its Dial if it is in this process, or a link to it. Undefined if there is no way at the moment. */
-  readonly hub: (hubId: string) => Dial | undefined;
-  /** How long a dial waits in total, in milliseconds, for a session to arrive while there is none to try. */
-  readonly parkTimeout: number;
-  readonly observation: Observation;
-}
-
-/** What all dials of a gateway share. */
-export interface Routing extends RoutingOptions {
-  readonly budget: RetryBudget;
-  readonly suspects: Suspects;
-}
-
-/** One try through one session. */
-interface Attempt {
-  readonly record: SessionRecord;
-  readonly entry: AttemptRecord;
-  readonly span: DialSpan<AttemptRecord>;
-  readonly abort: DialAbort;
-  hedge: NodeJS.Timeout | undefined;
-}
 
 /** What a dial is doing. Attempts run only while it is `trying`. */
 type State =
@@ -292,24 +261,4 @@ export class Attempts {
 function quarantineText([agentId, other]: readonly string[]): string {
   if (agentId === undefined) return '';
   return other === undefined ? `: ${agentId} is in quarantine` : `: ${agentId} and others are in quarantine`;
-}
-
-function ended({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
-  entry.outcome = outcome;
-  entry.ms = performance.now() - entry.start;
-  if (error) entry.error = error;
-  span.end(entry);
-}
-
-/** Counts a dial through a route. @returns undoes that; it lives as long as the tunnel, so its closure holds only the route */
-function entered(route: Route): () => void {
-  route.open++;
-  return () => {
-    route.open--;
-  };
-}
-
-function whenClosed({ end: { stream } }: Established, closed: () => void): void {
-  if (stream.closed) closed();
-  else stream.on('close', closed);
 }

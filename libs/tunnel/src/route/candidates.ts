@@ -1,8 +1,8 @@
 import type { DialRequest } from '../dial/dial.ts';
 import type { SessionRecord } from '../replica/records.ts';
-import type { Routing } from './attempts.ts';
 import type { Route } from './placement.ts';
 import { ranking } from './ranking.ts';
+import type { Routing } from './routing.ts';
 import type { Strategy } from './strategies.ts';
 
 /** With this strategy, every agent serves every destination. */

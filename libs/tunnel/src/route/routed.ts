@@ -1,6 +1,7 @@
 import type { Dial } from '../dial/dial.ts';
-import { Attempts, type RoutingOptions } from './attempts.ts';
+import { Attempts } from './attempts.ts';
 import { RetryBudget } from './retry-budget.ts';
+import type { RoutingOptions } from './routing.ts';
 import { Suspects } from './suspects.ts';
 
 /**
