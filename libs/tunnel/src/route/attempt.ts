@@ -1,0 +1,37 @@
+import type { Established } from '../dial/dial.ts';
+import type { DialAbort } from '../dial/dial-abort.ts';
+import type { AttemptRecord } from '../dial/dial-log.ts';
+import type { DialError } from '../dial/errors.ts';
+import type { DialSpan } from '../events/trace.ts';
+import type { SessionRecord } from '../replica/records.ts';
+import type { Route } from './placement.ts';
+
+/** One try through one session. */
+export interface Attempt {
+  readonly record: SessionRecord;
+  readonly entry: AttemptRecord;
+  readonly span: DialSpan<AttemptRecord>;
+  readonly abort: DialAbort;
+  hedge: NodeJS.Timeout | undefined;
+}
+
+/** Writes how an attempt ended, once, to the dial's log and its span. */
+export function ended({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+  entry.outcome = outcome;
+  entry.ms = performance.now() - entry.start;
+  if (error) entry.error = error;
+  span.end(entry);
+}
+
+/** Counts a dial through a route. @returns undoes that; it lives as long as the tunnel, so its closure holds only the route */
+export function entered(route: Route): () => void {
+  route.open++;
+  return () => {
+    route.open--;
+  };
+}
+
+export function whenClosed({ end: { stream } }: Established, closed: () => void): void {
+  if (stream.closed) closed();
+  else stream.on('close', closed);
+}
