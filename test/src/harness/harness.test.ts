@@ -254,7 +254,7 @@ test(
     const socket = await tunnelThrough(scope, { via, destination: 'ok:1' });
     socket.write('go');
     assert.equal(await text(socket), 'later');
-    await assert.rejects(tunnelThrough(scope, { via, destination: 'early:1' }), /5 bytes behind the head/);
+    await assert.rejects(tunnelThrough(scope, { via, destination: 'early:1' }), /5 bytes after the head/);
     const bad = await connectThrough(scope, { via, destination: 'bad:1' });
     assert.deepEqual(
       [bad.status, bad.reason, bad.headers['proxy-status'], bad.body],

@@ -13,7 +13,8 @@ const ADVICE: Readonly<Record<DialErrorCode, string>> = {
   http_request_denied: 'the caller may not dial: the audit log says who it is',
   http_request_error: 'the request is malformed: write host:port, with IPv6 in brackets',
   destination_unavailable: 'no agent can take the dial: isthmus explain says why, isthmus agents lists the agents',
-  connection_limit_reached: 'a limit of the plane is reached: isthmus tunnels --sort age shows the oldest tunnels',
+  connection_limit_reached:
+    'a limit of the plane is reached: the text names it, isthmus status counts pending dials, isthmus tunnels --sort age shows the oldest tunnels',
   connection_terminated: 'the session was lost before the answer: isthmus hubs and isthmus agents show what is left',
   proxy_internal_error: "the plane itself failed: read the gateway's log, and run isthmus diag to collect a report",
 };

@@ -23,7 +23,7 @@ const MERGED = 4 * 1024;
  * Streams that may have bulk at hand to send, of all whose writers have more. What waits behind the socket outlives young garbage
  * collections: with 256 busy streams that read ahead V8 collected the whole heap forty times a second, for a third of an agent's time.
  */
-const AHEAD = 16;
+const MAX_READY = 16;
 
 /** Something with DATA to send. */
 export interface Sender {
@@ -217,6 +217,6 @@ export class Output {
   /** Asks those that are empty for more, the longest empty first, until as many as should be have something. */
   #refill(): void {
     if (this.#empty.length === 0) return;
-    for (const each of this.#empty.splice(0, Math.max(0, AHEAD - this.#ready.length))) each.refill();
+    for (const each of this.#empty.splice(0, Math.max(0, MAX_READY - this.#ready.length))) each.refill();
   }
 }

@@ -9,8 +9,8 @@ import type { ReceiveWindow } from './receive-window.ts';
 import { SendQueue } from './send-queue.ts';
 import type { SendWindow } from './send-window.ts';
 
-/** Bytes that may wait here before their writer should pause, in bytes. */
-const AHEAD = 64 * 1024;
+/** What may wait here before `flowing` asks the writer to pause, in bytes. Writers with a bound of their own (`DuplexStream`) do not ask. */
+const QUEUE_AHEAD = 64 * 1024;
 
 /** The table that a stream is in. */
 export interface StreamOwner {
@@ -131,7 +131,7 @@ export class Http2Stream implements Sender {
   /** Whether what was written leaves soon, because the windows and the socket have room for it. If not, wait for `onWritable`. */
   get flowing(): boolean {
     const queued = this.#queue.length;
-    return queued === 0 || (queued <= AHEAD && queued <= this.sendWindow.size && this.#output.flowing);
+    return queued === 0 || (queued <= QUEUE_AHEAD && queued <= this.sendWindow.size && this.#output.flowing);
   }
 
   /** Has `refillable` asked for more when it is the stream's turn. */
