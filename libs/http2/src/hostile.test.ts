@@ -245,3 +245,36 @@ test('bytes that come one by one are read as well', async () => {
   while (text.join('') !== 'hello') await new Promise(setImmediate);
   server.destroy();
 });
+
+test('a burst of requests that are reset at once leaves turns of the event loop to other connections', async () => {
+  const count = 5000;
+  const [client, socket] = await socketPair();
+  const burst = Array.from({ length: count }, (_, i) => [open(2 * i + 1), rstStreamFrame(2 * i + 1, ErrorCode.CANCEL)]);
+  // All of it waits in the kernel before the first byte is read.
+  await new Promise((sent) => client.write(Buffer.concat([PREFACE, settingsFrame({}), ...burst.flat()]), sent));
+  const server = new Http2Session({
+    role: 'server',
+    socket,
+    settings: { ...SETTINGS, maxConcurrentStreams: 2 * count },
+  });
+  const inTurn = [0];
+  const done = new Promise<void>((resolve) => {
+    let opened = 0;
+    server.on('stream', (stream) => {
+      stream.on('error', () => {});
+      inTurn[inTurn.length - 1] = (inTurn.at(-1) ?? 0) + 1;
+      if (++opened === count) resolve();
+    });
+  });
+  const next = () => {
+    inTurn.push(0);
+    turn = setImmediate(next);
+  };
+  let turn = setImmediate(next);
+  await done;
+  clearImmediate(turn);
+  // A read of the socket takes up to 64 KiB, and may end a frame that the last one began.
+  const frameBytes = open(1).length + rstStreamFrame(1, 0).length;
+  const most = Math.max(...inTurn);
+  assert.ok(most <= 200 + (64 * 1024) / frameBytes + 1, `${most} streams in one turn`);
+});

@@ -16,6 +16,12 @@ const LINGER_MS = 1_000;
 /** How long a peer may take to read what was left to send when the last stream ended, in milliseconds. */
 const FLUSH_MS = 20_000;
 
+/**
+ * Streams that the other side opens before its connection rests for a turn of the event loop. Node reads up to 2 MiB of a socket in one
+ * turn: of requests that are reset at once, 100 ms of work (10,000 of them), in which no other connection is read or answers a PING.
+ */
+const STREAMS_A_TURN = 200;
+
 const SETTINGS_ACK = settingsAck();
 
 /**
@@ -42,6 +48,8 @@ export class Connection implements ReadingSink {
   readonly #keepalive: Keepalive | undefined;
   #state: State = 'greeting';
   #linger: NodeJS.Timeout | undefined;
+  /** The last stream that was served before the latest rest. */
+  #restedAt = 0;
 
   constructor(socket: Socket, options: ConnectionOptions) {
     const { role, settings, greeting, rules, maxBacklog, later, opened, keepaliveMs } = options;
@@ -150,6 +158,15 @@ export class Connection implements ReadingSink {
     } catch (error) {
       this.#fail(error as Error);
     }
+    // A client's ids are odd.
+    if (this.#streams.last - this.#restedAt > 2 * STREAMS_A_TURN) this.#rest();
+  }
+
+  /** Lets other connections be read before this one. */
+  #rest(): void {
+    this.#restedAt = this.#streams.last;
+    this.#socket.pause();
+    setImmediate(() => this.#socket.resume());
   }
 
   onSettings(): void {
