@@ -17,19 +17,13 @@ const PROGRESS_MS = 10_000;
 const MOST_OUTPUT = 64 * 1024;
 
 /**
- * How many files run at the same time: one more than there are processors, since tests wait a good part of their time. While the gate ran
- * one a processor, in each of two targets, a fifth of two processors was idle.
- */
-const AT_ONCE = availableParallelism() + 1;
-
-/**
  * Runs test files once, each in its own process: a test that fails beside others has failed. Prints each failure when it happens, with
  * the command that runs that test again. Prints at least every ten seconds what runs and how much is left.
  *
  * Resolves with `{ counts, skipped, slowest }`: the counts, the names of what was skipped and why, and the files that took longest.
  * @param atOnce how many files run at the same time
  */
-export async function runTests(files, { atOnce = AT_ONCE, print = console.log } = {}) {
+export async function runTests(files, { atOnce = availableParallelism(), print = console.log } = {}) {
   const waiting = [...files];
   const running = new Map();
   const results = [];
