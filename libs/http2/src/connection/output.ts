@@ -25,6 +25,9 @@ const MERGED = 4 * 1024;
  */
 const MAX_READY = 16;
 
+/** Streams that may wait before those that have closed meanwhile are looked for. */
+const PRUNE_AT = 1000;
+
 /** Something with DATA to send. */
 export interface Sender {
   readonly sendable: boolean;
@@ -69,7 +72,11 @@ export class Output {
   readonly #turn: () => void;
   readonly #maxBacklog: number;
   readonly #late: LateFrames;
+  /** Streams that wait for a turn, in order; those before `#next` have had theirs. */
   #ready: Sender[] = [];
+  #next = 0;
+  #filling = false;
+  #pruneAt = PRUNE_AT;
   /** Those that have sent all they had, and are asked for more once fewer streams are ready. */
   #empty: Refillable[] = [];
   /** What the peer allows on the whole connection, in bytes. */
@@ -124,6 +131,7 @@ export class Output {
   offer(sender: Sender): void {
     if (sender.offered) return;
     sender.offered = true;
+    if (this.#ready.length >= this.#pruneAt) this.#prune();
     this.#ready.push(sender);
     this.schedule();
   }
@@ -139,15 +147,18 @@ export class Output {
     if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of nothing');
     this.#window += bytes;
     if (this.#window > MAX_WINDOW) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
-    if (this.#ready.length + this.#empty.length > 0) this.schedule();
+    if (this.#waiting + this.#empty.length > 0) this.schedule();
   }
 
   /** Sends all that may leave now, and then FIN. */
   end(): void {
-    this.#late.flush();
-    this.#flush();
-    this.stop();
-    this.#socket.end();
+    try {
+      this.#late.flush();
+      this.#flush();
+    } finally {
+      this.stop();
+      this.#socket.end();
+    }
   }
 
   /** Sends nothing more. */
@@ -166,7 +177,7 @@ export class Output {
     if (!this.flowing) return;
     this.#refill();
     // A socket that would take more than was written says nothing when it has.
-    if (this.#ready.length + this.#empty.length > 0) this.schedule();
+    if (this.#waiting + this.#empty.length > 0) this.schedule();
   }
 
   #flush(): void {
@@ -193,14 +204,13 @@ export class Output {
   }
 
   #fill(): void {
-    if (this.#ready.length === 0 || !this.flowing) return;
-    let room = WRITE;
-    while (this.#ready.length > 0 && this.#window > 0 && room > SHORT) {
-      const turn = this.#ready;
-      this.#ready = [];
-      let next = 0;
-      while (next < turn.length && this.#window > 0 && room > SHORT) {
-        const sender = turn[next++] as Sender;
+    // A stream that ends may end the connection, which flushes.
+    if (this.#filling || this.#waiting === 0 || !this.flowing) return;
+    this.#filling = true;
+    try {
+      let room = WRITE;
+      while (this.#waiting > 0 && this.#window > 0 && room > SHORT) {
+        const sender = this.#ready[this.#next++] as Sender;
         sender.offered = false;
         if (!sender.sendable) continue;
         const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, this.maxFrame, this.#window));
@@ -209,14 +219,32 @@ export class Output {
         this.floods.sent(sent);
         if (sender.sendable) this.offer(sender);
       }
-      // Streams that did not get a turn come before those that did.
-      if (next < turn.length) this.#ready = [...turn.slice(next), ...this.#ready];
+    } finally {
+      this.#filling = false;
     }
+    if (this.#next < this.#ready.length / 2) return;
+    this.#ready = this.#ready.slice(this.#next);
+    this.#next = 0;
+  }
+
+  /** Streams that wait for a turn. */
+  get #waiting(): number {
+    return this.#ready.length - this.#next;
+  }
+
+  /** Forgets streams that have nothing left to send: while nothing may leave, closed ones would pile up here. */
+  #prune(): void {
+    this.#ready = this.#ready.slice(this.#next).filter((sender) => {
+      if (!sender.sendable) sender.offered = false;
+      return sender.offered;
+    });
+    this.#next = 0;
+    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.#ready.length);
   }
 
   /** Asks those that are empty for more, the longest empty first, until as many as should be have something. */
   #refill(): void {
     if (this.#empty.length === 0) return;
-    for (const each of this.#empty.splice(0, Math.max(0, MAX_READY - this.#ready.length))) each.refill();
+    for (const each of this.#empty.splice(0, Math.max(0, MAX_READY - this.#waiting))) each.refill();
   }
 }

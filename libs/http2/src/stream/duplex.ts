@@ -14,6 +14,9 @@ const SEND_AHEAD = 128 * 1024;
 /** A write of at least this length counts as bulk, in bytes. A shorter one does not wait for others. */
 const BULK = 16 * 1024;
 
+/** Pieces that are shorter than this on average are sent as one: each would be a write to the socket of its own. */
+const SHORT_PIECE = 1024;
+
 /** The event of each kind of section. */
 const EVENTS = { informational: 'headers', response: 'response', trailers: 'trailers' } as const;
 
@@ -126,7 +129,10 @@ export class DuplexStream extends Duplex implements StreamFace {
 
   override _writev(writes: { chunk: Buffer }[], done: Done): void {
     const length = writes.reduce((sum, { chunk }) => sum + chunk.length, 0);
-    if (this.#begin(length, done)) for (const { chunk } of writes) this.#stream.write(chunk);
+    if (!this.#begin(length, done)) return;
+    const chunks = writes.map(({ chunk }) => chunk);
+    if (length < SHORT_PIECE * chunks.length) this.#stream.write(Buffer.concat(chunks, length));
+    else for (const chunk of chunks) this.#stream.write(chunk);
   }
 
   override _final(done: Done): void {

@@ -40,6 +40,9 @@ type State =
   /** Both sides have ended, or without that: one has reset the stream (`code`), or the connection is over (`reason`, too). */
   | { readonly is: 'closed'; readonly code?: number; readonly reason?: Error; readonly byPeer?: boolean };
 
+/** The face of a stream that nobody serves. */
+const NOBODY: StreamFace = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
+
 const OPEN: State = { is: 'open' };
 const ENDED: State = { is: 'ended' };
 const BOTH_ENDED: State = { is: 'closed' };
@@ -51,7 +54,7 @@ export class Http2Stream implements Sender {
   readonly id: number;
   readonly sendWindow: SendWindow;
   /** Set as the stream is opened. */
-  face!: StreamFace;
+  face: StreamFace = NOBODY;
   /** Whether a request was answered. */
   answered = false;
   offered = false;

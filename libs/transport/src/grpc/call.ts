@@ -13,6 +13,9 @@ import { OK_TRAILERS, StatusError, statusFields } from './status.ts';
 /** How long a peer may take to read why its stream ends, in milliseconds. Then the stream is reset. */
 const RESET_MS = 1_000;
 
+/** How long a caller that has ended may take to read what was sent to it, in milliseconds. */
+const FLUSH_MS = 20_000;
+
 /** Up to this many bytes of data are cheaper to copy behind their head than to send separately. */
 const COPIED = 1_024;
 
@@ -161,8 +164,7 @@ export class ServerCall implements PacketChannel, StreamFace {
     if (!this.#responded) this.#stream.answer(hpackEncode([...RESPONSE, ...fields]), true);
     else {
       this.#stream.end(hpackEncode(fields));
-      const reset = this.guarded(() => this.#stream.reset(ErrorCode.CANCEL));
-      if (this.#stream.pending > 0) this.#reset = setTimeout(reset, RESET_MS);
+      this.#resetAfter(RESET_MS);
     }
     this.#close(this.#failure);
   }
@@ -188,7 +190,7 @@ export class ServerCall implements PacketChannel, StreamFace {
   }
 
   onWritable(): void {
-    if (!this.#isFull) return;
+    if (!this.#isFull || this.#closed) return;
     this.#isFull = false;
     this.#sink?.drain();
   }
@@ -234,7 +236,15 @@ export class ServerCall implements PacketChannel, StreamFace {
     if (!this.#remoteEnded || this.#paused || this.#closed) return;
     if (!this.#packets.empty) this.fail(new StatusError('Internal', 'the stream ended in the middle of a message'));
     this.end();
+    this.#resetAfter(FLUSH_MS);
     this.#close();
+  }
+
+  /** Resets the stream if the caller has not read by then what waits to be sent. */
+  #resetAfter(ms: number): void {
+    if (this.#stream.pending === 0) return;
+    const reset = this.guarded(() => this.#stream.reset(ErrorCode.CANCEL));
+    this.#reset = setTimeout(reset, ms);
   }
 
   #close(error?: ChannelError): void {

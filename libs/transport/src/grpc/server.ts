@@ -6,7 +6,6 @@ import {
   greeting,
   type Http2Stream,
   hpackEncode,
-  type StreamFace,
   type StreamRules,
   type StreamSettings,
   WindowBudget,
@@ -83,14 +82,11 @@ export interface GrpcServer {
    */
   drain(): void;
   /**
-   * Asks every peer to leave for good (GOAWAY), waits up to `graceMs` for their streams, then ends the rest. A Go agent that gets a
-   * GOAWAY reconnects at once, so use this only when the process stops.
+   * Asks every peer to leave for good (GOAWAY), waits up to `graceMs` for their streams, then ends the rest, which have up to two more
+   * seconds to read why. A Go agent that gets a GOAWAY reconnects at once, so use this only when the process stops.
    */
   close(graceMs: number): Promise<void>;
 }
-
-/** Of a stream that ends with its answer. */
-const NOBODY: StreamFace = { onHeaders() {}, onData() {}, onEnd() {}, onWritable() {}, onClose() {} };
 
 /** Serves gRPC on connections that someone else accepts. */
 export function grpcServer(options: GrpcServerOptions): GrpcServer {
@@ -230,7 +226,6 @@ function refusalOf(metadata: Metadata, timeout: number | undefined): [http: numb
 
 /** Answers with trailers only. */
 function refuse(stream: Http2Stream, http: number, error: StatusError): void {
-  stream.face = NOBODY;
   const fields: readonly Field[] = [
     [':status', String(http)],
     ['content-type', 'application/grpc'],
