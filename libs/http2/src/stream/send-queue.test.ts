@@ -29,12 +29,17 @@ test('bytes leave in order, however they were written and are sent', () => {
 });
 
 test('a queue of many short pieces is not moved up for each piece that leaves', (context) => {
-  const pieces: { shift: () => unknown } = Array.prototype;
-  const shifts = context.mock.method(pieces, 'shift');
+  let shifts = 0;
+  const { shift } = Array.prototype;
+  Reflect.set(Array.prototype, 'shift', function (this: unknown[]) {
+    shifts++;
+    return shift.call(this);
+  });
+  context.after(() => Reflect.set(Array.prototype, 'shift', shift));
   const queue = new SendQueue();
   for (let i = 0; i < 20_000; i++) queue.push(Buffer.of(i % 251));
   const { output, sent } = kept();
   while (queue.length > 0) queue.send(output, Math.min(queue.length, 100));
+  assert.equal(shifts, 0);
   assert.equal(sent().length, 20_000);
-  assert.equal(shifts.mock.callCount(), 0);
 });
