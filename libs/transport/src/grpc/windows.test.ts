@@ -60,7 +60,8 @@ test('a reader that takes a packet now and then lets no more come than it took',
   assert.ok(came <= 5 * taken, `${came} bytes came, and ${taken} were taken`);
 });
 
-test('windows that change amid a stream are kept to', async () => {
+// Deno 2.9's client sends no SETTINGS after a window of 0, though the server has acknowledged all before.
+test('windows that change amid a stream are kept to', { skip: 'Deno' in globalThis }, async () => {
   const size = 300_000;
   const started = deferred<ServerCall>();
   const { port } = await serve((call) => {
