@@ -1,0 +1,117 @@
+{{/* Parts of the specs that "isthmus.deployment" takes: lists of flags and of volumes. */}}
+
+{{- define "isthmus.volume" }}
+- name: {{ .name }}
+  path: /etc/isthmus/{{ .name }}
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+{{- end }}
+
+{{- define "isthmus.args.end" }}
+- --health-port=8092
+# Longer than the readiness probe and kube-proxy need to send callers elsewhere.
+- --shutdown-delay-duration={{ .Values.drain.delaySeconds }}s
+- --graceful-shutdown-timeout={{ include "isthmus.duration" .Values.drain.timeoutSeconds }}
+- --log-format=json
+{{- with .Values.tenants.configMap }}
+- --tenants-dir=/etc/isthmus/tenants
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.args.peers" }}
+- --peer-cert=/etc/isthmus/peers/tls.crt
+- --peer-key=/etc/isthmus/peers/tls.key
+- --peer-ca-cert=/etc/isthmus/peers/ca.crt
+{{- end }}
+
+{{- define "isthmus.args.callers" }}
+- --server-port=8090
+- --server-cert=/etc/isthmus/callers/tls.crt
+- --server-key=/etc/isthmus/callers/tls.key
+- --server-ca-cert=/etc/isthmus/callers/ca.crt
+{{- end }}
+
+{{- define "isthmus.args.agents" }}
+- --agent-port=8091
+- --cluster-cert=/etc/isthmus/agents/tls.crt
+- --cluster-key=/etc/isthmus/agents/tls.key
+{{- with .Values.agentTokens }}
+{{- if .enabled }}
+- --agent-namespace={{ .namespace }}
+- --agent-service-account={{ .serviceAccount }}
+- --authentication-audience={{ .audience }}
+- --kubeconfig=/etc/isthmus/kubeconfig/config
+{{- else }}
+- --cluster-ca-cert=/etc/isthmus/agents/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.args.redis" }}
+{{- $redis := .Values.redis }}
+- --redis-url={{ $redis.url | default "redis://redis:6379" }}
+# Read again for each connection, so a Secret that changes is used without a restart.
+{{- range $flag, $key := dict "username" $redis.usernameKey "password" $redis.passwordKey "sentinel-username" $redis.sentinelUsernameKey "sentinel-password" $redis.sentinelPasswordKey }}
+{{- with $key }}
+- --redis-{{ $flag }}-file=/etc/isthmus/redis/{{ . }}
+{{- end }}
+{{- end }}
+{{- if $redis.tlsSecret }}
+- --redis-ca-cert=/etc/isthmus/redis-tls/ca.crt
+{{- if $redis.clientCertificate }}
+- --redis-cert=/etc/isthmus/redis-tls/tls.crt
+- --redis-key=/etc/isthmus/redis-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.volumes.redis" }}
+{{- $redis := .Values.redis }}
+{{- if or $redis.usernameKey $redis.passwordKey $redis.sentinelUsernameKey $redis.sentinelPasswordKey }}
+{{- include "isthmus.volume" (dict "name" "redis" "secret" $redis.secret) }}
+{{- end }}
+{{- with $redis.tlsSecret }}
+{{- include "isthmus.volume" (dict "name" "redis-tls" "secret" .) }}
+{{- end }}
+{{- end }}
+
+{{/* One directory of files and credentials, so that files name credentials by their names alone. */}}
+{{- define "isthmus.volumes.tenants" }}
+{{- if .Values.tenants.configMap }}
+- name: tenants
+  path: /etc/isthmus/tenants
+  projected:
+    defaultMode: 0440
+    sources:
+      - configMap:
+          name: {{ .Values.tenants.configMap }}
+      {{- range .Values.tenants.secrets }}
+      - secret:
+          name: {{ . }}
+      {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "isthmus.volumes.kubeconfig" }}
+{{- if not .Values.agentTokens.enabled }}
+{{- else if .Values.oneCluster }}
+- name: kubeconfig
+  path: /etc/isthmus/kubeconfig
+  projected:
+    defaultMode: 0440
+    sources:
+      - configMap:
+          name: hub-kubeconfig
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3600
+{{- else }}
+{{- include "isthmus.volume" (dict "name" "kubeconfig" "secret" .Values.secrets.kubeconfig) }}
+{{- end }}
+{{- end }}
