@@ -1,57 +1,13 @@
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import { Authority, type Identity } from '@isthmus/certificates/testing';
-import type { FlagTable } from './flag.ts';
-import { parseFlags } from './parse.ts';
-import { backendHub, frontendGateway, type ProgramFlags, proxyAgent, proxyServer } from './programs.ts';
+import { rmSync } from 'node:fs';
+import { after, test } from 'node:test';
+import { backendHub, frontendGateway, proxyAgent, proxyServer } from './programs.ts';
+import { check, commandLines, refuses } from './testing/command-lines.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'isthmus-flags-'));
-const file = (name: string, text = '') => {
-  writeFileSync(join(dir, name), text);
-  return join(dir, name);
-};
-let ca: string;
-let callersCa: string;
-let adminCa: string;
-let one: Identity;
-let other: Identity;
-
-before(async () => {
-  const authority = await Authority.create(dir, 'test');
-  adminCa = (await Authority.create(dir, 'operators')).cert;
-  callersCa = (await Authority.create(dir, 'callers')).cert;
-  [ca, one, other] = [authority.cert, await authority.server(), await authority.server()];
-});
+const lines = await commandLines();
+const { dir, ca, callersCa, adminCa, one, other, uds, cluster, callers, peers, redis } = lines;
+const { server, gateway, hub, agent } = lines;
 after(() => rmSync(dir, { recursive: true }));
-
-/** Returns the warnings of a valid command line. Throws what is wrong with an invalid one. */
-function check<T extends FlagTable>(program: ProgramFlags<T>, ...args: readonly string[]): string[] {
-  const { values, warnings } = parseFlags(program.flags, args, {});
-  const all = [...warnings];
-  program.check(values, (warning) => all.push(warning));
-  return all;
-}
-
-const uds = () => ['--uds-name', join(dir, 's'), '--server-port=0'];
-const cluster = () => [`--cluster-cert=${one.cert}`, `--cluster-key=${one.key}`, `--cluster-ca-cert=${ca}`];
-const callers = () => [`--server-cert=${one.cert}`, `--server-key=${one.key}`, `--server-ca-cert=${callersCa}`];
-const peers = () => [`--peer-cert=${one.cert}`, `--peer-key=${one.key}`, `--peer-ca-cert=${ca}`];
-const redis = () => ['--redis-url=redis://127.0.0.1:6379'];
-const server = (...args: string[]) => check(proxyServer, ...uds(), ...cluster(), ...args);
-const gateway = (...args: string[]) => check(frontendGateway, ...uds(), ...redis(), ...peers(), ...args);
-const hub = (...args: string[]) =>
-  check(backendHub, ...cluster(), ...peers(), ...redis(), '--advertise-address=10.0.0.1:8097', ...args);
-const agent = (...args: string[]) => check(proxyAgent, `--ca-cert=${ca}`, ...args);
-
-/** Runs each line and compares the error. */
-function refuses(program: (...args: string[]) => string[], rows: readonly [string, string | RegExp][]): void {
-  for (const [line, message] of rows) {
-    assert.throws(() => program(...line.split(' ').filter(Boolean)), { name: 'FlagError', message }, line);
-  }
-}
 
 test('command lines in use today are accepted without a warning', () => {
   assert.deepEqual(server(), []);
@@ -84,6 +40,41 @@ test('callers need a unix socket or mutual TLS, and may have both', () => {
   assert.deepEqual(check(proxyServer, ...cluster(), ...callers(), `--uds-name=${dir}/s`), []);
 });
 
+test('with a directory of tenants, callers and agents come in by what their files name', () => {
+  const tenants = (...args: string[]) => check(proxyServer, ...cluster(), `--tenants-dir=${dir}`, ...args);
+  refuses(tenants, [
+    [
+      `--uds-name=${dir}/s --server-port=0`,
+      "--uds-name: cannot be combined with --tenants-dir, because it would be of no tenant: name the socket in a tenant's file (callers[].unixSocket)",
+    ],
+    [
+      '--server-port=0 --agent-namespace=kube-system --agent-service-account=agent --authentication-audience=x --kubeconfig=/nowhere',
+      "--agent-namespace: cannot be combined with --tenants-dir: a tenant's file says who reviews its agents' tokens (agents[].tokenReview)",
+    ],
+    ['', /^--server-cert: must be set: .* --server-port=0 to serve only the tenants' own ports and sockets$/],
+  ]);
+  assert.deepEqual(tenants('--server-port=0'), []);
+  assert.deepEqual(
+    tenants(`--server-cert=${one.cert}`, `--server-key=${one.key}`),
+    [],
+    "tenants' own CAs verify callers",
+  );
+  assert.deepEqual(tenants(`--server-cert=${one.cert}`, `--server-key=${one.key}`, '--server-port=0'), []);
+});
+
+test("a load balancer's networks are networks", () => {
+  for (const program of [server, gateway, hub]) {
+    assert.deepEqual(program('--proxy-protocol-networks=10.0.0.0/8,fd00::/8'), []);
+    refuses(program, [
+      [
+        '--proxy-protocol-networks=10.0.0.0/8,10.0.0.1',
+        '--proxy-protocol-networks: "10.0.0.1" is no network: want a comma list such as 10.0.0.0/8,fd00::/8',
+      ],
+      ['--proxy-protocol-networks=10.0.0.0/33', /is no network/],
+    ]);
+  }
+});
+
 test("ports stay within upstream's ranges, and no two listeners share one", () => {
   refuses(server, [
     ['--server-port=80', '--server-port: bad port 80: want 1024 to 49151, or 0 for none'],
@@ -102,46 +93,6 @@ test("ports stay within upstream's ranges, and no two listeners share one", () =
     ['--admin-server-port=65536', '--admin-server-port: bad port 65536: want 1 to 65535'],
     ['--proxy-server-port=0', '--proxy-server-port: bad port 0: want 1 to 65535'],
   ]);
-});
-
-test('a file that is missing, unreadable or of another kind is named with its flag', () => {
-  const none = join(dir, 'none');
-  const garbage = file('garbage.pem', 'garbage');
-  const broken = file('broken.pem', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
-  const encrypted = file('encrypted.pem', '-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n');
-  const base = (...args: string[]) => check(proxyServer, ...uds(), ...args);
-  refuses(base, [
-    [`--cluster-cert=${one.cert}`, '--cluster-key: must be set when --cluster-cert is'],
-    [`--cluster-key=${one.key}`, '--cluster-cert: must be set when --cluster-key is'],
-    [`--cluster-cert=${none} --cluster-key=${one.key}`, `--cluster-cert: cannot read ${none}: there is no such file`],
-    [`--cluster-cert=${one.cert} --cluster-key=${none}`, `--cluster-key: cannot read ${none}: there is no such file`],
-    [`--cluster-cert=${one.cert} --cluster-key=${dir}`, `--cluster-key: cannot read ${dir}: it is a directory`],
-    [
-      `--cluster-cert=${garbage} --cluster-key=${one.key}`,
-      `--cluster-cert: there is no certificate (PEM) in ${garbage}`,
-    ],
-    [`--cluster-cert=${broken} --cluster-key=${one.key}`, /^--cluster-cert: certificate 1 in .* is malformed: [^\n]+$/],
-    [`--cluster-cert=${one.cert} --cluster-key=${garbage}`, /^--cluster-key: there is no usable private key \(PEM\)/],
-    [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: the key in .* is encrypted/],
-    [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* does not match/],
-  ]);
-  refuses(server, [
-    [`--cluster-ca-cert=${none}`, `--cluster-ca-cert: cannot read ${none}: there is no such file`],
-    [`--cluster-ca-cert=${one.key}`, `--cluster-ca-cert: there is no certificate (PEM) in ${one.key}`],
-    [`--kubeconfig=${none}`, `--kubeconfig: cannot read ${none}: there is no such file`],
-  ]);
-  refuses(agent, [
-    [`--ca-cert=${none}`, `--ca-cert: cannot read ${none}: there is no such file`],
-    [`--service-account-token-path=${none}`, /^--service-account-token-path: cannot read/],
-    [`--kubeconfig=${none}`, /^--kubeconfig: cannot read/],
-    [`--agent-cert=${one.cert}`, '--agent-key: must be set when --agent-cert is'],
-  ]);
-});
-
-test('an unreadable file is rejected', { skip: process.getuid?.() === 0 && 'root may read everything' }, () => {
-  const locked = file('locked.pem');
-  chmodSync(locked, 0);
-  refuses(server, [[`--cluster-ca-cert=${locked}`, `--cluster-ca-cert: cannot read ${locked}: permission denied`]]);
 });
 
 test('agents show certificates or tokens, and token flags are set together', () => {
@@ -292,16 +243,4 @@ test('what upstream takes though it is doubtful is taken with a warning', () => 
     '--agent-identifiers: ":::::" is not a valid ipv6',
     '--agent-identifiers: "10.0.0.0/33" is not a valid cidr',
   ]);
-});
-
-test('an audit log must be a writable file, and is created for its owner and group', () => {
-  for (const program of [server, gateway]) {
-    refuses(program, [
-      [`--audit-log=${dir}/none/audit.log`, /^--audit-log: cannot write .*: there is no such directory$/],
-      [`--audit-log=${dir}`, /^--audit-log: cannot write .*: it is a directory$/],
-    ]);
-    assert.deepEqual(program(`--audit-log=${dir}/audit.log`), []);
-    assert.deepEqual(program('--audit-log=-'), []);
-  }
-  assert.equal(statSync(join(dir, 'audit.log')).mode & 0o137, 0);
 });

@@ -20,5 +20,7 @@ export {
   serverFlags,
 } from './programs.ts';
 export { readDuration } from './syntax.ts';
-export { parseProhibitions } from './topics/agent.ts';
+export { faultOfSocketPath } from './topics/callers.ts';
+export { parseDestinations } from './topics/destinations.ts';
+export { proxyNetworks } from './topics/proxy-protocol.ts';
 export { parseStrategies } from './topics/server.ts';

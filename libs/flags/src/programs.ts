@@ -11,8 +11,6 @@ import {
   checkLeaseSelector,
   checkServerConnection,
   checkSynchronisation,
-  destinations,
-  parseProhibitions,
   serverConnection,
   synchronisation,
 } from './topics/agent.ts';
@@ -29,6 +27,7 @@ import {
 import { audit, checkAudit } from './topics/audit.ts';
 import { callerListening, callerTls, checkCallers } from './topics/callers.ts';
 import { about, checkDebug, debug } from './topics/debug.ts';
+import { destinations, parseDestinations } from './topics/destinations.ts';
 import { checkLogging, logging } from './topics/logging.ts';
 import {
   adminAdvertising,
@@ -47,7 +46,9 @@ import {
   redisTls,
   requirePeerTls,
   requireRegistry,
+  tenants,
 } from './topics/plane.ts';
+import { proxyNetworks, proxyProtocol } from './topics/proxy-protocol.ts';
 import {
   checkLeases,
   checkServerCount,
@@ -84,6 +85,7 @@ export const serverFlags = {
   ...callerListening,
   ...agentListening,
   ...peerListening,
+  ...proxyProtocol,
   ...serverHealth,
   ...callerTls,
   ...clusterTls,
@@ -101,6 +103,7 @@ export const serverFlags = {
   ...shutdownDelay,
   ...queues,
   ...membership,
+  ...tenants,
   ...advertising,
   ...adminAdvertising,
   ...serverLeases,
@@ -115,6 +118,7 @@ export const serverFlags = {
 
 export const gatewayFlags = {
   ...callerListening,
+  ...proxyProtocol,
   ...serverHealth,
   ...callerTls,
   ...peerTls,
@@ -127,6 +131,7 @@ export const gatewayFlags = {
   ...shutdown(DRAIN_MS),
   ...shutdownDelay,
   ...membership,
+  ...tenants,
   ...adminAdvertising,
   ...debug,
   ...logging,
@@ -138,6 +143,7 @@ export const gatewayFlags = {
 export const hubFlags = {
   ...agentListening,
   ...peerListening,
+  ...proxyProtocol,
   ...serverHealth,
   ...clusterTls,
   ...peerTls,
@@ -152,6 +158,7 @@ export const hubFlags = {
   ...shutdown(DRAIN_MS),
   ...shutdownDelay,
   ...membership,
+  ...tenants,
   ...advertising,
   ...adminAdvertising,
   ...serverLeases,
@@ -159,6 +166,7 @@ export const hubFlags = {
   ...kubernetesContentType,
   ...debug,
   ...logging,
+  ...audit,
   ...about,
 };
 
@@ -175,6 +183,7 @@ export const agentFlags = {
   ...destinations,
   ...debug,
   ...logging,
+  ...audit,
   ...about,
 };
 
@@ -227,6 +236,7 @@ export const backendHub: ProgramFlags<typeof hubFlags> = {
     checkPorts(hubFlags, values);
     checkDurations(hubFlags, values);
     checkServerSide(values, warn);
+    checkAudit(values);
     checkHubSide(values, warn);
     requireRegistry(values, 'gateways find a hub in the registry');
     checkPeerListener(values);
@@ -239,7 +249,7 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
   flags: agentFlags,
   check(values, warn) {
     checkPorts(agentFlags, values);
-    parseProhibitions(values['allow-destinations']);
+    parseDestinations(values);
     checkDurations(agentFlags, values);
     checkServerConnection(values);
     checkAgentIdentity(values, warn);
@@ -250,6 +260,7 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
     checkQueues(values);
     checkDebug(values);
     checkLogging(values, warn);
+    checkAudit(values);
   },
 };
 
@@ -259,6 +270,7 @@ type Common = Pick<HubValues, keyof GatewayValues & keyof HubValues>;
 
 function checkServerSide(values: Common, warn: (message: string) => void): void {
   checkServerId(values);
+  proxyNetworks(values);
   checkTlsPolicy(values, warn);
   checkMembership(values);
   checkPeerTls(values);

@@ -60,10 +60,10 @@ const attacks: [what: string, frames: Buffer[], code: number][] = [
     [...hello, raw(1, 0, 1, HEAD), ...Array(1000).fill(raw(9, 0, 1, Buffer.alloc(0)))],
     ErrorCode.ENHANCE_YOUR_CALM,
   ],
-  ['CONTINUATION of nothing', [...hello, raw(9, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
+  ['CONTINUATION without HEADERS', [...hello, raw(9, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
   ['a push', [...hello, raw(5, 4, 1, HEAD)], ErrorCode.PROTOCOL_ERROR],
   ['a window beyond 2^31 - 1', [...hello, windowUpdateFrame(0, 2 ** 31 - 1)], ErrorCode.FLOW_CONTROL_ERROR],
-  ['a window update of nothing', [...hello, windowUpdateFrame(0, 0)], ErrorCode.PROTOCOL_ERROR],
+  ['a window update with an increment of 0', [...hello, windowUpdateFrame(0, 0)], ErrorCode.PROTOCOL_ERROR],
   ['a PING of seven bytes', [...hello, raw(6, 0, 0, Buffer.alloc(7))], ErrorCode.FRAME_SIZE_ERROR],
   ['SETTINGS of seven bytes', [PREFACE, raw(4, 0, 0, Buffer.alloc(7))], ErrorCode.FRAME_SIZE_ERROR],
   ['frames of a byte', [PREFACE, settingsFrame({ maxFrameSize: 1 })], ErrorCode.PROTOCOL_ERROR],
@@ -142,7 +142,7 @@ const faults: [what: string, frames: Buffer[], code: number][] = [
     [open(1), ...Array(3).fill(raw(0, 0, 1, Buffer.alloc(32 * 1024)))],
     ErrorCode.FLOW_CONTROL_ERROR,
   ],
-  ['an update of nothing', [open(1), windowUpdateFrame(1, 0)], ErrorCode.PROTOCOL_ERROR],
+  ['an update with an increment of 0', [open(1), windowUpdateFrame(1, 0)], ErrorCode.PROTOCOL_ERROR],
   ['DATA after its end', [open(1), dataHead(1, 0, true), data('x', false)], ErrorCode.STREAM_CLOSED],
   ['trailers after its end', [open(1), dataHead(1, 0, true), head(1, { a: 'b' }, true)], ErrorCode.STREAM_CLOSED],
   ['trailers that do not end it', [open(1), head(1, { a: 'b' })], ErrorCode.PROTOCOL_ERROR],
@@ -231,7 +231,7 @@ test('a peer that asks for answers and does not read them is left', async () => 
   };
   more();
   const [reason] = await closed;
-  assert.equal((reason as Error).message, 'the other side asks for more than it reads');
+  assert.equal((reason as Error).message, 'the other side sends requests faster than it reads answers');
 });
 
 test('bytes that come one by one are read as well', async () => {

@@ -18,6 +18,8 @@ export interface SessionOptions {
   readonly socket: Socket;
   /** What the other side may do. */
   readonly settings: PeerSettings;
+  /** See `StreamRules`. */
+  readonly groupField?: string;
   /** Makes the error that open streams get when the session ends. Default: the reason itself. */
   readonly lost?: (reason: Error) => Error;
 }
@@ -37,16 +39,18 @@ interface SessionEvents {
 export class Http2Session extends EventEmitter<SessionEvents> {
   readonly socket: Socket;
   readonly #connection: Connection;
+  readonly #groupField: string | undefined;
   #over: Error | undefined;
 
-  constructor({ role, socket, settings, lost = (reason) => reason }: SessionOptions) {
+  constructor({ role, socket, settings, groupField, lost = (reason) => reason }: SessionOptions) {
     super();
     this.socket = socket;
+    this.#groupField = groupField;
     this.#connection = new Connection(socket, {
       role,
       settings,
       greeting: greeting(role, settings),
-      rules: RULES,
+      rules: groupField === undefined ? RULES : { ...RULES, groupField },
       maxBacklog: MAX_BACKLOG,
       later: setImmediate,
       latePongs: false,
@@ -90,7 +94,8 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   request(head: OutgoingHead): DuplexStream {
     if (this.#over) throw this.#over;
     if (this.closed) throw new Error('session is closing');
-    const stream = new DuplexStream(this.#connection.request(encodeHead(head)));
+    const group = this.#groupField === undefined ? undefined : head[this.#groupField];
+    const stream = new DuplexStream(this.#connection.request(encodeHead(head), group as string | undefined));
     if (this.#connection.usedUp) this.#leave();
     return stream;
   }
@@ -106,8 +111,8 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   }
 
   /** Ends the connection and all open streams. */
-  destroy(reason: Error = new Error('session was destroyed')): void {
-    this.#connection.destroy(reason);
+  destroy(reason: Error = new Error('session was destroyed'), told = false): void {
+    this.#connection.destroy(reason, told);
   }
 
   /** No stream can be opened here any more: the other side is leaving, or the ids are used up. */

@@ -46,7 +46,8 @@ export function settingsEntries(settings: Partial<Settings>): [number, number][]
  * @throws ConnectionError for a value out of range
  */
 export function readSettings(payload: Buffer): Partial<Settings> {
-  if (payload.length % 6 !== 0) throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'SETTINGS of a wrong length');
+  if (payload.length % 6 !== 0)
+    throw new ConnectionError(ErrorCode.FRAME_SIZE_ERROR, 'SETTINGS with a length that is no multiple of 6');
   const changes: Record<string, number | boolean> = {};
   for (let at = 0; at < payload.length; at += 6) {
     const name = NAMES.get(payload.readUInt16BE(at));
@@ -60,8 +61,14 @@ function check(name: keyof Settings, value: number): number {
   if (name === 'enablePush' && value > 1)
     throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `SETTINGS: ENABLE_PUSH ${value}`);
   if (name === 'initialWindowSize' && value > MAX_WINDOW)
-    throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, `SETTINGS: a window of ${value} bytes`);
+    throw new ConnectionError(
+      ErrorCode.FLOW_CONTROL_ERROR,
+      `SETTINGS: INITIAL_WINDOW_SIZE of ${value} bytes is above 2^31 - 1`,
+    );
   if (name === 'maxFrameSize' && (value < DEFAULT_FRAME || value > 2 ** 24 - 1))
-    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `SETTINGS: frames of ${value} bytes`);
+    throw new ConnectionError(
+      ErrorCode.PROTOCOL_ERROR,
+      `SETTINGS: MAX_FRAME_SIZE of ${value} bytes is not between 2^14 and 2^24 - 1`,
+    );
   return value;
 }

@@ -1,10 +1,36 @@
 import { BlockList, isIP, isIPv6, type Socket } from 'node:net';
+import type { ProxyHeader } from './proxy-header.ts';
 
 export { isIP, isIPv6 };
 
-/** `host:port` of the other side, or `uds`. */
+/** What a load balancer said ahead of a connection's bytes. */
+const headers = new WeakMap<Socket, ProxyHeader>();
+
+/** Notes what the PROXY protocol says of a connection. */
+export function noteHeader(socket: Socket, header: ProxyHeader): void {
+  headers.set(socket, header);
+}
+
+/** Call with a TLS socket and the socket below it, which the header came on. */
+export function passHeader(from: Socket, to: Socket): void {
+  const header = headers.get(from);
+  if (header) headers.set(to, header);
+}
+
+/** How many bytes have come from the peer itself, without a load balancer's header. */
+export function bytesFrom(socket: Socket): number {
+  return socket.bytesRead - (headers.get(socket)?.length ?? 0);
+}
+
+/** The address of the other side; behind a load balancer with the PROXY protocol, the true one. Undefined on a unix socket. */
+export function addressOf(socket: Socket): string | undefined {
+  return headers.get(socket)?.source?.address ?? socket.remoteAddress;
+}
+
+/** `host:port` of the other side, as `addressOf`; or `uds`. */
 export function remoteOf(socket: Socket): string {
-  return socket.remoteAddress ? `${socket.remoteAddress}:${socket.remotePort}` : 'uds';
+  const { address, port } = headers.get(socket)?.source ?? { address: socket.remoteAddress, port: socket.remotePort };
+  return address ? `${address}:${port}` : 'uds';
 }
 
 const loopback = new BlockList();

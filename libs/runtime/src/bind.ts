@@ -1,6 +1,8 @@
 import { once } from 'node:events';
-import type { AddressInfo, Server, Socket } from 'node:net';
+import type { AddressInfo, BlockList, Server, Socket } from 'node:net';
+import { remoteOf } from './addresses.ts';
 import { descriptors } from './descriptors.ts';
+import { proxied } from './proxied.ts';
 
 /** How long a listener that stops waits while new connections arrive without a gap, in milliseconds. */
 const STOP_TIMEOUT = 500;
@@ -10,6 +12,10 @@ export interface BindOptions {
   readonly at: { readonly path: string } | { readonly host: string; readonly port: number };
   /** Refuses connections over its limits before anything is done for them: a TLS server begins with a handshake. */
   readonly door: { enter(socket: Socket): boolean };
+  /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
+  readonly proxyNetworks?: BlockList | undefined;
+  /** Called for each connection whose header does not come, or is none. */
+  readonly refused?: (remote: string, error: Error) => void;
   /** Called with each error after the server was bound, and whenever it stops listening because no file can be opened. */
   readonly failed: (error: Error) => void;
   /** Called before the server stops listening because no file can be opened. It reopens on the same address. */
@@ -28,8 +34,9 @@ export interface Bound {
 }
 
 /** Binds a server, and keeps it bound while the process can open file descriptors. Rejects with the system's error. */
-export async function bind(server: Server, { at, door, failed, suspend = () => {} }: BindOptions): Promise<Bound> {
-  guardServer(server, door);
+export async function bind(server: Server, options: BindOptions): Promise<Bound> {
+  const { at, failed, suspend = () => {} } = options;
+  guardServer(server, options);
   server.listen('host' in at && at.host === '' ? { port: at.port } : at);
   await once(server, 'listening');
   server.on('error', failed);
@@ -64,12 +71,14 @@ export async function bind(server: Server, { at, door, failed, suspend = () => {
   return { address, stop, close, idle };
 }
 
-function guardServer(server: Server, door: BindOptions['door']): void {
+function guardServer(server: Server, { door, proxyNetworks: networks, refused }: BindOptions): void {
   const taken = server.listeners('connection');
   server.removeAllListeners('connection');
-  server.on('connection', (socket: Socket) => {
-    if (door.enter(socket)) for (const take of taken) take.call(server, socket);
-  });
+  const take = (socket: Socket) => {
+    if (door.enter(socket)) for (const each of taken) each.call(server, socket);
+  };
+  const told = (socket: Socket, error: Error) => refused?.(remoteOf(socket), error);
+  server.on('connection', networks ? proxied({ networks, take, refused: told }) : take);
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
+import { elements, first } from './der.ts';
 
 /** What a certificate identifies its owner as. */
 export type CertificateUse = 'client' | 'server';
@@ -13,13 +14,13 @@ const ANY_PURPOSE = '551d2500';
 const EXTENDED_KEY_USAGE = '551d25';
 const SUBJECT_ALT_NAME = '551d11';
 
-const TAG = { oid: 0x06, octets: 0x04, sequence: 0x30, dnsName: 0x82, extensions: 0xa3 };
+const TAG = { oid: 0x06, octets: 0x04, sequence: 0x30, dnsName: 0x82, uri: 0x86, extensions: 0xa3 };
 
 /**
- * Returns the purpose that a certificate's extended key usage lacks. A certificate without the extension is valid for every purpose
- * (RFC 5280 section 4.2.1.12). Read here, because `keyUsage` of Deno's X509Certificate has only the plain usages.
+ * Returns the purpose that a certificate's extended key usage lacks. A certificate without the extension lacks every purpose (SECURITY.md).
+ * Read here, because `keyUsage` of Deno's X509Certificate has only the plain usages.
  */
-export function missingPurpose(certificate: X509Certificate, use: CertificateUse): string | undefined {
+export function missingPurpose(certificate: Pick<X509Certificate, 'raw'>, use: CertificateUse): string | undefined {
   const [name, oid] = PURPOSES[use];
   const purposes = valuesIn(certificate, EXTENDED_KEY_USAGE, TAG.oid).map((value) => value.toString('hex'));
   return purposes.some((purpose) => purpose === oid || purpose === ANY_PURPOSE) ? undefined : name;
@@ -30,8 +31,13 @@ export function dnsNames(certificate: X509Certificate): string[] {
   return valuesIn(certificate, SUBJECT_ALT_NAME, TAG.dnsName).map((value) => value.toString('latin1').toLowerCase());
 }
 
+/** The URIs of its subjectAltName. As for `dnsNames`, one that contains a comma or a quote is still one. */
+export function uriNames(certificate: X509Certificate): string[] {
+  return valuesIn(certificate, SUBJECT_ALT_NAME, TAG.uri).map((value) => value.toString('latin1'));
+}
+
 /** The elements of an extension's list that have a tag. */
-function valuesIn({ raw }: X509Certificate, extension: string, tag: number): Buffer[] {
+function valuesIn({ raw }: Pick<X509Certificate, 'raw'>, extension: string, tag: number): Buffer[] {
   // Certificate, TBSCertificate, extensions [3], Extensions (RFC 5280 section 4.1).
   const body = first(first(raw, TAG.sequence), TAG.sequence);
   const all = elements(first(first(body, TAG.extensions), TAG.sequence));
@@ -39,25 +45,4 @@ function valuesIn({ raw }: X509Certificate, extension: string, tag: number): Buf
   if (!found) return [];
   const list = elements(first(first(found, TAG.octets), TAG.sequence));
   return list.filter((element) => element.tag === tag).map(({ value }) => value);
-}
-
-const NOTHING = Buffer.alloc(0);
-
-function first(der: Buffer, tag: number): Buffer {
-  return elements(der).find((element) => element.tag === tag)?.value ?? NOTHING;
-}
-
-/** Returns the elements in a row. OpenSSL or rustls has parsed them before, so they are well formed; anything else ends the row. */
-function elements(der: Buffer): { readonly tag: number; readonly value: Buffer }[] {
-  const found: { tag: number; value: Buffer }[] = [];
-  for (let at = 0; at + 2 <= der.length; ) {
-    const short = der[at + 1] as number;
-    const bytes = short < 0x80 ? 0 : short & 0x7f;
-    if (bytes > 4 || at + 2 + bytes > der.length) break;
-    const length = bytes === 0 ? short : der.readUIntBE(at + 2, bytes);
-    const start = at + 2 + bytes;
-    found.push({ tag: der[at] as number, value: der.subarray(start, start + length) });
-    at = start + length;
-  }
-  return found;
 }

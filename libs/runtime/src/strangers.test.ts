@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { afterEach, mock, test } from 'node:test';
-import { Strangers, sourceOf } from './strangers.ts';
+import { Strangers, StrangersPool, sourceOf } from './strangers.ts';
 
 afterEach(() => mock.timers.reset());
 
@@ -86,6 +86,85 @@ test('where no source stands out, who comes takes the place of the one that has 
   now = 11_000;
   assert.equal(enter('10.0.0.1', 1).length, 1);
   assert.deepEqual([idle.findIndex(({ destroyed }) => destroyed), own.size], [0, 20]);
+  mock.restoreAll();
+});
+
+/** Ports of one process: the first is shared, and has places for all of the budget. */
+function ports(count: number, budget: number, mostOfSource: number) {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  const pool = new StrangersPool(budget);
+  const refused: string[] = [];
+  const names = { most: '--all', mostOfSource: '--source' };
+  const all = Array.from({ length: count }, (_, i) => {
+    const limits = { most: i === 0 ? budget : budget / 2, mostOfSource, deadlineMs: 90_000, names };
+    return new Strangers(limits, (_remote, { message }) => refused.push(message), pool);
+  });
+  const waiting = () => all.reduce((sum, { size }) => sum + size, 0);
+  return { pool, refused, waiting, all: all as [Strangers, ...Strangers[]] };
+}
+
+function entering(port: Strangers | undefined, address: string, count = 1): Socket[] {
+  const sockets = Array.from({ length: count }, () => connection(address));
+  for (const socket of sockets) port?.enter(socket);
+  return sockets;
+}
+
+/** How many of them are still open. */
+function open(...sockets: Socket[][]): number {
+  return sockets.flat().filter(({ destroyed }) => !destroyed).length;
+}
+
+test('ports of one process share a budget, besides a few places that each has for itself', () => {
+  const { pool, refused, waiting, all } = ports(30, 100, 60);
+  const flood = (port: Strangers) => Array.from({ length: 60 }, (_, i) => entering(port, `10.0.0.${i}`));
+  for (const port of all) flood(port);
+  assert.match(
+    refused.at(-1) ?? '',
+    /^\d+ connections are already waiting to be admitted at the ports of this program: --all$/,
+  );
+  assert.deepEqual([waiting(), pool.size], [100 + 30 * 4, 100 + 30 * 4]);
+  assert.ok(all.every(({ size }) => size >= 4));
+  // However the places change hands.
+  for (let i = 0; i < 1000; i++) entering(all[i % 30], `10.0.${1 + (i % 7)}.${i % 90}`);
+  assert.equal(waiting(), 100 + 30 * 4);
+});
+
+test('a flood at one port ends no connection of a source that has fewer at another', () => {
+  const { all } = ports(4, 100, 100);
+  const nat = entering(all[0], '10.0.0.1', 30);
+  const others = Array.from({ length: 70 }, (_, i) => entering(all[0], `10.0.1.${i}`)).flat();
+  const flood = all.slice(1).map((port) => entering(port, '10.0.0.2', 60));
+  assert.equal(open(others), 70);
+  // Besides the places that the flooded ports have for themselves.
+  const [honest, flooding] = [open(nat), open(...flood) - 3 * 4];
+  assert.ok(honest >= flooding, `${honest} of the honest source, ${flooding} of the flood`);
+});
+
+test('a flood at several ports gives its places to who comes at another', () => {
+  const { all } = ports(4, 100, 100);
+  const flood = all.slice(1).map((port) => entering(port, '10.0.0.2', 60));
+  assert.equal(open(...flood), 100);
+  const honest = Array.from({ length: 10 }, (_, i) => entering(all[0], `10.0.1.${i}`, 3));
+  assert.equal(open(...honest), 30);
+});
+
+test('one source has so many places at all ports together', () => {
+  const { refused, all } = ports(4, 100, 20);
+  const flood = all.map((port) => entering(port, '10.0.0.2', 20));
+  assert.equal(open(...flood), 20);
+  assert.equal(refused.at(-1), '20 connections from 10.0.0.2 are already waiting to be admitted: --source');
+});
+
+test('where no source stands out at any port, who comes takes a place only of a connection that had its time', () => {
+  let now = 0;
+  mock.method(performance, 'now', () => now);
+  const { all } = ports(2, 100, 100);
+  const idle = Array.from({ length: 100 }, (_, i) => entering(all[0], `10.0.1.${i}`)).flat();
+  const flood = Array.from({ length: 50 }, (_, i) => entering(all[1], `10.0.2.${i}`)).flat();
+  assert.deepEqual([open(idle), open(flood)], [100, 8]);
+  now = 11_000;
+  entering(all[1], '10.0.3.1', 1);
+  assert.deepEqual([open(idle), open(flood)], [100, 7], 'its own port comes first');
   mock.restoreAll();
 });
 

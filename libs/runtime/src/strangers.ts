@@ -1,5 +1,5 @@
 import { isIPv6, type Socket } from 'node:net';
-import { remoteOf } from './addresses.ts';
+import { addressOf, bytesFrom, remoteOf } from './addresses.ts';
 import { BySource } from './by-source.ts';
 
 /**
@@ -28,11 +28,38 @@ export interface StrangerLimits {
   readonly names: { readonly most: string; readonly mostOfSource: string };
 }
 
+/** Places that each port has for itself, however many connections wait at others. */
+const OWN_PLACES = 4;
+
+/**
+ * The waiting connections of several ports of a process, which share a budget. Sources count over all ports: a peer that reaches many gets
+ * no more than at one, and a source that has the most at all of them gives up places first.
+ */
+export class StrangersPool {
+  /** Shared places. */
+  readonly most: number;
+  readonly all = new BySource<Stranger>();
+  /** Those that have shared places: the others have their ports' own. */
+  readonly sharing = new BySource<Stranger>();
+
+  /** @param most waiting connections of all ports, besides the places that each has for itself */
+  constructor(most: number) {
+    this.most = most;
+  }
+
+  get size(): number {
+    return this.all.size;
+  }
+}
+
 interface Stranger {
+  readonly port: Strangers;
   readonly socket: Socket;
   readonly key: string;
   readonly source: string;
   readonly since: number;
+  /** Whether it has a place that only its port has. */
+  readonly ownPlace: boolean;
   /** The timers until its first byte, and until it is admitted. */
   readonly deadlines: readonly NodeJS.Timeout[];
 }
@@ -46,13 +73,21 @@ interface Stranger {
 export class Strangers {
   readonly #limits: StrangerLimits;
   readonly #refused: (remote: string, error: Error) => void;
-  /** By both ends' addresses, which a TLS socket shares with the socket below it. In order of arrival. */
+  /** By both ends' addresses, which a TLS socket shares with the socket below it. */
   readonly #waiting = new Map<string, Stranger>();
   readonly #sources = new BySource<Stranger>();
+  readonly #pool: StrangersPool;
+  #ownPlaces = 0;
 
-  constructor(limits: StrangerLimits, refused: (remote: string, error: Error) => void) {
+  /** @param pool the budget that it shares with other ports of the process */
+  constructor(
+    limits: StrangerLimits,
+    refused: (remote: string, error: Error) => void,
+    pool = new StrangersPool(limits.most),
+  ) {
     this.#limits = limits;
     this.#refused = refused;
+    this.#pool = pool;
   }
 
   get size(): number {
@@ -61,11 +96,11 @@ export class Strangers {
 
   /** Call with a new connection. Returns false if it was refused and closed. */
   enter(socket: Socket): boolean {
-    const { remoteAddress } = socket;
+    const address = addressOf(socket);
     const key = endsOf(socket);
     // For unix sockets, the file's permissions have decided.
-    if (remoteAddress === undefined || this.#waiting.has(key)) return true;
-    const source = sourceOf(remoteAddress);
+    if (address === undefined || this.#waiting.has(key)) return true;
+    const source = sourceOf(address);
     const refusal = this.#makeRoom(source);
     if (refusal) {
       this.#refused(remoteOf(socket), refusal);
@@ -86,19 +121,28 @@ export class Strangers {
     const { deadlineMs } = this.#limits;
     const late = () => this.#end(stranger, new Error(`not admitted within ${deadlineMs / 1000} s`));
     const begun = () => {
-      if (socket.bytesRead === 0) this.#end(stranger, new Error(`it sent nothing within ${FIRST_BYTE / 1000} s`));
+      if (bytesFrom(socket) === 0) this.#end(stranger, new Error(`it sent nothing within ${FIRST_BYTE / 1000} s`));
     };
     const deadlines = [setTimeout(begun, FIRST_BYTE).unref(), setTimeout(late, deadlineMs).unref()];
-    const stranger: Stranger = { socket, key, source, since: performance.now(), deadlines };
+    const ownPlace = this.#ownPlaces < OWN_PLACES;
+    const stranger = { port: this, socket, key, source, since: performance.now(), ownPlace, deadlines };
     this.#waiting.set(key, stranger);
-    this.#sources.add(source, stranger);
+    for (const places of this.#placesOf(stranger)) places.add(source, stranger);
+    if (ownPlace) this.#ownPlaces++;
     socket.once('close', () => this.#remove(stranger));
   }
 
   #remove(stranger: Stranger): void {
     for (const deadline of stranger.deadlines) clearTimeout(deadline);
-    if (this.#waiting.get(stranger.key) === stranger) this.#waiting.delete(stranger.key);
-    this.#sources.delete(stranger.source, stranger);
+    if (this.#waiting.get(stranger.key) !== stranger) return;
+    this.#waiting.delete(stranger.key);
+    for (const places of this.#placesOf(stranger)) places.delete(stranger.source, stranger);
+    if (stranger.ownPlace) this.#ownPlaces--;
+  }
+
+  #placesOf({ ownPlace }: Stranger): BySource<Stranger>[] {
+    const { all, sharing } = this.#pool;
+    return ownPlace ? [this.#sources, all] : [this.#sources, all, sharing];
   }
 
   #end(stranger: Stranger, error: Error): void {
@@ -110,29 +154,45 @@ export class Strangers {
   /** Returns why there is none. */
   #makeRoom(source: string): Error | undefined {
     const { most, mostOfSource, names } = this.#limits;
-    const own = this.#sources.of(source);
-    if (own && own.size >= mostOfSource) {
+    const { all, sharing, most: mostShared } = this.#pool;
+    if ((all.of(source)?.size ?? 0) >= mostOfSource) {
       const error = new Error(
         `${mostOfSource} connections from ${source} are already waiting to be admitted: ${names.mostOfSource}`,
       );
-      return this.#takePlace(own, error);
+      return this.#takePlace(error, this.#sources.of(source) ?? []);
     }
-    if (this.#waiting.size < most) return undefined;
-    const error = new Error(`${most} connections are already waiting to be admitted: ${names.most}`);
-    const heaviest = this.#sources.most;
-    if (heaviest === undefined || heaviest.size <= (own?.size ?? 0) + 1) {
-      return this.#takePlace(own ?? this.#waiting.values(), error);
+    if (this.size >= most) {
+      const error = new Error(`${most} connections are already waiting to be admitted: ${names.most}`);
+      return this.#replace(source, this.#sources, this.#sources, error);
     }
-    this.#end(first(heaviest), error);
-    return undefined;
+    if (this.#ownPlaces < OWN_PLACES || sharing.size < mostShared) return undefined;
+    const error = new Error(
+      `${all.size} connections are already waiting to be admitted at the ports of this program: ${names.most}`,
+    );
+    return this.#replace(source, sharing, all, error);
   }
 
-  /** Takes the place of the connection that has waited longest, if that had its time. */
-  #takePlace(among: Iterable<Stranger>, error: Error): Error | undefined {
-    const oldest = first(among);
-    if (performance.now() - oldest.since < PATIENCE) return error;
-    this.#end(oldest, error);
-    return undefined;
+  /** @param counted how many the source has, compared to the source that has the most of the places */
+  #replace(source: string, places: BySource<Stranger>, counted: BySource<Stranger>, error: Error): Error | undefined {
+    const heaviest = places.most ?? new Set();
+    const [oldest] = heaviest;
+    if (oldest && heaviest.size > (counted.of(source)?.size ?? 0) + 1) {
+      oldest.port.#end(oldest, error);
+      return undefined;
+    }
+    const own = places.of(source);
+    return own ? this.#takePlace(error, own) : this.#takePlace(error, this.#sources.all, places.all);
+  }
+
+  /** Takes the place of the connection that has waited longest, if that had its time: of the first of these groups that has one. */
+  #takePlace(error: Error, ...groups: readonly Iterable<Stranger>[]): Error | undefined {
+    for (const group of groups) {
+      const [oldest] = group;
+      if (!oldest || performance.now() - oldest.since < PATIENCE) continue;
+      oldest.port.#end(oldest, error);
+      return undefined;
+    }
+    return error;
   }
 }
 
@@ -150,10 +210,6 @@ export function sourceOf(address: string): string {
 
 /** Both ends, because one remote address and port may be connected to several addresses here. */
 function endsOf(socket: Socket): string {
-  return `${remoteOf(socket)} ${socket.localAddress}:${socket.localPort}`;
-}
-
-function first(strangers: Iterable<Stranger>): Stranger {
-  const [oldest] = strangers;
-  return oldest as Stranger;
+  const { remoteAddress, remotePort, localAddress, localPort } = socket;
+  return `${remoteAddress}:${remotePort} ${localAddress}:${localPort}`;
 }

@@ -2,7 +2,16 @@ export { Tunnel } from './carry/tunnel.ts';
 export { TunnelTable } from './carry/tunnel-table.ts';
 export { Admission } from './dial/admission.ts';
 export { type Destination, formatDestination, parseDestination } from './dial/destination.ts';
-export type { Caller, CallerProtocol, Dial, DialRequest, DialTiming, Established, TunnelEnd } from './dial/dial.ts';
+export {
+  type Caller,
+  type CallerProtocol,
+  callerName,
+  type Dial,
+  type DialRequest,
+  type DialTiming,
+  type Established,
+  type TunnelEnd,
+} from './dial/dial.ts';
 export { DialAbort, type DialSignal } from './dial/dial-abort.ts';
 export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './dial/dial-log.ts';
 export {
@@ -10,14 +19,19 @@ export {
   DIAL_ERRORS,
   DialError,
   type DialErrorCode,
+  type DialLimit,
   isDialErrorCode,
   PlaneEnded,
   planeEnded,
   ReaderStalled,
   SessionLost,
 } from './dial/errors.ts';
-export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy } from './dial/prohibited.ts';
+export { inTurns } from './dial/in-turns.ts';
+export type { DialPolicy } from './dial/policy.ts';
+export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy, reachedAddress } from './dial/prohibited.ts';
 export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
+export { isRefusedDial } from './dial/refused-dial.ts';
+export { inSpareTime } from './dial/spare-time.ts';
 export {
   type AuditSink,
   type CertificatePlace,
@@ -34,6 +48,7 @@ export {
   type TunnelOutcome,
 } from './events/events.ts';
 export { type Observation, observed } from './events/observe.ts';
+export type { Operation, Operator } from './events/operation.ts';
 export { unlessProbed } from './events/probes.ts';
 export {
   type DialSpan,
@@ -43,26 +58,30 @@ export {
   noTracer,
   type StepSpanName,
 } from './events/trace.ts';
+export { getOrPut } from './get-or-put.ts';
+export type { DialLimits, DialUse } from './limits/limits.ts';
 export { issuerOf, nameOf, subjectOf } from './names/certificate-name.ts';
 export { HTTP_CREDENTIAL } from './names/credential.ts';
 export { inWords } from './names/in-words.ts';
 export { checkName, isName, isPrintable, printable } from './names/names.ts';
+export { type AnyPrincipal, NotAuthorised, notAuthorisedIn, type Principal, principalText } from './names/principal.ts';
 export { GATEWAY_NAME, HUB_SERVER_NAME } from './names/roles.ts';
 export { upstreamReason } from './names/upstream.ts';
 export { Directory, type SessionWatcher } from './replica/directory.ts';
 export { MAX_QUARANTINED } from './replica/quarantine.ts';
-export type {
-  AgentIdentifiers,
-  AgentName,
-  Change,
-  HubRecord,
-  Member,
-  Quarantine,
-  SessionRecord,
-  Snapshot,
+export {
+  type AgentIdentifiers,
+  type AgentName,
+  type Change,
+  type HubRecord,
+  identifierCount,
+  type Member,
+  type Quarantine,
+  type SessionRecord,
+  type Snapshot,
 } from './replica/records.ts';
 export { Replica } from './replica/replica.ts';
-export { type Candidate, type ExplainedStep, type Explanation, explain } from './route/explain.ts';
+export { type Candidate, type ExplainedStep, type ExplainOptions, type Explanation, explain } from './route/explain.ts';
 export { routed } from './route/routed.ts';
 export { STRATEGIES, type Strategy } from './route/strategies.ts';
 export { Suspects } from './route/suspects.ts';

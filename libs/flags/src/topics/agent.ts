@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import { isLoopback } from '@isthmus/runtime';
-import { PROHIBITIONS, type Prohibition } from '@isthmus/tunnel';
+import { readCidr } from '../cidr.ts';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
 import { bool, countOrAll, duration, int, oneOf, string, strings, topic, type Values } from '../flag.ts';
@@ -35,7 +35,11 @@ export const agentIdentity = topic('Identity', {
     '',
     'What this agent can reach, as a URL query of ipv4, ipv6, host, cidr and default-route: host=db.internal&cidr=10.0.0.0/8.',
   ),
-  tenant: string('default', 'The tenant whose callers this agent serves.', { own: true }),
+  tenant: string(
+    '',
+    "The tenant whose callers this agent serves. The agent leaves a hub that takes it for one of another. Empty: the tenant that the agent's credential proves; default where the hub knows no tenants.",
+    { own: true },
+  ),
   zone: string('', 'Zone of this agent. It prefers hubs in the same zone.', { own: true }),
 });
 
@@ -100,23 +104,6 @@ export const agentQueues = topic('Behaviour', {
   }),
 });
 
-export const destinations = topic('Behaviour', {
-  'allow-destinations': strings(
-    [],
-    `Destinations to allow that this agent rejects by default: a comma list of ${PROHIBITIONS.join(', ')}. By default no tunnel reaches its own health and admin ports, link-local addresses, or the metadata services of clouds.`,
-    { own: true },
-  ),
-});
-
-/** @throws FlagError */
-export function parseProhibitions(names: readonly string[]): Prohibition[] {
-  return names.map((name) => {
-    const known = PROHIBITIONS.find((each) => each === name);
-    if (known) return known;
-    throw new FlagError('allow-destinations', `unknown name ${JSON.stringify(name)}: want ${PROHIBITIONS.join(', ')}`);
-  });
-}
-
 type Warn = (message: string) => void;
 
 export function checkServerConnection(flags: Values<typeof serverConnection>): void {
@@ -139,7 +126,7 @@ export function checkServerConnection(flags: Values<typeof serverConnection>): v
 
 export function checkAgentIdentity(flags: Values<typeof agentIdentity>, warn: Warn): void {
   checkId('agent-id', flags['agent-id']);
-  if (!/^[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$/.test(flags.tenant)) {
+  if (flags.tenant !== '' && !/^[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$/.test(flags.tenant)) {
     throw new FlagError(
       'tenant',
       `bad name ${JSON.stringify(flags.tenant)}: want up to 63 letters, digits, dots, dashes, underscores`,
@@ -152,7 +139,7 @@ const IDENTIFIERS: Readonly<Record<string, (value: string) => boolean>> = {
   ipv4: (value) => isIP(value) === 4,
   ipv6: (value) => isIP(value) === 6,
   host: (value) => value !== '',
-  cidr: isCidr,
+  cidr: (value) => readCidr(value) !== undefined,
   'default-route': (value) => /^(true|false)$/.test(value),
 };
 
@@ -187,12 +174,6 @@ function decoded(text: string): string {
   } catch {
     throw new FlagError('agent-identifiers', `${JSON.stringify(text)} is not valid in a URL query`);
   }
-}
-
-function isCidr(text: string): boolean {
-  const [, address = '', bits] = /^([^/]+)\/(\d{1,3})$/.exec(text) ?? [];
-  const family = isIP(address);
-  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128);
 }
 
 export function checkSynchronisation(flags: Values<typeof synchronisation>): void {

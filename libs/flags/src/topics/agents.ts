@@ -72,7 +72,7 @@ type Flags = Values<
     typeof agentAuthentication &
     typeof agentLimits &
     Pick<typeof kubernetes, 'kubeconfig'>
->;
+> & { readonly 'tenants-dir': string };
 
 const LIMITS = [
   'max-agent-sessions',
@@ -97,7 +97,7 @@ export function checkAgents(flags: Flags, warn: (message: string) => void): void
     if (flags[name] < 1) throw new FlagError(name, `bad number ${flags[name]}: want 1 or more`);
   }
   const withTokens = checkTokens(flags);
-  if (authorities === '' && !withTokens) {
+  if (authorities === '' && !withTokens && flags['tenants-dir'] === '') {
     warn(
       'agents are not authenticated: set --cluster-ca-cert, or --agent-namespace, --agent-service-account and --authentication-audience',
     );
@@ -110,6 +110,12 @@ const TOKEN_FLAGS = ['agent-namespace', 'agent-service-account', 'authentication
 function checkTokens(flags: Flags): boolean {
   const given = TOKEN_FLAGS.find((name) => flags[name] !== '');
   if (given === undefined) return false;
+  if (flags['tenants-dir'] !== '') {
+    throw new FlagError(
+      given,
+      "cannot be combined with --tenants-dir: a tenant's file says who reviews its agents' tokens (agents[].tokenReview)",
+    );
+  }
   if (flags['cluster-ca-cert'] !== '') {
     throw new FlagError(
       'cluster-ca-cert',

@@ -4,12 +4,12 @@ import { bool, string, topic, type Values } from '../flag.ts';
 export const audit = topic('Audit', {
   'audit-log': string(
     '',
-    'Write one line of JSON for each dial to this file, reopened on SIGHUP, or to standard output with -. Empty for none.',
+    'Write audit records, one line of JSON each, to this file, reopened on SIGHUP, or to standard output with -. Empty for none.',
     { own: true },
   ),
   'audit-otlp': bool(
     false,
-    'Send one OTLP log record for each dial to the endpoint in OTEL_EXPORTER_OTLP_*. OTEL_LOGS_EXPORTER=otlp does the same.',
+    'Send audit records as OTLP logs to the endpoint in OTEL_EXPORTER_OTLP_*. OTEL_LOGS_EXPORTER=otlp does the same.',
     { own: true },
   ),
 });

@@ -41,7 +41,31 @@ export const callerTls = topic('TLS: callers', {
 
 type Flags = Values<typeof callerListening & typeof callerTls>;
 
-export function checkCallers(flags: Flags): void {
+/** With --tenants-dir, callers come in by doors of their tenants' own, or prove their tenant at --server-port. */
+function checkTenantCallers(flags: Flags): void {
+  if (flags['uds-name'] !== '') {
+    throw new FlagError(
+      'uds-name',
+      "cannot be combined with --tenants-dir, because it would be of no tenant: name the socket in a tenant's file (callers[].unixSocket)",
+    );
+  }
+  for (const name of ['server-cert', 'server-key'] as const) {
+    if (flags[name] === '' && flags['server-port'] !== 0)
+      throw new FlagError(
+        name,
+        `must be set: callers connect to --server-port ${flags['server-port']} with TLS; set --server-port=0 to serve only the tenants' own ports and sockets`,
+      );
+  }
+}
+
+export function checkCallers(flags: Flags & { readonly 'tenants-dir': string }): void {
+  if (flags['tenants-dir'] === '') checkOwnCallers(flags);
+  else checkTenantCallers(flags);
+  checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
+  checkAuthorities('server-ca-cert', flags['server-ca-cert']);
+}
+
+function checkOwnCallers(flags: Flags): void {
   if (flags['uds-name'] === '' && flags['server-port'] === 0) {
     throw new FlagError('uds-name', 'must be set when --server-port is 0: otherwise callers cannot connect');
   }
@@ -57,8 +81,6 @@ export function checkCallers(flags: Flags): void {
       );
     }
   }
-  checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
-  checkAuthorities('server-ca-cert', flags['server-ca-cert']);
 }
 
 /** sun_path has 108 bytes, and the last one terminates the string (unix(7)). */
@@ -67,25 +89,22 @@ const LONGEST_PATH = 107;
 /** The socket is bound in the same directory first, under a name of so many bytes (libs/transport/src/listen/socket-file.ts), `/` included. */
 const FIRST_NAME = 6;
 
-function checkSocketPath(path: string): void {
+/** Returns why nothing can listen on a unix socket at a path; undefined if it can. */
+export function faultOfSocketPath(path: string): string | undefined {
   const bytes = Buffer.byteLength(path);
-  if (bytes > LONGEST_PATH) {
-    throw new FlagError(
-      'uds-name',
-      `the path has ${bytes} bytes; the path of a unix socket may have at most ${LONGEST_PATH}`,
-    );
-  }
+  if (bytes > LONGEST_PATH)
+    return `the path has ${bytes} bytes; the path of a unix socket may have at most ${LONGEST_PATH}`;
   const parent = dirname(path);
-  const most = LONGEST_PATH - FIRST_NAME;
-  if (Buffer.byteLength(parent) > most) {
-    const advice = 'a temporary name in it must fit, choose a shorter one';
-    throw new FlagError(
-      'uds-name',
-      `its directory's path has ${Buffer.byteLength(parent)} bytes, and may have ${most}: ${advice}`,
-    );
+  const [length, most] = [Buffer.byteLength(parent), LONGEST_PATH - FIRST_NAME];
+  if (length > most) {
+    return `its directory's path has ${length} bytes, and may have ${most}: a temporary name in it must fit, choose a shorter one`;
   }
-  const directory = statSync(parent, { throwIfNoEntry: false });
-  if (!directory?.isDirectory()) throw new FlagError('uds-name', `there is no directory ${parent}`);
+  if (!statSync(parent, { throwIfNoEntry: false })?.isDirectory()) return `there is no directory ${parent}`;
   const there = statSync(path, { throwIfNoEntry: false });
-  if (there && !there.isSocket()) throw new FlagError('uds-name', `${path} exists and is not a socket`);
+  return there && !there.isSocket() ? `${path} exists and is not a socket` : undefined;
+}
+
+function checkSocketPath(path: string): void {
+  const fault = faultOfSocketPath(path);
+  if (fault !== undefined) throw new FlagError('uds-name', fault);
 }

@@ -22,6 +22,14 @@ export const membership = topic('Plane', {
   ),
 });
 
+export const tenants = topic('Tenants', {
+  'tenants-dir': string(
+    '',
+    'Directory with one YAML file a tenant (docs/TENANTS.md), which may be a mounted ConfigMap or Secret. Changes apply within 5s. Empty: one tenant, default, and no credential names another.',
+    { own: true },
+  ),
+});
+
 const REREAD = 'Read again for each connection, so you can replace it while the program runs';
 
 export const redisCredentials = topic('Plane', {

@@ -10,6 +10,9 @@ import { Pings } from './pings.ts';
 import { Reading, type ReadingSink } from './reading.ts';
 import { type StreamSettings, Streams } from './streams.ts';
 
+/** The longest reason that a GOAWAY tells, in characters. It must fit into a frame. */
+const LONGEST_TEXT = 1000;
+
 /** How long a peer may take to read our GOAWAY and close before it is cut off, in milliseconds. */
 const LINGER_MS = 1_000;
 
@@ -115,8 +118,8 @@ export class Connection implements ReadingSink {
   }
 
   /** Opens a stream of the client, which needs a face at once. @throws Error when the other side accepts no more streams */
-  request(head: Buffer): Http2Stream {
-    return this.#streams.request(head);
+  request(head: Buffer, group?: string): Http2Stream {
+    return this.#streams.request(head, group);
   }
 
   /** The other side may do more from now on, also on the streams that it has open. */
@@ -140,9 +143,13 @@ export class Connection implements ReadingSink {
     this.#endWhenIdle();
   }
 
-  /** Ends the connection and all open streams. */
-  destroy(reason: Error): void {
-    if (!this.leaving) this.#goaway(ErrorCode.NO_ERROR);
+  /**
+   * Ends the connection and all open streams.
+   * @param told whether the other side hears the reason; it then drops what it has not read yet
+   */
+  destroy(reason: Error, told = false): void {
+    if (told && this.#state !== 'ended') this.#goaway(ErrorCode.CANCEL, reason.message.slice(0, LONGEST_TEXT));
+    else if (!this.leaving) this.#goaway(ErrorCode.NO_ERROR);
     if (this.#state === 'ended') this.#cutAfter(LINGER_MS);
     else this.#end(reason, LINGER_MS);
   }

@@ -76,7 +76,7 @@ export class FloodGuard {
     if (!this.#allowance.spend(cost))
       throw new ConnectionError(
         ErrorCode.ENHANCE_YOUR_CALM,
-        'too many frames that carry nothing, or messages that look at every stream',
+        'too many frames that carry nothing, or messages that visit every stream',
       );
   }
 }

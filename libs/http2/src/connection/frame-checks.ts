@@ -41,7 +41,7 @@ export class FrameChecks {
     const { name, on, size, least = 0 } = rule;
     if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);
     if ((size !== undefined && length !== size) || length < least) throw missized(name, length);
-    if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which nobody allows');
+    if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which was not enabled');
     if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
   }
 }

@@ -119,6 +119,6 @@ export class FrameReader {
 export function unpadded(payload: Buffer): Buffer {
   const padding = payload[0];
   if (padding === undefined || padding >= payload.length)
-    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'a frame of nothing but padding');
+    throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'a frame with only padding');
   return padding === payload.length - 1 ? NOTHING : payload.subarray(1, payload.length - padding);
 }

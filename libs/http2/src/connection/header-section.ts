@@ -35,7 +35,9 @@ export class HeaderSections {
   expect(type: number, stream: number): void {
     const begun = this.#begun;
     if (type === FrameType.CONTINUATION ? begun?.stream === stream : !begun) return;
-    const what = begun ? `a header section on stream ${begun.stream} was not continued` : 'CONTINUATION of nothing';
+    const what = begun
+      ? `a header section on stream ${begun.stream} was not continued`
+      : 'CONTINUATION without HEADERS';
     throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, what);
   }
 

@@ -45,7 +45,7 @@ test('a peer is pinged when it was silent, and given up when it stays so', () =>
   pass(60_000);
   assert.deepEqual(said, ['ping', 'ping']);
   pass(20_000);
-  assert.deepEqual(said, ['ping', 'ping', 'silent for 20 s, even to PING']);
+  assert.deepEqual(said, ['ping', 'ping', 'silent for 20 s, even after a PING']);
 });
 
 test('a keepalive longer than a timer pings nobody, and one that is stopped neither', () => {

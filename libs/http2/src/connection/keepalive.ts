@@ -59,7 +59,7 @@ export class Keepalive {
 
   #look(): void {
     if (this.#heard) this.#arm();
-    else this.#options.dead(new Error(`silent for ${ANSWER_MS / 1000} s, even to PING`));
+    else this.#options.dead(new Error(`silent for ${ANSWER_MS / 1000} s, even after a PING`));
   }
 
   #after(ms: number, act: () => void): void {

@@ -20,7 +20,7 @@ export interface ConnectionOptions {
   readonly later: (flush: () => void) => void;
   /** Whether the answer to a PING may wait for bulk to leave with. */
   readonly latePongs: boolean;
-  /** How long a peer may be silent before it is pinged, in milliseconds. Default: whoever uses the connection sees to that. */
+  /** How long a peer may be silent before it is pinged, in milliseconds. Unset: no keepalive; links check their own liveness. */
   readonly keepaliveMs?: number;
   /** Makes the error that open streams get when the connection ends. @param isFault whether a callback of ours threw */
   readonly lost: (reason: Error, isFault: boolean) => Error;

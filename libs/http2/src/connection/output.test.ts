@@ -6,6 +6,7 @@ import { ErrorCode } from '../codes.ts';
 import { FRAME_HEAD } from '../frames.ts';
 import { DEFAULT_SETTINGS } from '../settings.ts';
 import { Output } from './output.ts';
+import { SendGroup } from './send-group.ts';
 
 const CHUNK = Buffer.alloc(64 * 1024);
 const NOTHING = Buffer.alloc(0);
@@ -29,10 +30,12 @@ class Busy {
   offered = false;
   sendable = true;
   sent = 0;
+  readonly group: SendGroup;
   readonly #output: Output;
 
-  constructor(output: Output) {
+  constructor(output: Output, group = new SendGroup()) {
     this.#output = output;
+    this.group = group;
     output.offer(this);
   }
 
@@ -40,7 +43,7 @@ class Busy {
     output.add(CHUNK);
     this.sendable = false;
     this.sent++;
-    this.#output.emptied(this);
+    this.#output.emptied(this, this.group);
     return CHUNK.length;
   }
 
@@ -54,9 +57,11 @@ class Busy {
 class Finite {
   offered = false;
   left: number;
+  readonly group: SendGroup;
 
-  constructor(bytes: number, output: Output) {
+  constructor(bytes: number, output: Output, group = new SendGroup()) {
     this.left = bytes;
+    this.group = group;
     output.offer(this);
   }
 
@@ -96,7 +101,8 @@ for (const highWaterMark of [16 * 1024, 1024 * 1024]) {
       },
     });
     const output = outputTo(socket);
-    const streams = [300_000, 100, 40_000, 200_000].map((bytes) => new Finite(bytes, output));
+    const group = new SendGroup();
+    const streams = [300_000, 100, 40_000, 200_000].map((bytes) => new Finite(bytes, output, group));
     await eventually(() => streams.every(({ left }) => left === 0) && socket.writableLength === 0);
     assert.ok(Math.max(...writes) <= 65_300, `${writes}`);
     assert.ok(writes.length <= 10, `${writes}`);
@@ -105,7 +111,8 @@ for (const highWaterMark of [16 * 1024, 1024 * 1024]) {
 
 test('of many streams that send bulk few have some at hand, and all get on alike', async () => {
   const output = outputTo(slow());
-  const streams = Array.from({ length: 100 }, () => new Busy(output));
+  const group = new SendGroup();
+  const streams = Array.from({ length: 100 }, () => new Busy(output, group));
   const least = () => Math.min(...streams.map(({ sent }) => sent));
   let most = 0;
   await eventually(() => {
@@ -118,12 +125,66 @@ test('of many streams that send bulk few have some at hand, and all get on alike
 
 test('streams that wait for more are asked for it when the connection’s window opens', async () => {
   const output = outputTo(slow(), 10 * CHUNK.length);
-  const streams = Array.from({ length: 20 }, () => new Busy(output));
+  const group = new SendGroup();
+  const streams = Array.from({ length: 20 }, () => new Busy(output, group));
   const sent = () => streams.reduce((sum, stream) => sum + stream.sent, 0);
   await eventually(() => !output.flowing && sent() >= 10);
   const before = sent();
   output.widen(40 * CHUNK.length);
   await eventually(() => sent() >= before + 40);
+});
+
+test('groups send alike, however many streams each has, and streams of a group do', async () => {
+  const output = outputTo(slow());
+  const [a, b] = [new SendGroup(), new SendGroup()];
+  const large = 64 * CHUNK.length;
+  const flood = Array.from({ length: 40 }, () => new Finite(large, output, a));
+  const few = Array.from({ length: 2 }, () => new Finite(large, output, b));
+  const sent = (streams: Finite[]) => streams.map(({ left }) => large - left);
+  const sum = (streams: Finite[]) => sent(streams).reduce((total, each) => total + each, 0);
+  await eventually(() => sum(few) >= large);
+  assert.ok(Math.abs(sum(flood) - sum(few)) <= 2 * CHUNK.length, `${sum(flood)} and ${sum(few)}`);
+  for (const streams of [flood, few]) {
+    const each = sent(streams);
+    assert.ok(Math.max(...each) - Math.min(...each) <= CHUNK.length, `${each}`);
+  }
+});
+
+test('what a quiet group sends leaves with the next write after those that wait, whatever waits in others', async () => {
+  const { output, writes, accept } = written();
+  const flood = new SendGroup();
+  for (let i = 0; i < 300; i++) new Finite(2 ** 30, output, flood);
+  await turn();
+  for (let i = 0; i < 10; i++) {
+    const ping = new Finite(50, output, new SendGroup());
+    // The socket takes two writes ahead of the reader.
+    for (let i = 0; i < 2; i++) {
+      accept();
+      await turn();
+      await turn();
+    }
+    assert.equal(ping.left, 0, `after ${writes.join(', ')}`);
+  }
+});
+
+test('a group whose streams have to be asked for more has its share beside many that are ready', async () => {
+  const output = outputTo(slow());
+  const [a, b] = [new SendGroup(), new SendGroup()];
+  const flood = Array.from({ length: 64 }, () => new Busy(output, a));
+  const one = new Busy(output, b);
+  await eventually(() => one.sent >= 200);
+  const ofFlood = flood.reduce((sum, { sent }) => sum + sent, 0);
+  assert.ok(ofFlood <= 1.1 * one.sent, `${ofFlood} beside ${one.sent}`);
+});
+
+test('streams of many groups that close while nothing may leave are forgotten', async () => {
+  const output = outputTo(slow());
+  const groups = [new SendGroup(), new SendGroup()];
+  for (let i = 0; i < 5000; i++) new Finite(1, output, groups[i % 2]).left = 0;
+  const last = groups.map((group) => new Finite(10, output, group));
+  const waiting = groups.reduce((sum, { ready }) => sum + ready.length, 0);
+  assert.ok(waiting <= 2002, `${waiting}`);
+  await eventually(() => last.every(({ left }) => left === 0));
 });
 
 afterEach(() => mock.timers.reset());

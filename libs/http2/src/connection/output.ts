@@ -1,10 +1,11 @@
 import type { Duplex } from 'node:stream';
-import { type Guarded, guarding } from '@isthmus/runtime';
+import { type Guarded, guarding, Rounds } from '@isthmus/runtime';
 import { ConnectionError, DEFAULT_FRAME, ErrorCode, MAX_WINDOW } from '../codes.ts';
 import { FRAME_HEAD } from '../frames.ts';
 import { DEFAULT_SETTINGS } from '../settings.ts';
 import { FloodGuard } from './flood-guard.ts';
 import { LateFrames } from './late-frames.ts';
+import { SendGroup } from './send-group.ts';
 
 /**
  * DATA that leaves in one write, with its frames' heads, in bytes: with what TLS adds just less than IP's 64 KiB. A few bytes more
@@ -25,14 +26,22 @@ const MERGED = 4 * 1024;
  */
 const MAX_READY = 16;
 
-/** Streams that may wait before those that have closed meanwhile are looked for. */
-const PRUNE_AT = 1000;
+/** Streams of each group that may, however many groups there are: one that sends, and one that follows. */
+const LEAST_READY = 2;
+
+/**
+ * What a group of streams sends in its turn, in bytes, while others wait. A frame is then no longer than that: as few as four turns
+ * fit into a write, and more frames would cost the other side more than their bytes.
+ */
+const QUANTUM = 16 * 1024;
 
 /** Something with DATA to send. */
 export interface Sender {
   readonly sendable: boolean;
   /** Whether it waits for its turn. It is stored here, because a Set of waiting streams would leave too much garbage in the old generation. */
   offered: boolean;
+  /** Default: streams without a tenant. */
+  readonly group?: SendGroup;
   /** Adds one frame with at most `limit` bytes of payload. @returns how many */
   sendFrame(output: Output, limit: number): number;
 }
@@ -55,8 +64,8 @@ export interface OutputOptions {
 }
 
 /**
- * What a connection sends. Streams take turns, a frame each, and wait while the socket or the peer's window asks them to; all other
- * frames go ahead of what waits.
+ * What a connection sends. Groups take turns by bytes, and streams of a group take turns, a frame each. They wait while the socket or
+ * the peer's window asks them to; all other frames go ahead of what waits.
  */
 export class Output {
   /** The longest payload of a frame that the peer accepts, in bytes. */
@@ -72,13 +81,14 @@ export class Output {
   readonly #turn: () => void;
   readonly #maxBacklog: number;
   readonly #late: LateFrames;
-  /** Streams that wait for a turn, in order; those before `#next` have had theirs. */
-  #ready: Sender[] = [];
-  #next = 0;
+  readonly #common = new SendGroup();
+  /** Groups with streams that wait for a turn. */
+  readonly #ready = new Rounds<SendGroup['ready']>(QUANTUM);
+  /** Streams that wait for a turn. */
+  #waiting = 0;
   #filling = false;
-  #pruneAt = PRUNE_AT;
-  /** Those that have sent all they had, and are asked for more once fewer streams are ready. */
-  #empty: Refillable[] = [];
+  /** Groups with those that have sent all they had, and are asked for more once fewer streams of the group are ready. */
+  readonly #empty = new Rounds<SendGroup['empty']>(1);
   /** What the peer allows on the whole connection, in bytes. */
   #window = DEFAULT_SETTINGS.initialWindowSize;
   #parts: Buffer[];
@@ -131,23 +141,25 @@ export class Output {
   offer(sender: Sender): void {
     if (sender.offered) return;
     sender.offered = true;
-    if (this.#ready.length >= this.#pruneAt) this.#prune();
-    this.#ready.push(sender);
+    const { ready } = sender.group ?? this.#common;
+    this.#waiting += ready.offer(sender);
+    this.#ready.enter(ready);
     this.schedule();
   }
 
-  /** Asks for more once few others have some. */
-  emptied(refillable: Refillable): void {
-    this.#empty.push(refillable);
+  /** Asks for more once few others of its group have some. */
+  emptied(refillable: Refillable, { empty }: SendGroup = this.#common): void {
+    empty.push(refillable);
+    this.#empty.enter(empty);
     this.schedule();
   }
 
   /** Enlarges the connection's window. @throws ConnectionError if it would exceed the largest window */
   widen(bytes: number): void {
-    if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of nothing');
+    if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE with an increment of 0');
     this.#window += bytes;
     if (this.#window > MAX_WINDOW) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
-    if (this.#waiting + this.#empty.length > 0) this.schedule();
+    if (this.#waiting + this.#empty.size > 0) this.schedule();
   }
 
   /** Sends all that may leave now, and then FIN. */
@@ -172,12 +184,17 @@ export class Output {
     if (this.#ended) return;
     this.#flush();
     if (this.#socket.writableLength > this.#maxBacklog)
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'the other side asks for more than it reads');
-    // The socket or the window reports when there is room again.
+      throw new ConnectionError(
+        ErrorCode.ENHANCE_YOUR_CALM,
+        'the other side sends requests faster than it reads answers',
+      );
+    // The socket or the window reports when there is room again. A group with nothing at hand would miss its turn then.
+    const groups = Math.max(this.#empty.size, this.#ready.size, 1);
+    if (this.flowing) this.#refill(Math.max(LEAST_READY, Math.floor(MAX_READY / groups)));
+    else if (this.#waiting > 0) this.#refill(LEAST_READY);
     if (!this.flowing) return;
-    this.#refill();
     // A socket that would take more than was written says nothing when it has.
-    if (this.#waiting + this.#empty.length > 0) this.schedule();
+    if (this.#waiting + this.#empty.size > 0) this.schedule();
   }
 
   #flush(): void {
@@ -209,42 +226,36 @@ export class Output {
     this.#filling = true;
     try {
       let room = WRITE;
-      while (this.#waiting > 0 && this.#window > 0 && room > SHORT) {
-        const sender = this.#ready[this.#next++] as Sender;
+      for (let line = this.#ready.current; line && this.#window > 0 && room > SHORT; line = this.#ready.current) {
+        const sender = line.shift();
+        if (!sender) {
+          this.#ready.leave();
+          continue;
+        }
+        this.#waiting--;
         sender.offered = false;
         if (!sender.sendable) continue;
-        const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, this.maxFrame, this.#window));
+        const longest = this.#ready.size > 1 ? Math.min(this.maxFrame, QUANTUM) : this.maxFrame;
+        const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, longest, this.#window));
         room -= FRAME_HEAD + sent;
         this.#window -= sent;
         this.floods.sent(sent);
         if (sender.sendable) this.offer(sender);
+        this.#ready.spend(FRAME_HEAD + sent);
       }
     } finally {
       this.#filling = false;
     }
-    if (this.#next < this.#ready.length / 2) return;
-    this.#ready = this.#ready.slice(this.#next);
-    this.#next = 0;
   }
 
-  /** Streams that wait for a turn. */
-  get #waiting(): number {
-    return this.#ready.length - this.#next;
-  }
-
-  /** Forgets streams that have nothing left to send: while nothing may leave, closed ones would pile up here. */
-  #prune(): void {
-    this.#ready = this.#ready.slice(this.#next).filter((sender) => {
-      if (!sender.sendable) sender.offered = false;
-      return sender.offered;
-    });
-    this.#next = 0;
-    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.#ready.length);
-  }
-
-  /** Asks those that are empty for more, the longest empty first, until as many as should be have something. */
-  #refill(): void {
-    if (this.#empty.length === 0) return;
-    for (const each of this.#empty.splice(0, Math.max(0, MAX_READY - this.#waiting))) each.refill();
+  /** Asks those that are empty for more, the longest empty of each group first, until `ready` of its streams have something. */
+  #refill(ready: number): void {
+    for (let groups = this.#empty.size; groups > 0; groups--) {
+      const line = this.#empty.current as SendGroup['empty'];
+      const some = line.take(ready - line.ready.length);
+      if (line.length === 0) this.#empty.leave();
+      else this.#empty.pass();
+      for (const each of some) each.refill();
+    }
   }
 }

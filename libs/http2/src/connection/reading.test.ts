@@ -55,7 +55,7 @@ test('a GOAWAY with an error says which, and why', () => {
   const { reading, goaways } = streamsOf('client');
   reading.read(HELLO);
   reading.read(goawayFrame(0, ErrorCode.ENHANCE_YOUR_CALM, 'too many pings'));
-  assert.deepEqual(goaways, ['the other side ended it: ENHANCE_YOUR_CALM too many pings']);
+  assert.deepEqual(goaways, ['the other side closed the connection: ENHANCE_YOUR_CALM too many pings']);
 });
 
 const refused: [what: string, frame: Buffer, code: number][] = [

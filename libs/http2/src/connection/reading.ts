@@ -129,7 +129,7 @@ export class Reading implements FrameHandler {
     const code = payload.readUInt32BE(4);
     if (code !== ErrorCode.NO_ERROR) {
       const text = payload.subarray(8).toString();
-      this.#sink.onGoaway(new Error(`the other side ended it: ${codeName(code)} ${text}`.trim()));
+      this.#sink.onGoaway(new Error(`the other side closed the connection: ${codeName(code)} ${text}`.trim()));
       return;
     }
     this.#streams.refusedAfter(payload.readUInt32BE(0) & 0x7fffffff);

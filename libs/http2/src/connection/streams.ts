@@ -11,6 +11,7 @@ import { ClientIds } from './client-ids.ts';
 import { OpenTable } from './open-table.ts';
 import type { Output } from './output.ts';
 import { ResetCounter } from './reset-counter.ts';
+import { SendGroup } from './send-group.ts';
 
 /** What the other side may do with streams. */
 export type StreamSettings = Pick<Settings, 'initialWindowSize' | 'maxConcurrentStreams'>;
@@ -26,6 +27,8 @@ export interface StreamRules {
   readonly countsAnswered: boolean;
   /** See `StreamOwner`. */
   readonly abandonsRequests: boolean;
+  /** The field of a request that names the group of its stream: groups share the connection alike. Default: there is one group. */
+  readonly groupField?: string;
   /** How receive windows grow. Default: with what the path can carry. */
   readonly growth?: Partial<WindowGrowth>;
 }
@@ -56,6 +59,8 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   /** What this side may do. */
   #maxOwn = DEFAULT_SETTINGS.maxConcurrentStreams;
   readonly #initialWindow: InitialWindow;
+  /** Of open streams, by name. */
+  readonly #groups = new Map<string | undefined, SendGroup>();
   #next = 1;
   /** What the other side opened. */
   readonly #ids = new ClientIds();
@@ -107,20 +112,27 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
    * Opens the client's next, which needs a face at once.
    * @throws Error when the other side accepts no more streams
    */
-  request(head: Buffer): Http2Stream {
-    if (this.size >= this.#maxOwn) throw new Error(`the other side takes no more than ${this.#maxOwn} streams`);
-    const stream = this.#open(this.#next, Incoming.response());
+  request(head: Buffer, group?: string): Http2Stream {
+    if (this.size >= this.#maxOwn) throw new Error(`the other side allows only ${this.#maxOwn} streams`);
+    const stream = this.#open(this.#next, Incoming.response(), group);
     this.#next += 2;
     stream.headers(head);
     return stream;
   }
 
-  #open(id: number, incoming: Incoming): Http2Stream {
+  #open(id: number, incoming: Incoming, name: string | undefined): Http2Stream {
     const { rules, rtt } = this.#options;
-    const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth);
-    const stream = new Http2Stream(id, this, { incoming, window, sendWindow: new SendWindow(this.#initialWindow) });
+    const window = new ReceiveWindow(this.#settings.initialWindowSize, rtt, rules.growth, name);
+    const sendWindow = new SendWindow(this.#initialWindow);
+    const stream = new Http2Stream(id, this, { incoming, window, sendWindow, group: this.#join(name) });
     this.set(id, stream);
     return stream;
+  }
+
+  #join(name: string | undefined): SendGroup {
+    const group = this.#groups.get(name) ?? new SendGroup(name);
+    if (group.streams++ === 0) this.#groups.set(name, group);
+    return group;
   }
 
   /** The other side may do more from now on, also on the streams that it has open. */
@@ -174,10 +186,15 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     if (!request) this.#refuse(id, ErrorCode.PROTOCOL_ERROR);
     else if (this.size >= this.#settings.maxConcurrentStreams) this.#refuse(id, ErrorCode.REFUSED_STREAM);
     else {
-      const stream = this.#open(id, request);
+      const stream = this.#open(id, request, this.#groupOf(fields));
       this.#options.opened(stream, fields);
       if (ends) stream.receiveEnd();
     }
+  }
+
+  #groupOf(fields: readonly Field[]): string | undefined {
+    const { groupField } = this.#options.rules;
+    return groupField === undefined ? undefined : fields.find(([name]) => name === groupField)?.[1];
   }
 
   #refuse(id: number, code: number): void {
@@ -211,8 +228,9 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     this.resets.count();
   }
 
-  ended({ id, remoteEnded }: Http2Stream): void {
+  ended({ id, remoteEnded, group }: Http2Stream): void {
     if (remoteEnded) this.#ids.ended(id);
+    if (--group.streams === 0) this.#groups.delete(group.name);
     this.delete(id);
     if (this.size === 0) this.#options.idle();
   }

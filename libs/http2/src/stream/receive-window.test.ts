@@ -56,3 +56,40 @@ test('all windows grow within one budget, which gets back what a stream had', ()
   for (const window of windows) window.close();
   assert.equal(budget.left, 2 * MIB);
 });
+
+test('one group may use the whole budget, and once there are two none can take all', () => {
+  const alone = new WindowBudget(1024);
+  assert.equal(alone.take(1024, 'a'), true);
+  const budget = new WindowBudget(1024);
+  const most = (group: string) => {
+    let taken = 0;
+    while (budget.take(16, group)) taken += 16;
+    return taken;
+  };
+  assert.equal(budget.take(16, 'b'), true);
+  budget.give(16, 'b');
+  assert.deepEqual(['a', 'b', 'c', 'a'].map(most), [512, 256, 128, 0]);
+  budget.give(512, 'a');
+  assert.equal(most('c'), 256, 'what is given back is for all');
+});
+
+test('a window whose group is known late uses that group’s share', () => {
+  const budget = new WindowBudget(4 * MIB);
+  const time = clock();
+  mock.method(performance, 'now', () => time.now);
+  const growing = (group: string) => {
+    const window = new ReceiveWindow(64 * KIB, () => 0, { budget });
+    window.account(group);
+    for (let i = 0; i < 20; i++) {
+      time.now += 1;
+      window.consume(8 * MIB);
+    }
+    return window;
+  };
+  const [a, b] = [growing('a'), growing('b')];
+  const left = budget.left;
+  assert.ok(left > 0, 'a second group asked, and some is left');
+  a.close();
+  b.close();
+  assert.equal(budget.left, 4 * MIB);
+});

@@ -15,9 +15,15 @@ const FAST = 200;
 /** How much all windows of a process may grow together beyond their initial sizes, in bytes. */
 const BUDGET = 128 * 1024 * 1024;
 
-/** How much windows may still grow, in bytes. */
+/**
+ * How much windows may still grow, in bytes. One group may use all of it. Once a second one has asked, no group gets more than what it
+ * would leave to the others: the first half of the budget, the second a quarter, and so on. So none can take all.
+ */
 export class WindowBudget {
   #left: number;
+  readonly #taken = new Map<string, number>();
+  #first: string | undefined;
+  #shared = false;
 
   constructor(bytes = BUDGET) {
     this.#left = bytes;
@@ -27,14 +33,27 @@ export class WindowBudget {
     return this.#left;
   }
 
-  take(bytes: number): boolean {
+  /** @param group a tenant's; without one there is no share to keep to */
+  take(bytes: number, group?: string): boolean {
     if (bytes > this.#left) return false;
+    if (group !== undefined) {
+      this.#first ??= group;
+      this.#shared ||= group !== this.#first;
+      const taken = (this.#taken.get(group) ?? 0) + bytes;
+      if (this.#shared && taken > this.#left - bytes) return false;
+      this.#taken.set(group, taken);
+    }
     this.#left -= bytes;
     return true;
   }
 
-  give(bytes: number): void {
+  /** @param group that took them */
+  give(bytes: number, group?: string): void {
     this.#left += bytes;
+    if (group === undefined) return;
+    const taken = (this.#taken.get(group) ?? 0) - bytes;
+    if (taken > 0) this.#taken.set(group, taken);
+    else this.#taken.delete(group);
   }
 }
 
@@ -62,6 +81,7 @@ export class ReceiveWindow {
   readonly #budget: WindowBudget;
   readonly #rtt: () => number;
   readonly #largest: number;
+  #group: string | undefined;
   #size: number;
   /** Bytes that the other side may still send. */
   #open: number;
@@ -70,17 +90,27 @@ export class ReceiveWindow {
   #grown = 0;
   #since = performance.now();
 
-  /** @param rtt the connection's round-trip time, in milliseconds */
+  /**
+   * @param rtt the connection's round-trip time, in milliseconds
+   * @param group who uses its budget
+   */
   constructor(
     size: number,
     rtt: () => number,
     { budget = processBudget, largest = LARGEST_WINDOW }: Partial<WindowGrowth> = {},
+    group?: string,
   ) {
+    this.#group = group;
     this.#size = size;
     this.#open = size;
     this.#rtt = rtt;
     this.#budget = budget;
     this.#largest = largest;
+  }
+
+  /** Who uses the budget from now on, known only after the stream began. What it has used before stays with it. */
+  account(group: string): void {
+    if (this.#grown === 0) this.#group = group;
   }
 
   /** @returns whether the other side respected the window */
@@ -122,7 +152,7 @@ export class ReceiveWindow {
 
   /** The stream is over. */
   close(): void {
-    this.#budget.give(this.#grown);
+    if (this.#grown > 0) this.#budget.give(this.#grown, this.#group);
     this.#grown = 0;
     this.#size = MAX_WINDOW;
   }
@@ -134,7 +164,7 @@ export class ReceiveWindow {
     // If a window limits its sender, half of it is read within about half a round trip.
     const short = this.#size < LOCAL_WINDOW ? took < FAST : took < this.#rtt();
     const growth = Math.min(this.#size, this.#largest - this.#size);
-    if (!short || growth <= 0 || !this.#budget.take(growth)) return 0;
+    if (!short || growth <= 0 || !this.#budget.take(growth, this.#group)) return 0;
     this.#size += growth;
     this.#grown += growth;
     return growth;

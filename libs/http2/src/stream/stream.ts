@@ -1,6 +1,7 @@
 import type { Guarded } from '@isthmus/runtime';
 import { ErrorCode } from '../codes.ts';
 import type { Output, Refillable, Sender } from '../connection/output.ts';
+import type { SendGroup } from '../connection/send-group.ts';
 import { dataHead, headersFrames, rstStreamFrame, windowUpdateFrame } from '../frames.ts';
 import type { Field } from '../section.ts';
 import type { StreamFace } from './face.ts';
@@ -28,6 +29,7 @@ export interface StreamLimits {
   readonly incoming: Incoming;
   readonly window: ReceiveWindow;
   readonly sendWindow: SendWindow;
+  readonly group: SendGroup;
 }
 
 /** Our direction of a stream, and its end. `Incoming` has the other side's direction. */
@@ -53,6 +55,7 @@ const BOTH_ENDED: State = { is: 'closed' };
 export class Http2Stream implements Sender {
   readonly id: number;
   readonly sendWindow: SendWindow;
+  readonly group: SendGroup;
   /** Set as the stream is opened. */
   face: StreamFace = NOBODY;
   /** Whether a request was answered. */
@@ -65,13 +68,14 @@ export class Http2Stream implements Sender {
   #state: State = OPEN;
   readonly #queue = new SendQueue();
 
-  constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow }: StreamLimits) {
+  constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
     this.id = id;
     this.#owner = owner;
     this.#output = owner.output;
     this.#incoming = incoming;
     this.#window = window;
     this.sendWindow = sendWindow;
+    this.group = group;
   }
 
   /** Whether our end has been sent, or will never be. */
@@ -139,7 +143,7 @@ export class Http2Stream implements Sender {
 
   /** Has `refillable` asked for more when it is the stream's turn. */
   awaitTurn(refillable: Refillable): void {
-    this.#output.emptied(refillable);
+    this.#output.emptied(refillable, this.group);
   }
 
   /** Ends our direction after what was written. */
@@ -202,6 +206,11 @@ export class Http2Stream implements Sender {
    */
   read(bytes: number, least?: number): void {
     if (!this.closed && !this.#incoming.ended) this.#credit(this.#window.consume(bytes, least));
+  }
+
+  /** Whose the stream is, as far as what it may hold is shared. */
+  account(group: string): void {
+    this.#window.account(group);
   }
 
   /** The other side may send so many bytes more before they are read. */

@@ -3,6 +3,7 @@ import { deferred, endAfterPeer, type Guarded, guarding, minorGc, writerOf } fro
 import type { TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, planeEnded } from '../dial/errors.ts';
 import type { ClosedBy } from '../events/events.ts';
+import type { ByteMeter, Gate } from '../limits/byte-meter.ts';
 
 /** How long a side may take to close once the other side has closed and nothing is left to write, in milliseconds. */
 const LINGER_MS = 500;
@@ -52,12 +53,14 @@ export class Splice {
   /**
    * @param written called for each write to the caller with the milliseconds it waited. If it did not wait: 0, and the clock is not read
    * @param fault called when our own code threw, which ends the tunnel
+   * @param meter decides when each side may be read on. Default: when the other side takes more
    */
   constructor(
     caller: TunnelEnd,
     destination: TunnelEnd,
     written: (ms: number) => void = () => {},
     fault: (error: Error) => void = () => {},
+    meter?: Pick<ByteMeter, 'open'>,
   ) {
     this.guarded = guarding((error) => {
       this.abort(planeEnded(error));
@@ -67,13 +70,22 @@ export class Splice {
     this.#destination = { side: 'destination', end: destination, open: true, ended: false };
     this.#watch(this.#caller, this.#destination);
     this.#watch(this.#destination, this.#caller);
-    this.#copy(caller, destination, (bytes) => {
+    const up = (bytes: number) => {
       this.up += bytes;
-    });
+    };
     const down = (bytes: number) => {
       this.down += bytes;
     };
-    this.#copy(destination, caller, down, written);
+    this.#copy(caller, destination, up, () => {}, this.#gate(meter, caller, destination));
+    this.#copy(destination, caller, down, written, this.#gate(meter, destination, caller));
+  }
+
+  #gate(meter: Pick<ByteMeter, 'open'> | undefined, from: TunnelEnd, to: TunnelEnd): Gate | undefined {
+    if (!meter) return undefined;
+    const end = (reason: Error) => this.abort(reason);
+    const gate = meter.open({ source: from.stream, sink: to.stream, end, guarded: this.guarded });
+    void this.done.then(() => gate.close());
+    return gate;
   }
 
   /** Bytes that wait in the writers of both directions. */
@@ -92,7 +104,8 @@ export class Splice {
     from: TunnelEnd,
     to: TunnelEnd,
     count: (bytes: number) => void,
-    written: (ms: number) => void = () => {},
+    written: (ms: number) => void,
+    gate: Gate | undefined,
   ): void {
     const source = from.stream;
     const sink = to.stream;
@@ -102,14 +115,16 @@ export class Splice {
       count(chunk.length);
       minorGc.read(chunk.length);
       if (this.#timerMs === HALF_CLOSED_IDLE_MS) this.#timer?.refresh();
-      if (write(chunk)) return written(0);
+      const room = write(chunk);
+      gate?.read(chunk.length, room);
+      if (room) return written(0);
       waitingSince ??= performance.now();
       source.pause();
     };
     const goOn = () => {
       if (waitingSince !== undefined) written(performance.now() - waitingSince);
       waitingSince = undefined;
-      source.resume();
+      if (gate?.drained() !== false) source.resume();
     };
     source.on('data', this.guarded(copy));
     sink.on('drain', this.guarded(goOn));

@@ -1,6 +1,7 @@
 import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
 import { planeEnded } from '../dial/errors.ts';
 import type { ClosedBy, PlaneEvents, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
+import type { ByteMeter } from '../limits/byte-meter.ts';
 import { Splice } from './splice.ts';
 
 /** A tunnel that carries bytes. Its counts are live. */
@@ -23,7 +24,8 @@ export class Tunnel implements TunnelInfo {
     const start = performance.now();
     const written = role === 'gateway' ? (ms: number) => void events.emit('caller:write', ms) : undefined;
     const fault = (error: Error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error);
-    this.#splice = new Splice(caller, established.end, written, fault);
+    const stalled = () => void events.emit('tunnel:stalled', role);
+    this.#splice = new Splice(caller, established.end, written, fault, watched(established.meter, stalled));
     const { guarded } = this.#splice;
     guarded(() => events.emit('tunnel:open', this))();
     this.done = this.#splice.done.then((result) => {
@@ -50,4 +52,22 @@ export class Tunnel implements TunnelInfo {
     // PlaneEnded makes every other part of the plane that carries this tunnel report `plane` too.
     this.#splice.abort(closedBy === 'plane' ? planeEnded(reason) : reason, closedBy);
   }
+}
+
+/** A meter that says when it ends the tunnel, once. */
+function watched(meter: ByteMeter | undefined, stalled: () => void): Pick<ByteMeter, 'open'> | undefined {
+  let told = false;
+  return (
+    meter && {
+      open: (flow) =>
+        meter.open({
+          ...flow,
+          end(reason) {
+            if (!told) stalled();
+            told = true;
+            flow.end(reason);
+          },
+        }),
+    }
+  );
 }

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
-import { Admission } from './admission.ts';
+import { type DialLimits, UNLIMITED } from '../limits/limits.ts';
+import { Admission, type AdmissionOptions } from './admission.ts';
 import type { DialRequest, Established } from './dial.ts';
 
 function request(tenant = 'default'): DialRequest {
@@ -10,13 +12,20 @@ function request(tenant = 'default'): DialRequest {
 }
 
 /** An admission before a Dial that answers when the test says so. */
-function held() {
+function held(options: AdmissionOptions = {}) {
   const answers: (() => void)[] = [];
   const stream = new PassThrough();
   const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
   const established: Established = { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
-  const admission = new Admission(() => new Promise((resolve) => answers.push(() => resolve(established))));
-  return { admission, answers };
+  const dial = () => new Promise<Established>((resolve) => answers.push(() => resolve(established)));
+  return { admission: new Admission(dial, options), answers, stream };
+}
+
+/** An admission with limits that the test changes, and a clock that stands still. */
+function limited(limits: Partial<DialLimits>) {
+  const state = { now: 0, limits: { ...UNLIMITED, ...limits } };
+  const of = (tenant: string) => (tenant === 'acme' ? state.limits : UNLIMITED);
+  return { state, ...held({ limits: of, now: () => state.now }) };
 }
 
 test('a tenant with too many pending dials is refused, others are not', async () => {
@@ -53,4 +62,59 @@ test('closing refuses new dials and waits for pending ones', async () => {
   answers[0]?.();
   await pending;
   await closing;
+});
+
+test('dials over the rate are refused as 429 with the limit’s name, until time has passed; others are not', async () => {
+  const { admission, answers, state } = limited({ dialsPerSecond: 2, burst: 3 });
+  const dials = [1, 2, 3].map(() => admission.dial(request('acme')));
+  await assert.rejects(admission.dial(request('acme')), {
+    code: 'connection_limit_reached',
+    status: 429,
+    limit: 'dialsPerSecond',
+    retryAfter: 1,
+    retryable: false,
+    message:
+      "tenant acme has reached its limit dialsPerSecond of 2: dial again after 1 s, or raise it in the tenant's file",
+  });
+  dials.push(admission.dial(request('other')));
+  state.now += 500;
+  dials.push(admission.dial(request('acme')));
+  state.limits = { ...state.limits, dialsPerSecond: 0.1 };
+  await assert.rejects(admission.dial(request('acme')), { retryAfter: 10 });
+  for (const answer of answers) answer();
+  await Promise.all(dials);
+  assert.equal(admission.use('acme')?.dials, 4);
+});
+
+test('pending dials and tunnels are limited, and a limit that is raised counts at once', async () => {
+  const { admission, answers, state, stream } = limited({ pendingDials: 1 });
+  const first = admission.dial(request('acme'));
+  await assert.rejects(admission.dial(request('acme')), { status: 503, limit: 'pendingDials', retryAfter: 1 });
+  state.limits = { ...UNLIMITED, tunnels: 2 };
+  const second = admission.dial(request('acme'));
+  await assert.rejects(admission.dial(request('acme')), { status: 503, limit: 'tunnels' });
+  for (const answer of answers.splice(0)) answer();
+  await Promise.all([first, second]);
+  assert.deepEqual([admission.use('acme')?.pendingDials, admission.use('acme')?.tunnels], [0, 2]);
+  await assert.rejects(admission.dial(request('acme')), { limit: 'tunnels' });
+  stream.destroy();
+  await once(stream, 'close');
+  assert.equal(admission.use('acme')?.tunnels, 0);
+  const third = admission.dial(request('acme'));
+  answers[0]?.();
+  await third;
+  assert.equal(admission.use('acme')?.tunnels, 0, 'a stream that has closed already is no tunnel');
+});
+
+test('tenants that use nothing are forgotten, those that do are not', async () => {
+  const { admission, answers, state } = limited({ dialsPerSecond: 1, burst: 1 });
+  const kept = admission.dial(request('acme'));
+  const others = Array.from({ length: 999 }, (_, tenant) => admission.dial(request(`other-${tenant}`)));
+  for (const answer of answers.splice(0)) answer();
+  await Promise.all([kept, ...others]);
+  state.limits = { ...state.limits, tunnels: 0 };
+  const more = admission.dial(request('one-more'));
+  answers[0]?.();
+  await more;
+  assert.ok(admission.use('acme'), 'its rate is used up');
 });

@@ -1,4 +1,7 @@
-import type { Dial, DialRequest } from './dial.ts';
+import { getOrPut } from '../get-or-put.ts';
+import { type DialLimits, type DialUse, UNLIMITED } from '../limits/limits.ts';
+import { TenantUse } from '../limits/tenant-use.ts';
+import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
 
 /**
@@ -7,6 +10,16 @@ import { DialError } from './errors.ts';
  */
 const MAX_PENDING_DIALS = 2000;
 
+/** Tenants that may be remembered before those that use nothing are forgotten. */
+const PRUNE_AT = 1000;
+
+export interface AdmissionOptions {
+  /** A tenant's limits, as they are now. Default: 2,000 pending dials, and nothing else is counted. */
+  readonly limits?: (tenant: string) => DialLimits;
+  /** Milliseconds. */
+  readonly now?: () => number;
+}
+
 /**
  * The one place in a program that admits dials: a gateway's, before it chooses a session, and an agent's, before it dials the
  * destination. A hub has none, because both ends of its dials have one. Policies and quotas belong here.
@@ -14,18 +27,28 @@ const MAX_PENDING_DIALS = 2000;
 export class Admission {
   readonly dial: Dial = (request) => this.#admit(request);
   readonly #inner: Dial;
+  readonly #limits: AdmissionOptions['limits'];
+  readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
-  readonly #byTenant = new Map<string, number>();
+  readonly #uses = new Map<string, TenantUse>();
+  #pruneAt = PRUNE_AT;
   #pending = 0;
   #closed = false;
 
-  constructor(dial: Dial) {
+  constructor(dial: Dial, { limits, now = () => performance.now() }: AdmissionOptions = {}) {
     this.#inner = dial;
+    this.#limits = limits;
+    this.#now = now;
   }
 
   /** Dials without an answer yet. */
   get pending(): number {
     return this.#pending;
+  }
+
+  /** What a tenant with limits uses now; undefined for one that has not dialled. */
+  use(tenant: string): DialUse | undefined {
+    return this.#uses.get(tenant);
   }
 
   /** Refuses new dials. Resolves once every pending dial has its answer. */
@@ -38,28 +61,45 @@ export class Admission {
     return this.#closed;
   }
 
-  async #admit(request: DialRequest) {
+  async #admit(request: DialRequest): Promise<Established> {
     if (this.#closed) throw shuttingDown();
     const { tenant } = request;
-    if ((this.#byTenant.get(tenant) ?? 0) >= MAX_PENDING_DIALS) {
-      const text = `tenant ${tenant} has ${MAX_PENDING_DIALS} dials without an answer already`;
-      throw new DialError('connection_limit_reached', text);
-    }
-    this.#count(tenant, 1);
+    const use = this.#useOf(tenant);
+    const refused = this.#limits ? use.refusal() : tooManyPending(use, tenant);
+    if (refused) throw refused;
+    this.#count(use, 1);
     try {
-      return await this.#inner(request);
+      const established = await this.#inner(request);
+      return this.#limits ? use.carry(established) : established;
     } finally {
-      this.#count(tenant, -1);
+      this.#count(use, -1);
       if (this.#pending === 0) for (const resolve of this.#idle.splice(0)) resolve();
     }
   }
 
-  #count(tenant: string, by: 1 | -1): void {
-    const count = (this.#byTenant.get(tenant) ?? 0) + by;
-    if (count > 0) this.#byTenant.set(tenant, count);
-    else this.#byTenant.delete(tenant);
+  #count(use: TenantUse, by: 1 | -1): void {
+    use.pendingDials += by;
     this.#pending += by;
   }
+
+  #useOf(tenant: string): TenantUse {
+    const { size } = this.#uses;
+    if (size >= this.#pruneAt && !this.#uses.has(tenant)) this.#prune();
+    const limits = this.#limits ?? (() => UNLIMITED);
+    return getOrPut(this.#uses, tenant, () => new TenantUse(tenant, () => limits(tenant), this.#now));
+  }
+
+  /** Forgets tenants that use nothing: those that were removed would pile up here. */
+  #prune(): void {
+    for (const [tenant, use] of this.#uses) if (use.idle) this.#uses.delete(tenant);
+    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.#uses.size);
+  }
+}
+
+function tooManyPending({ pendingDials }: TenantUse, tenant: string): DialError | undefined {
+  if (pendingDials < MAX_PENDING_DIALS) return undefined;
+  const text = `tenant ${tenant} has ${MAX_PENDING_DIALS} dials without an answer already`;
+  return new DialError('connection_limit_reached', text);
 }
 
 /** `retryAfter` is 0 because another process accepts the dial at once. */

@@ -1,7 +1,10 @@
 import type { Duplex } from 'node:stream';
+import type { ByteMeter } from '../limits/byte-meter.ts';
+import type { AnyPrincipal } from '../names/principal.ts';
 import type { Destination } from './destination.ts';
 import type { DialSignal } from './dial-abort.ts';
 import type { DialLog } from './dial-log.ts';
+import type { DialPolicy } from './policy.ts';
 
 /** What callers speak at a gateway's edge. */
 export type CallerProtocol = 'grpc' | 'http-connect';
@@ -13,6 +16,8 @@ export interface Caller {
   readonly identity: string;
   /** Where it comes from: `uds`, or `host:port`. */
   readonly remote?: string;
+  /** Unset where no tenants are configured, and for operators of the plane. */
+  readonly principal?: AnyPrincipal;
 }
 
 export interface DialRequest {
@@ -33,12 +38,23 @@ export interface DialRequest {
   /** Dial only through this agent and ignore the strategies. For operators who test one agent. */
   readonly agent?: string;
   readonly caller?: Caller;
+  /** The name of the caller's principal, as the other side of a link said. Unset at a gateway, which has `caller`. */
+  readonly callerName?: string;
+  /** What the callers of the tenant may dial. Set at an agent whose hub has said it. */
+  readonly policy?: DialPolicy;
   /** What the gateway has done for the dial so far; unset before the gateway has it. */
   readonly log?: DialLog;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
   readonly acknowledged?: () => void;
   /** Aborts when nobody waits for the answer any more. */
   readonly signal: DialSignal;
+}
+
+/** Returns the name of the caller's principal; empty if it has none. An operator is no caller, whatever its name. */
+export function callerName({ caller, callerName: name = '' }: Pick<DialRequest, 'caller' | 'callerName'>): string {
+  const principal = caller?.principal;
+  if (!principal) return name;
+  return principal.role === 'caller' ? principal.name : '';
 }
 
 /** One side of a tunnel: bytes in both directions with back-pressure; `stream.end()` is the half-close. */
@@ -68,7 +84,11 @@ export interface Established {
   readonly agentId: string;
   readonly sessionId: string;
   readonly hubId: string;
+  /** Who the agent is by its credential, as its hub says: `acme/agent/edge-1`. Unset where no tenants are configured. */
+  readonly agentPrincipal?: string;
   readonly timing: DialTiming;
+  /** Meters the tunnel's bytes; set where the tenant has limits (`Admission`). */
+  readonly meter?: ByteMeter;
   /** The dial as this process recorded it: with its log, and in the trace that its span may have started. */
   readonly dial?: DialRequest;
 }

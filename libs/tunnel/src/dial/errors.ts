@@ -25,11 +25,13 @@ export const DIAL_ERRORS = {
   destination_unavailable: { status: 503 },
   /**
    * A limit of the plane is reached, which one the text says:
-   * 1. A tenant has too many dials without an answer, at a gateway or agent (`Admission`). Final.
+   * 1. A tenant has reached one of its limits at a gateway, or has too many dials without an answer at a gateway or agent
+   *    (`Admission`). Final, with `limit` set; 429 if the limit is a rate.
    * 2. A gateway or agent has hardly any descriptors left, and refuses before it dials (`refuseWhenScarce`). Retryable.
    * 3. An agent, or its resolver, had no descriptor for the socket (libs/transport: endpoint.ts), or a Go agent no port or buffer
    *    (go-errors.ts). Retryable; the gateway also suspects the session for a while.
    * 4. A Go server's packet stream carries too many tunnels to our agent already (libs/transport: packets/serve.ts). Final.
+   * 5. A tenant floods a gateway or hub whose event loop is busy, and the dial has waited for its longest time (`inSpareTime`). Final.
    */
   connection_limit_reached: { status: 503 },
   /** The session that carried the dial ended before the answer. */
@@ -39,6 +41,12 @@ export const DIAL_ERRORS = {
 } as const satisfies Record<string, { status: number }>;
 
 export type DialErrorCode = keyof typeof DIAL_ERRORS;
+
+/** The limits of a tenant that refuse dials. */
+export type DialLimit = 'dialsPerSecond' | 'pendingDials' | 'tunnels' | 'bytesQueued';
+
+/** Too Many Requests (RFC 6585 section 4): the same dial succeeds a little later, at this gateway too. */
+const RATE_STATUS = 429;
 
 export interface DialErrorOptions {
   /**
@@ -60,6 +68,8 @@ export interface DialErrorOptions {
   readonly expired?: boolean;
   /** Seconds to wait before dialling again: 0 if another gateway takes the dial at once. Default 1. */
   readonly retryAfter?: number;
+  /** The tenant's limit that refused the dial. */
+  readonly limit?: DialLimit;
   readonly cause?: unknown;
   /** Where the time went until the failure. */
   readonly timing?: DialTiming;
@@ -72,6 +82,7 @@ export class DialError extends Error {
   readonly retryable: boolean;
   readonly expired: boolean;
   readonly retryAfter: number;
+  readonly limit: DialLimit | undefined;
   /** Where the time went. Each part of the plane adds its own time as the error passes back. */
   timing: DialTiming;
   /** W3C trace context under which a gateway's logs and traces record the dial. */
@@ -83,12 +94,13 @@ export class DialError extends Error {
     this.retryable = options.retryable ?? false;
     this.expired = options.expired ?? false;
     this.retryAfter = options.retryAfter ?? 1;
+    this.limit = options.limit;
     this.timing = options.timing ?? {};
   }
 
   /** HTTP status for CONNECT callers and inner links. */
   get status(): number {
-    return DIAL_ERRORS[this.code].status;
+    return this.limit === 'dialsPerSecond' ? RATE_STATUS : DIAL_ERRORS[this.code].status;
   }
 }
 

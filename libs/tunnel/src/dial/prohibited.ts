@@ -78,6 +78,16 @@ function plain(text: string): ipaddr.IPv4 | ipaddr.IPv6 {
   return bytes.slice(0, 15).every((byte) => byte === 0) ? address : new ipaddr.IPv4(bytes.slice(at, at + 4));
 }
 
+/**
+ * Returns the address of the host that is reached: the IPv4 address that an IPv6 address embeds, or loopback for the unspecified
+ * address. Any other address stays as it is.
+ */
+export function reachedAddress(text: string): string {
+  const address = plain(text);
+  if (address.range() !== 'unspecified') return address.toString();
+  return address.kind() === 'ipv4' ? '127.0.0.1' : '::1';
+}
+
 function rangeOf(cidr: string): Range {
   return ipaddr.parseCIDR(cidr);
 }

@@ -2,8 +2,10 @@ import type { EventEmitter } from 'node:events';
 import type { PacketType } from '@isthmus/proto';
 import type { CallerProtocol, DialRequest, DialTiming } from '../dial/dial.ts';
 import type { DialError } from '../dial/errors.ts';
+import type { Principal } from '../names/principal.ts';
 import type { AgentIdentifiers } from '../replica/records.ts';
 import { IsolatingEmitter } from './isolating-emitter.ts';
+import type { Operation } from './operation.ts';
 
 /** The part of the plane that emits an event. A process may hold several (the all-in-one server is gateway and hub). */
 export type Role = 'gateway' | 'hub' | 'agent';
@@ -26,6 +28,8 @@ export interface SessionInfo {
   /** `link` is our agent's HTTP/2 link, `packets` is ANP's AgentService.Connect. */
   readonly protocol: 'link' | 'packets';
   readonly remote: string;
+  /** The agent's, by its credential. Unset where no tenants are configured. */
+  readonly principal?: Principal;
   /** Milliseconds since the epoch. */
   readonly since: number;
 }
@@ -38,6 +42,7 @@ export interface DialOutcome {
   readonly agentId?: string;
   readonly sessionId?: string;
   readonly hubId?: string;
+  readonly agentPrincipal?: string;
   readonly timing?: DialTiming;
 }
 
@@ -142,11 +147,19 @@ export interface PlaneEventMap {
   certificate: [where: CertificatePlace, validUntil: number, about?: CertificateFacts];
   /** The current content of a certificate's files cannot be used. A port keeps the certificate it had. */
   'certificate:failure': [where: CertificatePlace, error: Error];
+  /** Tenants' files were put in force. Lists the names of tenants that are new, changed or gone. */
+  tenants: [
+    change: { readonly changed: readonly string[]; readonly gone: readonly string[]; readonly inForce: number },
+  ];
+  /** A tenant's file cannot be used: `acme.yaml:3:5: limits.tunnels: ...`. Its earlier content keeps the tenant `kept` in force. */
+  'tenants:failure': [problem: string, kept: string | undefined];
   /** Another process uses this process's id; `warning` has the details. If `warning` is undefined, no other process does any more. */
   namesakes: [memberId: string, warning: string | undefined];
   /** The registry's health changed. */
   registry: [state: 'up' | 'down', detail: string];
-  /** At the gateway: audit records were lost on their way to a file or standard output (`log`), or over OTLP (`otlp`). */
+  /** An operator acted on the admin port, or was refused there. */
+  operation: [operation: Operation];
+  /** Audit records were lost on their way to a file or standard output (`log`), or over OTLP (`otlp`). */
   'audit:dropped': [sink: AuditSink, records: number];
 }
 

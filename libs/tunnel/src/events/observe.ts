@@ -32,11 +32,11 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       report({ ms, error, failure: failureOf(error, request), timing: error.timing });
       throw error;
     }
-    const { agentId, sessionId, hubId } = established;
+    const { agentId, sessionId, hubId, agentPrincipal } = established;
     const ms = performance.now() - start;
     const timing = timed(role, ms, established.timing);
     try {
-      report({ ms, agentId, sessionId, hubId, timing });
+      report({ ms, agentId, sessionId, hubId, timing, ...(agentPrincipal !== undefined && { agentPrincipal }) });
     } catch (thrown) {
       // A listener threw, which is not the dial's fault. Nobody will get the tunnel now.
       established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));

@@ -33,6 +33,20 @@ test('a session that opens, changes or drains is in quarantine if its agent is; 
   assert.deepEqual(chosen(all, 'x'), ['a']);
 });
 
+test('an agent does not leave quarantine by another id: the name in its credential counts too', () => {
+  const all = directory(
+    [hub('h1')],
+    [session('s1', { agentId: 'a', credential: 'a' }), session('s2', { agentId: 'b' })],
+  );
+  all.apply(said('a', 1, 'leaks'));
+  all.apply({ kind: 'session', session: session('s3', { agentId: 'a-again', credential: 'a' }) });
+  assert.deepEqual(chosen(all, 'x'), ['s2']);
+  all.apply(said('a', 2));
+  assert.deepEqual(chosen(all, 'x'), ['s1', 's2', 's3']);
+  all.apply(said('a', 3, 'leaks again'));
+  assert.deepEqual(chosen(all, 'x'), ['s2']);
+});
+
 test('the latest statement about an agent counts, in whatever order the statements arrive', () => {
   const all = directory([hub('h1')], [session('a')]);
   all.apply(said('a', 5));

@@ -138,7 +138,7 @@ export class Directory extends Replica {
     const { record } = route;
     const hub = this.hub(record.hubId);
     const draining = record.draining || (hub?.draining ?? false);
-    const quarantined = this.quarantines.of(record) !== undefined;
+    const quarantined = this.quarantines.ofSession(record) !== undefined;
     const own = record.hubId === this.ownHub;
     this.#placement.put(route, { own, zone: hub?.zone ?? '', draining, quarantined });
     if (!quarantined) this.#arrivals.tell(record.tenant, record.hubId);

@@ -1,7 +1,9 @@
-import type { AgentName, Quarantine } from './records.ts';
+import type { AgentName, Quarantine, SessionRecord } from './records.ts';
 
 /** The most agents in quarantine at a time. Operators add them one by one, and each copy of the registry holds them all. */
 export const MAX_QUARANTINED = 1_000;
+
+type AgentOfSession = Pick<SessionRecord, 'tenant' | 'agentId' | 'credential'>;
 
 /** The latest statement of an operator about each agent. An earlier one that arrives late is ignored. */
 export class Quarantines {
@@ -27,6 +29,11 @@ export class Quarantines {
   of(agent: AgentName): Quarantine | undefined {
     const said = this.#inForce === 0 ? undefined : this.#byAgent.get(agentKey(agent));
     return said?.reason === undefined ? undefined : said;
+  }
+
+  /** The quarantine that a session's agent is in: by its id, or by the name in its credential, which another id does not change. */
+  ofSession(session: AgentOfSession): Quarantine | undefined {
+    return this.of(session) ?? this.of(byCredential(session));
   }
 
   /** The last statement about an agent, even if it was released. */
@@ -55,6 +62,11 @@ export class Quarantines {
 
 function count(quarantine: Quarantine | undefined): number {
   return quarantine?.reason === undefined ? 0 : 1;
+}
+
+/** The agent by the name in its credential, if it has one of its own. */
+export function byCredential({ tenant, agentId, credential = agentId }: AgentOfSession): AgentName {
+  return { tenant, agentId: credential };
 }
 
 /** One agent of one tenant. Ids may contain any character, so the key starts with the tenant's length. */

@@ -26,6 +26,10 @@ export interface AgentIdentifiers {
   readonly defaultRoute: boolean;
 }
 
+export function identifierCount({ ipv4, ipv6, host, cidr, defaultRoute }: AgentIdentifiers): number {
+  return [ipv4, ipv6, host, cidr].reduce((sum, { length }) => sum + length, defaultRoute ? 1 : 0);
+}
+
 export interface SessionRecord {
   /** Unique in the plane; chosen by the hub. */
   readonly sessionId: string;
@@ -39,6 +43,8 @@ export interface SessionRecord {
   readonly draining: boolean;
   /** When the session opened, in milliseconds since the epoch. */
   readonly since: number;
+  /** The name in the agent's credential, if the credential is its own. Unset where no tenants are configured. */
+  readonly credential?: string;
 }
 
 export interface AgentName {

@@ -1,5 +1,5 @@
 import { getOrPut } from '../get-or-put.ts';
-import { agentKey, Quarantines } from './quarantine.ts';
+import { agentKey, byCredential, Quarantines } from './quarantine.ts';
 import type { Change, HubRecord, Quarantine, SessionRecord, Snapshot } from './records.ts';
 
 interface HubEntry {
@@ -130,7 +130,8 @@ export class Replica {
   #quarantine(said: readonly Quarantine[]): boolean {
     const agents = new Set(said.filter((each) => this.quarantines.apply(each)).map(agentKey));
     if (agents.size === 0) return false;
-    for (const session of this.sessions()) if (agents.has(agentKey(session))) this.moved(session);
+    for (const session of this.sessions())
+      if (agents.has(agentKey(session)) || agents.has(agentKey(byCredential(session)))) this.moved(session);
     return true;
   }
 }

@@ -31,13 +31,14 @@ interface Asked extends Partial<Omit<ExplainOptions, 'directory'>> {
   readonly sessions: SessionRecord[];
   readonly quarantines?: Quarantine[];
   readonly host?: string;
+  readonly caller?: string;
   readonly ownHub?: string;
   /** Tunnels that are already open, by session. */
   readonly open?: Readonly<Record<string, number>>;
 }
 
 function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.3', ...rest }: Asked): Explanation {
-  const { ownHub, open = {}, ...more } = rest;
+  const { ownHub, open = {}, caller, ...more } = rest;
   const directory = new Directory({ random: () => 0, ...(ownHub !== undefined && { ownHub }) });
   directory.reset({ hubs, sessions, quarantines });
   for (const { route } of directory.placed('default')) route.open = open[route.record.sessionId] ?? 0;
@@ -52,6 +53,7 @@ function asked({ hubs = [hub('h1')], sessions, quarantines = [], host = '10.1.2.
     },
     'default',
     { host, port: 443 },
+    caller,
   );
 }
 
@@ -237,4 +239,23 @@ test('only sessions that the destination matches are inspected, and each hub onc
   assert.equal(explained.others.length, 100);
   assert.deepEqual(hubs, ['h1']);
   assert.equal(asks.length, 1 + 2 + 100);
+});
+
+test("a dial that the tenant's policy refuses is not routed, and one that it allows is, with the rule", () => {
+  const told: unknown[] = [];
+  const policy: NonNullable<ExplainOptions['policy']> = (...dial) => {
+    told.push(dial);
+    return dial[2] === 'operator' ? { allowed: true, rule: 'pods' } : { allowed: false, rule: 'deny[0]' };
+  };
+  const sessions = [session('a', 'h1')];
+  const refused = asked({ sessions, policy });
+  assert.deepEqual(refused, { policy: { allowed: false, rule: 'deny[0]' }, steps: [], others: [], taken: undefined });
+  const allowed = asked({ sessions, policy, caller: 'operator' });
+  assert.deepEqual([allowed.policy, allowed.taken?.sessionId], [{ allowed: true, rule: 'pods' }, 'a']);
+  const destination = { host: '10.1.2.3', port: 443 };
+  assert.deepEqual(told, [
+    ['default', destination, ''],
+    ['default', destination, 'operator'],
+  ]);
+  assert.equal(asked({ sessions, policy: () => undefined }).policy, undefined);
 });

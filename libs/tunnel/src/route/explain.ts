@@ -1,5 +1,6 @@
 import ipaddr from 'ipaddr.js';
 import type { Destination } from '../dial/destination.ts';
+import type { PolicyVerdict } from '../dial/policy.ts';
 import { getOrPut } from '../get-or-put.ts';
 import type { SessionRecord } from '../replica/records.ts';
 import type { Place, Route } from './placement.ts';
@@ -11,6 +12,8 @@ import type { Tier } from './tiers.ts';
 export interface ExplainOptions extends RankingOptions {
   readonly strategies: readonly Strategy[];
   readonly zone: string;
+  /** What a tenant's policy says about a dial of a caller; undefined for a tenant without one. */
+  readonly policy?: (tenant: string, destination: Destination, caller: string) => PolicyVerdict | undefined;
 }
 
 /** A session that could take a dial, found under one key. */
@@ -41,6 +44,8 @@ export interface ExplainedStep {
 }
 
 export interface Explanation {
+  /** Unset if there is none. A dial that it refuses is not routed. */
+  readonly policy?: PolicyVerdict;
   readonly steps: readonly ExplainedStep[];
   /** The tenant's sessions that no strategy finds. */
   readonly others: readonly Candidate[];
@@ -67,8 +72,17 @@ interface Found {
   readonly rank: number;
 }
 
-/** Explains how a dial to a destination would be routed now, and why. Dials nothing, and changes nothing. */
-export function explain(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
+/**
+ * Explains how a dial to a destination would be routed now, and why. Dials nothing, and changes nothing.
+ * @param caller the caller's name, for rules that name callers
+ */
+export function explain(options: ExplainOptions, tenant: string, destination: Destination, caller = ''): Explanation {
+  const policy = options.policy?.(tenant, destination, caller);
+  if (policy?.allowed === false) return { policy, steps: [], others: [], taken: undefined };
+  return { ...routes(options, tenant, destination), ...(policy && { policy }) };
+}
+
+function routes(options: ExplainOptions, tenant: string, { host }: Destination): Explanation {
   const { directory, strategies, zone } = options;
   // Remember each answer, so that all sessions of a hub are judged by the same state.
   const asked = { ...options, hub: once(options.hub), suspects: { has: once((id) => options.suspects.has(id)) } };
@@ -146,7 +160,7 @@ function apart(found: Found[], isTaken: (one: Found) => boolean): [first: Found[
 function described({ directory, hub, suspects }: ExplainOptions, { route, zone, draining }: Place, key: string) {
   const { record: session, open } = route;
   const { sessionId, hubId } = session;
-  const quarantined = directory.quarantines.of(session)?.reason;
+  const quarantined = directory.quarantines.ofSession(session)?.reason;
   const reachable = hub(hubId) !== undefined;
   const suspected = suspects.has(hubId) || suspects.has(sessionId);
   return { session, open, key, zone, draining, quarantined, reachable, suspected };

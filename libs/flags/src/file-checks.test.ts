@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { proxyServer } from './programs.ts';
+import { check, commandLines, refuses } from './testing/command-lines.ts';
+
+const { dir, one, other, uds, server, gateway, agent } = await commandLines();
+after(() => rmSync(dir, { recursive: true }));
+
+const file = (name: string, text = '') => {
+  writeFileSync(join(dir, name), text);
+  return join(dir, name);
+};
+
+test('a file that is missing, unreadable or of another kind is named with its flag', () => {
+  const none = join(dir, 'none');
+  const garbage = file('garbage.pem', 'garbage');
+  const broken = file('broken.pem', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
+  const encrypted = file('encrypted.pem', '-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n');
+  const base = (...args: string[]) => check(proxyServer, ...uds(), ...args);
+  refuses(base, [
+    [`--cluster-cert=${one.cert}`, '--cluster-key: must be set when --cluster-cert is'],
+    [`--cluster-key=${one.key}`, '--cluster-cert: must be set when --cluster-key is'],
+    [`--cluster-cert=${none} --cluster-key=${one.key}`, `--cluster-cert: cannot read ${none}: there is no such file`],
+    [`--cluster-cert=${one.cert} --cluster-key=${none}`, `--cluster-key: cannot read ${none}: there is no such file`],
+    [`--cluster-cert=${one.cert} --cluster-key=${dir}`, `--cluster-key: cannot read ${dir}: it is a directory`],
+    [
+      `--cluster-cert=${garbage} --cluster-key=${one.key}`,
+      `--cluster-cert: there is no certificate (PEM) in ${garbage}`,
+    ],
+    [`--cluster-cert=${broken} --cluster-key=${one.key}`, /^--cluster-cert: certificate 1 in .* is malformed: [^\n]+$/],
+    [`--cluster-cert=${one.cert} --cluster-key=${garbage}`, /^--cluster-key: there is no usable private key \(PEM\)/],
+    [`--cluster-cert=${one.cert} --cluster-key=${encrypted}`, /^--cluster-key: the key in .* is encrypted/],
+    [`--cluster-cert=${one.cert} --cluster-key=${other.key}`, /^--cluster-key: the key in .* does not match/],
+  ]);
+  refuses(server, [
+    [`--cluster-ca-cert=${none}`, `--cluster-ca-cert: cannot read ${none}: there is no such file`],
+    [`--cluster-ca-cert=${one.key}`, `--cluster-ca-cert: there is no certificate (PEM) in ${one.key}`],
+    [`--kubeconfig=${none}`, `--kubeconfig: cannot read ${none}: there is no such file`],
+  ]);
+  refuses(agent, [
+    [`--ca-cert=${none}`, `--ca-cert: cannot read ${none}: there is no such file`],
+    [`--service-account-token-path=${none}`, /^--service-account-token-path: cannot read/],
+    [`--kubeconfig=${none}`, /^--kubeconfig: cannot read/],
+    [`--agent-cert=${one.cert}`, '--agent-key: must be set when --agent-cert is'],
+  ]);
+});
+
+test('an unreadable file is rejected', { skip: process.getuid?.() === 0 && 'root may read everything' }, () => {
+  const locked = file('locked.pem');
+  chmodSync(locked, 0);
+  refuses(server, [[`--cluster-ca-cert=${locked}`, `--cluster-ca-cert: cannot read ${locked}: permission denied`]]);
+});
+
+test('an audit log must be a writable file, and is created for its owner and group', () => {
+  for (const program of [server, gateway]) {
+    refuses(program, [
+      [`--audit-log=${dir}/none/audit.log`, /^--audit-log: cannot write .*: there is no such directory$/],
+      [`--audit-log=${dir}`, /^--audit-log: cannot write .*: it is a directory$/],
+    ]);
+    assert.deepEqual(program(`--audit-log=${dir}/audit.log`), []);
+    assert.deepEqual(program('--audit-log=-'), []);
+  }
+  assert.equal(statSync(join(dir, 'audit.log')).mode & 0o137, 0);
+});

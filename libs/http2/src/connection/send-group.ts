@@ -1,0 +1,96 @@
+import type { TakesTurns } from '@isthmus/runtime';
+import type { Refillable, Sender } from './output.ts';
+
+/** Items that were taken are dropped together, once there are at least this many of them. */
+const DROPPED_AT_ONCE = 256;
+
+/** Streams that may wait before those that have closed meanwhile are looked for. */
+const PRUNE_AT = 1000;
+
+/** Items of one group, the first to come first. */
+export class Line<T> implements TakesTurns {
+  next: this | undefined = undefined;
+  credit = 0;
+  #items: (T | undefined)[] = [];
+  /** Items at the front that were taken. */
+  #taken = 0;
+
+  get length(): number {
+    return this.#items.length - this.#taken;
+  }
+
+  push(item: T): void {
+    this.#items.push(item);
+  }
+
+  shift(): T | undefined {
+    const item = this.#items[this.#taken];
+    if (item === undefined) return undefined;
+    this.#items[this.#taken++] = undefined;
+    if (this.length === 0) this.#keep([]);
+    else if (this.#taken >= DROPPED_AT_ONCE && this.#taken >= this.length) this.#keep(this.#items.slice(this.#taken));
+    return item;
+  }
+
+  /** Takes the first of them. */
+  take(count: number): T[] {
+    const taken: T[] = [];
+    while (taken.length < count && this.length > 0) taken.push(this.shift() as T);
+    return taken;
+  }
+
+  /** Forgets the others. */
+  filter(keep: (item: T) => boolean): void {
+    this.#keep(this.#items.filter((item) => item !== undefined && keep(item)));
+  }
+
+  #keep(items: (T | undefined)[]): void {
+    this.#items = items;
+    this.#taken = 0;
+  }
+}
+
+/** Streams of a group that wait for their turn to send. */
+class ReadyLine extends Line<Sender> {
+  #pruneAt = PRUNE_AT;
+
+  /** @returns how many more wait than before */
+  offer(sender: Sender): number {
+    const before = this.length;
+    if (before >= this.#pruneAt) this.#prune();
+    this.push(sender);
+    return this.length - before;
+  }
+
+  /** Forgets streams that have nothing left to send: while nothing may leave, closed ones would pile up here. */
+  #prune(): void {
+    this.filter((sender) => {
+      if (!sender.sendable) sender.offered = false;
+      return sender.offered;
+    });
+    this.#pruneAt = Math.max(PRUNE_AT, 2 * this.length);
+  }
+}
+
+/** Those of a group that have sent all they had. */
+class EmptyLine extends Line<Refillable> {
+  readonly ready: ReadyLine;
+
+  constructor(ready: ReadyLine) {
+    super();
+    this.ready = ready;
+  }
+}
+
+/** The streams of one tenant on a connection. Groups that have something to send get the same share of it. */
+export class SendGroup {
+  readonly name: string | undefined;
+  readonly ready = new ReadyLine();
+  readonly empty = new EmptyLine(this.ready);
+  /** Open streams. */
+  streams = 0;
+
+  constructor(name?: string) {
+    this.name = name;
+  }
+}

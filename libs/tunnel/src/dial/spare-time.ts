@@ -1,0 +1,217 @@
+import { Rounds, type TakesTurns } from '@isthmus/runtime';
+import { getOrPut } from '../get-or-put.ts';
+import type { Dial, DialRequest, Established } from './dial.ts';
+import { DialError } from './errors.ts';
+
+/**
+ * Share of its time that the event loop may be busy before dials of tenants with many wait. A loop that is busy half of its time makes
+ * others wait twice as long as an idle one does; at nine tenths it is ten times.
+ */
+const BUSY = 0.5;
+
+/** How often dials that wait are looked at, in milliseconds. */
+const TICK = 20;
+
+/** The time over which the use of the loop is averaged, in seconds. */
+const AVERAGED_OVER = 0.1;
+
+/** Dials a second of one tenant that never wait. */
+const UNHINDERED = 100;
+
+/**
+ * Dials a second, of all tenants that wait, that start however busy the loop is. It may be busy with something else, and at 1 ms a dial
+ * they are a tenth of it.
+ */
+const LEAST = 100;
+
+/** How many start when a flood begins, before its effect is known, and how many at most, in dials a second. */
+const FIRST = 500;
+const MOST = 5000;
+
+/** How fast their rate follows the loop: a loop that is busy by .1 more than `BUSY` divides it by e each second; one by .1 less multiplies it. */
+const GAIN = 10;
+
+/** A tenant that dials less often, in dials a second, is forgotten. */
+const FORGOTTEN = 0.5;
+
+/** How long a dial may wait, in milliseconds. An API server gives up after 30 s. */
+const LONGEST_WAIT = 10_000;
+
+export interface SpareTimeOptions {
+  /** Returns which share of its time the event loop was busy since the last call. */
+  readonly use: () => number;
+  /** Milliseconds. */
+  readonly now?: () => number;
+  /** Calls again and again. Returns a function that stops it. */
+  readonly every?: (ms: number, run: () => void) => () => void;
+}
+
+/**
+ * Keeps time of the event loop for others while one tenant floods: dials of a tenant that makes more than its share of all wait until
+ * the loop has time to spare. Turns alone are not enough, because whatever starts makes work later, and a loop without a pause makes
+ * every tunnel wait. `Admission` bounds how many wait.
+ */
+export function inSpareTime(dial: Dial, options: SpareTimeOptions): Dial {
+  const spare = new SpareTime(dial, options);
+  return (request) => spare.dial(request);
+}
+
+class SpareTime {
+  readonly #dial: Dial;
+  readonly #use: () => number;
+  readonly #now: () => number;
+  readonly #every: NonNullable<SpareTimeOptions['every']>;
+  /** Those that dialled lately. */
+  readonly #tenants = new Map<string, Line>();
+  /** Those that have dials waiting. */
+  readonly #rounds = new Rounds<Line>(1);
+  /** Dials a second that one tenant may make without waiting. */
+  #share = UNHINDERED;
+  /** Dials a second, of those that wait. */
+  #rate = FIRST;
+  /** Of those, how many may start now. */
+  #credit = 0;
+  /** Whether there were such since the last tick. */
+  #wanted = false;
+  #busy = 0;
+  #ticked = 0;
+  #stop: (() => void) | undefined;
+
+  constructor(dial: Dial, { use, now = () => performance.now(), every = repeated }: SpareTimeOptions) {
+    this.#dial = dial;
+    this.#use = use;
+    this.#now = now;
+    this.#every = every;
+  }
+
+  dial(request: DialRequest): Promise<Established> {
+    this.#begin();
+    const line = getOrPut(this.#tenants, request.tenant, () => new Line(request.tenant));
+    if (line.waiting.size === 0 && line.rate < this.#share) return this.#start(line, request);
+    return new Promise((resolve, reject) => {
+      const leave = () => {
+        request.signal.removeEventListener('abort', go);
+        line.waiting.delete(waiting);
+      };
+      const go = () => {
+        leave();
+        resolve(this.#start(line, request));
+      };
+      const refuse = (error: DialError) => {
+        leave();
+        reject(error);
+      };
+      const until = this.#now() + LONGEST_WAIT;
+      const waiting: Waiting = { until, go, refuse };
+      line.waiting.add(waiting);
+      // What is dialled next sees it, too, and makes nothing of it.
+      request.signal.addEventListener('abort', go, { once: true });
+      this.#rounds.enter(line);
+      this.#wanted = true;
+      // What the loop has time for starts at once.
+      this.#letGo();
+    });
+  }
+
+  #start(line: Line, request: DialRequest): Promise<Established> {
+    line.rate++;
+    return this.#dial(request);
+  }
+
+  #begin(): void {
+    if (this.#stop) return;
+    this.#use();
+    this.#ticked = this.#now();
+    this.#credit = this.#most;
+    this.#stop = this.#every(TICK, () => this.#tick());
+  }
+
+  #tick(): void {
+    const now = this.#now();
+    const seconds = (now - this.#ticked) / 1000;
+    this.#ticked = now;
+    this.#busy += (this.#use() - this.#busy) * Math.min(1, seconds / AVERAGED_OVER);
+    this.#age(seconds, now);
+    if (this.#tenants.size === 0) {
+      this.#stop?.();
+      this.#stop = undefined;
+    }
+    const rate = this.#rate * Math.exp(GAIN * (BUSY - this.#busy) * seconds);
+    // Without dials beyond a share, the loop says nothing about how many could start.
+    this.#rate = Math.max(LEAST, Math.min(this.#wanted ? MOST : FIRST, rate));
+    this.#wanted = this.#rounds.size > 0;
+    // A late tick does not let all start at once that should have started one by one.
+    this.#credit = Math.min(this.#credit + this.#rate * seconds, this.#most);
+    this.#letGo();
+  }
+
+  /** The most that may start at once. */
+  get #most(): number {
+    return 1 + this.#rate * AVERAGED_OVER;
+  }
+
+  /** Lets rates fall, and ends waits: of those that took too long, and of tenants that are below their share by now. */
+  #age(seconds: number, now: number): void {
+    const kept = Math.exp(-seconds);
+    let all = 0;
+    for (const line of this.#tenants.values()) {
+      line.rate *= kept;
+      all += line.rate;
+      line.endWaits(now);
+      while (line.waiting.size > 0 && line.rate < this.#share) line.goFirst();
+      if (line.rate < FORGOTTEN && line.waiting.size === 0 && line.next === undefined)
+        this.#tenants.delete(line.tenant);
+    }
+    this.#share = Math.max(UNHINDERED, all / Math.max(2, this.#tenants.size));
+  }
+
+  #letGo(): void {
+    for (let line = this.#rounds.current; line && this.#credit >= 1; line = this.#rounds.current) {
+      if (line.waiting.size > 0) {
+        this.#credit--;
+        line.goFirst();
+      }
+      if (line.waiting.size === 0) this.#rounds.leave();
+      else this.#rounds.spend(1);
+    }
+  }
+}
+
+function repeated(ms: number, run: () => void): () => void {
+  const timer = setInterval(run, ms).unref();
+  return () => clearInterval(timer);
+}
+
+interface Waiting {
+  /** When it ends, in milliseconds. */
+  readonly until: number;
+  readonly go: () => void;
+  readonly refuse: (error: DialError) => void;
+}
+
+/** A tenant's dials that wait, the first to come first. */
+class Line implements TakesTurns {
+  next: this | undefined = undefined;
+  credit = 0;
+  readonly tenant: string;
+  /** Dials a second, over about a second. */
+  rate = 0;
+  readonly waiting = new Set<Waiting>();
+
+  constructor(tenant: string) {
+    this.tenant = tenant;
+  }
+
+  goFirst(): void {
+    const [first] = this.waiting;
+    first?.go();
+  }
+
+  endWaits(now: number): void {
+    for (const { until, refuse } of this.waiting) {
+      if (until > now) return;
+      const text = `tenant ${this.tenant} dials more than this process has time for: dial less often, or start more gateways or hubs`;
+      refuse(new DialError('connection_limit_reached', text));
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { Duplex } from 'node:stream';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { Splice } from '../carry/splice.ts';
+import { Admission } from '../dial/admission.ts';
+import type { Established } from '../dial/dial.ts';
+import { inTurns } from '../dial/in-turns.ts';
+import { request } from '../testing.ts';
+import { type DialLimits, UNLIMITED } from './limits.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+const LIMITS: DialLimits = { ...UNLIMITED, pendingDials: 100, tunnels: 300, bytesQueued: 4 * MIB };
+
+/** What a tunnel may hold beyond `bytesQueued`: one read of its source past the limit, and one that waits in the source, each way. */
+const A_TUNNEL = 4 * 64 * KIB;
+/** What a dial that waits may hold. */
+const A_DIAL = 10 * KIB;
+/** What the process itself may grow by. */
+const NOISE = 16 * MIB;
+const BOUND = LIMITS.bytesQueued + LIMITS.tunnels * A_TUNNEL + LIMITS.pendingDials * A_DIAL + NOISE;
+
+/** Pours new bytes as fast as it is read, and reads nothing. */
+class Stalled extends Duplex {
+  constructor() {
+    super({ readableHighWaterMark: 64 * KIB, writableHighWaterMark: 64 * KIB });
+    this.on('error', () => {});
+  }
+  override _read(): void {
+    setImmediate(() => this.push(Buffer.alloc(64 * KIB)));
+  }
+  override _write(): void {}
+}
+
+function held(): number {
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+const DENO = 'Deno' in globalThis && 'Deno collects no garbage on demand';
+
+test('a tenant that stalls all its tunnels and floods dials holds no more than its limits say', {
+  skip: DENO,
+}, async () => {
+  setFlagsFromString('--expose-gc');
+  const gc: () => void = runInNewContext('gc');
+  const splices: Splice[] = [];
+  const stalls = { now: true };
+  const establish = (): Established => {
+    const stream = new Stalled();
+    const end = { stream, halfOpen: true, abort: () => void stream.destroy() };
+    return { end, agentId: 'a', sessionId: 's', hubId: 'h', timing: {} };
+  };
+  const dial = inTurns(() => (stalls.now ? Promise.resolve(establish()) : new Promise<never>(() => {})));
+  const admission = new Admission(dial, { limits: () => LIMITS });
+  const refused = new Map<string, number>();
+  const open = async () => {
+    try {
+      const { end, meter } = await admission.dial({ ...request, tenant: 'acme' });
+      const caller = new Stalled();
+      const callerEnd = { stream: caller, halfOpen: true, abort: () => void caller.destroy() };
+      splices.push(new Splice(callerEnd, end, undefined, undefined, meter));
+    } catch (error) {
+      const { limit = 'none' } = error as { limit?: string };
+      refused.set(limit, (refused.get(limit) ?? 0) + 1);
+    }
+  };
+  gc();
+  const before = held();
+  // More tunnels than it may have, a few at a time, and then ten thousand dials that nobody answers.
+  for (let i = 0; i < 1000; i++) await open();
+  stalls.now = false;
+  for (let i = 0; i < 10_000; i++) void open();
+  for (let i = 0; i < 500; i++) await turn();
+  gc();
+  const growth = held() - before;
+  const use = admission.use('acme');
+  assert.ok(splices.length <= LIMITS.tunnels, `${splices.length} tunnels`);
+  assert.ok((use?.pendingDials ?? 0) <= LIMITS.pendingDials, `${use?.pendingDials} dials wait`);
+  assert.ok((use?.bytesQueued ?? 0) <= LIMITS.bytesQueued + splices.length * A_TUNNEL, `${use?.bytesQueued} queued`);
+  assert.ok(growth <= BOUND, `${growth / MIB} MiB of ${BOUND / MIB}`);
+  assert.ok((use?.bytesQueued ?? 0) >= LIMITS.bytesQueued, 'and it did try');
+  assert.ok((refused.get('bytesQueued') ?? 0) + (refused.get('tunnels') ?? 0) > 10_000, `${[...refused]}`);
+  for (const splice of splices) splice.abort(new Error('enough'));
+  await Promise.all(splices.map(({ done }) => done));
+  assert.equal(admission.use('acme')?.bytesQueued, 0);
+});
