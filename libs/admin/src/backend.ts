@@ -1,14 +1,16 @@
 import type { FlagInForce } from '@isthmus/flags';
 import type { Check } from '@isthmus/service';
-import type { SessionInfo, TunnelInfo } from '@isthmus/tunnel';
+import type { Operation, SessionInfo, TunnelInfo } from '@isthmus/tunnel';
 import type { KickPart } from './calls/kick.ts';
 import type { LogPart } from './calls/logs.ts';
 import type { PlanePart, ServersPart } from './calls/members.ts';
 import type { QuarantinePart } from './calls/quarantine-part.ts';
-import type { RecentDials } from './calls/recent-dials.ts';
+import type { RecentCallers } from './calls/recent-callers.ts';
+import type { SeenDials } from './calls/recent-dials.ts';
 import type { RecentRefusals } from './calls/recent-refusals.ts';
 import type { RoutingPart } from './calls/routing.ts';
 import type { Identity } from './calls/status.ts';
+import type { TenantsPart } from './calls/tenants.ts';
 
 /** What is left when draining begins. */
 export interface DrainSummary {
@@ -42,7 +44,7 @@ export interface DrainPlan {
 
 /** A session as a hub holds it, or as a gateway knows it from the registry: then without its connection. */
 export type KnownSession = Omit<SessionInfo, 'protocol' | 'remote'> &
-  Partial<SessionInfo> & { readonly draining?: boolean };
+  Partial<SessionInfo> & { readonly draining?: boolean; readonly credential?: string };
 
 /** What a program shows and does on its admin port: the parts that every program has, and those that only some have. */
 export interface AdminBackend {
@@ -53,8 +55,8 @@ export interface AdminBackend {
   /** Number of those sessions; at an agent, its connections to servers. */
   sessionCount(): number;
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
-  readonly dials: RecentDials;
-  readonly refusals: RecentRefusals;
+  readonly dials: SeenDials;
+  readonly refusals: Pick<RecentRefusals, 'list' | 'expect'>;
   /** What an operator should mend though the program is ready. */
   warnings?(): readonly string[];
   readonly flags: readonly FlagInForce[];
@@ -69,6 +71,12 @@ export interface AdminBackend {
   /** Set for a gateway or hub. */
   readonly plane?: PlanePart;
   readonly quarantine?: QuarantinePart;
+  /** Set with `--tenants-dir`. */
+  readonly tenants?: TenantsPart;
+  /** Set for a gateway. */
+  readonly callers?: Pick<RecentCallers, 'of'>;
+  /** Called for what an operator did on the admin port, and for what it was refused. */
+  readonly operated?: (operation: Operation) => void;
   /** Set for an agent. */
   readonly servers?: ServersPart;
 }

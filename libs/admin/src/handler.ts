@@ -1,25 +1,62 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { BAD_TARGET, type Metrics, metricsPage, NOT_FOUND, send, urlOf } from '@isthmus/service';
+import type { Operation } from '@isthmus/tunnel';
+import { type Visitor, visitorOf } from './access/visitor.ts';
+import type { TenantsPart } from './calls/tenants.ts';
 import { Profiler } from './profiling.ts';
 
+/** Renders a page of metrics. @param tenant only the lines of this tenant */
+export type TenantMetrics = (accept?: string, tenant?: string) => ReturnType<Metrics>;
+
 export interface AdminHandlerOptions {
-  readonly metrics: Metrics;
+  readonly metrics: TenantMetrics;
   /** `--enable-profiling` */
   readonly profiling: boolean;
+  /** As in AdminBackend. */
+  readonly tenants?: Pick<TenantsPart, 'has'> | undefined;
+  readonly operated?: ((operation: Operation) => void) | undefined;
 }
 
 const TO_INDEX = { status: 301, body: '', headers: { location: '/debug/pprof/' } };
 
 /** Returns the handler of the admin port's HTTP pages: /metrics and, with profiling, /debug/pprof/, as upstream. */
-export function adminHandler({ metrics, profiling }: AdminHandlerOptions): RequestListener {
+export function adminHandler(options: AdminHandlerOptions): RequestListener {
+  const { metrics, profiling, operated = () => {} } = options;
   const profiler = profiling ? new Profiler() : undefined;
   const serve = (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const url = urlOf(request);
     if (!url) return send(response, BAD_TARGET);
-    if (url.pathname === '/metrics') return send(response, metricsPage(metrics, request));
+    const visitor = visitorOf(request.socket);
+    const { operator } = visitor;
+    const call = url.pathname.slice(0, LONGEST_PATH);
+    const denied = denial(visitor, call, options);
+    if (denied !== undefined) {
+      operated({ operator, call, outcome: 'refused', text: denied });
+      return send(response, { status: 403, body: `${denied}\n` });
+    }
+    if (call === '/metrics') {
+      return send(
+        response,
+        metricsPage((accept) => metrics(accept, operator.tenant), request),
+      );
+    }
+    if (profiler && /^\/debug\/pprof\/./.test(call)) operated({ operator, call, outcome: 'done' });
     if (profiler && url.pathname === '/debug/pprof') return send(response, TO_INDEX);
     if (profiler && url.pathname.startsWith('/debug/pprof/')) return profiler.serve(response, url);
     return send(response, NOT_FOUND);
   };
   return (request, response) => void serve(request, response);
+}
+
+/** The most characters of a path in an audit record. */
+const LONGEST_PATH = 200;
+
+/** Why a visitor may not have a page, or undefined if it may. An operator of one tenant may read that tenant's metrics. */
+function denial({ principal, fault }: Visitor, path: string, { tenants }: AdminHandlerOptions): string | undefined {
+  if (fault) return fault.message;
+  if (!principal) return undefined;
+  const { tenant } = principal;
+  if (tenants && !tenants.has(tenant)) return `tenant ${tenant} is none of this plane's`;
+  if (path === '/metrics') return undefined;
+  return `${path} is for operators of the plane: this certificate is of an operator of tenant ${tenant}`;
 }

@@ -1,8 +1,8 @@
 import type { AddressInfo } from 'node:net';
-import type { Metrics, ProgramLog } from '@isthmus/service';
+import type { ProgramLog } from '@isthmus/service';
 import { type Check, serveHealth, type Unready } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
-import { adminHandler } from './handler.ts';
+import { adminHandler, type TenantMetrics } from './handler.ts';
 import type { AdminTls } from './listener.ts';
 import { serveAdmin } from './server.ts';
 
@@ -12,7 +12,7 @@ export interface OperationsOptions {
   readonly profiling: boolean;
   readonly checks: () => readonly Check[];
   readonly unready: Unready;
-  readonly metrics: Metrics;
+  readonly metrics: TenantMetrics;
   readonly backend: AdminBackend;
   readonly log: ProgramLog;
   /** Called with each refused connection and its port, `health` or `admin`. */
@@ -32,7 +32,8 @@ export interface Operations {
 export async function operations(options: OperationsOptions): Promise<Operations> {
   const { metrics, backend, checks, unready, log, profiling } = options;
   const refused = (where: string) => (remote: string, error: Error) => options.refused(where, remote, error);
-  const http = adminHandler({ metrics, profiling });
+  const { tenants, operated } = backend;
+  const http = adminHandler({ metrics, profiling, tenants, operated });
   const warn = (message: string) => log.warn({}, message);
   const ready = () => checks().every(({ ok }) => ok);
   const admin = await serveAdmin({ ...options.admin, backend, ready, http, warn, refused: refused('admin') });

@@ -43,25 +43,53 @@ export class CertificateAuthority {
   readonly cert: string;
   readonly #commonName: string;
   readonly #keys: webcrypto.CryptoKeyPair;
+  /** Names its key in what it issues, because authorities of many clusters have one name (RFC 5280 section 4.2.1.1). */
+  readonly #keyId: x509.AuthorityKeyIdentifierExtension;
 
-  private constructor(commonName: string, cert: string, keys: webcrypto.CryptoKeyPair) {
+  private constructor(
+    commonName: string,
+    cert: string,
+    keys: webcrypto.CryptoKeyPair,
+    keyId: x509.AuthorityKeyIdentifierExtension,
+  ) {
     this.#commonName = commonName;
     this.cert = cert;
     this.#keys = keys;
+    this.#keyId = keyId;
   }
 
   static async create(commonName: string, validMs: number): Promise<CertificateAuthority> {
     const keys = await newKeys();
+    return CertificateAuthority.#of(commonName, keys, validMs);
+  }
+
+  static async #of(commonName: string, keys: webcrypto.CryptoKeyPair, validMs: number): Promise<CertificateAuthority> {
     const certificate = await signItself(commonName, keys, validMs, [
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
       await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
     ]);
-    return new CertificateAuthority(commonName, certificate.toString('pem'), keys);
+    return new CertificateAuthority(commonName, certificate.toString('pem'), keys, await keyIdOf(keys));
+  }
+
+  /** Returns it with another certificate of the same name and key. */
+  renewed(validMs: number): Promise<CertificateAuthority> {
+    return CertificateAuthority.#of(this.#commonName, this.#keys, validMs);
+  }
+
+  /** Returns an authority below this one. @param pathLength how many authorities may stand below it. Unset: any number */
+  async subordinate(commonName: string, validMs: number, pathLength?: number): Promise<CertificateAuthority> {
+    const keys = await newKeys();
+    const certificate = await this.#sign(commonName, keys, { validMs }, [
+      new x509.BasicConstraintsExtension(true, pathLength, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+    ]);
+    return new CertificateAuthority(commonName, certificate, keys, await keyIdOf(keys));
   }
 
   /** Returns an authority with the same name and certificate, but with a key that does not match, as an impostor has. */
   async impostor(): Promise<CertificateAuthority> {
-    return new CertificateAuthority(this.#commonName, this.cert, await newKeys());
+    return new CertificateAuthority(this.#commonName, this.cert, await newKeys(), this.#keyId);
   }
 
   /** Returns its private key, as PEM. */
@@ -70,25 +98,48 @@ export class CertificateAuthority {
   }
 
   async issue(options: IssueOptions): Promise<IdentityTexts> {
-    const { commonName, validMs, notBeforeMs, hosts, uses = [hosts ? 'server' : 'client'] } = options;
+    const { commonName, hosts, uses = [hosts ? 'server' : 'client'] } = options;
     const keys = await newKeys();
     const purposes = uses.map((use) => PURPOSES[use]);
+    const cert = await this.#sign(commonName, keys, options, [
+      new x509.BasicConstraintsExtension(false, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+      ...(purposes.length > 0 ? [new x509.ExtendedKeyUsageExtension(purposes)] : []),
+      ...(hosts ? [new x509.SubjectAlternativeNameExtension(hosts)] : []),
+    ]);
+    return { cert, key: await privateKeyPem(keys) };
+  }
+
+  /** Issues a revocation list, as PEM. @param certificates the revoked ones, as PEM @param validMs when the next list is due */
+  async revoke(certificates: readonly string[], validMs: number): Promise<string> {
+    const list = await x509.X509CrlGenerator.create({
+      issuer: `CN=${this.#commonName}`,
+      thisUpdate: new Date(Date.now() - 2 * HOUR_MS),
+      nextUpdate: new Date(Date.now() + validMs),
+      entries: certificates.map((each) => ({ serialNumber: new x509.X509Certificate(each).serialNumber })),
+      signingAlgorithm: ALGORITHM,
+      signingKey: this.#keys.privateKey,
+    });
+    return x509.PemConverter.encode(list.rawData, 'X509 CRL');
+  }
+
+  async #sign(
+    commonName: string,
+    { publicKey }: webcrypto.CryptoKeyPair,
+    { validMs, notBeforeMs }: Pick<IssueOptions, 'validMs' | 'notBeforeMs'>,
+    extensions: readonly x509.Extension[],
+  ): Promise<string> {
     const certificate = await x509.X509CertificateGenerator.create({
       serialNumber: crypto.randomUUID().replaceAll('-', ''),
       subject: nameOf(commonName),
       issuer: `CN=${this.#commonName}`,
       ...validity(validMs, notBeforeMs),
       signingAlgorithm: ALGORITHM,
-      publicKey: keys.publicKey,
+      publicKey,
       signingKey: this.#keys.privateKey,
-      extensions: [
-        new x509.BasicConstraintsExtension(false, undefined, true),
-        new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-        ...(purposes.length > 0 ? [new x509.ExtendedKeyUsageExtension(purposes)] : []),
-        ...(hosts ? [new x509.SubjectAlternativeNameExtension(hosts)] : []),
-      ],
+      extensions: [...extensions, this.#keyId],
     });
-    return { cert: certificate.toString('pem'), key: await privateKeyPem(keys) };
+    return certificate.toString('pem');
   }
 }
 
@@ -118,6 +169,10 @@ function signItself(
     keys,
     extensions: [new x509.BasicConstraintsExtension(true, undefined, true), ...extensions],
   });
+}
+
+function keyIdOf({ publicKey }: webcrypto.CryptoKeyPair): Promise<x509.AuthorityKeyIdentifierExtension> {
+  return x509.AuthorityKeyIdentifierExtension.create(publicKey);
 }
 
 function nameOf(commonName: string): string {

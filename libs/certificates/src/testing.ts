@@ -1,6 +1,6 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
+import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel/names';
 import {
   CertificateAuthority,
   type Hosts,
@@ -46,11 +46,17 @@ export class Authority {
   }
 
   /**
-   * @param name becomes part of its subject and of its file names
+   * @param name becomes part of its file names
    * @param validMs validity from now in milliseconds. A day lets tests move clocks
+   * @param commonName its subject
    */
-  static async create(dir: string, name: string, validMs = DAY_MS): Promise<Authority> {
-    const authority = await CertificateAuthority.create(`${name} authority`, validMs);
+  static async create(
+    dir: string,
+    name: string,
+    validMs = DAY_MS,
+    commonName = `${name} authority`,
+  ): Promise<Authority> {
+    const authority = await CertificateAuthority.create(commonName, validMs);
     const path = join(dir, `${name}-ca.pem`);
     await writeFile(path, authority.cert);
     return new Authority(dir, name, path, authority, validMs);
@@ -82,6 +88,12 @@ export class Authority {
     const impostor = await this.#authority.impostor();
     const foreign = new Authority(this.#dir, `${this.#name}-foreign`, this.cert, impostor, this.#validMs);
     return foreign.#issue(commonName, options);
+  }
+
+  /** Issues a list of the certificates that are revoked, as PEM. */
+  async revocations(...revoked: readonly Identity[]): Promise<string> {
+    const certificates = await Promise.all(revoked.map(({ cert }) => readFile(cert, 'utf8')));
+    return this.#authority.revoke(certificates, this.#validMs);
   }
 
   /** Issues a self-signed client certificate. */

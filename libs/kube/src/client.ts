@@ -13,6 +13,8 @@ export interface KubeClientOptions {
   readonly qps?: number;
   /** Burst of calls (`--kubeconfig-burst`); unset or 0 for client-go's default, 10. */
   readonly burst?: number;
+  /** What errors call that limit. Default: the flag. */
+  readonly rateName?: string;
   /** Deadline of one call with all its retries, in milliseconds. Default 10 s. */
   readonly timeoutMs?: number;
   /** How long credentials count as current after they were read, in milliseconds. Default a minute, as in client-go. */
@@ -61,6 +63,7 @@ class Client implements KubeClient {
   readonly #timeoutMs: number;
   readonly #rereadMs: number;
   readonly #limit: RateLimit | undefined;
+  readonly #rateName: string;
   #pool: ConnectionPool;
   #readAt = performance.now();
 
@@ -70,6 +73,7 @@ class Client implements KubeClient {
     this.#rereadMs = options.rereadMs ?? REREAD_MS;
     const qps = options.qps || DEFAULT_QPS;
     this.#limit = qps < 0 ? undefined : new RateLimit(qps, options.burst || DEFAULT_BURST);
+    this.#rateName = options.rateName ?? '--kubeconfig-qps';
     this.#pool = openPool(connection);
   }
 
@@ -132,7 +136,7 @@ class Client implements KubeClient {
   async #send(call: KubeCall, deadline: Deadline): Promise<IncomingMessage> {
     const wait = this.#limit?.reserve(deadline.leftMs) ?? 0;
     if (wait > deadline.leftMs)
-      throw new RateExceeded('too many calls wait: --kubeconfig-qps does not let this one through in time');
+      throw new RateExceeded(`too many calls wait: ${this.#rateName} does not let this one through in time`);
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
     await this.#refresh();
     const response = await exchange(this.#pool, call, deadline.signal);

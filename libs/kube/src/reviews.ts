@@ -25,6 +25,8 @@ export interface TokenReviewsOptions {
   readonly review: (token: string) => Promise<TokenVerdict>;
   /** How long an answer is valid, in milliseconds. 0: each token is reviewed each time. */
   readonly rememberMs: number;
+  /** Tokens that may wait for their review. */
+  readonly mostWaiting?: number;
   readonly now?: () => number;
   readonly random?: () => number;
 }
@@ -56,10 +58,13 @@ export class TokenReviews {
   readonly #bad: Remembered<TokenVerdict>;
   readonly #open = new Map<string, Review>();
   readonly #turns: Turns<Review>;
+  readonly #mostWaiting: number;
   #running = 0;
 
-  constructor({ review, rememberMs, now = () => performance.now(), random }: TokenReviewsOptions) {
+  constructor(options: TokenReviewsOptions) {
+    const { review, rememberMs, mostWaiting = MOST_WAITING, now = () => performance.now(), random } = options;
     this.#review = review;
+    this.#mostWaiting = mostWaiting;
     this.#good = new Remembered(rememberMs, MOST_REMEMBERED, now);
     this.#bad = new Remembered(Math.min(rememberMs, REFUSED_FOR), MOST_REMEMBERED, now);
     this.#turns = new Turns(random);
@@ -82,12 +87,12 @@ export class TokenReviews {
     const known = this.#good.get(key) ?? this.#bad.get(key);
     if (known) return Promise.resolve(known);
     const review = this.#open.get(key) ?? this.#begin(key, token, asker.source);
-    if (!review) return Promise.resolve(refusal(`${MOST_WAITING} tokens already wait for a review, try again`));
+    if (!review) return Promise.resolve(refusal(`${this.#mostWaiting} tokens already wait for a review, try again`));
     return this.#answer(review, asker.signal);
   }
 
   #begin(key: string, token: string, source: string): Review | undefined {
-    if (this.#turns.size >= MOST_WAITING) return undefined;
+    if (this.#turns.size >= this.#mostWaiting) return undefined;
     const review: Review = { key, token, source, waiting: new Set() };
     this.#open.set(key, review);
     this.#turns.add(source, review);

@@ -1,11 +1,12 @@
-import { RecentDials, RecentRefusals } from '@isthmus/admin';
+import { RecentCallers, RecentDials, RecentRefusals } from '@isthmus/admin';
 import type { ServerValues } from '@isthmus/flags';
 import type { Closing, Context } from '@isthmus/service';
-import { auditTrail, type Instruments, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { audited, type Instruments, instrument, type ProgramLogger } from '@isthmus/telemetry';
 
 /** What observes a server. */
 export interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
+  readonly callers: RecentCallers;
   readonly refusals: RecentRefusals;
   /** Call when the server begins to end: audit records of tunnels that end from then on say so. */
   stopping(): void;
@@ -28,20 +29,21 @@ export async function serverInstruments(
   });
   closing.defer(shutdown);
   const { events } = instruments;
-  const recent = { dials: new RecentDials(events), refusals: new RecentRefusals(events) };
-  if (!hasCallers) return { ...instruments, ...recent, stopping() {} };
-  const audit = await auditTrail(events, {
-    gateway: flags['server-id'],
+  const recent = {
+    dials: new RecentDials(events),
+    callers: new RecentCallers(events),
+    refusals: new RecentRefusals(events),
+  };
+  const settings = {
+    process: flags['server-id'],
+    // Without tenants, a gateway's trail is as it was before there were other records.
+    of: { dials: hasCallers, others: !hasCallers || flags['tenants-dir'] !== '' },
     program,
     role,
     version,
     logger: log,
     log: flags['audit-log'],
     otlp: flags['audit-otlp'],
-  });
-  if (audit) {
-    closing.defer(audit.close);
-    onHangup(audit.reopen);
-  }
-  return { ...instruments, ...recent, stopping: () => audit?.stopping() };
+  };
+  return { ...instruments, ...recent, stopping: await audited(events, settings, { closing, onHangup }) };
 }

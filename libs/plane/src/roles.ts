@@ -2,7 +2,8 @@ import type { RoutingPart, SessionMove } from '@isthmus/admin';
 import type { Registry } from '@isthmus/registry';
 import type { AdmissionState, Check, Closing } from '@isthmus/service';
 import type { ServerMetrics } from '@isthmus/telemetry';
-import type { Dial, Directory, HubRecord, Observation, SessionInfo } from '@isthmus/tunnel';
+import type { Dial, DialUse, Directory, HubRecord, Observation, SessionInfo } from '@isthmus/tunnel';
+import type { Tenancy } from './tenancy/tenancy.ts';
 
 /** The roles of a server program. At least one is set; with both, dials to the hub's own sessions are function calls. */
 export interface Roles<Flags> {
@@ -16,6 +17,8 @@ interface RoleParts {
   readonly closing: Closing;
   readonly directory: Directory;
   readonly observation: Observation;
+  /** Unset: there is one tenant, `default`, and no credential names another. */
+  readonly tenancy?: Tenancy;
 }
 
 export interface GatewayParts extends RoleParts {
@@ -35,8 +38,12 @@ export interface Gateway {
   readonly admission: AdmissionState;
   /** How an operator dials and asks how dials are routed. */
   readonly routing: RoutingPart;
+  /** Why tenants' own ports and unix sockets cannot be opened. */
+  readonly unopened: readonly string[];
   /** Whether callers on this machine can reach its unix sockets. */
   readonly sockets: Check;
+  /** What a tenant uses of this process; undefined before it has dialled. */
+  use(tenant: string): DialUse | undefined;
   /** Reports not ready, so that callers go to other gateways, and keeps serving. */
   leave(): void;
   /**
@@ -70,6 +77,8 @@ export interface Hub {
   readonly admission: AdmissionState;
   /** Whether gateways can find this hub. Fails when another process has registered under its id. */
   readonly registration: Check;
+  /** Why tenants' own ports cannot be opened. */
+  readonly unopened: readonly string[];
   /** Passes the plane's hubs, including this one, on to agents. */
   membership(hubs: Iterable<HubRecord>): void;
   /** Call when no other process runs under this hub's id: a hub that gave way accepts agents again. */

@@ -26,9 +26,14 @@ import {
 import { createLogger, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
 import { Directory } from '@isthmus/tunnel';
+import { tenantsUsing } from './dial-limits.ts';
 import { type ServerInstruments, serverInstruments } from './instruments.ts';
 import { PlaneView } from './plane-view.ts';
 import type { Gateway, Hub, Roles } from './roles.ts';
+import type { Tenancy } from './tenancy/tenancy.ts';
+import { tenancyOf } from './tenancy/tenancy-of.ts';
+import { withUnopened } from './tenancy/tenants-check.ts';
+import { fileWarnings, tenantsPart, tenantsSight } from './tenancy/views.ts';
 
 /** Runs a server program with its roles: alone with a registry in memory, or as a member of a plane with --redis-url. */
 export function runServer<T extends FlagTable>(program: ProgramFlags<T>, roles: Roles<Values<T>>): Promise<void> {
@@ -56,6 +61,7 @@ interface Server {
   readonly plane: PlaneView;
   readonly gateway: Gateway | undefined;
   readonly hub: Hub | undefined;
+  readonly tenancy: Tenancy | undefined;
 }
 
 function start(
@@ -93,18 +99,20 @@ async function startRoles(
   const { events, observation, keptAfter } = instruments;
   // A hub without a gateway reads its own sessions from the registry too.
   const directory = new Directory(role === 'server' ? { ownHub: flags['server-id'] } : {});
+  const tenancy = await tenancyOf(flags, { closing, events });
   const metrics = serverMetrics(events, {
     role,
     process: true,
     strategies: roles.gateway ? parseStrategies(flags['proxy-strategies']) : ['default'],
     keptAfter,
+    ...(tenancy && { tenants: tenantsSight(tenancy) }),
     ...(role === 'gateway' && { sessions: (backends) => directory.watch(backends) }),
   });
   closing.defer(metrics.close);
   const registry = flags['redis-url'] === '' ? memoryRegistry() : await joinedRegistry(flags);
   closing.defer(() => registry.close());
   closing.defer(watchCertificate({ where: 'redis', files: redisTls(flags), events }));
-  const parts = { closing, directory, observation };
+  const parts = { closing, directory, observation, ...(tenancy && { tenancy }) };
   const warn = (message: string) => context.log.warn({}, message);
   const hub = await roles.hub?.(flags, { ...parts, registry, leases: metrics.leases, warn });
   // A hub's peer port watches the same certificate.
@@ -120,8 +128,9 @@ async function startRoles(
   closing.defer(() => plane.close());
   const gateway = await roles.gateway?.(flags, { ...parts, hub: (hubId) => plane.dial(hubId) });
   closing.defer(instruments.stopping);
-  metrics.see(plane.sight(gateway?.routing.tenant));
-  return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub };
+  const using = tenancy && gateway && { using: () => tenantsUsing(tenancy, gateway) };
+  metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using });
+  return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
 }
 
 /** Redis' client takes 8 MB, which a server that stands alone does without. */
@@ -147,7 +156,7 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, refusals } = instruments;
+  const { events, tunnels, dials, callers, refusals } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, version);
   const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => hub?.reclaim() });
@@ -162,7 +171,7 @@ async function startOperations(
       checks: readiness,
       dials,
       refusals,
-      warnings,
+      warnings: () => [...warnings(), ...(server.tenancy ? fileWarnings(server.tenancy) : [])],
       flags: inForce,
       log,
       sessions: () => knownSessions(server),
@@ -172,9 +181,11 @@ async function startOperations(
         tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
         ...(hub && { sessions: (which, reason) => hub.kick(which, reason) }),
       },
-      ...(gateway && { routing: gateway.routing }),
+      ...(gateway && { routing: gateway.routing, callers }),
+      operated: (operation) => events.emit('operation', operation),
       plane: plane.part(roster),
       quarantine: quarantineIn(registry, directory),
+      ...(server.tenancy && { tenants: tenantsPart(server.tenancy, server) }),
       ...drainBackend({ ...(hub && { hub }), tunnels, drain, gracefulMs: flags['graceful-shutdown-timeout'] }),
     },
     log,
@@ -191,14 +202,17 @@ function* knownSessions({ gateway, hub, directory }: Server): Iterable<KnownSess
   for (const session of directory.sessions()) if (session.hubId !== hub?.hubId) yield session;
 }
 
-function checks({ gateway, hub, plane, directory }: Server): Check[] {
+function checks({ gateway, hub, plane, directory, tenancy }: Server): Check[] {
   const found: Check[] = [];
   if (gateway) found.push(admissionCheck(gateway.admission), gateway.sockets);
   else if (hub) found.push(admissionCheck(hub.admission));
   found.push(registryCheck(plane.following));
   if (hub) found.push(hub.registration);
+  if (tenancy) found.push(withUnopened(tenancy.check, [...(gateway?.unopened ?? []), ...(hub?.unopened ?? [])]));
   if (gateway) {
-    found.push(sessionsCheck(directory, gateway.routing.tenant));
+    // With many tenants, one without agents is no reason to send the others' callers elsewhere.
+    if (tenancy) found.push({ name: 'sessions', ok: true, detail: countSessions(directory.tenants()) });
+    else found.push(sessionsCheck(directory, gateway.routing.tenant));
     found.push({ name: 'hubs', ok: plane.linked, detail: plane.links });
   } else if (hub) {
     // A hub without agents is ready: they come through a balancer that first asks whether it is.

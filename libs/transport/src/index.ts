@@ -1,5 +1,6 @@
 export { AgentLimitError, refusedWhere } from './agent-limit.ts';
-export { connectEdge } from './callers/connect.ts';
+export { type ConnectEdgeOptions, connectEdge } from './callers/connect.ts';
+export { anyoneOf, type CallerIdentity, type CallerPeer, type Identify } from './callers/identify.ts';
 export type { Dialer } from './dial/dialer.ts';
 export { endpointDial } from './endpoint/endpoint.ts';
 export { type Authenticate, agentService, type PacketAgent } from './grpc/agent-service.ts';
@@ -16,12 +17,29 @@ export {
   MEMBERSHIP_TTL,
   type MembershipMessage,
 } from './link/membership.ts';
+export type { PolicyRules } from './link/policy.ts';
 export { LinkServer } from './link/server.ts';
-export { type AgentHello, type HubHello, LinkRefused, requestLink, upgradeServer } from './link/upgrade.ts';
-export { type Accept, fromTheStart, type ListenAddress, type Listener, listen } from './listen/listen.ts';
+export {
+  type AgentHello,
+  DEFAULT_TENANT,
+  type HubHello,
+  LinkRefused,
+  requestLink,
+  upgradeServer,
+} from './link/upgrade.ts';
+export {
+  type Accept,
+  fromTheStart,
+  HANDSHAKES,
+  type ListenAddress,
+  type Listener,
+  type ListenOptions,
+  listen,
+} from './listen/listen.ts';
 export { packetDialer } from './packets/dial.ts';
 export { servePackets } from './packets/serve.ts';
 export { PeerLinks } from './peer/client.ts';
 export { type PeerServer, servePeers } from './peer/server.ts';
-export { tlsServer, watchCertificate } from './tls/renewal.ts';
+export { type TlsChoice, tlsChoice, tlsServer, watchCertificate } from './tls/renewal.ts';
 export { secureConnect } from './tls/secure-connect.ts';
+export { serverNameOf, shownCertificate } from './tls/shown-certificate.ts';

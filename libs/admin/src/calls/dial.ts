@@ -1,24 +1,36 @@
 import { randomBytes } from 'node:crypto';
 import type { adminApi } from '@isthmus/proto/admin';
-import { asDialError, type DialRequest, type Established, Tunnel } from '@isthmus/tunnel';
+import {
+  type AnyPrincipal,
+  asDialError,
+  type Caller,
+  type DialRequest,
+  type Established,
+  Tunnel,
+} from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { FirstByte } from './first-byte.ts';
 import { dialMessage } from './messages.ts';
 import { phasesOf } from './phases.ts';
 import { internal, invalid } from './refusals.ts';
 import { destinationOf, type RoutingPart, routingOf } from './routing.ts';
+import { tenantAsked } from './tenant-asked.ts';
 
 /** Longest timeout that an operator may ask for, in milliseconds. */
 const MAX_TIMEOUT = 60_000;
 
 type DialRpc = Pick<adminApi.AdminServiceImplementation, 'dial'>;
 
-export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
+/** @param operator set for an operator of one tenant alone */
+export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): DialRpc {
+  const { routing: part, dials } = backend;
   return {
     async dial(asked, { signal }) {
       const routing = routingOf(part);
       const firstByteMs = checked('first_byte_timeout_ms', asked.firstByteTimeoutMs);
-      const request = requestOf(routing, asked, signal);
+      const caller = { via: 'admin', identity: 'admin', ...(operator && { principal: operator }) } as const;
+      const tenant = tenantAsked(backend, asked.tenant);
+      const request = requestOf(routing, { ...asked, tenant }, caller, signal);
       const established = await routing.dial(request).catch(asDialError);
       // The dial's end was emitted before the promise settled.
       const seen = dials.find(request.id, 'gateway');
@@ -34,15 +46,20 @@ export function dialRpc({ routing: part, dials }: AdminBackend): DialRpc {
   };
 }
 
-function requestOf(routing: RoutingPart, asked: adminApi.DialRequest, signal: AbortSignal): DialRequest {
-  const timeout = checked('timeout_ms', asked.timeoutMs) || routing.dialTimeout;
+function requestOf(
+  { dialTimeout }: Pick<RoutingPart, 'dialTimeout'>,
+  asked: adminApi.DialRequest,
+  caller: Caller,
+  signal: AbortSignal,
+): DialRequest {
+  const timeout = checked('timeout_ms', asked.timeoutMs) || dialTimeout;
   return {
     id: hex(8),
-    tenant: asked.tenant || routing.tenant,
+    tenant: asked.tenant,
     destination: destinationOf(asked.destination),
     ...(asked.agentId !== '' && { agent: asked.agentId }),
     deadline: performance.now() + timeout,
-    caller: { via: 'admin', identity: 'admin' },
+    caller,
     // Its own trace, sampled whatever the sampling rate: the operator who asks wants to see it.
     traceparent: `00-${hex(16)}-${hex(8)}-01`,
     signal,

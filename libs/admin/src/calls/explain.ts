@@ -3,6 +3,7 @@ import { type Candidate, type ExplainedStep, formatDestination } from '@isthmus/
 import type { AdminBackend } from '../backend.ts';
 import { destinationOf, routingOf } from './routing.ts';
 import { routingAdvice, verdictOf } from './routing-advice.ts';
+import { tenantAsked } from './tenant-asked.ts';
 
 const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = adminApi.Candidate_Standing;
 
@@ -20,9 +21,9 @@ export function explainRpc(backend: AdminBackend): ExplainRpc {
     async explain(request) {
       const routing = routingOf(backend.routing);
       const destination = destinationOf(request.destination);
-      const tenant = request.tenant || routing.tenant;
-      const explanation = routing.explain(tenant, destination);
-      const { taken } = explanation;
+      const tenant = tenantAsked(backend, request.tenant);
+      const explanation = routing.explain(tenant, destination, request.caller);
+      const { taken, policy } = explanation;
       return {
         destination: formatDestination(destination),
         tenant,
@@ -34,6 +35,7 @@ export function explainRpc(backend: AdminBackend): ExplainRpc {
         hubId: taken?.hubId ?? '',
         verdict: verdictOf(explanation, tenant, routing),
         advice: routingAdvice(explanation, { tenant, backend }),
+        ...(policy && { policy }),
       };
     },
   };

@@ -1,8 +1,9 @@
 import type { adminApi } from '@isthmus/proto/admin';
 import type { SessionInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
-import { tenantOf, tunnelsBySession } from './messages.ts';
+import { tunnelsBySession } from './messages.ts';
 import { absent, invalid, notFound } from './refusals.ts';
+import { tenantAsked } from './tenant-asked.ts';
 
 /** The fields that identify a session. */
 type SessionName = Pick<SessionInfo, 'sessionId' | 'tenant' | 'agentId'>;
@@ -36,7 +37,7 @@ export function kickRpc(backend: AdminBackend): KickRpc {
           return kickSessions(backend, ({ sessionId }) => sessionId === id, `session ${id}`, error);
         }
         case 'agent': {
-          const tenant = tenantOf(backend, target.value);
+          const tenant = tenantAsked(backend, target.value.tenant);
           const agent = named('agent.agent_id', target.value.agentId);
           const which = (session: SessionName) => session.agentId === agent && session.tenant === tenant;
           return kickSessions(backend, which, `session of agent ${agent} of tenant ${tenant}`, error);

@@ -10,7 +10,7 @@ import {
   type TunnelInfo,
   upstreamReason,
 } from '@isthmus/tunnel';
-import type { AdminBackend, KnownSession } from '../backend.ts';
+import type { KnownSession } from '../backend.ts';
 import type { SeenDial } from './recent-dials.ts';
 
 /** Converts what the core knows into messages of the admin API. */
@@ -41,11 +41,6 @@ const OUTCOMES = {
   failed: OUTCOME_FAILED,
   overtaken: OUTCOME_OVERTAKEN,
 } as const satisfies Record<AttemptRecord['outcome'], adminApi.DialAttempt_Outcome>;
-
-/** Returns the tenant of an agent given by name. Without one, it is the tenant of the gateway's own callers. */
-export function tenantOf({ routing }: AdminBackend, agent?: Pick<adminApi.Agent, 'tenant'>): string {
-  return agent?.tenant || routing?.tenant || 'default';
-}
 
 /** Sorts oldest first. */
 export function byAge(a: { readonly since: number }, b: { readonly since: number }): number {

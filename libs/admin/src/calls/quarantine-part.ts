@@ -5,7 +5,7 @@ export interface QuarantinePart {
   /** @param reason undefined releases the agent. Rejects if the registry does not answer. */
   set(agent: AgentName, reason: string | undefined): Promise<unknown>;
   /** Returns why an agent is in quarantine, or undefined if it is not. */
-  reasonFor(agent: AgentName): string | undefined;
+  reasonFor(session: AgentName & { readonly credential?: string }): string | undefined;
   list(): Iterable<Quarantine>;
 }
 
@@ -16,7 +16,7 @@ export function quarantineIn(
 ): QuarantinePart {
   return {
     set: (agent, reason) => registry.quarantine(agent, reason),
-    reasonFor: (agent) => directory.quarantines.of(agent)?.reason,
+    reasonFor: (session) => directory.quarantines.ofSession(session)?.reason,
     list: () => directory.quarantines.inForce(),
   };
 }

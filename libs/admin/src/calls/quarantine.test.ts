@@ -45,6 +45,27 @@ test('an agent enters and leaves quarantine, and its sessions show it', async ()
   assert.deepEqual(await admin.listQuarantined({}), { agents: [] });
 });
 
+test('an agent with a credential of its own is quarantined by the name in it, whatever id it claims', async () => {
+  const sessions = () => [
+    aSession('s1', { agentId: 'a-1', credential: 'a' }),
+    aSession('s2', { agentId: 'a-2', credential: 'a' }),
+    aSession('s3', { agentId: 'b' }),
+  ];
+  await using client = await asking({ quarantine: kept(), sessions });
+  const { admin } = client;
+  const { sessions: affected } = await admin.quarantine({ agent: { agentId: 'a-1' }, reason: 'leaks' });
+  assert.equal(affected, 2);
+  const { agents } = await admin.listQuarantined({});
+  assert.deepEqual(agents, [{ tenant: 'default', agentId: 'a', reason: 'leaks' }]);
+  const listed = (await admin.listSessions({})).sessions;
+  assert.deepEqual(
+    listed.map(({ quarantined }) => quarantined),
+    [true, true, false],
+  );
+  await admin.quarantine({ agent: { agentId: 'a-2' }, lift: true });
+  assert.deepEqual(await admin.listQuarantined({}), { agents: [] });
+});
+
 test('an invalid quarantine is rejected with what to do', async () => {
   const failing = (error: Error) => ({ ...kept(), set: () => Promise.reject(error) });
   const refusal = async (given: Parameters<typeof asking>[0], request = { agent: { agentId: 'a' }, reason: 'x' }) => {

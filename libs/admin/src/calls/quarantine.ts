@@ -1,8 +1,10 @@
 import type { adminApi } from '@isthmus/proto/admin';
+import type { AgentName } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
-import { tenantOf, tunnelsBySession } from './messages.ts';
+import { tunnelsBySession } from './messages.ts';
 import type { QuarantinePart } from './quarantine-part.ts';
 import { absent, exhausted, invalid, unavailable } from './refusals.ts';
+import { tenantAsked } from './tenant-asked.ts';
 
 /** Longest reason, in characters. It is listed with every session of the agent, and kept in the registry. */
 const MAX_REASON = 500;
@@ -13,29 +15,43 @@ export function quarantineRpc(backend: AdminBackend): QuarantineRpc {
   return {
     async quarantine({ agent: asked, lift, reason }) {
       const part = partOf(backend);
-      const agent = { tenant: tenantOf(backend, asked), agentId: asked?.agentId ?? '' };
+      // What is in quarantine can be let out after its tenant was removed.
+      const tenant = (lift && asked?.tenant) || tenantAsked(backend, asked?.tenant);
+      const agent = { tenant, agentId: asked?.agentId ?? '' };
       if (agent.agentId === '') throw invalid('agent.agent_id is empty: name the agent');
       if (!lift && reason === '') throw invalid('reason is empty: say why, so that other operators know');
       if (reason.length > MAX_REASON) {
         throw invalid(`reason has ${reason.length} characters: want at most ${MAX_REASON}`);
       }
       const wasIn = part.reasonFor(agent) !== undefined;
-      await part.set(agent, lift ? undefined : reason).catch(refused);
-      const { tenant, agentId } = agent;
+      const names = namesOf(backend, agent);
+      for (const agentId of names) await part.set({ ...agent, agentId }, lift ? undefined : reason).catch(refused);
+      const { agentId } = agent;
       const what = lift ? 'operator let an agent out of quarantine' : 'operator put an agent into quarantine';
       backend.log.info({ agent: agentId, tenant, ...(!lift && { reason }) }, what);
       const through = tunnelsBySession(backend.tunnels());
       const sessions = [...backend.sessions()].filter(
-        (session) => session.tenant === tenant && session.agentId === agentId,
+        (session) => session.tenant === tenant && (names.has(session.agentId) || names.has(session.credential ?? '')),
       );
       const tunnels = sessions.reduce((sum, { sessionId }) => sum + (through.get(sessionId) ?? 0), 0);
       return { sessions: sessions.length, tunnels, tenant, known: wasIn || sessions.length > 0 };
     },
-    async listQuarantined() {
-      const agents = [...partOf(backend).list()];
+    async listQuarantined({ tenant: of }) {
+      const agents = [...partOf(backend).list()].filter(({ tenant }) => of === '' || tenant === of);
       return { agents: agents.map(({ tenant, agentId, reason = '' }) => ({ tenant, agentId, reason })) };
     },
   };
+}
+
+/**
+ * The names in the credentials of the agent's sessions, or its id if it has no session, or none with a credential of its own: with another
+ * id it would be out of quarantine at once.
+ */
+function namesOf(backend: AdminBackend, { tenant, agentId }: AgentName): Set<string> {
+  const names = new Set<string>();
+  for (const session of backend.sessions())
+    if (session.tenant === tenant && session.agentId === agentId) names.add(session.credential ?? agentId);
+  return names.size > 0 ? names : new Set([agentId]);
 }
 
 function partOf({ quarantine }: AdminBackend): QuarantinePart {

@@ -29,15 +29,32 @@ export interface SeenDial {
 
 type Watcher = (dial: SeenDial) => void;
 
+/** What the admin RPC reads of a process's dials, or of those of one tenant. */
+export interface SeenDials extends Iterable<SeenDial> {
+  readonly parked: number;
+  readonly watchers: number;
+  pending(role: Role, tenant?: string): number;
+  /** Undefined where they are not counted. */
+  rates(role: Role): DialRates | undefined;
+  find(id: string, role: Role): SeenDial | undefined;
+  watch(watcher: Watcher): () => void;
+}
+
 /**
  * The dials of this process: their number, the latest ones, and for watchers each start and end. A dial costs one small object and a
  * few additions. Text is formatted only on request.
  */
-export class RecentDials {
+export class RecentDials implements SeenDials {
   readonly #ring = new Ring<SeenDial>(KEPT);
   readonly #remarkable = new Ring<SeenDial>(KEPT_REMARKABLE);
   readonly #rates: Readonly<Record<Role, DialRates>>;
   readonly #pending: Record<Role, number> = { gateway: 0, hub: 0, agent: 0 };
+  /** The same, by tenant. */
+  readonly #pendingOf: Readonly<Record<Role, Map<string, number>>> = {
+    gateway: new Map(),
+    hub: new Map(),
+    agent: new Map(),
+  };
   readonly #watchers = new Set<Watcher>();
   #parked = 0;
 
@@ -63,9 +80,9 @@ export class RecentDials {
     return this.#watchers.size;
   }
 
-  /** Dials without an answer yet. */
-  pending(role: Role): number {
-    return this.#pending[role];
+  /** Dials without an answer yet. @param tenant unset: of all */
+  pending(role: Role, tenant?: string): number {
+    return tenant === undefined ? this.#pending[role] : (this.#pendingOf[role].get(tenant) ?? 0);
   }
 
   rates(role: Role): DialRates {
@@ -92,7 +109,7 @@ export class RecentDials {
   }
 
   #began(role: Role, dial: DialRequest): void {
-    this.#pending[role]++;
+    this.#count(role, dial.tenant, 1);
     if (this.#watchers.size === 0) return;
     const seen = seenDial(role, dial, performance.now(), undefined);
     for (const watcher of this.#watchers) watcher(seen);
@@ -100,12 +117,20 @@ export class RecentDials {
 
   #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
     const now = performance.now();
-    this.#pending[role]--;
+    this.#count(role, dial.tenant, -1);
     this.#rates[role].count(now, outcome.error !== undefined);
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
     if (outcome.error || outcome.ms >= SLOW_MS) this.#remarkable.push(seen);
     for (const watcher of this.#watchers) watcher(seen);
+  }
+
+  #count(role: Role, tenant: string, by: 1 | -1): void {
+    this.#pending[role] += by;
+    const tenants = this.#pendingOf[role];
+    const left = (tenants.get(tenant) ?? 0) + by;
+    if (left === 0) tenants.delete(tenant);
+    else tenants.set(tenant, left);
   }
 }
 

@@ -1,9 +1,10 @@
+import { LruMap } from '@isthmus/runtime';
 import { inWords, type PlaneEvents, unlessProbed } from '@isthmus/tunnel';
 
-/** Refusals that are told apart, of the last to come: many agents behind a wrong certificate, and not a port scan. */
+/** Refusals to keep: enough for many agents with a wrong certificate, not for a port scan. */
 const KEPT = 100;
 
-/** After so long without another, one is forgotten, in milliseconds: agents that are refused come again within seconds. */
+/** A refusal without another one for so long is forgotten, in milliseconds. Refused agents return within seconds. */
 const FRESH_MS = 300_000;
 
 /** Characters of a reason. */
@@ -21,10 +22,10 @@ export interface Refusal {
   readonly last: number;
 }
 
-/** What was refused of late, for who looks at a program: the log may have turned over, or be out of reach. */
+/** Recent refusals, for operators: the log may have been rotated, or be out of reach. */
 export class RecentRefusals {
   readonly #events: PlaneEvents;
-  readonly #kept = new Map<string, Refusal>();
+  readonly #kept = new LruMap<string, Refusal>(KEPT);
 
   constructor(events: PlaneEvents) {
     this.#events = events;
@@ -32,7 +33,7 @@ export class RecentRefusals {
     events.on('probe', probe).on('refused', refused);
   }
 
-  /** An operator's probe comes from there, and is nobody that was refused. */
+  /** An operator's probe comes from there, so its refusal is not kept. */
   expect(remote: string): void {
     this.#events.emit('probe', remote);
   }
@@ -49,9 +50,6 @@ export class RecentRefusals {
     const key = JSON.stringify([where, remote.replace(/:\d+$/, ''), reason]);
     const before = this.#kept.get(key);
     const known = before && now - before.last < FRESH_MS ? before : undefined;
-    this.#kept.delete(key);
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size >= KEPT && oldest !== undefined) this.#kept.delete(oldest);
     this.#kept.set(key, {
       where,
       remote,

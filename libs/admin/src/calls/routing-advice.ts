@@ -6,7 +6,11 @@ import type { RoutingPart } from './routing.ts';
 const MAX_NAMES = 5;
 
 /** Returns in one sentence what would happen to a dial now. */
-export function verdictOf({ steps, others, taken }: Explanation, tenant: string, routing: RoutingPart): string {
+export function verdictOf({ policy, steps, others, taken }: Explanation, tenant: string, routing: RoutingPart): string {
+  if (policy?.allowed === false) {
+    const why = policy.rule === '' ? 'no rule allows it' : `rule ${policy.rule}`;
+    return `a dial fails with 403 at once: the policy of tenant ${tenant} refuses it (${why})`;
+  }
   if (taken) {
     const { agentId, hubId, sessionId } = taken;
     const step = steps.find(({ candidates }) => candidates.some(({ standing }) => standing === 'taken'));
@@ -24,14 +28,20 @@ export function verdictOf({ steps, others, taken }: Explanation, tenant: string,
 
 /** Returns what to do if no session can be chosen, in the order to try. */
 export function routingAdvice(
-  { steps, others, taken }: Explanation,
+  { policy, steps, others, taken }: Explanation,
   { tenant, backend }: { readonly tenant: string; readonly backend: AdminBackend },
 ): string[] {
   if (taken) return [];
+  if (policy?.allowed === false) return [policyAdvice(tenant, policy.rule)];
   const found = candidatesOf(steps);
   if (found.length > 0) return [...quarantineAdvice(found), ...linkAdvice(found)];
   if (others.length > 0) return [identifierAdvice(steps, others)];
   return [...registryAdvice(backend), agentAdvice(tenant, backend)];
+}
+
+function policyAdvice(tenant: string, rule: string): string {
+  const change = rule === '' ? 'add a rule to dial.allow' : `change rule ${rule}`;
+  return `if callers of tenant ${tenant} should reach it, ${change} in the tenant's file`;
 }
 
 /** Returns each session once. */

@@ -7,6 +7,7 @@ import {
   DialError,
   Directory,
   type Established,
+  type ExplainOptions,
   explain,
   noTracer,
   observed,
@@ -28,6 +29,7 @@ interface Given {
   readonly strategies?: readonly Strategy[];
   readonly sessions?: readonly SessionRecord[];
   readonly quarantined?: string;
+  readonly policy?: ExplainOptions['policy'];
 }
 
 const session: SessionRecord = {
@@ -58,7 +60,7 @@ function destination({ says, ends = false }: { says?: string; ends?: boolean } =
   return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
 }
 
-async function gateway({ dial, strategies = ['default'], sessions = [session], quarantined }: Given = {}) {
+async function gateway({ dial, strategies = ['default'], sessions = [session], quarantined, policy }: Given = {}) {
   const events = planeEvents();
   const dials = new RecentDials(events);
   const directory = new Directory({ random: () => 0 });
@@ -77,8 +79,8 @@ async function gateway({ dial, strategies = ['default'], sessions = [session], q
     parkTimeout: 2000,
     events,
     dial: observed('gateway', routed(options), observation),
-    explain: (tenant: string, to: { host: string; port: number }) =>
-      explain({ ...options, suspects: new Set() }, tenant, to),
+    explain: (tenant: string, to: { host: string; port: number }, caller: string) =>
+      explain({ ...options, suspects: new Set(), ...(policy && { policy }) }, tenant, to, caller),
   };
   const plane = {
     registry: { synced: true, up: true, detail: 'answers' },
@@ -153,6 +155,35 @@ for (const [why, given, verdict, advice] of STUCK) {
       for (const { standing } of candidates) assert.equal(standing, STANDING_NOT);
   });
 }
+
+/** Refuses ssh, and whatever is not for an operator. */
+const policy: NonNullable<ExplainOptions['policy']> = (tenant, { port }, caller) => {
+  if (tenant !== 'acme') return undefined;
+  if (port === 22) return { allowed: false, rule: 'no-ssh' };
+  return caller === 'operator' ? { allowed: true, rule: 'operators' } : { allowed: false, rule: '' };
+};
+
+test("an explanation says which rule of the tenant's policy allows or refuses a dial", async () => {
+  const sessions = [{ ...session, tenant: 'acme' }, session];
+  await using plane = await gateway({ dial: reached, sessions, policy });
+  const ask = (destination: string, caller: string) => plane.admin.explain({ destination, caller, tenant: 'acme' });
+  const refused = await ask('10.1.2.3:22', 'operator');
+  assert.deepEqual([refused.policy, refused.sessionId, refused.steps], [{ allowed: false, rule: 'no-ssh' }, '', []]);
+  assert.equal(refused.verdict, 'a dial fails with 403 at once: the policy of tenant acme refuses it (rule no-ssh)');
+  assert.deepEqual(refused.advice, [
+    "if callers of tenant acme should reach it, change rule no-ssh in the tenant's file",
+  ]);
+  const unlisted = await ask('10.1.2.3:443', '');
+  assert.deepEqual([unlisted.policy, unlisted.sessionId], [{ allowed: false, rule: '' }, '']);
+  assert.match(unlisted.verdict, /the policy of tenant acme refuses it \(no rule allows it\)$/);
+  assert.match(unlisted.advice.join(), /add a rule to dial.allow in the tenant's file$/);
+  const allowed = await ask('10.1.2.3:443', 'operator');
+  assert.deepEqual(
+    [allowed.policy, allowed.sessionId, allowed.advice],
+    [{ allowed: true, rule: 'operators' }, 's1', []],
+  );
+  assert.equal((await plane.admin.explain({ destination: '10.1.2.3:22' })).policy, undefined);
+});
 
 test('a dial opens a tunnel, waits for the first byte and returns where the time went', async () => {
   await using plane = await gateway({ dial: async () => destination({ says: 'SSH-2.0' }) });

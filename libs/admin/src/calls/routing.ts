@@ -19,7 +19,8 @@ export interface RoutingPart {
   /** The gateway's Dial as callers use it: admitted, routed, observed. */
   readonly dial: Dial;
   readonly events: PlaneEvents;
-  explain(tenant: string, destination: Destination): Explanation;
+  /** @param caller the caller's name, for rules that name callers */
+  explain(tenant: string, destination: Destination, caller: string): Explanation;
 }
 
 /** @throws ServerError if the program is no gateway */

@@ -5,7 +5,7 @@ import { VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { dialMessage, ROLES } from './messages.ts';
-import type { RecentDials, SeenDial } from './recent-dials.ts';
+import type { SeenDial, SeenDials } from './recent-dials.ts';
 import type { Refusal } from './recent-refusals.ts';
 
 /** What a process is. Dials of its first role are reported first. */
@@ -65,9 +65,11 @@ function runtime(): string {
   return deno === undefined ? `node ${node}` : `deno ${deno}`;
 }
 
-function ratesOf(dials: RecentDials, role: Role): adminApi.DialRate[] {
+function ratesOf(dials: SeenDials, role: Role): adminApi.DialRate[] {
+  const rates = dials.rates(role);
+  if (!rates) return [];
   return WINDOWS_S.map((seconds) => {
-    const rate = dials.rates(role).over(seconds, performance.now());
+    const rate = rates.over(seconds, performance.now());
     const perSecond = (number: number) => (number * 1000) / rate.windowMs;
     return {
       role: ROLES[role],
@@ -80,7 +82,7 @@ function ratesOf(dials: RecentDials, role: Role): adminApi.DialRate[] {
   });
 }
 
-function slowest(dials: RecentDials, role: Role): SeenDial[] {
+function slowest(dials: SeenDials, role: Role): SeenDial[] {
   const since = performance.now() - SLOWEST_WITHIN;
   const ms = ({ outcome }: SeenDial) => outcome?.ms ?? 0;
   return [...dials]

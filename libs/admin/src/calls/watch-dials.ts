@@ -3,7 +3,7 @@ import { formatDestination } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import { Watch } from './dial-watch.ts';
 import { dialMessage, ROLES } from './messages.ts';
-import type { RecentDials, SeenDial } from './recent-dials.ts';
+import type { SeenDial, SeenDials } from './recent-dials.ts';
 import { exhausted, invalid } from './refusals.ts';
 
 /** Watchers at once. Each inspects every dial twice. */
@@ -36,7 +36,7 @@ export function watchRpc({ dials }: AdminBackend): WatchRpc {
   };
 }
 
-function begin(dials: RecentDials, matches: Matches, watch: Watch<SeenDial>): () => void {
+function begin(dials: SeenDials, matches: Matches, watch: Watch<SeenDial>): () => void {
   if (dials.watchers >= MAX_WATCHERS) {
     throw exhausted(`${MAX_WATCHERS} clients already watch this program's dials: stop one of them`);
   }

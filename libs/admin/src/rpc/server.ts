@@ -3,10 +3,11 @@ import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { adminApi, adminDescriptors } from '@isthmus/proto/admin';
 import { HealthDefinition, HealthServiceImpl, HealthState } from 'nice-grpc-server-health';
 import { ServerReflection, ServerReflectionService } from 'nice-grpc-server-reflection';
+import { visitorOf } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
 import type { RpcServer } from './lazy.ts';
 import { addService, answer } from './methods.ts';
-import { adminService } from './service.ts';
+import { serviceFor } from './service.ts';
 
 /** A client without a call for this long may be gone, and is disconnected. */
 const IDLE_CONNECTION_MS = 300_000;
@@ -19,25 +20,40 @@ const WATCH_MS = 1000;
 /** Serves the admin RPC with health (grpc.health.v1) and reflection (grpc.reflection.v1). */
 export function serveRpc(backend: AdminBackend, ready: () => boolean): RpcServer {
   const health = healthState(ready);
+  const servers = new Set<Server>();
+  const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), WATCH_MS);
+  watch.unref();
+  return {
+    // A server for each connection: what a call may do depends on who is connected, and a server's calls do not tell.
+    accept(socket) {
+      const server = serverFor(serviceFor(visitorOf(socket), backend), health);
+      servers.add(server);
+      socket.once('close', () => {
+        servers.delete(server);
+        server.forceShutdown();
+      });
+      // The admin port has checked the client: TLS ends there.
+      server.createConnectionInjector(ServerCredentials.createInsecure()).injectConnection(socket);
+    },
+    close() {
+      clearInterval(watch);
+      for (const server of servers) server.forceShutdown();
+    },
+  };
+}
+
+function serverFor(service: adminApi.AdminServiceImplementation, health: HealthState): Server {
   const server = new Server({
     'grpc.max_connection_idle_ms': IDLE_CONNECTION_MS,
     'grpc.keepalive_time_ms': PING_EVERY_MS,
     'grpc.keepalive_timeout_ms': PING_TIMEOUT_MS,
+    // Its registry is for the whole process, and nobody asks it.
+    'grpc.enable_channelz': 0,
   });
-  addService(server, adminApi.AdminDefinition, adminService(backend));
+  addService(server, adminApi.AdminDefinition, service);
   addService(server, HealthDefinition, HealthServiceImpl(health));
   addReflection(server);
-  // The admin port has checked the client: TLS ends there.
-  const connections = server.createConnectionInjector(ServerCredentials.createInsecure());
-  const watch = setInterval(() => health.emit('change', { status: health.getStatus(), service: '' }), WATCH_MS);
-  watch.unref();
-  return {
-    accept: (socket) => connections.injectConnection(socket),
-    close() {
-      clearInterval(watch);
-      server.forceShutdown();
-    },
-  };
+  return server;
 }
 
 /**

@@ -1,4 +1,7 @@
 import type { adminApi } from '@isthmus/proto/admin';
+import { guarded } from '../access/guard.ts';
+import { scopedTo } from '../access/scope.ts';
+import type { Visitor } from '../access/visitor.ts';
 import type { AdminBackend } from '../backend.ts';
 import { configRpc } from '../calls/config.ts';
 import { dialRpc } from '../calls/dial.ts';
@@ -11,18 +14,28 @@ import { membersRpc } from '../calls/members.ts';
 import { probesRpc } from '../calls/probes.ts';
 import { quarantineRpc } from '../calls/quarantine.ts';
 import { statusRpc } from '../calls/status.ts';
+import { tenantsRpc } from '../calls/tenants.ts';
 import { watchRpc } from '../calls/watch-dials.ts';
 
+/** Returns the admin RPC as a visitor may use it. */
+export function serviceFor(visitor: Visitor, backend: AdminBackend): adminApi.AdminServiceImplementation {
+  const { principal } = visitor;
+  const scope = principal ? scopedTo(principal.tenant, backend) : backend;
+  const exists = (tenant: string) => backend.tenants?.has(tenant) ?? true;
+  return guarded(adminService(scope, visitor), { visitor, exists, operated: backend.operated ?? (() => {}) });
+}
+
 /** Returns the admin RPC: the backend's data and actions, in the messages of the API. Each group of calls has its own file. */
-export function adminService(backend: AdminBackend): adminApi.AdminServiceImplementation {
+function adminService(backend: AdminBackend, { principal }: Visitor): adminApi.AdminServiceImplementation {
   return {
     ...statusRpc(backend),
     ...listsRpc(backend),
     ...watchRpc(backend),
     ...membersRpc(backend),
+    ...tenantsRpc(backend),
     ...configRpc(backend),
     ...explainRpc(backend),
-    ...dialRpc(backend),
+    ...dialRpc(backend, principal),
     ...kickRpc(backend),
     ...quarantineRpc(backend),
     ...probesRpc(backend),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { planeEvents, type SessionInfo } from '@isthmus/tunnel';
-import type { AdminBackend } from '../backend.ts';
+import type { AdminBackend, KnownSession } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentRefusals } from '../calls/recent-refusals.ts';
 import { type AdminConnection, adminClient } from '../client.ts';
@@ -34,7 +34,7 @@ export function idleBackend(given: Partial<AdminBackend> = {}): AdminBackend {
 }
 
 /** A session of agent `a` with hub `h`. */
-export function aSession(sessionId: string, given: Partial<SessionInfo> = {}): SessionInfo {
+export function aSession(sessionId: string, given: Partial<KnownSession> = {}): SessionInfo {
   return {
     sessionId,
     tenant: 'default',

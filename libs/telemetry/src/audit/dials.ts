@@ -1,5 +1,5 @@
 import { RandomSet } from '@isthmus/runtime';
-import type { ClosedBy, DialRequest, PlaneEvents, TunnelInfo } from '@isthmus/tunnel';
+import { type ClosedBy, type DialRequest, isRefusedDial, type PlaneEvents, type TunnelInfo } from '@isthmus/tunnel';
 import { subscribe } from '../subscribe.ts';
 import { type Answer, type AuditRecord, auditRecord, type TunnelEnding } from './record.ts';
 
@@ -13,11 +13,13 @@ export interface DialAudit {
 /**
  * Writes one record for each dial at a gateway, when it fails or when its tunnel has ended. A request that is not a dial gets no
  * record.
+ * @param admits whether a dial that the gateway itself refused gets a record; it is counted otherwise. Default: each does
  */
 export function auditDials(
   events: PlaneEvents,
   gateway: string,
   write: (record: AuditRecord, dial: DialRequest) => void,
+  admits: (kind: string) => boolean = () => true,
 ): DialAudit {
   let stopping = false;
   /** Dials that were answered with a tunnel, until that tunnel ends. */
@@ -34,8 +36,9 @@ export function auditDials(
     'dial:end'(role, dial, outcome) {
       if (role !== 'gateway') return;
       const answer = { outcome, time: Date.now() - outcome.ms, start: performance.now() - outcome.ms };
-      if (outcome.error) write(auditRecord(gateway, dial, answer), dial);
-      else answers.set(dial, answer);
+      if (!outcome.error) answers.set(dial, answer);
+      else if (!isRefusedDial(dial, outcome.error) || admits(`dials of tenant ${dial.tenant}`))
+        write(auditRecord(gateway, dial, answer), dial);
     },
     // The destination was reached, but the caller was gone, so no tunnel will report it.
     'dial:undelivered'(dial) {

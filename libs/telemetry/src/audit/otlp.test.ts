@@ -93,7 +93,8 @@ async function audited(env: Environment) {
   const destination = { write: (line: string) => void lines.push(line) };
   const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 4, destination });
   const trail = await auditTrail(events, {
-    gateway: 'gw-1',
+    process: 'gw-1',
+    of: { dials: true, others: false },
     program: 'frontend-gw',
     role: 'gateway',
     version: '1',

@@ -7,14 +7,16 @@ import type { Protocol } from '../otlp/environment.ts';
 import { grpcExporter, PartlyRejected } from '../otlp/grpc-exporter.ts';
 import { known } from '../tracing/attributes.ts';
 import { parseTraceparent } from '../tracing/traceparent.ts';
+import type { OtherRecord, TrailRecord } from './other-records.ts';
 import type { LogSettings } from './otlp-settings.ts';
 import type { AuditRecord } from './record.ts';
 
-/** The event name that tells audit records from other logs. */
-const EVENT = 'isthmus.dial';
+/** The event names that tell audit records from other logs: `isthmus.dial`, or `isthmus.` and what the record says that it is. */
+const EVENT = 'isthmus.';
 
-/** Severity numbers of the logs data model: INFO and WARN. */
-const SEVERITY = { established: 9, failed: 13 };
+/** Severities of the logs data model. */
+const INFO = { severityNumber: 9, severityText: 'INFO' };
+const WARN = { severityNumber: 13, severityText: 'WARN' };
 
 /** A record fits the data model's map type, except that this type requires mutable arrays. */
 type LogBody = Parameters<ReturnType<LoggerProvider['getLogger']>['emit']>[0]['body'];
@@ -30,7 +32,7 @@ export interface ExportReport {
 }
 
 export interface OtlpRecords {
-  write(record: AuditRecord, dial: DialRequest): void;
+  write(record: TrailRecord, dial?: DialRequest): void;
   /** Sends the waiting records, for at most END_MS. */
   end(): Promise<void>;
 }
@@ -62,12 +64,11 @@ export async function otlpRecords(
       }
       waiting++;
       logger.emit({
-        eventName: EVENT,
+        eventName: EVENT + ('record' in record ? record.record : 'dial'),
         timestamp: new Date(record.time),
-        severityNumber: record.outcome === 'established' ? SEVERITY.established : SEVERITY.failed,
-        severityText: record.outcome === 'established' ? 'INFO' : 'WARN',
+        ...(isGood(record) ? INFO : WARN),
         body: record as unknown as LogBody,
-        attributes: attributesOf(record, dial),
+        attributes: 'record' in record ? otherAttributes(record) : attributesOf(record, dial),
         context: contextOf(dial),
       });
     },
@@ -83,10 +84,10 @@ export async function otlpRecords(
 }
 
 /** Returns the attributes that collectors index by. They have the same names as in spans. */
-function attributesOf(record: AuditRecord, { destination }: DialRequest): Attributes {
+function attributesOf(record: AuditRecord, dial: DialRequest | undefined): Attributes {
   return known({
-    'server.address': destination.host,
-    'server.port': destination.port,
+    'server.address': dial?.destination.host,
+    'server.port': dial?.destination.port,
     'error.type': record.outcome === 'established' ? undefined : record.outcome,
     'isthmus.dial.id': record.dial,
     'isthmus.tenant': record.tenant,
@@ -98,7 +99,21 @@ function attributesOf(record: AuditRecord, { destination }: DialRequest): Attrib
   });
 }
 
-function contextOf({ traceparent }: DialRequest): Context {
+function otherAttributes(record: OtherRecord): Attributes {
+  const { tenant, agent, session } = { tenant: undefined, agent: undefined, session: undefined, ...record };
+  return known({ 'isthmus.tenant': tenant, 'isthmus.agent.id': agent, 'isthmus.session.id': session });
+}
+
+/** Whether nothing failed and nobody was refused. */
+function isGood(record: TrailRecord): boolean {
+  if (!('record' in record)) return record.outcome === 'established';
+  if (record.record === 'operation') return record.outcome === 'done';
+  if (record.record === 'tenants') return record.problem === undefined;
+  return record.record === 'session';
+}
+
+function contextOf(dial: DialRequest | undefined): Context {
+  const traceparent = dial?.traceparent;
   const span = traceparent === undefined ? undefined : parseTraceparent(traceparent);
   return span ? trace.setSpanContext(ROOT_CONTEXT, span) : ROOT_CONTEXT;
 }

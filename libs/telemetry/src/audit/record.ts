@@ -1,4 +1,5 @@
 import {
+  type AnyPrincipal,
   type AttemptRecord,
   type Caller,
   type ClosedBy,
@@ -7,12 +8,14 @@ import {
   type DialOutcome,
   type DialRequest,
   formatDestination,
+  notAuthorisedIn,
+  principalText,
 } from '@isthmus/tunnel';
 import { redactLine } from '../logging/redact.ts';
 import { parseTraceparent } from '../tracing/traceparent.ts';
 
 /** The most characters of a peer's own text that a record holds. */
-const MAX_TEXT = 500;
+export const MAX_TEXT = 500;
 
 /** One dial at a gateway, from its request to the end of its tunnel. docs/audit.schema.json is its JSON schema. */
 export interface AuditRecord {
@@ -20,17 +23,21 @@ export interface AuditRecord {
   readonly time: string;
   readonly dial: string;
   readonly tenant: string;
-  readonly caller?: Pick<Caller, 'via' | 'identity'>;
+  readonly caller?: Pick<Caller, 'via' | 'identity'> & Verified;
   /** `host:port` as the caller asked for it. */
   readonly destination: string;
   readonly gateway: string;
   readonly outcome: 'established' | DialErrorCode;
   /** Why the dial failed, in words. */
   readonly text?: string;
+  /** The file and rule that refused the dial: `acme.yaml: dial.deny[0]`. */
+  readonly rule?: string;
   /** The route that the dial used; for a failed dial, the last route that failed. Absent if no session was chosen. */
   readonly agent?: string;
   readonly hub?: string;
   readonly session?: string;
+  /** Who the agent is, by its credential. */
+  readonly agentPrincipal?: string;
   readonly attempts: readonly AuditAttempt[];
   readonly durations: AuditDurations;
   /** Bytes of the tunnel; absent if there was none. */
@@ -38,6 +45,14 @@ export interface AuditRecord {
   readonly closed?: { readonly by: ClosedBy; readonly text?: string };
   /** The trace id of the W3C trace context. */
   readonly trace?: string;
+}
+
+/** Who a peer is by its credential, and what verified that. Absent where no tenants are configured. */
+export interface Verified {
+  /** `acme/caller/kube-apiserver` */
+  readonly principal?: string;
+  /** File and rule: `acme.yaml: callers[0].certificates`. */
+  readonly rule?: string;
 }
 
 export interface AuditAttempt {
@@ -93,7 +108,7 @@ export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, 
     time: new Date(time).toISOString(),
     dial: dial.id,
     tenant: dial.tenant,
-    ...(caller && { caller: { via: caller.via, identity: caller.identity } }),
+    ...(caller && { caller: { via: caller.via, identity: caller.identity, ...verified(caller.principal) } }),
     destination: formatDestination(dial.destination),
     gateway,
     ...resultOf(outcome.error),
@@ -108,13 +123,21 @@ export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, 
   };
 }
 
-function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 'text'> {
-  return error ? { outcome: error.code, ...textOf(error) } : { outcome: 'established' };
+function resultOf(error: DialOutcome['error']): Pick<AuditRecord, 'outcome' | 'text' | 'rule'> {
+  if (!error) return { outcome: 'established' };
+  const rule = notAuthorisedIn(error)?.rule;
+  return { outcome: error.code, ...textOf(error), ...(rule !== undefined && { rule }) };
 }
 
-function routeOf({ agentId, hubId, sessionId }: DialOutcome, log: DialLog | undefined) {
+/** Names a principal, and what verified it. */
+export function verified(principal: AnyPrincipal | undefined): Verified {
+  return principal ? { principal: principalText(principal), rule: principal.rule } : {};
+}
+
+function routeOf({ agentId, hubId, sessionId, agentPrincipal }: DialOutcome, log: DialLog | undefined) {
   if (agentId !== undefined && hubId !== undefined && sessionId !== undefined) {
-    return { agent: agentId, hub: hubId, session: sessionId };
+    const who = agentPrincipal !== undefined && { agentPrincipal };
+    return { agent: agentId, hub: hubId, session: sessionId, ...who };
   }
   const last = log?.attempts.findLast(({ outcome }) => outcome === 'failed') ?? log?.attempts.at(-1);
   return last && { agent: last.agentId, hub: last.hubId, session: last.sessionId };
@@ -142,7 +165,7 @@ function durationsOf({ ms, timing }: DialOutcome, log: DialLog | undefined, tunn
 }
 
 /** Returns an error's text. It may come from an agent, so it is shortened, and what looks like a secret is removed. */
-function textOf(error: Error | undefined): { readonly text?: string } {
+export function textOf(error: Error | undefined): { readonly text?: string } {
   return error ? { text: redactLine(error.message).slice(0, MAX_TEXT) } : {};
 }
 

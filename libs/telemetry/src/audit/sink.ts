@@ -1,11 +1,12 @@
 import type { AuditSink, DialRequest, PlaneEvents } from '@isthmus/tunnel';
 import type { Bursts } from '../logging/bursts.ts';
 import type { Logger } from '../logging/logger.ts';
-import type { AuditRecord } from './record.ts';
+import type { TrailRecord } from './other-records.ts';
 
 /** Where records go. */
 export interface RecordSink {
-  write(record: AuditRecord, dial: DialRequest): void;
+  /** @param dial unset for a record of something else */
+  write(record: TrailRecord, dial?: DialRequest): void;
   /** Reopens the file. Call after it was renamed. */
   reopen(): void;
   /** Waits until pending records are written. Bounded in time, never rejects. */

@@ -19,7 +19,8 @@ test('a process that exits while its audit is closing still writes the waiting r
     const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0, destination: { write() {} } });
     const before = process.listeners('exit');
     const trail = await auditTrail(events, {
-      gateway: 'gw-1',
+      process: 'gw-1',
+      of: { dials: true, others: false },
       program: 'frontend-gw',
       role: 'gateway',
       version: '1',

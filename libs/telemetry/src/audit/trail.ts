@@ -4,8 +4,9 @@ import { Bursts } from '../logging/bursts.ts';
 import type { Logger } from '../logging/logger.ts';
 import { redactUrl } from '../logging/redact.ts';
 import type { Environment } from '../otlp/environment.ts';
-import { auditDials } from './dials.ts';
+import { auditDials, type DialAudit } from './dials.ts';
 import { LineWriter } from './line-writer.ts';
+import { auditOthers } from './others.ts';
 import { logSettings } from './otlp-settings.ts';
 import { type RecordSink, SinkReport } from './sink.ts';
 import { fileTarget, stdoutTarget } from './targets.ts';
@@ -14,8 +15,10 @@ import { fileTarget, stdoutTarget } from './targets.ts';
 const LINES = { most: 5, windowMs: 60_000 };
 
 export interface AuditOptions {
-  /** The gateway's own name. */
-  readonly gateway: string;
+  /** The process's own name: `--server-id`, or an agent's id. */
+  readonly process: string;
+  /** What gets records: a gateway's dials, and all else. */
+  readonly of: { readonly dials: boolean; readonly others: boolean };
   /** A path, `-` for standard output, or empty for neither. */
   readonly log: string;
   /** Whether to export records as OTLP logs, unless the environment says otherwise. */
@@ -28,7 +31,7 @@ export interface AuditOptions {
   readonly env?: Environment;
 }
 
-/** The running audit of a gateway's dials. */
+/** The running audit of a process. */
 export interface AuditTrail {
   /** Reopens the file. Call after it was renamed. */
   reopen(): void;
@@ -38,27 +41,42 @@ export interface AuditTrail {
   close(): Promise<void>;
 }
 
+/** What ends a program, and tells it to reopen its files. */
+export interface AuditOwner {
+  readonly closing: { defer(step: () => unknown): void };
+  onHangup(handler: () => void): void;
+}
+
 interface Means {
   readonly events: PlaneEvents;
   readonly logger: Logger;
   readonly bursts: Bursts;
 }
 
-/** Audits a gateway's dials as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
+/** Audits a program until it closes, see `auditTrail`. @returns what to call when it begins to stop */
+export async function audited(events: PlaneEvents, options: AuditOptions, owner: AuditOwner): Promise<() => void> {
+  const trail = await auditTrail(events, options);
+  if (!trail) return () => {};
+  owner.closing.defer(trail.close);
+  owner.onHangup(trail.reopen);
+  return trail.stopping;
+}
+
+/** Audits a process as its flags and the OTEL_* variables say. Returns undefined if none of them enables the audit. */
 export async function auditTrail(events: PlaneEvents, options: AuditOptions): Promise<AuditTrail | undefined> {
-  const { gateway, log, logger } = options;
+  const { log, logger } = options;
   const bursts = new Bursts(LINES, (of, count) => logger.warn({ of, count }, 'further lines were dropped'));
   const means = { events, logger, bursts };
   const sinks = [log === '' ? undefined : logSink(log, means), await otlpSink(options, means)].filter(
     (sink) => sink !== undefined,
   );
   if (sinks.length === 0) return undefined;
-  const dials = auditDials(events, gateway, (record, dial) => {
+  const { stopping, end } = auditOf(events, options, (record, dial) => {
     for (const sink of sinks) sink.write(record, dial);
   });
   // After a crash or a second signal, nothing is closed before the process exits.
   const atExit = () => {
-    dials.end();
+    end();
     for (const sink of sinks) sink.endSync();
   };
   process.once('exit', atExit);
@@ -66,13 +84,25 @@ export async function auditTrail(events: PlaneEvents, options: AuditOptions): Pr
     reopen() {
       for (const sink of sinks) sink.reopen();
     },
-    stopping: dials.stopping,
+    stopping,
     async close() {
-      dials.end();
+      end();
       await Promise.all(sinks.map((sink) => sink.end()));
       // Not earlier: a second signal or a shutdown timeout may end the process during the wait above.
       process.off('exit', atExit);
       bursts.end();
+    },
+  };
+}
+
+function auditOf(events: PlaneEvents, { process, of }: AuditOptions, write: RecordSink['write']): DialAudit {
+  const others = of.others ? auditOthers(events, process, (record) => write(record)) : undefined;
+  const dials = of.dials ? auditDials(events, process, write, others?.admits) : undefined;
+  return {
+    stopping: () => dials?.stopping(),
+    end() {
+      dials?.end();
+      others?.end();
     },
   };
 }
@@ -90,13 +120,13 @@ function logSink(log: string, means: Means): RecordSink {
 
 /** Loads the SDK only if it is needed. */
 async function otlpSink(options: AuditOptions, means: Means): Promise<RecordSink | undefined> {
-  const { gateway, otlp, program, role, version, env = process.env } = options;
+  const { process: instance, otlp, program, role, version, env = process.env } = options;
   const { logger } = means;
   const settings = logSettings(env, otlp);
   if (!settings) return undefined;
   for (const warning of settings.warnings) logger.warn({}, warning);
   const fields = { protocol: settings.protocol, endpoint: redactUrl(settings.url) };
-  const attributes = { 'service.name': program, 'service.version': version, 'service.instance.id': gateway };
+  const attributes = { 'service.name': program, 'service.version': version, 'service.instance.id': instance };
   const report = new SinkReport('otlp', fields, means);
   try {
     const { otlpRecords } = await import('./otlp.ts');

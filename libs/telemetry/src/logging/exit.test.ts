@@ -17,7 +17,7 @@ import { request } from ${url('testing/dial')};
 
 const logger = createLogger({ name: 'gateway', format: 'json', verbosity: 0 });
 const events = planeEvents();
-const where = { gateway: 'gw-1', log: '/dev/null/audit.log', otlp: false };
+const where = { process: 'gw-1', of: { dials: true, others: false }, log: '/dev/null/audit.log', otlp: false };
 await auditTrail(events, { ...where, program: 'p', role: 'gateway', version: '1', logger, env: {} });
 logger.error({}, 'before');
 const error = new DialError('dns_error', 'no such host');

@@ -44,7 +44,9 @@ export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits
     sessionLines(logger, flaps),
     linkLines(logger, flaps),
     certificateLines(logger),
+    tenantLines(logger, flaps),
     refusalLines(logger, refusals),
+    operationLines(logger, refusals),
   ].map((lines) => subscribe(events, lines));
   return () => {
     for (const end of ends) end();
@@ -199,6 +201,40 @@ function certificateLines(logger: Logger): Subscriptions {
     },
     'certificate:failure': (where, error) =>
       logger.warn({ where, text: inWords(error) }, 'certificate cannot be renewed'),
+  };
+}
+
+/** How many tenants' names one line has. */
+const MOST_NAMES = 20;
+
+function tenantLines(logger: Logger, bursts: Bursts): Subscriptions {
+  const names = (all: readonly string[]) =>
+    all.length > MOST_NAMES ? [...all.slice(0, MOST_NAMES), `${all.length - MOST_NAMES} more`] : all;
+  return {
+    tenants({ changed, gone, inForce }) {
+      if (bursts.admit('tenants'))
+        logger.info({ changed: names(changed), gone: names(gone), inForce }, 'tenants in force');
+    },
+    'tenants:failure'(problem, kept) {
+      const fields = { file: problem, ...(kept !== undefined && { tenant: kept }) };
+      const text =
+        kept === undefined
+          ? "tenant's file cannot be used"
+          : "tenant's file cannot be used: the tenant stays as it was";
+      if (bursts.admit("tenants' files")) logger.warn(fields, text);
+    },
+  };
+}
+
+function operationLines(logger: Logger, bursts: Bursts): Subscriptions {
+  return {
+    // What was done has a line of its own, where it was done.
+    operation({ operator, call, tenant, target, outcome, text }) {
+      if (outcome === 'done' || !bursts.admit('operations')) return;
+      const { identity, remote, tenant: of } = operator;
+      const fields = { operator: identity, remote, operatorOf: of, call, tenant, target, text };
+      logger.warn(fields, `operation ${outcome}`);
+    },
   };
 }
 

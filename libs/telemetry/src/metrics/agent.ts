@@ -6,6 +6,7 @@ import { SERVER_DIRECTIONS } from './plane/labels.ts';
 import { type LeaseCountObserver, leaseCount } from './plane/leases.ts';
 import { packetMetrics } from './plane/packets.ts';
 import { tunnelMetrics } from './plane/tunnels.ts';
+import { auditMetrics } from './process/audit.ts';
 import { certificateMetrics } from './process/certificates.ts';
 import { eventLoopDelay } from './process/event-loop.ts';
 
@@ -43,6 +44,7 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
     tunnelMetrics(own, 'agent'),
     coverageMetrics(own, () => sight),
     certificateMetrics(own),
+    auditMetrics(own),
   );
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
   if (options.process) {
@@ -55,7 +57,7 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
       sight = seen;
     },
     declared: families.declared,
-    render: (accept) => families.render(accept),
+    render: (accept, tenant) => families.render(accept, tenant),
     close() {
       for (const end of ends) end();
     },

@@ -8,6 +8,7 @@ import { type LeaseCollectionObserver, leaseCollection } from './plane/leases.ts
 import { hubLinkMetrics, sessionMetrics } from './plane/links.ts';
 import { packetMetrics } from './plane/packets.ts';
 import { type PlaneSight, planeMetrics } from './plane/plane.ts';
+import { type TenantsSight, tenantMetrics } from './plane/tenants.ts';
 import { tunnelMetrics } from './plane/tunnels.ts';
 import { auditMetrics } from './process/audit.ts';
 import { certificateMetrics } from './process/certificates.ts';
@@ -30,6 +31,8 @@ export interface ServerMetricsOptions {
   readonly sessions?: (backends: Backends) => () => void;
   /** In milliseconds. A gateway's dial that failed or took longer can also be an exemplar. Default: only sampled dials can. */
   readonly keptAfter?: number | undefined;
+  /** Set with `--tenants-dir`: adds the metrics of each tenant. */
+  readonly tenants?: TenantsSight | undefined;
   /** Adds the process's own metrics (event loop delay, `process_*`, `nodejs_*`), which can exist once per process. Default false. */
   readonly process?: boolean;
 }
@@ -49,15 +52,21 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
   const backends = backendMetrics(families, strategies);
   const all = [dialMetrics(families, role), connectionMetrics(families), packetMetrics(families)];
   const leases = leaseCollection(families);
-  const plane = planeMetrics(own, role);
+  const plane = planeMetrics(own, role, options.tenants !== undefined);
   all.push(
     dialLatency(own, role, options.keptAfter),
     tunnelMetrics(own, role),
     plane.subscriptions,
     certificateMetrics(own),
+    auditMetrics(own),
   );
-  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), auditMetrics(own));
+  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
+  if (options.tenants) {
+    const { subscriptions, agents } = tenantMetrics(own, role, options.tenants);
+    all.push(subscriptions);
+    plane.watch(agents);
+  }
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
   ends.push(plane.close, sessions ? sessions(backends) : subscribe(events, backends.subscriptions));
   if (options.process) {
@@ -68,7 +77,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
     leases,
     see: plane.see,
     declared: families.declared,
-    render: (accept) => families.render(accept),
+    render: (accept, tenant) => families.render(accept, tenant),
     close() {
       for (const end of ends) end();
     },

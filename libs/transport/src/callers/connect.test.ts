@@ -3,22 +3,47 @@ import { once } from 'node:events';
 import net, { type AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
-import { DialError, planeEvents } from '@isthmus/tunnel';
-import { connectEdge } from './connect.ts';
+import { deferred } from '@isthmus/runtime';
+import {
+  type Dial,
+  DialError,
+  type DialRequest,
+  NotAuthorised,
+  planeEvents,
+  type TunnelOutcome,
+} from '@isthmus/tunnel';
+import { destination, established } from '../packets/testing.ts';
+import { type ConnectEdgeOptions, connectEdge } from './connect.ts';
+import { anyoneOf, type CallerPeer } from './identify.ts';
 
-/** A caller that dials through an edge where every dial fails for this reason. */
-async function refusedCaller(context: TestContext, reason: Error): Promise<net.Socket> {
-  const dial = () => Promise.reject(reason);
-  const edge = connectEdge({ dial, tenant: 'default', events: planeEvents(), timeout: 60_000 });
+const REQUEST = 'CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n';
+
+/** A caller at an edge. A dial waits until it is aborted, unless the options say otherwise. */
+async function connectTo(context: TestContext, options: Partial<ConnectEdgeOptions>) {
+  const events = planeEvents();
+  const first = deferred<DialRequest>();
+  const dial: Dial = (request) => {
+    first.resolve(request);
+    return new Promise((_resolve, reject) =>
+      request.signal.addEventListener('abort', () => reject(new Error('the caller went away'))),
+    );
+  };
+  const edge = connectEdge({ dial, identify: anyoneOf('default'), events, timeout: 60_000, ...options });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
-    socket.on('error', () => {}).once('data', (first) => edge.accept(socket, first));
+    socket.on('error', () => {}).once('data', (chunk) => edge.accept(socket, chunk));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   context.after(() => server.close());
   const { port } = server.address() as AddressInfo;
   const caller = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => {});
-  caller.write('CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n');
+  return { caller, events, dialled: first.promise };
+}
+
+/** A caller that dials through an edge where every dial fails for this reason. */
+async function refusedCaller(context: TestContext, reason: Error): Promise<net.Socket> {
+  const { caller } = await connectTo(context, { dial: () => Promise.reject(reason) });
+  caller.write(REQUEST);
   return caller;
 }
 
@@ -38,6 +63,22 @@ for (const [reason, seconds] of retryAfter) {
   });
 }
 
+test('over a rate of its tenant a caller gets 429, with the limit and when to dial again', async (context) => {
+  const reason = new DialError('connection_limit_reached', 'tenant t has reached its limit dialsPerSecond of 2', {
+    limit: 'dialsPerSecond',
+    retryAfter: 7,
+  });
+  const caller = await refusedCaller(context, reason);
+  const answer = await text(caller);
+  caller.end();
+  assert.match(answer, /^HTTP\/1\.1 429 Too Many Requests: tenant t has reached its limit dialsPerSecond of 2\r\n/);
+  assert.match(
+    answer,
+    /\r\nproxy-status: isthmus; error=connection_limit_reached; details=".*dialsPerSecond of 2"\r\n/,
+  );
+  assert.match(answer, /\r\nretry-after: 7\r\n/);
+});
+
 test('a refused caller that goes on sending is let go', { timeout: 60_000 }, async (context) => {
   const caller = await refusedCaller(context, new Error('refused'));
   const [answer] = await once(caller.setEncoding('latin1'), 'data');
@@ -45,4 +86,56 @@ test('a refused caller that goes on sending is let go', { timeout: 60_000 }, asy
   const trickle = setInterval(() => caller.write('x'), 100);
   context.after(() => clearInterval(trickle));
   await new Promise((resolve) => caller.once('close', resolve));
+});
+
+const stranger = new NotAuthorised('nobody here is known by this port', { rule: 'acme.yaml: callers' });
+
+test('a caller that may not dial reads why, and the refusal says what it wanted to dial', async (context) => {
+  const { caller, events } = await connectTo(context, { identify: () => stranger });
+  const refused = once(events, 'refused');
+  const answer = await text(caller.end(REQUEST));
+  assert.match(answer, /^HTTP\/1\.1 403 Forbidden: nobody here is known by this port\r\n/);
+  assert.match(
+    answer,
+    /\r\nproxy-status: isthmus; error=http_request_denied; details="nobody here is known by this port"/,
+  );
+  const [where, , error] = (await refused) as [string, string, NotAuthorised];
+  assert.equal(where, 'http-connect');
+  assert.deepEqual([error.rule, error.destination], ['acme.yaml: callers', '127.0.0.1:1']);
+});
+
+test('a pending dial whose caller may dial no more is answered why, and aborted', async (context) => {
+  let peer: CallerPeer | undefined;
+  const { caller, dialled } = await connectTo(context, {
+    identify(of) {
+      peer = of;
+      return anyoneOf('acme')(of);
+    },
+  });
+  caller.write(REQUEST);
+  const { signal, tenant } = await dialled;
+  peer?.end(new Error('its certificate was revoked'));
+  assert.match(await text(caller), /^HTTP\/1\.1 403 Forbidden: its certificate was revoked\r\n/);
+  assert.deepEqual([tenant, signal.aborted], ['acme', true]);
+  caller.end();
+});
+
+test('the tunnel of a caller that may dial no more is closed by the plane', async (context) => {
+  let peer: CallerPeer | undefined;
+  const { near } = destination();
+  const { caller, events } = await connectTo(context, {
+    identify(of) {
+      peer = of;
+      return anyoneOf('acme')(of);
+    },
+    dial: async () => established(near),
+  });
+  const closed = once(events, 'tunnel:close');
+  const opened = once(caller, 'data');
+  caller.write(REQUEST);
+  await opened;
+  peer?.end(new Error('its certificate was revoked'));
+  const [, { closedBy, error }] = (await closed) as [unknown, TunnelOutcome];
+  assert.deepEqual([closedBy, error?.message], ['plane', 'its certificate was revoked']);
+  caller.destroy();
 });

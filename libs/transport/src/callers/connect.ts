@@ -1,12 +1,12 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
-import { asDialError, type Caller, type DialError, type PlaneEvents } from '@isthmus/tunnel';
+import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
+import { peerOf } from '../grpc/grpc-peer.ts';
 import { proxyStatus } from '../link/head.ts';
-import { peerSubject } from '../tls/certificate.ts';
-import { ConnectReader, RequestRefused } from './connect-request.ts';
+import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-request.ts';
+import { type CallerPeer, denied, type Identify } from './identify.ts';
 import { watchCaller } from './pending-caller.ts';
 
 /** How long a caller may take to send its request's head, in milliseconds. */
@@ -18,7 +18,7 @@ const REFUSED_FOR = 1000;
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
 export interface ConnectEdgeOptions extends Omit<ServeDialOptions, 'role'> {
-  readonly tenant: string;
+  readonly identify: Identify;
   /** How long a dial may take, in milliseconds. */
   readonly timeout: number;
 }
@@ -54,9 +54,9 @@ function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions)
     try {
       const request = reader.push(chunk);
       if (!request) return false;
-      const { target, traceparent } = request;
-      const dialled = newDial(target, options, callerOf(socket), traceparent);
-      serve(dialled, request.rest, socket, options).catch(fault);
+      const carrier = new Carrier(socket);
+      const dialled = dialOf(request, carrier, options);
+      serve(dialled, request.rest, carrier, options).catch(fault);
     } catch (error) {
       refuse(socket, asDialError(error), options);
     }
@@ -89,11 +89,40 @@ function readRest(
 }
 
 function refuse(socket: Socket, error: DialError, { events }: ConnectEdgeOptions): void {
-  events.emit('refused', 'http-connect', remoteOf(socket), error);
+  const why = error.cause instanceof NotAuthorised ? error.cause : error;
+  events.emit('refused', 'http-connect', remoteOf(socket), why);
   answerError(socket, error);
 }
 
-async function serve(request: ServedDial, first: Buffer, socket: Socket, { dial, events }: ConnectEdgeOptions) {
+/** A caller's connection. */
+class Carrier {
+  readonly socket: Socket;
+  /** Its dial, then its tunnel. */
+  carries: { abort(reason: Error): void } | undefined;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+  }
+
+  end(reason: Error): void {
+    if (this.carries) this.carries.abort(planeEnded(reason));
+    else this.socket.destroy();
+  }
+}
+
+/** @throws DialError */
+function dialOf({ target, traceparent }: ConnectRequest, carrier: Carrier, options: ConnectEdgeOptions): ServedDial {
+  const peer: CallerPeer = peerOf(carrier.socket, (reason) => carrier.end(reason));
+  const who = options.identify(peer);
+  if (who instanceof NotAuthorised) throw denied(who.dialling(target));
+  const { tenant, caller } = who;
+  const dialled = newDial(target, { ...options, tenant }, { via: 'http-connect', ...caller }, traceparent);
+  carrier.carries = dialled.signal;
+  return dialled;
+}
+
+async function serve(request: ServedDial, first: Buffer, carrier: Carrier, { dial, events }: ConnectEdgeOptions) {
+  const { socket } = carrier;
   const watch = watchCaller(socket, first, () => request.signal.abort(new Error('the caller went away')));
   const waiter: Waiter = {
     accept() {
@@ -103,21 +132,16 @@ async function serve(request: ServedDial, first: Buffer, socket: Socket, { dial,
     },
     refuse(error) {
       watch.stop();
-      answerError(socket, error);
+      const { aborted, reason } = request.signal;
+      answerError(socket, aborted && reason instanceof PlaneEnded ? denied(reason) : error);
     },
     unanswered({ dial }) {
       events.emit('dial:undelivered', dial);
       socket.destroy();
     },
   };
-  await serveDial(request, waiter, { role: 'gateway', dial, events });
+  carrier.carries = await serveDial(request, waiter, { role: 'gateway', dial, events });
   if (socket.isPaused()) socket.resume();
-}
-
-function callerOf(socket: Socket): Caller {
-  const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
-  const remote = remoteOf(socket);
-  return { via: 'http-connect', identity: subject ?? remote, remote };
 }
 
 /**
@@ -135,7 +159,7 @@ function answerError(socket: Socket, error: DialError): void {
     'connection: close',
   ];
   if (status === 405) head.push('allow: CONNECT');
-  if (status === 503) head.push(`retry-after: ${error.retryAfter}`);
+  if (status === 503 || status === 429) head.push(`retry-after: ${error.retryAfter}`);
   socket.end(`${head.join('\r\n')}\r\n\r\n${error.message}\n`);
   // Read what the caller still sends: otherwise the close becomes a reset, which overtakes the answer.
   socket.resume();

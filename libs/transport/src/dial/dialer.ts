@@ -13,4 +13,6 @@ export interface Dialer {
   close(): void;
   /** Ends the connection and every tunnel on it. */
   destroy(reason: Error): void;
+  /** As `destroy`, and the other side hears the reason: it may not stay. */
+  expel(reason: Error): void;
 }

@@ -9,7 +9,7 @@ export function targetOf({ host }: Destination): string {
 
 /** The timed steps of an agent's dial: the lookup of a name, and the connection. They are emitted as spans, and sent back. */
 export class EndpointSteps {
-  readonly refused: (address: string) => Error | undefined;
+  readonly refused: (address?: string) => Error | undefined;
   readonly #request: DialRequest;
   readonly #tracer: DialTracer;
   readonly #start = performance.now();
@@ -17,8 +17,8 @@ export class EndpointSteps {
   /** When there was an address to connect to: the start, if the destination is an address. */
   #resolved: number | undefined;
 
-  /** @param refused returns why an address must not be dialled */
-  constructor(request: DialRequest, tracer: DialTracer, refused: (address: string) => Error | undefined) {
+  /** @param refused returns why an address must not be dialled, or a name not be resolved */
+  constructor(request: DialRequest, tracer: DialTracer, refused: (address?: string) => Error | undefined) {
     this.refused = refused;
     this.#request = request;
     this.#tracer = tracer;

@@ -10,12 +10,11 @@ import {
   formatDestination,
   noTracer,
   type PlaneEvents,
-  type Prohibited,
-  type Prohibition,
   type TunnelEnd,
 } from '@isthmus/tunnel';
 import { pendingDial } from '../dial/pending-dial.ts';
 import { EndpointSteps, targetOf } from './endpoint-steps.ts';
+import { type OwnRules, refusalOf } from './refusal.ts';
 import { onResolver } from './resolver.ts';
 
 /** How long an agent tries to reach a destination, in milliseconds. Upstream's agents answer after 5 s. */
@@ -27,34 +26,23 @@ const CONNECT_TIMEOUT = 5000;
  */
 const ACKNOWLEDGE_AFTER = 50;
 
-export interface EndpointOptions {
+export interface EndpointOptions extends OwnRules {
   readonly agentId: string;
   /** Gets the destinations that could not be reached. */
   readonly events?: PlaneEvents;
   /** Gets each name that was resolved and each connection that was tried. */
   readonly tracer?: DialTracer;
-  /** Decides which addresses are not dialled. Default: none. */
-  readonly prohibited?: Prohibited;
   /** Milliseconds; for tests. */
   readonly connectTimeout?: number;
 }
 
 /** The agent's Dial: opens the destination's socket. Errors have Go's words (`dial tcp h:p: connect: connection refused`). */
 export function endpointDial(options: EndpointOptions): Dial {
-  const {
-    agentId,
-    events,
-    tracer = noTracer,
-    connectTimeout = CONNECT_TIMEOUT,
-    prohibited = () => undefined,
-  } = options;
+  const { agentId, events, tracer = noTracer, connectTimeout = CONNECT_TIMEOUT } = options;
   return async (request) => {
     if (request.signal.aborted) throw abandoned();
     const ownDeadline = performance.now() + connectTimeout;
-    const steps = new EndpointSteps(request, tracer, (address) => {
-      const rule = prohibited(address, request.destination.port);
-      return rule && prohibition(request, address, rule);
-    });
+    const steps = new EndpointSteps(request, tracer, refusalOf(request, options));
     const socket = open(request, steps);
     // A defect fails the dial: one in the callback for the acknowledgement, say.
     const guarded = guarding((error) => {
@@ -84,10 +72,10 @@ export function endpointDial(options: EndpointOptions): Dial {
       },
     });
     const refuse = guarded((error: NodeJS.ErrnoException) => {
-      const prohibits = error instanceof DialError;
-      if (prohibits) events?.emit('refused', 'destination', formatDestination(request.destination), error);
+      const refused = error instanceof DialError;
+      if (refused) events?.emit('refused', 'destination', formatDestination(request.destination), error);
       events?.emit('endpoint:failure', error.code === 'ETIMEDOUT');
-      pending.fail(timed(prohibits ? error : connectError(request, error)));
+      pending.fail(timed(refused ? error : connectError(request, error)));
     });
     const connected = guarded(() => {
       const { session: sessionId = '' } = request;
@@ -104,7 +92,7 @@ function abandoned(): DialError {
 
 function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
   const host = targetOf(destination);
-  const refused = isIP(host) === 0 ? undefined : steps.refused(host);
+  const refused = steps.refused(isIP(host) === 0 ? undefined : host);
   if (refused) return new net.Socket().destroy(refused);
   descriptors.opened();
   return net.connect({
@@ -114,15 +102,6 @@ function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
     allowHalfOpen: true,
     ...(isIP(host) === 0 && { lookup: steps.lookup, autoSelectFamily: true }),
   });
-}
-
-/**
- * A final error: other agents have the same rules, and strategies decide which agent may dial what, not retries. The address is the one
- * that the agent would have connected to, so no spelling and no resolver's answer can bypass the rule.
- */
-function prohibition({ destination }: DialRequest, address: string, rule: Prohibition): DialError {
-  const text = `dial tcp ${formatDestination(destination)}: agents do not dial ${address} (${rule}); --allow-destinations=${rule} lifts this`;
-  return new DialError('destination_ip_prohibited', text);
 }
 
 /** Outside the dial's function: an arrow function beside its listeners would keep its variables as long as the tunnel. */

@@ -87,7 +87,7 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
       reject(error);
     };
     const refused = (error: ServiceError) => fail(callError(error));
-    const abandon = () => fail(new Error(`connection to ${target} given up`));
+    const abandon = () => fail(new Error(`connection attempt to ${target} abandoned`));
     const admitted = (metadata: Metadata) => {
       try {
         const link = { ...readAnswer(metadata), channel };

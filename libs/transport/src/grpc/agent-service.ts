@@ -1,5 +1,5 @@
-import { sourceOf } from '@isthmus/runtime';
-import { type AgentIdentifiers, checkName, type PlaneEvents } from '@isthmus/tunnel';
+import { addressOf, sourceOf } from '@isthmus/runtime';
+import { type AgentIdentifiers, checkName, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 import { AgentLimitError, refusedWhere } from '../agent-limit.ts';
 import { type IdentifierLimits, parseIdentifiers } from '../identifiers.ts';
 import type { PacketChannel } from '../packets/channel.ts';
@@ -7,9 +7,20 @@ import type { ServerCall } from './call.ts';
 import type { GrpcPeer } from './grpc-peer.ts';
 import type { Metadata } from './metadata.ts';
 import { CONNECT_METHOD, type GrpcService } from './service.ts';
-import { StatusError } from './status.ts';
+import { StatusError, type StatusName } from './status.ts';
 
 const SCHEME = 'Bearer ';
+
+/** An agent that asks for a session. */
+export interface AskingAgent {
+  readonly agentId: string;
+  readonly identifiers: AgentIdentifiers;
+  readonly peer: GrpcPeer;
+  /** Without `Bearer`. */
+  readonly token: string | undefined;
+  /** Aborts when the agent has gone. */
+  readonly signal: AbortSignal;
+}
 
 /** An accepted agent. Nothing is read from its channel until it is started. */
 export interface PacketAgent {
@@ -30,7 +41,8 @@ export interface TokenBearer {
 /** Rejects if the token is not valid, or could not be checked in time. */
 export type Authenticate = (token: string, bearer: TokenBearer) => Promise<void>;
 
-export interface AgentServiceOptions {
+/** @typeParam A what `admit` found */
+export interface AgentServiceOptions<A = undefined> {
   readonly serverId: string;
   readonly serverCount: () => number;
   readonly events: PlaneEvents;
@@ -39,15 +51,18 @@ export interface AgentServiceOptions {
   readonly identifierLimits?: IdentifierLimits;
   /** Throws if the agent may have no further session. */
   readonly checkRoom?: (agentId: string) => void;
-  readonly onAgent: (agent: PacketAgent) => void;
+  /** Decides instead of the two above. Rejects with NotAuthorised or AgentLimitError. */
+  readonly admit?: (agent: AskingAgent) => Promise<A>;
+  /** Throws AgentLimitError if others took the room meanwhile. */
+  readonly onAgent: (agent: PacketAgent, admitted: A | undefined) => void;
 }
 
 /** The Go agents' edge. Each agent has one stream, which carries all its tunnels. */
-export function agentService(options: AgentServiceOptions): GrpcService {
+export function agentService<A>(options: AgentServiceOptions<A>): GrpcService {
   return { path: CONNECT_METHOD, serve: (call, admitted) => call.guarded(() => admit(call, admitted, options))() };
 }
 
-async function admit(call: ServerCall, admitted: () => void, options: AgentServiceOptions): Promise<void> {
+async function admit<A>(call: ServerCall, admitted: () => void, options: AgentServiceOptions<A>): Promise<void> {
   const { serverId, serverCount, events, onAgent } = options;
   const { metadata, peer } = call;
   try {
@@ -55,6 +70,7 @@ async function admit(call: ServerCall, admitted: () => void, options: AgentServi
     const identifiers = readIdentifiers(metadata, options);
     options.checkRoom?.(agentId);
     await authenticate(call, options);
+    const found = await options.admit?.({ agentId, identifiers, peer, token: tokenOf(call), signal: call.signal });
     if (call.over) return;
     // Others may have connected meanwhile.
     options.checkRoom?.(agentId);
@@ -64,7 +80,7 @@ async function admit(call: ServerCall, admitted: () => void, options: AgentServi
       ['serverid', serverId],
       ['servercount', String(serverCount())],
     ]);
-    onAgent({ agentId, identifiers, peer, channel: call });
+    onAgent({ agentId, identifiers, peer, channel: call }, found);
   } catch (error) {
     const refusal = error as Error;
     call.fail(statusOf(refusal));
@@ -74,7 +90,18 @@ async function admit(call: ServerCall, admitted: () => void, options: AgentServi
 
 function statusOf(error: Error): StatusError {
   if (error instanceof StatusError) return error;
-  return new StatusError(error instanceof AgentLimitError ? 'ResourceExhausted' : 'Internal', error.message);
+  return new StatusError(statusNameOf(error), error.message);
+}
+
+function statusNameOf(error: Error): StatusName {
+  if (error instanceof AgentLimitError) return 'ResourceExhausted';
+  if (!(error instanceof NotAuthorised)) return 'Internal';
+  return error.undecided ? 'Unavailable' : 'PermissionDenied';
+}
+
+function tokenOf({ metadata }: ServerCall): string | undefined {
+  const value = metadata.first('authorization');
+  return value?.startsWith(SCHEME) ? value.slice(SCHEME.length) : undefined;
 }
 
 function readAgentId(metadata: Metadata): string {
@@ -85,7 +112,10 @@ function readAgentId(metadata: Metadata): string {
   return valid(() => checkName('agent ID', ids[0] as string));
 }
 
-function readIdentifiers(metadata: Metadata, { identifierLimits }: AgentServiceOptions): AgentIdentifiers {
+function readIdentifiers(
+  metadata: Metadata,
+  { identifierLimits }: Pick<AgentServiceOptions, 'identifierLimits'>,
+): AgentIdentifiers {
   const queries = metadata.get('agentidentifiers');
   if (queries.length > 1) {
     const shown = queries.join(' ');
@@ -106,7 +136,7 @@ function valid<T>(read: () => T): T {
   }
 }
 
-async function authenticate(call: ServerCall, options: AgentServiceOptions): Promise<void> {
+async function authenticate(call: ServerCall, options: Pick<AgentServiceOptions, 'authenticate'>): Promise<void> {
   if (!options.authenticate) return;
   const { metadata, peer, signal } = call;
   const value = metadata.first('authorization');
@@ -117,7 +147,7 @@ async function authenticate(call: ServerCall, options: AgentServiceOptions): Pro
     throw new StatusError('Unauthenticated', `received token does not have "${SCHEME}" prefix`);
   }
   try {
-    const source = sourceOf(peer.socket.remoteAddress ?? '');
+    const source = sourceOf(addressOf(peer.socket) ?? '');
     await options.authenticate(value.slice(SCHEME.length), { source, signal });
   } catch (error) {
     if (error instanceof AgentLimitError) throw error;

@@ -73,6 +73,11 @@ export class ServerCall implements PacketChannel, StreamFace {
     return this.peer.remote;
   }
 
+  /** Whose it is: tenants share the growth of windows. */
+  account(tenant: string): void {
+    this.#stream.account(tenant);
+  }
+
   /** Guards calls from outside the connection's reading: a defect fails the connection. */
   get guarded(): Guarded {
     return this.#stream.guarded;

@@ -3,15 +3,18 @@ import { TLSSocket } from 'node:tls';
 import { remoteOf } from '@isthmus/runtime';
 import { peerSubject } from '../tls/certificate.ts';
 
-/** The other side of a server's call. */
+/** The other side of a connection. */
 export interface GrpcPeer {
   readonly socket: Socket;
   /** `host:port`, or `uds`. */
   readonly remote: string;
   /** The subject of its certificate, if it showed one. */
   readonly subject: string | undefined;
+  /** Ends the connection with its dials and tunnels, as closed by the plane. Tells the other side why where the protocol can. */
+  end(reason: Error): void;
 }
 
-export function peerOf(socket: Socket): GrpcPeer {
-  return { socket, remote: remoteOf(socket), subject: socket instanceof TLSSocket ? peerSubject(socket) : undefined };
+export function peerOf(socket: Socket, end: GrpcPeer['end']): GrpcPeer {
+  const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
+  return { socket, remote: remoteOf(socket), subject, end };
 }

@@ -89,7 +89,10 @@ export class PacketReader {
   #lend(expected: number): void {
     const more = this.#messages.length - this.#lent;
     if (!OTHERS.take(more))
-      throw new StatusError('ResourceExhausted', `no room for a message of ${expected} bytes that is not DATA`);
+      throw new StatusError(
+        'ResourceExhausted',
+        `no memory is left for a message of ${expected} bytes that is not DATA`,
+      );
     this.#lent += more;
   }
 
@@ -99,7 +102,11 @@ export class PacketReader {
       this.#messages.part(head.length);
       this.#connectID = head.connectID;
     } else if (expected <= LONGEST_OTHER) this.#isOther = true;
-    else throw new StatusError('ResourceExhausted', `received message of ${expected} bytes that is not DATA`);
+    else
+      throw new StatusError(
+        'ResourceExhausted',
+        `received a message of ${expected} bytes that is not DATA; at most ${LONGEST_OTHER} are allowed`,
+      );
   }
 
   #part(connectID: bigint): Packet | undefined {

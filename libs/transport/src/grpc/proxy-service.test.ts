@@ -6,7 +6,8 @@ import { Client, credentials, status } from '@grpc/grpc-js';
 import type { Packet } from '@isthmus/proto';
 import { deferred } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
-import { DialError, type DialRequest, type TunnelOutcome } from '@isthmus/tunnel';
+import { DialError, type DialRequest, NotAuthorised, type TunnelOutcome } from '@isthmus/tunnel';
+import { anyoneOf, type CallerPeer } from '../callers/identify.ts';
 import { cleanups } from '../testing/cleanups.ts';
 import { PROXY_METHOD } from './service.ts';
 import { connect as connectTo, data, message, open } from './testing/calls.ts';
@@ -186,4 +187,57 @@ test('an upload that its caller breaks off amid a message does not end in good o
   assert.equal(closedBy, 'caller');
   assert.match(error?.message ?? '', /in the middle of a message/);
   assert.deepEqual(errors, ['Internal']);
+});
+
+test('a caller that may not dial reads why, on a connection that goes on', async () => {
+  let known = false;
+  const stranger = new NotAuthorised('nobody here is known by this port', { rule: 'acme.yaml: callers' });
+  const { target, events, dialled } = await gateway({
+    identify: (peer) => (known ? anyoneOf('acme')(peer) : stranger),
+  });
+  const refused = once(events, 'refused');
+  const { host, port } = await destination(echo);
+  const session = connectTo(Number(target.split(':').at(-1)));
+  const dial = () => {
+    const reply = open(session, { ':path': PROXY_METHOD });
+    reply.stream.write(message({ type: 'DIAL_REQ', protocol: 'tcp', address: `${host}:${port}`, random: 7n }));
+    return reply;
+  };
+  const { packets, status: ending } = dial();
+  await ending;
+  const text = 'nobody here is known by this port';
+  assert.deepEqual(packets, [{ type: 'DIAL_RSP', error: text, connectID: 0n, random: 7n }]);
+  const [where, , error] = (await refused) as [string, string, NotAuthorised];
+  assert.deepEqual([where, error.rule, error.destination], ['callers', 'acme.yaml: callers', `${host}:${port}`]);
+  assert.equal(dialled.length, 0);
+  known = true;
+  const served = dial();
+  await until(() => served.packets.length === 1, 'the answer');
+  assert.equal(dialled[0]?.tenant, 'acme');
+});
+
+test('a connection whose caller may dial no more ends with its tunnels, and tells why', async () => {
+  const peers = new Set<CallerPeer>();
+  const { target, events, server } = await gateway({
+    identify(peer) {
+      peers.add(peer);
+      return anyoneOf('acme')(peer);
+    },
+  });
+  const { host, port } = await destination(echo);
+  const session = connectTo(Number(target.split(':').at(-1)));
+  const left = once(session, 'goaway');
+  for (const random of [1n, 2n]) {
+    const { stream, packets } = open(session, { ':path': PROXY_METHOD });
+    stream.write(message({ type: 'DIAL_REQ', protocol: 'tcp', address: `${host}:${port}`, random }));
+    await until(() => packets.length === 1, 'a tunnel');
+  }
+  const outcomes: TunnelOutcome[] = [];
+  events.on('tunnel:close', (_tunnel, outcome) => outcomes.push(outcome));
+  assert.equal(peers.size, 1, 'one connection has one peer');
+  for (const peer of peers) peer.end(new Error('its certificate was revoked'));
+  await left;
+  await until(() => outcomes.length === 2 && server.connections === 0, 'everything is closed');
+  for (const { closedBy, error } of outcomes)
+    assert.deepEqual([closedBy, error?.message], ['plane', 'its certificate was revoked']);
 });

@@ -1,7 +1,7 @@
-import type { Caller, Dial, PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, formatDestination, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
+import { denied, type Identify } from '../callers/identify.ts';
 import { servePackets } from '../packets/serve.ts';
 import type { ServerCall } from './call.ts';
-import type { GrpcPeer } from './grpc-peer.ts';
 import { type GrpcService, PROXY_METHOD } from './service.ts';
 
 /**
@@ -12,14 +12,12 @@ const FIRST_DIAL_MS = 30_000;
 
 export interface ProxyServiceOptions {
   readonly dial: Dial;
-  readonly tenant: string;
+  readonly identify: Identify;
   readonly events: PlaneEvents;
   /** How long a dial may take, in milliseconds. */
   readonly timeout: number;
   /** Milliseconds; for tests. */
   readonly firstDialMs?: number;
-  /** Names a caller. Default: the subject of its certificate, or its address. */
-  readonly identify?: (peer: GrpcPeer) => string;
 }
 
 /** The callers' gRPC edge, as API servers use it: one stream a dial. */
@@ -28,25 +26,30 @@ export function proxyService(options: ProxyServiceOptions): GrpcService {
 }
 
 function serve(call: ServerCall, options: ProxyServiceOptions): void {
-  const { dial, tenant, events, timeout, firstDialMs = FIRST_DIAL_MS, identify = identity } = options;
-  const caller: Caller = { via: 'grpc', identity: identify(call.peer), remote: call.peer.remote };
+  const { events, timeout, firstDialMs = FIRST_DIAL_MS, identify } = options;
+  const { remote } = call.peer;
+  const who = identify(call.peer);
+  const [dialler, dial] =
+    who instanceof NotAuthorised
+      ? [{ tenant: '' }, refusing(who, remote, events)]
+      : [{ tenant: who.tenant, caller: { via: 'grpc' as const, ...who.caller } }, options.dial];
   const traceparent = call.metadata.first('traceparent');
   events.emit('caller:open', 'grpc');
   const refuse = () => {
     const error = new Error(`no dial within ${firstDialMs / 1000} s`);
     served.destroy(error);
-    events.emit('refused', 'callers', call.peer.remote, error);
+    events.emit('refused', 'callers', remote, error);
   };
   const late = setTimeout(call.guarded(refuse), firstDialMs).unref();
   const served = servePackets(call, {
     role: 'gateway',
     dial(request) {
       clearTimeout(late);
+      call.account(request.tenant);
       return dial(request);
     },
-    tenant,
+    ...dialler,
     events,
-    caller,
     limits: { dialMs: timeout },
     ...(traceparent !== undefined && { traceparent }),
   });
@@ -57,6 +60,10 @@ function serve(call: ServerCall, options: ProxyServiceOptions): void {
   void served.closed.then(call.guarded(gone));
 }
 
-function identity({ subject, remote }: GrpcPeer): string {
-  return subject ?? remote;
+/** The caller reads why, and its other streams go on. */
+function refusing(why: NotAuthorised, remote: string, events: PlaneEvents): Dial {
+  return ({ destination }) => {
+    events.emit('refused', 'callers', remote, why.dialling(formatDestination(destination)));
+    return Promise.reject(denied(why));
+  };
 }

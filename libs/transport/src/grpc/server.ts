@@ -151,7 +151,7 @@ class Endpoint implements GrpcServer {
     const idle = new Promise<void>((resolve) => {
       this.#idle = resolve;
     });
-    const reason = new PlaneEnded(`the server stops, and gave its streams ${graceMs / 1000} s to end`);
+    const reason = new PlaneEnded(`the server is stopping, and its streams did not end within ${graceMs / 1000} s`);
     const timer = setTimeout(() => {
       for (const connection of this.#connections) connection.destroy(reason);
     }, graceMs);
@@ -178,7 +178,7 @@ class Endpoint implements GrpcServer {
       keepaliveMs,
       lost: (reason, isFault) => (isFault ? planeEnded(reason) : reason),
       opened: (stream, request) => {
-        peer ??= peerOf(socket);
+        peer ??= peerOf(socket, (reason) => connection.destroy(planeEnded(reason)));
         this.#serve(stream, request, peer, admit);
       },
       failed: (error) => events.emit('refused', name, remoteOf(socket), error),

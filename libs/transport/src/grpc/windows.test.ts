@@ -60,8 +60,7 @@ test('a reader that takes a packet now and then lets no more come than it took',
   assert.ok(came <= 5 * taken, `${came} bytes came, and ${taken} were taken`);
 });
 
-// Deno 2.9's client sends no SETTINGS after a window of 0, though the server has acknowledged all before.
-test('windows that change amid a stream are kept to', { skip: 'Deno' in globalThis }, async () => {
+test('windows that change amid a stream are kept to', async () => {
   const size = 300_000;
   const started = deferred<ServerCall>();
   const { port } = await serve((call) => {
@@ -75,7 +74,10 @@ test('windows that change amid a stream are kept to', { skip: 'Deno' in globalTh
   assert.equal(call.send(data(1n, Buffer.alloc(size, 1))), false);
   await once(stream, 'readable');
   for (const initialWindowSize of [1_000, 0, 20_000, 131_072]) {
-    await new Promise<void>((resolve) => session.settings({ initialWindowSize }, () => resolve()));
+    const acknowledged = new Promise<void>((resolve) => session.settings({ initialWindowSize }, () => resolve()));
+    // Deno 2.9 sends SETTINGS, and reads their ACK, only with other frames.
+    session.ping(() => {});
+    await acknowledged;
   }
   stream.resume();
   await until(() => packets.length === 1, 'the packet');
@@ -107,7 +109,7 @@ test('a peer that asks and does not read is cut off', async () => {
   };
   socket.on('drain', flood);
   flood();
-  assert.match((await refused)[2].message, /asks for more than it reads/);
+  assert.match((await refused)[2].message, /sends requests faster than it reads answers/);
   await until(() => server.connections === 0, 'it is gone');
 });
 

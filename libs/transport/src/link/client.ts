@@ -10,6 +10,7 @@ import { WHY_FIELD } from '../listen/turn-away.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { readAnswer, requestHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
+import type { PolicyRules } from './policy.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
 import { endOfStream } from './tunnel-end.ts';
@@ -106,6 +107,19 @@ export class LinkClient implements Dialer {
     this.#control.sendLine(line);
   }
 
+  /**
+   * Tells an agent what the callers of its tenant may dial: all rules, at the start of the link and whenever they change. Dials can
+   * overtake it, so a hub that sends rules at the start announces them: see `HubHello.policy`.
+   */
+  sendPolicy({ deny, allow }: PolicyRules): void {
+    this.#control.send({ type: 'policy', ...(deny && { deny }), ...(allow && { allow }) });
+  }
+
+  /** Tells an agent that its session now stands on the credential that it sent last. */
+  sendRenewed(): void {
+    this.#control.send({ type: 'renewed' });
+  }
+
   /** Whether it takes new dials. */
   get usable(): boolean {
     return this.#ending.reason === undefined;
@@ -126,6 +140,11 @@ export class LinkClient implements Dialer {
   /** Ends the link and every tunnel on it. Data of tunnels that ended before can still be read. */
   destroy(reason: Error): void {
     this.#session.destroy(reason);
+  }
+
+  /** Ends the link and every tunnel on it, and tells the other side why. */
+  expel(reason: Error): void {
+    this.#session.destroy(reason, true);
   }
 
   #dial(request: DialRequest): Promise<Established> {

@@ -28,6 +28,7 @@ test('messages that another version writes otherwise are passed over, and the li
     '{"type":"membership-change","current":true}',
     '{"type":"held","streams":[-1]}',
     '{"type":"lacking"}',
+    '{"type":"policy","deny":"all"}',
   ];
   const { heard, refused, failed } = await hear(...lines.map((line) => `${line}\n`), '{"type":"drain"}\n');
   assert.deepEqual(heard, [{ type: 'drain' }]);
@@ -36,6 +37,17 @@ test('messages that another version writes otherwise are passed over, and the li
     lines.map((line) => `bad control message ${JSON.stringify(line)}`),
   );
   assert.deepEqual(failed, []);
+});
+
+test('a token that cannot be read is not told', async () => {
+  const { heard, refused } = await hear(
+    `{"type":"credential","token":["s3cret"]}\n`,
+    '{"type":"credential","token":""}\n',
+  );
+  assert.deepEqual([heard, refused], [[], Array(2).fill('bad control message "credential"')]);
+  const token = 'x'.repeat(16 * 1024);
+  assert.deepEqual((await hear(`{"type":"credential","token":"${token}"}\n`)).heard, [{ type: 'credential', token }]);
+  assert.deepEqual((await hear(`{"type":"credential","token":"${token}x"}\n`)).heard, []);
 });
 
 test('what is no message, or outgrows one, ends the link', async () => {

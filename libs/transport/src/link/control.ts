@@ -1,8 +1,10 @@
 import type { Duplex } from 'node:stream';
 import { Allowance, ConnectionError, ErrorCode } from '@isthmus/http2';
 import { Pieces } from '../head/pieces.ts';
+import { type CredentialMessage, type RenewedMessage, readCredential } from './credential.ts';
 import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
+import { type PolicyMessage, readPolicy } from './policy.ts';
 import { type ReconcileMessage, readReconcile } from './reconcile.ts';
 
 /** What the two ends of a link tell each other besides the tunnels. */
@@ -14,7 +16,10 @@ export type ControlMessage =
   | { readonly type: 'drain' }
   | ReconcileMessage
   /** To an agent: the plane's hubs, at the start of the link and whenever they change. */
-  | MembershipMessage;
+  | MembershipMessage
+  | PolicyMessage
+  | CredentialMessage
+  | RenewedMessage;
 
 /** A message is one line of JSON, at most this long, in bytes. */
 const MAX_LINE = 256 * 1024;
@@ -113,7 +118,9 @@ export class Control {
     const line = bytes.toString();
     const head = parse(line);
     const message = head && read(head);
-    const bad = () => new Error(`bad control message ${JSON.stringify(line.slice(0, 100))}`);
+    // A token that could not be read is a secret all the same.
+    const shown = head?.type === 'credential' ? 'credential' : line.slice(0, 100);
+    const bad = () => new Error(`bad control message ${JSON.stringify(shown)}`);
     if (message) receive(message);
     else if (head) refused(bad());
     else fail(bad());
@@ -140,6 +147,8 @@ function parse(line: string): Head | undefined {
 function read(value: Head): ControlMessage | undefined {
   const { type } = value;
   if (type === 'membership' || type === 'membership-change') return readMembership(value);
+  if (type === 'policy') return readPolicy(value);
+  if (type === 'credential') return readCredential(value);
   if (type === 'held' || type === 'lacking') return readReconcile(value);
   return value as ControlMessage;
 }

@@ -1,5 +1,7 @@
 import type { Head, OutgoingHead } from '@isthmus/http2';
 import {
+  callerName,
+  checkName,
   DialAbort,
   DialError,
   type DialErrorCode,
@@ -7,10 +9,11 @@ import {
   type DialTiming,
   formatDestination,
   isDialErrorCode,
+  NotAuthorised,
   parseDestination,
 } from '@isthmus/tunnel';
 import type { ServedDial } from '../dial/serve-dial.ts';
-import { percentDecoded } from '../head/percent.ts';
+import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 
 /**
  * How HTTP/2 heads carry a dial and its answer (RFC 9113 section 8.5; RFC 9209 for failures, Server-Timing for where the time went).
@@ -20,15 +23,20 @@ import { percentDecoded } from '../head/percent.ts';
 /** The longest dial, in milliseconds. Timers overflow above 2^31 - 1 ms and fire immediately. */
 const MAX_LEFT = 3_600_000;
 
+/** Whose a dial is. Tenants share a link alike. */
+export const TENANT_FIELD = 'isthmus-tenant';
+
 /** The head of a dial. It carries the milliseconds left, not the deadline, because clocks differ. */
 export function requestHead(request: DialRequest): OutgoingHead {
   const head: Record<string, string | number> = {
     ':method': 'CONNECT',
     ':authority': formatDestination(request.destination),
     'isthmus-dial': request.id,
-    'isthmus-tenant': request.tenant,
+    [TENANT_FIELD]: request.tenant,
     'isthmus-deadline': Math.max(1, Math.ceil(request.deadline - performance.now())),
   };
+  const caller = callerName(request);
+  if (caller !== '') head['isthmus-caller'] = percentEncoded(caller);
   if (request.session !== undefined) head['isthmus-session'] = request.session;
   if (request.traceparent !== undefined) head.traceparent = request.traceparent;
   return head;
@@ -38,7 +46,7 @@ export function requestHead(request: DialRequest): OutgoingHead {
 export function readRequest(head: Head): ServedDial {
   const left = Number(head['isthmus-deadline']);
   const id = head['isthmus-dial'];
-  const tenant = head['isthmus-tenant'];
+  const tenant = head[TENANT_FIELD];
   if (!/^[0-9a-f]{16}$/.test(id ?? '') || !tenant || !(left > 0)) {
     throw new DialError(
       'http_request_error',
@@ -46,6 +54,7 @@ export function readRequest(head: Head): ServedDial {
     );
   }
   const session = head['isthmus-session'];
+  const caller = readCaller(head['isthmus-caller']);
   const { traceparent } = head;
   return {
     id: id as string,
@@ -54,24 +63,39 @@ export function readRequest(head: Head): ServedDial {
     deadline: performance.now() + Math.min(left, MAX_LEFT),
     signal: new DialAbort(),
     ...(session !== undefined && { session }),
+    ...(caller !== undefined && { callerName: caller }),
     ...(traceparent !== undefined && { traceparent }),
   };
+}
+
+/** The caller's name. Rules of the tenant's policy may be for named callers only, so a dial with a name that cannot be read is none. */
+function readCaller(value: string | undefined): string | undefined {
+  if (value === undefined) return undefined;
+  const text = percentDecoded(value);
+  try {
+    if (text === undefined) throw new Error('isthmus-caller is not percent-encoded');
+    return checkName('isthmus-caller', text);
+  } catch (error) {
+    throw new DialError('http_request_error', `not a dial: ${(error as Error).message}`);
+  }
 }
 
 export interface Answer {
   readonly agentId: string;
   readonly sessionId: string;
   readonly hubId: string;
+  readonly agentPrincipal?: string;
   readonly timing: DialTiming;
 }
 
-export function answerHead({ agentId, sessionId, hubId, timing }: Answer): OutgoingHead {
+export function answerHead({ agentId, sessionId, hubId, agentPrincipal, timing }: Answer): OutgoingHead {
   const head: Record<string, string | number> = {
     ':status': 200,
     'isthmus-agent': encodeURIComponent(agentId),
     'isthmus-session': sessionId,
     'isthmus-hub': encodeURIComponent(hubId),
   };
+  if (agentPrincipal !== undefined) head['isthmus-agent-principal'] = encodeURIComponent(agentPrincipal);
   const told = serverTiming(timing);
   if (told !== '') head['server-timing'] = told;
   return head;
@@ -84,6 +108,8 @@ export function refusalHead(error: DialError): OutgoingHead {
     'proxy-status': proxyStatus(error),
     ...(error.retryable && { 'isthmus-retryable': '?1' }),
     ...(error.expired && { 'isthmus-expired': '?1' }),
+    ...(error.cause instanceof NotAuthorised &&
+      error.cause.rule && { 'isthmus-rule': percentEncoded(error.cause.rule) }),
     ...(told !== '' && { 'server-timing': told }),
   };
 }
@@ -99,6 +125,9 @@ export function readAnswer(head: Head): Answer {
     agentId: decoded(head, 'isthmus-agent'),
     sessionId: head['isthmus-session'] ?? '',
     hubId: decoded(head, 'isthmus-hub'),
+    ...(head['isthmus-agent-principal'] !== undefined && {
+      agentPrincipal: decoded(head, 'isthmus-agent-principal'),
+    }),
     timing: readTiming(head['server-timing'] ?? ''),
   };
 }
@@ -116,10 +145,14 @@ function readRefusal(head: Head, status: number): DialError {
   const name = /;\s*error=([a-z_]+)/.exec(given ?? '')?.[1] ?? '';
   const details = /;\s*details="((?:[^"\\]|\\.)*)"/.exec(given ?? '')?.[1]?.replace(/\\(.)/g, '$1');
   const code: DialErrorCode = isDialErrorCode(name) ? name : 'proxy_internal_error';
-  return new DialError(code, details ?? `answered with status ${status}`, {
+  const text = details ?? `answered with status ${status}`;
+  // For the audit record of the gateway.
+  const rule = head['isthmus-rule'];
+  return new DialError(code, text, {
     // A side that serves dials says why it refuses one. An answer without that is none, and another session may give one.
     retryable: given === undefined || head['isthmus-retryable'] === '?1',
     expired: head['isthmus-expired'] === '?1',
+    ...(rule !== undefined && { cause: new NotAuthorised(text, { rule: reasonOf(rule) }) }),
     timing: readTiming(head['server-timing'] ?? ''),
   });
 }

@@ -1,12 +1,13 @@
 import type { Socket } from 'node:net';
 import type { DuplexStream, Head, Http2Session } from '@isthmus/http2';
 import { deferred, guarding, RandomSet } from '@isthmus/runtime';
-import { asDialError, type DialError, SessionLost } from '@isthmus/tunnel';
+import { asDialError, DialError, printable, SessionLost } from '@isthmus/tunnel';
 import { type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
 import { Control, type ControlMessage } from './control.ts';
 import { answerHead, readRequest, refusalHead } from './head.ts';
 import { watchLiveness } from './liveness.ts';
 import type { MembershipMessage } from './membership.ts';
+import type { PolicyRules } from './policy.ts';
 import { ServingReconciler } from './reconcile.ts';
 import { linkSession } from './settings.ts';
 import { endOfStream } from './tunnel-end.ts';
@@ -19,6 +20,12 @@ export interface LinkServerOptions extends ServeDialOptions {
   readonly goaway?: () => void;
   /** Gets what the hub on the other side says about its plane's hubs. */
   readonly membership?: (message: MembershipMessage) => void;
+  /** The only tenant whose dials are served. Unset: every tenant's. */
+  readonly tenant?: string;
+  /** Gets what the tenant's callers may dial. It may throw for rules that cannot be used: they are counted as refused. */
+  readonly policy?: (rules: PolicyRules) => void;
+  /** Called when the hub has taken the credential that was sent last. */
+  readonly renewed?: () => void;
 }
 
 /**
@@ -69,6 +76,11 @@ export class LinkServer {
     this.#send({ type: 'drain' });
   }
 
+  /** Sends a hub a fresh token. Call only if the hub has said that it takes one: see `HubHello.renewal`. */
+  sendCredential(token: string): void {
+    this.#send({ type: 'credential', token });
+  }
+
   /** Takes no new dials, lets running tunnels finish, then closes. */
   close(): void {
     this.#closing = true;
@@ -99,6 +111,7 @@ export class LinkServer {
     let request: ServedDial;
     try {
       request = readRequest(head);
+      this.#checkTenant(request);
     } catch (error) {
       events.emit('refused', `${role} link`, peer, error as Error);
       refuse(stream, asDialError(error));
@@ -126,6 +139,13 @@ export class LinkServer {
     await serveDial({ ...request, acknowledged }, waiter, this.#options);
   }
 
+  #checkTenant({ tenant }: ServedDial): void {
+    const { tenant: own = tenant, peer } = this.#options;
+    if (tenant === own) return;
+    const text = `${peer} dials for tenant ${printable(tenant)}, and this link is of tenant ${own}`;
+    throw new DialError('http_request_denied', text);
+  }
+
   #openControl(stream: DuplexStream): void {
     stream.respond({ ':status': 200 });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
@@ -148,6 +168,17 @@ export class LinkServer {
     if (message.type === 'membership' || message.type === 'membership-change') this.#options.membership?.(message);
     else if (message.type === 'drain') this.#options.goaway?.();
     else if (message.type === 'held') this.#reconciler.held(message);
+    else if (message.type === 'policy') this.#takePolicy(message);
+    else if (message.type === 'renewed') this.#options.renewed?.();
+  }
+
+  #takePolicy(rules: PolicyRules): void {
+    const { role, events, peer, policy } = this.#options;
+    try {
+      policy?.(rules);
+    } catch (error) {
+      events.emit('refused', `${role} link`, peer, error as Error);
+    }
   }
 
   /** Our code threw where it never should. The link ends, and the other side opens another. */

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { Http2Session } from '@isthmus/http2';
 import { SessionLost } from '@isthmus/tunnel';
+import { TENANT_FIELD } from './head.ts';
 
 /** Tunnels and pending dials on one link. */
 const MAX_STREAMS = 100_000;
@@ -22,5 +23,5 @@ const settings = {
  */
 export function linkSession(role: 'client' | 'server', socket: Socket, peer: string): Http2Session {
   const lost = (reason: Error) => new SessionLost(`${peer}: ${reason.message}`, { cause: reason });
-  return new Http2Session({ role, socket, settings, lost });
+  return new Http2Session({ role, socket, settings, lost, groupField: TENANT_FIELD });
 }

@@ -12,7 +12,7 @@ import {
 } from '@isthmus/tunnel';
 import { cleanups } from '../testing/cleanups.ts';
 import { LinkClient, type LinkClientOptions } from './client.ts';
-import { LinkServer } from './server.ts';
+import { LinkServer, type LinkServerOptions } from './server.ts';
 import { LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
 
 /** @returns the port of 127.0.0.1 where it listens until the test is over */
@@ -54,13 +54,17 @@ export interface Link {
 }
 
 /** A hub that takes one agent over a real connection, and that agent. */
-export async function link(dial: Dial, options: Partial<LinkClientOptions> = {}): Promise<Link> {
+export async function link(
+  dial: Dial,
+  options: Partial<LinkClientOptions> = {},
+  serving: Partial<LinkServerOptions> = {},
+): Promise<Link> {
   const events = planeEvents();
   const opened = deferred<{ client: LinkClient; hubSocket: Socket }>();
   const upgrades = upgradeServer({
     admit: async (hello) => {
       if (hello.agentId === 'unwanted') throw new LinkRefused(403, 'agent is not welcome: ünwanted');
-      return { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 };
+      return { hubId: 'h1', sessionId: 's1', tenant: 'default', plane: 'p', serverCount: 3 };
     },
     open: (hubSocket) => {
       opened.resolve({
@@ -85,8 +89,8 @@ export async function link(dial: Dial, options: Partial<LinkClientOptions> = {})
     },
     60_000,
   );
-  assert.deepEqual(hello, { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 3 });
-  const server = new LinkServer({ socket, peer: 'hub h1', role: 'agent', dial, events });
+  assert.deepEqual(hello, { hubId: 'h1', sessionId: 's1', tenant: 'default', plane: 'p', serverCount: 3 });
+  const server = new LinkServer({ socket, peer: 'hub h1', role: 'agent', dial, events, ...serving });
   const { client, hubSocket } = await opened.promise;
   cleanups.push(() => client.destroy(new Error('test over')));
   return { client, server, events, hubSocket, agentSocket: socket };

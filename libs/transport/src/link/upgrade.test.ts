@@ -3,28 +3,73 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { test } from 'node:test';
 import { listen } from './testing.ts';
-import { LinkRefused, requestLink } from './upgrade.ts';
+import { type AgentHello, type HubHello, LinkRefused, requestLink, upgradeServer } from './upgrade.ts';
 
 const ACCEPTED =
   'HTTP/1.1 101 Switching Protocols\r\nisthmus-hub: h1\r\nisthmus-session: s1\r\nisthmus-plane: p\r\n\r\n';
 const REFUSED = (reason: string) => `HTTP/1.1 403 Forbidden\r\nisthmus-error: ${reason}\r\n\r\n`;
 
-const HELLO = { agentId: 'a1', identifiers: '', tenant: 'default', version: '1' };
+const HELLO = { agentId: 'a1', identifiers: '', version: '1' };
 
 /** What an agent is told by a hub that answers so. */
-async function answer(head: string): Promise<unknown> {
-  const port = await listen(net.createServer((socket) => void socket.on('error', () => {}).write(head)));
+async function answer(head: string, hello: Partial<AgentHello> = { tenant: 'default' }): Promise<HubHello> {
+  return ask(await listen(net.createServer((socket) => void socket.on('error', () => {}).write(head))), hello);
+}
+
+async function ask(port: number, hello: Partial<AgentHello>): Promise<HubHello> {
   const socket = net.connect(port, '127.0.0.1');
   await once(socket, 'connect');
   try {
-    return await requestLink(socket, 'hub', HELLO, 60_000);
+    return await requestLink(socket, 'hub', { ...HELLO, ...hello }, 60_000);
   } finally {
     socket.destroy();
   }
 }
 
 test('an answer that holds is a hub', async () => {
-  assert.deepEqual(await answer(ACCEPTED), { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 1 });
+  const hub = { hubId: 'h1', sessionId: 's1', plane: 'p', serverCount: 1 };
+  assert.deepEqual(await answer(ACCEPTED), { ...hub, tenant: 'default' });
+  const more = (fields: string) => ACCEPTED.replace('\r\n\r\n', `\r\n${fields}\r\n\r\n`);
+  const told = more('isthmus-tenant: default\r\nisthmus-policy: ?1');
+  assert.deepEqual(await answer(told), { ...hub, tenant: 'default', policy: true });
+  assert.deepEqual(await answer(more('isthmus-tenant: acme'), {}), { ...hub, tenant: 'acme' });
+});
+
+test('a hub of an earlier version says no tenant: then it is the one that the agent named', async () => {
+  const tenants = async (hello: Partial<AgentHello>) => (await answer(ACCEPTED, hello)).tenant;
+  assert.equal(await tenants({ tenant: 'acme' }), 'acme');
+  assert.equal(await tenants({}), 'default');
+});
+
+test('a hub that takes the agent for one of another tenant is left', async () => {
+  const head = ACCEPTED.replace('\r\n\r\n', '\r\nisthmus-tenant: bolt\r\n\r\n');
+  await assert.rejects(answer(head, { tenant: 'acme' }), {
+    name: 'LinkRefused',
+    status: 101,
+    message: 'the hub takes this agent for one of tenant bolt, and --tenant is acme',
+  });
+});
+
+test('a hub hears the tenant that the agent names, and the agent the one that the hub found', async () => {
+  const heard: (string | undefined)[] = [];
+  const upgrades = upgradeServer({
+    async admit({ tenant }) {
+      heard.push(tenant);
+      return { hubId: 'h1', sessionId: 's1', tenant: tenant ?? 'found', policy: true, plane: '', serverCount: 1 };
+    },
+    open() {},
+    refused: (_socket, error) => assert.fail(error),
+    fault: (_socket, error) => assert.fail(error),
+  });
+  const port = await listen(net.createServer((socket) => upgrades.accept(socket)));
+  for (const [hello, tenant] of [
+    [{}, 'found'],
+    [{ tenant: 'acme' }, 'acme'],
+  ] as const) {
+    const { tenant: told, policy } = await ask(port, hello);
+    assert.deepEqual([told, policy], [tenant, true]);
+  }
+  assert.deepEqual(heard, [undefined, 'acme']);
 });
 
 /** A refusal shows that the other side knows the protocol, whatever else it says, so that an agent does not try gRPC there. */

@@ -2,7 +2,7 @@ import http, { type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { guarding } from '@isthmus/runtime';
-import { checkName } from '@isthmus/tunnel';
+import { checkName, NotAuthorised } from '@isthmus/tunnel';
 import { AgentLimitError } from '../agent-limit.ts';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
@@ -18,11 +18,15 @@ export const LINK_PROTOCOL = 'isthmus-link/1';
 /** How long an agent may take to send its request, in milliseconds. */
 const HANDSHAKE_TIMEOUT = 10_000;
 
+/** When an agent that was refused for now may ask again, in seconds. */
+const RETRY_AFTER = 5;
+
 export interface AgentHello {
   readonly agentId: string;
   /** URL query, as upstream's `--agent-identifiers`. */
   readonly identifiers: string;
-  readonly tenant: string;
+  /** The tenant that the agent says it is of. Unset: the one that its credential says. */
+  readonly tenant?: string;
   readonly version: string;
   /** Service account token, without `Bearer`. */
   readonly token?: string;
@@ -31,11 +35,20 @@ export interface AgentHello {
 export interface HubHello {
   readonly hubId: string;
   readonly sessionId: string;
+  /** The tenant that the hub has found the agent to be of. The agent serves only its dials. */
+  readonly tenant: string;
+  /** Whether the tenant's dial rules follow as a `policy` message. The agent serves no dial before it has them. */
+  readonly policy?: boolean;
+  /** Whether it takes fresh tokens over the link: the session stands on a token that ends. */
+  readonly renewal?: boolean;
   /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
   /** How many servers an agent should look for. */
   readonly serverCount: number;
 }
+
+/** The tenant of peers that name none, where none are configured. */
+export const DEFAULT_TENANT = 'default';
 
 /** The other side speaks HTTP/1.1 but refuses the link. `status` says whether it knows the protocol at all. */
 export class LinkRefused extends Error {
@@ -60,9 +73,9 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
     `upgrade: ${LINK_PROTOCOL}`,
     `isthmus-agent: ${encodeURIComponent(hello.agentId)}`,
     `isthmus-identifiers: ${encodeURIComponent(hello.identifiers)}`,
-    `isthmus-tenant: ${encodeURIComponent(hello.tenant)}`,
     `isthmus-version: ${encodeURIComponent(hello.version)}`,
   ];
+  if (hello.tenant !== undefined) lines.push(`isthmus-tenant: ${encodeURIComponent(hello.tenant)}`);
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
   // Wait for both at once: a broken connection fails both, and neither failure may go unhandled.
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
@@ -74,9 +87,22 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   return {
     hubId,
     sessionId: named(head, 'isthmus-session'),
+    tenant: tenantOf(head, hello.tenant),
+    ...(head.fields.get('isthmus-policy') === '?1' && { policy: true }),
+    ...(head.fields.get('isthmus-renewal') === '?1' && { renewal: true }),
     plane: named(head, 'isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
+}
+
+/** Hubs of earlier versions do not say the tenant: they believe the agent. */
+function tenantOf(head: HttpHead, claimed: string | undefined): string {
+  const tenant = named(head, 'isthmus-tenant') || (claimed ?? DEFAULT_TENANT);
+  if (claimed === undefined || claimed === tenant) return tenant;
+  throw new LinkRefused(
+    head.status,
+    `the hub takes this agent for one of tenant ${tenant}, and --tenant is ${claimed}`,
+  );
 }
 
 /** Throws LinkRefused for a malformed name. A peer that answered 101 knows the protocol. */
@@ -91,18 +117,19 @@ async function refusal(socket: Socket, head: HttpHead): Promise<LinkRefused> {
   return new LinkRefused(head.status, text ? reasonOf(text) : `answered with status ${head.status}`);
 }
 
-export interface UpgradeServerOptions {
-  /** Decides on a hello. Rejects with LinkRefused, whose status is answered, or any error (500). */
-  readonly admit: (hello: AgentHello, socket: Socket) => Promise<HubHello>;
+/** @typeParam A the answer, and what else the hub has found out */
+export interface UpgradeServerOptions<A extends HubHello> {
+  /** Decides on a hello. Rejects with LinkRefused, whose status is answered, NotAuthorised (403), AgentLimitError (429), or any error (500). */
+  readonly admit: (hello: AgentHello, socket: Socket) => Promise<A>;
   /** Called when the socket is ready for a link. May throw to end it after all. */
-  readonly open: (socket: Socket, hello: AgentHello, answer: HubHello) => void;
+  readonly open: (socket: Socket, hello: AgentHello, answer: A) => void;
   readonly refused: (socket: Socket, error: Error) => void;
   /** Called for a defect of ours that has ended the connection. */
   readonly fault: (socket: Socket, error: Error) => void;
 }
 
 /** Hub's side: accepts sockets on which an agent asks for a link. */
-export function upgradeServer(options: UpgradeServerOptions): { accept(socket: Socket): void } {
+export function upgradeServer<A extends HubHello>(options: UpgradeServerOptions<A>): { accept(socket: Socket): void } {
   const server = http.createServer({ keepAlive: false });
   const waiting = new Map<Duplex, NodeJS.Timeout>();
   const settle = (socket: Duplex) => {
@@ -116,8 +143,7 @@ export function upgradeServer(options: UpgradeServerOptions): { accept(socket: S
       socket.destroy();
       return;
     }
-    const status = error instanceof LinkRefused ? error.status : error instanceof AgentLimitError ? 429 : 500;
-    answerRefusal(socket, status, error.message);
+    answerRefusal(socket, statusOf(error), error.message);
   };
   const guarded = (socket: Socket, act: () => unknown) => {
     const failed = (error: Error) => {
@@ -177,12 +203,13 @@ function readHello(request: IncomingMessage): AgentHello {
   if (agents.length !== 1 || agents[0] === '') throw new LinkRefused(400, 'want exactly one agent id');
   const field = (name: string) => request.headersDistinct[name]?.[0] ?? '';
   const named = (name: string) => readName(field(name), name, 400);
+  const tenant = named('isthmus-tenant');
   const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1];
   return {
     agentId: named('isthmus-agent'),
     identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
-    tenant: named('isthmus-tenant') || 'default',
     version: named('isthmus-version'),
+    ...(tenant !== '' && { tenant }),
     ...(token !== undefined && { token }),
   };
 }
@@ -209,10 +236,20 @@ function acceptance(hello: HubHello): string {
     `upgrade: ${LINK_PROTOCOL}`,
     `isthmus-hub: ${encodeURIComponent(hello.hubId)}`,
     `isthmus-session: ${hello.sessionId}`,
+    `isthmus-tenant: ${encodeURIComponent(hello.tenant)}`,
     `isthmus-server-count: ${hello.serverCount}`,
   ];
+  if (hello.policy) lines.push('isthmus-policy: ?1');
+  if (hello.renewal) lines.push('isthmus-renewal: ?1');
   if (hello.plane !== '') lines.push(`isthmus-plane: ${encodeURIComponent(hello.plane)}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
+}
+
+function statusOf(error: Error): number {
+  if (error instanceof LinkRefused) return error.status;
+  if (error instanceof AgentLimitError) return 429;
+  if (!(error instanceof NotAuthorised)) return 500;
+  return error.undecided ? 503 : 403;
 }
 
 function answerRefusal(socket: Socket, status: number, text: string): void {
@@ -220,6 +257,7 @@ function answerRefusal(socket: Socket, status: number, text: string): void {
   const head = [
     `HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? 'Error'}`,
     'connection: close',
+    ...([429, 503].includes(status) ? [`retry-after: ${RETRY_AFTER}`] : []),
     `isthmus-error: ${percentEncoded(text)}`,
     'content-length: 0',
   ];

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
-import { guarding, remoteOf } from '@isthmus/runtime';
+import { bytesFrom, guarding, passHeader, remoteOf } from '@isthmus/runtime';
 import { describe, faultOf } from '../tls/certificate.ts';
 import { handshakeError } from '../tls/handshake.ts';
 import { turnAway } from './turn-away.ts';
@@ -33,6 +33,8 @@ export function admit(server: Server, asks: boolean, { accept, refused, fault, r
       socket.destroy();
       fault(remote, error);
     };
+    const below = belowOf(socket);
+    if (below) passHeader(below, socket);
     guarding(failed)(act)();
   };
   const decide = (socket: TLSSocket) => {
@@ -43,7 +45,7 @@ export function admit(server: Server, asks: boolean, { accept, refused, fault, r
   };
   const fail = (error: Error, socket: TLSSocket) => {
     const below = belowOf(socket);
-    refused(cameFrom(socket, below), handshakeError(error, below?.bytesRead !== 0));
+    refused(cameFrom(socket, below), handshakeError(error, !below || bytesFrom(below) > 0));
     // Node leaves a handshake that took too long open.
     socket.destroy();
   };

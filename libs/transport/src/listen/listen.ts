@@ -1,4 +1,4 @@
-import net, { type Server, type Socket } from 'node:net';
+import net, { type BlockList, type Server, type Socket } from 'node:net';
 import {
   beginsWith,
   bind,
@@ -8,10 +8,11 @@ import {
   remoteOf,
   type StrangerLimits,
   Strangers,
+  type StrangersPool,
   type TlsSettings,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { tlsServer } from '../tls/renewal.ts';
+import { type ChooseTls, tlsServer } from '../tls/renewal.ts';
 import { SocketFile } from './socket-file.ts';
 
 /** How long a peer may take to send its first bytes, in milliseconds; by default, also for its TLS handshake before that. */
@@ -21,7 +22,7 @@ const FIRST_BYTES_TIMEOUT = 10_000;
  * Handshakes in progress at one port. Callers that dial have at most 2,000 pending dials (MAX_PENDING_DIALS of a tenant), so only an attack
  * reaches these limits.
  */
-const STRANGERS: StrangerLimits = {
+export const HANDSHAKES: StrangerLimits = {
   most: 4096,
   mostOfSource: 2048,
   deadlineMs: 30_000,
@@ -43,8 +44,12 @@ export type Accept = (socket: Socket, first: Buffer) => void;
 
 export interface ListenOptions {
   readonly address: ListenAddress;
-  /** Unset: no TLS. With `ca`, a valid client certificate is required. */
+  /** Unset: no TLS. With `ca`, a valid client certificate is required, unless `asksOnly` is set. */
   readonly tls?: TlsSettings;
+  /** Chooses the server's certificate by the server name that a peer sends (SNI). Undefined: that of `tls`. */
+  readonly chooseTls?: ChooseTls;
+  /** Peers may show a client certificate, which `http1` and `http2` verify: see `shownCertificate`. */
+  readonly asksOnly?: boolean;
   /** A name that each client certificate must have (subjectAltName, DNS). */
   readonly role?: string | undefined;
   /** How long a peer may take for its TLS handshake, in milliseconds. Default 10 s. */
@@ -58,6 +63,10 @@ export interface ListenOptions {
    * the TLS handshake is proof.
    */
   readonly strangers?: StrangerLimits;
+  /** What it shares with other ports of the process: places for peers that have not proven who they are. */
+  readonly strangersPool?: StrangersPool | undefined;
+  /** Load balancers, whose connections begin with a header of the PROXY protocol. */
+  readonly proxyNetworks?: BlockList | undefined;
   readonly events: PlaneEvents;
   /** What listens, for errors: `callers`, `agents`. */
   readonly name: CertificatePlace;
@@ -85,7 +94,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const { address, events, name } = options;
   const connections = new RandomSet<Socket>();
   const tellOfStranger = (remote: string, error: Error) => events.emit('refused', `${name} waiting`, remote, error);
-  const strangers = new Strangers(options.strangers ?? STRANGERS, tellOfStranger);
+  const strangers = new Strangers(options.strangers ?? HANDSHAKES, tellOfStranger, options.strangersPool);
   const accept = (socket: Socket) => {
     if (!options.strangers) strangers.leave(socket);
     connections.add(socket);
@@ -116,6 +125,9 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const bound = await bind(server, {
     at: 'path' in address ? { path: (file as SocketFile).boundPath } : address,
     door: strangers,
+    // Nobody proxies to a unix socket.
+    proxyNetworks: 'path' in address ? undefined : options.proxyNetworks,
+    refused: (remote, error) => events.emit('refused', name, remote, error),
     failed,
     suspend: () => attempt(() => file?.suspend()),
   });
@@ -156,14 +168,14 @@ export async function listen(options: ListenOptions): Promise<Listener> {
 }
 
 function secured(
-  { events, name, role, handshakeTimeout = FIRST_BYTES_TIMEOUT }: ListenOptions,
+  { events, name, role, handshakeTimeout = FIRST_BYTES_TIMEOUT, chooseTls, asksOnly = false }: ListenOptions,
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
   return tlsServer(
     { where: name, files, events },
     // Ours first: our agents offer both, a Go agent only h2, an API server nothing.
-    { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'] },
+    { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'], chooseTls, asksOnly },
     {
       accept(socket) {
         // Only from here on: a peer that ends its half during the handshake has gone.

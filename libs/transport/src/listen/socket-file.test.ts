@@ -65,7 +65,7 @@ test('a socket that is bound again takes its place again, but not from a process
   const late = await bind(old, 'late');
   old.place();
   assert.equal(await text(net.connect(path)), 'new');
-  assert.match(old.lost ?? '', /belongs to another process now, .*--uds-name/);
+  assert.match(old.lost ?? '', /belongs to another process now, .*a path of its own/);
   old.remove();
   await close(late);
   assert.equal(await text(net.connect(path)), 'new');
@@ -90,7 +90,7 @@ test('a socket that someone listens on is left to them, and one that a dead proc
   await living.claim();
   const second = new SocketFile(path, true);
   const beside = await bind(second, 'second');
-  await assert.rejects(second.claim(), /^Error: --uds-name .*: another process listens there/);
+  await assert.rejects(second.claim(), /^Error: unix socket .*: another process listens there/);
   assert.equal(await text(net.connect(path)), 'living');
   assert.equal(lstatSync(path).mode & 0o777, 0o660);
   // What goes takes its file away first, and the next needs not wait for its end.

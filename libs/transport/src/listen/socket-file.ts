@@ -34,7 +34,7 @@ const MAX_TRIES = 10;
 export class SocketFile {
   /**
    * The name to bind: in the same directory, 5 bytes long. A socket's path has at most 107 bytes, and the wanted name may use them all.
-   * The check of --uds-name rejects shorter names in a directory with such a long path.
+   * faultOfSocketPath in libs/flags rejects shorter names in a directory with such a long path.
    */
   readonly boundPath: string;
   readonly #path: string;
@@ -62,7 +62,7 @@ export class SocketFile {
       if (there && !this.#clear(there)) continue;
       if (this.#show()) return;
     }
-    throw new Error(`${this.#path}: other processes keep taking this --uds-name`);
+    throw new Error(`${this.#path}: other processes keep taking this path`);
   }
 
   /**
@@ -101,7 +101,7 @@ export class SocketFile {
   get lost(): string | undefined {
     if (this.#own === undefined || this.#stands()) return undefined;
     const what = statOf(this.#path) ? 'belongs to another process now' : 'was deleted';
-    return `${this.#path} ${what}, so callers do not reach this server: restart it with a --uds-name of its own`;
+    return `${this.#path} ${what}, so callers do not reach this server: give it a path of its own, and restart it`;
   }
 
   /** Throws if what is at the path must not be removed. */
@@ -110,7 +110,7 @@ export class SocketFile {
     if (!this.#deleteExisting) throw new Error(`${path} exists already (--delete-existing-uds-file would delete it)`);
     if (!there.isSocket()) throw new Error(`${path} exists and is not a unix socket`);
     const whose = await ownerOf(path);
-    if (whose) throw new Error(`--uds-name ${path}: ${whose}. End that process, or give this one another --uds-name`);
+    if (whose) throw new Error(`unix socket ${path}: ${whose}. End that process, or give this one another path`);
   }
 
   /** Removes what a dead process left. Returns whether the path is free. */

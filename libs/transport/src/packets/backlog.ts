@@ -35,6 +35,8 @@ export interface BacklogOptions {
   readonly reader: Extract<ClosedBy, 'caller' | 'destination'>;
   readonly stalled: () => void;
   readonly limits?: BacklogLimits | undefined;
+  /** Who uses the budget: of several tenants none can take all. */
+  readonly tenant?: string | undefined;
 }
 
 /** Each has a default. */
@@ -116,11 +118,11 @@ export class Backlog {
   /** Returns whether this many more bytes may wait for a tunnel as if they were read. */
   admit(waiting: number, bytes: number): boolean {
     const share = Math.min(this.#share, this.#budget.left / PARTS);
-    return waiting + bytes <= share && this.#budget.take(bytes);
+    return waiting + bytes <= share && this.#budget.take(bytes, this.#options.tenant);
   }
 
   dismiss(bytes: number): void {
-    this.#budget.give(bytes);
+    this.#budget.give(bytes, this.#options.tenant);
   }
 
   hold(queue: TunnelQueue, bytes: number): void {

@@ -24,6 +24,7 @@ const MAX_GIVEN_UP = 4_096;
 type DialResponsePacket = Extract<Packet, { type: 'DIAL_RSP' }>;
 
 export interface PacketDialerOptions {
+  readonly tenant?: string;
   readonly agentId: string;
   readonly sessionId: string;
   readonly hubId: string;
@@ -62,7 +63,12 @@ class PacketClient implements PacketDialer {
     this.closed = this.#ending.closed;
     this.#channel = observedChannel(channel, options.events, 'hub');
     const stalled = () => void options.events.emit('tunnel:stalled', 'hub');
-    const backlog = new Backlog(this.#channel, { reader: 'caller', stalled, limits: options.backlog });
+    const backlog = new Backlog(this.#channel, {
+      reader: 'caller',
+      stalled,
+      limits: options.backlog,
+      tenant: options.tenant,
+    });
     this.#mux = new PacketMux(this.#channel, {
       half: 'dialling',
       queue: (end) => backlog.open(end),
@@ -85,6 +91,11 @@ class PacketClient implements PacketDialer {
   destroy(reason: Error): void {
     this.#ending.refuseDials(reason);
     this.#channel.destroy(reason);
+  }
+
+  /** The stream's status says why. */
+  expel(reason: Error): void {
+    this.destroy(reason);
   }
 
   #dial(request: DialRequest): Promise<Established> {

@@ -1,7 +1,8 @@
+import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { remoteOf, type TlsSettings } from '@isthmus/runtime';
-import { type Dial, GATEWAY_NAME, type PlaneEvents } from '@isthmus/tunnel';
+import { type Dial, DialError, GATEWAY_NAME, NotAuthorised, type PlaneEvents, printable } from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import { fromTheStart, type Listener, listen } from '../listen/listen.ts';
 import { peerSubject } from '../tls/certificate.ts';
@@ -12,6 +13,8 @@ export interface PeerServerOptions {
   /** With `ca`: serves only gateways whose certificate is from it and proves a gateway's role. */
   readonly tls: TlsSettings;
   readonly dial: Dial;
+  /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
+  readonly tenantsOf?: ((gateway: X509Certificate) => ReadonlySet<string> | undefined) | undefined;
   readonly events: PlaneEvents;
 }
 
@@ -21,12 +24,19 @@ export interface PeerServer extends Pick<Listener, 'address' | 'connections' | '
 }
 
 /** The hub's peer port: accepts gateways' links and serves their dials. */
-export async function servePeers({ host, port, tls, dial, events }: PeerServerOptions): Promise<PeerServer> {
+export async function servePeers(options: PeerServerOptions): Promise<PeerServer> {
+  const { host, port, tls, events } = options;
   const links = new Set<LinkServer>();
   let draining = false;
   const accept = (socket: Socket) => {
     const peer = `gateway ${peerSubject(socket as TLSSocket) ?? remoteOf(socket)}`;
-    const link = new LinkServer({ socket, peer, role: 'hub', dial, events });
+    const link = new LinkServer({
+      socket,
+      peer,
+      role: 'hub',
+      dial: dialOf(socket as TLSSocket, peer, options),
+      events,
+    });
     links.add(link);
     void link.closed.then(() => links.delete(link));
     // It connected while the hub began to drain.
@@ -47,5 +57,20 @@ export async function servePeers({ host, port, tls, dial, events }: PeerServerOp
       for (const link of links) link.destroy(new Error('hub stops'));
       await listener.close();
     },
+  };
+}
+
+/** What a gateway may dial. Each dial is checked: a gateway names the tenant that it dials for. */
+function dialOf(socket: TLSSocket, peer: string, { dial, tenantsOf, events }: PeerServerOptions): Dial {
+  const certificate = socket.getPeerX509Certificate();
+  const tenants = certificate && tenantsOf?.(certificate);
+  if (!tenants) return dial;
+  return (request) => {
+    if (tenants.has(request.tenant)) return dial(request);
+    const names = [...tenants].join(', ') || 'no tenant';
+    const text = `${peer} may not dial for tenant ${printable(request.tenant)}: its certificate is for ${names}`;
+    const refusal = new NotAuthorised(text, { rule: `SPIFFE IDs of ${peer}` });
+    events.emit('refused', 'peers', remoteOf(socket), refusal);
+    return Promise.reject(new DialError('http_request_denied', text, { cause: refusal }));
   };
 }

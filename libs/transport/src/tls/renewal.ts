@@ -1,6 +1,6 @@
 import { constants } from 'node:crypto';
-import { createServer, type Server, type TlsOptions } from 'node:tls';
-import { type ReadTls, TlsRenewal, type TlsSettings } from '@isthmus/runtime';
+import { createSecureContext, createServer, type SecureContext, type Server, type TlsOptions } from 'node:tls';
+import { type ReadTls, secureContextOptions, TlsRenewal, type TlsSettings } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { admit, type Doors } from '../listen/admit.ts';
 import { describe } from './certificate.ts';
@@ -12,6 +12,34 @@ import { withIssuers } from './issuers.ts';
  * all the same, but empty ones.)
  */
 const NO_TICKETS = constants.SSL_OP_NO_TICKET;
+
+/** Options of a TLS server besides those of its runtime. */
+export interface TlsServerOptions extends TlsOptions {
+  /** Chooses what a peer is shown by the server name that it sends (SNI). Undefined: the files' certificate. */
+  readonly chooseTls?: ChooseTls | undefined;
+  /**
+   * Asks for a client certificate, and lets in peers without one. A certificate that is shown proves only that its key is there: what takes
+   * the connection verifies who issued it, see `shownCertificate`. No authority is named to peers. A thousand tenants' names would be
+   * 50 KB of each handshake, and above 64 KB every handshake fails.
+   */
+  readonly asksOnly?: boolean;
+}
+
+/** What it throws ends the handshake, and is reported as the reason. */
+export type ChooseTls = (serverName: string) => TlsChoice | undefined;
+
+/** What a TLS server shows to one peer. */
+export interface TlsChoice {
+  readonly context: SecureContext;
+}
+
+/** A certificate with its key that a server may show, see `ChooseTls`. PEM. @throws OpenSSL's error if it cannot be used */
+export function tlsChoice(
+  { cert, key }: { readonly cert: string; readonly key: string },
+  policy: Pick<TlsSettings, 'ciphers' | 'minVersion'>,
+): TlsChoice {
+  return { context: createSecureContext({ ...secureContextOptions(policy), cert, key, secureOptions: NO_TICKETS }) };
+}
 
 export interface CertificateOptions {
   /** Where it is shown. */
@@ -26,17 +54,39 @@ export interface CertificateOptions {
  * that are being renewed, the last usable content stays in force. With authorities among the files, it asks for a client certificate.
  * Throws the file system's error for a file that cannot be read, and OpenSSL's for one that holds nothing usable.
  */
-export function tlsServer(certificate: CertificateOptions, options: TlsOptions, doors: Omit<Doors, 'fault'>): Server {
+export function tlsServer(
+  certificate: CertificateOptions,
+  { chooseTls, asksOnly = false, ...options }: TlsServerOptions,
+  doors: Omit<Doors, 'fault'>,
+): Server {
   const { where, events, files } = certificate;
-  const asks = Boolean(files.ca);
-  const shown = (read: ReadTls) => ({ ...options, ...read, cert: withIssuers(read), secureOptions: NO_TICKETS });
+  const verifies = !asksOnly && Boolean(files.ca);
+  const shown = (read: ReadTls) => {
+    const { ca, ...own } = read;
+    return { ...options, ...own, ...(verifies && { ca }), cert: withIssuers(read), secureOptions: NO_TICKETS };
+  };
   const renewal = renewalOf(certificate, (read) => server.setSecureContext(shown(read)));
-  const server = createServer({ ...shown(renewal.begin()), requestCert: asks, rejectUnauthorized: false });
-  admit(server, asks, { ...doors, fault: (remote, error) => events.emit('fault', where, remote, error) });
+  const server = createServer({
+    ...shown(renewal.begin()),
+    ...(chooseTls && { SNICallback: sniCallback(chooseTls) }),
+    requestCert: verifies || asksOnly,
+    rejectUnauthorized: false,
+  });
+  admit(server, verifies, { ...doors, fault: (remote, error) => events.emit('fault', where, remote, error) });
   // It may listen again after it was closed.
   server.on('listening', () => renewal.watch());
   server.on('close', () => renewal.stop());
   return server;
+}
+
+function sniCallback(chooseTls: ChooseTls): NonNullable<TlsOptions['SNICallback']> {
+  return (serverName, answer) => {
+    try {
+      answer(null, chooseTls(serverName)?.context);
+    } catch (error) {
+      answer(error as Error);
+    }
+  };
 }
 
 /**

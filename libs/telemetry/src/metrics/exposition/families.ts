@@ -9,8 +9,9 @@ export interface Metrics {
   /**
    * Returns the current page.
    * @param accept the scraper's `Accept` header. It gets OpenMetrics if it asks for that, otherwise text format 0.0.4
+   * @param tenant only the lines with this tenant, of families that have them. Unset: the whole page
    */
-  render(accept?: string): Promise<{ contentType: string; body: string }>;
+  render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }>;
   /** Every family that can be on the page, except those of the process itself. */
   readonly declared: readonly Declared[];
   /** Stops listening to the events. */
@@ -119,11 +120,19 @@ export class Families {
     this.#process = processFamilies();
   }
 
-  async render(accept?: string): Promise<{ contentType: string; body: string }> {
+  async render(accept?: string, tenant?: string): Promise<{ contentType: string; body: string }> {
     const { contentType, text } = formatFor(accept);
+    if (tenant !== undefined) return { contentType, body: text(this.#of(tenant)) };
     const process = (await this.#process?.()) ?? [];
     const ours = this.#entries.map(({ declared, read }) => ({ ...declared, samples: read() }));
     return { contentType, body: text([...ours, ...process]) };
+  }
+
+  #of(tenant: string): Family[] {
+    return this.#entries
+      .filter(({ declared }) => declared.labels.includes('tenant'))
+      .map(({ declared, read }) => ({ ...declared, samples: read().filter(({ labels }) => labels.tenant === tenant) }))
+      .filter(({ samples }) => samples.length > 0);
   }
 
   #counted<L extends string>(

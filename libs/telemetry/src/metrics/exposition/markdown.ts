@@ -22,6 +22,11 @@ Gauges whose labels are known in advance start at 0; upstream's counters with la
 RFC 9209. The first 1,000 tenants and the first 1,000 hubs have a line each. The rest share the line \`(others)\`, and so do names longer than
 128 characters. When one of the first 1,000 drops to zero, one of the rest takes its place.
 
+With \`--tenants-dir\` there are also the families of each tenant: \`isthmus_tenants\`, \`isthmus_tenant_files_bad\`, \`isthmus_tenant_agents\`,
+\`isthmus_tenant_dials_total\`, \`isthmus_tenant_tunnel_bytes_total\`, \`isthmus_tenant_refused_total\` and
+\`isthmus_tenant_certificate_expiry_timestamp_seconds\`. A tenant in force that has had something to count has a line, and a tenant that is
+gone takes its lines along. An operator of one tenant gets only lines with that tenant, on the admin port.
+
 **Formats.** A scraper that asks for \`application/openmetrics-text\`, as Prometheus does by default, gets OpenMetrics 1.0. All others get the text
 format 0.0.4, as from upstream. Names, labels and bounds of samples are the same in both. OpenMetrics requires a counter's samples to
 end in \`_total\`. Three of upstream's counters do not (\`dial_failure_count\`, \`culled_leases_count\`,
@@ -43,7 +48,8 @@ interface ProgramPage {
 
 /** Returns the families on each program's page, except `process_*` and `nodejs_*`. */
 export function programPages(): readonly ProgramPage[] {
-  const servers = { strategies: ['default'], process: true } as const;
+  const tenants = { size: 0, badFiles: 0, has: () => false, certificates: () => [] };
+  const servers = { strategies: ['default'], process: true, tenants } as const;
   return [
     {
       name: 'proxy-server',

@@ -1,7 +1,8 @@
-import type { SessionWatcher } from '@isthmus/tunnel';
+import type { SessionRecord, SessionWatcher } from '@isthmus/tunnel';
 import type { Subscriptions } from '../../subscribe.ts';
 import { Census } from '../exposition/census.ts';
 import type { Families } from '../exposition/families.ts';
+import { type TenantUse, tenantLimitMetrics } from './tenant-limits.ts';
 
 /** What a program knows about its plane. Read for each page. */
 export interface PlaneSight {
@@ -13,6 +14,8 @@ export interface PlaneSight {
   };
   /** Set for a gateway. */
   readonly gateway?: GatewaySight;
+  /** Set for a gateway with tenants: what those that have dialled through it use. */
+  readonly using?: () => Iterable<TenantUse>;
 }
 
 export interface GatewaySight {
@@ -26,15 +29,20 @@ export interface GatewaySight {
   watch(watcher: SessionWatcher): () => void;
 }
 
+/** Counts sessions, whether a hub holds them or a directory knows them. */
+type CountedSessions = Record<'came' | 'went', (session: Pick<SessionRecord, 'tenant' | 'agentId' | 'hubId'>) => void>;
+
 export interface PlaneMetrics {
   readonly subscriptions: Subscriptions;
+  /** Reports sessions that dials can use to one more watcher. Call before events come. */
+  watch(watcher: CountedSessions): void;
   /** Call once, as soon as the program has its plane. */
   see(sight: PlaneSight): void;
   close(): void;
 }
 
 /** The metrics of a plane, as seen by one of its gateways or hubs. */
-export function planeMetrics(families: Families, role: 'gateway' | 'hub'): PlaneMetrics {
+export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTenants: boolean): PlaneMetrics {
   let sight: PlaneSight | undefined;
   let unwatch = () => {};
   const registry = registryMetrics(families, () => sight?.registry);
@@ -46,15 +54,21 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub'): Plane
   );
   known.show(families, 'sessions', 'sessions that dials can use', () => (sight?.gateway ? [sight.gateway.tenant] : []));
   if (role === 'gateway') coverageMetrics(families, known, () => sight?.gateway);
-  const own: Subscriptions = {
-    'session:open': (session) => known.came(session),
-    'session:close': (session) => known.went(session),
+  if (role === 'gateway' && hasTenants) tenantLimitMetrics(families, () => sight?.using?.() ?? []);
+  const watchers: CountedSessions[] = [known];
+  const came: CountedSessions['came'] = (session) => {
+    for (const watcher of watchers) watcher.came(session);
   };
+  const went: CountedSessions['went'] = (session) => {
+    for (const watcher of watchers) watcher.went(session);
+  };
+  const own: Subscriptions = { 'session:open': came, 'session:close': went };
   return {
     subscriptions: role === 'hub' ? { ...registry, ...own } : registry,
+    watch: (watcher) => watchers.push(watcher),
     see(seen) {
       sight = seen;
-      if (seen.gateway) unwatch = seen.gateway.watch(known);
+      if (seen.gateway) unwatch = seen.gateway.watch({ came, went });
     },
     close: () => unwatch(),
   };

@@ -63,7 +63,7 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   orphaned.of({ role });
   const stalled = families.counters(
     'stalled_tunnels_ended_total',
-    "Tunnels closed because their reader read nothing for 10 s and blocked every other tunnel on a Go peer's packet stream.",
+    "Tunnels closed because their reader read nothing for 10 s and blocked others: those on a Go peer's packet stream, or of a tenant at its limit bytesQueued.",
     ['role'],
   );
   stalled.of({ role });

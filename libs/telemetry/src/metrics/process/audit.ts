@@ -4,7 +4,7 @@ import type { Families } from '../exposition/families.ts';
 
 const SINKS: readonly AuditSink[] = ['log', 'otlp'];
 
-/** Counts the audit records that a gateway lost. */
+/** Counts the audit records that a process lost. */
 export function auditMetrics(families: Families): Subscriptions {
   const dropped = families.counters(
     'audit_dropped_total',

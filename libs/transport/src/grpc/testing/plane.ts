@@ -9,6 +9,7 @@ import { Client, credentials, Metadata, type StatusObject } from '@grpc/grpc-js'
 import { encodePacket } from '@isthmus/proto';
 import { DEADLINE_MS } from '@isthmus/runtime/testing';
 import { type Dial, type DialRequest, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import { anyoneOf } from '../../callers/identify.ts';
 import { endpointDial } from '../../endpoint/endpoint.ts';
 import type { BacklogLimits } from '../../packets/backlog.ts';
 import { type PacketDialer, packetDialer } from '../../packets/dial.ts';
@@ -148,7 +149,7 @@ export async function gateway(options: Partial<ProxyServiceOptions> = {}, path?:
     dialled.push(dialRequest);
     return (options.dial ?? endpointDial({ agentId: 'a1' }))(dialRequest);
   };
-  const service = proxyService({ tenant: 'default', events, timeout: DEADLINE_MS, ...options, dial });
+  const service = proxyService({ identify: anyoneOf('default'), events, timeout: DEADLINE_MS, ...options, dial });
   return { ...(await serveGrpc(service, events, path)), events, dialled };
 }
 

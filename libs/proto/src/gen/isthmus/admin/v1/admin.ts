@@ -457,6 +457,61 @@ export interface Server {
   open: number;
 }
 
+export interface ListTenantsRequest {
+  /** Only this tenant; empty for all. */
+  tenant: string;
+}
+
+export interface ListTenantsResponse {
+  tenants: Tenant[];
+  /** Files that are not in force, or not in their newest text. */
+  problems: TenantFileProblem[];
+  /** The process has --tenants-dir. Without it, `tenants` has those that have sessions, tunnels or dials here, and no limits. */
+  configured: boolean;
+}
+
+export interface Tenant {
+  name: string;
+  /** The name of its file in the tenants' directory. */
+  file: string;
+  /** Its agents with sessions, and those sessions: those that a hub holds, or those that a gateway knows. */
+  agents: number;
+  sessions: number;
+  /** At a gateway: callers that dialled within the last five minutes, by the names of their principals, at most 100. */
+  callers: string[];
+  tunnels: number;
+  pendingDials: number;
+  /** What it uses in this process of what it may use there. */
+  use: TenantUse[];
+  /** Its certificates: server certificate and CAs. */
+  certificates: TenantCertificate[];
+}
+
+export interface TenantUse {
+  /** As in the tenant's file: tunnels, pendingDials, dialsPerSecond and so on. */
+  limit: string;
+  used: number;
+  /** Unset without a limit. */
+  most?: number | undefined;
+}
+
+export interface TenantCertificate {
+  /** Where the tenant's file names it: server.certificate, agents[0].certificates.ca. */
+  where: string;
+  /** Its subject and serial number. */
+  name: string;
+  expiresMs: bigint;
+}
+
+export interface TenantFileProblem {
+  file: string;
+  line: number;
+  column: number;
+  message: string;
+  /** The tenant that an earlier text of the file keeps in force; empty for none. */
+  kept: string;
+}
+
 export interface GetConfigRequest {
 }
 
@@ -504,6 +559,8 @@ export interface ExplainRequest {
   destination: string;
   /** Empty for the gateway's own. */
   tenant: string;
+  /** The caller's name, for rules of the tenant's policy that name callers. Empty for a caller that no rule names. */
+  caller: string;
 }
 
 export interface ExplainResponse {
@@ -523,6 +580,17 @@ export interface ExplainResponse {
   verdict: string;
   /** What to do if no session can be taken, in the order to try; else empty. */
   advice: string[];
+  /**
+   * What the tenant's policy says at this gateway, by name or literal address. Unset for a tenant without one. A dial that it refuses
+   * is not routed: there are no steps then. The agent checks again what the name resolves to.
+   */
+  policy: PolicyVerdict | undefined;
+}
+
+export interface PolicyVerdict {
+  allowed: boolean;
+  /** The rule that says so. Empty if no rule matches: then a policy with a list of what is allowed refuses the dial. */
+  rule: string;
 }
 
 /** One strategy, and what it finds. */
@@ -685,6 +753,8 @@ export interface QuarantineResponse {
 }
 
 export interface ListQuarantinedRequest {
+  /** Only this tenant's agents; empty for all. */
+  tenant: string;
 }
 
 export interface ListQuarantinedResponse {
@@ -3710,6 +3780,565 @@ export const Server: MessageFns<Server> = {
   },
 };
 
+function createBaseListTenantsRequest(): ListTenantsRequest {
+  return { tenant: "" };
+}
+
+export const ListTenantsRequest: MessageFns<ListTenantsRequest> = {
+  encode(message: ListTenantsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListTenantsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListTenantsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListTenantsRequest>): ListTenantsRequest {
+    return ListTenantsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListTenantsRequest>): ListTenantsRequest {
+    const message = createBaseListTenantsRequest();
+    message.tenant = object.tenant ?? "";
+    return message;
+  },
+};
+
+function createBaseListTenantsResponse(): ListTenantsResponse {
+  return { tenants: [], problems: [], configured: false };
+}
+
+export const ListTenantsResponse: MessageFns<ListTenantsResponse> = {
+  encode(message: ListTenantsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.tenants) {
+      Tenant.encode(v!, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.problems) {
+      TenantFileProblem.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.configured !== false) {
+      writer.uint32(24).bool(message.configured);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListTenantsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListTenantsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenants.push(Tenant.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.problems.push(TenantFileProblem.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.configured = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListTenantsResponse>): ListTenantsResponse {
+    return ListTenantsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListTenantsResponse>): ListTenantsResponse {
+    const message = createBaseListTenantsResponse();
+    message.tenants = object.tenants?.map((e) => Tenant.fromPartial(e)) || [];
+    message.problems = object.problems?.map((e) => TenantFileProblem.fromPartial(e)) || [];
+    message.configured = object.configured ?? false;
+    return message;
+  },
+};
+
+function createBaseTenant(): Tenant {
+  return {
+    name: "",
+    file: "",
+    agents: 0,
+    sessions: 0,
+    callers: [],
+    tunnels: 0,
+    pendingDials: 0,
+    use: [],
+    certificates: [],
+  };
+}
+
+export const Tenant: MessageFns<Tenant> = {
+  encode(message: Tenant, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.file !== "") {
+      writer.uint32(18).string(message.file);
+    }
+    if (message.agents !== 0) {
+      writer.uint32(24).uint32(message.agents);
+    }
+    if (message.sessions !== 0) {
+      writer.uint32(32).uint32(message.sessions);
+    }
+    for (const v of message.callers) {
+      writer.uint32(42).string(v!);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(48).uint32(message.tunnels);
+    }
+    if (message.pendingDials !== 0) {
+      writer.uint32(56).uint32(message.pendingDials);
+    }
+    for (const v of message.use) {
+      TenantUse.encode(v!, writer.uint32(66).fork()).join();
+    }
+    for (const v of message.certificates) {
+      TenantCertificate.encode(v!, writer.uint32(74).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Tenant {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTenant();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.file = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.agents = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.sessions = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.callers.push(reader.string());
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.pendingDials = reader.uint32();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.use.push(TenantUse.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.certificates.push(TenantCertificate.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Tenant>): Tenant {
+    return Tenant.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Tenant>): Tenant {
+    const message = createBaseTenant();
+    message.name = object.name ?? "";
+    message.file = object.file ?? "";
+    message.agents = object.agents ?? 0;
+    message.sessions = object.sessions ?? 0;
+    message.callers = object.callers?.map((e) => e) || [];
+    message.tunnels = object.tunnels ?? 0;
+    message.pendingDials = object.pendingDials ?? 0;
+    message.use = object.use?.map((e) => TenantUse.fromPartial(e)) || [];
+    message.certificates = object.certificates?.map((e) => TenantCertificate.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseTenantUse(): TenantUse {
+  return { limit: "", used: 0, most: undefined };
+}
+
+export const TenantUse: MessageFns<TenantUse> = {
+  encode(message: TenantUse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.limit !== "") {
+      writer.uint32(10).string(message.limit);
+    }
+    if (message.used !== 0) {
+      writer.uint32(17).double(message.used);
+    }
+    if (message.most !== undefined) {
+      writer.uint32(25).double(message.most);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TenantUse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTenantUse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.limit = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 17) {
+              break;
+            }
+
+            message.used = reader.double();
+            continue;
+          }
+          case 3: {
+            if (tag !== 25) {
+              break;
+            }
+
+            message.most = reader.double();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<TenantUse>): TenantUse {
+    return TenantUse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<TenantUse>): TenantUse {
+    const message = createBaseTenantUse();
+    message.limit = object.limit ?? "";
+    message.used = object.used ?? 0;
+    message.most = object.most ?? undefined;
+    return message;
+  },
+};
+
+function createBaseTenantCertificate(): TenantCertificate {
+  return { where: "", name: "", expiresMs: 0n };
+}
+
+export const TenantCertificate: MessageFns<TenantCertificate> = {
+  encode(message: TenantCertificate, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.where !== "") {
+      writer.uint32(10).string(message.where);
+    }
+    if (message.name !== "") {
+      writer.uint32(18).string(message.name);
+    }
+    if (message.expiresMs !== 0n) {
+      if (BigInt.asIntN(64, message.expiresMs) !== message.expiresMs) {
+        throw new globalThis.Error("value provided for field message.expiresMs of type int64 too large");
+      }
+      writer.uint32(24).int64(message.expiresMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TenantCertificate {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTenantCertificate();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.where = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.expiresMs = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<TenantCertificate>): TenantCertificate {
+    return TenantCertificate.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<TenantCertificate>): TenantCertificate {
+    const message = createBaseTenantCertificate();
+    message.where = object.where ?? "";
+    message.name = object.name ?? "";
+    message.expiresMs = (object.expiresMs !== undefined && object.expiresMs !== null) ? BigInt(object.expiresMs) : 0n;
+    return message;
+  },
+};
+
+function createBaseTenantFileProblem(): TenantFileProblem {
+  return { file: "", line: 0, column: 0, message: "", kept: "" };
+}
+
+export const TenantFileProblem: MessageFns<TenantFileProblem> = {
+  encode(message: TenantFileProblem, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.file !== "") {
+      writer.uint32(10).string(message.file);
+    }
+    if (message.line !== 0) {
+      writer.uint32(16).uint32(message.line);
+    }
+    if (message.column !== 0) {
+      writer.uint32(24).uint32(message.column);
+    }
+    if (message.message !== "") {
+      writer.uint32(34).string(message.message);
+    }
+    if (message.kept !== "") {
+      writer.uint32(42).string(message.kept);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TenantFileProblem {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTenantFileProblem();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.file = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.line = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.column = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.message = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.kept = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<TenantFileProblem>): TenantFileProblem {
+    return TenantFileProblem.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<TenantFileProblem>): TenantFileProblem {
+    const message = createBaseTenantFileProblem();
+    message.file = object.file ?? "";
+    message.line = object.line ?? 0;
+    message.column = object.column ?? 0;
+    message.message = object.message ?? "";
+    message.kept = object.kept ?? "";
+    return message;
+  },
+};
+
 function createBaseGetConfigRequest(): GetConfigRequest {
   return {};
 }
@@ -3936,7 +4565,7 @@ export const Flag: MessageFns<Flag> = {
 };
 
 function createBaseExplainRequest(): ExplainRequest {
-  return { destination: "", tenant: "" };
+  return { destination: "", tenant: "", caller: "" };
 }
 
 export const ExplainRequest: MessageFns<ExplainRequest> = {
@@ -3946,6 +4575,9 @@ export const ExplainRequest: MessageFns<ExplainRequest> = {
     }
     if (message.tenant !== "") {
       writer.uint32(18).string(message.tenant);
+    }
+    if (message.caller !== "") {
+      writer.uint32(26).string(message.caller);
     }
     return writer;
   },
@@ -3979,6 +4611,14 @@ export const ExplainRequest: MessageFns<ExplainRequest> = {
             message.tenant = reader.string();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.caller = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3998,6 +4638,7 @@ export const ExplainRequest: MessageFns<ExplainRequest> = {
     const message = createBaseExplainRequest();
     message.destination = object.destination ?? "";
     message.tenant = object.tenant ?? "";
+    message.caller = object.caller ?? "";
     return message;
   },
 };
@@ -4014,6 +4655,7 @@ function createBaseExplainResponse(): ExplainResponse {
     hubId: "",
     verdict: "",
     advice: [],
+    policy: undefined,
   };
 }
 
@@ -4048,6 +4690,9 @@ export const ExplainResponse: MessageFns<ExplainResponse> = {
     }
     for (const v of message.advice) {
       writer.uint32(82).string(v!);
+    }
+    if (message.policy !== undefined) {
+      PolicyVerdict.encode(message.policy, writer.uint32(90).fork()).join();
     }
     return writer;
   },
@@ -4145,6 +4790,14 @@ export const ExplainResponse: MessageFns<ExplainResponse> = {
             message.advice.push(reader.string());
             continue;
           }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.policy = PolicyVerdict.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4172,6 +4825,76 @@ export const ExplainResponse: MessageFns<ExplainResponse> = {
     message.hubId = object.hubId ?? "";
     message.verdict = object.verdict ?? "";
     message.advice = object.advice?.map((e) => e) || [];
+    message.policy = (object.policy !== undefined && object.policy !== null)
+      ? PolicyVerdict.fromPartial(object.policy)
+      : undefined;
+    return message;
+  },
+};
+
+function createBasePolicyVerdict(): PolicyVerdict {
+  return { allowed: false, rule: "" };
+}
+
+export const PolicyVerdict: MessageFns<PolicyVerdict> = {
+  encode(message: PolicyVerdict, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.allowed !== false) {
+      writer.uint32(8).bool(message.allowed);
+    }
+    if (message.rule !== "") {
+      writer.uint32(18).string(message.rule);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PolicyVerdict {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePolicyVerdict();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.allowed = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.rule = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<PolicyVerdict>): PolicyVerdict {
+    return PolicyVerdict.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<PolicyVerdict>): PolicyVerdict {
+    const message = createBasePolicyVerdict();
+    message.allowed = object.allowed ?? false;
+    message.rule = object.rule ?? "";
     return message;
   },
 };
@@ -5261,11 +5984,14 @@ export const QuarantineResponse: MessageFns<QuarantineResponse> = {
 };
 
 function createBaseListQuarantinedRequest(): ListQuarantinedRequest {
-  return {};
+  return { tenant: "" };
 }
 
 export const ListQuarantinedRequest: MessageFns<ListQuarantinedRequest> = {
-  encode(_: ListQuarantinedRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: ListQuarantinedRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
     return writer;
   },
 
@@ -5282,6 +6008,14 @@ export const ListQuarantinedRequest: MessageFns<ListQuarantinedRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5297,8 +6031,9 @@ export const ListQuarantinedRequest: MessageFns<ListQuarantinedRequest> = {
   create(base?: DeepPartial<ListQuarantinedRequest>): ListQuarantinedRequest {
     return ListQuarantinedRequest.fromPartial(base ?? {});
   },
-  fromPartial(_: DeepPartial<ListQuarantinedRequest>): ListQuarantinedRequest {
+  fromPartial(object: DeepPartial<ListQuarantinedRequest>): ListQuarantinedRequest {
     const message = createBaseListQuarantinedRequest();
+    message.tenant = object.tenant ?? "";
     return message;
   },
 };
@@ -6172,6 +6907,10 @@ export const SessionMove: MessageFns<SessionMove> = {
  * never changed: a client must tolerate fields it does not know. A call about something that a program does not have (an agent
  * chooses no sessions, a gateway holds none) fails with UNIMPLEMENTED and a text that says which program to ask. Times are in
  * milliseconds: since the epoch if the field is an int64, a duration if it is a double.
+ *
+ * A client whose certificate is of an operator of one tenant (URI SAN spiffe://TRUST-DOMAIN/tenant/T/operator/NAME) gets that
+ * tenant's part of each answer: an empty `tenant` of a request means that tenant, and any other is refused. What concerns the whole
+ * process is refused too. All refusals are PERMISSION_DENIED, with what was needed.
  */
 export type AdminDefinition = typeof AdminDefinition;
 export const AdminDefinition = {
@@ -6229,6 +6968,15 @@ export const AdminDefinition = {
       requestType: ListMembersRequest as typeof ListMembersRequest,
       requestStream: false,
       responseType: ListMembersResponse as typeof ListMembersResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** The tenants of --tenants-dir with what they use in this process, by name, and the files that cannot be used. */
+    listTenants: {
+      name: "ListTenants",
+      requestType: ListTenantsRequest as typeof ListTenantsRequest,
+      requestStream: false,
+      responseType: ListTenantsResponse as typeof ListTenantsResponse,
       responseStream: false,
       options: {},
     },
@@ -6366,6 +7114,11 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     request: ListMembersRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListMembersResponse>>;
+  /** The tenants of --tenants-dir with what they use in this process, by name, and the files that cannot be used. */
+  listTenants(
+    request: ListTenantsRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<ListTenantsResponse>>;
   /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: GetConfigRequest, context: CallContext & CallContextExt): Promise<DeepPartial<GetConfigResponse>>;
   /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */
@@ -6444,6 +7197,11 @@ export interface AdminClient<CallOptionsExt = {}> {
     request: DeepPartial<ListMembersRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListMembersResponse>;
+  /** The tenants of --tenants-dir with what they use in this process, by name, and the files that cannot be used. */
+  listTenants(
+    request: DeepPartial<ListTenantsRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<ListTenantsResponse>;
   /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: DeepPartial<GetConfigRequest>, options?: CallOptions & CallOptionsExt): Promise<GetConfigResponse>;
   /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */

@@ -1,0 +1,83 @@
+import type { AdminBackend } from '../backend.ts';
+import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
+import type { RoutingPart } from '../calls/routing.ts';
+
+/**
+ * What a backend is to an operator of one tenant: nothing else can be read or changed through it, whatever a call's code does. What
+ * concerns the whole process is left out.
+ */
+export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
+  const { kick, plane, quarantine, routing, tenants } = backend;
+  const own = (of: { readonly tenant: string }) => of.tenant === tenant;
+  const sessions = () => [...backend.sessions()].filter(own);
+  const tunnels = () => {
+    const found = [...backend.tunnels()].filter(({ dial }) => own(dial));
+    return Object.assign(found, { size: found.length });
+  };
+  const { sessions: kickSessions } = kick;
+  return {
+    identity: backend.identity,
+    // Why a check fails may name others.
+    checks: () => backend.checks().map(({ name, ok }) => ({ name, ok, detail: '' })),
+    sessions,
+    sessionCount: () => sessions().length,
+    tunnels,
+    dials: scopedDials(tenant, backend),
+    refusals: { list: () => [], expect() {} },
+    flags: [],
+    log: { ...backend.log, info: (...line) => backend.log.info(...line), recent: Object.assign([], { forgotten: 0 }) },
+    kick: {
+      // The id alone does not say whose tunnel it is.
+      tunnel: (id, reason) => (tunnels().some(({ dial }) => dial.id === id) ? kick.tunnel(id, reason) : 0),
+      ...(kickSessions && {
+        sessions: (which, reason) => kickSessions((session) => own(session) && which(session), reason),
+      }),
+    },
+    drain: () => Promise.reject(new Error('only operators of the plane drain')),
+    plan: () => ({ sessions: 0, moves: [] }),
+    ...(plane && { plane }),
+    ...(routing && { routing: scopedRouting(tenant, routing) }),
+    ...(quarantine && {
+      quarantine: {
+        set: (agent, reason) => quarantine.set({ ...agent, tenant }, reason),
+        reasonFor: (agent) => (own(agent) ? quarantine.reasonFor(agent) : undefined),
+        list: () => [...quarantine.list()].filter(own),
+      },
+    }),
+    ...(tenants && {
+      tenants: {
+        ...tenants,
+        list: () => [...tenants.list()].filter(({ name }) => name === tenant),
+        // Texts of files may name other tenants.
+        problems: () => [],
+      },
+    }),
+  };
+}
+
+function scopedDials(tenant: string, { dials }: AdminBackend): SeenDials {
+  const own = (dial: SeenDial) => dial.tenant === tenant;
+  return {
+    parked: 0,
+    get watchers() {
+      return dials.watchers;
+    },
+    pending: (role) => dials.pending(role, tenant),
+    // Counted for the process as a whole.
+    rates: () => undefined,
+    find: (id, role) => [dials.find(id, role)].find((dial) => dial && own(dial)),
+    watch: (watcher) => dials.watch((dial) => own(dial) && watcher(dial)),
+    *[Symbol.iterator]() {
+      for (const dial of dials) if (own(dial)) yield dial;
+    },
+  };
+}
+
+function scopedRouting(tenant: string, routing: RoutingPart): RoutingPart {
+  return {
+    ...routing,
+    tenant,
+    dial: (request) => routing.dial({ ...request, tenant }),
+    explain: (_of, destination, caller) => routing.explain(tenant, destination, caller),
+  };
+}

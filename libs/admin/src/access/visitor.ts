@@ -1,0 +1,59 @@
+import type { X509Certificate } from 'node:crypto';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { remoteOf, uriNames } from '@isthmus/runtime';
+import { type AnyPrincipal, NotAuthorised, nameOf, type Operator, printable } from '@isthmus/tunnel';
+
+/** Who is connected to the admin port. */
+export interface Visitor {
+  readonly operator: Operator;
+  /** Set for an operator of one tenant alone. */
+  readonly principal?: AnyPrincipal;
+  /** Why it may do nothing: its certificate is of something else than an operator, or contradicts itself. */
+  readonly fault?: NotAuthorised;
+}
+
+/** A SPIFFE ID of a tenant, well formed or not. What looks like one and cannot be read must not pass as a certificate without one. */
+const OF_TENANT = /^spiffe:\/\/[^/]*\/tenant(\/|$)/i;
+
+const OPERATOR =
+  /^spiffe:\/\/[a-z0-9._-]{1,255}\/tenant\/([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)\/operator\/([\w.-]{1,253})$/;
+
+/** What makes an operator one of a tenant, for refusals. */
+const RULE = 'admin port: spiffe://TRUST-DOMAIN/tenant/T/operator/NAME';
+
+/**
+ * Says who a connection's peer is, by its certificate, which TLS has verified. With the SPIFFE ID of an operator of a tenant
+ * (`spiffe://TRUST-DOMAIN/tenant/T/operator/NAME`, a URI SAN) it is that tenant's; without one it is the plane's. The trust domain may
+ * be any: `--admin-ca-cert` says whom to trust, and the ID only takes rights away.
+ */
+export function visitorOf(socket: Socket): Visitor {
+  const remote = remoteOf(socket);
+  const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
+  return certificate ? visitorBy(certificate, remote) : { operator: { identity: remote, remote } };
+}
+
+export function visitorBy(certificate: X509Certificate, remote: string): Visitor {
+  const operator = { identity: nameOf(certificate), remote };
+  const ids = uriNames(certificate).filter((uri) => OF_TENANT.test(uri));
+  const refused = (text: string): Visitor => ({ operator, fault: new NotAuthorised(text, { rule: RULE }) });
+  const [id, other] = ids;
+  if (id === undefined) return { operator };
+  if (other !== undefined) {
+    return refused(
+      `the certificate of ${operator.identity} has several SPIFFE IDs of tenants: ${shown(id)}, ${shown(other)}`,
+    );
+  }
+  const [, tenant, , name] = OPERATOR.exec(id) ?? [];
+  if (tenant === undefined || name === undefined) {
+    return refused(`the certificate of ${operator.identity} is of ${shown(id)}, which is no operator`);
+  }
+  return { operator: { ...operator, tenant }, principal: { tenant, role: 'operator', name, rule: RULE } };
+}
+
+/** The most characters of an ID in a text. */
+const SHOWN = 200;
+
+function shown(id: string): string {
+  return printable(id.slice(0, SHOWN));
+}

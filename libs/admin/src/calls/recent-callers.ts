@@ -1,0 +1,33 @@
+import { LruMap } from '@isthmus/runtime';
+import { type DialRequest, getOrPut, type PlaneEvents, type Role } from '@isthmus/tunnel';
+
+/** After so long without a dial a caller is forgotten, in milliseconds. API servers that are in use dial every minute. */
+const FRESH_MS = 300_000;
+
+/** Callers that are remembered of one tenant: its API servers, and a few others. */
+const MOST_OF_TENANT = 100;
+
+/** Callers that dialled recently, by tenant. Only those that have proven who they are. */
+export class RecentCallers {
+  readonly #lastDials = new Map<string, LruMap<string, number>>();
+
+  constructor(events: PlaneEvents) {
+    events.on('dial:start', (role, dial) => this.#dialled(role, dial));
+  }
+
+  /** The names of a tenant's callers, in order. */
+  of(tenant: string, now = performance.now()): string[] {
+    const known = this.#lastDials.get(tenant);
+    if (!known) return [];
+    for (const [name, at] of known) if (now - at >= FRESH_MS) known.delete(name);
+    if (known.size === 0) this.#lastDials.delete(tenant);
+    return [...known.keys()].sort();
+  }
+
+  #dialled(role: Role, { caller }: DialRequest): void {
+    const { principal } = caller ?? {};
+    if (role !== 'gateway' || principal?.role !== 'caller') return;
+    const { tenant, name } = principal;
+    getOrPut(this.#lastDials, tenant, () => new LruMap(MOST_OF_TENANT)).set(name, performance.now());
+  }
+}

@@ -1,0 +1,120 @@
+import type { adminApi } from '@isthmus/proto/admin';
+import type { AdminBackend } from '../backend.ts';
+
+/** What a tenant uses of a limit. */
+export interface Use {
+  readonly used: number;
+  /** Infinity without a limit. */
+  readonly most: number;
+}
+
+/** A tenant in force. */
+export interface KnownTenant {
+  readonly name: string;
+  /** The name of its file. */
+  readonly file: string;
+  /** What it uses of the limits that this process keeps, by their names in the file. */
+  readonly use: Readonly<Record<string, Use>>;
+  readonly certificates: readonly TenantCertificate[];
+}
+
+/** A certificate that a tenant's file names. */
+export interface TenantCertificate {
+  /** `server.certificate` */
+  readonly where: string;
+  /** Subject and serial number. */
+  readonly name: string;
+  /** Milliseconds since the epoch. */
+  readonly validUntil: number;
+}
+
+/** A file that is not in force, or not in its newest text. */
+export interface FileProblem {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+  readonly message: string;
+  /** The tenant that an earlier text of the file keeps in force. */
+  readonly kept?: string | undefined;
+}
+
+/** The tenants of a process with `--tenants-dir`. */
+export interface TenantsPart {
+  list(): Iterable<KnownTenant>;
+  has(name: string): boolean;
+  problems(): readonly FileProblem[];
+}
+
+type TenantsRpc = Pick<adminApi.AdminServiceImplementation, 'listTenants'>;
+
+/** What a tenant has in this process. */
+interface Counts {
+  readonly agents: Set<string>;
+  sessions: number;
+  tunnels: number;
+}
+
+export function tenantsRpc(backend: AdminBackend): TenantsRpc {
+  return {
+    async listTenants({ tenant }) {
+      const part = backend.tenants;
+      const counts = countsOf(backend);
+      const known = part ? [...part.list()] : [...counts.keys()].map(unconfigured);
+      const tenants = known
+        .filter(({ name }) => tenant === '' || name === tenant)
+        .sort((a, b) => (a.name < b.name ? -1 : 1))
+        .map((each) => tenantMessage(each, counts.get(each.name), backend));
+      const problems = (part?.problems() ?? []).map(({ kept = '', ...problem }) => ({ ...problem, kept }));
+      return { tenants, problems, configured: part !== undefined };
+    },
+  };
+}
+
+function unconfigured(name: string): KnownTenant {
+  return { name, file: '', use: {}, certificates: [] };
+}
+
+function countsOf(backend: AdminBackend): Map<string, Counts> {
+  const counts = new Map<string, Counts>();
+  const of = (tenant: string) => {
+    const found = counts.get(tenant) ?? { agents: new Set<string>(), sessions: 0, tunnels: 0 };
+    counts.set(tenant, found);
+    return found;
+  };
+  for (const { tenant, agentId } of backend.sessions()) {
+    const tally = of(tenant);
+    tally.agents.add(agentId);
+    tally.sessions++;
+  }
+  const [first] = backend.identity.roles;
+  for (const { role, dial } of backend.tunnels()) if (role === first) of(dial.tenant).tunnels++;
+  return counts;
+}
+
+function tenantMessage(
+  { name, file, use, certificates }: KnownTenant,
+  counts: Counts | undefined,
+  { dials, identity, callers }: AdminBackend,
+): adminApi.DeepPartial<adminApi.Tenant> {
+  const [first] = identity.roles;
+  const [agents, sessions, tunnels] = [counts?.agents.size ?? 0, counts?.sessions ?? 0, counts?.tunnels ?? 0];
+  return {
+    name,
+    file,
+    agents,
+    sessions,
+    tunnels,
+    pendingDials: dials.pending(first, name),
+    callers: callers?.of(name) ?? [],
+    use: Object.entries(use).map(([limit, each]) => useMessage(limit, each)),
+    certificates: certificates.map((each) => ({
+      where: each.where,
+      name: each.name,
+      expiresMs: BigInt(Math.round(each.validUntil)),
+    })),
+  };
+}
+
+function useMessage(limit: string, { used, most }: Use): adminApi.TenantUse {
+  return { limit, used, most: Number.isFinite(most) ? most : undefined };
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { get } from 'node:https';
+import { createServer } from 'node:tls';
+import type { Authority } from '@isthmus/certificates/testing';
+import { type DialRequest, type Operation, planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import type { AdminBackend } from '../backend.ts';
+import { RecentDials } from '../calls/recent-dials.ts';
+import { type AdminClientTls, adminClient } from '../client.ts';
+import { adminHandler } from '../handler.ts';
+import { serveAdmin } from '../server.ts';
+import { aSession, idleBackend } from './backend.ts';
+
+const mine = aSession('mine', { tenant: 'acme', agentId: 'edge' });
+const theirs = aSession('theirs', { tenant: 'beta', agentId: 'edge' });
+
+function tunnelOf({ tenant, sessionId }: SessionInfo): TunnelInfo {
+  const { signal } = new AbortController();
+  const dial: DialRequest = { id: `d-${tenant}`, tenant, destination: { host: 'h', port: 1 }, deadline: 0, signal };
+  return { role: 'gateway', dial, agentId: 'edge', sessionId, hubId: 'h', since: 1, up: 0, down: 0 };
+}
+
+/** Starts an admin port with two tenants, and returns what happens there and clients of it. */
+export async function tenantsPort(authority: Authority, given: Partial<AdminBackend> = {}) {
+  const own = await authority.server();
+  const operations: Operation[] = [];
+  const done: string[] = [];
+  const events = planeEvents();
+  const dials = new RecentDials(events);
+  for (const session of [mine, theirs]) {
+    events.emit('dial:start', 'gateway', tunnelOf(session).dial);
+    events.emit('dial:end', 'gateway', tunnelOf(session).dial, { ms: 1 });
+  }
+  const known = (name: string) => ({ name, file: `${name}.yaml`, use: {}, certificates: [] });
+  const backend = idleBackend({
+    dials,
+    checks: () => [{ name: 'sessions', ok: true, detail: 'acme: 1, beta: 1' }],
+    warnings: () => ['of beta'],
+    sessions: () => [mine, theirs],
+    sessionCount: () => 2,
+    tunnels: () => new Set([tunnelOf(mine), tunnelOf(theirs)]),
+    kick: {
+      tunnel: (id) => done.push(`tunnel ${id}`),
+      sessions(which) {
+        const kicked = [mine, theirs].filter(which);
+        done.push(...kicked.map(({ sessionId }) => `session ${sessionId}`));
+        return kicked;
+      },
+    },
+    quarantine: {
+      set: async ({ tenant, agentId }) => done.push(`quarantine ${tenant}/${agentId}`),
+      reasonFor: () => undefined,
+      list: () => ['acme', 'beta'].map((tenant) => ({ tenant, agentId: 'edge', reason: 'x', version: 1 })),
+    },
+    tenants: {
+      list: () => [known('acme'), known('beta')],
+      has: (name) => ['acme', 'beta'].includes(name),
+      problems: () => [{ file: 'beta.yaml', line: 1, column: 1, message: 'no' }],
+    },
+    operated: (operation) => operations.push(operation),
+    ...given,
+  });
+  const metrics = async (_accept?: string, tenant = 'all') => ({ contentType: 'text/plain', body: `of ${tenant}\n` });
+  const { tenants, operated } = backend;
+  const server = await serveAdmin({
+    host: '127.0.0.1',
+    port: 0,
+    backend,
+    http: adminHandler({ metrics, profiling: true, tenants, operated }),
+    warn: (message) => assert.fail(message),
+    tls: (options, { accept, refused }) => {
+      const asked = { ...options, requestCert: true, ca: readFileSync(authority.cert) };
+      const server = createServer({ ...asked, cert: readFileSync(own.cert), key: readFileSync(own.key) }, accept);
+      return server.on('tlsClientError', (error) => refused('', error));
+    },
+  });
+  const at = `127.0.0.1:${server.address.port}`;
+  const tlsOf = async (...ids: string[]): Promise<AdminClientTls> => {
+    const hosts = ids.map((value) => ({ type: 'url' as const, value }));
+    const { cert, key } = await authority.client('alice', { uses: ['client'], ...(hosts.length > 0 && { hosts }) });
+    return { ca: readFileSync(authority.cert), cert: readFileSync(cert), key: readFileSync(key) };
+  };
+  return {
+    operations,
+    done,
+    client: async (...ids: string[]) => adminClient(at, await tlsOf(...ids)),
+    async page(path: string, ...ids: string[]): Promise<string> {
+      const [response] = await once(
+        get(`https://${at}${path}`, { ...(await tlsOf(...ids)), agent: false }),
+        'response',
+      );
+      let text = '';
+      for await (const chunk of response.setEncoding('utf8')) text += chunk;
+      return `${response.statusCode} ${text.trim()}`;
+    },
+    [Symbol.asyncDispose]: () => server.close(),
+  };
+}

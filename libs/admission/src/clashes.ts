@@ -1,0 +1,125 @@
+import type { Problem } from './tenant-file/read.ts';
+
+/** What a tenant alone may have. */
+export interface Claimed {
+  readonly what: string;
+  /** What makes it that. Default: `what`. */
+  readonly key?: string;
+  /** The part of it that is claimed: different parts do not clash. Unset: all of it. */
+  readonly part?: string | undefined;
+  /** Where its file says so. */
+  readonly at: string;
+  /** Whether others may have it too, if they say so as well. */
+  readonly shared?: boolean;
+  /** How two tenants can both have it. */
+  readonly fix?: string;
+}
+
+/** What another file has, and where a file claims it. */
+export type Clash = Pick<Problem, 'at' | 'message'>;
+
+/** If there are several, all share it. */
+interface Holders {
+  shared: boolean;
+  readonly paths: Set<string>;
+}
+
+interface Place {
+  readonly key: string;
+  readonly part: string | undefined;
+  readonly shared: boolean;
+}
+
+/** Who has what a tenant alone may have: finds what two tenants' files both claim. */
+export class Clashes {
+  /** By key, then by part. */
+  readonly #holders = new Map<string, Map<string | undefined, Holders>>();
+  /** By path. */
+  readonly #held = new Map<string, readonly Place[]>();
+
+  /** Notes what a file claims, in place of what it claimed before. @returns what another one has; then nothing was noted */
+  take(path: string, claimed: readonly Claimed[]): Clash[] {
+    const clashes = claimed.flatMap((each) => {
+      const [other] = this.#others(path, each);
+      if (other === undefined) return [];
+      const { what, at, fix } = each;
+      return [{ at, message: `${what} is in ${other} too${fix === undefined ? '' : `: ${fix}`}` }];
+    });
+    if (clashes.length > 0) return clashes;
+    this.release(path);
+    const places = [...placesOf(claimed).values()];
+    for (const place of places) this.#put(place, path);
+    if (places.length > 0) this.#held.set(path, places);
+    return [];
+  }
+
+  /** Others may have what a file claimed. @param but what it still claims. If it shares that now, others may share it */
+  release(path: string, but: readonly Claimed[] = []): void {
+    const still = placesOf(but);
+    const left: Place[] = [];
+    for (const place of this.#held.get(path) ?? []) {
+      const now = still.get(textOf(place));
+      if (now) left.push(now);
+      else this.#remove(place, path);
+      if (now?.shared) this.#put(now, path);
+    }
+    if (left.length === 0) this.#held.delete(path);
+    else this.#held.set(path, left);
+  }
+
+  /**
+   * Gives a file back what it had. Files that have taken some of it since get back what they had, too.
+   * @param had no two files had the same
+   * @returns the paths of all that got back what they had
+   */
+  giveBack(path: string, had: (path: string) => readonly Claimed[]): ReadonlySet<string> {
+    const paths = new Set([path]);
+    // The set grows meanwhile.
+    for (const each of paths) {
+      this.release(each);
+      for (const claimed of had(each)) for (const other of this.#others(each, claimed)) paths.add(other);
+    }
+    for (const each of paths) this.take(each, had(each));
+    return paths;
+  }
+
+  /** Others that have it, or a part that overlaps, and do not share it with this one. */
+  *#others(path: string, { what, key = what, part, shared = false }: Claimed): Generator<string> {
+    const parts = this.#holders.get(key);
+    const overlapping = part === undefined ? (parts?.values() ?? []) : [parts?.get(undefined), parts?.get(part)];
+    for (const holders of overlapping) {
+      if (!holders || (shared && holders.shared)) continue;
+      for (const other of holders.paths) if (other !== path) yield other;
+    }
+  }
+
+  #put({ key, part, shared }: Place, path: string): void {
+    const parts = this.#holders.get(key) ?? new Map<string | undefined, Holders>();
+    const holders = parts.get(part) ?? { shared, paths: new Set() };
+    holders.shared = shared;
+    holders.paths.add(path);
+    this.#holders.set(key, parts.set(part, holders));
+  }
+
+  #remove({ key, part }: Place, path: string): void {
+    const parts = this.#holders.get(key);
+    const holders = parts?.get(part);
+    holders?.paths.delete(path);
+    if (holders?.paths.size === 0) parts?.delete(part);
+    if (parts?.size === 0) this.#holders.delete(key);
+  }
+}
+
+/** By text. A file that lists something twice shares it only if it says so in both places. */
+function placesOf(claimed: readonly Claimed[]): Map<string, Place> {
+  const places = new Map<string, Place>();
+  for (const { what, key = what, part, shared = false } of claimed) {
+    const text = textOf({ key, part });
+    places.set(text, { key, part, shared: shared && (places.get(text)?.shared ?? true) });
+  }
+  return places;
+}
+
+function textOf({ key, part }: Pick<Place, 'key' | 'part'>): string {
+  return part === undefined ? key : `${key}\0${part}`;
+}

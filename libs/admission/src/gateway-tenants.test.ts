@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { test } from 'node:test';
+import { CertificateAuthority } from '@isthmus/certificates';
+import { gatewayTenants } from './gateway-tenants.ts';
+
+const DAY = 86_400_000;
+
+async function tenantsOf(...uris: string[]): Promise<readonly string[] | undefined> {
+  const authority = await CertificateAuthority.create('peers', DAY);
+  const hosts = [
+    { type: 'dns' as const, value: 'isthmus-gateway' },
+    ...uris.map((value) => ({ type: 'url' as const, value })),
+  ];
+  const { cert } = await authority.issue({ commonName: 'gw', validMs: DAY, hosts, uses: ['client'] });
+  const tenants = gatewayTenants(new X509Certificate(cert));
+  return tenants && [...tenants];
+}
+
+test('a gateway dials for the tenants that its certificate names, or for all if it names none', async () => {
+  assert.equal(await tenantsOf(), undefined);
+  assert.deepEqual(await tenantsOf('spiffe://example.org/tenant/a/gateway/gw-1'), ['a']);
+  const both = ['spiffe://example.org/tenant/a/gateway/gw', 'spiffe://example.org/tenant/b/gateway/gw'];
+  assert.deepEqual(await tenantsOf(...both), ['a', 'b']);
+  assert.equal(await tenantsOf('spiffe://example.org/ns/plane/sa/gateway'), undefined, 'it speaks of no tenant');
+});
+
+test('a SPIFFE ID of another role, or one that cannot be read, grants nothing', async () => {
+  for (const uri of [
+    'spiffe://example.org/tenant/a/agent/gw',
+    'spiffe://example.org/tenant/a/gateway/',
+    'spiffe://example.org/tenant/a',
+    'SPIFFE://Example.org/Tenant/a/gateway/gw',
+    'spiffe://example.org//tenant/a/gateway/gw',
+  ])
+    assert.deepEqual(await tenantsOf(uri), [], uri);
+});

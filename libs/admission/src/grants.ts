@@ -1,0 +1,228 @@
+import { NotAuthorised, type Principal } from '@isthmus/tunnel';
+import type { Tenant } from './tenants.ts';
+
+/** Why a credential does not stand, and the file and rule that say so. */
+export interface Fault {
+  /** A sentence that goes on from the principal's name: `its certificate expired at ...`. */
+  readonly why: string;
+  /** `acme.yaml: agents[0].certificates`. */
+  readonly rule: string;
+}
+
+/** What a principal was verified by. */
+export interface Standing {
+  /** Milliseconds since the epoch. Infinity: never. */
+  readonly expires: number;
+  /** Certificates' serial numbers, as a tenant's file denies them. */
+  readonly serials?: readonly string[];
+  /** Why it does not stand any more, with the tenant as it is in force now. Costs microseconds: all that stand are asked after each change. */
+  fault(tenant: Tenant): Fault | undefined;
+}
+
+/** What a verified credential allows, for as long as it stands. */
+export interface Grant {
+  readonly principal: Principal;
+  /** The tenant as it is in force now: its claims, policy and limits change with its file. */
+  readonly tenant: Tenant;
+  /**
+   * Calls once when the credential no longer stands: it expired or was revoked, its CA, key or tenant was removed. Within 10 s.
+   * @param also what else must hold for as long; asked after each change of the tenant
+   * @returns stops watching; call it when the peer has gone
+   */
+  watch(ended: (reason: NotAuthorised) => void, also?: Standing['fault']): () => void;
+}
+
+/** How often expiry is looked for, in milliseconds. A timer for the next expiry would be wrong when the clock is set. */
+const EXPIRY_EVERY = 4000;
+
+/** How long a review may hold up the process at a time, in milliseconds. */
+const TURN = 5;
+
+/** How many grants are reviewed between looks at the clock. */
+const BETWEEN = 50;
+
+export interface GrantsOptions {
+  /** The tenant in force of a name. */
+  readonly tenant: (name: string) => Tenant | undefined;
+  /** Milliseconds since the epoch. Default: the system's clock. */
+  readonly now?: () => number;
+}
+
+/** What was granted and is in use. Each is reviewed when its tenant changes, and ends when it does not stand any more. */
+export class Grants {
+  readonly #options: GrantsOptions;
+  readonly #watched = new Map<string, Set<Watched>>();
+  /** Tenants whose grants are to be reviewed. */
+  readonly #due = new Set<string>();
+  /** Grants to be reviewed, because something changed before they were watched. */
+  #late = new Set<Watched>();
+  /** Counts what was reviewed, so that no change between a grant and its watching is missed. */
+  #reviews = 0;
+  #review: Iterator<Watched> | undefined;
+  #turn: NodeJS.Immediate | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** When the first that is watched expires. */
+  #next = Number.POSITIVE_INFINITY;
+
+  constructor(options: GrantsOptions) {
+    this.#options = options;
+  }
+
+  /** @throws NotAuthorised if it does not stand now */
+  grant(principal: Principal, tenant: Tenant, standing: Standing): Grant {
+    const now = this.#now();
+    const fault = faultOf(principal, tenant, standing) ?? expiry(principal, standing, 0, now);
+    if (fault) throw refusal(principal, fault);
+    const current = () => this.#options.tenant(principal.tenant);
+    const asOf = this.#reviews;
+    return {
+      principal,
+      get tenant() {
+        return current() ?? tenant;
+      },
+      watch: (ended, also) => this.#watch({ principal, standing, last: tenant, ended, also }, asOf),
+    };
+  }
+
+  /** How many are watched. */
+  get size(): number {
+    let size = 0;
+    for (const { size: each } of this.#watched.values()) size += each;
+    return size;
+  }
+
+  /** Reviews what was granted to these tenants, over as many turns of the event loop as it takes. */
+  review(tenants: Iterable<string>): void {
+    this.#reviews++;
+    for (const tenant of tenants) if (this.#watched.has(tenant)) this.#due.add(tenant);
+    this.#schedule();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    clearImmediate(this.#turn);
+    this.#timer = undefined;
+    this.#watched.clear();
+    this.#due.clear();
+    this.#late.clear();
+  }
+
+  #watch(watched: Watched, asOf: number): () => void {
+    const { principal, standing, last } = watched;
+    const { tenant } = principal;
+    const all = this.#watched.get(tenant) ?? new Set();
+    this.#watched.set(tenant, all.add(watched));
+    this.#next = Math.min(this.#next, standing.expires + graceOf(last));
+    this.#timer ??= setInterval(() => this.#expire(), EXPIRY_EVERY).unref();
+    // It was granted before the tenant changed, or before a key or an authority went.
+    if (this.#reviews !== asOf || this.#options.tenant(tenant) !== last) this.#late.add(watched);
+    this.#schedule();
+    return () => this.#forget(watched);
+  }
+
+  #forget(watched: Watched): void {
+    const { tenant } = watched.principal;
+    const all = this.#watched.get(tenant);
+    all?.delete(watched);
+    this.#late.delete(watched);
+    if (all?.size === 0) this.#watched.delete(tenant);
+    if (this.#watched.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    this.#next = Number.POSITIVE_INFINITY;
+  }
+
+  #expire(): void {
+    if (this.#now() < this.#next) return;
+    this.#next = Number.POSITIVE_INFINITY;
+    this.review(this.#watched.keys());
+  }
+
+  #schedule(): void {
+    if (this.#due.size > 0 || this.#late.size > 0 || this.#review)
+      this.#turn ??= setImmediate(() => this.#reviewSome());
+  }
+
+  #reviewSome(): void {
+    this.#turn = undefined;
+    const until = performance.now() + TURN;
+    do {
+      for (let left = BETWEEN; left > 0; left--) {
+        this.#review ??= this.#nextReview();
+        const step = this.#review?.next();
+        if (!step) return;
+        if (step.done) this.#review = undefined;
+        else this.#reviewOne(step.value);
+      }
+    } while (performance.now() < until);
+    this.#schedule();
+  }
+
+  /** A set that is iterated may lose and gain members meanwhile. */
+  #nextReview(): Iterator<Watched> | undefined {
+    if (this.#late.size > 0) {
+      const late = this.#late.values();
+      this.#late = new Set();
+      return late;
+    }
+    const [tenant] = this.#due;
+    if (tenant === undefined) return undefined;
+    this.#due.delete(tenant);
+    return (this.#watched.get(tenant) ?? new Set<Watched>()).values();
+  }
+
+  #reviewOne(watched: Watched): void {
+    const { principal, standing, ended, also } = watched;
+    // Its watching may have ended since its review began.
+    if (!this.#watched.get(principal.tenant)?.has(watched)) return;
+    const tenant = this.#options.tenant(principal.tenant);
+    const grace = tenant ? graceOf(tenant) : 0;
+    const fault = tenant
+      ? (faultOf(principal, tenant, standing) ?? expiry(principal, standing, grace, this.#now()) ?? also?.(tenant))
+      : { why: 'its tenant was removed', rule: watched.last.path };
+    if (!fault) {
+      watched.last = tenant as Tenant;
+      this.#next = Math.min(this.#next, standing.expires + grace);
+      return;
+    }
+    this.#forget(watched);
+    ended(refusal(principal, fault));
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+}
+
+interface Watched {
+  readonly principal: Principal;
+  readonly standing: Standing;
+  /** The tenant as it was when this was last reviewed. */
+  last: Tenant;
+  readonly ended: (reason: NotAuthorised) => void;
+  readonly also: Standing['fault'] | undefined;
+}
+
+function graceOf({ file }: Tenant): number {
+  return (file.expiryGraceSeconds ?? 0) * 1000;
+}
+
+function faultOf(principal: Principal, tenant: Tenant, standing: Standing): Fault | undefined {
+  const denied = tenant.denials.place(principal, standing.serials ?? []);
+  return denied === undefined
+    ? standing.fault(tenant)
+    : { why: 'it is on the list of what is denied', rule: `${tenant.path}: ${denied}` };
+}
+
+function expiry({ rule }: Principal, { expires }: Standing, grace: number, now: number): Fault | undefined {
+  if (now <= expires + grace) return undefined;
+  return { why: `its credential expired at ${new Date(expires).toISOString()}`, rule };
+}
+
+function refusal(principal: Principal, { why, rule }: Fault): NotAuthorised {
+  const { tenant, role, name } = principal;
+  return new NotAuthorised(`${role} ${name} of tenant ${tenant} is not authorised: ${why} (${rule})`, {
+    rule,
+    principal,
+  });
+}

@@ -1,0 +1,253 @@
+import * as v from 'valibot';
+import { bytes, cidr, count, hostPattern, list, name, path, port, tenantName, text, url } from './fields.ts';
+
+function described<T extends v.GenericSchema>(schema: T, description: string) {
+  return v.pipe(schema, v.description(description));
+}
+
+function hasOne(value: object, names: readonly string[]): boolean {
+  return names.filter((name) => name in value).length === 1;
+}
+
+const server = described(
+  v.strictObject({
+    serverNames: described(list(hostPattern), 'Names that select this tenant by SNI.'),
+    certificate: described(
+      path,
+      "The server certificate shown to the tenant's agents and callers, PEM with its chain.",
+    ),
+    key: described(path, "The certificate's private key, PEM."),
+  }),
+  'The server certificate that this tenant sees.',
+);
+
+/** What certificates of agents and of callers have in common. */
+const certificates = {
+  ca: v.exactOptional(
+    described(
+      path,
+      "The tenant's own CA bundle, PEM. The name is the subject's common name, or that of a SPIFFE ID of this tenant.",
+    ),
+  ),
+  trustDomain: v.exactOptional(
+    described(
+      text,
+      "The trust domain that SPIFFE IDs must have. Without ca, the program's own CA bundle verifies them.",
+    ),
+  ),
+  shared: v.exactOptional(
+    described(
+      v.boolean('expected true or false'),
+      'true: other tenants may list this CA too, if theirs say so as well. Who has a certificate of it may then act in each of them; SNI or the port chooses.',
+    ),
+  ),
+  crl: v.exactOptional(
+    described(
+      path,
+      'Certificate revocation lists signed by an authority in ca, PEM or DER. Read again when it changes.',
+    ),
+  ),
+};
+
+interface CertificatesFile {
+  readonly ca?: string;
+  readonly trustDomain?: string;
+  readonly shared?: boolean;
+  readonly crl?: string;
+}
+
+const someAuthority = v.check<CertificatesFile, string>(
+  ({ ca, trustDomain }) => ca !== undefined || trustDomain !== undefined,
+  'expected ca or trustDomain',
+);
+
+const ownAuthority = v.check<CertificatesFile, string>(
+  ({ ca, shared, crl }) => ca !== undefined || (shared === undefined && crl === undefined),
+  'shared and crl go with ca',
+);
+
+const agentCertificates = v.pipe(v.strictObject(certificates), someAuthority, ownAuthority);
+
+const sharedTokens = described(
+  v.boolean('expected true or false'),
+  'true: other tenants may accept the same tokens, if theirs say so as well. Anyone with such a token may be an agent of each of them; SNI or the port chooses.',
+);
+
+const tokens = v.pipe(
+  v.strictObject({
+    issuer: text,
+    audience: text,
+    keys: v.exactOptional(described(path, 'Public keys: a JWKS file, or PEM. Read again when it changes.')),
+    jwksUrl: v.exactOptional(described(url, 'Where the issuer publishes its JWKS: https, or http on this machine.')),
+    ca: v.exactOptional(described(path, 'The CA bundle that verifies jwksUrl.')),
+    subject: v.exactOptional(described(text, 'The only subject allowed.')),
+    shared: v.exactOptional(sharedTokens),
+  }),
+  v.check(
+    (value) => (value.keys === undefined) !== (value.jwksUrl === undefined),
+    'expected exactly one of keys, jwksUrl',
+  ),
+);
+
+const tokenReview = v.strictObject({
+  kubeconfig: described(path, "A kubeconfig of the tenant's own API server. Read again when it changes."),
+  audience: v.exactOptional(described(text, 'Default: system:konnectivity-server.')),
+  namespace: v.exactOptional(described(text, "The agents' namespace. Default: kube-system.")),
+  serviceAccount: v.exactOptional(described(text, "The agents' service account. Default: konnectivity-agent.")),
+  shared: v.exactOptional(sharedTokens),
+});
+
+const AGENT_WAYS = ['certificates', 'tokens', 'tokenReview'] as const;
+
+const agent = v.pipe(
+  v.strictObject({
+    certificates: v.exactOptional(agentCertificates),
+    tokens: v.exactOptional(tokens),
+    tokenReview: v.exactOptional(tokenReview),
+    port: v.exactOptional(
+      described(port, "A port of the tenant's own, for agents that dial an address and send no SNI."),
+    ),
+  }),
+  v.check((value) => hasOne(value, AGENT_WAYS), `expected exactly one of ${AGENT_WAYS.join(', ')}`),
+);
+
+const claims = described(
+  v.strictObject({
+    agentId: v.exactOptional(
+      described(
+        v.picklist(['own', 'prefixed', 'any'], 'expected own, prefixed or any'),
+        'own: the id that the credential names. prefixed: that id, or it with a hyphen and a suffix. any: any id. Default: own for certificates; any for tokens, because all agents of a service account show the same subject.',
+      ),
+    ),
+    defaultRoute: v.exactOptional(v.boolean('expected true or false')),
+    ipv4: v.exactOptional(list(cidr)),
+    ipv6: v.exactOptional(list(cidr)),
+    cidr: v.exactOptional(list(cidr)),
+    host: v.exactOptional(list(hostPattern)),
+  }),
+  "What an agent may claim to be and to reach. Default: the credential's own id, and default-route.",
+);
+
+const callerCertificates = v.pipe(
+  v.strictObject({
+    ...certificates,
+    names: v.exactOptional(described(list(text), 'The only common names, or names of SPIFFE IDs, allowed.')),
+  }),
+  someAuthority,
+  ownAuthority,
+);
+
+const CALLER_WAYS = ['unixSocket', 'port', 'certificates'] as const;
+
+const caller = v.pipe(
+  v.strictObject({
+    unixSocket: v.exactOptional(described(path, 'A unix socket that the gateway listens on for this tenant.')),
+    port: v.exactOptional(
+      described(
+        port,
+        "A port that the gateway listens on for this tenant. Callers there need a certificate if the tenant lists callers' certificates; otherwise, who can reach the port may dial.",
+      ),
+    ),
+    certificates: v.exactOptional(callerCertificates),
+    name: v.exactOptional(
+      described(text, "The caller's name in rules and records. Default: unix-socket, or port- and its number."),
+    ),
+  }),
+  v.check(
+    ({ name, certificates: shown }) => name === undefined || shown === undefined,
+    'name goes with unixSocket or port: a certificate has its own name',
+  ),
+  v.check((value) => hasOne(value, CALLER_WAYS), `expected exactly one of ${CALLER_WAYS.join(', ')}`),
+);
+
+const rule = v.pipe(
+  v.strictObject({
+    name: v.exactOptional(
+      described(name, "The rule's name in refusals and audit records. Default: its place, such as deny[0]."),
+    ),
+    cidr: v.exactOptional(cidr),
+    host: v.exactOptional(hostPattern),
+    ports: v.exactOptional(list(port)),
+    callers: v.exactOptional(described(list(name), 'The callers it applies to, by name. Default: all.')),
+  }),
+  v.check(
+    ({ cidr: prefix, host, ports }) => prefix !== undefined || host !== undefined || ports !== undefined,
+    'expected cidr, host or ports',
+  ),
+  v.check(({ cidr: prefix, host }) => prefix === undefined || host === undefined, 'expected cidr or host, not both'),
+);
+
+const limits = v.strictObject({
+  agents: v.exactOptional(count),
+  sessionsPerAgent: v.exactOptional(count),
+  sessions: v.exactOptional(count),
+  identifiers: v.exactOptional(described(count, 'Identifiers of one session.')),
+  dialsPerSecond: v.exactOptional(count),
+  burst: v.exactOptional(described(count, 'Dials at once above dialsPerSecond.')),
+  pendingDials: v.exactOptional(count),
+  tunnels: v.exactOptional(count),
+  bytesPerSecond: v.exactOptional(bytes),
+  bytesQueued: v.exactOptional(bytes),
+});
+
+const deny = described(
+  v.strictObject({
+    agents: v.exactOptional(described(list(text), 'Agents by the names of their credentials.')),
+    callers: v.exactOptional(described(list(text), 'Callers by name.')),
+    serials: v.exactOptional(
+      described(
+        list(v.pipe(text, v.regex(/^([0-9a-fA-F]{2}:?)*[0-9a-fA-F]{1,2}$/, 'expected a serial number in hex'))),
+        'Certificates by serial number, in hex; colons are allowed.',
+      ),
+    ),
+  }),
+  'Credentials that are no longer accepted, although they are valid. Connections that stand on them end within 10 s.',
+);
+
+/** The longest grace, in seconds: a week. */
+const LONGEST_GRACE = 604_800;
+
+const expiryGraceSeconds = described(
+  v.pipe(
+    v.number('expected a number of seconds'),
+    v.integer('expected a whole number of seconds'),
+    v.minValue(0, 'expected 0 or more'),
+    v.maxValue(LONGEST_GRACE, `expected ${LONGEST_GRACE} (a week) or less`),
+  ),
+  'How long a connection may go on after the certificate or token that opened it has expired. New connections need a valid one. Default: 0.',
+);
+
+/**
+ * The dial rules of a tenant as JSON, in bytes. Hubs send them to agents as one control message, which may have 256 KiB, and each agent
+ * of the tenant gets each change.
+ */
+const MAX_DIAL_RULES = 128 * 1024;
+
+/** The shape of a tenant's file. docs/tenant.schema.json is made of it. */
+export const tenantFile = v.strictObject({
+  tenant: described(tenantName, "The tenant's name, unique in the plane."),
+  server: v.exactOptional(server),
+  agents: v.exactOptional(described(list(agent), 'How agents prove that they are of this tenant; any one is enough.')),
+  claims: v.exactOptional(claims),
+  callers: v.exactOptional(
+    described(list(caller), 'How callers prove that they are of this tenant; any one is enough.'),
+  ),
+  dial: v.exactOptional(
+    described(
+      v.pipe(
+        v.strictObject({ deny: v.exactOptional(list(rule)), allow: v.exactOptional(list(rule)) }),
+        v.check(
+          (rules) => Buffer.byteLength(JSON.stringify(rules)) <= MAX_DIAL_RULES,
+          `the rules have more than ${MAX_DIAL_RULES} bytes as JSON: write wider prefixes, or shorter lists of ports and callers`,
+        ),
+      ),
+      'What callers may dial. deny wins. With allow, only what it lists.',
+    ),
+  ),
+  limits: v.exactOptional(limits),
+  deny: v.exactOptional(deny),
+  expiryGraceSeconds: v.exactOptional(expiryGraceSeconds),
+});
+
+export type TenantFile = v.InferOutput<typeof tenantFile>;
+export type DialRule = v.InferOutput<typeof rule>;

@@ -1,0 +1,287 @@
+import { AuthorityIndex } from './certificates/authority-index.ts';
+import { type CertificateWay, certificateWays } from './certificates/ways.ts';
+import { claimedBy } from './claimed.ts';
+import { type Claims, claimsOf } from './claims.ts';
+import { type Claimed, type Clash, Clashes } from './clashes.ts';
+import { Credentials, credentialProblems, type ReadCredentials } from './credentials.ts';
+import { type Denials, denialsOf } from './deny.ts';
+import { limitsOf, type TenantLimits } from './limits.ts';
+import { type Policy, policyOf } from './policy.ts';
+import { ServerNames } from './server-names.ts';
+import type { Problem, ReadFile, UsableFile } from './tenant-file/read.ts';
+import type { TenantFile } from './tenant-file/schema.ts';
+
+/** A tenant in force. */
+export interface Tenant {
+  readonly name: string;
+  /** The name of its file, in the tenants' directory. */
+  readonly path: string;
+  readonly file: TenantFile;
+  /** The same object for as long as the file says the same of claims. */
+  readonly claims: Claims;
+  readonly policy: Policy;
+  readonly limits: TenantLimits;
+  readonly denials: Denials;
+  /** What the files hold that its file names. */
+  readonly credentials: Credentials;
+  /** Ways in by certificate. */
+  readonly certificates: { readonly agent: readonly CertificateWay[]; readonly caller: readonly CertificateWay[] };
+}
+
+/** A tenant's file as it was read, with the files that it names. The same object means that nothing has changed. */
+export interface TenantSource {
+  readonly read: ReadFile;
+  readonly credentials: ReadCredentials;
+}
+
+/** Why a file is not in force, or not its newest text. */
+export interface FileProblems {
+  readonly path: string;
+  readonly problems: readonly Problem[];
+  /** The tenant that an earlier text of the file keeps in force. */
+  readonly kept?: string;
+}
+
+/**
+ * How often an update tries again what clashed, as long as something fits. Only files that each wait for the next one need more than a
+ * few. Without a bound, thousands of them would hold up the process for minutes; what is left is tried again with the next update.
+ */
+const TRIES = 10;
+
+interface Entry {
+  readonly source: TenantSource;
+  readonly tenant?: Tenant;
+  readonly problems: readonly Problem[];
+}
+
+/**
+ * The tenants of a directory. A file that cannot be used, or that claims what another tenant has, changes nothing: its tenant stays
+ * as it was. A removed file removes its tenant.
+ */
+export class Tenants {
+  #entries: ReadonlyMap<string, Entry> = new Map();
+  #byName: ReadonlyMap<string, Tenant> = new Map();
+  readonly #serverNames = new ServerNames();
+  readonly #clashes = new Clashes();
+  readonly #prepared = new Map<string, Candidate>();
+  readonly #authorities = { agent: new AuthorityIndex(), caller: new AuthorityIndex() };
+
+  get all(): Iterable<Tenant> {
+    return this.#byName.values();
+  }
+
+  get size(): number {
+    return this.#byName.size;
+  }
+
+  get(name: string): Tenant | undefined {
+    return this.#byName.get(name);
+  }
+
+  /** The tenant that a server name (SNI) selects. */
+  byServerName(serverName: string): Tenant | undefined {
+    const name = this.#serverNames.find(serverName);
+    return name === undefined ? undefined : this.get(name);
+  }
+
+  /** The authorities of all tenants that issue certificates to agents, or to callers. */
+  authorities(role: 'agent' | 'caller'): AuthorityIndex {
+    return this.#authorities[role];
+  }
+
+  get problems(): FileProblems[] {
+    const now = Date.now();
+    return [...this.#entries].flatMap(([path, { problems, tenant, source }]) => {
+      const all = [...problems, ...(tenant ? overdue(tenant, source, now) : [])];
+      return all.length > 0 ? [{ path, problems: all, ...(tenant && { kept: tenant.name }) }] : [];
+    });
+  }
+
+  /** Does most of the work of an `update` with this file, so that one with many files holds up nobody. */
+  prepare(path: string, source: TenantSource): void {
+    if (!this.#stands(path, source)) this.#prepared.set(path, this.#judged(path, source));
+  }
+
+  /**
+   * Takes all files. Costs what has changed. @param files by name
+   * @returns the names of tenants that are new, changed or gone
+   */
+  update(files: ReadonlyMap<string, TenantSource>): { readonly changed: string[]; readonly gone: string[] } {
+    const before = this.#entries;
+    const left = [...before.keys()].filter((path) => !files.has(path));
+    const due: Candidate[] = [];
+    for (const [path, source] of files) if (!this.#stands(path, source)) due.push(this.#candidate(path, source));
+    this.#prepared.clear();
+    for (const path of left) this.#clashes.release(path);
+    const refused = this.#settle(due.sort(this.#inForceFirst));
+    const entries = new Map(before);
+    for (const path of left) entries.delete(path);
+    for (const each of due) entries.set(each.path, this.#entry(each, refused.get(each) ?? []));
+    this.#entries = entries;
+    const paths = [...left, ...due.map(({ path }) => path)];
+    return this.#replace(paths.map((path) => [before.get(path)?.tenant, entries.get(path)?.tenant]));
+  }
+
+  /** Whether a file is in force as it is. What it claims, no other file can take. */
+  #stands(path: string, source: TenantSource): boolean {
+    const entry = this.#entries.get(path);
+    return entry?.source === source && entry.tenant !== undefined && entry.problems.length === 0;
+  }
+
+  #candidate(path: string, source: TenantSource): Candidate {
+    const prepared = this.#prepared.get(path);
+    return prepared?.source === source ? prepared : this.#judged(path, source);
+  }
+
+  #judged(path: string, source: TenantSource): Candidate {
+    return candidate(path, source, this.#entries.get(path)?.tenant);
+  }
+
+  /** Takes what files claim, each only with all that it claims. @returns files that keep what they had, and why */
+  #settle(due: readonly Candidate[]): ReadonlyMap<Candidate, readonly Clash[]> {
+    const usable = due.filter(({ tenant }) => tenant);
+    // What files no longer claim becomes free before any of them takes it.
+    for (const { path, claimed } of usable) this.#clashes.release(path, claimed);
+    const kept = new Set<string>();
+    for (const { path, claimed } of usable) {
+      if (this.#clashes.take(path, claimed).length === 0) continue;
+      for (const each of this.#clashes.giveBack(path, this.#had)) kept.add(each);
+    }
+    // What a file clashed with may be free again, because another one got back what it had.
+    let left = usable.filter(({ path }) => kept.has(path));
+    for (let tries = 1; ; tries++) {
+      const refused = new Map<Candidate, readonly Clash[]>();
+      for (const each of left) {
+        const clashes = this.#clashes.take(each.path, each.claimed);
+        if (clashes.length > 0) refused.set(each, clashes);
+      }
+      if (refused.size === left.length || tries === TRIES) return refused;
+      left = [...refused.keys()];
+    }
+  }
+
+  /** What a file claimed with the text that is in force until now. */
+  readonly #had = (path: string): readonly Claimed[] => {
+    const tenant = this.#entries.get(path)?.tenant;
+    return tenant ? claimedBy(tenant) : [];
+  };
+
+  #entry({ path, source, tenant, problems, read }: Candidate, clashes: readonly Clash[]): Entry {
+    if (tenant && clashes.length === 0) return { source, tenant, problems };
+    const last = this.#entries.get(path)?.tenant;
+    const found = [...problems, ...(read ? clashes.map(({ at, message }) => read.problem(at, message)) : [])];
+    return { source, problems: found, ...(last && { tenant: last }) };
+  }
+
+  /** @param pairs tenants as they were, with what they are now */
+  #replace(pairs: readonly (readonly [Tenant | undefined, Tenant | undefined])[]) {
+    const [changed, gone]: [string[], string[]] = [[], []];
+    const different = pairs.filter(([last, now]) => last !== now);
+    const byName = new Map(this.#byName);
+    for (const [last] of different) {
+      if (!last) continue;
+      byName.delete(last.name);
+      this.#index(last, 'remove');
+    }
+    for (const [, now] of different) {
+      if (!now) continue;
+      byName.set(now.name, now);
+      this.#index(now, 'add');
+      changed.push(now.name);
+    }
+    for (const [last] of different) if (last && !byName.has(last.name)) gone.push(last.name);
+    this.#byName = byName;
+    return { changed, gone };
+  }
+
+  #index({ name, file, certificates }: Tenant, act: 'add' | 'remove'): void {
+    for (const pattern of file.server?.serverNames ?? []) this.#serverNames[act](pattern, name);
+    for (const role of ['agent', 'caller'] as const)
+      this.#authorities[role][act](
+        name,
+        certificates[role].flatMap(({ trust }) => trust?.all ?? []),
+      );
+  }
+
+  /** Files that were in force keep what they claim; among new ones the first by name wins. */
+  readonly #inForceFirst = ({ path: a }: Candidate, { path: b }: Candidate): number => {
+    const rank = (path: string) => (this.#entries.get(path)?.tenant ? 0 : 1);
+    return rank(a) - rank(b) || (a < b ? -1 : 1);
+  };
+}
+
+/** A file that is not in force as it is, by itself. */
+interface Candidate {
+  readonly path: string;
+  readonly source: TenantSource;
+  /** Set for a file that can be used. */
+  readonly read?: UsableFile;
+  /** What would be in force, if there are no problems. */
+  readonly tenant?: Tenant;
+  /** What that tenant alone may have. */
+  readonly claimed: readonly Claimed[];
+  readonly problems: readonly Problem[];
+}
+
+function candidate(path: string, source: TenantSource, before: Tenant | undefined): Candidate {
+  const { read, credentials } = source;
+  if ('problems' in read) return { path, source, claimed: [], problems: read.problems };
+  const unusable = credentialProblems(read, credentials);
+  if (unusable.length > 0) return { path, source, read, claimed: [], problems: unusable };
+  const tenant = tenantOf(path, read, credentials, before);
+  const problems = ownProblems(tenant).map(({ at, message }) => read.problem(at, message));
+  if (problems.length > 0) return { path, source, read, claimed: [], problems };
+  return { path, source, read, tenant, claimed: claimedBy(tenant), problems };
+}
+
+/**
+ * Revocation lists that should have been replaced. They stay in use: what they revoke stays revoked, and to refuse all others would let a
+ * list that is late cut off a tenant.
+ */
+function overdue({ certificates, path }: Tenant, { read }: TenantSource, now: number): Problem[] {
+  return [...certificates.agent, ...certificates.caller].flatMap(({ revocations, rule }) => {
+    if (!revocations || now <= revocations.nextUpdate || 'problems' in read) return [];
+    const since = new Date(revocations.nextUpdate).toISOString();
+    return read.problem(
+      `${rule.slice(`${path}: `.length)}.crl`,
+      `its next update was due at ${since}: replace it; it stays in use`,
+    );
+  });
+}
+
+function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, before: Tenant | undefined): Tenant {
+  const credentials = new Credentials(read);
+  return {
+    name: file.tenant,
+    path,
+    file,
+    claims: before && sameClaims(before.file, file) ? before.claims : claimsOf(file.claims),
+    policy: policyOf(file.dial),
+    limits: limitsOf(file.limits),
+    denials: denialsOf(file.deny),
+    credentials,
+    certificates: {
+      agent: certificateWays(path, file, 'agent', credentials),
+      caller: certificateWays(path, file, 'caller', credentials),
+    },
+  };
+}
+
+function sameClaims({ claims: a }: TenantFile, { claims: b }: TenantFile): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** Checks that no agent's certificate makes it a caller. */
+function ownProblems({ certificates, path }: Tenant): Pick<Problem, 'at' | 'message'>[] {
+  const ofAgents = new Set(certificates.agent.flatMap(({ trust }) => trust?.all.map(({ id }) => id) ?? []));
+  return certificates.caller
+    .filter(
+      ({ names, trustDomain, trust }) =>
+        !names && trustDomain === undefined && trust?.all.some(({ id }) => ofAgents.has(id)),
+    )
+    .map(({ rule }) => ({
+      at: rule.slice(`${path}: `.length),
+      message:
+        "the agents' certificates are of the same CA, and could dial: list the callers' names, or use another CA",
+    }));
+}

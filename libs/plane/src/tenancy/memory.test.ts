@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { CertificateAuthority } from '@isthmus/certificates';
+import { followTenants } from './tenants-dir.ts';
+
+const DAY = 86_400_000;
+
+const TENANTS = 300;
+
+/** The most that a tenant may cost, in bytes: its file, two CA bundles, a certificate and a key. */
+const MOST = 20 * 1024;
+
+/** Memory in use, on the heap and beside it. Deno has no switch for garbage collection in a running process. */
+function collected(): () => number {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  return () => {
+    collect();
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
+  };
+}
+
+test('a tenant costs less than 20 KB', { skip: 'Deno' in globalThis }, async (context) => {
+  const used = collected();
+  const dir = await mkdtemp(join(tmpdir(), 'tenants-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const servers = await CertificateAuthority.create('servers', DAY);
+  const { cert, key } = await servers.issue({ commonName: 'x', validMs: DAY, uses: ['server'] });
+  const put = (name: string, text: string) => writeFile(join(dir, name), text);
+  for (let index = 0; index < TENANTS; index++) {
+    const name = `t${index}`;
+    for (const edge of ['agents', 'callers'])
+      await put(`${name}-${edge}.crt`, (await CertificateAuthority.create('kubernetes', DAY)).cert);
+    await put(`${name}.crt`, cert);
+    await put(`${name}.key`, key);
+    await put(
+      `${name}.yaml`,
+      `tenant: ${name}
+server: {serverNames: [${name}.example], certificate: ${name}.crt, key: ${name}.key}
+agents: [{certificates: {ca: ${name}-agents.crt}}]
+claims: {cidr: [10.0.0.0/8], host: ["*.${name}.example"]}
+callers: [{certificates: {ca: ${name}-callers.crt, names: [kube-apiserver]}}]
+dial: {deny: [{cidr: 10.0.0.10/32}], allow: [{cidr: 10.0.0.0/8, ports: [443, 10250]}]}
+limits: {agents: 500, dialsPerSecond: 200, tunnels: 5000}`,
+    );
+  }
+  const before = used();
+  const followed = await followTenants({ dir, changed() {}, failing: (problems) => assert.deepEqual(problems, []) });
+  context.after(() => followed.close());
+  const each = (used() - before) / TENANTS;
+  assert.equal(followed.tenants.size, TENANTS);
+  assert.ok(each < MOST, `${Math.round(each)} bytes a tenant`);
+});

@@ -1,0 +1,172 @@
+import { type Clock, systemClock } from '@isthmus/runtime';
+import { inWords, type PlaneEvents, planeEvents } from '@isthmus/tunnel';
+import type { Tenancy } from './tenancy.ts';
+
+/** How soon a port or socket that cannot be opened is tried again, in milliseconds. Others must have theirs within 5 s. */
+const RETRY_AFTER = 1000;
+
+/** A port or unix socket that a tenant's file names. */
+export interface OwnDoor {
+  readonly tenant: string;
+  /** `acme.yaml: agents[0].port` */
+  readonly rule: string;
+  readonly port?: number;
+  /** An absolute path. */
+  readonly unixSocket?: string;
+}
+
+export interface OwnDoorsOptions<L> {
+  readonly tenancy: Pick<Tenancy, 'tenants' | 'onChange'>;
+  /** Whose doors they are. */
+  readonly of: 'agents' | 'callers';
+  /** @param events for what listens there */
+  readonly open: (door: OwnDoor, events: PlaneEvents) => Promise<L>;
+  /** Called when the tenant's file does not name it any more. */
+  readonly close: (door: OwnDoor, listening: L) => Promise<void>;
+  /** Gets `tenants:failure` for each that cannot be opened, once for each different reason. */
+  readonly events: PlaneEvents;
+  readonly clock?: Clock;
+}
+
+/** Opens and closes the tenants' own ports and unix sockets, as their files say. One that cannot be opened is retried, and delays no other. */
+export class OwnDoors<L> {
+  readonly #options: OwnDoorsOptions<L>;
+  readonly #addresses = new Map<string, Address<L>>();
+  readonly #unwatch: () => void;
+  #stopped = false;
+
+  constructor(options: OwnDoorsOptions<L>) {
+    this.#options = options;
+    this.#unwatch = options.tenancy.onChange(() => void this.look());
+  }
+
+  /** Why some are not open. */
+  get problems(): string[] {
+    return [...this.#addresses.values()].flatMap(({ problem }) => problem ?? []);
+  }
+
+  /** Follows the files. Resolves once each door is open, or has failed. */
+  async look(): Promise<void> {
+    if (this.#stopped) return;
+    const wanted = this.#wanted();
+    for (const key of wanted.keys())
+      if (!this.#addresses.has(key)) this.#addresses.set(key, new Address(this.#options));
+    await Promise.all([...this.#addresses].map(([key, address]) => this.#settle(key, address, wanted.get(key))));
+  }
+
+  /** Opens none from now on. Those that are open stay so. Resolves when none is being opened. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#unwatch();
+    await Promise.all([...this.#addresses.values()].map((address) => address.stop()));
+  }
+
+  async #settle(key: string, address: Address<L>, wanted: OwnDoor | undefined): Promise<void> {
+    await address.settle(wanted);
+    if (address.free && this.#addresses.get(key) === address) this.#addresses.delete(key);
+  }
+
+  /** The doors of all tenants, by address: no two are on the same one. */
+  #wanted(): Map<string, OwnDoor> {
+    const { tenancy, of } = this.#options;
+    const wanted = new Map<string, OwnDoor>();
+    for (const { name: tenant, path, file } of tenancy.tenants.all)
+      for (const [index, entry] of (file[of] ?? []).entries()) {
+        const { port, unixSocket } = { unixSocket: undefined, ...entry };
+        const rule = `${path}: ${of}[${index}]`;
+        if (port !== undefined) wanted.set(`port ${port}`, { tenant, rule: `${rule}.port`, port });
+        if (unixSocket !== undefined) wanted.set(unixSocket, { tenant, rule: `${rule}.unixSocket`, unixSocket });
+      }
+    return wanted;
+  }
+}
+
+/** One port or path of a socket. The doors of tenants that have it open and close there in turn. */
+class Address<L> {
+  /** Why it is not open. */
+  problem: string | undefined;
+  readonly #options: OwnDoorsOptions<L>;
+  #wanted: OwnDoor | undefined;
+  #opened: { readonly door: OwnDoor; readonly listening: L } | undefined;
+  #step: Promise<void> | undefined;
+  #cancelRetry: (() => void) | undefined;
+  #stopped = false;
+
+  constructor(options: OwnDoorsOptions<L>) {
+    this.#options = options;
+  }
+
+  /** Whether nothing is left of it. */
+  get free(): boolean {
+    return !this.#wanted && !this.#opened && !this.#step;
+  }
+
+  /** Resolves once it is as it should be, or waits for its retry. */
+  async settle(wanted: OwnDoor | undefined): Promise<void> {
+    if (!same(this.#wanted, wanted)) this.#forgetFailure();
+    this.#wanted = wanted;
+    while (!this.#settled) {
+      this.#step ??= this.#change().finally(() => {
+        this.#step = undefined;
+      });
+      await this.#step;
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#forgetFailure();
+    await this.#step;
+  }
+
+  get #settled(): boolean {
+    return this.#stopped || this.#cancelRetry !== undefined || same(this.#opened?.door, this.#wanted);
+  }
+
+  async #change(): Promise<void> {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    if (opened) await this.#options.close(opened.door, opened.listening);
+    else if (this.#wanted) await this.#open(this.#wanted);
+  }
+
+  async #open(door: OwnDoor): Promise<void> {
+    const { open, events } = this.#options;
+    try {
+      this.#opened = { door, listening: await open(door, withoutCertificates(events)) };
+      this.problem = undefined;
+    } catch (error) {
+      if (!this.#stopped && same(door, this.#wanted)) this.#failed(door, error);
+    }
+  }
+
+  #failed({ tenant, rule, port, unixSocket }: OwnDoor, error: unknown): void {
+    const { of, events, clock = systemClock } = this.#options;
+    const what = port === undefined ? `unix socket ${unixSocket}` : `port ${port}`;
+    const problem = `${rule}: ${of} of tenant ${tenant} cannot connect to its ${what}: ${inWords(error)}`;
+    if (problem !== this.problem) events.emit('tenants:failure', problem, undefined);
+    this.problem = problem;
+    this.#cancelRetry = clock.after(RETRY_AFTER, () => {
+      this.#cancelRetry = undefined;
+      void this.settle(this.#wanted);
+    });
+  }
+
+  #forgetFailure(): void {
+    this.#cancelRetry?.();
+    this.#cancelRetry = undefined;
+    this.problem = undefined;
+  }
+}
+
+function same(one: OwnDoor | undefined, other: OwnDoor | undefined): boolean {
+  return one?.tenant === other?.tenant && one?.port === other?.port && one?.unixSocket === other?.unixSocket;
+}
+
+/** Events of a tenant's own port. Its certificate is not the program's, whose expiry is in the metrics. */
+function withoutCertificates(events: PlaneEvents): PlaneEvents {
+  const own = planeEvents();
+  own.on('refused', (...args) => void events.emit('refused', ...args));
+  own.on('fault', (...args) => void events.emit('fault', ...args));
+  return own;
+}

@@ -1,0 +1,28 @@
+import type { Authority, FileProblems, Tenant, Tenants } from '@isthmus/admission';
+import type { TlsSettings } from '@isthmus/runtime';
+import type { Check } from '@isthmus/service';
+import type { TlsChoice } from '@isthmus/transport';
+
+/** The tenants of a server with `--tenants-dir`, and the credentials that decide which one a peer belongs to. */
+export interface Tenancy {
+  /** Tenants in force, by their files. */
+  readonly tenants: Pick<Tenants, 'all' | 'get' | 'size' | 'byServerName'>;
+  tenant(name: string): Tenant | undefined;
+  /** Files that cannot be used, or whose newest text cannot. */
+  readonly problems: readonly FileProblems[];
+  /** Which tenants are in force, and which files are not. */
+  readonly check: Check;
+  readonly authority: Authority;
+  /** For `ListenOptions.chooseTls`: the certificate of the tenant that a server name (SNI) selects. Undefined: it selects none. */
+  chooseTls(serverName: string): TlsChoice | undefined;
+  /** What a tenant's own port shows: the certificate that the tenant's file names at the time, or else that of `own`. */
+  portTls(tenant: string, own: TlsSettings): TlsSettings;
+  /** Calls after each change of the tenants in force or their files' contents. @returns stops */
+  onChange(listener: (change: TenantsChange) => void): () => void;
+}
+
+/** Names of tenants. */
+export interface TenantsChange {
+  readonly changed: readonly string[];
+  readonly gone: readonly string[];
+}

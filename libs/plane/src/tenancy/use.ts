@@ -1,0 +1,69 @@
+import type { KnownTenant } from '@isthmus/admin';
+import type { Tenant } from '@isthmus/admission';
+import { getOrPut, identifierCount, type SessionInfo } from '@isthmus/tunnel';
+import type { Gateway, Hub } from '../roles.ts';
+
+type Use = KnownTenant['use'];
+
+export interface UseOptions {
+  readonly gateway?: Pick<Gateway, 'use'> | undefined;
+  readonly hub?: Pick<Hub, 'sessions'> | undefined;
+}
+
+/** Returns what a tenant uses of the limits that this process keeps: dials and tunnels at a gateway, agents at a hub. */
+export function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
+  const held = hub && heldBy(hub.sessions());
+  return (tenant) => ({
+    ...(held && heldUse(tenant, held.get(tenant.name))),
+    ...(gateway && dialUse(tenant, gateway)),
+  });
+}
+
+function dialUse({ name, limits }: Tenant, gateway: Pick<Gateway, 'use'>): Use {
+  const use = gateway.use(name);
+  const of = (limit: 'pendingDials' | 'tunnels' | 'dialsPerSecond' | 'bytesPerSecond' | 'bytesQueued') => {
+    return { [limit]: { used: use?.[limit] ?? 0, most: limits[limit] } };
+  };
+  // Nobody counts bytes by the second while there is no limit.
+  const paced = limits.bytesPerSecond < Number.POSITIVE_INFINITY;
+  return {
+    ...of('pendingDials'),
+    ...of('tunnels'),
+    ...of('dialsPerSecond'),
+    ...(paced && of('bytesPerSecond')),
+    ...of('bytesQueued'),
+  };
+}
+
+/** What a tenant's agents have at a hub. */
+class Held {
+  /** By agent. */
+  readonly sessionsOf = new Map<string, number>();
+  sessions = 0;
+  /** Of the agent that has most. */
+  sessionsPerAgent = 0;
+  /** Of the session that has most. */
+  identifiers = 0;
+}
+
+function heldUse({ limits }: Tenant, held: Held | undefined): Use {
+  return {
+    agents: { used: held?.sessionsOf.size ?? 0, most: limits.agents },
+    sessions: { used: held?.sessions ?? 0, most: limits.sessions },
+    sessionsPerAgent: { used: held?.sessionsPerAgent ?? 0, most: limits.sessionsPerAgent },
+    identifiers: { used: held?.identifiers ?? 0, most: limits.identifiers },
+  };
+}
+
+function heldBy(sessions: Iterable<SessionInfo>): Map<string, Held> {
+  const all = new Map<string, Held>();
+  for (const { tenant, agentId, identifiers } of sessions) {
+    const held = getOrPut(all, tenant, () => new Held());
+    const own = (held.sessionsOf.get(agentId) ?? 0) + 1;
+    held.sessionsOf.set(agentId, own);
+    held.sessions++;
+    held.sessionsPerAgent = Math.max(held.sessionsPerAgent, own);
+    held.identifiers = Math.max(held.identifiers, identifierCount(identifiers));
+  }
+  return all;
+}

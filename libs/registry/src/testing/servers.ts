@@ -1,0 +1,13 @@
+export { freePort } from './free-port.ts';
+export * from './redis-cluster.ts';
+export type { RedisGroup } from './redis-group.ts';
+export * from './redis-sentinel.ts';
+export {
+  PLANE_USER,
+  planeUserArgs,
+  type RedisServer,
+  type RedisServerOptions,
+  type RedisTls,
+  redisMissing,
+  startRedis,
+} from './redis-server.ts';

@@ -1,0 +1,33 @@
+import type { X509Certificate } from 'node:crypto';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+
+/** The certificate that a peer showed, whose key it has proven to hold. */
+export interface Shown {
+  readonly leaf: X509Certificate;
+  /** The other certificates that it sent, in its order. */
+  readonly sent: readonly X509Certificate[];
+}
+
+/** How many of the certificates that a peer sends besides its own are taken. */
+const MOST_SENT = 8;
+
+/**
+ * The certificate that a client showed, after the handshake; undefined if it showed none. Deno 2.9 knows only the first certificate behind
+ * the client's own, so there a chain may have one intermediate authority that the bundle lacks.
+ */
+export function shownCertificate(socket: Socket): Shown | undefined {
+  const leaf = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
+  if (!leaf) return undefined;
+  const sent: X509Certificate[] = [];
+  // On a server, these are the certificates in the order in which they came.
+  for (let next = leaf.issuerCertificate; next && sent.length < MOST_SENT; next = next.issuerCertificate)
+    sent.push(next);
+  return { leaf, sent };
+}
+
+/** The server name that a client sent (SNI); undefined if it sent none. */
+export function serverNameOf(socket: Socket): string | undefined {
+  const { servername } = socket as Partial<TLSSocket>;
+  return servername || undefined;
+}

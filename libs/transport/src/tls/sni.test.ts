@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { type TestContext, test } from 'node:test';
+import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import { CertificateAuthority, type IdentityTexts, LOOPBACK } from '@isthmus/certificates';
+import { planeEvents } from '@isthmus/tunnel';
+import { listen } from '../listen/listen.ts';
+import { type TlsChoice, tlsChoice } from './renewal.ts';
+import { serverNameOf, shownCertificate } from './shown-certificate.ts';
+
+const DAY = 86_400_000;
+
+const authority = await CertificateAuthority.create('servers', DAY);
+const server = (name: string) =>
+  authority.issue({ commonName: name, validMs: DAY, hosts: [...LOOPBACK, { type: 'dns', value: name }] });
+const [own, a, b] = await Promise.all([server('own'), server('a.example'), server('b.example')]);
+
+/** A listener that tells each peer what it showed, with the certificates of two tenants besides its own. */
+async function listening(context: TestContext, policy: { readonly minVersion?: 'TLSv1.2' | 'TLSv1.3' } = {}) {
+  const dir = await mkdtemp(join(tmpdir(), 'sni-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key'), ca: join(dir, 'ca.crt') };
+  await Promise.all([
+    writeFile(files.cert, own.cert),
+    writeFile(files.key, own.key),
+    writeFile(files.ca, (await CertificateAuthority.create('program', DAY)).cert),
+  ]);
+  const choices = new Map<string, TlsChoice>();
+  const choose = (name: string, identity: IdentityTexts) => choices.set(name, tlsChoice(identity, policy));
+  choose('a.example', a);
+  choose('b.example', b);
+  const events = planeEvents();
+  const refused: string[] = [];
+  events.on('refused', (_where, _remote, error) => void refused.push(error.message));
+  const listener = await listen({
+    address: { host: '127.0.0.1', port: 0 },
+    tls: { ...files, ...policy },
+    asksOnly: true,
+    chooseTls: (name) => {
+      if (name === 'broken.example') throw new Error('no such certificate');
+      return choices.get(name);
+    },
+    http1(socket) {
+      const shown = shownCertificate(socket);
+      const names = [shown?.leaf, ...(shown?.sent ?? [])].map((each) => each?.subject);
+      socket.end(JSON.stringify({ sni: serverNameOf(socket), names, reused: (socket as TLSSocket).isSessionReused() }));
+    },
+    events,
+    name: 'agents',
+  });
+  context.after(() => listener.close());
+  const port = Number(listener.address.split(':').at(-1));
+  const ask = async (servername: string, options: ConnectionOptions = {}) => {
+    const name = servername === '' ? {} : { servername };
+    const socket = tls.connect({ ...{ host: '127.0.0.1', port, ca: authority.cert }, ...name, ...options });
+    const sessions: Buffer[] = [];
+    socket.on('session', (session) => void sessions.push(session));
+    socket.write('GET');
+    const said = JSON.parse(await text(socket)) as { sni?: string; names: string[]; reused: boolean };
+    return { ...said, sessions };
+  };
+  return { ask, choose, refused };
+}
+
+const names = (servername: string) => ({
+  checkServerIdentity: (_host: string, certificate: tls.PeerCertificate) =>
+    certificate.subject.CN === servername ? undefined : new Error(`shown ${certificate.subject.CN}`),
+});
+
+test("a peer is shown the certificate of the tenant that it names, and otherwise the program's", async (context) => {
+  const { ask } = await listening(context);
+  assert.equal((await ask('a.example', names('a.example'))).sni, 'a.example');
+  assert.equal((await ask('b.example', names('b.example'))).sni, 'b.example');
+  assert.equal((await ask('c.example', names('own'))).sni, 'c.example');
+  assert.equal((await ask('', names('own'))).sni, undefined);
+});
+
+test('a certificate that was replaced is shown from then on', async (context) => {
+  const { ask, choose } = await listening(context);
+  choose('a.example', b);
+  await ask('a.example', names('b.example'));
+});
+
+test('a peer may show a certificate of any authority, with what it sends behind it, or none', async (context) => {
+  const { ask, refused } = await listening(context);
+  const root = await CertificateAuthority.create('root', DAY);
+  const middle = await root.subordinate('middle', DAY);
+  const { cert, key } = await middle.issue({ commonName: 'edge', validMs: DAY });
+  const shown = await ask('a.example', { cert: `${cert}\n${middle.cert}`, key });
+  assert.deepEqual(shown.names, ['CN=edge', 'CN=middle']);
+  assert.deepEqual((await ask('a.example')).names, [null]);
+  assert.deepEqual(refused, []);
+});
+
+test('a tenant whose certificate cannot be chosen takes no other connection with it', async (context) => {
+  const { ask, refused } = await listening(context);
+  await assert.rejects(ask('broken.example'));
+  assert.equal((await ask('a.example')).sni, 'a.example');
+  assert.match(refused.join(), /no such certificate/);
+});
+
+for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+  test(`a session of one tenant is not resumed at another, nor at its own, with ${version}`, async (context) => {
+    const { ask } = await listening(context);
+    const limit = { minVersion: version, maxVersion: version } as const;
+    const first = await ask('a.example', limit);
+    for (const session of first.sessions) {
+      for (const name of ['a.example', 'b.example', 'own.example'])
+        assert.equal((await ask(name, { ...limit, session, checkServerIdentity: () => undefined })).reused, false);
+    }
+  });
+}
