@@ -4,7 +4,7 @@ import net, { type AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { deferred } from '@isthmus/runtime';
 import { LinkClient, upgradeServer } from '@isthmus/transport';
-import { noTracer, planeEvents } from '@isthmus/tunnel';
+import { type DialRequest, noTracer, planeEvents } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
 
 /** An agent of a hub that is played by the test. */
@@ -48,7 +48,7 @@ test('a connection that comes up while the agent drains is let go', { timeout: 6
     async admit() {
       asked.resolve();
       await drained.promise;
-      return { hubId: 'h1', sessionId: 's1', plane: '', serverCount: 1 };
+      return { hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: 1 };
     },
     open: (socket) => opened.resolve(new LinkClient({ socket, peer: 'agent a1' })),
     refused: (_socket, error) => opened.reject(error),
@@ -77,7 +77,7 @@ for (const [source, leased, told, wanted] of [
     const running = await agentOf(
       context,
       {
-        admit: async () => ({ hubId: 'h1', sessionId: 's1', plane: '', serverCount: told }),
+        admit: async () => ({ hubId: 'h1', sessionId: 's1', tenant: 'default', plane: '', serverCount: told }),
         open: (socket) => void new LinkClient({ socket, peer: 'agent a1' }),
         refused() {},
         fault() {},
@@ -92,3 +92,65 @@ for (const [source, leased, told, wanted] of [
     assert.equal(running.wanted, wanted);
   });
 }
+
+test("an agent dials for its link's tenant only, and by that tenant's rules", { timeout: 60_000 }, async (context) => {
+  const opened = deferred<LinkClient>();
+  const heard: (string | undefined)[] = [];
+  const events = planeEvents();
+  const refused: string[] = [];
+  events.on('refused', (where, _peer, { message }) => refused.push(`${where}: ${message}`));
+  await agentOf(
+    context,
+    {
+      async admit({ tenant }) {
+        heard.push(tenant);
+        return { hubId: 'h1', sessionId: 's1', tenant: 'acme', policy: true, plane: '', serverCount: 1 };
+      },
+      open: (socket) => opened.resolve(new LinkClient({ socket, peer: 'agent a1' })),
+      refused: (_socket, error) => opened.reject(error),
+      fault: (_socket, error) => opened.reject(error),
+    },
+    { tenant: '', observation: { events, tracer: noTracer } },
+  );
+  const link = await opened.promise;
+  assert.deepEqual(heard, [undefined]);
+  const destination = net.createServer((socket) => socket.destroy()).listen(0, '127.0.0.1');
+  await once(destination, 'listening');
+  context.after(() => destination.close());
+  const { port } = destination.address() as AddressInfo;
+  const dial = async (tenant: string, callerName: string) => {
+    const { signal } = new AbortController();
+    const at = {
+      id: '00000000000000aa',
+      destination: { host: 'localhost', port },
+      deadline: performance.now() + 60_000,
+    };
+    const request: DialRequest = { ...at, signal, tenant, callerName };
+    try {
+      (await link.dial(request)).end.abort(new Error('enough'));
+      return 'dialled';
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+  // It overtakes the rules, and waits for them.
+  const early = dial('acme', 'operator');
+  link.sendPolicy({ deny: [{ name: 'no-loopback', cidr: '127.0.0.0/8', callers: ['operator'] }, { cidr: '::1' }] });
+  const other = 'hub h1 dials for tenant default, and this link is of tenant acme';
+  assert.match(await early, /the policy of tenant acme refuses (127\.0\.0\.1|::1) \(rule (no-loopback|deny\[1\])\)$/);
+  assert.equal(await dial('acme', 'kube-apiserver'), 'dialled');
+  assert.equal(await dial('default', 'kube-apiserver'), other);
+  link.sendPolicy({
+    deny: [
+      { name: 'no-loopback', cidr: '127.0.0.0/8' },
+      { name: 'no-loopback', cidr: '::1' },
+    ],
+  });
+  assert.match(await dial('acme', 'kube-apiserver'), /\(rule no-loopback\)$/);
+  link.sendPolicy({});
+  assert.equal(await dial('acme', 'operator'), 'dialled');
+  assert.deepEqual(
+    refused.map((line) => line.split(':')[0]),
+    ['destination', 'agent link', 'destination'],
+  );
+});

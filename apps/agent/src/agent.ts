@@ -2,6 +2,8 @@ import { systemClock, type TlsSettings } from '@isthmus/runtime';
 import { endpointDial } from '@isthmus/transport';
 import {
   Admission,
+  type Dial,
+  type DialPolicy,
   formatDestination,
   type Observation,
   observed,
@@ -15,6 +17,7 @@ export interface AgentOptions {
   readonly agentId: string;
   /** URL query of what the agent can reach, as upstream's `--agent-identifiers`. */
   readonly identifiers: string;
+  /** Empty: the tenant that its credential says. */
   readonly tenant: string;
   readonly zone: string;
   readonly version: string;
@@ -40,6 +43,10 @@ export interface AgentOptions {
   readonly keepaliveTime: number;
   /** Decides which addresses are not dialled. */
   readonly prohibited?: Prohibited;
+  /** The agent's own lists of what it dials, which no plane can overrule. */
+  readonly policy?: DialPolicy;
+  /** Leads a dial to where its destination is, for agents that are simulated and share one network. Default: sockets from here. */
+  readonly network?: (endpoint: Dial) => Dial;
   readonly observation: Observation;
 }
 
@@ -73,12 +80,12 @@ class RunningAgent implements Agent {
   #closed = false;
 
   constructor(options: AgentOptions) {
-    const { agentId, prohibited, observation } = options;
+    const { agentId, prohibited, policy, observation, network = (endpoint) => endpoint } = options;
     this.#options = options;
     this.agentId = agentId;
-    this.#admission = new Admission(
-      refuseWhenScarce(endpointDial({ agentId, ...(prohibited && { prohibited }), ...observation })),
-    );
+    const own = { ...(prohibited && { prohibited }), ...(policy && { policy }) };
+    const endpoint = endpointDial({ agentId, ...own, ...observation });
+    this.#admission = new Admission(refuseWhenScarce(network(endpoint)));
     this.#reconciler = new Reconciler({
       ...options,
       clock: systemClock,
@@ -135,7 +142,7 @@ class RunningAgent implements Agent {
       ...this.#options,
       serverName: this.#options.server.host,
       packetServers: this.#packetServers,
-      hello: { agentId, identifiers, tenant, version },
+      hello: { agentId, identifiers, version, ...(tenant !== '' && { tenant }) },
       dial: observed('agent', this.#admission.dial, observation),
       events: observation.events,
     };

@@ -8,7 +8,8 @@ import {
   RecentDials,
   RecentRefusals,
 } from '@isthmus/admin';
-import { type AgentValues, parseProhibitions } from '@isthmus/flags';
+import { policyOf } from '@isthmus/admission/policy';
+import { type AgentValues, parseDestinations } from '@isthmus/flags';
 import {
   inClusterConnection,
   kubeClient,
@@ -18,7 +19,7 @@ import {
   leaseCounter,
 } from '@isthmus/kube';
 import { AGENT_UNREADY, admissionCheck, type Check, Closing, type Context, type Running } from '@isthmus/service';
-import { agentMetrics, instrument, type ProgramLogger } from '@isthmus/telemetry';
+import { agentMetrics, audited, instrument, type ProgramLogger } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
 import { formatDestination, type Observation, prohibitedBy } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
@@ -27,7 +28,7 @@ import type { Uplink } from './uplink.ts';
 /** Runs proxy-agent from its flags. */
 export function startAgent(
   flags: AgentValues,
-  { log, version, flags: inForce }: Context<ProgramLogger>,
+  { log, version, flags: inForce, onHangup }: Context<ProgramLogger>,
 ): Promise<Running> {
   return Closing.guard(async (closing) => {
     const { events, observation, tunnels, shutdown } = await instrument({
@@ -37,6 +38,17 @@ export function startAgent(
       log,
     });
     closing.defer(shutdown);
+    const audit = {
+      process: flags['agent-id'],
+      of: { dials: false, others: true },
+      program: 'proxy-agent',
+      role: 'agent',
+      version,
+      logger: log,
+      log: flags['audit-log'],
+      otlp: flags['audit-otlp'],
+    };
+    await audited(events, audit, { closing, onHangup });
     const dials = new RecentDials(events);
     const refusals = new RecentRefusals(events);
     const metrics = agentMetrics(events, { process: true });
@@ -72,6 +84,7 @@ export function startAgent(
         sessionCount: () => running.uplinks.length,
         tunnels: () => tunnels,
         kick: { tunnel: (dialId, reason) => tunnels.abort(dialId, reason) },
+        operated: (operation) => events.emit('operation', operation),
         servers: { connected: () => running.uplinks.map(connectedServer), wanted: () => running.wanted },
         async drain() {
           drain().catch((error) => events.emit('fault', 'drain', '', error));
@@ -100,6 +113,7 @@ function connectedServer({ server, serverId, protocol, plane, leaving, open }: U
 
 function agentOptions(flags: AgentValues, version: string, observation: Observation): AgentOptions {
   const { 'agent-cert': cert, 'agent-key': key, 'ca-cert': ca, 'service-account-token-path': tokenPath } = flags;
+  const { lifted, rules } = parseDestinations(flags);
   return {
     agentId: flags['agent-id'],
     identifiers: flags['agent-identifiers'],
@@ -120,8 +134,9 @@ function agentOptions(flags: AgentValues, version: string, observation: Observat
     prohibited: prohibitedBy({
       ownPorts: [flags['health-server-port'], flags['admin-server-port']],
       ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
-      lifted: parseProhibitions(flags['allow-destinations']),
+      lifted,
     }),
+    ...(rules && { policy: policyOf(rules) }),
     observation,
   };
 }

@@ -5,6 +5,7 @@ import { secureContext, type TlsSettings } from '@isthmus/runtime';
 import {
   type AgentHello,
   connectPackets,
+  DEFAULT_TENANT,
   type HubMember,
   LinkRefused,
   LinkServer,
@@ -14,6 +15,8 @@ import {
   servePackets,
 } from '@isthmus/transport';
 import { type Dial, formatDestination, HUB_SERVER_NAME, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
+import { TenantPolicy } from './tenant-policy.ts';
+import { TokenRenewal } from './token-renewal.ts';
 
 /** How long dials that were already on their way may still arrive after a drain, in milliseconds. */
 export const DRAIN_SETTLE = 1000;
@@ -133,7 +136,7 @@ function connected(socket: Socket) {
 
 /** Waits for a socket's event. The wait ends when the attempt is abandoned. */
 async function unlessGivenUp<T>(socket: Socket, signal: AbortSignal, step: Promise<T>): Promise<T> {
-  const abandon = () => socket.destroy(new Error('connection given up'));
+  const abandon = () => socket.destroy(new Error('connection attempt abandoned'));
   if (signal.aborted) abandon();
   signal.addEventListener('abort', abandon, { once: true });
   try {
@@ -148,21 +151,32 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
   const answer = requestLink(socket, serverName, hello, timeout);
-  const { hubId, plane, serverCount } = await unlessGivenUp(socket, signal, answer);
+  const { hubId, plane, serverCount, tenant, ...offers } = await unlessGivenUp(socket, signal, answer);
   // Without TLS nothing proves who answers, so only the configured host gets a token.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
+  const { policy: announced = false, renewal: renews } = offers;
+  const policy = new TenantPolicy({ dial, announced, missing: (error) => link.destroy(error) });
+  const send = (fresh: string) => link.sendCredential(fresh);
+  const renewal = renews ? new TokenRenewal({ first: token, read: options.token, send }) : undefined;
   const link = new LinkServer({
     socket,
+    tenant,
     peer: `hub ${hubId}`,
     role: 'agent',
-    dial,
+    dial: policy.dial,
+    policy: (rules) => policy.take(rules),
+    renewed: () => renewal?.taken(),
     events,
     membership: (message) => membership(mayRoam ? message : within(serverName, message)),
     goaway: () => {
       leaving = true;
       options.leave();
     },
+  });
+  void link.closed.then(() => {
+    policy[Symbol.dispose]();
+    renewal?.[Symbol.dispose]();
   });
   return {
     server,
@@ -200,7 +214,7 @@ function within(host: string, message: MembershipMessage): MembershipMessage {
 /** On a connection of its own, by the server's name: gRPC does its own handshake. */
 async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
   const { dial, events, serverName, timeout, signal, keepaliveTime: keepaliveMs } = options;
-  const { agentId, identifiers, tenant } = options.hello;
+  const { agentId, identifiers, tenant = DEFAULT_TENANT } = options.hello;
   const token = options.token();
   const { serverId, serverCount, channel } = await connectPackets({
     target: formatDestination({ host: serverName, port: server.port }),

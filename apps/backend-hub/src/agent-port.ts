@@ -1,41 +1,29 @@
 import type { Socket } from 'node:net';
-import { guarding, remoteOf, type StrangerLimits, sourceOf, type TlsSettings } from '@isthmus/runtime';
+import { dialRefusal } from '@isthmus/plane';
+import { guarding, remoteOf } from '@isthmus/runtime';
 import {
   type AgentHello,
-  AgentLimitError,
-  type Authenticate,
   agentService,
-  fromTheStart,
+  DEFAULT_TENANT,
+  type Dialer,
   type GrpcServer,
   grpcServer,
   type HubHello,
-  type IdentifierLimits,
   LinkClient,
-  LinkRefused,
-  type ListenAddress,
-  type Listener,
-  listen,
   type PacketAgent,
   packetDialer,
   parseIdentifiers,
   refusedWhere,
   upgradeServer,
 } from '@isthmus/transport';
-import type { Observation } from '@isthmus/tunnel';
+import type { DialRequest, Observation } from '@isthmus/tunnel';
+import { type AdmittedAgent, AgentAdmission, type AgentAdmissionOptions } from './agent-admission.ts';
+import { AgentListeners, type AgentListenersOptions } from './agent-listeners.ts';
+import { stillClaims } from './applicant.ts';
 import { Membership } from './membership.ts';
-import { newSessionId, type SessionTable } from './sessions.ts';
-
-/**
- * How long an agent may take for its TLS handshake, in milliseconds. Longer than agents wait: when thousands connect at once, a hub
- * must not disconnect those that still wait, because they would start over.
- */
-const HANDSHAKE_TIMEOUT = 60_000;
-
-/**
- * How long a connection may take until its agent is admitted, in milliseconds: the handshake, then 10 s each for the first bytes, the
- * request and the token review.
- */
-const ADMISSION_TIMEOUT = HANDSHAKE_TIMEOUT + 30_000;
+import { Policies } from './policies.ts';
+import { SessionStanding } from './session-standing.ts';
+import { type AgentIdentity, newSessionId, type SessionTable } from './sessions.ts';
 
 /** Window of a Go agent's only stream, in bytes. */
 const GO_AGENT_WINDOW = 16 * 1024 * 1024;
@@ -46,36 +34,23 @@ const GO_AGENT_STREAMS = 4;
 /** Window in bytes and streams of a gRPC connection until its agent is admitted: nothing reads it before. */
 const STRANGERS = { streamWindow: 64 * 1024, maxStreams: 1 };
 
-/** A Go agent cannot name its tenant. */
-const GO_AGENT_TENANT = 'default';
-
 /** How long Go agents may take to disconnect, in milliseconds. Upstream's server drops them within 0.4 s. */
 const GO_AGENT_GRACE = 300;
 
-export interface AgentPortOptions {
+export interface AgentPortOptions extends AgentAdmissionOptions, AgentListenersOptions {
   readonly hubId: string;
-  /** Where agents connect. Unset TLS: a proxy in front terminates it. */
-  readonly agents: { readonly address: ListenAddress; readonly tls?: TlsSettings };
   /** The plane's name; empty for a hub that shares none. */
   readonly plane: string;
   /** Server count for agents. Default: the number of live hubs. */
   readonly serverCount?: number;
   /** Keepalive of Go agents' connections, in milliseconds. */
   readonly keepaliveTime: number;
-  /** For service account tokens; unset where certificates alone decide. */
-  readonly authenticate?: Authenticate;
-  readonly limits: AgentLimits;
+  readonly limits: AgentAdmissionOptions['limits'] & AgentListenersOptions['limits'];
   readonly observation: Observation;
 }
 
-/** Limits of agents, and of connections that are not admitted yet. */
-export interface AgentLimits extends IdentifierLimits {
-  /** Sessions of one agent at this hub. */
-  readonly sessions: number;
-  /** Connections that wait to be admitted: in total, and from one source address. */
-  readonly waiting: number;
-  readonly waitingOfSource: number;
-}
+/** What a link's agent is told, and who it is. */
+type Welcome = HubHello & AdmittedAgent;
 
 /** Where agents connect: our agents' links and Go agents' packet streams, told apart by the first bytes. */
 export class AgentPort {
@@ -83,22 +58,32 @@ export class AgentPort {
   readonly membership = new Membership();
   readonly #options: AgentPortOptions;
   readonly #sessions: SessionTable;
-  #listener: Listener | undefined;
+  readonly #admission: AgentAdmission;
+  readonly #policies = new Policies();
+  readonly #listeners: AgentListeners;
   #grpc: GrpcServer | undefined;
+  #unwatch = () => {};
 
   constructor(options: AgentPortOptions, sessions: SessionTable) {
     this.#options = options;
+    this.#listeners = new AgentListeners(options);
     this.#sessions = sessions;
+    this.#admission = new AgentAdmission(options, sessions, (socket) => this.#listeners.portOf(socket));
   }
 
   get address(): string {
-    return this.#listener?.address ?? '';
+    return this.#listeners.address;
+  }
+
+  /** Why tenants' own ports cannot be opened. */
+  get unopened(): readonly string[] {
+    return this.#listeners.unopened;
   }
 
   async start(): Promise<void> {
-    const { agents, observation } = this.#options;
+    const { observation, tenancy } = this.#options;
     const { events } = observation;
-    const upgrades = upgradeServer({
+    const upgrades = upgradeServer<Welcome>({
       admit: (hello, socket) => this.#admit(hello, socket),
       open: (socket, hello, answer) => this.#open(socket, hello, answer),
       refused: (socket, error) => events.emit('refused', refusedWhere(error, 'agents'), remoteOf(socket), error),
@@ -106,72 +91,52 @@ export class AgentPort {
     });
     const grpc = this.#goAgents();
     this.#grpc = grpc;
-    this.#listener = await listen({
-      ...agents,
-      name: 'agents',
-      handshakeTimeout: HANDSHAKE_TIMEOUT,
-      strangers: this.#strangers(),
-      events,
-      http1: fromTheStart((socket) => upgrades.accept(socket)),
-      http2: (socket, first) => grpc.accept(socket, first),
+    if (tenancy)
+      this.#unwatch = tenancy.onChange(({ changed }) => {
+        for (const name of changed) this.#policies.renew(tenancy.tenant(name));
+      });
+    await this.#listeners.start({
+      link: (socket) => upgrades.accept(socket),
+      packets: (socket, first) => grpc.accept(socket, first),
     });
   }
 
   /** Takes no new agent. */
   async stop(): Promise<void> {
-    await this.#listener?.stop();
+    this.#unwatch();
+    await this.#listeners.stop();
   }
 
   async close(): Promise<void> {
+    this.#unwatch();
     this.membership.close();
     await this.#grpc?.close(GO_AGENT_GRACE);
-    await this.#listener?.close();
-  }
-
-  #strangers(): StrangerLimits {
-    const { waiting: most, waitingOfSource: mostOfSource } = this.#options.limits;
-    const names = { most: '--max-waiting-agents', mostOfSource: '--max-waiting-agents-per-source' };
-    return { most, mostOfSource, names, deadlineMs: ADMISSION_TIMEOUT };
-  }
-
-  /** @throws AgentLimitError if the agent has its maximum of sessions */
-  #checkRoom(tenant: string, agentId: string): void {
-    const { sessions } = this.#options.limits;
-    if (this.#sessions.ofAgent({ tenant, agentId }) < sessions) return;
-    const text = `agent ${agentId} has ${sessions} sessions here already: --max-agent-sessions`;
-    throw new AgentLimitError('agent sessions', text);
+    await this.#listeners.close();
   }
 
   #goAgents(): GrpcServer {
-    const { hubId: serverId, observation, keepaliveTime: keepaliveMs, authenticate, limits } = this.#options;
+    const { hubId: serverId, observation, keepaliveTime: keepaliveMs } = this.#options;
     const { events } = observation;
-    const service = agentService({
+    const service = agentService<AdmittedAgent>({
       serverId,
       events,
-      onAgent: (agent) => this.#openPackets(agent),
+      onAgent: (agent, admitted) => this.#openPackets(agent, admitted ?? { tenant: DEFAULT_TENANT }),
       serverCount: () => this.#serverCount(),
-      identifierLimits: limits,
-      checkRoom: (agentId) => this.#checkRoom(GO_AGENT_TENANT, agentId),
-      ...(authenticate && { authenticate }),
+      ...this.#admission.packets,
     });
     const windows = { streamWindow: GO_AGENT_WINDOW, maxStreams: GO_AGENT_STREAMS, strangers: STRANGERS };
     return grpcServer({ services: [service], events, name: 'agents', keepaliveMs, ...windows });
   }
 
-  #openPackets({ agentId, identifiers, peer, channel }: PacketAgent): void {
+  #openPackets({ agentId, identifiers, peer, channel }: PacketAgent, agent: AdmittedAgent): void {
     const { hubId, observation } = this.#options;
-    this.#listener?.strangers.leave(peer.socket);
+    this.#admission.checkRoom(agent, agentId);
     const sessionId = newSessionId();
     const drain = () => this.#sessions.drain(sessionId);
-    const dialer = packetDialer(channel, { agentId, sessionId, hubId, drain, events: observation.events });
-    const identity = {
-      tenant: GO_AGENT_TENANT,
-      agentId,
-      identifiers,
-      protocol: 'packets' as const,
-      remote: peer.remote,
-    };
-    this.#sessions.add(sessionId, identity, dialer);
+    const { tenant } = agent;
+    const dialer = packetDialer(channel, { tenant, agentId, sessionId, hubId, drain, events: observation.events });
+    const protocol = 'packets' as const;
+    this.#begin(sessionId, agent, { agentId, identifiers, protocol, remote: peer.remote }, dialer, peer.socket);
   }
 
   /** Returns how many servers an agent should connect to. */
@@ -179,42 +144,17 @@ export class AgentPort {
     return this.#options.serverCount ?? Math.max(1, this.membership.live);
   }
 
-  /** Checks the cheap conditions first: a token review asks the API server. */
-  async #admit({ tenant, agentId, identifiers, token }: AgentHello, socket: Socket): Promise<HubHello> {
-    const { hubId, plane, limits } = this.#options;
-    try {
-      parseIdentifiers(identifiers, limits);
-    } catch (error) {
-      if (error instanceof AgentLimitError) throw error;
-      throw new LinkRefused(400, (error as Error).message);
-    }
-    this.#checkRoom(tenant, agentId);
-    await this.#authenticate(token, socket);
-    this.#checkRoom(tenant, agentId);
-    return { hubId, sessionId: newSessionId(), plane, serverCount: this.#serverCount() };
+  async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
+    const { hubId, plane } = this.#options;
+    const agent = await this.#admission.link(hello, socket);
+    const offers = { ...(agent.grant && { policy: true }), ...(agent.renew && { renewal: true }) };
+    return { ...agent, ...offers, hubId, sessionId: newSessionId(), plane, serverCount: this.#serverCount() };
   }
 
-  async #authenticate(token: string | undefined, socket: Socket): Promise<void> {
-    const { authenticate } = this.#options;
-    if (!authenticate) return;
-    if (token === undefined) throw new LinkRefused(401, 'this hub wants a service account token');
-    const gone = new AbortController();
-    socket.once('close', () => gone.abort());
-    const source = sourceOf(socket.remoteAddress ?? '');
-    try {
-      await authenticate(token, { source, signal: gone.signal });
-    } catch (error) {
-      if (error instanceof AgentLimitError) throw error;
-      throw new LinkRefused(403, `token was not accepted: ${(error as Error).message}`);
-    }
-  }
-
-  #open(socket: Socket, hello: AgentHello, { sessionId }: HubHello): void {
-    const { tenant, agentId } = hello;
+  #open(socket: Socket, { agentId, identifiers: query }: AgentHello, { sessionId, ...agent }: Welcome): void {
     const { events } = this.#options.observation;
     // The agent may have opened other sessions meanwhile.
-    this.#checkRoom(tenant, agentId);
-    this.#listener?.strangers.leave(socket);
+    this.#admission.checkRoom(agent, agentId);
     const fault = (error: Error) => void events.emit('fault', 'agents', `agent ${agentId}`, error);
     const link = new LinkClient({
       socket,
@@ -222,14 +162,48 @@ export class AgentPort {
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       fault,
       refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),
-      receive: ({ type }) => {
-        if (type === 'drain') this.#sessions.drain(sessionId);
+      receive: (message) => {
+        if (message.type === 'drain') this.#sessions.drain(sessionId);
+        else if (message.type === 'credential') void standing?.renew(message.token, () => link.sendRenewed());
       },
     });
     const quit = this.membership.add(link);
     void link.closed.then(guarding(fault)(quit));
-    const identifiers = parseIdentifiers(hello.identifiers);
-    const identity = { tenant, agentId, identifiers, protocol: 'link' as const, remote: remoteOf(socket) };
-    this.#sessions.add(sessionId, identity, link);
+    if (agent.grant) this.#policies.add(agent.grant.tenant, link);
+    const identifiers = parseIdentifiers(query);
+    const protocol = 'link' as const;
+    const said = { agentId, identifiers, protocol, remote: remoteOf(socket) };
+    const standing = this.#begin(sessionId, agent, said, link, socket);
+  }
+
+  /** Begins the session of an agent. It ends when the agent's credential does not stand any more, or when it claims more than it may. */
+  #begin(
+    sessionId: string,
+    agent: AdmittedAgent,
+    session: Said,
+    dialer: Dialer,
+    socket: Socket,
+  ): SessionStanding | undefined {
+    const { tenant, grant } = agent;
+    this.#listeners.admitted(socket);
+    const identity = { ...session, tenant, ...(grant && { principal: grant.principal }) };
+    // A Go agent judges no addresses: a name is refused unless a rule allows it as a name.
+    const judged = grant && session.protocol === 'packets';
+    const refuse = judged ? (request: DialRequest) => dialRefusal(grant.tenant, request, []) : undefined;
+    this.#sessions.add(sessionId, identity, dialer, refuse);
+    if (!grant) return undefined;
+    const refused = (error: Error) =>
+      void this.#options.observation.events.emit('refused', 'agents', session.remote, error);
+    const ended = (reason: Error) => {
+      refused(reason);
+      dialer.expel(reason);
+    };
+    const also = stillClaims(grant, session);
+    const standing = new SessionStanding({ grant, also, renew: agent.renew, ended, refused });
+    void dialer.closed.then(() => standing[Symbol.dispose]());
+    return standing;
   }
 }
+
+/** What is known about a session, apart from its tenant and principal. */
+type Said = Omit<AgentIdentity, 'tenant' | 'principal'>;

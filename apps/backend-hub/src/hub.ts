@@ -1,10 +1,20 @@
 import type { SessionMove } from '@isthmus/admin';
+import { gatewayTenants } from '@isthmus/admission/basics';
 import type { Hub } from '@isthmus/plane';
 import type { HubRegistration, Registry } from '@isthmus/registry';
-import type { TlsSettings } from '@isthmus/runtime';
+import { loopUse, type TlsSettings } from '@isthmus/runtime';
 import type { AdmissionState, Check } from '@isthmus/service';
 import { type HubMember, type PeerServer, servePeers } from '@isthmus/transport';
-import { type Change, type Dial, type Directory, type HubRecord, observed, type SessionInfo } from '@isthmus/tunnel';
+import {
+  type Change,
+  type Dial,
+  type Directory,
+  type HubRecord,
+  inSpareTime,
+  inTurns,
+  observed,
+  type SessionInfo,
+} from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
 import { agentKey, sessionsAtOtherHubs } from './other-hubs.ts';
@@ -20,6 +30,8 @@ export interface HubOptions extends AgentPortOptions {
   /** `host:port` where agents reach this hub. Empty if they reach it only through a load balancer. */
   readonly advertiseAgentAddress: string;
   readonly registry: Registry;
+  /** Whether dials of several tenants come, which then take turns. */
+  readonly manyTenants?: boolean;
   /** The registry's copy: where agents have other sessions. */
   readonly directory: Directory;
   /** Called for each change of this hub and its sessions, before the registry knows. */
@@ -54,7 +66,12 @@ class RunningHub implements Hub {
     this.#options = options;
     this.hubId = options.hubId;
     [this.#record, this.#sessions, this.#agents] = this.#term();
-    this.dial = observed('hub', (request) => this.#sessions.dial(request), options.observation);
+    const dial: Dial = (request) => this.#sessions.dial(request);
+    this.dial = observed(
+      'hub',
+      options.manyTenants ? inSpareTime(inTurns(dial), { use: loopUse() }) : dial,
+      options.observation,
+    );
     this.#succession = new Succession({
       hubId: this.hubId,
       events: options.observation.events,
@@ -107,6 +124,10 @@ class RunningHub implements Hub {
     return this.#succession.check;
   }
 
+  get unopened(): readonly string[] {
+    return this.#agents.unopened;
+  }
+
   sessions() {
     return this.#sessions.list();
   }
@@ -132,9 +153,11 @@ class RunningHub implements Hub {
   }
 
   async start(): Promise<void> {
-    const { peers, observation } = this.#options;
+    const { peers, observation, tenancy } = this.#options;
     try {
-      if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, events: observation.events });
+      const { events } = observation;
+      const tenantsOf = tenancy && gatewayTenants;
+      if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, tenantsOf, events });
       await this.#agents.start();
       this.#register();
     } catch (error) {

@@ -1,4 +1,4 @@
-import { type HubValues, parseLabels, peerTls, tlsPolicy } from '@isthmus/flags';
+import { type HubValues, parseLabels, peerTls, proxyNetworks, tlsPolicy } from '@isthmus/flags';
 import {
   inClusterConnection,
   type KubeClient,
@@ -30,6 +30,7 @@ export function hubOptions(
     agents: {
       address: { host: flags['agent-bind-address'], port: flags['agent-port'] },
       ...(flags['cluster-cert'] !== '' && { tls: agentTls }),
+      proxyNetworks: proxyNetworks(flags),
     },
     ...(joins && {
       peers: { host: flags['peer-bind-address'], port: flags['peer-port'], tls: { ...peerTls(flags), ...tls } },

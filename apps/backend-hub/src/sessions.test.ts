@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { planeEvents } from '@isthmus/tunnel';
-import { SessionTable } from './sessions.ts';
+import { type Dial, DialError, planeEvents } from '@isthmus/tunnel';
+import { type Refuse, SessionTable } from './sessions.ts';
 import { idleDialer } from './testing/idle-dialer.ts';
 
 const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false };
@@ -74,4 +74,23 @@ test('sessions that are kicked end with the reason, and no others', async () => 
     [...sessions.list()].map(({ sessionId, draining }) => [sessionId, draining]),
     [['s1', false]],
   );
+});
+
+test('a dial that the session may not carry is refused, and others pass', async () => {
+  const sessions = table();
+  const agent = { tenant: 'default', agentId: 'a1', identifiers, protocol: 'packets' as const, remote: 'test' };
+  const denied = new DialError('destination_ip_prohibited', 'no rule allows it');
+  const dialled: string[] = [];
+  const dial: Dial = async ({ destination }) => {
+    dialled.push(destination.host);
+    throw new DialError('connection_refused', 'refused');
+  };
+  const refuse: Refuse = ({ destination }) => (destination.host === 'denied' ? denied : undefined);
+  sessions.add('s1', agent, { ...idleDialer(), dial }, refuse);
+  const { signal } = new AbortController();
+  const request = { id: '00000000000000aa', tenant: 'default', deadline: 1e12, signal, session: 's1' };
+  const to = (host: string) => sessions.dial({ ...request, destination: { host, port: 1 } });
+  await assert.rejects(to('denied'), denied);
+  await assert.rejects(to('allowed'), { code: 'connection_refused' });
+  assert.deepEqual(dialled, ['allowed']);
 });

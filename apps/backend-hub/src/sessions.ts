@@ -7,7 +7,10 @@ import {
   type Change,
   type Dial,
   DialError,
+  type DialRequest,
   type PlaneEvents,
+  type Principal,
+  principalText,
   type SessionInfo,
   type SessionRecord,
 } from '@isthmus/tunnel';
@@ -20,6 +23,8 @@ export interface AgentIdentity {
   readonly identifiers: AgentIdentifiers;
   readonly protocol: SessionInfo['protocol'];
   readonly remote: string;
+  /** Unset where no tenants are configured. */
+  readonly principal?: Principal;
 }
 
 export interface SessionTableOptions {
@@ -31,9 +36,13 @@ export interface SessionTableOptions {
   readonly changed: (change: Change) => void;
 }
 
+/** Returns why a dial is not passed on, or undefined if it is. */
+export type Refuse = (request: DialRequest) => DialError | undefined;
+
 interface Entry {
   readonly info: SessionInfo;
   readonly dialer: Dialer;
+  readonly refuse: Refuse | undefined;
   /** The agent asked for dials to use its other sessions. */
   draining: boolean;
   /** It accepts no new dials and has left the registry; its tunnels still run. */
@@ -52,6 +61,8 @@ export class SessionTable {
   readonly #streams = new Map<string, Entry[]>();
   readonly #tenants = new Map<string, number>();
   readonly #agents = new Map<string, number>();
+  /** Agents with sessions, by tenant. */
+  readonly #agentsOf = new Map<string, number>();
   #version = 0;
   #leaving = false;
   #ended: Error | undefined;
@@ -88,9 +99,14 @@ export class SessionTable {
     return this.#agents.get(agentKey(agent)) ?? 0;
   }
 
-  *list(): Iterable<SessionInfo & { readonly draining: boolean }> {
+  /** Agents of one tenant that have sessions. */
+  agentsOf(tenant: string): number {
+    return this.#agentsOf.get(tenant) ?? 0;
+  }
+
+  *list(): Iterable<SessionInfo & Pick<SessionRecord, 'credential'> & { readonly draining: boolean }> {
     for (const { info, draining, givenUp } of this.#entries.values()) {
-      yield { ...info, draining: draining || givenUp || this.#leaving };
+      yield { ...info, ...credentialOf(info), draining: draining || givenUp || this.#leaving };
     }
   }
 
@@ -102,16 +118,21 @@ export class SessionTable {
       const text = `no session ${request.session} on hub ${this.#options.hubId}`;
       return Promise.reject(new DialError('destination_unavailable', text, { retryable: true }));
     }
+    const refusal = entry.refuse?.(request);
+    if (refusal) return Promise.reject(refusal);
     return entry.dialer.dial(request).then((established) => {
-      const { agentId } = entry.info;
-      return { ...established, agentId, sessionId: entry.info.sessionId, hubId: this.#options.hubId };
+      const { agentId, sessionId, principal } = entry.info;
+      const who = principal && { agentPrincipal: principalText(principal) };
+      // Whatever the agent's answer says of itself is left out.
+      const { end, timing } = established;
+      return { end, timing, agentId, sessionId, hubId: this.#options.hubId, ...who };
     });
   };
 
-  add(sessionId: string, identity: AgentIdentity, dialer: Dialer): void {
+  add(sessionId: string, identity: AgentIdentity, dialer: Dialer, refuse?: Refuse): void {
     const { hubId, events } = this.#options;
     const info: SessionInfo = { ...identity, sessionId, hubId, since: Date.now() };
-    const entry: Entry = { info, dialer, draining: false, givenUp: false };
+    const entry: Entry = { info, dialer, refuse, draining: false, givenUp: false };
     this.#entries.set(sessionId, entry);
     this.#count(info, 1);
     events.emit('session:open', info);
@@ -164,7 +185,10 @@ export class SessionTable {
 
   #count(info: SessionInfo, by: 1 | -1): void {
     count(this.#tenants, info.tenant, by);
+    const before = this.ofAgent(info);
     count(this.#agents, agentKey(info), by);
+    // Its first session came, or its last one went.
+    if (before === 0 || before + by === 0) count(this.#agentsOf, info.tenant, by);
   }
 
   #giveUp(entry: Entry): void {
@@ -220,6 +244,7 @@ export class SessionTable {
       incarnation,
       version,
       draining,
+      ...credentialOf(info),
     };
     changed({ kind: 'session', session });
     registration.announce(session);
@@ -231,6 +256,11 @@ export class SessionTable {
     changed({ kind: 'session-gone', sessionId, hubId, incarnation, version });
     registration.withdraw(sessionId, version);
   }
+}
+
+/** The name in an agent's credential, by which it can be recognised whatever id it claims. A shared credential has none. */
+function credentialOf({ principal }: SessionInfo): Pick<SessionRecord, 'credential'> {
+  return principal && !principal.shared ? { credential: principal.name } : {};
 }
 
 function count(sessions: Map<string, number>, key: string, by: 1 | -1): void {

@@ -1,11 +1,16 @@
 import type { GatewayValues } from '@isthmus/flags';
-import type { Gateway, GatewayParts } from '@isthmus/plane';
+import { dialLimits, type Gateway, type GatewayParts } from '@isthmus/plane';
 import { gateway } from './gateway.ts';
 import { gatewayOptions } from './options.ts';
 
 /** Runs a gateway from a program's flags. */
 export async function gatewayRole(flags: GatewayValues, { closing, ...parts }: GatewayParts): Promise<Gateway> {
-  const running = await gateway({ ...gatewayOptions(flags), ...parts });
+  const { tenancy } = parts;
+  const running = await gateway({
+    ...gatewayOptions(flags),
+    ...parts,
+    ...(tenancy && { limits: dialLimits(tenancy) }),
+  });
   closing.defer(running.close);
   return running;
 }

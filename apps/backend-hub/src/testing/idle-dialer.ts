@@ -13,5 +13,6 @@ export function idleDialer({ busy = false } = {}): Dialer {
       if (!busy) closed.resolve(new Error('closed'));
     },
     destroy: (reason) => closed.resolve(reason),
+    expel: (reason) => closed.resolve(reason),
   };
 }

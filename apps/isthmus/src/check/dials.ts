@@ -62,7 +62,7 @@ async function dialThrough(
     return report.fail(
       about,
       `could not be tried: ${unanswered.at(-1)?.reason}`,
-      `isthmus dial ${destination} --agent ${agent}`,
+      `isthmus dial ${destination} --agent ${agent} --tenant ${tenant}`,
     );
   const { error, ms = 0 } = record;
   if (record.state === adminApi.DialState.DIAL_STATE_ESTABLISHED) return report.pass(about, `answers in ${millis(ms)}`);

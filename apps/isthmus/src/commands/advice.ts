@@ -9,7 +9,7 @@ const ADVICE: Readonly<Record<DialErrorCode, string>> = {
   dns_error: "the agent's resolver does not know the name: resolve it in the agent's pod",
   dns_timeout: "the agent's resolver does not answer: check DNS in the agent's network",
   destination_ip_prohibited:
-    'if the text names a rule of the agent, its --allow-destinations lifts it; otherwise a route or firewall on its machine forbids the dial',
+    "if the text names a rule of a tenant's policy, it is in the tenant's file; if it names --allow-destinations or --deny-destinations, these flags of the agent decide; otherwise a route or firewall on its machine forbids the dial",
   http_request_denied: 'the caller may not dial: the audit log says who it is',
   http_request_error: 'the request is malformed: write host:port, with IPv6 in brackets',
   destination_unavailable: 'no agent can take the dial: isthmus explain says why, isthmus agents lists the agents',

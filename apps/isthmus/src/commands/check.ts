@@ -9,6 +9,7 @@ import { checkClocks, checkMembers, checkRefusals, checkVersions, type Seen } fr
 import { checkPorts } from '../check/ports.ts';
 import { checkRedis, type RedisOptions } from '../check/redis.ts';
 import { checkText, checkView, type Result, reportOf } from '../check/result.ts';
+import { checkTenants } from '../check/tenants.ts';
 import { type Call, command } from '../command.ts';
 import { EXIT, Failure } from '../exit.ts';
 import type { Answers } from '../plane/member.ts';
@@ -31,7 +32,7 @@ export const check = command({
   name: 'check',
   summary: 'Look for problems, present and coming: before a start or an upgrade, or when something fails',
   details:
-    'Checks members, clocks, versions, flags, links, ports, certificates and agents, and dials once through each agent. Checks files and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.',
+    'Checks members, clocks, versions, flags, tenants, links, ports, certificates and agents, and dials once through each agent. Checks files and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.',
   options: [
     ...FILE_FLAGS.map(
       (flag) => new Option(`${flagName(flag)} <file>`, 'as for the programs: is it valid, and for how long?'),
@@ -80,10 +81,12 @@ async function checkPlane(
   if (plane instanceof Failure) {
     return [reportOf('members').warn('the plane', plane.message, 'start it, then check again')];
   }
-  const [seen, lists, configs, { sessions }] = await Promise.all([
+  const [seen, lists, configs, tenants, { sessions }] = await Promise.all([
     plane.ask(see),
     plane.ask((admin, signal) => admin.listMembers({}, { signal })),
     configsOf(plane),
+    // A member of an earlier version does not know the call, and has no tenants.
+    plane.ask((admin, signal) => admin.listTenants({ tenant: options.tenant }, { signal }), 'gateway', 'hub'),
     sessionsOf(plane, options.tenant),
   ]);
   const hubs = [...new Map(lists.answers.flatMap(({ value }) => value.hubs).map((hub) => [hub.hubId, hub])).values()];
@@ -93,6 +96,7 @@ async function checkPlane(
     ...checkClocks(seen, redisAheadMs),
     ...checkVersions(seen),
     ...checkConfigs(configs.answers.map(configView)),
+    ...checkTenants(tenants),
     ...checkLinks(lists),
     ...(await checkPorts(withAgentPorts(hubs, configs.answers), options, {
       timeoutMs: options.timeout,

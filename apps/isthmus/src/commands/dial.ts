@@ -2,10 +2,11 @@ import { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { destinationArgument, duration } from '../arguments.ts';
 import { type Call, command } from '../command.ts';
-import { EXIT, Failure } from '../exit.ts';
+import { EXIT, Failure, usage } from '../exit.ts';
 import { membersWith } from '../plane/choose.ts';
 import type { Answer, Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
+import { isInvalid } from '../plane/reason.ts';
 import { adviceFor } from './advice.ts';
 import { type DialView, dialText, type PhaseView } from './dial-text.ts';
 
@@ -20,7 +21,7 @@ export const dial = command({
   name: 'dial',
   summary: 'Open a real tunnel to a destination, close it, and show where the time went',
   details:
-    'The plane routes, counts, traces and audits this dial like any other. The gateway at --address dials, or else the first one that answers. JSON output has the same content, with phases as numbers. Exits with 1 if the dial fails.',
+    'The plane routes, counts, traces and audits this dial like any other. The gateway at --address dials, or else the first one that answers. A plane with tenants needs --tenant. JSON output has the same content, with phases as numbers. Exits with 1 if the dial fails.',
   args: [destinationArgument()],
   options: [
     new Option('--gateway <id>', 'dial from this gateway'),
@@ -69,6 +70,7 @@ async function askFirst(
   try {
     return { member, value: await plane.client(member).dial(request, { signal }) };
   } catch (error) {
+    if (isInvalid(error)) throw usage(plane.reason(error));
     throw new Failure(EXIT.unasked, `${member.id} does not dial: ${plane.reason(error)}`, { cause: error });
   }
 }

@@ -36,6 +36,8 @@ export interface GatewayView {
   /** Sessions that no strategy selects. */
   readonly others: readonly CandidateView[];
   readonly advice: readonly string[];
+  /** What the tenant's policy says. Unset for a tenant without one. */
+  readonly policy?: { readonly allowed: boolean; readonly rule: string };
 }
 
 export interface ExplainView {
@@ -48,7 +50,7 @@ export interface ExplainView {
 export function explainText({ destination, gateways, unanswered }: ExplainView, style: Style): string {
   const groups = new Map<string, GatewayView[]>();
   for (const gateway of gateways) {
-    const same = JSON.stringify([gateway.steps.map(outline), gateway.agent !== '', gateway.tenant]);
+    const same = JSON.stringify([gateway.steps.map(outline), gateway.agent !== '', gateway.tenant, gateway.policy]);
     groups.set(same, [...(groups.get(same) ?? []), gateway]);
   }
   const parts = [...groups.values()].map((group) => {
@@ -67,11 +69,16 @@ function outline({ strategy, taken, candidates }: StepView) {
   return [strategy, taken, standings.sort()];
 }
 
-function gatewayText({ verdict, agent, steps, others, advice }: GatewayView, style: Style): string {
+function gatewayText({ verdict, agent, steps, others, advice, policy, tenant }: GatewayView, style: Style): string {
   const paint = agent === '' ? style.bad : style.good;
   const left = others.length > 0 ? `\nAgents that no strategy chooses:\n${candidates(others, style)}` : '';
   const todo = advice.length > 0 ? `\nWhat to do:\n${advice.map((line) => `  - ${line}\n`).join('')}` : '';
-  return `${paint(verdict)}\n\n${steps.map((step, index) => stepText(step, index, style)).join('')}${left}${todo}`;
+  // A refusal is in the verdict.
+  const rule = policy?.rule ? `by rule ${policy.rule}` : 'no rule refuses it';
+  const allowed = policy?.allowed
+    ? `Allowed by the policy of tenant ${tenant}: ${rule}. Agents check the addresses of a name again.\n`
+    : '';
+  return `${paint(verdict)}\n${allowed}\n${steps.map((step, index) => stepText(step, index, style)).join('')}${left}${todo}`;
 }
 
 function stepText({ strategy, taken, keys, candidates: found }: StepView, index: number, style: Style): string {

@@ -12,18 +12,29 @@ export const explain = command({
   name: 'explain',
   summary: 'Explain how a dial to a destination would be routed now, and why',
   details:
-    'Dials nothing. Asks every gateway, since each routes by its own copy of the registry. Exits with 1 if no agent would take the dial.',
+    'Dials nothing. Asks every gateway, since each routes by its own copy of the registry. A plane with tenants needs --tenant. Exits with 1 if no agent would take the dial.',
   args: [destinationArgument()],
-  options: [new Option('--gateway <id>', 'ask only this gateway')],
+  options: [
+    new Option('--gateway <id>', 'ask only this gateway'),
+    new Option('--caller <name>', "as this caller, for rules of the tenant's policy that name callers").default(
+      '',
+      'none',
+    ),
+  ],
   examples: [
     { line: 'explain 10.20.3.4:10250', does: 'strategy, agents and hubs that lead to a kubelet' },
-    { line: 'explain db.internal:5432 --tenant team-a', does: "among one tenant's agents" },
+    { line: 'explain db.internal:5432 --tenant team-a', does: "among one tenant's agents, by its policy" },
   ],
-  async run({ args: [destination = ''], options, output, plane }: Call<{ readonly gateway?: string }>) {
+  async run({
+    args: [destination = ''],
+    options,
+    output,
+    plane,
+  }: Call<{ readonly gateway?: string; readonly caller: string }>) {
     const met = await plane();
-    const { tenant, gateway } = options;
+    const { tenant, gateway, caller } = options;
     const { answers, unanswered } = await met.askThese(membersWith(met, 'gateway', gateway), (admin, signal) =>
-      admin.explain({ destination, tenant }, { signal }),
+      admin.explain({ destination, tenant, caller }, { signal }),
     );
     const view: ExplainView = { destination, gateways: answers.map(gatewayView), unanswered };
     output.show(view, () => explainText(view, output.style));
@@ -47,6 +58,7 @@ function gatewayView({ member, value }: Answer<adminApi.ExplainResponse>): Gatew
     steps: value.steps.map(stepView),
     others: value.others.map(candidateView),
     advice: value.advice,
+    ...(value.policy && { policy: { allowed: value.policy.allowed, rule: value.policy.rule } }),
   };
 }
 

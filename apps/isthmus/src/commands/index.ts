@@ -13,12 +13,13 @@ import { kick } from './kick.ts';
 import { logLevel } from './log-level.ts';
 import { quarantine } from './quarantine.ts';
 import { status } from './status.ts';
+import { tenants } from './tenants.ts';
 import { tunnels } from './tunnels.ts';
 import { watch } from './watch.ts';
 
 /** In the order of --help: inspect, ask, act, and the rest. */
 export const COMMANDS: readonly Definition[] = [
-  ...[status, agents, hubs, tunnels, watch],
+  ...[status, tenants, agents, hubs, tunnels, watch],
   ...[explain, dial, check],
   ...[drain, kick, quarantine],
   ...[config, logLevel, diag, certs, completion],

@@ -13,7 +13,7 @@ export const kick = command({
   name: 'kick',
   summary: "End an agent's sessions, one session, or one tunnel, at once",
   details:
-    'An agent reconnects by itself; use quarantine to keep new dials away from it. Exits with 1 if there is nothing with that name.',
+    'An agent reconnects by itself; use quarantine to keep new dials away from it. On a plane with tenants, an agent needs --tenant. Exits with 1 if there is nothing with that name.',
   args: [
     new Argument('<what>', 'what to end').choices(KINDS),
     new Argument(

@@ -16,7 +16,7 @@ export const quarantine = command({
   name: 'quarantine',
   summary: 'Keep new dials away from an agent, lift that again, or list agents in quarantine',
   details:
-    "Applies to the whole plane. Open tunnels through the agent stay open; isthmus kick ends them. Without --tenant, the agent is looked up in the gateway's own tenant. Exits with 1 if no such agent is known.",
+    "Applies to the whole plane. Open tunnels through the agent stay open; isthmus kick ends them. A plane with tenants needs --tenant; without tenants, the agent is one of the gateway's own. Exits with 1 if no such agent is known.",
   args: [new Argument('[agent]', "the agent's id; without it, lists agents in quarantine")],
   options: [
     new Option('--reason <text>', 'why, for other operators').conflicts('lift'),
@@ -85,7 +85,7 @@ interface QuarantinedView {
 
 async function listed(plane: Plane, tenant: string) {
   const { answers, unanswered } = await plane.ask(
-    async (admin, signal) => (await admin.listQuarantined({}, { signal })).agents,
+    async (admin, signal) => (await admin.listQuarantined({ tenant }, { signal })).agents,
     'gateway',
     'hub',
   );

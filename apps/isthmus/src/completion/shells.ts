@@ -100,8 +100,11 @@ function zshArguments({ registeredArguments }: Command): string[] {
       ? `(${argument.argChoices.join(' ')})`
       : argument.name() === 'dir'
         ? '_files -/'
-        : ' ';
-    return `'${index + 1}:${zshText(argument.name())}:${values}'`;
+        : argument.name() === 'file'
+          ? '_files'
+          : ' ';
+    const place = argument.variadic ? '*' : String(index + 1);
+    return `'${place}:${zshText(argument.name())}:${values}'`;
   });
 }
 

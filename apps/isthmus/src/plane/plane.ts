@@ -1,9 +1,9 @@
 import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
-import { EXIT, Failure } from '../exit.ts';
+import { EXIT, Failure, usage } from '../exit.ts';
 import { blindness, type Greeting, membersOf } from './greeting.ts';
 import type { Answers, Member, RoleName, Unanswered } from './member.ts';
-import { reasonOf } from './reason.ts';
+import { isInvalid, reasonOf } from './reason.ts';
 
 export interface PlaneOptions {
   readonly addresses: readonly string[];
@@ -77,9 +77,17 @@ export class Plane implements Disposable {
     return this.askThese(this.members.filter(wanted), question);
   }
 
+  /** @throws Failure if the request itself is at fault, and nobody took it */
   async askThese<T>(members: readonly Member[], question: Question<T>): Promise<Answers<T>> {
-    const all = await Promise.all(members.map((member) => this.#askOne(member, question)));
+    let misused: Failure | undefined;
+    const checked: Question<T> = (...asked) =>
+      question(...asked).catch((error) => {
+        if (isInvalid(error)) misused = usage(this.reason(error));
+        throw error;
+      });
+    const all = await Promise.all(members.map((member) => this.#askOne(member, checked)));
     const answers = all.filter((answer) => 'value' in answer);
+    if (misused && answers.length === 0) throw misused;
     const failed = all.filter((answer) => 'reason' in answer);
     return { answers, unanswered: [...this.#lost, ...failed] };
   }

@@ -34,6 +34,11 @@ export function reasonOf(error: unknown, timeoutMs: number): string {
   return hint === undefined ? told : `${told} (${hint})`;
 }
 
+/** Whether a member finds fault with the request itself. Every other member would, too. */
+export function isInvalid(error: unknown): boolean {
+  return /INVALID_ARGUMENT/.test(String(error));
+}
+
 function isExpired(error: unknown, text: string): boolean {
   const name = (error as Error | undefined)?.name;
   return name === 'AbortError' || name === 'TimeoutError' || /DEADLINE_EXCEEDED|Deadline exceeded/i.test(text);

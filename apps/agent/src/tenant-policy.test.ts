@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { deferred } from '@isthmus/runtime';
+import { DialError, type DialRequest } from '@isthmus/tunnel';
+import { TenantPolicy } from './tenant-policy.ts';
+
+const DENY = { deny: [{ cidr: '10.0.0.0/8' }] };
+
+const request: DialRequest = {
+  id: '00000000000000aa',
+  tenant: 'acme',
+  destination: { host: '10.0.0.1', port: 1 },
+  deadline: 1e12,
+  signal: new AbortController().signal,
+};
+
+/** A link's policy, and which rule refused each dial that got past it. */
+function policyOf({ announced = true, timeout = 60_000 } = {}) {
+  const dialled: (string | undefined)[] = [];
+  const missing = deferred<Error>();
+  const policy = new TenantPolicy({
+    announced,
+    timeout,
+    missing: missing.resolve,
+    async dial({ destination, policy }) {
+      dialled.push(policy?.verdict(destination, '').rule);
+      throw new DialError('connection_refused', 'dialled');
+    },
+  });
+  const dial = () => policy.dial(request).catch(({ message }: Error) => message);
+  return { policy, dial, dialled, missing: missing.promise };
+}
+
+test('dials wait for rules that were announced, and go by each change', async () => {
+  const { policy, dial, dialled } = policyOf();
+  const waiting = dial();
+  // Whatever does not wait has dialled by then.
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(dialled, []);
+  policy.take(DENY);
+  assert.equal(await waiting, 'dialled');
+  policy.take({});
+  await dial();
+  assert.deepEqual(dialled, ['deny[0]', '']);
+});
+
+test('dials to a hub that announces no rules go at once, and by the rules that come later', async () => {
+  const { policy, dial, dialled } = policyOf({ announced: false });
+  await dial();
+  policy.take(DENY);
+  await dial();
+  assert.deepEqual(dialled, [undefined, 'deny[0]']);
+});
+
+test('rules that cannot be used change nothing', async () => {
+  const { policy, dial, dialled } = policyOf();
+  policy.take(DENY);
+  assert.throws(() => policy.take({ deny: [{ cidr: '10.0.0.0/99' }] }), /0 to 32 bits/);
+  await dial();
+  assert.deepEqual(dialled, ['deny[0]']);
+});
+
+test('a hub that announces rules and sends none that can be used is reported, and no dial goes out', async () => {
+  const { policy, dial, dialled, missing } = policyOf({ timeout: 1 });
+  const waiting = dial();
+  assert.throws(() => policy.take({ allow: [{ host: '10.0.0.1' }] }), /is an address/);
+  assert.equal((await missing).message, 'it sent no dial rules that can be used within 0.001 s');
+  policy[Symbol.dispose]();
+  assert.equal(await waiting, 'the link ended before its dial rules came');
+  assert.equal(await dial(), 'the link ended before its dial rules came');
+  assert.deepEqual(dialled, []);
+});

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
+import { test } from 'node:test';
+import type { Tenancy } from '@isthmus/plane';
+import type { CallerPeer } from '@isthmus/transport';
+import { NotAuthorised, planeEvents } from '@isthmus/tunnel';
+import { Identities } from './identities.ts';
+
+type Authority = Tenancy['authority'];
+type Evidence = Parameters<Authority['caller']>[0];
+
+/** Identities by an authority that knows whoever comes by a unix socket. */
+function setup() {
+  const evidence: Evidence[] = [];
+  const watching = new Set<(reason: NotAuthorised) => void>();
+  const known = new Set(['/acme']);
+  let changed = () => {};
+  const authority: Pick<Authority, 'caller'> = {
+    caller(shown) {
+      evidence.push(shown);
+      if (!known.has(shown.unixSocket ?? '')) throw new NotAuthorised('nobody knows it');
+      const principal = { tenant: 'acme', role: 'caller' as const, name: 'apiserver', rule: 'acme.yaml: callers[0]' };
+      const watch = (ended: (reason: NotAuthorised) => void) => {
+        watching.add(ended);
+        return () => void watching.delete(ended);
+      };
+      return { principal, tenant: {} as never, watch };
+    },
+  };
+  const onChange = (listener: () => void) => {
+    changed = listener;
+    return () => {};
+  };
+  const events = planeEvents();
+  const refusals: string[] = [];
+  events.on('refused', (where, remote, { message }) => refusals.push(`${where} ${remote}: ${message}`));
+  const identities = new Identities({ authority, onChange } as unknown as Tenancy, events);
+  const connect = (door?: Parameters<Identities['enter']>[1]) => {
+    const socket = new EventEmitter() as Socket;
+    const ended: string[] = [];
+    let admitted = 0;
+    if (door) identities.enter(socket, door, () => void admitted++);
+    const end = ({ message }: Error) => void ended.push(message);
+    const peer: CallerPeer = { socket, remote: 'uds', subject: undefined, end };
+    return { peer, ended, socket, admitted: () => admitted };
+  };
+  return { identities, evidence, watching, known, change: () => changed(), refusals, connect };
+}
+
+const DOOR = { tenant: 'acme', unixSocket: '/acme' };
+
+test('a caller is judged once a connection, by the door that it came in by', () => {
+  const { identities, evidence, connect } = setup();
+  const { peer, admitted } = connect(DOOR);
+  const who = identities.identify(peer);
+  assert.equal(identities.identify(peer), who);
+  assert.deepEqual(evidence, [DOOR]);
+  assert.equal(admitted(), 1);
+  const stranger = connect({ unixSocket: '/nobody' });
+  assert.ok(identities.identify(stranger.peer) instanceof NotAuthorised);
+  assert.equal(stranger.admitted(), 0, 'it stays among those that have not proven who they are');
+  assert.ok(!(who instanceof NotAuthorised));
+  const principal = { tenant: 'acme', role: 'caller', name: 'apiserver', rule: 'acme.yaml: callers[0]' };
+  assert.deepEqual(who, { tenant: 'acme', caller: { identity: 'uds', remote: 'uds', principal } });
+});
+
+test('a refusal holds until the tenants change', () => {
+  const { identities, evidence, known, change, connect } = setup();
+  const { peer } = connect({ tenant: 'beta', unixSocket: '/beta' });
+  for (let dial = 0; dial < 3; dial++) assert.ok(identities.identify(peer) instanceof NotAuthorised);
+  assert.equal(evidence.length, 1);
+  known.add('/beta');
+  change();
+  assert.ok(!(identities.identify(peer) instanceof NotAuthorised));
+  assert.equal(evidence.length, 2);
+});
+
+test('a connection ends with its credential, once, and is watched no longer than it lives', () => {
+  const { identities, watching, refusals, connect } = setup();
+  const [ends, leaves] = [connect(DOOR), connect(DOOR)];
+  for (const { peer } of [ends, leaves]) identities.identify(peer);
+  assert.equal(watching.size, 2);
+  leaves.socket.emit('close');
+  assert.equal(watching.size, 1);
+  for (const ended of watching) for (let times = 0; times < 2; times++) ended(new NotAuthorised('it was revoked'));
+  ends.socket.emit('close');
+  assert.deepEqual([ends.ended, leaves.ended, watching.size], [['it was revoked'], [], 0]);
+  assert.deepEqual(refusals, ['callers uds: it was revoked']);
+});
+
+test('a door that closes ends those who came in by it, and no others', () => {
+  const { identities, connect } = setup();
+  const other = { ...DOOR };
+  const [one, two] = [connect(DOOR), connect(other)];
+  for (const { peer } of [one, two]) identities.identify(peer);
+  identities.endAll(other, new NotAuthorised('it is closed'));
+  assert.deepEqual([one.ended, two.ended], [[], ['it is closed']]);
+});

@@ -1,0 +1,57 @@
+import { faultOfSocketPath } from '@isthmus/flags';
+import { type OwnDoor, OwnDoors, type Tenancy } from '@isthmus/plane';
+import { guarding, type TlsSettings } from '@isthmus/runtime';
+import type { Listener } from '@isthmus/transport';
+import { NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
+import type { CallerPort, Callers } from './callers.ts';
+import type { Identities } from './identities.ts';
+
+/** What the tenants' own ports and unix sockets share. */
+export interface OwnPorts {
+  /** Address that the ports listen on. */
+  readonly host: string;
+  /** Shown by the ports of tenants without a certificate of their own. */
+  readonly tls: TlsSettings;
+  readonly deleteExisting: boolean;
+}
+
+export interface TenantCallersOptions {
+  readonly tenancy: Tenancy;
+  readonly ports: OwnPorts;
+  readonly callers: Callers;
+  readonly identities: Identities;
+  readonly events: PlaneEvents;
+}
+
+/** Keeps the tenants' own ports and unix sockets as their files say. Resolves once each is open or has failed. */
+export async function tenantCallers(options: TenantCallersOptions): Promise<OwnDoors<Listener>> {
+  const { tenancy, callers, identities, events } = options;
+  const doors = new OwnDoors<Listener>({
+    tenancy,
+    of: 'callers',
+    open: (door, doorEvents) => callers.open({ ...portOf(door, options), events: doorEvents }, door),
+    async close(door, listener) {
+      const { rule, tenant, unixSocket, port } = door;
+      const what = unixSocket === undefined ? `port ${port}` : `unix socket ${unixSocket}`;
+      await listener.stop();
+      identities.endAll(door, new NotAuthorised(`tenant ${tenant} has no ${what} any more`, { rule }));
+      // The address is free for its next tenant. Handshakes that peers trickle would hold it until their deadline.
+      guarding((error) => events.emit('fault', 'callers', what, error))(() => callers.close(listener))();
+    },
+    events,
+  });
+  await doors.look();
+  return doors;
+}
+
+function portOf({ tenant, unixSocket, port = 0 }: OwnDoor, { tenancy, ports }: TenantCallersOptions): CallerPort {
+  const { host, deleteExisting } = ports;
+  if (unixSocket !== undefined) {
+    const fault = faultOfSocketPath(unixSocket);
+    if (fault !== undefined) throw new Error(fault);
+    return { address: { path: unixSocket, deleteExisting } };
+  }
+  const tls = tenancy.portTls(tenant, ports.tls);
+  if (!tls.cert) throw new Error('there is no certificate to show: add server to the file, or set --server-cert');
+  return { address: { host, port }, tls, asksOnly: true, chooseTls: tenancy.chooseTls };
+}

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import { styleOf } from '../output/style.ts';
+import { checkTenantFiles } from '../tenants/check-files.ts';
+import type { TenantView } from '../tenants/views.ts';
+import { checkedText, type TenantsView, tenantsText } from './tenants.ts';
+
+const acme: TenantView = {
+  tenant: 'acme',
+  file: 'acme.yaml',
+  agents: 12,
+  sessions: 24,
+  callers: ['kube-apiserver'],
+  tunnels: 90,
+  pendingDials: 1,
+  use: [
+    { limit: 'agents', member: 'hub-1', used: 12, most: 500 },
+    { limit: 'tunnels', member: 'gw-1', used: 90, most: 100 },
+    { limit: 'bytesPerSecond', member: 'gw-1', used: 5_000 },
+  ],
+  certificates: [],
+};
+
+const beta: TenantView = {
+  ...acme,
+  ...{ tenant: 'beta', file: 'beta.yaml', agents: 0, sessions: 0, tunnels: 0, pendingDials: 0, callers: [], use: [] },
+};
+
+describe('what tenants prints', () => {
+  const told = (view: Partial<TenantsView>) =>
+    tenantsText({ configured: true, tenants: [], problems: [], unanswered: [], ...view }, styleOf(false));
+
+  it('has the agents, callers and fullest limit of each tenant, and each file with a problem, once', () => {
+    const unknown = { file: 'bad.yaml', line: 2, column: 1, message: 'colour: unknown field colour' };
+    const problems = [
+      { ...unknown, members: ['gw-1', 'hub-1'] },
+      { file: 'beta.yaml', line: 1, column: 9, message: 'no such file', kept: 'beta', members: ['hub-1'] },
+    ];
+    assert.equal(
+      told({ tenants: [acme, beta], problems }),
+      [
+        'TENANT   AGENTS   SESSIONS   TUNNELS   PENDING   CALLERS          FULLEST LIMIT                     FILE',
+        'acme         12         24        90         1   kube-apiserver   tunnels 90% (90 of 100 at gw-1)   acme.yaml',
+        'beta          0          0         0         0   -                -                                 beta.yaml',
+        '',
+        'Files that cannot be used:',
+        '  bad.yaml:2:1: colour: unknown field colour, at gw-1, hub-1',
+        '  beta.yaml:1:9: no such file (tenant beta stays as it was), at hub-1',
+        '',
+      ].join('\n'),
+    );
+  });
+
+  it('says what it means if there is none', () => {
+    assert.equal(told({}), 'No tenant is in force: nobody can connect. Put files into --tenants-dir\n');
+    assert.equal(
+      told({ configured: false }),
+      'No tenant has a session, tunnel or dial\n\nNo member has --tenants-dir: agents name their tenants themselves\n',
+    );
+  });
+});
+
+describe('what tenants check prints', () => {
+  it('is every problem at its line and column, of the files and of what they name', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'isthmus-tenants-'));
+    try {
+      const file = (name: string, ...lines: string[]) => writeFileSync(join(dir, name), `${lines.join('\n')}\n`);
+      file('one.yaml', 'tenant: one', 'agents:', '  - certificates: {trustDomain: plane.example}');
+      assert.equal(checkedText(await checkTenantFiles([dir])), '1 file: 1 tenant, all can be used\n');
+      file('same.yaml', 'tenant: one');
+      file('typo.yaml', 'tenant: two', 'agnets: []');
+      file('lost.yaml', 'tenant: three', 'agents:', '  - certificates: {ca: nowhere.crt}');
+      const text = checkedText(await checkTenantFiles([dir]))
+        .replaceAll(`${dir}/`, '')
+        .replaceAll(/stat '.*'/g, 'stat');
+      assert.equal(
+        text,
+        [
+          'lost.yaml:3:24: agents[0].certificates.ca: nowhere.crt: it cannot be read: ENOENT: no such file or directory, stat',
+          'same.yaml:1:9: tenant: tenant one is in one.yaml too',
+          'typo.yaml:2:1: agnets: unknown field agnets',
+          '',
+        ].join('\n'),
+      );
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+});
