@@ -1,6 +1,6 @@
 // Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), and the pages of docs/ that the
 // built code makes from its own tables.
-//   node scripts/generate.mjs           writes libs/proto/src/gen, docs/FLAGS.md and docs/METRICS.md
+//   node scripts/generate.mjs           writes libs/proto/src/gen and the pages of docs/ below
 //   node scripts/generate.mjs --check   writes nothing, fails if the committed files differ
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,6 +14,11 @@ const committedDir = join(proto, 'src', 'gen');
 /** Pages, and the function of the built code that generates each. */
 const PAGES = [
   { page: 'docs/FLAGS.md', source: 'libs/flags/dist/markdown.js', make: 'flagsMarkdown' },
+  {
+    page: 'docs/tenant.schema.json',
+    source: 'libs/admission/dist/tenant-file/json-schema.js',
+    make: 'tenantSchemaJson',
+  },
   { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/exposition/markdown.js', make: 'metricsMarkdown' },
 ];
 

@@ -3,8 +3,9 @@ import { command } from './lib/command.mjs';
 import { ensureReady } from './lib/ready.mjs';
 
 /** Every file that asks for ISTHMUS_SLOW_TESTS, but for those of compat: with all pairs and paces they take ten minutes. */
-const MATCH = '^test/dist/(plane/(roll|rebalance)|edges/(leaks|transfers))\\.|/grpc/agent-tunnels\\.';
-const TIMEOUT_MS = 15 * 60_000;
+const MATCH =
+  '^test/dist/(containerfile|k8s-chart[^/]*|plane/(roll|rebalance)|tenants/memory|edges/(leaks|transfers))\\.|/grpc/agent-tunnels\\.';
+const TIMEOUT_MS = 34 * 60_000;
 
 await ensureReady();
 const files = [process.execPath, 'scripts/test-files.mjs', `--match=${MATCH}`, 'libs/transport', 'test'];

@@ -5,7 +5,7 @@ import { ONE_FAILED, ONE_PASSED, readClosingLines, sum } from './counts.mjs';
 /** The targets, of nx.json and of the packages, that must pass before a change is merged. */
 const TARGETS = [
   ...['build', 'lint', 'boundaries', 'generated', 'test'],
-  ...['test-compat', 'test-edges', 'test-hostile', 'test-plane', 'test-repository'],
+  ...['test-compat', 'test-edges', 'test-hostile', 'test-plane', 'test-tenants', 'test-repository'],
 ];
 const TIMEOUT_MS = 45 * 60_000;
 

@@ -1,26 +1,66 @@
+import { appendFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { inspect } from 'node:util';
 
+/** Names the file for the reports in the environment. */
+export const REPORTS = 'ISTHMUS_TEST_REPORTS';
+
+/** The program that runs several files in one process. */
+export const TOGETHER = fileURLToPath(new URL('test-process.mjs', import.meta.url));
+
+/** Names of the tests with which it tells the reports of its files apart. */
+const FILE_MARK = 'file: ';
+export const fileMark = (file) => `${FILE_MARK}${file}`;
+export const ALL_FILES_DONE = 'all files are done';
+/** Names what fails if a file throws while it loads. */
+export const TESTS_LOAD = 'its tests load';
+
 /**
- * Reports one file's tests as lines of JSON, for `runTests`: `{ outcome: 'passed' | 'failed' | 'skipped', name, line, why }`.
- * A suite counts with its tests, so it is reported only if a hook of its own failed.
+ * Reports the tests of a process as lines of JSON, for `runTests`:
+ * - `{ outcome: 'passed' | 'failed' | 'skipped', name, line, why }` for each test. A suite counts with its tests, so it is reported only
+ *   if a hook of its own failed.
+ * - `{ outcome: 'file', name, at }` before the tests of each file, if several share a process, and with an empty name behind the last
+ *   one. `at` is in milliseconds.
+ * - `{ outcome: 'error', why }` for what a test caused after its end.
  */
 export default async function* report(events) {
   const names = [];
   for await (const { type, data } of events) {
     if (type === 'test:start') names[data.nesting] = data.name;
+    if (type === 'test:diagnostic' && /^(Error|Warning): /.test(data.message)) {
+      yield line({ outcome: 'error', why: data.message });
+    }
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     const error = data.details.error;
+    const mark = data.file === TOGETHER ? markOf(data.name) : undefined;
+    if (mark !== undefined) {
+      yield line({ outcome: 'file', name: mark, at: Date.now() });
+      if (error) yield line({ outcome: 'failed', name: TESTS_LOAD, line: 1, why: described(error) });
+      continue;
+    }
     const bySubtests = error?.failureType === 'subtestsFailed';
     if (data.details.type === 'suite' && (type === 'test:pass' || bySubtests)) continue;
     const skipped = data.skip ?? data.todo;
     const name = [...names.slice(0, data.nesting), data.name].join(' > ');
-    yield `${JSON.stringify({
+    yield line({
       outcome: skipped !== undefined ? 'skipped' : type === 'test:pass' ? 'passed' : 'failed',
       name,
       line: data.line,
       why: skipped !== undefined ? reason(skipped) : error && !bySubtests ? described(error) : '',
-    })}\n`;
+    });
   }
+}
+
+/** Writes at once, so that nothing is lost if the process ends: the stream of a destination would hold it back. */
+function line(report) {
+  appendFileSync(process.env[REPORTS], `${JSON.stringify(report)}\n`);
+  return '';
+}
+
+/** Returns the file that a mark names, and an empty name for the mark after the last file. */
+function markOf(name) {
+  if (name === ALL_FILES_DONE) return '';
+  return name.startsWith(FILE_MARK) ? name.slice(FILE_MARK.length) : undefined;
 }
 
 function reason(skipped) {

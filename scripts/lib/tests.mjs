@@ -1,45 +1,50 @@
-import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { seconds } from './command.mjs';
 import { NOTHING, ONE_FAILED, sum } from './counts.mjs';
+import { jobsOf } from './test-jobs.mjs';
+import { TestRun } from './test-run.mjs';
 import { ROOT } from './workspace.mjs';
 
-const REPORTER = fileURLToPath(new URL('test-reporter.mjs', import.meta.url));
-
-/** A file that hangs fails after this long. */
-const FILE_TIMEOUT_MS = 600_000;
+/** A process that hangs fails after this long. */
+const TIMEOUT_MS = 600_000;
 /** The longest time without a line of output. */
 const PROGRESS_MS = 10_000;
-/** How many characters of a file's output are kept, for the report of its failure. */
-const MOST_OUTPUT = 64 * 1024;
 
 /**
- * Runs test files once, each in its own process: a test that fails beside others has failed. Prints each failure when it happens, with
- * the command that runs that test again. Prints at least every ten seconds what runs and how much is left.
+ * Runs test files once: a test that fails beside others has failed. Prints each failure when it happens, with the command that runs that
+ * test again. Prints at least every ten seconds what runs and how much is left.
  *
  * Resolves with `{ counts, skipped, slowest }`: the counts, the names of what was skipped and why, and the files that took longest.
- * @param atOnce how many files run at the same time
+ * @param jobs lists of files that share a process; of a process that ends too early, the files that it did not reach run in another one
+ * @param atOnce how many processes run at the same time
  */
-export async function runTests(files, { atOnce = availableParallelism(), print = console.log } = {}) {
-  const waiting = [...files];
+export async function runTests(
+  files,
+  { jobs = jobsOf(files), atOnce = availableParallelism(), timeoutMs = TIMEOUT_MS, print = console.log } = {},
+) {
+  const waiting = [...jobs];
   const running = new Map();
   const results = [];
   const progress = setInterval(() => {
-    const since = (start) => seconds(performance.now() - start);
-    const now = [...running].map(([file, start]) => `${nameOf(file)} (${since(start)})`).join(', ');
-    print(`       ${results.length} of ${files.length} files done, ${countsOf(results).failed} failed; running ${now}`);
+    const now = [...running].map(([job, run]) => `${nameOf(job[run.at] ?? job.at(-1))} (${seconds(run.ms)})`);
+    const inJobs = [...running.values()].reduce((done, { at }) => done + at, 0);
+    const { failed } = countsOf(results);
+    print(
+      `       ${results.length + inJobs} of ${files.length} files done, ${failed} failed; running ${now.join(', ')}`,
+    );
   }, PROGRESS_MS);
   const scratch = mkdtempSync(join(tmpdir(), 'isthmus-tests-'));
   const work = async (lane) => {
-    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-      running.set(file, performance.now());
-      const result = await runFile(file, join(scratch, `${lane}.ndjson`));
-      running.delete(file);
-      results.push(result);
-      for (const failure of result.failures) print(failure);
+    for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
+      const run = new TestRun(job, join(scratch, `${lane}`));
+      running.set(job, run);
+      const { done, left } = resultsOf(job, run, await run.result(timeoutMs));
+      running.delete(job);
+      results.push(...done);
+      if (left.length > 0) waiting.unshift(left);
+      for (const failure of done.flatMap(({ failures }) => failures)) print(failure);
     }
   };
   try {
@@ -47,6 +52,12 @@ export async function runTests(files, { atOnce = availableParallelism(), print =
   } finally {
     clearInterval(progress);
     rmSync(scratch, { recursive: true, force: true });
+  }
+  // Nothing may be lost silently, whatever a process did.
+  for (const file of files.filter((file) => !results.some((result) => result.file === file))) {
+    const lost = { ...resultOf({ file, reports: [], ms: 0 }), counts: ONE_FAILED };
+    print(`FAILED ${nameOf(file)}: it has no result`);
+    results.push(lost);
   }
   const slowest = results.sort((a, b) => b.ms - a.ms).slice(0, 5);
   return {
@@ -56,59 +67,40 @@ export async function runTests(files, { atOnce = availableParallelism(), print =
   };
 }
 
-/** @param events the file that the reporter writes */
-async function runFile(file, events) {
-  const start = performance.now();
-  rmSync(events, { force: true });
-  const { problem, output } = await runProcess(file, events);
-  const reports = existsSync(events) ? readFileSync(events, 'utf8').split('\n').filter(Boolean).map(JSON.parse) : [];
+/** Returns the result of each file that ran, and the files that are still to run. */
+function resultsOf(job, { at }, { parts, problem, errors, output }) {
+  const done = parts.map(resultOf);
+  // If all files are done, any of them may have caused the problem.
+  const blamed = at < job.length ? [job[at]] : job;
+  if (problem) {
+    const found = done.find(({ file }) => file === blamed[0]);
+    const failed = found ?? resultOf({ file: blamed[0], reports: [], ms: 0 });
+    if (!found) done.push(failed);
+    failed.counts = sum([failed.counts, ONE_FAILED]);
+    failed.failures.push(processFailure(blamed, [problem, ...errors].join('\n')));
+  }
+  if (output && done.some(({ counts }) => counts.failed > 0)) done.at(-1).failures.push(indented(output));
+  // Of a process that ended too early, the reports of a file that it did reach may be lost too.
+  return { done, left: problem ? job.filter((file) => !done.some((part) => part.file === file)) : [] };
+}
+
+function resultOf({ file, reports, ms }) {
   const of = (outcome) => reports.filter((report) => report.outcome === outcome);
   // A test fails if its subtests fail; only the subtests say why.
   const failures = of('failed').filter(({ why }) => why !== '');
-  // Exit status 1 without a failed test means that something threw outside of the tests.
-  const broken = failures.length > 0 && problem === 'it exited with status 1' ? '' : problem;
   return {
     file,
-    failures: [
-      ...failures.map((failure) => failedTest(file, failure)),
-      ...(broken ? [failedFile(file, broken)] : []),
-      ...(output && (failures.length > 0 || broken) ? [indented(output)] : []),
-    ],
-    counts: {
-      passed: of('passed').length,
-      failed: of('failed').length + (broken ? 1 : 0),
-      skipped: of('skipped').length,
-    },
+    failures: failures.map((failure) => failedTest(file, failure)),
+    counts: { passed: of('passed').length, failed: of('failed').length, skipped: of('skipped').length },
     skipped: of('skipped').map(({ name, why }) => (why ? `${name} (${why})` : name)),
-    ms: performance.now() - start,
+    ms,
   };
 }
 
-/** Resolves with the last characters that the file printed, and with what went wrong, if anything did. */
-function runProcess(file, events) {
-  return new Promise((resolve) => {
-    const options = [`--test-reporter=${REPORTER}`, `--test-reporter-destination=${events}`];
-    // With the first set, the file would report to a test that runs this. Nx sets the second, and tests read what programs print.
-    const { NODE_TEST_CONTEXT, FORCE_COLOR, ...env } = process.env;
-    const child = spawn(process.execPath, [...options, file], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    let output = '';
-    let late = false;
-    const timer = setTimeout(() => {
-      late = true;
-      child.kill('SIGKILL');
-    }, FILE_TIMEOUT_MS);
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding('utf8').on('data', (text) => {
-        output = (output + text).slice(-MOST_OUTPUT);
-      });
-    }
-    // Not `close`: a program that the file left behind may keep its output open.
-    child.once('exit', (status, signal) => {
-      clearTimeout(timer);
-      const ended = signal ? `it was ended by ${signal}` : status === 0 ? '' : `it exited with status ${status}`;
-      setImmediate(resolve, { problem: late ? `it still ran after ${seconds(FILE_TIMEOUT_MS)}` : ended, output });
-    });
-  });
+function processFailure(files, problem) {
+  const names = files.map(nameOf);
+  const who = names.length === 1 ? names[0] : `${names[0]} or another file of its process`;
+  return `FAILED ${who}: ${problem}\n  again: node --test ${names.join(' ')}`;
 }
 
 function failedTest(file, { name, line, why }) {
@@ -118,10 +110,6 @@ function failedTest(file, { name, line, why }) {
     indented(why),
     `  again: node ${patterns.join(' ')} --test ${nameOf(file)}`,
   ].join('\n');
-}
-
-function failedFile(file, problem) {
-  return `FAILED ${nameOf(file)}: ${problem}\n  again: node --test ${nameOf(file)}`;
 }
 
 function escaped(text) {

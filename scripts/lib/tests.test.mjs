@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { after, test } from 'node:test';
+import { jobsOf } from './test-jobs.mjs';
+import { ALL_FILES_DONE, fileMark } from './test-reporter.mjs';
 import { denoCounts, runTests } from './tests.mjs';
+import { compiledTests, ROOT } from './workspace.mjs';
 
 const dir = mkdtempSync(join(tmpdir(), 'isthmus-runner-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
@@ -50,6 +53,122 @@ test('a suite counts only by its tests, and by a failed hook of its own', async 
   assert.match(printed, /no set-up/);
 });
 
+test('files that share a process are counted, and their failures named, as if they ran alone', async () => {
+  const good = written('good.mjs', [
+    `import { test } from 'node:test';`,
+    `test('one', () => {}); test('two', () => {});`,
+  ]);
+  const bad = written('bad.mjs', [
+    `import { describe, test } from 'node:test';`,
+    `describe('group', () => { test('three', () => { throw new Error('because'); }); });`,
+    `test('four', { skip: 'no Go' }, () => {});`,
+  ]);
+  const broken = written('broken.mjs', [`import 'isthmus-has-no-such-package';`]);
+  const last = written('last.mjs', [
+    `import { test } from 'node:test';`,
+    `test('five', () => SOON);`,
+    `const SOON = await Promise.resolve();`,
+  ]);
+  const { result, printed } = await run(good, bad, broken, last);
+  assert.deepEqual(result.counts, { passed: 3, failed: 2, skipped: 1 });
+  assert.match(printed, /FAILED group > three \(\S*bad\.mjs:2\)\n.*because/);
+  assert.match(printed, /'\^group\$' --test-name-pattern='\^three\$' --test \S*bad\.mjs/);
+  assert.match(printed, /FAILED its tests load \(\S*broken\.mjs:.*isthmus-has-no-such-package/s);
+});
+
+test('of a process that crashes, the file is named, and the files behind it run', async () => {
+  const before = written('before.mjs', [`import { test } from 'node:test';`, `test('one', () => {});`]);
+  const crash = written('crash.mjs', [`import { test } from 'node:test';`, `test('two', () => process.exit(3));`]);
+  const behind = written('behind.mjs', [`import { test } from 'node:test';`, `test('three', () => {});`]);
+  const { result, printed } = await run(before, crash, behind);
+  assert.equal(result.counts.failed, 1);
+  assert.match(printed, /FAILED \S*crash\.mjs: it exited with status 3\n {2}again: node --test \S*crash\.mjs$/m);
+  assert.deepEqual(named(result.slowest), ['before.mjs', 'behind.mjs', 'crash.mjs']);
+});
+
+test('a process that ends too early has failed, whatever its status, and the files behind it run', async () => {
+  const failing = written('failing.mjs', [
+    `import { test } from 'node:test';`,
+    `test('one', () => { throw new Error('because'); });`,
+  ]);
+  const behind = written('behind.mjs', [`import { test } from 'node:test';`, `test('two', () => {});`]);
+  for (const status of [0, 1]) {
+    const ends = [
+      written('in-test.mjs', [`import { test } from 'node:test';`, `test('three', () => process.exit(${status}));`]),
+      written('in-load.mjs', [`process.exit(${status});`]),
+    ];
+    const { result, printed } = await run(failing, ...ends, behind);
+    const problem = status === 0 ? 'it ended before its last file was done' : 'it exited with status 1';
+    for (const file of ends) assert.match(printed, new RegExp(`^FAILED \\S*${basename(file)}: ${problem}$`, 'm'));
+    assert.deepEqual(result.counts, { passed: 1, failed: 3, skipped: 0 }, `status ${status}`);
+    assert.deepEqual(named(result.slowest), ['behind.mjs', 'failing.mjs', 'in-load.mjs', 'in-test.mjs']);
+  }
+});
+
+test('a file that is in no job has failed', async () => {
+  const file = written('fine.mjs', [`import { test } from 'node:test';`, `test('one', () => {});`]);
+  const printed = [];
+  const { counts } = await runTests([file, 'lost.mjs'], { jobs: [[file]], print: (text) => printed.push(text) });
+  assert.deepEqual(counts, { passed: 1, failed: 1, skipped: 0 });
+  assert.match(printed.join('\n'), /^FAILED lost\.mjs: it has no result$/m);
+});
+
+test('a file that does not load is named with the reason, and the files behind it run', async () => {
+  const before = written('before.mjs', [`import { test } from 'node:test';`, `test('one', () => {});`]);
+  const stuck = written('stuck.mjs', [`await new Promise(() => {});`]);
+  const behind = written('behind.mjs', [`import { test } from 'node:test';`, `test('two', () => {});`]);
+  const { result, printed } = await run(before, stuck, behind);
+  // The file and its process.
+  assert.deepEqual(result.counts, { passed: 2, failed: 2, skipped: 0 });
+  assert.match(printed, /^FAILED its tests load \(\S*stuck\.mjs:\d+\)\n.*still pending/);
+});
+
+test('a test counts even if its name is that of a mark', async () => {
+  const lines = [`import { test } from 'node:test';`];
+  for (const name of [fileMark('x'), ALL_FILES_DONE]) {
+    lines.push(`test('${name}', () => {});`, `test('${name}', () => { throw new Error('because'); });`);
+  }
+  const file = written('marks.mjs', lines);
+  const other = written('other.mjs', [`import { test } from 'node:test';`, `test('one', () => {});`]);
+  assert.deepEqual((await run(file)).result.counts, { passed: 2, failed: 2, skipped: 0 });
+  assert.deepEqual((await run(file, other)).result.counts, { passed: 3, failed: 2, skipped: 0 });
+});
+
+test('of a process that hangs, the file is named, and the files behind it run', async () => {
+  const hang = written('hang.mjs', [
+    `import { test } from 'node:test';`,
+    `import { setTimeout } from 'node:timers/promises';`,
+    `test('one', () => setTimeout(2 ** 30));`,
+  ]);
+  const behind = written('behind.mjs', [`import { test } from 'node:test';`, `test('two', () => {});`]);
+  const { result, printed } = await runWith({ timeoutMs: 5_000 }, hang, behind);
+  assert.deepEqual(result.counts, { passed: 1, failed: 1, skipped: 0 });
+  assert.match(printed, /FAILED \S*hang\.mjs: it still ran after 5\.0 s/);
+});
+
+test('what a test causes after its end fails its process', async () => {
+  const late = written('late.mjs', [
+    `import { test } from 'node:test';`,
+    `test('one', () => { setTimeout(() => Promise.reject(new Error('too late')), 10); });`,
+  ]);
+  const other = written('other.mjs', [`import { test } from 'node:test';`, `test('two', () => {});`]);
+  const { result, printed } = await run(late, other);
+  assert.equal(result.counts.failed, 1);
+  assert.match(printed, /too late/);
+});
+
+test('unit tests share a process, if they leave the process as it was', () => {
+  const all = ['flags', 'http2', 'runtime'].flatMap((name) => compiledTests(join(ROOT, 'libs', name)));
+  const jobs = jobsOf(all);
+  assert.deepEqual(jobs.flat().sort(), [...all].sort());
+  const alone = jobs
+    .filter((job) => job.length === 1)
+    .flat()
+    .map((file) => relative(ROOT, file));
+  assert.ok(alone.includes('libs/runtime/dist/strangers.test.js'), 'it has hooks outside of a suite');
+  assert.ok(jobs.some((job) => job.length > 10));
+});
+
 test('the counts of Deno are its tests plus their steps', () => {
   const line = 'ok | 12 passed (3 steps) | 0 failed | 1 ignored (2s)';
   assert.deepEqual(denoCounts(line), { passed: 15, failed: 0, skipped: 1 });
@@ -62,8 +181,17 @@ function written(name, lines) {
   return file;
 }
 
-async function run(file) {
+function run(...files) {
+  return runWith({}, ...files);
+}
+
+async function runWith(options, ...files) {
   const printed = [];
-  const result = await runTests([file], { print: (text) => printed.push(text) });
+  const result = await runTests(files, { ...options, jobs: [files], print: (text) => printed.push(text) });
   return { result, printed: printed.join('\n') };
+}
+
+/** Returns the names of files in a list of the slowest. */
+function named(slowest) {
+  return slowest.map((each) => each.replace(/^.*\/| .*$/g, '')).sort();
 }

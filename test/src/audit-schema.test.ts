@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { type AuditRecord, auditDials } from '@isthmus/telemetry';
+import { type AuditRecord, auditDials, auditOthers, type OtherRecord } from '@isthmus/telemetry';
 import {
   type AttemptRecord,
   DIAL_ERRORS,
   DialError,
   type DialErrorCode,
   type DialRequest,
+  NotAuthorised,
   type PlaneEvents,
+  type Principal,
   planeEvents,
 } from '@isthmus/tunnel';
 import { ROOT } from './harness/index.ts';
@@ -75,6 +77,60 @@ test('the record of a tunnel matches the schema, however it ended', () => {
   }
 });
 
+const AGENT: Principal = { tenant: 'acme', role: 'agent', name: 'a1', rule: 'acme.yaml: agents[0]' };
+const CALLER: Principal = { tenant: 'acme', role: 'caller', name: 'api', rule: 'acme.yaml: callers[0]' };
+
+test('the records of dials with principals match the schema', () => {
+  const dial = { ...dialOf(), caller: { via: 'grpc', identity: 'CN=api', principal: CALLER } } as const;
+  const tunnel = { role: 'gateway', dial, ...ROUTE, since: Date.now(), up: 1, down: 2 } as const;
+  const record = recordOf((events) => {
+    events.emit('dial:end', 'gateway', dial, { ms: 5, ...ROUTE, agentPrincipal: 'acme/agent/a1' });
+    events.emit('tunnel:open', tunnel);
+    events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'caller' });
+  });
+  assert.equal(invalid(record), undefined);
+  const cause = new NotAuthorised('it may not', { rule: 'acme.yaml: dial.deny[0]', principal: CALLER });
+  const error = new DialError('destination_ip_prohibited', 'it may not', { cause });
+  const refused = recordOf((events) => events.emit('dial:end', 'gateway', dial, { ms: 0, error }));
+  assert.equal(invalid(refused), undefined);
+  assert.equal(refused.rule, 'acme.yaml: dial.deny[0]');
+});
+
+test('the records of refusals, sessions, operations and tenants match the schema', () => {
+  const events = planeEvents();
+  const records: OtherRecord[] = [];
+  const audit = auditOthers(events, 'hub-1', (record) => records.push(record));
+  const refusal = new NotAuthorised('it may not', { rule: 'acme.yaml: claims.cidr', principal: AGENT });
+  for (let n = 0; n < 30; n++) events.emit('refused', 'agents', '10.0.0.9:1', refusal);
+  events.emit('refused', 'callers', '10.0.0.9:1', new Error('no certificate'));
+  const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: true };
+  const info = { sessionId: 's1', tenant: 'acme', agentId: 'a1', hubId: 'hub-1', identifiers, since: 1 } as const;
+  const session = { ...info, protocol: 'packets', remote: '10.0.0.9:1', principal: AGENT } as const;
+  events.emit('session:open', session);
+  events.emit('session:close', session, 'the tenant is gone');
+  const operator = { identity: 'CN=alice', remote: '10.0.0.7:5000' };
+  events.emit('operation', {
+    operator,
+    call: 'Kick',
+    tenant: 'acme',
+    target: 'agent a1',
+    outcome: 'done',
+    text: 'test',
+  });
+  const limited = { ...operator, tenant: 'acme' };
+  events.emit('operation', { operator: limited, call: '/debug/pprof/heap', outcome: 'refused', text: 'it may not' });
+  events.emit('tenants', { changed: ['acme'], gone: [], inForce: 1 });
+  events.emit('tenants:failure', 'x.yaml:1:1: no', 'acme');
+  events.emit('tenants:failure', 'x.yaml:1:1: no', undefined);
+  audit.end();
+  for (const record of records) assert.equal(invalid(record), undefined, JSON.stringify(record));
+  assert.deepEqual([...new Set(records.map(({ record }) => record))].sort(), [
+    ...['operation', 'refusal', 'refusals', 'session', 'tenants'],
+  ]);
+  assert.notEqual(invalid({ ...records[0], record: 'sunshine' }), undefined);
+  assert.notEqual(invalid({ ...records[0], text: undefined, more: 1 }), undefined);
+});
+
 test('the schema rejects what is not a record', () => {
   const good = recordOf((events) => {
     const error = new DialError('dns_error', 'no such host');
@@ -95,13 +151,18 @@ test('the schema rejects what is not a record', () => {
 test('the examples of docs/AUDIT.md are records', () => {
   const document = readFileSync(`${ROOT}docs/AUDIT.md`, 'utf8');
   const examples = [...document.matchAll(/^```json\n(.*?)^```$/gms)].map(([, text = '']) => JSON.parse(text));
-  assert.ok(examples.length >= 3);
-  for (const example of examples) assert.equal(invalid(example), undefined, example.dial);
+  assert.ok(examples.length >= 8);
+  for (const example of examples) assert.equal(invalid(example), undefined, JSON.stringify(example));
 });
 
-test('docs/AUDIT.md has a line for each field of the schema', () => {
-  const { properties } = JSON.parse(readFileSync(`${ROOT}docs/audit.schema.json`, 'utf8'));
-  const lines = readFileSync(`${ROOT}docs/AUDIT.md`, 'utf8').split('\n');
-  const named = lines.flatMap((line) => [...(/^\| ((?:`\w+`(?:, )?)+) \|/.exec(line)?.[1]?.matchAll(/\w+/g) ?? [])]);
-  assert.deepEqual(named.map(String), Object.keys(properties));
+test('docs/AUDIT.md has a line for each field of each kind of record', () => {
+  const { $defs } = JSON.parse(readFileSync(`${ROOT}docs/audit.schema.json`, 'utf8'));
+  const sections = readFileSync(`${ROOT}docs/AUDIT.md`, 'utf8').split(/^##+ /m);
+  for (const kind of ['dial', 'refusal', 'refusals', 'session', 'operation', 'tenants']) {
+    const heading = kind === 'dial' ? 'Fields' : `\`${kind}\``;
+    const lines = sections.find((section) => section.startsWith(heading))?.split('\n') ?? [];
+    const named = lines.flatMap((line) => [...(/^\| ((?:`\w+`(?:, )?)+) \|/.exec(line)?.[1]?.matchAll(/\w+/g) ?? [])]);
+    const common = kind === 'dial' ? [] : ['time', 'record', 'process'];
+    assert.deepEqual([...common, ...named.map(String)], Object.keys($defs[kind].properties), kind);
+  }
 });

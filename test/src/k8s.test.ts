@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { PROGRAMS, parseFlags } from '@isthmus/flags';
 import { parse } from 'yaml';
@@ -192,5 +193,32 @@ test('deployments, budgets and spreads select their own pods', { skip }, () => {
   for (const { name, pod, labels } of deployed) {
     for (const { labelSelector } of pod.topologySpreadConstraints ?? [])
       assert.ok(selects(labelSelector, labels), name);
+  }
+});
+
+test('with the component for tenants, gateways and hubs read one directory of files and credentials', { skip }, () => {
+  const dir = mkdtempSync(join(root, 'k8s/.tenants-'));
+  try {
+    const overlay = { resources: ['../base/plane'], components: ['../components/tenants'] };
+    writeFileSync(join(dir, 'kustomization.yaml'), JSON.stringify(overlay));
+    const readers = workloads(kustomize(relative(root, dir))).filter(({ flags }) => flags.has('tenants-dir'));
+    assert.deepEqual(readers.map(({ name }) => name).sort(), ['gateway', 'hub']);
+    for (const { container, pod, flags, name } of readers) {
+      const mount = container.volumeMounts.find(({ mountPath }) => mountPath === flags.get('tenants-dir'));
+      assert.ok(
+        pod.volumes.some((volume) => volume.name === mount?.name && volume.projected),
+        name,
+      );
+      // The files say who reviews tokens. A pod waits for ever for a secret that nobody makes.
+      for (const flag of ['agent-namespace', 'agent-service-account', 'authentication-audience', 'kubeconfig'])
+        assert.ok(!flags.has(flag), `${name}: --${flag}`);
+      assert.deepEqual(
+        [...container.volumeMounts, ...pod.volumes].filter((each) => each.name === 'kubeconfig'),
+        [],
+        name,
+      );
+    }
+  } finally {
+    rmSync(dir, { recursive: true });
   }
 });

@@ -11,6 +11,7 @@ import {
   relays,
   type Started,
   splitTiers,
+  tenants,
   traced,
 } from './families.ts';
 import type { Kind, Line } from './lines.ts';
@@ -45,7 +46,9 @@ export function contenders({ anp, planebench }: Programs): Contender[] {
   if (!planebench) return own;
   // Relays lead to the bench's own destination, whose protocol planebench does not know.
   const again = own
-    .filter(({ kind }) => kind !== 'relays' && kind !== 'traced' && kind !== 'far' && kind !== 'mixed')
+    .filter(
+      ({ kind }) => kind !== 'relays' && kind !== 'traced' && kind !== 'far' && kind !== 'mixed' && kind !== 'tenants',
+    )
     .map((each) => ({ ...each, planebench }));
   return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
 }
@@ -62,6 +65,9 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
     ...Object.entries(TRACED).map(([name, family]) => ({ name, kind: 'traced', protocol: 'connect', family }) as const),
     { name: 'far-relay', kind: 'far', family: farRelay },
     ...through('far', 'far-', () => farAgent),
+    ...Object.entries(TENANTS).map(
+      ([name, family]) => ({ name, kind: 'tenants', protocol: 'connect', family }) as const,
+    ),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
     ...(anp ? through('mixed', 'go-agent-', () => goAgent(anp)) : []),
     ...(anp ? through('mixed', 'go-pair-', (protocol) => anpPair(anp, protocol)) : []),
@@ -72,6 +78,9 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
 
 /** Traces off; traces on, but no dial sampled; traces on, and all exported. */
 const TRACED = { 'traces-off': traced(), 'traces-unsampled': traced('always_off'), 'traces-all': traced('always_on') };
+
+/** A quiet tenant and one that floods; and both as one tenant, between whose callers nobody is fair. */
+const TENANTS = { 'two-tenants': tenants(['quiet', 'flood']), 'one-tenant': tenants(['both']) };
 
 const twoRelays = relays(2);
 const threeRelays = relays(3);

@@ -1,4 +1,6 @@
-import { startRedis } from '@isthmus/registry/testing';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { Authority } from '@isthmus/certificates/testing';
+import { startRedis } from '@isthmus/registry/testing/servers';
 import type { Door } from '../chaos/load/door.ts';
 import {
   agentPortFlags,
@@ -26,6 +28,8 @@ export interface Started {
   /** Where callers connect: the door of a plane, or the first relay's port. */
   readonly door?: Door;
   readonly port?: number;
+  /** Where a second tenant's callers connect. */
+  readonly floodDoor?: Door;
   readonly groups: Groups;
   ready(): Promise<void>;
 }
@@ -146,6 +150,59 @@ export const splitTiers: Family = async (scope) => {
     return { door: front.door, groups, ready: () => isReady(gateway) };
   };
 };
+
+/** Split tiers with tenants, and an agent of each. The first is measured, the last floods. */
+export function tenants(names: readonly [string, ...string[]]): Family {
+  return async (scope) => {
+    const place = await newPlace(scope);
+    const redis = await startRedis();
+    scope.defer(() => redis.stop());
+    const plane = { 'redis-url': redis.url, plane: 'bench', 'tenants-dir': `${place.trust.dir}/tenants` };
+    const front = await frontFlags(place.trust);
+    const peers = await peerFlags(place.trust);
+    const back = await backFlags(place.trust);
+    const hubs = await hubFlags(place.trust, back.agentPort);
+    const health = await healthFlags();
+    await mkdir(plane['tenants-dir']);
+    const uplinks = await Promise.all(
+      names.map((name) => tenant(place.trust, plane['tenants-dir'], name, back.agentPort)),
+    );
+    return async () => {
+      const hub = run(place, 'backend-hub', { ...plane, ...health, ...back.flags, ...hubs });
+      const gateway = run(place, 'frontend-gw', { ...plane, ...front.flags, ...peers, 'uds-name': undefined });
+      const agents = uplinks.map((uplink) => run(place, 'proxy-agent', uplink));
+      const groups = { gateway: [gateway.pid], hub: [hub.pid], agents: agents.map(({ pid }) => pid) };
+      const doorOf = (name = '') => ({
+        ...front.door,
+        grpc: socketOf(place.trust, name),
+        connect: socketOf(place.trust, name),
+      });
+      const ready = async () => {
+        await isReady(gateway);
+        await Promise.all(agents.map((agent) => isReady(agent)));
+      };
+      return { door: doorOf(names[0]), floodDoor: doorOf(names.at(-1)), groups, ready };
+    };
+  };
+}
+
+function socketOf({ dir }: Trust, tenant: string): string {
+  return `${dir}/${tenant}.sock`;
+}
+
+/** Writes a tenant's file. @returns the flags of its agent */
+async function tenant(trust: Trust, dir: string, name: string, agentPort: number): Promise<Flags> {
+  const authority = await Authority.create(trust.dir, name);
+  const { cert, key } = await authority.client(`${name}-agent`);
+  const file = {
+    tenant: name,
+    agents: [{ certificates: { ca: authority.cert } }],
+    callers: [{ unixSocket: socketOf(trust, name) }],
+  };
+  await writeFile(`${dir}/${name}.yaml`, JSON.stringify(file));
+  const flags = await agentFlags(trust, agentPort);
+  return { ...flags, 'agent-id': `${name}-agent`, 'agent-cert': cert, 'agent-key': key };
+}
 
 export interface AnpBinaries {
   readonly server: string;

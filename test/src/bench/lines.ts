@@ -1,10 +1,10 @@
-import type { WorkName } from './load/messages.ts';
+import { FLOODS, type FloodKind, type WorkName } from './load/messages.ts';
 
 /**
  * What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, one server with or without
- * traces, a long way, or upstream's agent.
+ * traces, a long way, upstream's agent, or split tiers with two tenants.
  */
-export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' | 'far' | 'mixed';
+export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' | 'far' | 'mixed' | 'tenants';
 
 /** A figure as tables show it. */
 export interface Shown {
@@ -32,6 +32,8 @@ export interface Line {
   readonly once: boolean;
   /** How many simulated agents replace the one real agent. */
   readonly agents?: number;
+  /** What a second tenant does meanwhile. */
+  readonly flood?: FloodKind;
   /** For a growth line: which one, and its position along it. */
   readonly growth?: { readonly of: GrowthName; readonly at: number };
   readonly shows: readonly Shown[];
@@ -186,4 +188,23 @@ export const MIXED: readonly Line[] = [
   { ...line('stall', 1, STALL, { on: ['mixed'] }), name: 'mixed-stall-x1', title: 'stall ×1, a Go agent' },
 ];
 
-export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING, ...FAR, ...MIXED];
+const BESIDE_FLOOD = [
+  less('dials_failed', 'dials failed'),
+  less('ping_p99_us', 'ping p99 µs'),
+  less('ping_p99_times', 'times alone'),
+  less('dial_p99_us', 'dial p99 µs'),
+  less('dial_p99_times', 'times alone'),
+  more('share', 'share of downloads'),
+  more('flood_dials_per_s', 'dials/s of the flood'),
+  less('plane_rss_growth_mb', 'growth MB'),
+];
+
+/** What one tenant's flood does to another, beside a plane that takes both for one tenant and so is not fair between them. */
+export const FAIRNESS: readonly Line[] = FLOODS.map((flood) => ({
+  ...line('fairness', 5000, BESIDE_FLOOD, { on: ['tenants'], fresh: true, once: true }),
+  name: `fairness-${flood}`,
+  title: `beside another tenant’s flood: ${flood}`,
+  flood,
+}));
+
+export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING, ...FAR, ...MIXED, ...FAIRNESS];

@@ -58,7 +58,10 @@ function plan(): Plan | undefined {
     short,
     fronts: front,
     ...(short ? SHORT : { windowMs: seconds * 1000, pace: 1 }),
-    lines: LINES.filter(({ name }) => line.length === 0 || line.some((each) => isMeant(each, name))),
+    // A flood is as large in a short run, and takes minutes on a small machine: name it to run it.
+    lines: LINES.filter(({ name, flood }) =>
+      line.length === 0 ? !(short && flood) : line.some((each) => isMeant(each, name)),
+    ),
     ...(planebench !== undefined && { planebench }),
     ...(server !== undefined && agent !== undefined && { anp: { server, agent } }),
   };

@@ -63,7 +63,7 @@ export async function measure(
 }
 
 async function load(
-  { work, conns, rate }: Line,
+  { work, conns, rate, flood: kind }: Line,
   contender: Contender,
   started: Started,
   destinationPort: number,
@@ -72,7 +72,13 @@ async function load(
   if (work === 'start') throw new Error('the load cannot measure a start');
   const { groups } = started;
   const front = frontOf(contender, started);
-  const settings: Settings = { front, destinationPort, work, conns, windowMs, pace, rate, groups };
+  const { floodDoor } = started;
+  const floodBeside = () =>
+    kind &&
+    floodDoor && {
+      flood: { kind, front: frontOf(contender, { ...started, door: floodDoor }), destinationPort, most: conns },
+    };
+  const settings: Settings = { front, destinationPort, work, conns, windowMs, pace, rate, groups, ...floodBeside() };
   const { figures, errors } = contender.planebench
     ? await planebench(contender.planebench, settings)
     : await ask<Result>('./load/main.js', settings, windowMs + GRACE);

@@ -1,4 +1,4 @@
-import { startRedis } from '@isthmus/registry/testing';
+import { startRedis } from '@isthmus/registry/testing/servers';
 import {
   type Flags,
   Member,

@@ -1,5 +1,5 @@
 import { adminApi } from '@isthmus/proto/admin';
-import { startRedis } from '@isthmus/registry/testing';
+import { startRedis } from '@isthmus/registry/testing/servers';
 import {
   agentMember,
   agentPortFlags,

@@ -18,7 +18,7 @@ import {
 } from '../harness/index.ts';
 import { across, acrossShared, EVERY_PAIR } from './rig.ts';
 
-/** For tests that do not count anything. */
+/** For tests that need no flags of their own. They count from what the tests before them left. */
 const acrossSame = acrossShared();
 
 const SERVER = 'konnectivity_network_proxy_server_';
@@ -58,20 +58,22 @@ acrossSame(EVERY_PAIR, 'a name that does not exist: no such host, and 502', asyn
   assert.equal(answer.status, 502);
 });
 
-across(
+acrossSame(
   EVERY_PAIR,
   'a black hole: the agent gives up before the server does, and answers with i/o timeout',
   async (scope, rig) => {
     const { server, agents } = await rig();
     const destination = await blackHole(scope);
+    const timeouts = async () => {
+      const samples = await (agents[0] as Program).metric(`${AGENT}endpoint_dial_failure_total`);
+      return samples.get('{reason="timeout"}') ?? 0;
+    };
+    const before = await timeouts();
     const { error, answer } = await failBoth(scope, server, destination);
     assert.equal(error, `dial tcp ${destination}: i/o timeout`);
     assert.ok(answer.status === 504 || answer.status === 502, String(answer.status));
     assert.match(answer.body, /i\/o timeout/);
-    await eventually(async () => {
-      const samples = await (agents[0] as Program).metric(`${AGENT}endpoint_dial_failure_total`);
-      assert.equal(samples.get('{reason="timeout"}'), 2);
-    });
+    await eventually(async () => assert.equal(await timeouts(), before + 2));
   },
 );
 
@@ -83,25 +85,27 @@ across(EVERY_PAIR, '--backend-dial-timeout is the limit of the server itself', a
   await eventually(async () => assert.equal(await failures(server.program, 'backend_dial_timeout'), 2));
 });
 
-across(EVERY_PAIR, 'a failed dial is counted once, before the caller sees it', async (scope, rig) => {
+acrossSame(EVERY_PAIR, 'a failed dial is counted once, before the caller sees it', async (scope, rig) => {
   const { server } = await rig();
   const destination = await refused();
+  const before = await failures(server.program, 'error_response');
   for (let count = 1; count <= 5; count++) {
     await packetsThrough(scope, server.grpc).dial(destination);
-    assert.equal(await failures(server.program, 'error_response'), count);
+    assert.equal(await failures(server.program, 'error_response'), before + count);
   }
   await connectThrough(scope, { via: server.connect, destination });
-  assert.equal(await failures(server.program, 'error_response'), 6);
+  assert.equal(await failures(server.program, 'error_response'), before + 6);
 });
 
-across(EVERY_PAIR, 'a caller that gives up with DIAL_CLS counts as frontend_close', async (scope, rig) => {
+acrossSame(EVERY_PAIR, 'a caller that gives up with DIAL_CLS counts as frontend_close', async (scope, rig) => {
   const { server } = await rig();
   const address = await blackHole(scope);
+  const before = await failures(server.program, 'frontend_close');
   const caller = packetsThrough(scope, server.grpc);
   caller.send({ type: 'DIAL_REQ', protocol: 'tcp', address, random: 5n });
   caller.send({ type: 'DIAL_CLS', random: 5n });
   caller.stream.end();
-  await eventually(async () => assert.equal(await failures(server.program, 'frontend_close'), 1));
+  await eventually(async () => assert.equal(await failures(server.program, 'frontend_close'), before + 1));
 });
 
 test(

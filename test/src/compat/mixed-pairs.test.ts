@@ -14,7 +14,7 @@ const FULL_SPEED: Pace = { name: 'full speed' };
 
 /** More than a tunnel's share plus its stream's window, so that slow readers stop their senders. */
 const SHORT = {
-  bytes: 32 * MIB,
+  bytes: 24 * MIB,
   deadline: 60_000,
   paces: [FULL_SPEED, { name: '4 MiB/s', rate: 4 * MIB }, { name: 'bursts', burst: { bytes: 8 * MIB, restMs: 1_000 } }],
 };

@@ -6,10 +6,16 @@ import { within } from '@isthmus/runtime/testing';
 import type { Scope } from './scope.ts';
 
 /** Where a plane accepts callers: a unix socket, plain TCP on 127.0.0.1, or TLS with a client's certificate. */
-export type Via =
-  | { readonly uds: string }
-  | { readonly port: number; readonly host?: string }
-  | { readonly port: number; readonly host?: string; readonly ca: string; readonly identity?: Identity };
+export type Via = { readonly uds: string } | { readonly port: number; readonly host?: string } | TlsVia;
+
+export interface TlsVia {
+  readonly port: number;
+  readonly host?: string;
+  readonly ca: string;
+  readonly identity?: Identity;
+  /** What is sent as SNI, and whose certificate is expected. Default: localhost. */
+  readonly serverName?: string;
+}
 
 export interface ConnectRequest {
   readonly via: Via;
@@ -56,10 +62,11 @@ function openSocket(via: Via): Socket {
   const { port, host = '127.0.0.1' } = via;
   const socket = connectTcp({ port, host, allowHalfOpen: true });
   if (!('ca' in via)) return socket;
+  const { serverName: servername = 'localhost' } = via;
   // As an API server does: no ALPN.
   const client = via.identity && { cert: readFileSync(via.identity.cert), key: readFileSync(via.identity.key) };
   socket.on('error', () => {});
-  return connectTls({ socket, servername: 'localhost', ca: readFileSync(via.ca), ...client });
+  return connectTls({ socket, servername, ca: readFileSync(via.ca), ...client });
 }
 
 export function describe(via: Via): string {

@@ -28,11 +28,7 @@ export async function goProgram(name: string, patch?: Patch): Promise<string> {
   for (const file of (await readdir(sources)).sort()) hash.update(await readFile(`${sources}/${file}`));
   if (patch) hash.update(String(patch));
   const path = `${CACHE}/${name}-${hash.digest('hex').slice(0, 16)}`;
-  const exists = await access(path).then(
-    () => true,
-    () => false,
-  );
-  if (exists) return path;
+  if (await exists(path)) return path;
   await mkdir(CACHE, { recursive: true });
   // Build under a temporary name: another test file may build at the same time.
   const fresh = `${path}-${process.pid}`;
@@ -40,6 +36,28 @@ export async function goProgram(name: string, patch?: Patch): Promise<string> {
   else await run('go', ['build', '-o', fresh, '.'], { cwd: sources, timeout: BUILD_MS });
   await rename(fresh, path);
   return path;
+}
+
+/** Returns the path of a program of a published Go module, such as example.com/module/cmd/name@v1.2.3, which is built once for each version. */
+export async function goInstalled(module: string): Promise<string> {
+  const [, name, version] = /\/([^/]+)@(.+)$/.exec(module) ?? [];
+  const path = `${CACHE}/${name}-${version}`;
+  if (await exists(path)) return path;
+  const fresh = `${path}-${process.pid}`;
+  try {
+    await run('go', ['install', module], { env: { ...process.env, GOBIN: fresh }, timeout: BUILD_MS });
+    await rename(`${fresh}/${name}`, path);
+  } finally {
+    await rm(fresh, { recursive: true, force: true });
+  }
+  return path;
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Builds from a copy with vendored modules, so that Go's shared module cache stays as it is. */

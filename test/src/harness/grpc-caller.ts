@@ -24,7 +24,7 @@ export class PacketStream implements AsyncDisposable {
   constructor(via: Via, method = '/ProxyService/Proxy', metadata = new Metadata()) {
     this.#client = new Client(target(via), security(via), {
       'grpc.use_local_subchannel_pool': 1,
-      'grpc.ssl_target_name_override': 'localhost',
+      'grpc.ssl_target_name_override': ('ca' in via && via.serverName) || 'localhost',
     });
     this.stream = this.#client.makeBidiStreamRequest(method, encodePacket, decodePacket, metadata);
     this.stream.on('data', this.#keep);

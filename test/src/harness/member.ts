@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { type AdminClientTls, adminClient } from '@isthmus/admin/client';
+import type { AdminClientTls } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type Env, type Flags, Program } from './program.ts';
 import { commandOf, type ProgramName } from './runtime.ts';
@@ -87,8 +87,12 @@ export class Member {
     return this.#ask(async (admin, signal) => (await admin.listTunnels({}, { signal })).tunnels);
   }
 
-  /** Uses a new channel: one that was open when the process died would wait before it connects again. */
+  /**
+   * Uses a new channel: one that was open when the process died would wait before it connects again. Loads the client here, because
+   * most test files never ask and loading it takes as long as starting a program.
+   */
   async #ask<T>(question: (admin: adminApi.AdminClient, signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { adminClient } = await import('@isthmus/admin/client');
     const address = `${this.program.healthHost}:${this.program.adminPort}`;
     using connection = adminClient(address, adminTls(this.#options.flags));
     return await question(connection.admin, AbortSignal.timeout(ASK_MS));

@@ -1,5 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import http, { type IncomingMessage } from 'node:http';
 import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
 import { type True, until, type Wait, within } from '@isthmus/runtime/testing';
 import { commandOf, type ProgramName, ROOT } from './runtime.ts';
 import type { Scope } from './scope.ts';
@@ -9,6 +12,8 @@ const KEPT_LINES = 20_000;
 const SHOWN_LINES = 30;
 /** How long a busy program may take for a page, in milliseconds. One that hangs is no reason to wait longer. */
 const PAGE_MS = 10_000;
+/** How often a starting program is asked whether it is ready, in milliseconds. Starting takes at least 200. */
+const READY_EVERY_MS = 50;
 /** How long reading a program's last output may take, in milliseconds. Only a grandchild that holds the pipe open takes that long. */
 const LAST_WORDS_MS = 10_000;
 
@@ -139,16 +144,18 @@ export class Program implements AsyncDisposable {
   async waitReady(deadline?: number): Promise<void> {
     await this.#until(async () => (await this.get('/readyz')).status === 200, {
       ...deadlineOf(deadline),
+      every: READY_EVERY_MS,
       what: '/readyz to answer 200',
     });
   }
 
   /** GET on the health port. */
   async get(path: string): Promise<{ readonly status: number; readonly body: string }> {
-    const signal = AbortSignal.timeout(PAGE_MS);
-    const headers = { connection: 'close' };
-    const response = await fetch(`http://${this.healthHost}:${this.healthPort}${path}`, { signal, headers });
-    return { status: response.status, body: await response.text() };
+    const url = `http://${this.healthHost}:${this.healthPort}${path}`;
+    // Costs half of a `fetch`, and tests poll.
+    const request = http.get(url, { agent: false, signal: AbortSignal.timeout(PAGE_MS) });
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    return { status: response.statusCode ?? 0, body: await text(response) };
   }
 
   /** Returns the values of one metric family's samples, by their labels as they are on the page (`{}` for none). */

@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
-import { type ClientHttp2Session, connect as connectHttp2, type OutgoingHttpHeaders } from 'node:http2';
+import type { OutgoingHttpHeaders } from 'node:http2';
 import test from 'node:test';
-import { connect as connectTls } from 'node:tls';
-import { HUB_SERVER_NAME } from '@isthmus/tunnel';
-import { blackHole, echo, freePort, type Identity, Scope, split, until, within } from '../harness/index.ts';
+import { blackHole, echo, freePort, Scope, split, within } from '../harness/index.ts';
+import { ask, openLink } from './gateway-link.ts';
 import { attack, bystander, refused } from './rig.ts';
 
 const SOMEONE = 'ffffffffffffffff';
@@ -84,31 +81,3 @@ test('a gateway that misuses its link is answered and disturbs nothing', async (
     assert.equal(await ask(again, dial()), 200, 'the next dial is served');
   });
 });
-
-async function openLink(scope: Scope, port: number, ca: string, identity: Identity): Promise<ClientHttp2Session> {
-  const socket = connectTls({
-    port,
-    host: '127.0.0.1',
-    servername: HUB_SERVER_NAME,
-    ALPNProtocols: ['h2'],
-    ca: readFileSync(ca),
-    cert: readFileSync(identity.cert),
-    key: readFileSync(identity.key),
-  });
-  await within(once(socket, 'secureConnect'), { what: 'a TLS handshake' });
-  const session = connectHttp2('https://hub', { createConnection: () => socket, peerMaxConcurrentStreams: 10_000 });
-  session.on('error', () => {});
-  scope.defer(() => session.destroy());
-  return session;
-}
-
-/** Returns the status of an answer. The stream stays open if the answer allows it. */
-async function ask(link: ClientHttp2Session, head: OutgoingHttpHeaders): Promise<number> {
-  const stream = link.request(head, { endStream: false });
-  stream.on('error', () => {});
-  let status = 0;
-  stream.once('response', (answer) => {
-    status = Number(answer[':status']);
-  });
-  return until(() => status > 0 && status, { what: 'an answer' });
-}

@@ -48,6 +48,8 @@ const LINES: readonly string[] = [
   `{"type":"membership","current":true,"hubs":[${Array.from({ length: 128 }, (_, i) => member('127.0.0.1:1', `h${i}`)).join()}]}`,
   '{"type":"membership-change","current":true,"changed":[],"gone":[null]}',
   '{"type":"membership-change","current":true,"changed":[],"gone":["rogue"]}',
+  '{"type":"policy","deny":"all"}',
+  '{"type":"policy","deny":[{"cidr":"10.0.0.0/99"}],"allow":[{"host":"*"}]}',
   '{"type":"drain"}',
   'x'.repeat(1 << 20),
 ];

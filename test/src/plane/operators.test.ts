@@ -6,7 +6,7 @@ import { adminClient } from '@isthmus/admin/client';
 import { Authority } from '@isthmus/certificates/testing';
 import type { Registry } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
-import { redisMissing } from '@isthmus/registry/testing';
+import { redisMissing } from '@isthmus/registry/testing/servers';
 import { VERSION } from '@isthmus/service';
 import {
   type Back,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { redisMissing } from '@isthmus/registry/testing';
+import { redisMissing } from '@isthmus/registry/testing/servers';
 import {
   echo,
   eventually,

@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Authority } from '@isthmus/certificates/testing';
-import { PLANE_USER, type RedisServer, redisMissing, startRedis, startSentinels } from '@isthmus/registry/testing';
+import {
+  PLANE_USER,
+  type RedisServer,
+  redisMissing,
+  startRedis,
+  startSentinels,
+} from '@isthmus/registry/testing/servers';
 import {
   type Back,
   echo,
@@ -76,7 +82,8 @@ test('a hub that the registry has lost goes on serving over its link, until the 
     await until(removed, { what: 'the end of the hub in the registry' });
   });
   assert.deepEqual([...(await agentsKnownTo(scope, gateway))], ['agent-0']);
-  assert.equal((await gateway.get('/readyz')).status, 200);
+  const { status, body } = await gateway.get('/readyz?verbose');
+  assert.equal(status, 200, body);
   await hub.kill();
   const forgotten = async () => (await agentsKnownTo(scope, gateway)).size === 0;
   await until(forgotten, { what: 'the end of the session of the hub that was killed' });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { type Duplex, pipeline } from 'node:stream';
 import test from 'node:test';
-import { redisMissing, startRedis } from '@isthmus/registry/testing';
+import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
 import {
   type Back,
   echo,

@@ -40,7 +40,7 @@ test(
     // Agents that connect meanwhile do not keep the second server from exiting.
     const second = await server('second');
     assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
-    assert.match(second.member.program.tail, /--uds-name .*callers\.sock: another process listens there/);
+    assert.match(second.member.program.tail, /unix socket .*callers\.sock: another process listens there/);
     await carries(await dial(scope, first.ways, 'connect', destination.authority));
     await first.member.kill();
     await second.member.restart();
@@ -59,7 +59,7 @@ test(
     await until(async () => (await refusal(uds)) === 'ECONNREFUSED', { what: 'callers to be refused' });
     const second = await server('second');
     assert.deepEqual(await second.member.program.ended(), { code: 1, signal: null });
-    assert.match(second.member.program.tail, /--uds-name .*: another process has this socket, and lacks the file/);
+    assert.match(second.member.program.tail, /unix socket .*: another process has this socket, and lacks the file/);
     limitDescriptors(first.member.program, 1024);
     await until(async () => (await refusal(uds)) === undefined, { what: 'callers to be accepted' });
     await eventually(async () => carries(await dial(scope, first.ways, 'connect', destination.authority)));

@@ -1,10 +1,12 @@
 // npm run scale: measures how the plane copes with thousands of agents. Prints tables, and every check that fails.
 import { parseArgs } from 'node:util';
-import { redisMissing } from '@isthmus/registry/testing';
+import { redisMissing } from '@isthmus/registry/testing/servers';
 import type { Findings } from './findings.ts';
 import { PHASES, type Phase, type Sizes } from './phases/index.ts';
 import { print, write } from './report.ts';
 import { type Stage, stage } from './stage.ts';
+import { forMore } from './tenants/arithmetic.ts';
+import { tenantsRun } from './tenants/index.ts';
 
 const AGENTS = 5000;
 const SHORT_AGENTS = 300;
@@ -13,15 +15,23 @@ const SHORT_AGENTS = 300;
 const LONG = { dialMs: 10_000, restMs: 30_000, rebalanceMs: 30_000 };
 const SHORT = { dialMs: 1500, restMs: 3000, rebalanceMs: 2000 };
 
+/** A whole run for tenants. `dialMs` is how long callers dial, `rounds` how often each of a tenant's agents comes and goes. */
+const TENANTS = 1000;
+const LONG_TENANTS = { dialMs: 20_000, rounds: 10 };
+const SHORT_TENANTS = { dialMs: 2000, rounds: 2 };
+
 const USAGE = `npm run scale [-- OPTIONS]
   --agents N     number of simulated agents (default ${AGENTS})
   --short        ${SHORT_AGENTS} agents and short measurements, in less than a minute; judges counts, not times
   --phase NAME   only this phase; may be repeated
-A run without options writes its figures into docs/LIMITS.md. Phases:
+  --tenants N    another run: a plane for so many tenants, with two agents each
+A run without options writes its figures into docs/LIMITS.md, one with --tenants ${TENANTS} into docs/TENANTS.md. Phases:
 ${PHASES.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join('\n')}
 `;
 
 interface Run {
+  /** Unset: the phases run. */
+  readonly tenants?: number;
   readonly sizes: Sizes;
   readonly phases: readonly Phase[];
   readonly short: boolean;
@@ -35,14 +45,19 @@ function readRun(): Run | undefined {
       agents: { type: 'string' },
       short: { type: 'boolean', default: false },
       phase: { type: 'string', multiple: true },
+      tenants: { type: 'string' },
       help: { type: 'boolean', default: false },
     },
   });
   const { short, phase: names, help } = values;
+  const tenants = values.tenants === undefined ? undefined : Number(values.tenants);
   const agents = Number(values.agents ?? (short ? SHORT_AGENTS : AGENTS));
   const unknown = names?.filter((name) => !PHASES.some((phase) => phase.name === name)) ?? [];
   if (help || !Number.isInteger(agents) || agents < 10 || unknown.length > 0) return undefined;
+  // Twenty tenants have callers.
+  if (tenants !== undefined && !(Number.isInteger(tenants) && tenants >= 20)) return undefined;
   return {
+    ...(tenants !== undefined && { tenants }),
     sizes: sizesOf(agents, short),
     short,
     phases: names ? PHASES.filter(({ name }) => names.includes(name)) : PHASES,
@@ -56,7 +71,7 @@ function sizesOf(all: number, short: boolean): Sizes {
   return { ...sizes, ...(short ? SHORT : LONG) };
 }
 
-async function run({ sizes, phases }: Run): Promise<Findings[]> {
+async function measured({ sizes, phases }: Run): Promise<Findings[]> {
   const findings: Findings[] = [];
   const plane = new CurrentPlane();
   try {
@@ -103,8 +118,26 @@ if (!wanted || missing) {
   process.stderr.write(wanted ? `${missing}\n` : USAGE);
   process.exitCode = 2;
 } else {
-  const findings = await run(wanted);
-  const held = print(findings, wanted.short, (text) => process.stdout.write(text));
-  if (wanted.whole) write(findings);
+  const held = wanted.tenants === undefined ? await runPhases(wanted) : await runTenants(wanted.tenants, wanted.short);
   process.exitCode = held ? 0 : 1;
+}
+
+async function runPhases(run: Run): Promise<boolean> {
+  const findings = await measured(run);
+  if (run.whole) write(findings);
+  return print(findings, run.short, out);
+}
+
+async function runTenants(tenants: number, short: boolean): Promise<boolean> {
+  const log = (text: string) => void process.stderr.write(text);
+  const { findings, facts } = await tenantsRun({ tenants, ...(short ? SHORT_TENANTS : LONG_TENANTS) }, log);
+  const more = forMore(facts);
+  if (!short && tenants === TENANTS)
+    write([findings], 'docs/TENANTS.md', `npm run scale -- --tenants ${TENANTS}`, more);
+  else out(`\n${more}\n`);
+  return print([findings], short, out);
+}
+
+function out(text: string): void {
+  process.stdout.write(text);
 }

@@ -8,6 +8,17 @@ export interface FleetSettings {
   readonly sessionCount: number;
   /** How long all agents take to move to the hubs that they prefer, in milliseconds. */
   readonly rebalanceTime: number;
+  /** Agents of tenants, by their numbers. Unset: all are of the tenant `default`, with the certificate of `tls`. */
+  readonly members?: readonly Member[];
+}
+
+/** An agent of a tenant. */
+export interface Member {
+  readonly agentId: string;
+  readonly cert: string;
+  readonly key: string;
+  /** Whatever it is asked to dial, this is where it is in the agent's network. */
+  readonly destination: { readonly host: string; readonly port: number };
 }
 
 export type ToWorker =

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Following, follow, type Registry } from '@isthmus/registry';
 import { redisRegistry } from '@isthmus/registry/redis';
-import { type RedisServer, startRedis } from '@isthmus/registry/testing';
+import { type RedisServer, startRedis } from '@isthmus/registry/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { Directory, type HubRecord, type SessionRecord } from '@isthmus/tunnel';
 import { type RedisUse, redisUse } from './redis-info.ts';

@@ -4,7 +4,6 @@ import { ROOT } from '../harness/runtime.ts';
 import { growth } from './arithmetic.ts';
 import { type Check, type Findings, merged, mib, type Table } from './findings.ts';
 
-const LIMITS = `${ROOT}docs/LIMITS.md`;
 const BEGIN = '<!-- npm run scale writes from here -->';
 const END = '<!-- to here -->';
 
@@ -19,20 +18,26 @@ export function print(all: readonly Findings[], short: boolean, out: (text: stri
   return failed.length === 0 && checks.length > 0;
 }
 
-/** Writes the figures of a whole run into docs/LIMITS.md. */
-export function write(all: readonly Findings[]): void {
+/**
+ * Writes the figures of a whole run into a page of the documentation.
+ * @param page its path in the repository
+ * @param more what was calculated from them
+ */
+export function write(all: readonly Findings[], page = 'docs/LIMITS.md', command = 'npm run scale', more = ''): void {
   const { tables, checks, facts } = merged(all);
-  const text = readFileSync(LIMITS, 'utf8');
+  const path = `${ROOT}${page}`;
+  const text = readFileSync(path, 'utf8');
   const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
-  if (begin < 0 || end < begin) throw new Error(`${LIMITS} has no lines ${BEGIN} and ${END}`);
-  const parts = [measuredOn(), ...tables.map(section), bounds(checks), growth(facts)].filter((part) => part !== '');
-  writeFileSync(LIMITS, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);
+  if (begin < 0 || end < begin) throw new Error(`${page} has no lines ${BEGIN} and ${END}`);
+  const parts = [measuredOn(command), ...tables.map(section), bounds(checks), growth(facts), more];
+  const written = parts.filter((part) => part !== '').join('\n\n');
+  writeFileSync(path, `${text.slice(0, begin)}${BEGIN}\n\n${written}\n\n${text.slice(end)}`);
 }
 
-function measuredOn(): string {
+function measuredOn(command: string): string {
   const { length, 0: first } = cpus();
   const machine = `${length} processors (${first?.model.trim()}), ${mib(totalmem())}`;
-  return `Measured with \`npm run scale\` on Node ${process.versions.node}, ${machine}; all processes, the simulated agents too, share them.`;
+  return `Measured with \`${command}\` on Node ${process.versions.node}, ${machine}; all processes, the simulated agents too, share them.`;
 }
 
 function section({ title, columns, rows }: Table): string {

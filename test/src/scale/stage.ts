@@ -1,4 +1,4 @@
-import { type RedisServer, startRedis } from '@isthmus/registry/testing';
+import { type RedisServer, startRedis } from '@isthmus/registry/testing/servers';
 import { until } from '@isthmus/runtime/testing';
 import { agentPortFlags, healthFlags, hubFlags, peerFlags } from '../harness/flags.ts';
 import { freePort } from '../harness/places.ts';
@@ -16,7 +16,7 @@ const GATEWAYS = 2;
 const SESSIONS_PER_AGENT = 2;
 
 /** Loads `collect.ts`, so that a garbage collection can be requested. */
-const COLLECTABLE = { NODE_OPTIONS: `--expose-gc --import ${new URL('./collect.js', import.meta.url)}` };
+export const COLLECTABLE = { NODE_OPTIONS: `--expose-gc --import ${new URL('./collect.js', import.meta.url)}` };
 
 /** A hub that can be killed and restarted as the same one. */
 export class StageHub {

@@ -1,17 +1,20 @@
 // One process of the simulated fleet: many agents, each a real one with its own id and sessions.
-import { type Agent, agent } from '@isthmus/agent';
-import { noTracer, planeEvents } from '@isthmus/tunnel';
+import type { Agent } from '@isthmus/agent';
+import { planeEvents } from '@isthmus/tunnel';
 import type { FleetSettings, ToWorker, WorkerReport } from './messages.ts';
-
-/** The defaults of the agent's flags. */
-const SYNC_INTERVAL = 1000;
-const SYNC_INTERVAL_CAP = 10_000;
+import { simulatedAgent } from './simulated-agent.ts';
 
 /**
  * How many agents connect for the first time at once. Each real one has its own processor for its handshakes. These share one: if they
  * all connected at once, the last would time out before its turn came.
  */
 const STARTING = 25;
+
+/**
+ * The same for tenants' agents, whose hubs also follow the tenants' files: 12 in all workers keep two processors busy, and with more of
+ * them a busy machine lets all time out, and do their work again.
+ */
+const TENANTS_STARTING = 3;
 
 const agents: Agent[] = [];
 /** Numbers of the agents that have yet to start. */
@@ -23,7 +26,8 @@ let failures: Record<string, number> = {};
 let losses: Record<string, number> = {};
 
 function startWaiting(settings: FleetSettings): void {
-  for (; starting < STARTING; starting++) {
+  const most = settings.members ? TENANTS_STARTING : STARTING;
+  for (; starting < most; starting++) {
     const number = waiting.shift();
     if (number === undefined) return;
     let missing = settings.sessionCount;
@@ -36,11 +40,7 @@ function startWaiting(settings: FleetSettings): void {
   }
 }
 
-function start(
-  number: number,
-  { hubPorts, tls, sessionCount, rebalanceTime }: FleetSettings,
-  connected: () => void,
-): Agent {
+function start(number: number, settings: FleetSettings, connected: () => void): Agent {
   const events = planeEvents();
   events.on('server:open', ({ serverId }) => {
     opened.push([Date.now(), serverId]);
@@ -50,25 +50,7 @@ function start(
   events.on('server:failure', (_address, at, error) => {
     if (at === 'connecting') count(failures, error.message);
   });
-  return agent({
-    agentId: `agent-${number}`,
-    identifiers: '',
-    tenant: 'default',
-    zone: '',
-    version: 'simulated',
-    server: { host: '127.0.0.1', port: hubPorts[number % hubPorts.length] as number },
-    tls,
-    alpn: [],
-    token: () => undefined,
-    sessionCount,
-    rebalanceTime,
-    serverCountSource: 'default',
-    syncInterval: SYNC_INTERVAL,
-    syncIntervalCap: SYNC_INTERVAL_CAP,
-    syncForever: false,
-    keepaliveTime: 3_600_000,
-    observation: { events, tracer: noTracer },
-  });
+  return simulatedAgent(number, settings, events);
 }
 
 function count(counts: Record<string, number>, text: string): void {

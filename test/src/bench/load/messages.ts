@@ -17,8 +17,33 @@ export const WORKS = [
   'stall-up',
   'slow',
   'cut',
+  'fairness',
 ] as const;
 export type WorkName = (typeof WORKS)[number];
+
+/** What a tenant that floods does: dials, downloads, tunnels that nobody reads, tunnels that carry nothing, or all of it at once. */
+export const FLOODS = ['dials', 'downloads', 'stalled', 'idle', 'all'] as const;
+export type FloodKind = (typeof FLOODS)[number];
+
+/** The settings for the process that floods. */
+export interface FloodSettings {
+  readonly kind: FloodKind;
+  readonly front: Front;
+  readonly destinationPort: number;
+  /** Most tunnels, and most loops of dials, of each kind. */
+  readonly most: number;
+}
+
+/** What a flood has done so far. */
+export interface FloodDone {
+  /** That its downloads brought. */
+  readonly bytes: number;
+  readonly dials: number;
+  /** Dials that failed. */
+  readonly failures: number;
+  /** Tunnels that it holds. */
+  readonly tunnels: number;
+}
 
 /** Named parts of a plane, each with its processes. */
 export type Groups = Readonly<Record<string, readonly number[]>>;
@@ -37,6 +62,8 @@ export interface Settings {
   /** Limit of all downloads together in MB/s, or of dials per second; 0 for none. */
   readonly rate: number;
   readonly groups: Groups;
+  /** A second tenant, for the work that measures what it does to the first. */
+  readonly flood?: FloodSettings;
 }
 
 /** By name. A figure without a value is left out. */

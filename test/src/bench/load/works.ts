@@ -1,4 +1,5 @@
 import { type Bench, dialFigures, flowFigures, pingFigures } from './bench.ts';
+import { fairness } from './fairness.ts';
 import { pause } from './flow.ts';
 import type { Figures, WorkName } from './messages.ts';
 import { besideSlow, cut, stall } from './stall.ts';
@@ -23,6 +24,7 @@ export const works: Readonly<Record<WorkName, (bench: Bench) => Promise<Figures>
   stall: (bench) => stall(bench, false),
   'stall-up': (bench) => stall(bench, true),
   slow: besideSlow,
+  fairness,
   cut: async (bench) => ({
     ...(await cut(bench)),
     ...only(await dials(bench, DIALS_AFTER_CUT), 'dials_per_s', 'dials_failed'),

@@ -2,6 +2,7 @@ import type { Row } from '../row.ts';
 import { agentRows } from './agents.ts';
 import { allInOneRows } from './all-in-one.ts';
 import { callerRows } from './callers.ts';
+import { fairnessRows } from './fairness.ts';
 import { gatewayRows } from './gateways.ts';
 import { halfOpenRows } from './half-open.ts';
 import { hubRows } from './hubs.ts';
@@ -22,6 +23,7 @@ export const ROWS: readonly Row[] = [
   ...registryRows,
   ...callerRows,
   ...stallRows,
+  ...fairnessRows,
   ...machineRows,
   ...allInOneRows,
 ];

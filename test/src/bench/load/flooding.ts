@@ -1,0 +1,42 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { within } from '../../harness/index.ts';
+import { kill } from '../child.ts';
+import type { FloodDone, FloodSettings } from './messages.ts';
+
+/** How long a flood may take to begin, in milliseconds: it opens 5,000 tunnels. */
+const BEGIN_WITHIN = 120_000;
+
+/** A tenant's flood, in its own process. */
+export class Flooding {
+  readonly #child: ReturnType<typeof fork>;
+
+  private constructor(child: ReturnType<typeof fork>) {
+    this.#child = child;
+  }
+
+  static async begin(settings: FloodSettings): Promise<Flooding> {
+    const child = fork(fileURLToPath(new URL('./flood.js', import.meta.url)));
+    const begun = once(child, 'message');
+    child.send(settings);
+    try {
+      await within(begun, { deadline: BEGIN_WITHIN, what: 'the flood to begin' });
+      return new Flooding(child);
+    } catch (error) {
+      await kill(child);
+      throw error;
+    }
+  }
+
+  async done(): Promise<FloodDone> {
+    const answer = once(this.#child, 'message');
+    this.#child.send('done');
+    const [done] = await within(answer, { what: 'what the flood has done' });
+    return done as FloodDone;
+  }
+
+  end(): Promise<void> {
+    return kill(this.#child);
+  }
+}

@@ -1,0 +1,63 @@
+import { listening } from '../../bench/child.ts';
+import { Flooding } from '../../bench/load/flooding.ts';
+import { FLOODS, type FloodDone, type FloodKind } from '../../bench/load/messages.ts';
+import { until } from '../../harness/index.ts';
+import { networksMissing } from '../network.ts';
+import type { Context, Row } from '../row.ts';
+import { type TenantsPlane, tenantsPlane } from '../tenants-plane.ts';
+
+/** Tunnels of each kind that a flood holds at most. */
+const MOST = 5000;
+const MOST_IF_SHORT = 500;
+
+async function floods(context: Context<TenantsPlane>): Promise<void> {
+  const { port } = await listening(context.scope, './load/destination.js');
+  for (const kind of FLOODS) await flood(context, kind, port);
+}
+
+/** Every tunnel of the quiet tenant must carry bytes while the other one floods. */
+async function flood({ plane, load, hold, measure, short }: Context<TenantsPlane>, kind: FloodKind, port: number) {
+  const front = { kind: 'door', door: plane.floodDoor, protocol: 'connect' } as const;
+  const flooding = await Flooding.begin({
+    kind,
+    front,
+    destinationPort: port,
+    most: short ? MOST_IF_SHORT : MOST,
+  });
+  try {
+    await hold(10_000, 3000);
+    let lacks: string | undefined;
+    const floods = async () => {
+      lacks = lacking(kind, await flooding.done());
+      return !lacks;
+    };
+    await until(floods, { what: () => `${lacks} of a flood of ${kind}` });
+    await load.flows();
+    const { dials, tunnels } = await flooding.done();
+    if (dials > 0) measure({ name: `dials of the flood (${kind})`, value: dials, unit: '' });
+    if (tunnels > 0) measure({ name: `its tunnels (${kind})`, value: tunnels, unit: '' });
+  } finally {
+    await flooding.end();
+  }
+}
+
+/** Returns what a flood should have done and has not. */
+function lacking(kind: FloodKind, { dials, tunnels, bytes }: FloodDone): string | undefined {
+  if (dials === 0 && (kind === 'dials' || kind === 'all')) return 'dials';
+  if (bytes === 0 && (kind === 'downloads' || kind === 'all')) return 'bytes';
+  return tunnels === 0 && kind !== 'dials' ? 'tunnels' : undefined;
+}
+
+export const fairnessRows: readonly Row<TenantsPlane>[] = [
+  {
+    name: 'fairness',
+    fault:
+      'another tenant floods the same gateway, hub and link: 1,500 dials/s in 256 loops; 32 downloads; 400 stalled tunnels; 5,000 idle ones; all at once',
+    holds: 'no dial fails, no tunnel is cut, and every tunnel is answered during each flood',
+    bounds: {},
+    apart: true,
+    skip: networksMissing,
+    topology: tenantsPlane,
+    inject: floods,
+  },
+];

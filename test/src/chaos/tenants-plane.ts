@@ -1,0 +1,53 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { Authority, type Flags, type Scope, tempDir } from '../harness/index.ts';
+import type { Door } from './load/door.ts';
+import { type SplitPlane, splitPlane } from './split-plane.ts';
+
+export interface TenantsPlane extends SplitPlane {
+  /** Where the callers of the tenant that floods dial. The load is the other tenant's. */
+  readonly floodDoor: Door;
+}
+
+interface Tenant {
+  readonly agentFlags: Flags;
+  /** The paths of a caller's certificate and key. */
+  readonly caller: { readonly cert: string; readonly key: string };
+  readonly unixSocket: string;
+}
+
+/** Two tenants with an agent each, on one gateway, hub and link. */
+export async function tenantsPlane(scope: Scope): Promise<TenantsPlane> {
+  const dir = await tempDir(scope);
+  const files = `${dir}/tenants`;
+  await mkdir(files);
+  const [quiet, flood] = [await tenant(dir, files, 'quiet', 'agent-0'), await tenant(dir, files, 'flood', 'agent-1')];
+  const plane = await splitPlane(scope, {
+    hubs: 1,
+    gateways: 1,
+    agents: 2,
+    sessionCount: 1,
+    planeFlags: { 'tenants-dir': files },
+    gatewayFlags: { 'uds-name': undefined },
+    agentFlags: (index) => (index === 0 ? quiet : flood).agentFlags,
+  });
+  const [shared] = plane.doors as [Door];
+  return { ...plane, doors: [doorOf(quiet, shared)], floodDoor: doorOf(flood, shared) };
+}
+
+/** Writes a tenant's file. Its authority issues the certificates of its agents and callers. */
+async function tenant(dir: string, files: string, name: string, agentId: string): Promise<Tenant> {
+  const authority = await Authority.create(dir, name);
+  const { cert, key } = await authority.client(agentId);
+  const unixSocket = `${dir}/${name}.sock`;
+  const file = {
+    tenant: name,
+    agents: [{ certificates: { ca: authority.cert } }],
+    callers: [{ unixSocket }, { certificates: { ca: authority.cert, names: ['caller'] } }],
+  };
+  await writeFile(`${files}/${name}.yaml`, JSON.stringify(file));
+  return { agentFlags: { 'agent-cert': cert, 'agent-key': key }, caller: await authority.client('caller'), unixSocket };
+}
+
+function doorOf({ caller, unixSocket }: Tenant, { mtls }: Door): Door {
+  return { grpc: unixSocket, connect: unixSocket, mtls: { ...mtls, cert: caller.cert, key: caller.key } };
+}

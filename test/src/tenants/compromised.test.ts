@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import type { OutgoingHttpHeaders } from 'node:http2';
+import test from 'node:test';
+import { redisRegistry } from '@isthmus/registry/redis';
+import { redisMissing } from '@isthmus/registry/testing/servers';
+import { type Destination, echo, freePort, Scope, scoped, startAgent, until } from '../harness/index.ts';
+import { block, FLAG, frame, PREFACE, settings, TYPE } from '../hostile/frames.ts';
+import { askFor, openLink } from '../hostile/gateway-link.ts';
+import { rogueHub } from '../hostile/links.ts';
+import { claimOf } from './attempts.ts';
+import { addCluster, type Cluster, callerOf, dialled, type TenantsPlane, tenantAgent, tenantsPlane } from './rig.ts';
+
+/*
+ * What SECURITY.md says about an attacker with a part of the plane: what it gains, and what not. One test each.
+ */
+
+const skip = redisMissing();
+
+async function sessionOf({ hub }: TenantsPlane, tenant: string): Promise<string> {
+  const opened = (line: Readonly<Record<string, unknown>>) => line.msg === 'session opened' && line.tenant === tenant;
+  return String((await hub.program.waitForLog(opened, { what: `the session of ${tenant}` })).session);
+}
+
+function dialHead(tenant: string, session: string, destination: Destination): OutgoingHttpHeaders {
+  return {
+    ':method': 'CONNECT',
+    ':authority': destination.authority,
+    'isthmus-dial': '0123456789abcdef',
+    'isthmus-tenant': tenant,
+    'isthmus-deadline': '5000',
+    'isthmus-session': session,
+  };
+}
+
+test(
+  "an agent's credential serves its tenant, its id and its claims, and no other",
+  { skip },
+  scoped(async (scope) => {
+    const plane = await tenantsPlane(scope);
+    const acme = await addCluster(scope, plane, 'acme', { claims: { cidr: ['10.0.0.0/8'] } });
+    await addCluster(scope, plane, 'globex');
+    const identity = await acme.trust.agent('edge-2');
+    const says = async (flags: Record<string, string>, why: RegExp) => {
+      await using own = new Scope();
+      await tenantAgent(own, plane, acme.trust, 'edge-2', flags, identity);
+      const told = ({ error, reason, msg }: Readonly<Record<string, unknown>>) => why.test(`${msg} ${reason} ${error}`);
+      await plane.hub.program.waitForLog((line) => told(line) || why.test(JSON.stringify(line)), { what: `${why}` });
+    };
+    await says({ tenant: 'globex' }, /it is of tenant globex, but its credential is of tenant acme \(acme\.yaml/);
+    await says({ 'agent-id': 'edge-1' }, /agent id edge-1 is not edge-2: .*claims\.agentId/);
+    await says({ 'agent-identifiers': 'cidr=192.0.2.0/24' }, /cidr=192\.0\.2\.0\/24 is not covered by .*claims\.cidr/);
+    assert.equal(await claimOf(plane, acme, 'edge-2')(scope, identity), 'a session');
+  }),
+);
+
+test(
+  "a gateway's certificate dials for the tenants that it names, and cannot lift what agents check",
+  { skip },
+  scoped(async (scope) => {
+    const peerPort = await freePort();
+    const hubFlags = { 'peer-port': peerPort, 'advertise-address': `127.0.0.1:${peerPort}` };
+    const plane = await tenantsPlane(scope, { hubFlags });
+    const secret = await echo(scope, { host: '127.0.0.2' });
+    const dial = { deny: [{ name: 'secret', cidr: '127.0.0.2/32' }] };
+    const acme = await addCluster(scope, plane, 'acme', { dial });
+    const globex = await addCluster(scope, plane, 'globex');
+    const [ours, theirs] = [await sessionOf(plane, 'acme'), await sessionOf(plane, 'globex')];
+    const { peers } = plane.trust;
+    const link = async (...hosts: string[]) => {
+      const names = hosts.map((value) => ({ type: 'url' as const, value }));
+      const role = { type: 'dns' as const, value: 'isthmus-gateway' };
+      return openLink(scope, peerPort, peers.cert, await peers.peer(['gateway'], { hosts: [role, ...names] }));
+    };
+    const [any, acmes] = [await link(), await link('spiffe://plane.example/tenant/acme/gateway/one')];
+    const statusOf = async (of: typeof any, head: OutgoingHttpHeaders) => Number((await askFor(of, head))[':status']);
+
+    assert.equal(await statusOf(any, dialHead('acme', ours, acme.destination)), 200);
+    assert.equal(await statusOf(any, dialHead('globex', theirs, globex.destination)), 200);
+    assert.equal(await statusOf(any, dialHead('globex', ours, acme.destination)), 503, "through another's session");
+    assert.equal(await statusOf(any, dialHead('acme', ours, secret)), 403, 'the agent checks the policy too');
+    assert.equal(secret.accepted, 0);
+    assert.equal(await statusOf(acmes, dialHead('acme', ours, acme.destination)), 200);
+    assert.equal(await statusOf(acmes, dialHead('globex', theirs, globex.destination)), 403);
+  }),
+);
+
+test(
+  'a hub cannot make an agent dial for another tenant, nor what the agent itself denies',
+  { skip },
+  scoped(async (scope) => {
+    const plane = await tenantsPlane(scope);
+    const acme = await addCluster(scope, plane, 'acme');
+    const [allowed, denied] = [await echo(scope), await echo(scope, { host: '127.0.0.2' })];
+    const dials = [
+      ['acme', allowed, 200],
+      ['globex', allowed, 403],
+      ['acme', denied, 403],
+    ] as const;
+    for (const [tenant, destination, status] of dials) {
+      await using own = new Scope();
+      assert.equal(await askedBy(own, plane, acme, tenant, destination), status, `${tenant} ${destination.authority}`);
+    }
+    assert.deepEqual([allowed.accepted, denied.accepted], [1, 0]);
+  }),
+);
+
+/** An agent of acme meets a hub that took its link for acme, and now dials. @returns the status of the agent's answer */
+async function askedBy(scope: Scope, plane: TenantsPlane, acme: Cluster, tenant: string, destination: Destination) {
+  const lines = [
+    ...['HTTP/1.1 101 Switching Protocols', 'connection: upgrade', 'upgrade: isthmus-link/1', 'isthmus-hub: rogue'],
+    ...[
+      'isthmus-session: 0123456789abcdef',
+      'isthmus-server-count: 1',
+      'isthmus-plane: p',
+      'isthmus-tenant: acme',
+      '',
+      '',
+    ],
+  ];
+  const fields = Object.entries(dialHead(tenant, '', destination)).filter(([name]) => name !== 'isthmus-session');
+  const head = fields.map(([name, value]) => [name, String(value)] as const);
+  let answered: Buffer | undefined;
+  const port = await rogueHub(scope, plane.trust, lines.join('\r\n'), (link) => {
+    link.onFrame = ({ type, stream, payload }) => {
+      if (type === TYPE.HEADERS && stream === 1) answered ??= payload;
+    };
+    void link.send(PREFACE, settings(), frame(TYPE.HEADERS, FLAG.END_HEADERS, 1, block(head)));
+  });
+  const { cert, key } = await acme.trust.agent('edge-3');
+  const own = { 'agent-cert': cert, 'agent-key': key, 'deny-destinations': '127.0.0.2/32' };
+  await startAgent(scope, plane.trust, port, own);
+  const block1 = await until(() => answered, { what: "the agent's answer" });
+  // An indexed field is one byte: 0x88 is ":status: 200" (RFC 7541 appendix A). Others are written out.
+  return block1[0] === 0x88 ? 200 : Number(/\d{3}/.exec(block1.toString('latin1'))?.[0]);
+}
+
+test(
+  'who writes to Redis can mislead dials, and moves no session into another tenant',
+  { skip },
+  scoped(async (scope) => {
+    const plane = await tenantsPlane(scope, { gatewayFlags: { 'dial-park-timeout': '100ms' } });
+    const acme = await addCluster(scope, plane, 'acme');
+    const globex = await plane.directory.add('globex');
+    const sessionId = await sessionOf(plane, 'acme');
+    const registry = redisRegistry({ url: plane.redis.url, plane: 'test' });
+    scope.defer(() => registry.close());
+    const real = (await registry.snapshot()).hubs[0]!;
+    // A hub that is the real one, by its address, and says that acme's session is one of globex.
+    const hub = { ...real, hubId: 'rogue', incarnation: Date.now(), agentAddress: '' };
+    const identifiers = { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: true };
+    const session = {
+      sessionId,
+      tenant: 'globex',
+      agentId: 'edge-1',
+      identifiers,
+      version: 1,
+      draining: false,
+      since: 1,
+    };
+    registry.register(hub).announce({ ...session, hubId: 'rogue', incarnation: hub.incarnation });
+    const inForce = async () => ((await plane.gateway.program.metric('isthmus_tenants')).get('{}') ?? 0) === 2;
+    await until(inForce, { what: 'the gateway to have both tenants' });
+    const known = async () => ((await plane.gateway.program.metric('isthmus_known_sessions')).get('{}') ?? 0) === 2;
+    await until(known, { what: 'the gateway to know the forged record' });
+    const via = await callerOf(plane, globex);
+    const { status } = await dialled(scope, via, acme.destination.authority);
+    assert.equal(status, 503);
+    assert.equal(acme.destination.accepted, 0, 'no byte of globex reached acme');
+  }),
+);

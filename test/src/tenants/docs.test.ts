@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import test from 'node:test';
+import { readTenantFile } from '@isthmus/admission';
+import { ROOT } from '../harness/index.ts';
+
+interface Schema {
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+}
+
+/** The paths of all fields that a schema describes: `agents[].tokens.issuer`. */
+function* fieldsOf({ properties = {}, items }: Schema, at = ''): Generator<string> {
+  if (items) yield* fieldsOf(items, `${at}[]`);
+  for (const [name, schema] of Object.entries(properties)) {
+    const path = at === '' ? name : `${at}.${name}`;
+    yield path;
+    yield* fieldsOf(schema, path);
+  }
+}
+
+/** The paths of all fields that a value has. */
+function* fieldsIn(value: unknown, at = ''): Generator<string> {
+  if (Array.isArray(value)) for (const item of value) yield* fieldsIn(item, `${at}[]`);
+  else if (typeof value === 'object' && value !== null)
+    for (const [name, inner] of Object.entries(value)) {
+      const path = at === '' ? name : `${at}.${name}`;
+      yield path;
+      yield* fieldsIn(inner, path);
+    }
+}
+
+const schema = JSON.parse(readFileSync(`${ROOT}docs/tenant.schema.json`, 'utf8')) as Schema;
+const fields = new Set(fieldsOf(schema));
+
+test("the documented tenant's file can be used, and has every field that there is", () => {
+  const read = readTenantFile(readFileSync(`${ROOT}docs/tenants/acme.yaml`, 'utf8'));
+  assert.ok('file' in read, JSON.stringify(read));
+  const used = new Set(fieldsIn(read.file));
+  assert.deepEqual(
+    [...fields].filter((field) => !used.has(field)),
+    [],
+  );
+});
+
+test('docs/TENANTS.md explains every field, and no other', () => {
+  const text = readFileSync(`${ROOT}docs/TENANTS.md`, 'utf8');
+  const explained = [...text.matchAll(/^\| `([\w.[\]]+)`(?:, `[\w.[\]]+`)* \|/gm)].flatMap(([line]) =>
+    [...line.matchAll(/`([\w.[\]]+)`/g)].map(([, field = '']) => field),
+  );
+  assert.deepEqual(
+    [...fields].filter((field) => !explained.includes(field)),
+    [],
+    'not explained',
+  );
+  assert.deepEqual(
+    explained.filter((field) => !fields.has(field)),
+    [],
+    'not in the schema',
+  );
+});
