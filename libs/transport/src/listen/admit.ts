@@ -1,8 +1,10 @@
+import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Server, TLSSocket } from 'node:tls';
 import { bytesFrom, guarding, passHeader, remoteOf } from '@isthmus/runtime';
 import { describe, faultOf } from '../tls/certificate.ts';
 import { handshakeError } from '../tls/handshake.ts';
+import { readCertificate } from '../tls/shown-certificate.ts';
 import { turnAway } from './turn-away.ts';
 
 /** Gets the connections of a TLS server. */
@@ -24,7 +26,7 @@ export interface Doors {
  * Decides which connections a TLS server accepts. If it requires certificates, it verifies them itself after the handshake: the runtime
  * would end the connection without telling either side why, and would have lost what it knew of the peer.
  */
-export function admit(server: Server, asks: boolean, { accept, refused, fault, role }: Doors): void {
+export function admit(server: Server, verifies: boolean, { accept, refused, fault, role }: Doors): void {
   // A socket remembers its remote address once it was read. After it has closed, it can no longer find out.
   server.prependListener('connection', (socket: Socket) => void socket.remoteAddress);
   const guarded = (socket: TLSSocket, act: () => void) => {
@@ -38,7 +40,10 @@ export function admit(server: Server, asks: boolean, { accept, refused, fault, r
     guarding(failed)(act)();
   };
   const decide = (socket: TLSSocket) => {
-    const why = asks ? faultOfClient(socket, role) : undefined;
+    // Also where others judge it: OpenSSL leaves the error of a forged signature behind, and the connection's next read would fail with it.
+    // Reading the certificate clears that, so that the peer gets an answer and the refusal is recorded.
+    const shown = readCertificate(socket);
+    const why = verifies ? faultOfClient(socket, shown?.leaf, role) : undefined;
     if (why === undefined) return accept(socket);
     refused(remoteOf(socket), new Error(why));
     turnAway(socket, why);
@@ -53,8 +58,11 @@ export function admit(server: Server, asks: boolean, { accept, refused, fault, r
   server.on('tlsClientError', (error, socket) => guarded(socket, () => fail(error, socket)));
 }
 
-function faultOfClient(socket: TLSSocket, role: string | undefined): string | undefined {
-  const certificate = socket.getPeerX509Certificate();
+function faultOfClient(
+  socket: TLSSocket,
+  certificate: X509Certificate | undefined,
+  role: string | undefined,
+): string | undefined {
   if (!certificate) return 'this port requires a client certificate, and the peer sent none';
   const untrusted = socket.authorized ? undefined : untrustedFor(socket);
   const fault = faultOf(certificate, untrusted, { use: 'client', role });

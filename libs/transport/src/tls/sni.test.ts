@@ -35,6 +35,7 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
   const events = planeEvents();
   const refused: string[] = [];
   events.on('refused', (_where, _remote, error) => void refused.push(error.message));
+  const broken: string[] = [];
   const listener = await listen({
     address: { host: '127.0.0.1', port: 0 },
     tls: { ...files, ...policy },
@@ -44,9 +45,14 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
       return choices.get(name);
     },
     http1(socket) {
-      const shown = shownCertificate(socket);
-      const names = [shown?.leaf, ...(shown?.sent ?? [])].map((each) => each?.subject);
-      socket.end(JSON.stringify({ sni: serverNameOf(socket), names, reused: (socket as TLSSocket).isSessionReused() }));
+      socket.on('error', ({ message }) => void broken.push(message));
+      // Later, as its request may come.
+      setImmediate(() => {
+        const shown = shownCertificate(socket);
+        const names = [shown?.leaf, ...(shown?.sent ?? [])].map((each) => each?.subject);
+        const reused = (socket as TLSSocket).isSessionReused();
+        socket.end(JSON.stringify({ sni: serverNameOf(socket), names, reused }));
+      });
     },
     events,
     name: 'agents',
@@ -62,7 +68,7 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
     const said = JSON.parse(await text(socket)) as { sni?: string; names: string[]; reused: boolean };
     return { ...said, sessions };
   };
-  return { ask, choose, refused };
+  return { ask, choose, refused, broken };
 }
 
 const names = (servername: string) => ({
@@ -93,6 +99,16 @@ test('a peer may show a certificate of any authority, with what it sends behind 
   assert.deepEqual(shown.names, ['CN=edge', 'CN=middle']);
   assert.deepEqual((await ask('a.example')).names, [null]);
   assert.deepEqual(refused, []);
+});
+
+test('a certificate whose signature is forged does not break the connection, so its peer can be told', async (context) => {
+  const { ask, broken } = await listening(context);
+  const root = await CertificateAuthority.create('root', DAY);
+  const forged = await (await root.impostor()).issue({ commonName: 'edge', validMs: DAY });
+  const ca = [authority.cert, root.cert];
+  const shown = await ask('a.example', { ...forged, cert: `${forged.cert}\n${root.cert}`, ca });
+  assert.deepEqual(shown.names, ['CN=edge', 'CN=root']);
+  assert.deepEqual(broken, []);
 });
 
 test('a tenant whose certificate cannot be chosen takes no other connection with it', async (context) => {
