@@ -1,20 +1,14 @@
+import type { DialLimits } from '@isthmus/tunnel';
 import { bytesOf } from './tenant-file/fields.ts';
 import type { TenantFile } from './tenant-file/schema.ts';
 
 /** What a tenant may use, in the whole of one process. */
-export interface TenantLimits {
+export interface TenantLimits extends DialLimits {
   readonly agents: number;
   readonly sessionsPerAgent: number;
   readonly sessions: number;
   /** Identifiers of one session. */
   readonly identifiers: number;
-  readonly dialsPerSecond: number;
-  /** Dials at once above `dialsPerSecond`. */
-  readonly burst: number;
-  readonly pendingDials: number;
-  readonly tunnels: number;
-  readonly bytesPerSecond: number;
-  readonly bytesQueued: number;
 }
 
 /**
