@@ -1,5 +1,6 @@
-// Runs the README's commands as a newcomer would: the tests, what of them is slow, the faults with short phases, a small fleet of simulated agents, a
-// plane of 25 tenants, the benchmark without its times, and npm start in both forms, with the lines that it prints for pasting.
+// Runs the README's commands as a newcomer would: the tests, what of them is slow, simulated tunnels that are cut at random, the faults with
+// short phases, a small fleet of simulated agents, a plane of 25 tenants, the benchmark without its times, and npm start in both forms, with
+// the lines that it prints for pasting.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { command, seconds } from './lib/command.mjs';
@@ -10,6 +11,7 @@ import { ROOT } from './lib/workspace.mjs';
 const TESTS_TIMEOUT_MS = 60 * 60_000;
 const CHAOS_TIMEOUT_MS = 25 * 60_000;
 const SLOW_TIMEOUT_MS = 35 * 60_000;
+const SIMULATE_TIMEOUT_MS = 15 * 60_000;
 const SCALE_TIMEOUT_MS = 10 * 60_000;
 const BENCH_TIMEOUT_MS = 10 * 60_000;
 const TEST = 'npm test';
@@ -20,6 +22,7 @@ const CHAOS = 'npm run chaos -- --short --rate 50';
  * the Containerfile, and the Helm chart.
  */
 const SLOW = 'npm run test:slow';
+const SIMULATE = 'npm run simulate -- --schedules 200000';
 const SCALE = 'npm run scale -- --short';
 const TENANTS = 'npm run scale -- --tenants 25 --short';
 const BENCH = 'npm run bench -- --short';
@@ -62,6 +65,7 @@ const results = [
   readmeCheck(),
   await counted(TEST, TESTS_TIMEOUT_MS),
   await counted(SLOW, SLOW_TIMEOUT_MS),
+  await counted(SIMULATE, SIMULATE_TIMEOUT_MS),
   await counted(CHAOS, CHAOS_TIMEOUT_MS),
   await counted(SCALE, SCALE_TIMEOUT_MS),
   await counted(TENANTS, SCALE_TIMEOUT_MS),

@@ -1,0 +1,46 @@
+import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier } from './carrier.ts';
+import { Half } from './half.ts';
+
+/** The half beside the destination's socket. It waits to be asked for a new carrier. */
+export class AgentHalf extends Half {
+  /** Of the last attach. */
+  #number = 0;
+  /** Why the tunnel ended, while there was no carrier to say so. */
+  #reason: Error | undefined;
+
+  /**
+   * Goes on with a new carrier.
+   * @param accept sends the answer, which comes before anything else on the carrier
+   * @throws AttachRefused, and nothing has changed
+   */
+  attach(request: AttachRequest, accept: (answer: AttachAnswer) => Carrier): void {
+    this.#check(request);
+    this.#number = request.number;
+    const { position, state } = this;
+    const carrier = accept({ ...position, from: this.sendingFrom(request.received) });
+    this.adopt(carrier, request, position.received);
+    if (state === 'complete') carrier.end();
+  }
+
+  protected override onDetached(): void {}
+
+  protected override onAborted(reason: Error): void {
+    this.#reason = reason;
+  }
+
+  protected override onComplete(carrier: Carrier): void {
+    carrier.end();
+  }
+
+  #check(request: AttachRequest): void {
+    const reason = this.#reason;
+    if (reason) throw new AttachRefused(`the tunnel has ended: ${reason.message}`, { final: true, cause: reason });
+    if (this.state === 'gone') throw new AttachRefused('the tunnel has ended', { final: true });
+    const { number } = request;
+    if (number <= this.#number)
+      throw new AttachRefused(`attach ${number} came after attach ${this.#number}`, { final: false });
+    const fault = this.faultOf(request);
+    if (fault !== undefined)
+      throw new AttachRefused(`the gateway's end of the tunnel is in disorder: ${fault}`, { final: true });
+  }
+}

@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AgentHalf } from './agent-half.ts';
+import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier, type Mark } from './carrier.ts';
+import { GatewayHalf } from './gateway-half.ts';
+import { SeededTime } from './testing/seeded-time.ts';
+
+const LIMIT = 1_000_000;
+
+/** A carrier that notes what it is told. */
+class Noted implements Carrier {
+  readonly told: string[] = [];
+  readonly marks: Mark[] = [];
+  data = (bytes: Uint8Array) => void this.told.push(`data ${Buffer.from(bytes)}`);
+  mark = (mark: Mark) => void this.marks.push(mark);
+  end = () => void this.told.push('end');
+  drop = () => void this.told.push('drop');
+  abort = ({ message }: Error) => void this.told.push(`abort ${message}`);
+}
+
+function noted() {
+  const told: string[] = [];
+  const outer = {
+    deliver: (bytes: Uint8Array) => void told.push(`${Buffer.from(bytes)}`),
+    end: () => void told.push('end'),
+    writable: () => void told.push('writable'),
+    over: (error?: Error) => void told.push(`over: ${error?.message ?? 'clean'}`),
+  };
+  const time = new SeededTime(1);
+  const options = { outer, clock: time, limit: LIMIT, timeoutMs: 15_000, gone: () => void told.push('gone') };
+  const carrier = new Noted();
+  return { told, time, options, carrier };
+}
+
+function agentHalf() {
+  const { options, ...rest } = noted();
+  const half = new AgentHalf(options);
+  half.start(rest.carrier);
+  const attach = (request: Partial<AttachRequest>) => {
+    const next = new Noted();
+    let answer: AttachAnswer | undefined;
+    half.attach({ number: 1, received: 0, taken: 0, ...request }, (sent) => {
+      answer = sent;
+      return next;
+    });
+    return { next, answer };
+  };
+  return { ...rest, half, attach };
+}
+
+function gatewayHalf() {
+  const { options, ...rest } = noted();
+  const asked: AttachRequest[] = [];
+  const half = new GatewayHalf({ ...options, attach: (request) => void asked.push(request) });
+  half.start(rest.carrier);
+  return { ...rest, half, asked };
+}
+
+const refused = (final: boolean, message: RegExp) => (error: unknown) =>
+  error instanceof AttachRefused && error.final === final && message.test(error.message);
+
+test('the agent goes on where the gateway has got to, and the old carrier is not listened to', () => {
+  const { half, carrier, attach, told } = agentHalf();
+  half.write(Buffer.from('hello'));
+  half.data(carrier, Buffer.from('abc'));
+  const { next, answer } = attach({ received: 2 });
+  assert.deepEqual(answer, { received: 3, taken: 0, from: 2 });
+  assert.deepEqual([carrier.told, next.told], [['data hello', 'drop'], ['data llo']]);
+  half.data(carrier, Buffer.from('late'));
+  half.data(next, Buffer.from('d'));
+  assert.deepEqual(told, ['abc', 'd']);
+});
+
+test('an attach that is overtaken, or whose positions cannot be true, is refused, and the tunnel goes on', () => {
+  const { half, attach } = agentHalf();
+  half.write(Buffer.from('hello'));
+  const { next } = attach({ number: 3, received: 5 });
+  for (const number of [3, 2, 0])
+    assert.throws(() => attach({ number }), refused(false, /attach \d came after attach 3/));
+  assert.throws(() => attach({ number: 4, received: 6 }), refused(true, /it got 6 of 5 bytes/));
+  assert.throws(() => attach({ number: 4, taken: 6 }), refused(true, /it took 6 of 5 bytes/));
+  half.data(next, Buffer.from('abc'));
+  assert.throws(() => attach({ number: 4, final: 2 }), refused(true, /cannot end at byte 2/));
+  half.write(Buffer.from('!'));
+  assert.deepEqual(next.told, ['data !']);
+});
+
+test('an agent whose destination failed while there was no carrier tells the reason at the next attach, for a while', () => {
+  const { half, carrier, attach, told, time } = agentHalf();
+  half.lost(carrier, new Error('the link was lost'));
+  half.abort(new Error('connection reset by peer'));
+  assert.throws(() => attach({}), refused(true, /connection reset by peer/));
+  assert.deepEqual(told, ['over: connection reset by peer']);
+  time.run(20_000);
+  assert.deepEqual(told, ['over: connection reset by peer', 'gone']);
+  assert.throws(() => attach({}), refused(true, /the tunnel has ended/));
+});
+
+test('bytes that were taken are acknowledged by 64 KiB, or after a quarter of a second', () => {
+  const { half, carrier, time } = agentHalf();
+  half.data(carrier, Buffer.alloc(200_000));
+  half.take(65_535);
+  assert.deepEqual(carrier.marks, []);
+  half.take(1);
+  assert.deepEqual(carrier.marks, [{ taken: 65_536 }]);
+  half.take(10);
+  time.run(249);
+  assert.equal(carrier.marks.length, 1);
+  time.run(250);
+  assert.deepEqual(carrier.marks.slice(1), [{ taken: 65_546 }]);
+});
+
+test('a writer waits while the other half lets too much wait, and while there is no carrier', () => {
+  const { half, carrier, asked, told } = gatewayHalf();
+  half.write(Buffer.alloc(LIMIT));
+  assert.deepEqual([half.open, half.kept], [false, LIMIT]);
+  half.mark(carrier, { taken: 1 });
+  assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['writable']]);
+  half.lost(carrier, new Error('the link was lost'));
+  assert.equal(half.open, false);
+  half.attachedTo((asked[0] as AttachRequest).number, new Noted(), { received: LIMIT, taken: LIMIT, from: 0 });
+  assert.deepEqual([half.open, half.kept, told], [true, 0, ['writable', 'writable']]);
+});
+
+test('a gateway that finds no way to the agent in time ends the tunnel with the first reason', () => {
+  const { half, carrier, asked, told, time } = gatewayHalf();
+  half.lost(carrier, new Error('the link was lost'));
+  const fail = () => {
+    const { number } = asked.at(-1) as AttachRequest;
+    half.attachFailed(number, new Error('no hub'), false);
+  };
+  for (let at = 0; at < 14_000; at += 1000) {
+    fail();
+    time.run(at + 1000);
+  }
+  assert.deepEqual([asked.length > 10, told], [true, []]);
+  time.run(15_001);
+  assert.deepEqual(told, ['over: the link was lost', 'gone']);
+});
+
+test('a gateway whose caller went away while there was no carrier tells the agent once there is one', () => {
+  const { half, carrier, asked, told } = gatewayHalf();
+  half.lost(carrier, new Error('the link was lost'));
+  half.abort(new Error('the caller reset its connection'));
+  assert.deepEqual(told, ['over: the caller reset its connection']);
+  const next = new Noted();
+  half.attachedTo((asked[0] as AttachRequest).number, next, { received: 0, taken: 0, from: 0 });
+  assert.deepEqual([next.told, told.at(-1)], [['abort the caller reset its connection'], 'gone']);
+});
+
+test('an answer that leaves bytes out, or asks for some that were taken, ends the tunnel', () => {
+  for (const [answer, fault] of [
+    [{ received: 5, taken: 0, from: 4 }, /it goes on with byte 4, and byte 3 is next/],
+    [{ received: 1, taken: 0, from: 3 }, /it asks for byte 1, and has taken those before 2/],
+    [{ received: 9, taken: 0, from: 3 }, /it got 9 of 5 bytes/],
+  ] as const) {
+    const { half, carrier, asked, told } = gatewayHalf();
+    half.write(Buffer.from('hello'));
+    half.mark(carrier, { taken: 2 });
+    half.data(carrier, Buffer.from('abc'));
+    half.move();
+    half.attachedTo((asked[0] as AttachRequest).number, new Noted(), answer);
+    assert.match(told.at(-2) ?? '', fault);
+  }
+});
+
+test('an attach that fails while the old carrier carries changes nothing', () => {
+  const { half, carrier, asked, told } = gatewayHalf();
+  half.move();
+  half.move();
+  assert.equal(asked.length, 1);
+  half.attachFailed((asked[0] as AttachRequest).number, new Error('there is no such tunnel'), true);
+  half.data(carrier, Buffer.from('abc'));
+  assert.deepEqual(told, ['abc']);
+});
+
+test('a half that breaks the rules of a carrier ends the tunnel', () => {
+  const breaks: readonly [(half: GatewayHalf, carrier: Carrier) => void, RegExp][] = [
+    [(half, carrier) => half.data(carrier, Buffer.alloc(2 * LIMIT + 1)), /more than may wait/],
+    [(half, carrier) => half.mark(carrier, { taken: 1 }), /it took 1 of 0 bytes/],
+    [
+      (half, carrier) => {
+        half.write(Buffer.from('ab'));
+        half.mark(carrier, { taken: 2 });
+        half.mark(carrier, { taken: 1 });
+      },
+      /it took 1 bytes, after 2/,
+    ],
+    [
+      (half, carrier) => {
+        half.mark(carrier, { taken: 0, final: 3 });
+        half.data(carrier, Buffer.from('abcd'));
+      },
+      /beyond its end/,
+    ],
+  ];
+  for (const [act, fault] of breaks) {
+    const { half, carrier, told } = gatewayHalf();
+    act(half, carrier);
+    assert.match(told.at(-2) ?? '', fault);
+    assert.match(carrier.told.at(-1) ?? '', /^abort the other end of the tunnel is in disorder/);
+  }
+});

@@ -1,0 +1,107 @@
+import type { Carrier, Mark } from '../carrier.ts';
+import type { SeededTime } from './seeded-time.ts';
+
+/** What one end of a channel tells the half there. */
+export interface Listener {
+  data(carrier: Carrier, bytes: Uint8Array): void;
+  mark(carrier: Carrier, mark: Mark): void;
+  ended(carrier: Carrier): void;
+  aborted(carrier: Carrier, reason: Error): void;
+  lost(carrier: Carrier, reason: Error): void;
+}
+
+/** How long a frame is under way at most, and how late an end learns of a cut, in milliseconds. */
+const LATENCY = 40;
+const NOTICED = 2000;
+
+/** A stream through a hub: two ends, between which frames travel in order until it is cut. */
+export class Channel {
+  readonly gateway: ChannelEnd;
+  readonly agent: ChannelEnd;
+  readonly time: SeededTime;
+  cutOff = false;
+  /** Nothing arrives before this time. */
+  hangsUntil = 0;
+
+  constructor(time: SeededTime) {
+    this.time = time;
+    this.gateway = new ChannelEnd(this);
+    this.agent = new ChannelEnd(this);
+    this.gateway.other = this.agent;
+    this.agent.other = this.gateway;
+  }
+
+  /** What is under way is lost. Each end learns of it in its own time. */
+  cut(): void {
+    if (this.cutOff) return;
+    this.cutOff = true;
+    const { time } = this;
+    for (const end of [this.gateway, this.agent])
+      time.after(time.chance(0.5) ? 0 : time.below(NOTICED), () => end.close('lost', new Error('the link was cut')));
+  }
+}
+
+export class ChannelEnd implements Carrier {
+  other!: ChannelEnd;
+  listener: Listener | undefined;
+  readonly channel: Channel;
+  #closed = false;
+  readonly #underWay: ((other: ChannelEnd) => void)[] = [];
+
+  constructor(channel: Channel) {
+    this.channel = channel;
+  }
+
+  data(bytes: Uint8Array): void {
+    const { time } = this.channel;
+    // In pieces, so that a cut can fall between any two bytes.
+    for (let begin = 0; begin < bytes.length; ) {
+      const end = time.chance(0.7) ? bytes.length : begin + 1 + time.below(bytes.length - begin);
+      const piece = bytes.subarray(begin, end);
+      this.send((other) => other.listener?.data(other, piece));
+      begin = end;
+    }
+  }
+
+  mark(mark: Mark): void {
+    this.send((other) => other.listener?.mark(other, mark));
+  }
+
+  end(): void {
+    this.send((other) => other.listener?.ended(other));
+  }
+
+  drop(): void {
+    this.#closed = true;
+    this.send((other) => other.close('lost', new Error('the stream was dropped')));
+  }
+
+  abort(reason: Error): void {
+    this.#closed = true;
+    this.send((other) => other.close('aborted', reason));
+  }
+
+  close(how: 'lost' | 'aborted', reason: Error): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.listener?.[how](this, reason);
+  }
+
+  /** @param arrive called at the other end */
+  send(arrive: (other: ChannelEnd) => void): void {
+    const { channel } = this;
+    const { time } = channel;
+    if (channel.cutOff) return;
+    this.#underWay.push(arrive);
+    time.after(time.below(LATENCY), () => this.#deliver());
+  }
+
+  /** One that comes early brings the first of those under way: they keep their order. */
+  #deliver(): void {
+    const { channel, other } = this;
+    const { time } = channel;
+    if (channel.cutOff || other.#closed) return;
+    if (channel.hangsUntil > time.now()) time.after(channel.hangsUntil - time.now(), () => this.#deliver());
+    else this.#underWay.shift()?.(other);
+  }
+}

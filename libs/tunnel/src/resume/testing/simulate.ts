@@ -1,0 +1,204 @@
+import { AgentHalf } from '../agent-half.ts';
+import { type AttachAnswer, AttachRefused, type AttachRequest } from '../carrier.ts';
+import { GatewayHalf } from '../gateway-half.ts';
+import type { Half } from '../half.ts';
+import { Channel } from './channel.ts';
+import { Party, type PartyOptions } from './party.ts';
+import { SeededTime } from './seeded-time.ts';
+
+/** How long the gateway waits for the answer to an attach, in milliseconds. */
+const ANSWER_WITHIN = 3000;
+
+/** Every schedule ends before this, in milliseconds. */
+const ENDS_BEFORE = 30 * 60_000;
+
+/** What a schedule came to. */
+export interface Simulated {
+  /** What should not have happened; empty for a schedule that went well. */
+  readonly faults: readonly string[];
+  readonly attaches: number;
+  readonly cuts: number;
+  /** How each party's tunnel ended: `clean`, or the error's text. */
+  readonly outcomes: readonly [gateway: string, agent: string];
+}
+
+/**
+ * Lets two halves carry a tunnel over channels that are cut between any two bytes, hang, and lose or double attaches, while their parties
+ * write, read, half-close and sometimes fail. One seed is one schedule.
+ */
+export function simulate(seed: number): Simulated {
+  return new Schedule(new SeededTime(seed)).run();
+}
+
+class Schedule {
+  readonly #time: SeededTime;
+  readonly #limit: number;
+  readonly #timeoutMs: number;
+  /** How likely an attach goes wrong in some way. */
+  readonly #trouble: number;
+  readonly #parties: readonly [gateway: Party, agent: Party];
+  readonly #gateway: GatewayHalf;
+  readonly #agent: AgentHalf;
+  readonly #gone = { gateway: false, agent: false };
+  #channel: Channel;
+  #hubsBackAt = 0;
+  #attaches = 0;
+  #cuts = 0;
+  /** Whether a socket failed, or the halves were apart for too long: the tunnel may end early. */
+  #mayFail = false;
+  readonly #faults: string[] = [];
+
+  constructor(time: SeededTime) {
+    this.#time = time;
+    this.#limit = [100, 4096, 65_536][time.below(3)] as number;
+    this.#timeoutMs = 15_000;
+    this.#trouble = time.chance(0.5) ? 0 : 0.6 * time.random();
+    const sends = () => (time.chance(0.2) ? 0 : time.below(8 * this.#limit));
+    const party = (): PartyOptions => ({
+      time,
+      sends: sends(),
+      mostAtOnce: this.#limit,
+      pauseMs: 1 + time.below(time.chance(0.2) ? 2000 : 40),
+    });
+    this.#parties = [new Party(party()), new Party(party())];
+    const common = { clock: time, limit: this.#limit, timeoutMs: this.#timeoutMs };
+    const gone = (which: 'gateway' | 'agent') => () => {
+      if (this.#gone[which]) this.#faults.push(`the ${which}'s half went twice`);
+      this.#gone[which] = true;
+    };
+    const attach = (request: AttachRequest) => this.#attach(request);
+    const [gateway, agent] = this.#parties;
+    this.#gateway = new GatewayHalf({ ...common, outer: gateway, gone: gone('gateway'), attach });
+    this.#agent = new AgentHalf({ ...common, outer: agent, gone: gone('agent') });
+    this.#channel = new Channel(time);
+    this.#channel.gateway.listener = this.#gateway;
+    this.#channel.agent.listener = this.#agent;
+    this.#gateway.start(this.#channel.gateway);
+    this.#agent.start(this.#channel.agent);
+    gateway.begin(this.#gateway);
+    agent.begin(this.#agent);
+  }
+
+  run(): Simulated {
+    const time = this.#time;
+    for (let at = 0, left = time.below(12); left > 0; left--) {
+      at += time.below(time.chance(0.8) ? 200 : 5000);
+      time.after(at, () => this.#disturb());
+    }
+    if (time.chance(0.05)) {
+      this.#mayFail = true;
+      time.after(time.below(1000), () => this.#breakDown());
+    }
+    if (time.chance(0.1)) {
+      this.#mayFail = true;
+      const party = this.#parties[time.below(2)] as Party;
+      time.after(time.below(10_000), () => party.fail());
+    }
+    const watch = () => {
+      this.#checkMemory();
+      if (!this.#gone.gateway || !this.#gone.agent) time.after(50, watch);
+    };
+    watch();
+    if (!time.run(ENDS_BEFORE)) this.#faults.push('it did not end');
+    this.#checkEnd();
+    const [gateway, agent] = this.#parties;
+    const said = ({ outcome }: Party) => (outcome instanceof Error ? outcome.message : String(outcome));
+    const faults = [...this.#faults, ...gateway.faults, ...agent.faults];
+    return { faults, attaches: this.#attaches, cuts: this.#cuts, outcomes: [said(gateway), said(agent)] };
+  }
+
+  #disturb(): void {
+    const time = this.#time;
+    const what = time.below(10);
+    if (what < 3) this.#gateway.move();
+    else if (what < 5) this.#channel.hangsUntil = time.now() + time.below(4000);
+    else this.#cut(this.#channel);
+  }
+
+  /** For longer than a tunnel waits, there is no hub. */
+  #breakDown(): void {
+    this.#hubsBackAt = this.#time.now() + 2 * this.#timeoutMs;
+    this.#cut(this.#channel);
+  }
+
+  #cut(channel: Channel): void {
+    this.#cuts++;
+    channel.cut();
+  }
+
+  /** Brings a request to the agent, and its answer back, if nothing goes wrong. */
+  #attach(request: AttachRequest): void {
+    const time = this.#time;
+    this.#attaches++;
+    const troubled = time.chance(this.#trouble);
+    const way = troubled ? time.below(5) : -1;
+    let answered = false;
+    const once = (act: () => void) => {
+      if (answered) return false;
+      answered = true;
+      act();
+      return true;
+    };
+    const fail = (error: Error, final = false) => once(() => this.#gateway.attachFailed(request.number, error, final));
+    time.after(ANSWER_WITHIN, () => fail(new Error('no answer')));
+    // 0: there is no hub. 1: the request is late. 2: the answer is lost. 3: the request comes twice. 4: the channel is cut early.
+    if (way === 0 || time.now() < this.#hubsBackAt) {
+      time.after(time.below(200), () => fail(new Error('no hub')));
+      return;
+    }
+    for (let times = way === 3 ? 2 : 1; times > 0; times--) {
+      const channel = new Channel(time);
+      const late = way === 1 ? time.below(3 * ANSWER_WITHIN) : time.below(100);
+      time.after(late, () => this.#arrive(channel, request, { once, fail, losesAnswer: way === 2 }));
+      if (way === 4) time.after(late + time.below(100), () => this.#cut(channel));
+    }
+  }
+
+  #arrive(
+    channel: Channel,
+    request: AttachRequest,
+    { once, fail, losesAnswer }: { once: (act: () => void) => boolean; fail: Fail; losesAnswer: boolean },
+  ): void {
+    if (channel.cutOff) return;
+    const { gateway, agent } = channel;
+    try {
+      this.#agent.attach(request, (answer: AttachAnswer) => {
+        agent.listener = this.#agent;
+        if (losesAnswer) this.#cut(channel);
+        agent.send(() => {
+          const taken = once(() => {
+            gateway.listener = this.#gateway;
+            this.#channel = channel;
+            this.#gateway.attachedTo(request.number, gateway, answer);
+          });
+          // As a dial that was given up resets its stream.
+          if (!taken) gateway.drop();
+        });
+        return agent;
+      });
+    } catch (error) {
+      if (!(error instanceof AttachRefused)) throw error;
+      this.#time.after(this.#time.below(50), () => fail(error, error.final));
+    }
+  }
+
+  #checkMemory(): void {
+    for (const half of [this.#gateway, this.#agent] as Half[]) {
+      if (half.kept > 2 * this.#limit) this.#faults.push(`it keeps ${half.kept} bytes, and may keep ${this.#limit}`);
+      if (half.held > 2 * this.#limit) this.#faults.push(`it holds ${half.held} bytes, and may hold ${this.#limit}`);
+    }
+  }
+
+  #checkEnd(): void {
+    const { gateway: gatewayGone, agent: agentGone } = this.#gone;
+    if (!gatewayGone || !agentGone) this.#faults.push('a half stays');
+    const outcomes = this.#parties.map(({ outcome }) => outcome);
+    if (outcomes.includes(undefined)) this.#faults.push('a party was not told of the end');
+    const clean = outcomes.filter((outcome) => outcome === 'clean').length;
+    if (clean === 2 && !this.#parties.every(({ finished, sawEnd }) => finished && sawEnd))
+      this.#faults.push('it is over, and a party has not ended');
+    if (clean < 2 && !this.#mayFail) this.#faults.push(`it ended as ${outcomes.join(' and ')}`);
+  }
+}
+
+type Fail = (error: Error, final?: boolean) => void;
