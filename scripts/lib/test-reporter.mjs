@@ -22,6 +22,7 @@ export const TESTS_LOAD = 'its tests load';
  * - `{ outcome: 'file', name, at }` before the tests of each file, if several share a process, and with an empty name behind the last
  *   one. `at` is in milliseconds.
  * - `{ outcome: 'error', why }` for what a test caused after its end.
+ * - `{ outcome: 'end' }` behind all others. A process that ends before its tests do writes none, whatever its status.
  */
 export default async function* report(events) {
   const names = [];
@@ -49,6 +50,7 @@ export default async function* report(events) {
       why: skipped !== undefined ? reason(skipped) : error && !bySubtests ? described(error) : '',
     });
   }
+  yield line({ outcome: 'end' });
 }
 
 /** Writes at once, so that nothing is lost if the process ends: the stream of a destination would hold it back. */

@@ -9,7 +9,7 @@ const REPORTER = fileURLToPath(new URL('test-reporter.mjs', import.meta.url));
 /** How many characters of a process's output are kept, for the report of its failure. */
 const MOST_OUTPUT = 64 * 1024;
 const FAILED_TESTS = 'it exited with status 1';
-const ENDED_EARLY = 'it ended before its last file was done';
+const ENDED_EARLY = 'it ended before its tests were done';
 
 /** The run of some test files in one process. */
 export class TestRun {
@@ -54,7 +54,8 @@ export class TestRun {
 
   /** Returns what went wrong with the process apart from failed tests, by how it ended. */
   #problem(ended, reports) {
-    const done = this.#files.length === 1 || this.at === this.#files.length;
+    const alone = this.#files.length === 1;
+    const done = alone ? reports.some(({ outcome }) => outcome === 'end') : this.at === this.#files.length;
     if (!done) return ended || ENDED_EARLY;
     // Exit status 1 without a failed test means that something threw outside of the tests.
     const failed = reports.some(({ outcome, why }) => outcome === 'failed' && why !== '');

@@ -98,10 +98,27 @@ test('a process that ends too early has failed, whatever its status, and the fil
       written('in-load.mjs', [`process.exit(${status});`]),
     ];
     const { result, printed } = await run(failing, ...ends, behind);
-    const problem = status === 0 ? 'it ended before its last file was done' : 'it exited with status 1';
+    const problem = status === 0 ? 'it ended before its tests were done' : 'it exited with status 1';
     for (const file of ends) assert.match(printed, new RegExp(`^FAILED \\S*${basename(file)}: ${problem}$`, 'm'));
     assert.deepEqual(result.counts, { passed: 1, failed: 3, skipped: 0 }, `status ${status}`);
     assert.deepEqual(named(result.slowest), ['behind.mjs', 'failing.mjs', 'in-load.mjs', 'in-test.mjs']);
+  }
+});
+
+test('a file that runs alone has failed if it ends its process before its tests are done, whatever the status', async () => {
+  for (const end of ['process.exit(0)', 'process.exit(1)', 'process.reallyExit(0)']) {
+    const problem = end.endsWith('(0)') ? 'it ended before its tests were done' : 'it exited with status 1';
+    const named = (name) => new RegExp(`^FAILED \\S*${name}: ${problem}$`, 'm');
+    const inTest = written('in-test.mjs', [
+      `import { test } from 'node:test';`,
+      `test('one', () => {}); test('two', () => ${end}); test('three', () => {});`,
+    ]);
+    const inLoad = written('in-load.mjs', [`import { test } from 'node:test';`, `test('one', () => {});`, `${end};`]);
+    for (const [name, file] of Object.entries({ 'in-test.mjs': inTest, 'in-load.mjs': inLoad })) {
+      const { result, printed } = await run(file);
+      assert.equal(result.counts.failed, 1, `${end} in ${name}`);
+      assert.match(printed, named(name));
+    }
   }
 });
 
