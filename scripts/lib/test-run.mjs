@@ -79,8 +79,9 @@ export class TestRun {
     return new Promise((resolve) => {
       const options = [`--test-reporter=${REPORTER}`, '--test-reporter-destination=stdout'];
       const what = this.#files.length === 1 ? this.#files : [TOGETHER, this.#state, ...this.#files];
-      // With the first set, the file would report to a test that runs this. Nx sets the second, and tests read what programs print.
-      const { NODE_TEST_CONTEXT, FORCE_COLOR, ...inherited } = process.env;
+      // With the first set, the file would report to a test that runs this. Nx sets the second, and tests read what programs print. The
+      // third makes each start of Node slower by half, and tests trust their own authorities.
+      const { NODE_TEST_CONTEXT, FORCE_COLOR, NODE_EXTRA_CA_CERTS, ...inherited } = process.env;
       const env = { ...inherited, [REPORTS]: this.#events };
       const child = spawn(process.execPath, [...options, ...what], { env, stdio: ['ignore', 'pipe', 'pipe'] });
       let output = '';
