@@ -102,6 +102,42 @@ test('a token costs few verifications, however many tenants it may be of, and no
   assert.equal(verified, 16);
 });
 
+test("many keys of one tenant do not hide another's", async () => {
+  const manyKeys = async (kid?: string) =>
+    readTokenKeys(
+      JSON.stringify({
+        keys: await Promise.all(
+          Array.from({ length: 20 }, async () => ({ ...(await exportJWK(pair().publicKey)), ...(kid && { kid }) })),
+        ),
+      }),
+    );
+  const { publicKey, privateKey } = pair();
+  const [named, nameless] = [await jwks(publicKey, 'k'), await pem(publicKey)];
+  for (const [keys, kid] of [
+    [named, undefined],
+    [named, 'k'],
+    [nameless, undefined],
+    [nameless, nameless[0]?.id],
+    [nameless, 'of its own'],
+  ] as const) {
+    const issuers = new TokenIssuers();
+    for (const tenant of ['greedy', 'eager']) {
+      const ways = [way(tenant, await manyKeys(kid)), way(tenant, await manyKeys())];
+      issuers.put(tenant, ways);
+      if (tenant === 'greedy') issuers.put('modest', [way('modest', keys)]);
+    }
+    const shown = await token(privateKey, kid);
+    assert.equal((await issuers.verify(shown, undefined)).tenant, 'modest', `key id ${kid}`);
+    let verified = 0;
+    const now = () => {
+      verified++;
+      return Date.now();
+    };
+    await assert.rejects(issuers.verify(await token(pair().privateKey, kid), undefined, now), /does not match/);
+    assert.ok(verified <= 18, `${verified} verifications: four keys of each tenant, with the key id and without`);
+  }
+});
+
 test("what a URL serves takes no other tenant's tokens", async () => {
   const [ofA, ofB] = [pair(), pair()];
   const [keysOfA, keysOfB] = [await jwks(ofA.publicKey, 'a'), await jwks(ofB.publicKey, 'b')];

@@ -5,9 +5,6 @@ import { claimsFault, meets, quoted, readToken, type SaidByToken, TokenRejected,
 import { isSameKey, type TokenKey, type TokenKeys } from './keys.ts';
 import { OtherKey, UnknownKey, type VerifiedToken, verifyToken } from './verify.ts';
 
-/** The most keys that are tried for one token. A verification takes up to 0.2 ms, and anyone may send tokens. */
-const MOST_TRIED = 8;
-
 /** How many tokens are remembered that none of the keys had signed, in 32 bytes each: agents with a wrong token come again and again. */
 const MOST_FAILED = 1000;
 
@@ -83,6 +80,7 @@ export class TokenIssuers {
     if (this.#failed.has(digest)) throw new OtherKey(UNSIGNED);
     const asOf = this.#changes;
     for (const candidates of this.#candidates(said, tenant)) {
+      if (!candidates) throw new TokenRejected(SEVERAL);
       const signing = await signers(token, candidates, now);
       if (signing.length === 0) continue;
       const way = this.#decided(said, tenant, signing);
@@ -105,20 +103,19 @@ export class TokenIssuers {
   }
 
   /**
-   * Keys that may have signed the token: those with its key id, then those that a token may call by any id. Cheap, and few.
+   * Keys that may have signed the token: those with its key id, then those that a token may call by any id. Cheap, and few. Undefined stands
+   * for too many.
    * @throws TokenRejected, UnknownKey
    */
-  #candidates(said: SaidByToken, tenant: string | undefined): Candidate[][] {
+  #candidates(said: SaidByToken, tenant: string | undefined): (Candidate[] | undefined)[] {
     const { issuer, keyId } = said;
     const byKey = this.#byKey.get(issuer);
     const among = (id: KeyId) => (tenant === undefined ? (byKey?.get(id) ?? []) : (this.#ofTenant.get(tenant) ?? []));
     const all = keyId === undefined ? this.waysFor(said, tenant) : among(keyId);
     const stages = [
-      candidatesOf(meeting(said, all), ({ id }) => keyId === undefined || id === keyId, MOST_TRIED),
-      keyId === undefined
-        ? []
-        : candidatesOf(meeting(said, among(ANY_ID)), ({ id, named }) => !named && id !== keyId, MOST_TRIED),
-    ].filter(({ length }) => length > 0);
+      candidatesOf(meeting(said, all), ({ id }) => keyId === undefined || id === keyId),
+      keyId === undefined ? [] : candidatesOf(meeting(said, among(ANY_ID)), ({ id, named }) => !named && id !== keyId),
+    ].filter((found) => found?.length !== 0);
     if (stages.length === 0) throw this.#refusal(said, tenant);
     return stages;
   }
@@ -188,13 +185,12 @@ function* meeting(said: SaidByToken, ways: Iterable<TokenWay>): Iterable<TokenWa
 
 /**
  * Those whose key has signed the token. Further ones are tried for other tenants' sake: a token that is of several is of none.
- * @throws TokenRejected if no key would do, or if there are more of several tenants than are tried
+ * Rejects with TokenRejected if no key would do.
  */
 async function signers(token: string, candidates: readonly Candidate[], now: () => number): Promise<Signer[]> {
   const several = new Set(candidates.flatMap(({ ways }) => ways.map(({ tenant }) => tenant))).size > 1;
-  if (several && candidates.length > MOST_TRIED) throw new TokenRejected(SEVERAL);
   const signing: Signer[] = [];
-  for (const candidate of candidates.slice(0, MOST_TRIED)) {
+  for (const candidate of candidates) {
     const [way] = candidate.ways as [TokenWay];
     try {
       signing.push({ ...candidate, verified: await verifyToken(token, way.rules, candidate.key, now) });
