@@ -14,6 +14,7 @@ import {
 } from '@isthmus/transport';
 import { type AgentIdentifiers, NotAuthorised } from '@isthmus/tunnel';
 import { type Applicant, admitted, checkTenantRoom, renewed } from './applicant.ts';
+import { RenewalRates } from './renewal-rates.ts';
 import type { SessionTable } from './sessions.ts';
 
 /**
@@ -46,6 +47,7 @@ export interface AdmittedAgent {
 export class AgentAdmission {
   readonly #options: AgentAdmissionOptions;
   readonly #sessions: SessionTable;
+  readonly #renewals = new RenewalRates();
   /** The tenant whose own port a connection came to. */
   readonly #portOf: (socket: Socket) => string | undefined;
   /** Attempts of a connection that were not admitted, or not yet. */
@@ -114,7 +116,10 @@ export class AgentAdmission {
     const grant = await admitted(tenancy, applicant, this.#sessions);
     this.#attempts.delete(socket);
     const { principal } = grant;
-    const renew = (token: string) => renewed(tenancy, { ...applicant, token }, principal);
+    const renew = async (token: string) => {
+      this.#renewals.take(grant);
+      return await renewed(tenancy, { ...applicant, token }, principal);
+    };
     return { tenant: principal.tenant, grant, ...(principal.shared && { renew }) };
   }
 

@@ -193,7 +193,7 @@ export class AgentPort {
     this.#sessions.add(sessionId, identity, dialer, refuse);
     if (!grant) return undefined;
     const refused = (error: Error) =>
-      void this.#options.observation.events.emit('refused', 'agents', session.remote, error);
+      void this.#options.observation.events.emit('refused', refusedWhere(error, 'agents'), session.remote, error);
     const ended = (reason: Error) => {
       refused(reason);
       dialer.expel(reason);

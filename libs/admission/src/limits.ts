@@ -9,6 +9,8 @@ export interface TenantLimits extends DialLimits {
   readonly sessions: number;
   /** Identifiers of one session. */
   readonly identifiers: number;
+  /** Fresh tokens that are verified for open sessions. */
+  readonly renewalsPerSecond: number;
 }
 
 /**
@@ -19,6 +21,7 @@ export const DEFAULT_LIMITS: TenantLimits = {
   sessionsPerAgent: 50,
   sessions: 100_000,
   identifiers: 1000,
+  renewalsPerSecond: 200,
   dialsPerSecond: 2000,
   burst: 4000,
   pendingDials: 2000,

@@ -60,6 +60,7 @@ export {
 } from './events/trace.ts';
 export { getOrPut } from './get-or-put.ts';
 export type { DialLimits, DialUse } from './limits/limits.ts';
+export { TokenBucket } from './limits/token-bucket.ts';
 export { issuerOf, nameOf, subjectOf } from './names/certificate-name.ts';
 export { HTTP_CREDENTIAL } from './names/credential.ts';
 export { inWords } from './names/in-words.ts';

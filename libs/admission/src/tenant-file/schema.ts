@@ -182,6 +182,9 @@ const limits = v.strictObject({
   sessionsPerAgent: v.exactOptional(count),
   sessions: v.exactOptional(count),
   identifiers: v.exactOptional(described(count, 'Identifiers of one session.')),
+  renewalsPerSecond: v.exactOptional(
+    described(count, 'Fresh tokens that are verified for open sessions, and as many at once.'),
+  ),
   dialsPerSecond: v.exactOptional(count),
   burst: v.exactOptional(described(count, 'Dials at once above dialsPerSecond.')),
   pendingDials: v.exactOptional(count),

@@ -23,6 +23,7 @@ interface RefusedWhat {
   readonly principal?: AnyPrincipal | undefined;
   readonly destination?: string | undefined;
   readonly undecided?: boolean;
+  readonly cause?: Error;
 }
 
 /** A peer that did not prove who it is, or that claims or asks for more than its principal may. */
@@ -37,8 +38,8 @@ export class NotAuthorised extends Error {
   /** Whether nobody could decide now, because what decides did not answer. The same credential may be good the next time. */
   readonly undecided: boolean;
 
-  constructor(message: string, { rule, principal, destination, undecided = false }: RefusedWhat = {}) {
-    super(message);
+  constructor(message: string, { rule, principal, destination, undecided = false, cause }: RefusedWhat = {}) {
+    super(message, cause && { cause });
     this.rule = rule;
     this.principal = principal;
     this.destination = destination;
