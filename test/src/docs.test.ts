@@ -4,7 +4,9 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { root } from './k8s/manifests.ts';
 
-const documents = ['.', 'docs', 'docs/adr', 'k8s', 'k8s/monitoring'].flatMap((directory) =>
+const recipes = readdirSync(join(root, 'k8s/recipes')).map((recipe) => `k8s/recipes/${recipe}`);
+
+const documents = ['.', 'docs', 'docs/adr', 'k8s', 'k8s/monitoring', ...recipes].flatMap((directory) =>
   readdirSync(join(root, directory))
     .filter((name) => name.endsWith('.md'))
     .map((name) => join(directory, name)),

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { PROGRAMS, parseFlags } from '@isthmus/flags';
+import { goMissing } from '../harness/index.ts';
+import { readAsApiServer } from '../k8s/chart.ts';
+import { kustomize, noKubectl, root } from '../k8s/manifests.ts';
+import { COMMAND_LINES } from './command-lines.ts';
+import { argsOf, commandLinesOf, filesOf, podsOf, programOf, RECIPES } from './objects.ts';
+
+/** What these files are for is not among the kinds that an API server has by itself. */
+const NOT_KUBERNETES =
+  /^(EgressSelectorConfiguration|Kustomization|Component|Config|ClusterConfig|TenantControlPlane|HostedCluster)\./;
+
+/** Flags of upstream that have no effect here. Any other warning would mean that an argument is not understood. */
+const INERT = /^these flags have no effect here: /;
+
+for (const recipe of RECIPES) {
+  test(`${recipe}: an API server reads every object as it is meant`, { skip: goMissing() }, async () => {
+    for (const file of filesOf(recipe, '.yaml')) {
+      const found = await readAsApiServer('decode', readFileSync(join(root, file), 'utf8'));
+      assert.deepEqual(
+        found.filter((line) => !(line.endsWith(' not registered') && NOT_KUBERNETES.test(line))),
+        [],
+        file,
+      );
+    }
+  });
+
+  test(`${recipe}: kubectl renders what is to be applied`, { skip: noKubectl }, () => {
+    for (const file of filesOf(recipe, 'kustomization.yaml')) assert.ok(kustomize(dirname(file)).length > 0, file);
+  });
+
+  test(`${recipe}: programs accept their arguments, and find every file in a volume`, () => {
+    for (const { file, containers, volumes = [] } of podsOf(recipe)) {
+      for (const container of containers) {
+        const program = programOf(container);
+        if (!program) continue;
+        const { values } = parseFlags(program.flags, argsOf(container), {});
+        const mounts = container.volumeMounts ?? [];
+        for (const { name } of mounts)
+          assert.ok(
+            volumes.some((volume) => volume.name === name),
+            `${file}: volume ${name}`,
+          );
+        for (const [flag, value] of Object.entries(values)) {
+          if (typeof value !== 'string' || !value.startsWith('/')) continue;
+          // What every pod has, unless it says that it does not want it.
+          const places = [...mounts.map(({ mountPath }) => mountPath), '/var/run/secrets/kubernetes.io/serviceaccount'];
+          const found = places.some((place) => value === place || value.startsWith(`${place}/`));
+          assert.ok(found, `${file}: --${flag}=${value} is in no volume`);
+        }
+      }
+    }
+  });
+}
+
+for (const { recipe, program, args } of [...COMMAND_LINES, ...RECIPES.flatMap(commandLinesOf)]) {
+  test(`${recipe}: ${program} knows every argument`, () => {
+    const { flags } = PROGRAMS.find(({ name }) => name === program) as (typeof PROGRAMS)[number];
+    const { warnings } = parseFlags(flags, args, {});
+    assert.deepEqual(
+      warnings.filter((warning) => !INERT.test(warning)),
+      [],
+    );
+  });
+}
