@@ -22,7 +22,7 @@ const CHAOS = 'npm run chaos -- --short --rate 50';
  * the Containerfile, and the Helm chart.
  */
 const SLOW = 'npm run test:slow';
-const SIMULATE = 'npm run simulate -- --schedules 200000';
+const SIMULATE = 'npm run simulate -- --schedules 100000';
 const SCALE = 'npm run scale -- --short';
 const TENANTS = 'npm run scale -- --tenants 25 --short';
 const BENCH = 'npm run bench -- --short';
