@@ -23,7 +23,8 @@ export function filesOf(recipe: string, extension: string): string[] {
 /** What a pod of a recipe has that the tests look at. Unlike our own manifests, those of others leave out what has a default. */
 export interface RecipePod {
   readonly file: string;
-  readonly containers: readonly RecipeContainer[];
+  /** Unset in a patch. */
+  readonly containers?: readonly RecipeContainer[];
   readonly volumes?: readonly {
     readonly name: string;
     readonly hostPath?: { readonly path: string; readonly type?: string };
@@ -60,15 +61,16 @@ export function programOf({ image, command }: RecipeContainer): (typeof PROGRAMS
   return PROGRAMS.find((program) => program.name === name);
 }
 
-/** A container's arguments, with its variables replaced as the kubelet does it. Those from the pod's own fields get a name. */
+/** A container's arguments, with its variables replaced as the kubelet does it. One without a value in the manifest becomes its own name. */
 export function argsOf({ args = [], env = [] }: RecipeContainer): string[] {
-  const values = new Map(env.map(({ name, value = 'from-the-pod' }) => [name, value]));
+  const values = new Map(env.map(({ name, value = name.toLowerCase().replaceAll('_', '-') }) => [name, value]));
   return args.map((arg) => arg.replaceAll(/\$\((\w+)\)/g, (whole, name) => values.get(name) ?? whole));
 }
 
-/** The command lines in a recipe's own manifests. */
-export function commandLinesOf(recipe: string): CommandLine[] {
-  return podsOf(recipe).flatMap(({ containers }) =>
+/** The command lines in a recipe's own manifests, or in those whose path contains `part`. */
+export function commandLinesOf(recipe: string, part = ''): CommandLine[] {
+  const pods = podsOf(recipe).filter(({ file }) => file.includes(part));
+  return pods.flatMap(({ containers = [] }) =>
     containers.flatMap((container) => {
       const program = programOf(container)?.name;
       return program === 'proxy-server' || program === 'proxy-agent'

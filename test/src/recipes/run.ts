@@ -1,57 +1,98 @@
 import { copyFile, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { freePort, newTrust, type Program, type Scope, startProgram, type Trust, type Via } from '../harness/index.ts';
+import {
+  freePort,
+  newTrust,
+  type Program,
+  relayTo,
+  type Scope,
+  startProgram,
+  type Trust,
+  type Via,
+} from '../harness/index.ts';
 import { kubeApi } from '../plane/kube-api.ts';
 import type { CommandLine } from './command-lines.ts';
 
+/** Of the service account in the manifests of others, and of the one in ours. */
 const TOKEN = 'a-token-of-an-agent';
+const TOKEN_OF_OURS = 'a-token-of-our-agent';
 
-/** A server and its agents on this machine, with the arguments of a recipe. */
+/** Servers and agents on this machine, with the arguments of a recipe. */
 export interface Running {
-  readonly server: Program;
+  readonly servers: readonly Program[];
   readonly agents: readonly Program[];
-  /** How its API server dials: over the unix socket of `--uds-name`, or else with a certificate. */
-  readonly via: Via;
+  /** How the API server beside each server dials: over the unix socket of `--uds-name`, or else with a certificate. */
+  readonly vias: readonly Via[];
   /** `METHOD path` of every request to the API server. */
   readonly calls: readonly string[];
 }
 
-/** What moves: each program has its own root directory, and both have the same ports in place of the ones they name. */
-interface Moves {
-  readonly root: string;
-  readonly ports: ReadonlyMap<string, number>;
-  readonly hosts: ReadonlyMap<string, string>;
+/** What every program of a recipe finds. */
+interface Place {
+  readonly scope: Scope;
+  readonly trust: Trust;
+  readonly kubeconfig: string;
 }
 
-/** Starts the command lines of one recipe, a server first, with real certificates at the paths that they name. Only paths, ports and the server's address change. */
+interface Started {
+  readonly program: Program;
+  /** As they were passed to it. */
+  readonly args: readonly string[];
+}
+
+/**
+ * Starts the command lines of one recipe, with real certificates at the paths that they name. Agents reach the servers through a load
+ * balancer. Only paths, ports and the server's address change.
+ */
 export async function run(scope: Scope, lines: readonly CommandLine[]): Promise<Running> {
   const trust = await newTrust(scope);
   const kube = await kubeApi(scope, trust);
   kube.trust(TOKEN, 'kube-system:konnectivity-agent');
-  const started: { program: Program; args: readonly string[]; ports: ReadonlyMap<string, number> }[] = [];
-  const shared = new Map<string, number>();
-  for (const [index, { program, args }] of lines.entries()) {
-    const root = join(trust.dir, String(index));
-    const ports = await portsOf(args, shared);
-    const hosts = new Map([[flagValue(args, 'proxy-server-host') ?? '', '127.0.0.1']]);
-    const moved = move(args, { root, ports, hosts });
-    await writeFiles(moved, trust, kube.kubeconfig, index);
-    const health = program === 'proxy-server' ? 'health-port' : 'health-server-port';
-    const admin = program === 'proxy-server' ? 'admin-port' : 'admin-server-port';
-    // A port that is not named has a default, which other tests may have taken.
-    const unnamed = [health, admin].filter((name) => flagValue(args, name) === undefined);
-    const added = await Promise.all(unnamed.map(async (name) => [name, await freePort()] as const));
-    const flags = Object.fromEntries(added);
-    const healthPort = Number(flags[health] ?? flagValue(moved, health));
-    started.push({ program: startProgram(scope, program, { args: moved, flags, healthPort }), args: moved, ports });
-  }
-  const [server, ...agents] = started;
-  if (!server) throw new Error('no command line');
-  const uds = flagValue(server.args, 'uds-name');
-  const port = Number(flagValue(server.args, 'server-port'));
-  const via = uds ? { uds } : { port, ca: trust.callers.cert, identity: trust.caller };
-  await Promise.all(started.map(({ program }) => program.waitReady()));
-  return { server: server.program, agents: agents.map(({ program }) => program), via, calls: kube.api.calls };
+  kube.trust(TOKEN_OF_OURS, 'isthmus-agent:agent');
+  const place = { scope, trust, kubeconfig: kube.kubeconfig };
+  const servers: Started[] = [];
+  for (const { args } of lines.filter(({ program }) => program === 'proxy-server'))
+    servers.push(await start(place, servers.length, 'proxy-server', args));
+  const balancer = await relayTo(scope, ...servers.map(({ args }) => Number(flagValue(args, 'agent-port'))));
+  const agents: Started[] = [];
+  for (const { args } of lines.filter(({ program }) => program === 'proxy-agent'))
+    agents.push(await start(place, servers.length + agents.length, 'proxy-agent', args, balancer.port));
+  await Promise.all([...servers, ...agents].map(({ program }) => program.waitReady()));
+  const vias = servers.map(({ args }): Via => {
+    const uds = flagValue(args, 'uds-name');
+    const port = Number(flagValue(args, 'server-port'));
+    return uds ? { uds } : { port, ca: trust.callers.cert, identity: trust.caller };
+  });
+  const programs = ({ program }: Started) => program;
+  return { servers: servers.map(programs), agents: agents.map(programs), vias, calls: kube.api.calls };
+}
+
+/** Flags whose port has a default, which other tests may have taken. */
+const DEFAULTS = {
+  'proxy-server': { health: 'health-port', admin: 'admin-port' },
+  'proxy-agent': { health: 'health-server-port', admin: 'admin-server-port' },
+} as const;
+
+/** @param serverPort where an agent finds its servers */
+async function start(
+  { scope, trust, kubeconfig }: Place,
+  index: number,
+  program: CommandLine['program'],
+  args: readonly string[],
+  serverPort?: number,
+): Promise<Started> {
+  const host = flagValue(args, 'proxy-server-host') ?? '';
+  const moved = move(args, {
+    root: join(trust.dir, String(index)),
+    ports: await portsOf(args, serverPort),
+    hosts: new Map([[host, '127.0.0.1']]),
+  });
+  await writeFiles(moved, trust, kubeconfig, index);
+  const { health, admin } = DEFAULTS[program];
+  const flags: Record<string, number> = {};
+  for (const name of [health, admin]) if (flagValue(args, name) === undefined) flags[name] = await freePort();
+  const healthPort = flags[health] ?? Number(flagValue(moved, health));
+  return { program: startProgram(scope, program, { args: moved, flags, healthPort }), args: moved };
 }
 
 /** Returns a flag's value: behind an equals sign, or the next argument. */
@@ -62,21 +103,23 @@ export function flagValue(args: readonly string[], flag: string): string | undef
   return arg.includes('=') ? arg.slice(arg.indexOf('=') + 1) : args[at + 1];
 }
 
-/** The ports on which agents meet the server are the same for all programs; each has others of its own. */
-const MEETING = new Set(['agent-port', 'proxy-server-port']);
-
-async function portsOf(args: readonly string[], shared: Map<string, number>): Promise<Map<string, number>> {
+/** Returns a free port for each port that the arguments name. */
+async function portsOf(args: readonly string[], serverPort: number | undefined): Promise<Map<string, number>> {
   const ports = new Map<string, number>();
   for (const arg of args) {
     const name = /^--([\w-]+-port)\b/.exec(arg)?.[1];
     const port = name && flagValue(args, name);
     if (!name || !port || port === '0') continue;
-    const meeting = MEETING.has(name);
-    const chosen = (meeting && shared.get(port)) || (await freePort());
-    if (meeting) shared.set(port, chosen);
-    ports.set(port, chosen);
+    ports.set(port, (name === 'proxy-server-port' && serverPort) || (await freePort()));
   }
   return ports;
+}
+
+/** What moves: each program has its own root directory, other ports, and finds its server here. */
+interface Moves {
+  readonly root: string;
+  readonly ports: ReadonlyMap<string, number>;
+  readonly hosts: ReadonlyMap<string, string>;
 }
 
 function move(args: readonly string[], { root, ports, hosts }: Moves): string[] {
@@ -95,7 +138,8 @@ async function writeFiles(args: readonly string[], trust: Trust, kubeconfig: str
     trust.agents.client(`agent-${index}`),
   ]);
   const token = join(trust.dir, 'token');
-  await writeFile(token, TOKEN, { mode: 0o600 });
+  const ours = flagValue(args, 'service-account-token-path')?.endsWith('/konnectivity');
+  await writeFile(token, ours ? TOKEN_OF_OURS : TOKEN, { mode: 0o600 });
   const files: Readonly<Record<string, string>> = {
     'cluster-cert': cluster.cert,
     'cluster-key': cluster.key,
@@ -106,6 +150,9 @@ async function writeFiles(args: readonly string[], trust: Trust, kubeconfig: str
     'ca-cert': trust.agents.cert,
     'agent-cert': agent.cert,
     'agent-key': agent.key,
+    'admin-server-cert': callers.cert,
+    'admin-server-key': callers.key,
+    'admin-ca-cert': trust.callers.cert,
     'service-account-token-path': token,
     kubeconfig,
   };
