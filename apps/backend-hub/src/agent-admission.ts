@@ -18,10 +18,10 @@ import { RenewalRates } from './renewal-rates.ts';
 import type { SessionTable } from './sessions.ts';
 
 /**
- * How often one connection may be refused. Agents connect anew for each attempt; a verification costs milliseconds, and a request on an open
- * connection next to nothing.
+ * How many attempts of one connection may be refused or under way. Agents connect anew for each attempt; a verification costs milliseconds,
+ * and a request on an open connection next to nothing.
  */
-const MOST_REFUSALS = 4;
+const MOST_ATTEMPTS = 4;
 
 export interface AgentAdmissionOptions {
   /** For service account tokens; unset where certificates alone decide. */
@@ -106,9 +106,11 @@ export class AgentAdmission {
   async #identify(tenancy: Tenancy, agent: Omit<Applicant, 'portOf'>): Promise<AdmittedAgent> {
     const { socket } = agent;
     const attempts = this.#attempts.get(socket) ?? 0;
-    if (attempts >= MOST_REFUSALS) {
+    if (attempts >= MOST_ATTEMPTS) {
       socket.destroy();
-      throw new NotAuthorised(`it was refused ${attempts} times on this connection`);
+      throw new NotAuthorised(
+        `${attempts} attempts on its connection were refused or are not decided yet: connect again`,
+      );
     }
     // Counted first, because requests may come while one is judged.
     this.#attempts.set(socket, attempts + 1);
