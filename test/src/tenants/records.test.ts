@@ -75,8 +75,8 @@ describe('with gateway and hub apart, each records what happened at it', { skip:
     await until(async () => (await dialled(scope, via, wanted)).status === 403, { what: 'a refusal of the agent' });
     const refusal = await recorded(agentLog, 'refusal', ({ where }) => where === 'destination');
     assert.deepEqual(
-      [refusal.process, refusal.destination, refusal.rule],
-      ['edge-2', wanted, '--deny-destinations=localhost'],
+      [refusal.process, refusal.tenant, refusal.destination, refusal.rule],
+      ['edge-2', 'acme', wanted, '--deny-destinations=localhost'],
     );
   });
 

@@ -19,7 +19,7 @@ export interface RefusalRecord extends Base<'refusal'>, Verified {
   /** The port, or the part of one. */
   readonly where: string;
   readonly remote: string;
-  /** Of its principal; absent if the peer has proven none. */
+  /** Of its principal, or of the dial that an agent refused; absent if the peer has proven none. */
   readonly tenant?: string;
   /** `host:port` that it wanted to dial, if it was a dial that was refused. */
   readonly destination?: string;

@@ -35,13 +35,14 @@ function audited(emit: (events: PlaneEvents) => void): Omit<OtherRecord, 'time'>
   return records;
 }
 
-test('a refusal names the principal, the rule and the destination, also where another error wraps them', () => {
+test('a refusal names the principal or tenant, the rule and the destination, also where another error wraps them', () => {
   const wrapped = new Error('the agent may not connect', { cause: beyond });
   const records = audited((events) => {
     events.emit('refused', 'agents', '10.0.0.9:4000', beyond);
     events.emit('refused', 'agents', '10.0.0.9:4001', wrapped);
     events.emit('refused', 'callers', '10.0.0.9:4003', beyond.dialling('10.0.0.5:443'));
     events.emit('refused', 'agents', '10.0.0.9:4002', new Error('got Bearer eyJhbGci.eyJpc3Mi.c2ln'));
+    events.emit('refused', 'destination', 'db:1', new NotAuthorised('not db', { tenant: 'acme', destination: 'db:1' }));
   });
   const who = { tenant: 'acme', principal: 'acme/agent/edge-1', rule: 'acme.yaml: claims.cidr' };
   const base = { record: 'refusal', process: 'hub-1', where: 'agents' };
@@ -56,6 +57,7 @@ test('a refusal names the principal, the rule and the destination, also where an
       text: beyond.message,
     },
     { ...base, remote: '10.0.0.9:4002', text: 'got Bearer [redacted]' },
+    { ...base, where: 'destination', remote: 'db:1', tenant: 'acme', destination: 'db:1', text: 'not db' },
   ]);
 });
 

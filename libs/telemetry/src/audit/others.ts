@@ -33,9 +33,9 @@ export function auditOthers(events: PlaneEvents, process: string, write: (record
     write({ ...base('session'), state, ...who, ...(reason !== undefined && { text: shortened(reason) }) });
   };
   const refused = (where: string, remote: string, error: Error) => {
-    const { principal, rule, destination } = notAuthorisedIn(error) ?? {};
+    const { principal, tenant, rule, destination } = notAuthorisedIn(error) ?? {};
     if (!refusals.admit(principal ? `${where} of tenant ${principal.tenant}` : where)) return;
-    const who = { ...(principal && { tenant: principal.tenant }), ...verified(principal) };
+    const who = { ...(tenant !== undefined && { tenant }), ...verified(principal) };
     const by = rule !== undefined && { rule };
     const to = destination !== undefined && { destination: destination.slice(0, MAX_TEXT) };
     write({ ...base('refusal'), where, remote, ...who, ...by, ...to, text: textOf(error).text ?? '' });

@@ -31,7 +31,7 @@ export function refusalOf(request: DialRequest, { prohibited = () => undefined, 
   const refused = (why: string, rule: string) => {
     const target = formatDestination(destination);
     const text = `dial tcp ${target}: ${why}`;
-    const cause = new NotAuthorised(text, { rule, destination: target });
+    const cause = new NotAuthorised(text, { rule, destination: target, tenant });
     return new DialError('destination_ip_prohibited', text, { cause });
   };
   return (address) => {

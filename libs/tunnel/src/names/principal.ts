@@ -22,6 +22,7 @@ interface RefusedWhat {
   readonly rule?: string | undefined;
   readonly principal?: AnyPrincipal | undefined;
   readonly destination?: string | undefined;
+  readonly tenant?: string | undefined;
   readonly undecided?: boolean;
   readonly cause?: Error;
 }
@@ -35,14 +36,20 @@ export class NotAuthorised extends Error {
   readonly principal: AnyPrincipal | undefined;
   /** `host:port` that it wanted to dial. Unset if it was refused before it dialled. */
   readonly destination: string | undefined;
+  /** Of its principal; of a dial over a link, which tells no principal, the dial's. */
+  readonly tenant: string | undefined;
   /** Whether nobody could decide now, because what decides did not answer. The same credential may be good the next time. */
   readonly undecided: boolean;
 
-  constructor(message: string, { rule, principal, destination, undecided = false, cause }: RefusedWhat = {}) {
+  constructor(
+    message: string,
+    { rule, principal, destination, tenant = principal?.tenant, undecided = false, cause }: RefusedWhat = {},
+  ) {
     super(message, cause && { cause });
     this.rule = rule;
     this.principal = principal;
     this.destination = destination;
+    this.tenant = tenant;
     this.undecided = undecided;
   }
 
