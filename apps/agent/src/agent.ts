@@ -1,5 +1,5 @@
 import { systemClock, type TlsSettings } from '@isthmus/runtime';
-import { endpointDial } from '@isthmus/transport';
+import { endpointDial, type ProxyFor } from '@isthmus/transport';
 import {
   Admission,
   type Dial,
@@ -10,6 +10,7 @@ import {
   type Prohibited,
   refuseWhenScarce,
 } from '@isthmus/tunnel';
+import { system } from './origin.ts';
 import { Reconciler } from './reconciler.ts';
 import { connectUplink, DRAIN_SETTLE, type Uplink, type UplinkOptions } from './uplink.ts';
 
@@ -24,6 +25,8 @@ export interface AgentOptions {
   /** One server, a balancer before several, or a name that resolves to all of them. */
   readonly server: { readonly host: string; readonly port: number };
   readonly tls?: TlsSettings;
+  /** Unset: servers are reached directly. A proxy resolves their names. */
+  readonly proxy?: ProxyFor;
   /** Further ALPN names to offer, for balancers that route by them. */
   readonly alpn: readonly string[];
   /** The service account token to present, read anew for each connection. */
@@ -89,6 +92,7 @@ class RunningAgent implements Agent {
     this.#reconciler = new Reconciler({
       ...options,
       clock: systemClock,
+      resolve: async (host) => (this.#isProxied(host) ? [host] : system(host)),
       events: observation.events,
       serverCount: (uplinks) => this.#serverCount(uplinks),
       // What comes after it may speak another protocol.
@@ -134,6 +138,11 @@ class RunningAgent implements Agent {
     // A server may send anything.
     const counts = uplinks.map(({ serverCount }) => (Number.isSafeInteger(serverCount) ? serverCount : 1));
     return serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (counts.at(-1) ?? 1);
+  }
+
+  #isProxied(host: string): boolean {
+    const { proxy, server } = this.#options;
+    return proxy?.({ host, port: server.port }) !== undefined;
   }
 
   #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'> {

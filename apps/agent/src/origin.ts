@@ -66,7 +66,7 @@ export class Origin {
     const choice = [sound, free].find(({ length }) => length > 0) ?? this.#addresses;
     const address = choice[this.#turn++ % choice.length];
     if (address === undefined) throw new Error(`${host} resolves to no address`);
-    return { address, port };
+    return { address, port, name: host };
   }
 
   /**
@@ -104,6 +104,7 @@ export class Origin {
   }
 }
 
-async function system(host: string): Promise<readonly string[]> {
+/** Asks the system's resolver. */
+export async function system(host: string): Promise<readonly string[]> {
   return (await lookup(host, { all: true })).map(({ address }) => address);
 }

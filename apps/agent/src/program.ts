@@ -20,7 +20,7 @@ import {
 } from '@isthmus/kube';
 import { AGENT_UNREADY, admissionCheck, type Check, Closing, type Context, type Running } from '@isthmus/service';
 import { agentMetrics, audited, instrument, type ProgramLogger } from '@isthmus/telemetry';
-import { tlsServer, watchCertificate } from '@isthmus/transport';
+import { proxyFromEnvironment, tlsServer, watchCertificate } from '@isthmus/transport';
 import { formatDestination, type Observation, prohibitedBy } from '@isthmus/tunnel';
 import { type Agent, type AgentOptions, agent } from './agent.ts';
 import type { Uplink } from './uplink.ts';
@@ -54,7 +54,14 @@ export function startAgent(
     const metrics = agentMetrics(events, { process: true });
     closing.defer(metrics.close);
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
-    const options = agentOptions(flags, version, observation);
+    const proxy = proxyFromEnvironment(process.env);
+    const options = { ...agentOptions(flags, version, observation), ...(proxy && { proxy }) };
+    const through = proxy?.({ host: flags['proxy-server-host'], port: flags['proxy-server-port'] })?.name;
+    if (through !== undefined) log.info({ proxy: through }, 'HTTPS_PROXY: servers are reached through a proxy');
+    let failure = '';
+    events.on('server:failure', (address, _at, error) => {
+      failure = `; last failure: ${address}: ${error.message}`;
+    });
     const running = agent({
       ...options,
       ...(leases && { leases: () => leases.count() }),
@@ -67,7 +74,7 @@ export function startAgent(
       draining = true;
       return running.drain();
     };
-    const check = () => checks(running, draining);
+    const check = () => checks(running, draining, failure);
     const ops = await operations({
       ...agentOperationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
       checks: check,
@@ -163,7 +170,7 @@ async function countLeases(
 }
 
 /** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many are missing. */
-function checks({ connected, wanted }: Agent, draining: boolean): Check[] {
-  const servers = connected === 0 ? 'not connected to any server' : `connected to ${connected} of ${wanted}`;
+function checks({ connected, wanted }: Agent, draining: boolean, failure: string): Check[] {
+  const servers = connected === 0 ? `not connected to any server${failure}` : `connected to ${connected} of ${wanted}`;
   return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: connected > 0, detail: servers }];
 }

@@ -10,9 +10,11 @@ import {
   LinkRefused,
   LinkServer,
   type MembershipMessage,
+  type ProxyFor,
   requestLink,
   secureConnect,
   servePackets,
+  throughProxy,
 } from '@isthmus/transport';
 import { type Dial, formatDestination, HUB_SERVER_NAME, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
 import { TenantPolicy } from './tenant-policy.ts';
@@ -25,6 +27,8 @@ export const DRAIN_SETTLE = 1000;
 export interface ServerAddress {
   readonly address: string;
   readonly port: number;
+  /** The configured name that has this address. Unset for an address that a hub reported. */
+  readonly name?: string;
 }
 
 export interface UplinkOptions {
@@ -32,6 +36,8 @@ export interface UplinkOptions {
   readonly serverName: string;
   /** Unset: no TLS. */
   readonly tls?: TlsSettings;
+  /** Unset: servers are reached directly. */
+  readonly proxy?: ProxyFor;
   /** Further ALPN names to offer, for balancers that route by them. */
   readonly alpn: readonly string[];
   /** Addresses whose last answer was gRPC. They are not asked for a link again, see `connectUplink`. */
@@ -104,11 +110,14 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
 async function connect(server: ServerAddress, options: UplinkOptions): Promise<Socket> {
   const { address, port } = server;
   const { tls: settings, alpn, serverName, timeout, signal } = options;
+  const to = { host: address, port };
+  const start = performance.now();
+  const proxy = proxyTo(server, options);
+  const below = proxy && (await throughProxy(proxy, to, { timeout, signal }));
   const { socket, done } = settings
     ? secureConnect(
         {
-          host: address,
-          port,
+          ...(below ? { socket: below } : to),
           secureContext: secureContext(settings),
           ...(isIP(serverName) === 0 && { servername: serverName }),
           // Ours first. ANP's servers know only the second.
@@ -117,10 +126,12 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
         // Not the dialled address: it comes from a hub's registry or from DNS, and its owner may have a certificate too.
         { host: serverName, orName: HUB_SERVER_NAME },
       )
-    : connected(net.connect({ host: address, port }));
+    : below
+      ? { socket: below, done: Promise.resolve() }
+      : connected(net.connect(to));
   socket.setNoDelay(true);
   const late = () => socket.destroy(new Error(`no connection to ${address}:${port} within ${timeout / 1000} s`));
-  const timer = setTimeout(late, timeout);
+  const timer = setTimeout(late, Math.max(1, timeout - (performance.now() - start)));
   try {
     await unlessGivenUp(socket, signal, done);
   } finally {
@@ -128,6 +139,11 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   }
   socket.on('error', () => {});
   return socket;
+}
+
+/** By the configured name, if there is one: that is what NO_PROXY names, as with Go. */
+function proxyTo({ address, port, name = address }: ServerAddress, { proxy }: UplinkOptions) {
+  return proxy?.({ host: name, port });
 }
 
 function connected(socket: Socket) {
@@ -216,9 +232,11 @@ async function packetUplink(server: ServerAddress, options: UplinkOptions): Prom
   const { dial, events, serverName, timeout, signal, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant = DEFAULT_TENANT } = options.hello;
   const token = options.token();
+  const proxy = proxyTo(server, options);
   const { serverId, serverCount, channel } = await connectPackets({
     target: formatDestination({ host: serverName, port: server.port }),
     ...(options.tls && { tls: options.tls }),
+    ...(proxy && { proxy }),
     agentId,
     identifiers,
     keepaliveMs,

@@ -3,6 +3,7 @@ export * from '@isthmus/runtime/testing';
 export * from './black-hole.ts';
 export * from './chunks.ts';
 export * from './connect-caller.ts';
+export * from './connect-proxy.ts';
 export * from './descriptors.ts';
 export * from './destination.ts';
 export * from './flags.ts';

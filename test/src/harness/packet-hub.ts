@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Metadata, Server, ServerCredentials, type ServerDuplexStream } from '@grpc/grpc-js';
+import type { IdentityOptions } from '@isthmus/certificates/testing';
 import { decodePacket, encodePacket, type Packet, type PacketType } from '@isthmus/proto';
 import { until } from '@isthmus/runtime/testing';
 import type { PacketOf } from './grpc-caller.ts';
@@ -67,8 +68,8 @@ export class PacketHub implements AsyncDisposable {
     });
   }
 
-  async listen(trust: Trust): Promise<this> {
-    const { cert, key } = await trust.agents.server();
+  async listen(trust: Trust, options: IdentityOptions = {}): Promise<this> {
+    const { cert, key } = await trust.agents.server(options);
     const pair = { private_key: readFileSync(key), cert_chain: readFileSync(cert) };
     const credentials = ServerCredentials.createSsl(readFileSync(trust.agents.cert), [pair], true);
     this.port = await new Promise((resolve, reject) => {
@@ -87,6 +88,12 @@ export class PacketHub implements AsyncDisposable {
   }
 }
 
-export async function packetHub(scope: Scope, trust: Trust, serverId: string): Promise<PacketHub> {
-  return scope.use(await new PacketHub(serverId).listen(trust));
+/** @param options of its certificate */
+export async function packetHub(
+  scope: Scope,
+  trust: Trust,
+  serverId: string,
+  options?: IdentityOptions,
+): Promise<PacketHub> {
+  return scope.use(await new PacketHub(serverId).listen(trust, options));
 }

@@ -10,10 +10,12 @@ import {
 } from '@grpc/grpc-js';
 import { encodePacket, type Packet } from '@isthmus/proto';
 import { secureContext, type TlsSettings } from '@isthmus/runtime';
-import { checkName } from '@isthmus/tunnel';
+import { checkName, formatDestination } from '@isthmus/tunnel';
+import type { HttpProxy } from '../http-proxy/http-proxy.ts';
 import type { PacketChannel } from '../packets/channel.ts';
 import { callError, clientChannel, type Received, receivePacket } from './channel.ts';
 import { keepaliveOptions } from './keepalive-options.ts';
+import { proxiedCredentials } from './proxied-credentials.ts';
 import { CONNECT_METHOD, MAX_MESSAGE } from './service.ts';
 
 /**
@@ -34,6 +36,8 @@ export interface ConnectPacketsOptions {
   readonly target: string;
   /** Unset: no TLS. */
   readonly tls?: TlsSettings;
+  /** Unset: the server is reached directly. */
+  readonly proxy?: HttpProxy;
   readonly agentId: string;
   /** URL query, as the server expects it. */
   readonly identifiers: string;
@@ -60,7 +64,8 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
   const { target, timeout, signal } = options;
   return new Promise((resolve, reject) => {
     signal.throwIfAborted();
-    const client = new Client(target, channelCredentials(options), {
+    const { at, credentials, more } = route(options);
+    const client = new Client(at, credentials, {
       'grpc.max_receive_message_length': MAX_MESSAGE,
       'grpc.max_send_message_length': -1,
       ...keepaliveOptions(options.keepaliveMs),
@@ -70,7 +75,10 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
       'grpc.service_config_disable_resolution': 1,
       'grpc.enable_retries': 0,
       'grpc.enable_channelz': 0,
+      // Its rules are not Go's, and its proxies have no deadline.
+      'grpc.enable_http_proxy': 0,
       ...(isIP(hostOf(target)) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
+      ...more,
     });
     const call = open(client, options);
     const channel = clientChannel(call, target);
@@ -102,6 +110,18 @@ export function connectPackets(options: ConnectPacketsOptions): Promise<PacketSe
     call.once('metadata', admitted);
     call.once('error', refused);
   });
+}
+
+/** grpc-js connects to the proxy, and hands the socket to credentials that lead it on to the server. */
+function route(options: ConnectPacketsOptions) {
+  const { target, proxy, timeout, signal } = options;
+  const own = channelCredentials(options);
+  if (!proxy) return { at: target, credentials: own, more: {} };
+  return {
+    at: formatDestination(proxy),
+    credentials: proxiedCredentials(own, { proxy, target, timeout, signal }),
+    more: { 'grpc.default_authority': target },
+  };
 }
 
 function channelCredentials({ tls, target }: ConnectPacketsOptions): ChannelCredentials {

@@ -9,6 +9,8 @@ const HEAD_END = '\r\n\r\n';
 /** A status line and its fields. Names are in lower case; of a repeated field, the last counts. */
 export interface HttpHead {
   readonly status: number;
+  /** The text after the status: `Not Found`. May be empty. */
+  readonly reason: string;
   readonly fields: ReadonlyMap<string, string>;
 }
 
@@ -58,12 +60,12 @@ export function readHead(socket: Socket, timeout: number): Promise<HttpHead> {
 
 function parseHead(text: string): HttpHead | undefined {
   const [statusLine = '', ...lines] = text.split('\r\n');
-  const status = /^HTTP\/1\.[01] (\d{3})(?: |$)/.exec(statusLine)?.[1];
+  const [, status, reason = ''] = /^HTTP\/1\.[01] (\d{3})(?: (.*))?$/.exec(statusLine) ?? [];
   if (status === undefined) return undefined;
   const fields = new Map<string, string>();
   for (const line of lines) {
     const colon = line.indexOf(':');
     if (colon > 0) fields.set(line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim());
   }
-  return { status: Number(status), fields };
+  return { status: Number(status), reason, fields };
 }

@@ -6,6 +6,7 @@ import { checkName, NotAuthorised } from '@isthmus/tunnel';
 import { AgentLimitError } from '../agent-limit.ts';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
+import { write } from '../head/write.ts';
 
 /**
  * How an agent's connection becomes a link. The agent sends an HTTP/1.1 Upgrade request that says who it is, and the hub answers 101.
@@ -262,10 +263,4 @@ function answerRefusal(socket: Socket, status: number, text: string): void {
     'content-length: 0',
   ];
   socket.end(`${head.join('\r\n')}\r\n\r\n`, () => socket.destroy());
-}
-
-function write(socket: Socket, text: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    socket.write(text, (error) => (error ? reject(error) : resolve()));
-  });
 }
