@@ -1,6 +1,6 @@
-// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), and the pages of docs/ that the
-// built code makes from its own tables.
-//   node scripts/generate.mjs           writes libs/proto/src/gen and the pages of docs/ below
+// Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), the pages of docs/ that the built code
+// makes from its own tables, and the files of others that the Helm chart must contain.
+//   node scripts/generate.mjs           writes libs/proto/src/gen, and the pages and copies below
 //   node scripts/generate.mjs --check   writes nothing, fails if the committed files differ
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,6 +20,15 @@ const PAGES = [
     make: 'tenantSchemaJson',
   },
   { page: 'docs/METRICS.md', source: 'libs/telemetry/dist/metrics/exposition/markdown.js', make: 'metricsMarkdown' },
+];
+
+/** Files of the chart, and what each is a copy of. Links would do, but an archive or a patch of the repository may lose them. */
+const COPIES = [
+  ['k8s/chart/kubeconfig.yaml', 'k8s/components/one-cluster/kubeconfig.yaml'],
+  ...readdirSync(join(root, 'k8s/monitoring/alerts')).map((name) => [
+    `k8s/chart/alerts/${name}`,
+    `k8s/monitoring/alerts/${name}`,
+  ]),
 ];
 
 /** Returns the text of every file below a directory, by relative path. */
@@ -79,17 +88,23 @@ function differences(generated, committed) {
   ].sort();
 }
 
-/** Writes each page. With `check` it fails instead if a page is out of date. */
-async function writePages(check) {
+/** Writes a file. With `check` it fails instead if the file is out of date. */
+function place(name, wanted, check) {
+  const path = join(root, name);
+  if (existsSync(path) && readFileSync(path, 'utf8') === wanted) return;
+  if (check) {
+    process.stderr.write(`${name} is out of date: run npm run generate\n`);
+    process.exitCode = 1;
+  } else {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, wanted);
+  }
+}
+
+async function placePages(check) {
   for (const { page, source, make } of PAGES) {
     if (!existsSync(join(root, source))) throw new Error(`${source} is not there: run npm run build first`);
-    const wanted = (await import(pathToFileURL(join(root, source)).href))[make]();
-    const path = join(root, page);
-    if (!check) writeFileSync(path, wanted);
-    else if (!existsSync(path) || readFileSync(path, 'utf8') !== wanted) {
-      process.stderr.write(`${page} is out of date: run npm run generate\n`);
-      process.exitCode = 1;
-    }
+    place(page, (await import(pathToFileURL(join(root, source)).href))[make](), check);
   }
 }
 
@@ -112,4 +127,5 @@ for (const path of check ? [] : changed) {
   }
 }
 process.stdout.write(`generated code is up to date: ${generated.size} files, ${check ? 0 : changed.length} written\n`);
-await writePages(check);
+await placePages(check);
+for (const [copy, source] of COPIES) place(copy, readFileSync(join(root, source), 'utf8'), check);
