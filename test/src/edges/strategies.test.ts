@@ -1,17 +1,24 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { redisMissing, startRedis } from '@isthmus/registry/testing/servers';
 import {
   connectThrough,
   echo,
   newTrust,
   type Program,
+  peerFlags,
   refused,
-  type Scope,
+  Scope,
   scoped,
   startAgent,
+  startGateway,
+  startHub,
   startServer,
+  tunnelThrough,
+  until,
 } from '../harness/index.ts';
-import { dial, type Edge, edgesOf, taker } from './rig.ts';
+import { adminOf } from '../plane/dials.ts';
+import { taker } from './rig.ts';
 
 /** The identifiers of each agent. All of them reach all of loopback, so only the strategy decides. */
 const AGENTS = {
@@ -26,7 +33,7 @@ const AGENTS = {
 
 type AgentName = keyof typeof AGENTS;
 
-const ANY: readonly AgentName[] = ['plain', 'route', 'named', 'wide'];
+const ANY = Object.keys(AGENTS) as AgentName[];
 
 /** The agents that may get the dial, by the host dialled. An empty list means that no agent is available. */
 type Expected = Readonly<Record<string, readonly AgentName[]>>;
@@ -39,29 +46,32 @@ const TABLE: Readonly<Record<string, Expected>> = {
   'destHost,destCIDR': { '127.0.0.2': ['four'], '127.0.0.3': ['narrow'], '127.0.0.99': ['wide'] },
   'destCIDR,destHost,defaultRoute': { '127.0.0.2': ['narrow'], localhost: ['named'] },
   'destHost,defaultRoute': { '127.0.0.2': ['four'], '127.0.0.3': ['route'] },
-  'destHost,default': { localhost: ['named'], '127.0.0.3': ['plain', 'named', 'wide'] },
+  'destHost,default': { localhost: ['named'], '127.0.0.3': ANY },
 };
 
-for (const [strategies, expected] of Object.entries(TABLE)) {
-  test(
-    `--proxy-strategies=${strategies} finds the agent by its identifiers`,
-    scoped(async (scope) => {
-      const { connect, agents } = await plane(scope, strategies);
-      const targets = await listeners(scope);
+test('each gateway of a plane finds agents by its own --proxy-strategies', { skip: redisMissing() }, async (t) => {
+  await using scope = new Scope();
+  const { gatewayWith, agents } = await plane(scope);
+  const targets = await listeners(scope);
+  // Each test starts a gateway of its own; agents and their hub are the same for all.
+  for (const [strategies, expected] of Object.entries(TABLE)) {
+    await t.test(strategies, async () => {
+      await using own = new Scope();
+      const { connect } = await gatewayWith(own, strategies);
       for (const [host, names] of Object.entries(expected)) {
         const destination = targets(host);
         if (names.length === 0) {
-          const { status, reason } = await connectThrough(scope, { via: connect.via, destination });
+          const { status, reason } = await connectThrough(own, { via: connect, destination });
           assert.deepEqual([status, /No agent available/.test(reason)], [503, true], host);
           continue;
         }
-        const got = await taker([...agents.values()], () => dial(scope, connect, destination));
+        const got = await taker([...agents.values()], () => tunnelThrough(own, { via: connect, destination }));
         const name = [...agents].find(([, agent]) => agent === got)?.[0] as AgentName;
         assert.ok(names.includes(name), `${host} went to ${name}, not to ${names}`);
       }
-    }),
-  );
-}
+    });
+  }
+});
 
 test(
   'a dial for which the strategy finds no agent is refused and counted as no_agent',
@@ -77,19 +87,26 @@ test(
   }),
 );
 
-async function plane(scope: Scope, strategies: string) {
+/** A hub with an agent of each kind, and a function that starts a gateway which knows all of them. */
+async function plane(scope: Scope) {
   const trust = await newTrust(scope);
-  const server = await startServer(scope, trust, { 'proxy-strategies': strategies });
-  // Plus at least one agent that must not be chosen, except by the strategy that takes any.
-  const wanted = new Set<AgentName>([...Object.values(TABLE[strategies] as Expected).flat(), 'plain', 'wide']);
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  const flags = { 'redis-url': redis.url, plane: 'test' };
+  const hub = await startHub(scope, trust, flags);
   const agents = new Map<AgentName, Program>();
-  for (const name of wanted) {
-    const flags = { 'agent-id': name, 'agent-identifiers': AGENTS[name] };
-    agents.set(name, await startAgent(scope, trust, server.agentPort, flags));
+  for (const [name, identifiers] of Object.entries(AGENTS) as [AgentName, string][]) {
+    const own = { 'agent-id': name, 'agent-identifiers': identifiers };
+    agents.set(name, await startAgent(scope, trust, hub.agentPort, own));
   }
-  await Promise.all([...agents.values()].map((agent) => agent.waitReady()));
-  const connect = edgesOf(server).find(({ name }) => name === 'CONNECT over UDS') as Edge;
-  return { connect, agents };
+  const gatewayWith = async (own: Scope, strategies: string) => {
+    const peer = await peerFlags(trust, ['gateway']);
+    const gateway = await startGateway(own, trust, { ...flags, ...peer, 'proxy-strategies': strategies });
+    const known = async () => (await adminOf(own, gateway.program).listSessions({})).sessions.length;
+    await until(async () => (await known()) === agents.size, { what: 'the sessions of all agents' });
+    return gateway;
+  };
+  return { gatewayWith, agents };
 }
 
 /** Starts echoes on all of loopback. Returns the destination for a host. */
