@@ -5,6 +5,7 @@ import { seconds } from './command.mjs';
 import { NOTHING, ONE_FAILED, sum } from './counts.mjs';
 import { jobsOf } from './test-jobs.mjs';
 import { TestRun } from './test-run.mjs';
+import { idleShare, runAll } from './test-schedule.mjs';
 import { ROOT } from './workspace.mjs';
 
 /** A process that hangs fails after this long. Slow ones first build Helm on a clean machine, two of them side by side. */
@@ -18,11 +19,18 @@ const PROGRESS_MS = 10_000;
  *
  * Resolves with `{ counts, skipped, slowest }`: the counts, the names of what was skipped and why, and the files that took longest.
  * @param jobs lists of files that share a process; of a process that ends too early, the files that it did not reach run in another one
- * @param atOnce how many processes run at the same time
+ * @param atOnce how many processes run at the same time; twice as many while they leave processors idle, because many tests only wait
+ * @param idle returns the share of the processors that was idle since its last call, from 0 to 1
  */
 export async function runTests(
   files,
-  { jobs = jobsOf(files), atOnce = availableParallelism(), timeoutMs = TIMEOUT_MS, print = console.log } = {},
+  {
+    jobs = jobsOf(files),
+    atOnce = availableParallelism(),
+    timeoutMs = TIMEOUT_MS,
+    print = console.log,
+    idle = idleShare(),
+  } = {},
 ) {
   const waiting = [...jobs];
   const running = new Map();
@@ -36,19 +44,18 @@ export async function runTests(
     );
   }, PROGRESS_MS);
   const scratch = mkdtempSync(join(tmpdir(), 'isthmus-tests-'));
-  const work = async (lane) => {
-    for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
-      const run = new TestRun(job, join(scratch, `${lane}`));
-      running.set(job, run);
-      const { done, left } = resultsOf(job, run, await run.result(timeoutMs));
-      running.delete(job);
-      results.push(...done);
-      if (left.length > 0) waiting.unshift(left);
-      for (const failure of done.flatMap(({ failures }) => failures)) print(failure);
-    }
+  let begun = 0;
+  const work = async (job) => {
+    const run = new TestRun(job, join(scratch, `${begun++}`));
+    running.set(job, run);
+    const { done, left } = resultsOf(job, run, await run.result(timeoutMs));
+    running.delete(job);
+    results.push(...done);
+    if (left.length > 0) waiting.unshift(left);
+    for (const failure of done.flatMap(({ failures }) => failures)) print(failure);
   };
   try {
-    await Promise.all(Array.from({ length: atOnce }, (_, lane) => work(lane)));
+    await runAll(waiting, work, { atOnce, idle });
   } finally {
     clearInterval(progress);
     rmSync(scratch, { recursive: true, force: true });

@@ -163,6 +163,31 @@ test('of a process that hangs, the file is named, and the files behind it run', 
   assert.match(printed, /FAILED \S*hang\.mjs: it still ran after 5\.0 s/);
 });
 
+test('a process that waits leaves room for another one, unless the processors are busy', async () => {
+  const steps = join(dir, 'steps');
+  const step = (what) => `appendFileSync(${JSON.stringify(steps)}, ${JSON.stringify(what)});`;
+  const file = (name, body) =>
+    written(name, [
+      `import { appendFileSync, readFileSync } from 'node:fs';`,
+      `import { test } from 'node:test';`,
+      `import { setTimeout } from 'node:timers/promises';`,
+      `test('one', async () => { ${body} });`,
+    ]);
+  const met = `while (readFileSync(${JSON.stringify(steps)}, 'utf8') !== 'ab') await setTimeout(10);`;
+  const waiting = [file('a.mjs', `${step('a')} ${met}`), file('b.mjs', `${step('b')} ${met}`)];
+  const busy = [file('c.mjs', `${step('c')} await setTimeout(2500); ${step('C')}`), file('d.mjs', step('d'))];
+  for (const [files, share, expected] of [
+    [waiting, 1, 'ab'],
+    [busy, 0, 'cCd'],
+  ]) {
+    writeFileSync(steps, '');
+    const options = { jobs: files.map((each) => [each]), atOnce: 1, idle: () => share, timeoutMs: 20_000 };
+    const { counts } = await runTests(files, { ...options, print: () => {} });
+    assert.deepEqual(counts, { passed: 2, failed: 0, skipped: 0 });
+    assert.equal(readFileSync(steps, 'utf8'), expected);
+  }
+});
+
 test('what a test causes after its end fails its process', async () => {
   const late = written('late.mjs', [
     `import { test } from 'node:test';`,
