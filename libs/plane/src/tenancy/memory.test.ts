@@ -33,8 +33,7 @@ test('a tenant costs less than 20 KB', { skip: 'Deno' in globalThis }, async (co
   const servers = await CertificateAuthority.create('servers', DAY);
   const { cert, key } = await servers.issue({ commonName: 'x', validMs: DAY, uses: ['server'] });
   const put = (name: string, text: string) => writeFile(join(dir, name), text);
-  for (let index = 0; index < TENANTS; index++) {
-    const name = `t${index}`;
+  const add = async (name: string) => {
     for (const edge of ['agents', 'callers'])
       await put(`${name}-${edge}.crt`, (await CertificateAuthority.create('kubernetes', DAY)).cert);
     await put(`${name}.crt`, cert);
@@ -49,10 +48,18 @@ callers: [{certificates: {ca: ${name}-callers.crt, names: [kube-apiserver]}}]
 dial: {deny: [{cidr: 10.0.0.10/32}], allow: [{cidr: 10.0.0.0/8, ports: [443, 10250]}]}
 limits: {agents: 500, dialsPerSecond: 200, tunnels: 5000}`,
     );
-  }
+  };
+  const follow = async () => {
+    const followed = await followTenants({ dir, changed() {}, failing: (problems) => assert.deepEqual(problems, []) });
+    context.after(() => followed.close());
+    return followed;
+  };
+  await add('t0');
+  // The first tenant also pays for what is loaded once.
+  (await follow()).close();
+  for (let index = 1; index < TENANTS; index++) await add(`t${index}`);
   const before = used();
-  const followed = await followTenants({ dir, changed() {}, failing: (problems) => assert.deepEqual(problems, []) });
-  context.after(() => followed.close());
+  const followed = await follow();
   const each = (used() - before) / TENANTS;
   assert.equal(followed.tenants.size, TENANTS);
   assert.ok(each < MOST, `${Math.round(each)} bytes a tenant`);

@@ -3,7 +3,7 @@ import type { PlaneEvents, Principal } from '@isthmus/tunnel';
 import { type Content, readIfChanged } from './file-content.ts';
 
 /** How often the files are looked at, in milliseconds. */
-const POLL_EVERY = 4000;
+const POLL_MS = 4000;
 
 type Role = Principal['role'];
 
@@ -16,6 +16,8 @@ export interface ProgramBundlesOptions {
   readonly changed: () => void;
   /** Gets `certificate:failure` for a file that cannot be used. */
   readonly events: PlaneEvents;
+  /** How often the files are looked at, in milliseconds; default 4000. */
+  readonly pollMs?: number | undefined;
 }
 
 /** The program's own CA bundles (--cluster-ca-cert, --server-ca-cert), followed. A file that cannot be used stays as it was. */
@@ -29,7 +31,7 @@ export class ProgramBundles {
   constructor(options: ProgramBundlesOptions) {
     this.#options = options;
     for (const role of ['agent', 'caller'] as const) this.#look(role);
-    this.#timer = setInterval(() => this.look(), POLL_EVERY).unref();
+    this.#timer = setInterval(() => this.look(), options.pollMs ?? POLL_MS).unref();
   }
 
   of(role: Role): TrustSet | undefined {

@@ -48,7 +48,7 @@ async function starting(context: TestContext) {
   const start = async (flags: Readonly<Record<string, string>> = {}) => {
     const closing = new Closing();
     context.after(() => closing.close());
-    const tenancy = await startTenancy({ ...FLAGS, 'tenants-dir': dir, ...flags }, { closing, events });
+    const tenancy = await startTenancy({ ...FLAGS, 'tenants-dir': dir, ...flags }, { closing, events, pollMs: 100 });
     const agent = async (authority: CertificateAuthority, name: string) => {
       const certificate = await shown(authority, name);
       const source = '127.0.0.1';

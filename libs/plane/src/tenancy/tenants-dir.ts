@@ -16,7 +16,7 @@ import { type Content, readIfChanged } from './file-content.ts';
  * How often the files are looked at, in milliseconds. Polled, because notifications (inotify) miss changes of a mounted ConfigMap,
  * whose files are links into a directory that is replaced.
  */
-const POLL_EVERY = 2000;
+const POLL_MS = 2000;
 
 /** The most files. More would not load within 20 s. */
 const MOST_FILES = 10_000;
@@ -32,6 +32,8 @@ export interface TenantsDirOptions {
   readonly changed: (change: { readonly changed: readonly string[]; readonly gone: readonly string[] }) => void;
   /** Called when the files that cannot be used change, and when the directory cannot be read. */
   readonly failing: (problems: readonly FileProblems[]) => void;
+  /** How often the files are looked at, in milliseconds; default 2000. */
+  readonly pollMs?: number | undefined;
 }
 
 /** The tenants of a directory of YAML files, followed until `close`. */
@@ -113,7 +115,8 @@ class Follower implements TenantsDir {
       if (change.changed.length > 0 || change.gone.length > 0) this.#options.changed(change);
       this.#report();
     } finally {
-      if (!this.#closed) this.#timer = setTimeout(() => void this.look(!this.#deep), POLL_EVERY).unref();
+      if (!this.#closed)
+        this.#timer = setTimeout(() => void this.look(!this.#deep), this.#options.pollMs ?? POLL_MS).unref();
     }
   }
 
