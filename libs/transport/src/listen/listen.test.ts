@@ -31,26 +31,39 @@ test('a listener that stopped refuses callers, serves those that came before, an
   await listener.close();
 });
 
-test('a listener that stops takes what the kernel has accepted, and resets none', async () => {
-  const address = { host: '127.0.0.1', port: 0 };
-  const answer = (socket: net.Socket) => void socket.end('answered');
-  const listener = await listen({ address, http1: answer, events: planeEvents(), name: 'callers' });
-  const port = Number(listener.address.split(':').at(-1));
-  const callers = Array.from({ length: 50 }, () => net.connect(port, '127.0.0.1').setEncoding('utf8'));
-  await Promise.all(callers.map((caller) => once(caller, 'connect')));
-  const answers = Promise.all(
-    callers.map(async (caller) => {
-      caller.write('hello');
-      const [text] = await once(caller, 'data');
-      caller.end();
-      return text as string;
-    }),
-  );
-  await listener.stop();
-  assert.deepEqual(new Set(await answers), new Set(['answered']));
-  await listener.idle;
-  await listener.close();
-});
+for (const turnMs of [0, 20]) {
+  test(`a listener that stops takes what the kernel has accepted, and resets none (${turnMs} ms a turn)`, async (context) => {
+    const address = { host: '127.0.0.1', port: 0 };
+    const answer = (socket: net.Socket) => void socket.end('answered');
+    const listener = await listen({ address, http1: answer, events: planeEvents(), name: 'callers' });
+    const port = Number(listener.address.split(':').at(-1));
+    const callers = Array.from({ length: 50 }, () => net.connect(port, '127.0.0.1').setEncoding('utf8'));
+    await Promise.all(callers.map((caller) => once(caller, 'connect')));
+    context.after(slowTurns(turnMs));
+    const answers = Promise.all(
+      callers.map(async (caller) => {
+        caller.write('hello');
+        const [text] = await once(caller, 'data');
+        caller.end();
+        return text as string;
+      }),
+    );
+    await listener.stop();
+    assert.deepEqual(new Set(await answers), new Set(['answered']));
+    await listener.idle;
+    await listener.close();
+  });
+}
+
+/** Makes each turn of the event loop take this long, as on a busy machine, until the function that it returns is called. */
+function slowTurns(ms: number): () => void {
+  const busy = () => {
+    for (const end = performance.now() + ms; performance.now() < end; );
+    immediate = setImmediate(busy);
+  };
+  let immediate = setImmediate(busy);
+  return () => clearImmediate(immediate);
+}
 
 function directory(context: TestContext): string {
   const dir = mkdtempSync(join(tmpdir(), 'isthmus-listen-'));
