@@ -15,7 +15,7 @@ import {
   startAgent,
   within,
 } from '../harness/index.ts';
-import { adminOf, carries, closed, dial } from './dials.ts';
+import { adminOf, askFirst, carries, closed, dial } from './dials.ts';
 
 const { ROLE_GATEWAY, ROLE_HUB, ROLE_AGENT } = adminApi.Role;
 
@@ -35,6 +35,7 @@ test(
     const [gateway] = plane.gateways as [Front];
     const [hub] = plane.hubs as [Back];
     const destination = await echo(scope);
+    await askFirst(scope, [gateway.program, hub.program, ...plane.agents]);
     const tunnel = await dial(scope, gateway, 'mtls', destination.authority);
     await carries(tunnel, 'first');
 
@@ -100,6 +101,7 @@ test(
   scoped(async (scope) => {
     const { server } = await allInOne(scope);
     const admin = adminOf(scope, server.program);
+    await askFirst(scope, [server.program]);
     const destination = await echo(scope);
     const tunnel = await dial(scope, server, 'grpc', destination.authority);
     await carries(tunnel);

@@ -83,6 +83,14 @@ export class Dialler {
   }
 }
 
+/**
+ * Asks each program something. What answers is loaded for the first question: 0.1 s of processor time, in which a program on a busy machine
+ * may be silent for so long that it loses its links, and tunnels with them. So a test asks before it opens a tunnel.
+ */
+export async function askFirst(scope: Scope, programs: readonly Program[]): Promise<void> {
+  await Promise.all(programs.map((program) => adminOf(scope, program).listTunnels({})));
+}
+
 /** Returns a client of a program's admin RPC. */
 export function adminOf(scope: Scope, program: Program): AdminConnection['admin'] {
   const connection = adminClient(`127.0.0.1:${program.adminPort}`);

@@ -21,7 +21,7 @@ import {
   startAgent,
   startServer,
 } from '../harness/index.ts';
-import { carries, dial } from './dials.ts';
+import { askFirst, carries, dial } from './dials.ts';
 import { asked, isthmus, Session, startIsthmus } from './operator.ts';
 
 /** A secret in the URL of Redis, which is a flag of gateways and hubs. */
@@ -62,6 +62,10 @@ async function start(scope: Scope) {
   const agent = await agentMember(scope, trust, 'agent', hubs[0]?.agentPort ?? 0, { flags: { 'agent-id': 'node-a' } });
   const all: Member[] = [...gateways, ...hubs].map(({ member }) => member);
   await Promise.all([...all, agent].map(({ program }) => program.waitReady()));
+  await askFirst(
+    scope,
+    [...all, agent].map(({ program }) => program),
+  );
   const [first, second] = gateways as [(typeof gateways)[0], (typeof gateways)[0]];
   await eventually(async () => {
     for (const { member } of [first, second]) assert.equal((await member.sessions()).length, 2);
