@@ -142,7 +142,7 @@ export class AgentListeners {
       tenancy,
       of: 'agents',
       open: ({ port = 0, tenant }, doorEvents) => {
-        const shown = tls && { tls: tenancy.portTls(tenant, tls) };
+        const shown = tls && { tls, followTls: tenancy.portTls(tenant, tls) };
         return open({ address: { host, port }, ...shown, proxyNetworks, events: doorEvents }, tenant);
       },
       // Sessions go on: an agent's credential says whose it is, wherever it came in.
@@ -164,6 +164,6 @@ export class AgentListeners {
 }
 
 type Open = (
-  port: Pick<Parameters<typeof listen>[0], 'address' | 'tls' | 'chooseTls' | 'events' | 'proxyNetworks'>,
+  port: Pick<Parameters<typeof listen>[0], 'address' | 'tls' | 'followTls' | 'chooseTls' | 'events' | 'proxyNetworks'>,
   tenant?: string,
 ) => Promise<Listener>;

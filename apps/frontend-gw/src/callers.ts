@@ -34,7 +34,7 @@ const ANSWER_GRACE = 1000;
 const STRANGERS = HANDSHAKES;
 
 /** One address where callers connect. */
-export interface CallerPort extends Pick<ListenOptions, 'chooseTls' | 'asksOnly'> {
+export interface CallerPort extends Pick<ListenOptions, 'followTls' | 'chooseTls' | 'asksOnly'> {
   readonly address: ListenAddress;
   /** Default: those of all callers. */
   readonly events?: PlaneEvents;

@@ -20,9 +20,9 @@ async function played() {
         },
       },
       onChange: () => () => {},
-      portTls: () => ({ cert: 'file' }),
+      portTls: () => undefined,
     },
-    ports: { host: '', tls: {}, deleteExisting: false },
+    ports: { host: '', tls: { cert: 'file' }, deleteExisting: false },
     callers: {
       async open(_port: unknown, { tenant }: { tenant: string }) {
         did.push(`open ${tenant}`);

@@ -51,7 +51,9 @@ function portOf({ tenant, unixSocket, port = 0 }: OwnDoor, { tenancy, ports }: T
     if (fault !== undefined) throw new Error(fault);
     return { address: { path: unixSocket, deleteExisting } };
   }
-  const tls = tenancy.portTls(tenant, ports.tls);
-  if (!tls.cert) throw new Error('there is no certificate to show: add server to the file, or set --server-cert');
-  return { address: { host, port }, tls, asksOnly: true, chooseTls: tenancy.chooseTls };
+  const { tls } = ports;
+  if (!tls.cert && !tenancy.tenant(tenant)?.file.server)
+    throw new Error('there is no certificate to show: add server to the file, or set --server-cert');
+  const followTls = tenancy.portTls(tenant, tls);
+  return { address: { host, port }, tls, followTls, asksOnly: true, chooseTls: tenancy.chooseTls };
 }

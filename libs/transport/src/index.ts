@@ -42,6 +42,13 @@ export { packetDialer } from './packets/dial.ts';
 export { servePackets } from './packets/serve.ts';
 export { PeerLinks } from './peer/client.ts';
 export { type PeerServer, servePeers } from './peer/server.ts';
-export { type TlsChoice, tlsChoice, tlsServer, watchCertificate } from './tls/renewal.ts';
+export {
+  type FollowedTls,
+  type FollowTls,
+  type TlsChoice,
+  tlsChoice,
+  tlsServer,
+  watchCertificate,
+} from './tls/renewal.ts';
 export { secureConnect } from './tls/secure-connect.ts';
 export { serverNameOf, shownCertificate } from './tls/shown-certificate.ts';

@@ -78,15 +78,12 @@ test('a directory that cannot be read is an error that names the flag', async ()
 });
 
 test('a tenant is served with the files that its file names', async (context) => {
-  const { start, said, dir } = await starting(context);
+  const { start, said } = await starting(context);
   const { tenancy, agent } = await start();
   assert.equal(principalText((await agent(acme, 'e1')).principal), 'acme/agent/e1');
   assert.ok(tenancy.chooseTls('acme.example')?.context);
   assert.equal(tenancy.chooseTls('acme.example'), tenancy.chooseTls('ACME.example'));
   assert.equal(tenancy.chooseTls('beta.example'), undefined);
-  const own = { cert: 'own.crt', key: 'own.key', ca: 'ca.crt' };
-  const acmes = { ...own, cert: join(dir, 'tls/tls.crt'), key: join(dir, 'tls/tls.key') };
-  assert.deepEqual([{ ...tenancy.portTls('acme', own) }, { ...tenancy.portTls('nobody', own) }], [acmes, own]);
   assert.equal(tenancy.check.detail, '1 in force');
   assert.deepEqual(said, ['acme - 1']);
 });

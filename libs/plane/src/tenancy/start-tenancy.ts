@@ -4,11 +4,12 @@ import { type ServerValues, tlsPolicy } from '@isthmus/flags';
 import type { Closing } from '@isthmus/service';
 import type { PlaneEvents } from '@isthmus/tunnel';
 import { AgentTokens } from '../tokens/agent-tokens.ts';
+import { portTls } from './port-tls.ts';
 import { ProgramBundles } from './program-bundles.ts';
 import type { Tenancy, TenantsChange } from './tenancy.ts';
 import { tenantsCheck } from './tenants-check.ts';
 import { followTenants } from './tenants-dir.ts';
-import { TlsChoices } from './tls-choices.ts';
+import { certificateOf, TlsChoices } from './tls-choices.ts';
 
 export interface TenancyParts {
   readonly closing: Closing;
@@ -80,6 +81,10 @@ export async function startTenancy(flags: TenancyFlags, { closing, events, pollM
     report.change(change, tenants.size);
   };
   for (const change of early) started(change);
+  const onChange: Tenancy['onChange'] = (listener) => {
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
+  };
   return {
     tenants,
     tenant: (name) => tenants.get(name),
@@ -94,21 +99,14 @@ export async function startTenancy(flags: TenancyFlags, { closing, events, pollM
       const tenant = tenants.byServerName(serverName);
       return tenant && choices.of(tenant);
     },
-    portTls: (name, own) => ({
-      ...own,
-      get cert() {
-        const server = tenants.get(name)?.file.server;
-        return server ? resolve(dir, server.certificate) : own.cert;
-      },
-      get key() {
-        const server = tenants.get(name)?.file.server;
-        return server ? resolve(dir, server.key) : own.key;
-      },
-    }),
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
+    portTls(name, own) {
+      const current = () => {
+        const tenant = tenants.get(name);
+        return tenant && certificateOf(tenant);
+      };
+      return portTls({ current, onChange, own });
     },
+    onChange,
   };
 }
 

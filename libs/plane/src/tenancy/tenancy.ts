@@ -1,7 +1,7 @@
 import type { Authority, FileProblems, Tenant, Tenants } from '@isthmus/admission';
 import type { TlsSettings } from '@isthmus/runtime';
 import type { Check } from '@isthmus/service';
-import type { TlsChoice } from '@isthmus/transport';
+import type { FollowTls, TlsChoice } from '@isthmus/transport';
 
 /** The tenants of a server with `--tenants-dir`, and the credentials that decide which one a peer belongs to. */
 export interface Tenancy {
@@ -15,8 +15,8 @@ export interface Tenancy {
   readonly authority: Authority;
   /** For `ListenOptions.chooseTls`: the certificate of the tenant that a server name (SNI) selects. Undefined: it selects none. */
   chooseTls(serverName: string): TlsChoice | undefined;
-  /** What a tenant's own port shows: the certificate that the tenant's file names at the time, or else that of `own`. */
-  portTls(tenant: string, own: TlsSettings): TlsSettings;
+  /** For `ListenOptions.followTls`, at a tenant's own port: the certificate of the tenant's file as it is in force, or else that of `own`. */
+  portTls(tenant: string, own: TlsSettings): FollowTls;
   /** Calls after each change of the tenants in force or their files' contents. @returns stops */
   onChange(listener: (change: TenantsChange) => void): () => void;
 }

@@ -5,6 +5,18 @@ import { type TlsChoice, tlsChoice } from '@isthmus/transport';
 /** How many tenants' certificates are kept ready to be shown: 60 KB each. The one used longest ago is dropped, and made again when a peer asks for it. */
 const MOST_READY = 512;
 
+/** A certificate with its chain, and its key. PEM. */
+export interface CertificateTexts {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** Undefined if the tenant has none. */
+export function certificateOf({ credentials }: Tenant): CertificateTexts | undefined {
+  const [cert, key] = [credentials.text('server.certificate'), credentials.text('server.key')];
+  return cert === undefined || key === undefined ? undefined : { cert, key };
+}
+
 interface Ready {
   /** What it was made from. */
   readonly of: Tenant['credentials'];
@@ -21,13 +33,14 @@ export class TlsChoices {
   }
 
   /** Undefined if the tenant has no certificate. */
-  of({ name, credentials }: Tenant): TlsChoice | undefined {
+  of(tenant: Tenant): TlsChoice | undefined {
+    const { name, credentials } = tenant;
     const ready = this.#ready.get(name);
     if (ready?.of === credentials) return ready.choice;
     this.#ready.delete(name);
-    const [cert, key] = [credentials.text('server.certificate'), credentials.text('server.key')];
-    if (cert === undefined || key === undefined) return undefined;
-    const choice = tlsChoice({ cert, key }, this.#policy);
+    const texts = certificateOf(tenant);
+    if (!texts) return undefined;
+    const choice = tlsChoice(texts, this.#policy);
     this.#ready.set(name, { of: credentials, choice });
     return choice;
   }

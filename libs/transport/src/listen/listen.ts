@@ -12,7 +12,7 @@ import {
   type TlsSettings,
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
-import { type ChooseTls, tlsServer } from '../tls/renewal.ts';
+import { type ChooseTls, type FollowTls, tlsServer } from '../tls/renewal.ts';
 import { SocketFile } from './socket-file.ts';
 
 /** How long a peer may take to send its first bytes, in milliseconds; by default, also for its TLS handshake before that. */
@@ -46,6 +46,8 @@ export interface ListenOptions {
   readonly address: ListenAddress;
   /** Unset: no TLS. With `ca`, a valid client certificate is required, unless `asksOnly` is set. */
   readonly tls?: TlsSettings;
+  /** What is shown instead of the certificate of `tls`. */
+  readonly followTls?: FollowTls;
   /** Chooses the server's certificate by the server name that a peer sends (SNI). Undefined: that of `tls`. */
   readonly chooseTls?: ChooseTls;
   /** Peers may show a client certificate, which `http1` and `http2` verify: see `shownCertificate`. */
@@ -168,12 +170,12 @@ export async function listen(options: ListenOptions): Promise<Listener> {
 }
 
 function secured(
-  { events, name, role, handshakeTimeout = FIRST_BYTES_TIMEOUT, chooseTls, asksOnly = false }: ListenOptions,
+  { events, name, role, handshakeTimeout = FIRST_BYTES_TIMEOUT, chooseTls, followTls, asksOnly = false }: ListenOptions,
   files: TlsSettings,
   accept: (socket: Socket) => void,
 ): Server {
   return tlsServer(
-    { where: name, files, events },
+    { where: name, files, follow: followTls, events },
     // Ours first: our agents offer both, a Go agent only h2, an API server nothing.
     { handshakeTimeout, ALPNProtocols: ['http/1.1', 'h2'], chooseTls, asksOnly },
     {

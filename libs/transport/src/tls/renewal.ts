@@ -41,10 +41,21 @@ export function tlsChoice(
   return { context: createSecureContext({ ...secureContextOptions(policy), cert, key, secureOptions: NO_TICKETS }) };
 }
 
+/** What a server shows, and how it follows that while it listens, as `TlsRenewal` follows files. */
+export type FollowedTls = Pick<TlsRenewal, 'begin' | 'watch' | 'stop'>;
+
+/**
+ * @param use to be called with what is to be shown from now on
+ * @param failed to be called when that cannot be used
+ */
+export type FollowTls = (use: (read: ReadTls) => void, failed: (error: Error) => void) => FollowedTls;
+
 export interface CertificateOptions {
   /** Where it is shown. */
   readonly where: CertificatePlace;
   readonly files: TlsSettings;
+  /** Unset: the files are followed. */
+  readonly follow?: FollowTls | undefined;
   /** Gets `certificate` for each new certificate in force, and `certificate:failure` for files that cannot be used. */
   readonly events: PlaneEvents;
 }
@@ -65,7 +76,9 @@ export function tlsServer(
     const { ca, ...own } = read;
     return { ...options, ...own, ...(verifies && { ca }), cert: withIssuers(read), secureOptions: NO_TICKETS };
   };
-  const renewal = renewalOf(certificate, (read) => server.setSecureContext(shown(read)));
+  const use = (read: ReadTls) => server.setSecureContext(shown(read));
+  const failed = (error: Error) => void events.emit('refused', where, '', error);
+  const renewal = certificate.follow ? certificate.follow(use, failed) : renewalOf(certificate, use);
   const server = createServer({
     ...shown(renewal.begin()),
     ...(chooseTls && { SNICallback: sniCallback(chooseTls) }),

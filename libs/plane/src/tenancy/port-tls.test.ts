@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import tls from 'node:tls';
+import { CertificateAuthority } from '@isthmus/certificates';
+import { until } from '@isthmus/runtime/testing';
+import { listen } from '@isthmus/transport';
+import { planeEvents } from '@isthmus/tunnel';
+import { portTls } from './port-tls.ts';
+import type { CertificateTexts } from './tls-choices.ts';
+
+const DAY = 86_400_000;
+
+const authority = await CertificateAuthority.create('servers', DAY);
+const issue = (commonName: string) => authority.issue({ commonName, validMs: DAY, uses: ['server'] });
+
+/** A port of a tenant whose file names `first`, at a program with a certificate of its own. */
+async function port(context: TestContext, first: CertificateTexts | undefined) {
+  const dir = await mkdtemp(join(tmpdir(), 'port-'));
+  context.after(() => rm(dir, { recursive: true }));
+  const [own, program] = [{ cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') }, await issue('program')];
+  await Promise.all([writeFile(own.cert, program.cert), writeFile(own.key, program.key)]);
+  let current = first;
+  const listeners = new Set<() => void>();
+  const onChange = (changed: () => void) => {
+    listeners.add(changed);
+    return () => void listeners.delete(changed);
+  };
+  const events = planeEvents();
+  const refused: string[] = [];
+  events.on('refused', (where, _remote, error) => void refused.push(`${where}: ${error.message}`));
+  const listener = await listen({
+    ...{ address: { host: '127.0.0.1', port: 0 }, name: 'agents', events, asksOnly: true, http1() {} },
+    ...{ tls: own, followTls: portTls({ current: () => current, onChange, own }) },
+  });
+  context.after(() => listener.close());
+  const shown = async () => {
+    const at = Number(listener.address.split(':').at(-1));
+    const socket = tls.connect({
+      host: '127.0.0.1',
+      port: at,
+      ca: authority.cert,
+      checkServerIdentity: () => undefined,
+    });
+    await once(socket, 'secureConnect');
+    const name = socket.getPeerCertificate().subject.CN;
+    socket.destroy();
+    return name;
+  };
+  const become = (next: CertificateTexts | undefined) => {
+    current = next;
+    for (const changed of listeners) changed();
+  };
+  return { shown, become, listener, listeners, refused };
+}
+
+const TIMEOUT = { timeout: 60_000 };
+
+test("a tenant's own port shows the certificate of its file from the moment of a change", TIMEOUT, async (context) => {
+  const { shown, become, listener, listeners } = await port(context, await issue('first'));
+  assert.equal(await shown(), 'first');
+  become(await issue('second'));
+  assert.equal(await shown(), 'second');
+  await listener.close();
+  await until(() => listeners.size === 0, { what: 'a closed port to follow no more' });
+});
+
+test("while its file names none, the port shows the program's", TIMEOUT, async (context) => {
+  const { shown, become } = await port(context, undefined);
+  assert.equal(await shown(), 'program');
+  become(await issue('first'));
+  assert.equal(await shown(), 'first');
+  become(undefined);
+  assert.equal(await shown(), 'program');
+});
+
+// Deno takes what cannot be used until a handshake fails with it.
+const SKIP = { ...TIMEOUT, skip: 'Deno' in globalThis };
+
+test('what cannot be used leaves what was shown, and is reported', SKIP, async (context) => {
+  const first = await issue('first');
+  const { shown, become, refused } = await port(context, first);
+  become({ cert: first.cert, key: 'no key' });
+  assert.equal(await shown(), 'first');
+  assert.equal(refused.length, 1);
+  assert.match(refused[0] ?? '', /^agents: ./);
+  become(await issue('second'));
+  assert.equal(await shown(), 'second');
+});
