@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { FakeClock } from '@isthmus/runtime/testing';
 import type { HubMember } from '@isthmus/transport';
-import { Addresses } from './addresses.ts';
-import type { OriginOptions } from './origin.ts';
+import { Addresses, type AddressesOptions, type Target } from './addresses.ts';
 
 const SECOND = 1000;
 
@@ -11,25 +10,32 @@ function hub(hubId: string, address = `${hubId}:1`): HubMember {
   return { hubId, address, zone: '', draining: false, generation: 1 };
 }
 
-function known(more: Partial<OriginOptions> = {}) {
+function known(more: Partial<AddressesOptions> = {}) {
   const clock = new FakeClock();
   const resolve = async (host: string) => [host];
-  const server = { host: 'origin', port: 1 };
+  const server = { hosts: ['origin'], port: 1 };
   return { clock, addresses: new Addresses({ ...server, first: SECOND, cap: 8 * SECOND, clock, resolve, ...more }) };
+}
+
+/** The configured server whose turn it is. */
+function configured(addresses: Addresses): Target {
+  return addresses.targetOf(hub('nobody', ''));
 }
 
 /** Addresses in order; those that have to wait in brackets. */
 function order(addresses: Addresses, hubs: readonly HubMember[], connected = true): string {
   const targets = addresses.rank(hubs, connected, []);
   return targets
-    .map(({ server, wait }) => (wait > 0 ? `(${server?.address})` : (server?.address ?? 'origin')))
+    .map(({ server, origin, wait }) =>
+      wait > 0 ? `(${server?.address})` : (server?.address ?? origin?.name.replace(/:1$/, '')),
+    )
     .join(' ');
 }
 
 test('hubs come in the order they are given, and the configured server last', () => {
   const { addresses } = known();
   assert.equal(order(addresses, [hub('a'), hub('b', ''), hub('c')]), 'a c origin');
-  const without = [{ server: { address: 'a', port: 1 } }, {}];
+  const without = [{ server: { address: 'a', port: 1 } }, configured(addresses)];
   assert.equal(addresses.rank([hub('a')], true, without).length, 0);
 });
 
@@ -40,7 +46,7 @@ test('an address that fails waits ever longer, alone, until it lasts or its hub 
   for (let failure = 0; failure < 6; failure++) {
     addresses.failed('a:1');
     assert.equal(order(addresses, hubs), '(a) b origin');
-    const [{ wait }] = addresses.rank(hubs, true, []) as [{ wait: number }];
+    const wait = addresses.rank(hubs, true, [])[0]?.wait ?? 0;
     waits.push(wait);
     await clock.run(wait);
     assert.equal(order(addresses, hubs), 'a b origin');
@@ -158,12 +164,12 @@ test('with the last session gone no address waits, but for one that ended it at 
 test('a configured server that leads to nothing new waits, but not for an agent without a session', async () => {
   const { clock, addresses } = known();
   const wait = (connected: boolean) => addresses.rank([], connected, [])[0]?.wait as number;
-  for (let miss = 0; miss < 16; miss++) addresses.missed(true);
+  for (let miss = 0; miss < 16; miss++) addresses.missed(configured(addresses), true);
   assert.ok(wait(true) <= 8 * SECOND);
-  addresses.missed(true);
+  addresses.missed(configured(addresses), true);
   assert.ok(wait(true) >= 30 * SECOND && wait(true) <= 90 * SECOND);
   assert.equal(wait(false), 0);
-  addresses.missed(false);
+  addresses.missed(configured(addresses), false);
   assert.ok(wait(true) <= 8 * SECOND, 'an agent that nobody tells of new servers goes on');
   addresses.reached();
   assert.equal(wait(true), 0);
@@ -173,10 +179,11 @@ test('a configured server that leads to nothing new waits, but not for an agent 
 test('the addresses of a name take turns, and one that failed waits', async () => {
   const { addresses } = known({ resolve: async () => ['10.0.0.1', '10.0.0.2', '10.0.0.3'] });
   const seen: string[] = [];
-  for (let turn = 0; turn < 3; turn++) seen.push((await addresses.resolve({}, true)).address);
+  for (let turn = 0; turn < 3; turn++) seen.push((await addresses.resolve(configured(addresses), true)).address);
   assert.deepEqual(seen.sort(), ['10.0.0.1', '10.0.0.2', '10.0.0.3']);
   addresses.failed('10.0.0.2:1');
-  for (let turn = 0; turn < 6; turn++) assert.notEqual((await addresses.resolve({}, true)).address, '10.0.0.2');
+  for (let turn = 0; turn < 6; turn++)
+    assert.notEqual((await addresses.resolve(configured(addresses), true)).address, '10.0.0.2');
 });
 
 test('a name that does not resolve in time fails, or leads where it did before', async (context) => {
@@ -184,13 +191,13 @@ test('a name that does not resolve in time fails, or leads where it did before',
   context.after(() => mock.timers.reset());
   let answers = false;
   const { addresses } = known({ resolve: () => (answers ? Promise.resolve(['10.0.0.1']) : new Promise(() => {})) });
-  const late = assert.rejects(addresses.resolve({}, true), /origin did not resolve within 5 s/);
+  const late = assert.rejects(addresses.resolve(configured(addresses), true), /origin did not resolve within 5 s/);
   mock.timers.tick(5 * SECOND);
   await late;
   answers = true;
-  assert.equal((await addresses.resolve({}, true)).address, '10.0.0.1');
+  assert.equal((await addresses.resolve(configured(addresses), true)).address, '10.0.0.1');
   answers = false;
-  const again = addresses.resolve({}, true);
+  const again = addresses.resolve(configured(addresses), true);
   mock.timers.tick(5 * SECOND);
   assert.equal((await again).address, '10.0.0.1');
 });
@@ -202,4 +209,29 @@ test('a hub that was lost is as good as any when it has started anew', () => {
   assert.equal(order(addresses, hubs), 'b a origin');
   addresses.started([hub('a')]);
   assert.equal(order(addresses, hubs), 'a b origin');
+});
+
+test('configured servers take turns, each fails and misses alone, and agents do not all begin with the same one', async () => {
+  const hosts = ['a', 'b', 'c'];
+  const { addresses } = known({ hosts });
+  const seen: (string | undefined)[] = [];
+  for (let turn = 0; turn < 6; turn++) seen.push((await addresses.resolve(configured(addresses), true)).name);
+  assert.deepEqual(seen.slice(0, 3).sort(), hosts);
+  assert.deepEqual(seen.slice(3), seen.slice(0, 3));
+  const [first, second, third] = seen as [string, string, string];
+  addresses.failed(`${first}:1`);
+  await addresses.resolve(configured(addresses), true);
+  addresses.missed(addresses.rank([], true, []).find(({ origin }) => origin?.name === `${second}:1`) as Target, false);
+  assert.deepEqual(
+    addresses.rank([], true, []).flatMap(({ origin, wait }) => (wait > 0 ? [] : [origin?.name])),
+    [`${third}:1`],
+  );
+  const clock = new FakeClock();
+  const begun = await Promise.all(
+    Array.from({ length: 60 }, async () => {
+      const one = known({ hosts, clock }).addresses;
+      return (await one.resolve(configured(one), true)).name;
+    }),
+  );
+  assert.equal(new Set(begun).size, 3);
 });

@@ -7,22 +7,32 @@ import type { ServerAddress } from './uplink.ts';
 /** The agent waits before it reconnects to a server that ends connections sooner than this, in milliseconds. */
 const BRIEF = 1000;
 
-export interface Target {
-  /** Unset for the configured server, which may lead to any hub. */
-  readonly server?: ServerAddress;
+/** A hub's own address, or a configured server, which may lead to any hub. */
+export type Target = (
+  | { readonly server: ServerAddress; readonly origin?: undefined }
+  | { readonly server?: undefined; readonly origin: Origin }
+) & {
   /** The only hub that is wanted. */
   readonly only?: string;
+};
+
+export interface AddressesOptions extends Omit<OriginOptions, 'host'> {
+  /** The configured servers. */
+  readonly hosts: readonly string[];
 }
 
-/** Where an agent may connect: to the plane's hubs by rank, to the configured server, and last to what failed. */
+/** Where an agent may connect: to the plane's hubs by rank, to the configured servers in turn, and last to what failed. */
 export class Addresses {
-  readonly #origin: Origin;
+  /** Those whose turn is next first. */
+  #origins: readonly Origin[];
   readonly #redial: Redial;
   /** Where the last session was lost, or is about to be. */
   #lost = '';
 
-  constructor(options: OriginOptions) {
-    this.#origin = new Origin(options);
+  constructor({ hosts, ...options }: AddressesOptions) {
+    const first = Math.floor(options.clock.random() * hosts.length);
+    // Agents that are configured alike do not all begin with the same one.
+    this.#origins = [...hosts.slice(first), ...hosts.slice(0, first)].map((host) => new Origin({ ...options, host }));
     this.#redial = new Redial(options.first, options.cap, options.clock);
   }
 
@@ -32,7 +42,7 @@ export class Addresses {
    * left out, however many there are.
    * @param connected whether the agent has any session that stays
    * @param without targets to leave out
-   * @param originFirst whether the configured server comes before all hubs, even if it failed, because what is known of the hubs may be
+   * @param originFirst whether the configured servers come before all hubs, even if they failed, because what is known of the hubs may be
    * outdated
    */
   rank(
@@ -41,7 +51,7 @@ export class Addresses {
     without: readonly Target[],
     originFirst = false,
   ): (Target & { readonly wait: number })[] {
-    const excluded = new Set(without.map(({ server }) => server && placeOf(server)));
+    const excluded = new Set(without.map(({ server, origin }) => (server ? placeOf(server) : origin)));
     const targets = hubs
       .flatMap((hub) => serverOf(hub) ?? [])
       .map((server) => ({ server, place: placeOf(server) }))
@@ -52,28 +62,38 @@ export class Addresses {
         wait: this.#redial.wait(place),
         failedAt: this.#redial.failedAt(place),
       }));
-    const origin = {
-      wait: this.#origin.wait(this.#redial, connected),
-      failedAt: originFirst ? NEVER : this.#origin.failedAt(this.#redial),
-    };
-    const origins = excluded.has(undefined) ? [] : [origin];
+    const origins = this.#origins
+      .filter((origin) => !excluded.has(origin))
+      .map((origin) => ({
+        origin,
+        wait: origin.wait(this.#redial, connected),
+        failedAt: originFirst ? NEVER : origin.failedAt(this.#redial),
+      }));
     const ranked = originFirst ? [...origins, ...targets] : [...targets, ...origins];
     return connected ? ranked : ranked.sort((a, b) => a.failedAt - b.failedAt);
   }
 
   /** Returns the milliseconds until a target that failed may be tried again. */
-  wait({ server }: Target): number {
-    return server ? this.#redial.wait(placeOf(server)) : this.#origin.wait(this.#redial, false);
+  wait({ server, origin }: Target): number {
+    return server ? this.#redial.wait(placeOf(server)) : origin.wait(this.#redial, false);
+  }
+
+  /** Returns where a hub is reached: at its own address, or through the configured server whose turn it is. */
+  targetOf(hub: HubMember): Target {
+    const server = serverOf(hub);
+    return server ? { server } : { origin: this.#origins[0] as Origin };
   }
 
   /** Names a target while its address is not known yet. */
-  nameOf({ server }: Target): string {
-    return server ? placeOf(server) : this.#origin.name;
+  nameOf({ server, origin }: Target): string {
+    return server ? placeOf(server) : origin.name;
   }
 
   /** Returns the address to connect to. */
-  async resolve({ server }: Target, connected: boolean): Promise<ServerAddress> {
-    return server ?? this.#origin.next(this.#redial, connected);
+  async resolve({ server, origin }: Target, connected: boolean): Promise<ServerAddress> {
+    if (server) return server;
+    this.#origins = [...this.#origins.filter((other) => other !== origin), origin];
+    return origin.next(this.#redial, connected);
   }
 
   /** Call when it failed for an agent that has a session. */
@@ -105,14 +125,14 @@ export class Addresses {
     if (lived < BRIEF || lived >= STABLE) this.#redial.left(place, lived);
   }
 
-  /** Call when the configured server led to one that is connected already; see `Origin`. */
-  missed(mayBeSlow: boolean): void {
-    this.#origin.missed(mayBeSlow);
+  /** Call when it led to a server that is connected already; see `Origin`. */
+  missed({ origin }: Target, mayBeSlow: boolean): void {
+    for (const each of origin ? [origin] : this.#origins) each.missed(mayBeSlow);
   }
 
   /** Call when a session began. */
   reached(): void {
-    this.#origin.afresh();
+    for (const origin of this.#origins) origin.afresh();
   }
 
   /** Call when these hubs started: what is known of their addresses is outdated. */
@@ -125,7 +145,7 @@ export class Addresses {
       // Otherwise, a herd would return by way of the other hubs, and connect twice.
       if (this.#lost === place) this.#lost = '';
     }
-    this.#origin.afresh();
+    this.reached();
   }
 }
 

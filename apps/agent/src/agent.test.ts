@@ -30,7 +30,7 @@ async function agentOf(
     syncInterval: 1000,
     syncIntervalCap: 1000,
     syncForever: false,
-    server: { host: '127.0.0.1', port: (server.address() as AddressInfo).port },
+    server: { hosts: ['127.0.0.1'], port: (server.address() as AddressInfo).port },
     rebalanceTime: 0,
     keepaliveTime: 60_000,
     observation: { events: planeEvents(), tracer: noTracer },

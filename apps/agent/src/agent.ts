@@ -22,8 +22,8 @@ export interface AgentOptions {
   readonly tenant: string;
   readonly zone: string;
   readonly version: string;
-  /** One server, a balancer before several, or a name that resolves to all of them. */
-  readonly server: { readonly host: string; readonly port: number };
+  /** Each is one server, a balancer before several, or a name that resolves to all of them. */
+  readonly server: { readonly hosts: readonly string[]; readonly port: number };
   readonly tls?: TlsSettings;
   /** Unset: servers are reached directly. A proxy resolves their names. */
   readonly proxy?: ProxyFor;
@@ -132,12 +132,14 @@ class RunningAgent implements Agent {
   }
 
   #serverCount(uplinks: readonly Uplink[]): number {
-    const { leases, serverCountSource } = this.#options;
+    const { leases, server, serverCountSource } = this.#options;
     const leased = leases?.();
     if (leased !== undefined && serverCountSource === 'default') return leased;
     // A server may send anything.
     const counts = uplinks.map(({ serverCount }) => (Number.isSafeInteger(serverCount) ? serverCount : 1));
-    return serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (counts.at(-1) ?? 1);
+    const counted = serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (counts.at(-1) ?? 1);
+    // Each configured server is one of its own, also if it counts only itself.
+    return Math.max(server.hosts.length, counted);
   }
 
   #isProxied(host: string): boolean {
@@ -149,7 +151,7 @@ class RunningAgent implements Agent {
     const { agentId, identifiers, tenant, version, observation } = this.#options;
     return {
       ...this.#options,
-      serverName: this.#options.server.host,
+      serverNames: this.#options.server.hosts,
       packetServers: this.#packetServers,
       hello: { agentId, identifiers, version, ...(tenant !== '' && { tenant }) },
       dial: observed('agent', this.#admission.dial, observation),

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '@isthmus/runtime/testing';
+import { Origin } from './origin.ts';
 import { Pace } from './pace.ts';
+
+const ORIGIN = { origin: new Origin({ host: 'origin', port: 1, first: 1, cap: 1, clock: new FakeClock() }) };
 
 test('without a session an agent seeks at once, with one at a random time within two seconds', () => {
   const clock = new FakeClock();
@@ -42,14 +45,14 @@ test('as many attempts at once as sessions are missing', () => {
   const pace = new Pace(new FakeClock());
   for (const expected of [0, 0, 1000]) {
     assert.equal(pace.wait(2, false), expected);
-    if (expected === 0) pace.begin({}, false);
+    if (expected === 0) pace.begin(ORIGIN, false);
   }
 });
 
 test('behind a balancer that hangs the next attempt may lead elsewhere', async () => {
   const clock = new FakeClock();
   const pace = new Pace(clock);
-  pace.begin({}, false);
+  pace.begin(ORIGIN, false);
   assert.equal(pace.engaged.length, 1);
   await clock.run(1000);
   assert.equal(pace.engaged.length, 0);
@@ -59,7 +62,7 @@ test('a list of addresses that all fail is gone through fast, and then slowly', 
   const pace = new Pace(new FakeClock());
   const waits = Array.from({ length: 12 }, () => {
     const wait = pace.wait(1, false);
-    const attempt = pace.begin({}, false);
+    const attempt = pace.begin(ORIGIN, false);
     pace.end(attempt);
     pace.failed(attempt);
     return wait;
@@ -105,7 +108,7 @@ test('each attempt that takes too long gives the next one twice the time, up to 
   const pace = new Pace(clock);
   const timeouts: number[] = [];
   for (let tried = 0; tried < 4; tried++) {
-    const attempt = pace.begin({}, false);
+    const attempt = pace.begin(ORIGIN, false);
     timeouts.push(attempt.timeout);
     await clock.run(attempt.timeout);
     pace.end(attempt);
@@ -113,5 +116,5 @@ test('each attempt that takes too long gives the next one twice the time, up to 
   }
   assert.deepEqual(timeouts, [10_000, 20_000, 40_000, 40_000]);
   pace.afresh();
-  assert.equal(pace.begin({}, false).timeout, 10_000);
+  assert.equal(pace.begin(ORIGIN, false).timeout, 10_000);
 });

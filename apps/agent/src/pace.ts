@@ -36,13 +36,13 @@ const GAP = 250;
 const EARLY = 50;
 
 /** An attempt to connect, and when it began. */
-export interface Attempt extends Target {
+export type Attempt = Target & {
   readonly since: number;
   /** Whether it began while there was a session. */
   readonly calm: boolean;
   /** How long it may take, in milliseconds. */
   readonly timeout: number;
-}
+};
 
 /**
  * How fast an agent replaces missing sessions. Without any session it tries at once, one address after another. Otherwise it waits a

@@ -56,8 +56,10 @@ export function startAgent(
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
     const proxy = proxyFromEnvironment(process.env);
     const options = { ...agentOptions(flags, version, observation), ...(proxy && { proxy }) };
-    const through = proxy?.({ host: flags['proxy-server-host'], port: flags['proxy-server-port'] })?.name;
-    if (through !== undefined) log.info({ proxy: through }, 'HTTPS_PROXY: servers are reached through a proxy');
+    for (const host of options.server.hosts) {
+      const through = proxy?.({ host, port: options.server.port });
+      if (through) log.info({ proxy: through.name, host }, 'HTTPS_PROXY: this server is reached through a proxy');
+    }
     let failure = '';
     events.on('server:failure', (address, _at, error) => {
       failure = `; last failure: ${address}: ${error.message}`;
@@ -127,7 +129,7 @@ function agentOptions(flags: AgentValues, version: string, observation: Observat
     tenant: flags.tenant,
     zone: flags.zone,
     version,
-    server: { host: flags['proxy-server-host'], port: flags['proxy-server-port'] },
+    server: { hosts: flags['proxy-server-host'], port: flags['proxy-server-port'] },
     ...(ca !== '' && { tls: { ca, ...(cert !== '' && { cert, key }) } }),
     alpn: flags['alpn-proto'],
     token: () => (tokenPath === '' ? undefined : readFileSync(tokenPath, 'utf8').trim()),

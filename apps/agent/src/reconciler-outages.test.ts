@@ -48,7 +48,7 @@ for (const outage of ['short', 'long']) {
 
 test('an agent whose known hubs are all gone for good does not ask them alone', async () => {
   const { clock, plane } = planeOf(...Array.from({ length: 50 }, (_, index) => `old-${index}`));
-  plane.agent('agent-1', 'old-0', { server: { host: 'name', port: 1 }, resolve: async () => ['first'] });
+  plane.agent('agent-1', 'old-0', { server: { hosts: ['name'], port: 1 }, resolve: async () => ['first'] });
   plane.start('first');
   await clock.run(MINUTE);
   for (const hubId of plane.hubs.keys()) plane.kill(hubId);

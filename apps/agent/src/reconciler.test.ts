@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FakeClock } from '@isthmus/runtime/testing';
+import { planeEvents } from '@isthmus/tunnel';
 import { ranking } from './coverage.ts';
 import {
   agents,
@@ -63,7 +64,7 @@ for (const known of ['hubs', 'addresses of a name']) {
     const agent = plane.agent('agent-1', 'a', {
       sessionCount: 1,
       connect,
-      ...(refuses && { server: { host: 'name', port: 1 }, resolve: async () => hubIds }),
+      ...(refuses && { server: { hosts: ['name'], port: 1 }, resolve: async () => hubIds }),
     });
     if (!refuses) await clock.run(MINUTE);
     refuses = true;
@@ -145,6 +146,41 @@ test('an agent that starts is connected to each of its servers at once, and come
   await clock.run(0);
   assert.deepEqual(hubsOf(agent), ['b', 'c']);
   await clock.run(2000);
+  assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
+});
+
+test('an agent with several configured servers connects to each, and reports the one that does not resolve by its name', async () => {
+  const clock = new FakeClock();
+  const plane = new FakePlane(clock);
+  const servers = new Map(['a', 'b', 'c'].map((id) => [id, new FakeHub(id)]));
+  const hosts = [...servers.keys(), 'lost'];
+  const resolve = async (host: string) => {
+    if (host === 'lost') throw new Error(`${host} is no name`);
+    return [host];
+  };
+  const connect: FakePlane['connect'] = async (server, hear) => {
+    plane.asked.push(server.address);
+    const hub = servers.get(server.address) as FakeHub;
+    if (!hub.up) throw new Error('connection refused');
+    return new FakeUplink(hub, server, hear, { plane: '', serverCount: 1 });
+  };
+  const events = planeEvents();
+  const failed = new Set<string>();
+  events.on('server:failure', (address, _at, { message }) => failed.add(`${address}: ${message}`));
+  const server = { hosts, port: 1 };
+  const agent = plane.agent('agent-1', '', { connect, events, server, resolve, serverCount: () => hosts.length });
+  await clock.run(MINUTE);
+  assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
+  assert.deepEqual([...failed], ['lost:1: lost is no name']);
+  assert.equal(agent.wanted, 4);
+  // One that comes back is asked by its own name, beside others that lead to nothing new.
+  const back = servers.get('b') as FakeHub;
+  back.up = false;
+  uplinkTo(agent, 'b').destroy(new Error('connection closed'));
+  await clock.run(MINUTE);
+  assert.deepEqual(hubsOf(agent), ['a', 'c']);
+  back.up = true;
+  await clock.run(12_000);
   assert.deepEqual(hubsOf(agent), ['a', 'b', 'c']);
 });
 

@@ -1,7 +1,7 @@
 import { type Clock, guarding } from '@isthmus/runtime';
 import type { HubMember } from '@isthmus/transport';
 import type { PlaneEvents } from '@isthmus/tunnel';
-import { Addresses, placeOf, serverOf, type Target } from './addresses.ts';
+import { Addresses, placeOf, type Target } from './addresses.ts';
 import { type Assessment, assess, isInPlane } from './coverage.ts';
 import { type Informant, Membership } from './membership.ts';
 import { Moves } from './moves.ts';
@@ -15,8 +15,8 @@ export interface ReconcilerOptions {
   readonly sessionCount: number | 'all';
   /** How many servers without a plane there are. */
   readonly serverCount: (uplinks: readonly Uplink[]) => number;
-  /** The configured server. */
-  readonly server: { readonly host: string; readonly port: number };
+  /** The configured servers, on one port. */
+  readonly server: { readonly hosts: readonly string[]; readonly port: number };
   readonly resolve?: OriginOptions['resolve'];
   readonly syncInterval: number;
   readonly syncIntervalCap: number;
@@ -146,7 +146,7 @@ export class Reconciler {
     return YOUNG;
   }
 
-  /** Whether the configured server comes before hubs of an old report, which may be many and all gone. */
+  /** Whether the configured servers come before hubs of an old report, which may be many and all gone. */
   get #asksOrigin(): boolean {
     return this.#membership.stale && this.#pace.pending.every(({ server }) => server);
   }
@@ -164,8 +164,7 @@ export class Reconciler {
     if (!hub) return busy ? LOOK_EVERY : this.#moves.wait(busy);
     // One after the other: the last one is done when what it displaced is leaving.
     if (this.#pace.pending.length > 0 || staying > wanted) return LOOK_EVERY;
-    const server = serverOf(hub);
-    const target = { only: hub.hubId, ...(server && { server }) };
+    const target = { ...this.#addresses.targetOf(hub), only: hub.hubId };
     const wait = this.#addresses.wait(target);
     if (wait > 0) return wait;
     this.#guarded(() => this.#attempt(target))();
@@ -195,7 +194,7 @@ export class Reconciler {
         signal: this.#stopping.signal,
       });
       since = clock.now();
-      if (!this.#adopt(uplink, only, informant)) this.#missed(only);
+      if (!this.#adopt(uplink, only, informant)) this.#missed(attempt);
     } catch (error) {
       if (!this.#stopped) this.#failed(place, attempt, error as Error);
     }
@@ -241,10 +240,10 @@ export class Reconciler {
     return undefined;
   }
 
-  #missed(only: string | undefined): void {
-    if (only !== undefined) this.#moves.failed(only);
+  #missed(target: Target): void {
+    if (target.only !== undefined) this.#moves.failed(target.only);
     // Within a plane, an agent hears of every new hub.
-    else this.#addresses.missed(isInPlane(this.#staying));
+    else this.#addresses.missed(target, isInPlane(this.#staying));
   }
 
   #failed(place: string, attempt: Attempt, error: NodeJS.ErrnoException): void {

@@ -49,7 +49,7 @@ async function portOf(server: Server, context: TestContext): Promise<number> {
 
 function options(more: Partial<UplinkOptions>): UplinkOptions {
   return {
-    serverName: 'hubs.example',
+    serverNames: ['hubs.example'],
     alpn: [],
     packetServers: new Set(),
     keepaliveTime: 60_000,
@@ -75,7 +75,7 @@ async function addressesTold(context: TestContext, more: Partial<UplinkOptions>)
   const membership = (message: MembershipMessage) => told.resolve(message);
   const uplink = await connectUplink(
     { address: '127.0.0.1', port },
-    options({ serverName: '127.0.0.1', ...more, membership }),
+    options({ serverNames: ['127.0.0.1'], ...more, membership }),
   );
   context.after(() => uplink.destroy(new Error('test is over')));
   const message = await told.promise;
@@ -135,7 +135,7 @@ for (const { server, hangsUp, settings } of silences) {
     const attempt = new AbortController();
     const { signal } = attempt;
     const address = { address: '127.0.0.1', port };
-    const more = { serverName: '127.0.0.1', signal, timeout: 60_000, ...settings };
+    const more = { serverNames: ['127.0.0.1'], signal, timeout: 60_000, ...settings };
     const failure = assert.rejects(connectUplink(address, options(more)), /abandoned|aborted/);
     const socket = await silent.promise;
     attempt.abort();

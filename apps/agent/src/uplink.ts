@@ -32,8 +32,8 @@ export interface ServerAddress {
 }
 
 export interface UplinkOptions {
-  /** The configured server's name or address. Every server's certificate names this, or `HUB_SERVER_NAME`. */
-  readonly serverName: string;
+  /** The configured servers' names or addresses. A server's certificate names the one that led to it, or `HUB_SERVER_NAME`. */
+  readonly serverNames: readonly string[];
   /** Unset: no TLS. */
   readonly tls?: TlsSettings;
   /** Unset: servers are reached directly. */
@@ -109,7 +109,8 @@ export async function connectUplink(server: ServerAddress, options: UplinkOption
 
 async function connect(server: ServerAddress, options: UplinkOptions): Promise<Socket> {
   const { address, port } = server;
-  const { tls: settings, alpn, serverName, timeout, signal } = options;
+  const { tls: settings, alpn, timeout, signal } = options;
+  const [serverName] = namesOf(server, options);
   const to = { host: address, port };
   const start = performance.now();
   const proxy = proxyTo(server, options);
@@ -124,7 +125,7 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
           ALPNProtocols: ['http/1.1', 'h2', ...alpn],
         },
         // Not the dialled address: it comes from a hub's registry or from DNS, and its owner may have a certificate too.
-        { host: serverName, orName: HUB_SERVER_NAME },
+        { hosts: namesOf(server, options), orName: HUB_SERVER_NAME },
       )
     : below
       ? { socket: below, done: Promise.resolve() }
@@ -139,6 +140,12 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   }
   socket.on('error', () => {});
   return socket;
+}
+
+/** The names that its certificate may have. A hub that others reported belongs to any of the configured servers. */
+function namesOf({ address, name }: ServerAddress, { serverNames }: UplinkOptions): readonly [string, ...string[]] {
+  const [first = address, ...others] = name === undefined ? serverNames : [name];
+  return [first, ...others];
 }
 
 /** By the configured name, if there is one: that is what NO_PROXY names, as with Go. */
@@ -163,10 +170,11 @@ async function unlessGivenUp<T>(socket: Socket, signal: AbortSignal, step: Promi
 }
 
 async function linkUplink(server: ServerAddress, socket: Socket, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, membership, serverName, timeout, signal } = options;
+  const { dial, events, membership, timeout, signal } = options;
+  const names = namesOf(server, options);
   const token = options.token();
   const hello = { ...options.hello, ...(token !== undefined && { token }) };
-  const answer = requestLink(socket, serverName, hello, timeout);
+  const answer = requestLink(socket, names[0], hello, timeout);
   const { hubId, plane, serverCount, tenant, ...offers } = await unlessGivenUp(socket, signal, answer);
   // Without TLS nothing proves who answers, so only the configured host gets a token.
   const mayRoam = token === undefined || options.tls !== undefined;
@@ -184,7 +192,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     policy: (rules) => policy.take(rules),
     renewed: () => renewal?.taken(),
     events,
-    membership: (message) => membership(mayRoam ? message : within(serverName, message)),
+    membership: (message) => membership(mayRoam ? message : within(names, message)),
     goaway: () => {
       leaving = true;
       options.leave();
@@ -219,9 +227,9 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
 }
 
 /** Returns a hub's report without the addresses of other hosts: agents reach those hubs only through the configured server. */
-function within(host: string, message: MembershipMessage): MembershipMessage {
+function within(hosts: readonly string[], message: MembershipMessage): MembershipMessage {
   const stripped = (hub: HubMember): HubMember =>
-    hub.address !== '' && parseDestination(hub.address).host !== host ? { ...hub, address: '' } : hub;
+    hub.address !== '' && !hosts.includes(parseDestination(hub.address).host) ? { ...hub, address: '' } : hub;
   return message.type === 'membership'
     ? { ...message, hubs: message.hubs.map(stripped) }
     : { ...message, changed: message.changed.map(stripped) };
@@ -229,12 +237,12 @@ function within(host: string, message: MembershipMessage): MembershipMessage {
 
 /** On a connection of its own, by the server's name: gRPC does its own handshake. */
 async function packetUplink(server: ServerAddress, options: UplinkOptions): Promise<Uplink> {
-  const { dial, events, serverName, timeout, signal, keepaliveTime: keepaliveMs } = options;
+  const { dial, events, timeout, signal, keepaliveTime: keepaliveMs } = options;
   const { agentId, identifiers, tenant = DEFAULT_TENANT } = options.hello;
   const token = options.token();
   const proxy = proxyTo(server, options);
   const { serverId, serverCount, channel } = await connectPackets({
-    target: formatDestination({ host: serverName, port: server.port }),
+    target: formatDestination({ host: namesOf(server, options)[0], port: server.port }),
     ...(options.tls && { tls: options.tls }),
     ...(proxy && { proxy }),
     agentId,

@@ -121,6 +121,7 @@ test('plain text is only for loopback addresses', () => {
     (...args) => check(proxyAgent, ...args),
     [
       ['--proxy-server-host=example.org', /^--ca-cert: must be set to reach example.org/],
+      ['--proxy-server-host=localhost,example.org', /^--ca-cert: must be set to reach example.org/],
       [`--agent-cert=${one.cert} --agent-key=${one.key}`, '--ca-cert: must be set when --agent-cert is'],
     ],
   );
@@ -216,6 +217,7 @@ test('invalid values are rejected', () => {
     ['--tenant=a/b', /^--tenant: bad name "a\/b"/],
     ['--lease-label=a=!', /^--lease-label-selector: bad selector "a=!"/],
     ['--proxy-server-host=', '--proxy-server-host: must not be empty'],
+    ['--proxy-server-host=localhost,', '--proxy-server-host: must not be empty'],
   ]);
   for (const selector of ['', 'a', '!a', 'a=b', 'a==b', 'a!=b', 'a in (b, c)', 'a notin (b),k8s.io/x=y']) {
     assert.deepEqual(agent(`--lease-label-selector=${selector}`), [], selector);

@@ -100,6 +100,13 @@ export const strings = flagOf<readonly string[]>({
   write: (list) => `[${syntax.writeCsv(list)}]`,
 });
 
+/** Of a flag that upstream reads as one string: several with commas or by repeating it. Empty ones are kept, to be refused. */
+export const names = flagOf<readonly string[]>({
+  name: 'string',
+  read: (text, before = []) => [...before, ...text.split(',').map((name) => name.trim())],
+  write: (list) => list.join(','),
+});
+
 const SEVERITIES = ['INFO', 'WARNING', 'ERROR', 'FATAL'];
 
 /** klog's severity: a number, or one of its names. */

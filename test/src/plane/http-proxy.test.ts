@@ -7,6 +7,7 @@ import {
   echo,
   eventually,
   freePort,
+  HUB_NAMED,
   newTrust,
   type Program,
   packetHub,
@@ -46,7 +47,7 @@ function agentBehind(scope: Scope, trust: Trust, port: number, env: Record<strin
 
 /** A server whose certificate also names what a grpc client expects. */
 async function serverFor(scope: Scope, trust: Trust) {
-  const { cert, key } = await trust.agents.server({ hosts: [{ type: 'dns', value: HUB }] });
+  const { cert, key } = await trust.agents.server(HUB_NAMED);
   return startServer(scope, trust, { 'cluster-cert': cert, 'cluster-key': key });
 }
 
@@ -99,7 +100,7 @@ test(
   "an agent reaches a server that speaks only upstream's protocol through a proxy",
   scoped(async (scope) => {
     const trust = await newTrust(scope);
-    const hub = await packetHub(scope, trust, 'go-1', { hosts: [{ type: 'dns', value: HUB }] });
+    const hub = await packetHub(scope, trust, 'go-1', HUB_NAMED);
     for (const scheme of ['http', 'https']) {
       const proxy = wantsUser(await connectProxy(scope, scheme === 'https' ? await trust.callers.server() : undefined));
       const env = { HTTPS_PROXY: proxyAt(proxy, scheme), NODE_EXTRA_CA_CERTS: trust.callers.cert };

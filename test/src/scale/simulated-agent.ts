@@ -20,7 +20,7 @@ export function simulatedAgent(
     tenant: member ? '' : 'default',
     zone: '',
     version: 'simulated',
-    server: { host: '127.0.0.1', port: hubPorts[number % hubPorts.length] as number },
+    server: { hosts: ['127.0.0.1'], port: hubPorts[number % hubPorts.length] as number },
     tls: member ? { ca: tls.ca, cert: member.cert, key: member.key } : tls,
     alpn: [],
     token: () => undefined,

@@ -157,7 +157,7 @@ export class FakePlane {
       syncIntervalCap: 10_000,
       syncForever: false,
       rebalanceTime: 30_000,
-      server: { host: origin, port: 1 },
+      server: { hosts: [origin], port: 1 },
       resolve: async () => [origin],
       clock: this.clock,
       events: planeEvents(),

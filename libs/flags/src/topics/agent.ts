@@ -4,13 +4,13 @@ import { isLoopback } from '@isthmus/runtime';
 import { readCidr } from '../cidr.ts';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair, readNamedFile } from '../files.ts';
-import { bool, countOrAll, duration, int, oneOf, string, strings, topic, type Values } from '../flag.ts';
+import { bool, countOrAll, duration, int, names, oneOf, string, strings, topic, type Values } from '../flag.ts';
 import { checkId } from './server.ts';
 
 export const serverConnection = topic('Server', {
-  'proxy-server-host': string(
-    '127.0.0.1',
-    'Name or address of a server, a hub, or the load balancer in front of them.',
+  'proxy-server-host': names(
+    ['127.0.0.1'],
+    'Names or addresses of servers, of hubs, or of load balancers in front of them, separated by commas. The agent connects to each; within a plane, to --session-count hubs.',
   ),
   'proxy-server-port': int(8091, "The server's port for agents."),
   'ca-cert': string(
@@ -107,15 +107,16 @@ export const agentQueues = topic('Behaviour', {
 type Warn = (message: string) => void;
 
 export function checkServerConnection(flags: Values<typeof serverConnection>): void {
-  const { 'proxy-server-host': host, 'proxy-server-port': port, 'ca-cert': authorities } = flags;
-  if (host === '') throw new FlagError('proxy-server-host', 'must not be empty');
+  const { 'proxy-server-host': hosts, 'proxy-server-port': port, 'ca-cert': authorities } = flags;
+  if (hosts.length === 0 || hosts.includes('')) throw new FlagError('proxy-server-host', 'must not be empty');
   if (port < 1 || port > 65_535) throw new FlagError('proxy-server-port', `bad port ${port}: want 1 to 65535`);
   checkKeyPair('agent-cert', flags['agent-cert'], 'agent-key', flags['agent-key']);
   checkAuthorities('ca-cert', authorities);
-  if (authorities === '' && !isLoopback(host)) {
+  const distant = hosts.find((host) => !isLoopback(host));
+  if (authorities === '' && distant !== undefined) {
     throw new FlagError(
       'ca-cert',
-      `must be set to reach ${host}: the agent uses plain text only to a server on loopback`,
+      `must be set to reach ${distant}: the agent uses plain text only to a server on loopback`,
     );
   }
   if (authorities === '' && flags['agent-cert'] !== '')

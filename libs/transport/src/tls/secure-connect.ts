@@ -6,7 +6,7 @@ import { describe, faultOf } from './certificate.ts';
 import { inWords } from './handshake.ts';
 
 /** What the server's certificate must prove. */
-export type Identity = { readonly role: string } | { readonly host: string; readonly orName: string };
+export type Identity = { readonly role: string } | { readonly hosts: readonly string[]; readonly orName: string };
 
 /** A connection whose server has not proven its identity yet. */
 export interface Handshake {
@@ -43,7 +43,9 @@ function wanted(identity: Identity) {
 function misnamed(shown: X509Certificate, certificate: PeerCertificate, identity: Identity): Error | undefined {
   if ('role' in identity) return undefined;
   const known = certificate.raw ? certificate : (shown.toLegacyObject() as PeerCertificate);
-  return dnsNames(shown).includes(identity.orName) ? undefined : tls.checkServerIdentity(identity.host, known);
+  if (dnsNames(shown).includes(identity.orName)) return undefined;
+  const faults = identity.hosts.map((host) => tls.checkServerIdentity(host, known));
+  return faults.includes(undefined) ? undefined : faults[0];
 }
 
 function refusal(error: Error, shown: X509Certificate | undefined, need: ReturnType<typeof wanted>): Error {
