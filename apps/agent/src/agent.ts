@@ -1,5 +1,5 @@
 import { systemClock, type TlsSettings } from '@isthmus/runtime';
-import { endpointDial, type ProxyFor } from '@isthmus/transport';
+import { endpointDial, PING_INTERVAL, type ProxyFor } from '@isthmus/transport';
 import {
   Admission,
   type Dial,
@@ -44,6 +44,8 @@ export interface AgentOptions {
   /** Sessions move to better hubs within this time, in milliseconds; see docs/LIMITS.md. */
   readonly rebalanceTime: number;
   readonly keepaliveTime: number;
+  /** How long a link to a hub may be silent before either side asks, in milliseconds. Default: 1 s. */
+  readonly pingInterval?: number;
   /** Decides which addresses are not dialled. */
   readonly prohibited?: Prohibited;
   /** The agent's own lists of what it dials, which no plane can overrule. */
@@ -148,12 +150,18 @@ class RunningAgent implements Agent {
   }
 
   #uplinkOptions(): Omit<UplinkOptions, 'membership' | 'leave' | 'timeout' | 'signal'> {
-    const { agentId, identifiers, tenant, version, observation } = this.#options;
+    const { agentId, identifiers, tenant, version, pingInterval, observation } = this.#options;
     return {
       ...this.#options,
       serverNames: this.#options.server.hosts,
       packetServers: this.#packetServers,
-      hello: { agentId, identifiers, version, ...(tenant !== '' && { tenant }) },
+      hello: {
+        agentId,
+        identifiers,
+        version,
+        ...(tenant !== '' && { tenant }),
+        ...(pingInterval !== undefined && pingInterval !== PING_INTERVAL && { pingSeconds: pingInterval / 1000 }),
+      },
       dial: observed('agent', this.#admission.dial, observation),
       events: observation.events,
     };

@@ -140,6 +140,7 @@ function agentOptions(flags: AgentValues, version: string, observation: Observat
     syncForever: flags['sync-forever'],
     rebalanceTime: flags['rebalance-time'],
     keepaliveTime: flags['keepalive-time'],
+    pingInterval: flags['ping-interval'],
     prohibited: prohibitedBy({
       ownPorts: [flags['health-server-port'], flags['admin-server-port']],
       ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),

@@ -179,7 +179,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
   // Without TLS nothing proves who answers, so only the configured host gets a token.
   const mayRoam = token === undefined || options.tls !== undefined;
   let leaving = false;
-  const { policy: announced = false, renewal: renews } = offers;
+  const { policy: announced = false, renewal: renews, pingSeconds } = offers;
   const policy = new TenantPolicy({ dial, announced, missing: (error) => link.destroy(error) });
   const send = (fresh: string) => link.sendCredential(fresh);
   const renewal = renews ? new TokenRenewal({ first: token, read: options.token, send }) : undefined;
@@ -188,6 +188,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     tenant,
     peer: `hub ${hubId}`,
     role: 'agent',
+    pingInterval: pingSeconds && pingSeconds * 1000,
     dial: policy.dial,
     policy: (rules) => policy.take(rules),
     renewed: () => renewal?.taken(),

@@ -147,11 +147,20 @@ export class AgentPort {
   async #admit(hello: AgentHello, socket: Socket): Promise<Welcome> {
     const { hubId, plane } = this.#options;
     const agent = await this.#admission.link(hello, socket);
-    const offers = { ...(agent.grant && { policy: true }), ...(agent.renew && { renewal: true }) };
+    const { pingSeconds } = hello;
+    const offers = {
+      ...(agent.grant && { policy: true }),
+      ...(agent.renew && { renewal: true }),
+      ...(pingSeconds !== undefined && { pingSeconds }),
+    };
     return { ...agent, ...offers, hubId, sessionId: newSessionId(), plane, serverCount: this.#serverCount() };
   }
 
-  #open(socket: Socket, { agentId, identifiers: query }: AgentHello, { sessionId, ...agent }: Welcome): void {
+  #open(
+    socket: Socket,
+    { agentId, identifiers: query, pingSeconds }: AgentHello,
+    { sessionId, ...agent }: Welcome,
+  ): void {
     const { events } = this.#options.observation;
     // The agent may have opened other sessions meanwhile.
     this.#admission.checkRoom(agent, agentId);
@@ -159,6 +168,7 @@ export class AgentPort {
     const link = new LinkClient({
       socket,
       peer: `agent ${agentId}`,
+      pingInterval: pingSeconds && pingSeconds * 1000,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       fault,
       refused: (error) => events.emit('refused', 'agents', `agent ${agentId}`, error),

@@ -26,6 +26,8 @@ export interface LinkClientOptions {
   readonly fault?: (error: Error) => void;
   /** Called for a tunnel or dial that was ended because the other side did not know it. */
   readonly orphaned?: () => void;
+  /** See `watchLiveness`. Both sides must agree on it. */
+  readonly pingInterval?: number | undefined;
   /** How often both sides compare their streams, in milliseconds; for tests. */
   readonly reconcileEvery?: number;
 }
@@ -65,7 +67,7 @@ export class LinkClient implements Dialer {
     session.on('fault', fault);
     session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
     session.once('close', (reason) => ending.over(reason));
-    watchLiveness(session, (error) => this.destroy(error));
+    watchLiveness(session, (error) => this.destroy(error), { interval: options.pingInterval });
     const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     stream.once('response', (head: Head) => {

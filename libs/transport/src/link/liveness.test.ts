@@ -8,7 +8,7 @@ import { linkSession } from './settings.ts';
 afterEach(() => mock.timers.reset());
 
 /** A link's two halves as the watch sees them. */
-function watched() {
+function watched(interval?: number) {
   const session = Object.assign(new EventEmitter(), {
     bytesRead: 0,
     bytesWritten: 0,
@@ -27,7 +27,7 @@ function watched() {
       deaths.push(error);
       session.emit('close');
     },
-    new Looks(),
+    { looks: new Looks(), interval },
   );
   return { session, deaths, look: (count: number) => mock.timers.tick(count * LOOK_EVERY) };
 }
@@ -143,7 +143,7 @@ test('a look that throws ends its own link, and the others are looked at', () =>
       deaths.push(`${name}: ${error.message}`);
       session.emit('close');
     };
-    watchLiveness(session as never, dead, looks);
+    watchLiveness(session as never, dead, { looks });
   };
   add('first', () => {
     throw new Error('a defect');
@@ -152,4 +152,19 @@ test('a look that throws ends its own link, and the others are looked at', () =>
   add('second', () => void pings++);
   mock.timers.tick(4 * LOOK_EVERY);
   assert.deepEqual([deaths, pings], [['first: a defect'], 1]);
+});
+
+test('a link whose agent wants few PINGs is asked as rarely, and found dead as much later', () => {
+  const { session, deaths, look } = watched(60_000);
+  look(239);
+  assert.equal(session.pings, 0);
+  look(1);
+  assert.equal(session.pings, 1);
+  look(299);
+  assert.deepEqual(deaths, []);
+  look(1);
+  assert.deepEqual(
+    deaths.map(({ message }) => message),
+    ['silent for 135 s, even to PING'],
+  );
 });

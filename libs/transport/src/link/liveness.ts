@@ -4,7 +4,7 @@ import { guarding } from '@isthmus/runtime';
 /** How often a link is checked for received bytes, in milliseconds. */
 export const LOOK_EVERY = 250;
 
-/** After this many checks without a byte, this side sends a PING. */
+/** After this many checks without a byte, this side sends a PING: 1 s. */
 const ASK_AFTER = 4;
 
 /**
@@ -12,6 +12,9 @@ const ASK_AFTER = 4;
  * even on a machine short of processor time.
  */
 const DEAD_AFTER = 9;
+
+/** How long a link may be silent before it is asked, in milliseconds, unless its agent wants another time. */
+export const PING_INTERVAL = ASK_AFTER * LOOK_EVERY;
 
 /** Calls all checks from one timer. In an idle hub, thousands of timers would cost more than the checks. */
 export class Looks {
@@ -42,8 +45,17 @@ const LOOKS = new Looks();
  * a slow path, the other side hears only an occasional WINDOW_UPDATE, and its own PING waits behind its data.
  *
  * Silence is counted in checks, not in time: a process that was stopped, or too busy to check, does not blame its peers for that time.
+ *
+ * @param interval how long the link may be silent before it is asked, in milliseconds. A dead link is found after 2.25 to 2.5 times as long.
+ * The other side may ask sooner, but must not wait longer before it answers
  */
-export function watchLiveness(session: Http2Session, dead: (error: Error) => void, looks = LOOKS): void {
+export function watchLiveness(
+  session: Http2Session,
+  dead: (error: Error) => void,
+  { interval = PING_INTERVAL, looks = LOOKS }: { readonly interval?: number | undefined; readonly looks?: Looks } = {},
+): void {
+  const scale = interval / PING_INTERVAL;
+  const [askAfter, deadAfter] = [Math.round(ASK_AFTER * scale), Math.round(DEAD_AFTER * scale)];
   let { bytesRead, bytesWritten } = session;
   let [silent, mute] = [0, 0];
   // An exception in one check must not skip the others.
@@ -52,8 +64,8 @@ export function watchLiveness(session: Http2Session, dead: (error: Error) => voi
     silent = session.bytesRead === bytesRead ? silent + 1 : 0;
     mute = session.bytesWritten === bytesWritten ? mute + 1 : 0;
     ({ bytesRead, bytesWritten } = session);
-    if (silent === DEAD_AFTER) dead(new Error(`silent for ${(DEAD_AFTER * LOOK_EVERY) / 1000} s, even to PING`));
-    else if (silent === ASK_AFTER || mute === ASK_AFTER) session.ping();
+    if (silent === deadAfter) dead(new Error(`silent for ${(deadAfter * LOOK_EVERY) / 1000} s, even to PING`));
+    else if (silent === askAfter || mute === askAfter) session.ping();
   };
   const quit = looks.add(guarded(look));
   session.once('close', quit);

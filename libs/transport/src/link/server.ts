@@ -24,6 +24,8 @@ export interface LinkServerOptions extends ServeDialOptions {
   readonly tenant?: string;
   /** Gets what the tenant's callers may dial. It may throw for rules that cannot be used: they are counted as refused. */
   readonly policy?: (rules: PolicyRules) => void;
+  /** See `watchLiveness`. Both sides must agree on it. */
+  readonly pingInterval?: number | undefined;
   /** Called when the hub has taken the credential that was sent last. */
   readonly renewed?: () => void;
 }
@@ -59,7 +61,7 @@ export class LinkServer {
       options.goaway?.();
     });
     session.once('close', (reason) => this.#closed.resolve(reason));
-    watchLiveness(session, (error) => this.destroy(error));
+    watchLiveness(session, (error) => this.destroy(error), { interval: options.pingInterval });
     session.on('fault', (error) => this.#fault(error));
     session.on('stream', (stream, head) => this.#accept(stream, head));
   }

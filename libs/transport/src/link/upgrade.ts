@@ -19,6 +19,9 @@ export const LINK_PROTOCOL = 'isthmus-link/1';
 /** How long an agent may take to send its request, in milliseconds. */
 const HANDSHAKE_TIMEOUT = 10_000;
 
+/** The longest silence that an agent may ask for, in seconds: a hub does not notice sooner that the agent is gone. */
+const MAX_PING_SECONDS = 300;
+
 /** When an agent that was refused for now may ask again, in seconds. */
 const RETRY_AFTER = 5;
 
@@ -31,6 +34,8 @@ export interface AgentHello {
   readonly version: string;
   /** Service account token, without `Bearer`. */
   readonly token?: string;
+  /** How long the link may be silent before either side asks, in seconds: 1 to 300. Unset: 1. */
+  readonly pingSeconds?: number;
 }
 
 export interface HubHello {
@@ -42,6 +47,8 @@ export interface HubHello {
   readonly policy?: boolean;
   /** Whether it takes fresh tokens over the link: the session stands on a token that ends. */
   readonly renewal?: boolean;
+  /** The agent's `pingSeconds`, if the hub keeps to it. Hubs of earlier versions do not. */
+  readonly pingSeconds?: number;
   /** Names the plane that the hub shares with others. Empty if it stands alone. */
   readonly plane: string;
   /** How many servers an agent should look for. */
@@ -78,6 +85,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   ];
   if (hello.tenant !== undefined) lines.push(`isthmus-tenant: ${encodeURIComponent(hello.tenant)}`);
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
+  if (hello.pingSeconds !== undefined) lines.push(`isthmus-ping: ${hello.pingSeconds}`);
   // Wait for both at once: a broken connection fails both, and neither failure may go unhandled.
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
   const [head] = await Promise.all([readHead(socket, timeout), request]);
@@ -91,9 +99,21 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
     tenant: tenantOf(head, hello.tenant),
     ...(head.fields.get('isthmus-policy') === '?1' && { policy: true }),
     ...(head.fields.get('isthmus-renewal') === '?1' && { renewal: true }),
+    ...pingOf(head.fields.get('isthmus-ping'), head.status),
     plane: named(head, 'isthmus-plane'),
     serverCount: Number(head.fields.get('isthmus-server-count') ?? 1),
   };
+}
+
+/** Throws LinkRefused with this status for anything but whole seconds in range. */
+function pingOf(text: string | undefined, status: number): { readonly pingSeconds?: number } {
+  if (text === undefined || text === '') return {};
+  const pingSeconds = Number(text);
+  if (/^\d{1,3}$/.test(text) && pingSeconds >= 1 && pingSeconds <= MAX_PING_SECONDS) return { pingSeconds };
+  throw new LinkRefused(
+    status,
+    `isthmus-ping is ${JSON.stringify(text.slice(0, 20))}: want 1 to ${MAX_PING_SECONDS} seconds`,
+  );
 }
 
 /** Hubs of earlier versions do not say the tenant: they believe the agent. */
@@ -210,6 +230,7 @@ function readHello(request: IncomingMessage): AgentHello {
     agentId: named('isthmus-agent'),
     identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
     version: named('isthmus-version'),
+    ...pingOf(field('isthmus-ping'), 400),
     ...(tenant !== '' && { tenant }),
     ...(token !== undefined && { token }),
   };
@@ -242,6 +263,7 @@ function acceptance(hello: HubHello): string {
   ];
   if (hello.policy) lines.push('isthmus-policy: ?1');
   if (hello.renewal) lines.push('isthmus-renewal: ?1');
+  if (hello.pingSeconds !== undefined) lines.push(`isthmus-ping: ${hello.pingSeconds}`);
   if (hello.plane !== '') lines.push(`isthmus-plane: ${encodeURIComponent(hello.plane)}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
