@@ -3,13 +3,14 @@ import type { AddressInfo, BlockList, Server, Socket } from 'node:net';
 import { remoteOf } from './addresses.ts';
 import { descriptors } from './descriptors.ts';
 import { proxied } from './proxied.ts';
+import { SocketFile } from './socket-file.ts';
 
 /** The most connections that the kernel keeps for a listener. Node's own default is a little less. */
 const QUEUED = 512;
 
 export interface BindOptions {
-  /** A unix socket's path; or an address, where an empty host means all addresses and port 0 any free port. */
-  readonly at: { readonly path: string } | { readonly host: string; readonly port: number };
+  /** A unix socket's path, and whether a file that a dead process left there is replaced; or an address, where an empty host means all addresses and port 0 any free port. */
+  readonly at: { readonly path: string; readonly deleteExisting: boolean } | { readonly host: string; readonly port: number };
   /** Refuses connections over its limits before anything is done for them: a TLS server begins with a handshake. */
   readonly door: { enter(socket: Socket): boolean };
   /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
@@ -18,37 +19,62 @@ export interface BindOptions {
   readonly refused?: (remote: string, error: Error) => void;
   /** Called with each error after the server was bound, and whenever it stops listening because no file can be opened. */
   readonly failed: (error: Error) => void;
-  /** Called before the server stops listening because no file can be opened. It reopens on the same address. */
-  readonly suspend?: () => void;
 }
 
 export interface Bound {
   /** With the port that was given. A unix socket has none. */
   readonly address: AddressInfo;
-  /** Accepts what is queued, then stops listening. Resolves when new connections are refused; open ones continue. */
+  /** Why nobody finds this process at its unix socket, unless it was hidden; see `SocketFile`. */
+  readonly lost: string | undefined;
+  /** Accepts what is queued, then stops listening. Removes a unix socket's file first. Resolves when new connections are refused; open ones continue. */
   stop(): Promise<void>;
-  /** Stops listening at once. Resolves when the last connection has ended, which is the caller's to do. */
+  /** Stops listening at once, after removing a unix socket's file. Resolves when the last connection has ended, which is the caller's to do. */
   close(): Promise<void>;
   /** After `stop` or `close`: resolves when the last connection has ended, including those in their TLS handshake. */
   readonly idle: Promise<void>;
 }
 
-/** Binds a server, and keeps it bound while the process can open file descriptors. Rejects with the system's error. */
+/**
+ * Binds a server, and keeps it bound while the process can open file descriptors. Rejects with the system's error, or if the path belongs to
+ * another process.
+ */
 export async function bind(server: Server, options: BindOptions): Promise<Bound> {
-  const { at, failed, suspend = () => {} } = options;
+  const { at, failed } = options;
+  const file = 'path' in at ? new SocketFile(at.path, at.deleteExisting) : undefined;
+  const attempt = (act: () => void, otherwise?: () => void) => {
+    try {
+      act();
+    } catch (error) {
+      otherwise?.();
+      failed(error as Error);
+    }
+  };
   guardServer(server, options);
-  server.listen('host' in at && at.host === '' ? { port: at.port } : at);
+  server.listen(placeOf(at, file));
   await once(server, 'listening');
+  try {
+    await file?.claim();
+  } catch (error) {
+    server.close();
+    throw error;
+  }
+  // It listens again.
+  server.on('listening', () =>
+    attempt(
+      () => file?.place(),
+      () => server.close(),
+    ),
+  );
   server.on('error', failed);
   const address = server.address() as AddressInfo;
-  const again = 'path' in at ? at : { host: address.address, port: address.port };
+  const again = file ? { path: file.boundPath } : { host: address.address, port: address.port };
   const unguard = descriptors.guard({
     get listening() {
       return server.listening;
     },
     close() {
       failed(new Error('too many open files: not listening until one can be opened'));
-      suspend();
+      attempt(() => file?.suspend());
       server.close();
     },
     open: () => void server.listen(again),
@@ -60,15 +86,30 @@ export async function bind(server: Server, options: BindOptions): Promise<Bound>
   });
   const close = () => {
     unguard();
+    attempt(() => file?.remove());
     closed ??= new Promise((resolve) => void server.close(() => resolve()));
     return closed;
   };
   const stop = async () => {
     unguard();
+    attempt(() => file?.remove());
     await queueTaken(server);
     void close();
   };
-  return { address, stop, close, idle };
+  return {
+    address,
+    stop,
+    close,
+    idle,
+    get lost() {
+      return file?.lost;
+    },
+  };
+}
+
+function placeOf(at: BindOptions['at'], file: SocketFile | undefined) {
+  if ('path' in at) return { path: file?.boundPath ?? at.path };
+  return at.host === '' ? { port: at.port } : at;
 }
 
 function guardServer(server: Server, { door, proxyNetworks: networks, refused }: BindOptions): void {

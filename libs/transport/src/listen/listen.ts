@@ -13,7 +13,6 @@ import {
 } from '@isthmus/runtime';
 import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
 import { type ChooseTls, type FollowTls, tlsServer } from '../tls/renewal.ts';
-import { SocketFile } from './socket-file.ts';
 
 /** How long a peer may take to send its first bytes, in milliseconds; by default, also for its TLS handshake before that. */
 const FIRST_BYTES_TIMEOUT = 10_000;
@@ -114,54 +113,26 @@ export async function listen(options: ListenOptions): Promise<Listener> {
   const server = options.tls
     ? secured(options, options.tls, accept)
     : net.createServer({ allowHalfOpen: true }, accept);
-  const file = 'path' in address ? new SocketFile(address.path, address.deleteExisting) : undefined;
   const failed = (error: Error) => events.emit('refused', name, '', error);
-  const attempt = (act: () => void, otherwise?: () => void) => {
-    try {
-      act();
-    } catch (error) {
-      otherwise?.();
-      failed(error as Error);
-    }
-  };
   const bound = await bind(server, {
-    at: 'path' in address ? { path: (file as SocketFile).boundPath } : address,
+    at: address,
     door: strangers,
     // Nobody proxies to a unix socket.
     proxyNetworks: 'path' in address ? undefined : options.proxyNetworks,
     refused: (remote, error) => events.emit('refused', name, remote, error),
     failed,
-    suspend: () => attempt(() => file?.suspend()),
   });
-  try {
-    await file?.claim();
-  } catch (error) {
-    void bound.close();
-    throw error;
-  }
-  // It listens again.
-  server.on('listening', () =>
-    attempt(
-      () => file?.place(),
-      () => server.close(),
-    ),
-  );
-  const hide = () => attempt(() => file?.remove());
   return {
     idle: bound.idle,
     address: 'path' in address ? address.path : shown(address.host, bound.address.port),
     connections,
-    local: file !== undefined,
+    local: 'path' in address,
     get lost() {
-      return file?.lost;
+      return bound.lost;
     },
     strangers,
-    stop() {
-      hide();
-      return bound.stop();
-    },
+    stop: () => bound.stop(),
     async close() {
-      hide();
       const closed = bound.close();
       for (const socket of connections) socket.destroy();
       await closed;
