@@ -7,7 +7,7 @@ import { goMissing } from '../harness/index.ts';
 import { objects, readAsApiServer } from '../k8s/chart.ts';
 import { kustomize, noKubectl, readManifest, root, workloads } from '../k8s/manifests.ts';
 import { COMMAND_LINES } from './command-lines.ts';
-import { argsOf, commandLinesOf, filesOf, podsOf, programOf, RECIPES } from './objects.ts';
+import { argsOf, commandLinesOf, filesOf, podsOf, programOf, RECIPES, unitsOf } from './objects.ts';
 
 /** What these files are for is not among the kinds that an API server has by itself. */
 const NOT_KUBERNETES =
@@ -58,7 +58,10 @@ for (const recipe of RECIPES) {
   });
 }
 
-for (const { recipe, program, args } of [...COMMAND_LINES, ...RECIPES.flatMap((recipe) => commandLinesOf(recipe))]) {
+for (const { recipe, program, args } of [
+  ...COMMAND_LINES,
+  ...RECIPES.flatMap((recipe) => [...commandLinesOf(recipe), ...unitsOf(recipe)]),
+]) {
   test(`${recipe}: ${program} knows every argument`, () => {
     const { flags } = PROGRAMS.find(({ name }) => name === program) as (typeof PROGRAMS)[number];
     const { warnings } = parseFlags(flags, args, {});

@@ -79,3 +79,14 @@ export function commandLinesOf(recipe: string, part = ''): CommandLine[] {
     }),
   );
 }
+
+/** The command lines of a recipe's systemd units. */
+export function unitsOf(recipe: string): CommandLine[] {
+  return filesOf(recipe, '.service').map((file) => {
+    const text = readFileSync(join(root, file), 'utf8').replaceAll(/\\\n\s*/g, ' ');
+    const [path = '', ...args] = /^ExecStart=(.*)$/m.exec(text)?.[1]?.split(/\s+/) ?? [];
+    const program = basename(path);
+    if (program !== 'proxy-server' && program !== 'proxy-agent') throw new Error(`${file} starts ${path}`);
+    return { recipe, program, args };
+  });
+}
