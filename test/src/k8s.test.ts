@@ -8,9 +8,11 @@ import {
   kustomize,
   type Manifest,
   portNumber,
+  readManifest,
   root,
   selects,
   noKubectl as skip,
+  staticPod,
   type Workload,
   workloads,
 } from './k8s/manifests.ts';
@@ -131,6 +133,20 @@ test('every file that a flag names lies in a volume, and every volume is used', 
       assert.ok(mounted, `${name}: --${flag}=${value} is in no volume`);
     }
     assert.deepEqual(mounts.map((mount) => mount.name).sort(), pod.volumes.map((volume) => volume.name).sort(), name);
+  }
+});
+
+test('a static pod mounts directories, because a file that is mounted stays the old one when it is renewed by a rename', () => {
+  const kubeadm = staticPod(readManifest('k8s/recipes/kubeadm-ha/node/konnectivity-server.yaml'));
+  for (const { pod, name } of [server, kubeadm]) {
+    const mounted = pod.volumes.flatMap(({ hostPath }) =>
+      hostPath ? [`${name} ${hostPath.path} ${hostPath.type}`] : [],
+    );
+    assert.deepEqual(
+      mounted.filter((each) => !each.endsWith(' Directory')),
+      [],
+    );
+    assert.equal(mounted.length, 2);
   }
 });
 

@@ -22,7 +22,7 @@ import {
 } from './harness/index.ts';
 
 /** How often files are checked, in milliseconds. */
-const LOOK = 10_000;
+const LOOK = 2_000;
 
 interface Files extends Identity {
   readonly ca: string;
@@ -163,6 +163,23 @@ test(
       server.listen(port, '127.0.0.1');
       await once(server, 'listening');
     }
+  }),
+);
+
+test(
+  'a port uses files that were renamed into place, and an authority with them',
+  scoped(async (scope) => {
+    const here = await place(scope);
+    const { dir, authority, own, files, look } = here;
+    const { port } = await serve(scope, here);
+    const next = await authority.server(BOTH);
+    const both = join(dir, 'both.pem');
+    const other = await Authority.create(dir, 'others');
+    await writeFile(both, [other, authority].map(({ cert }) => readFileSync(cert, 'utf8')).join('\n'));
+    for (const [file, from] of Object.entries({ ...next, ca: both })) await rename(from, files[file as keyof Files]);
+    assert.equal(await shown(port, here), certificateIn(own).serialNumber);
+    look();
+    assert.equal(await shown(port, here), certificateIn(files).serialNumber);
   }),
 );
 
