@@ -63,7 +63,9 @@ export function commonOptions(): Option[] {
     new Option('--timeout <duration>', 'how long each member may take to answer')
       .default(5000, '5s')
       .argParser(deadline),
-    new Option('-o, --output <format>', 'table for people, json for programs').choices(FORMATS).default('table'),
+    new Option('-o, --output <format>', 'table for people, json for programs; for certs also kubernetes')
+      .choices(FORMATS)
+      .default('table'),
   ];
 }
 

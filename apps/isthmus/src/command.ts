@@ -41,6 +41,8 @@ export interface Definition<O = object> {
   readonly args?: readonly Argument[];
   readonly options?: readonly Option[];
   readonly examples: readonly Example[];
+  /** Whether it prints Kubernetes objects with `-o kubernetes`. */
+  readonly printsObjects?: true;
   run(call: Call<O>): Promise<ExitStatus>;
 }
 

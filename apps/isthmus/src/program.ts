@@ -3,7 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { commonOptions } from './arguments.ts';
 import type { Call, CommonOptions, Definition } from './command.ts';
 import { COMMANDS } from './commands/index.ts';
-import { EXIT, type ExitStatus, Failure, messageOf } from './exit.ts';
+import { EXIT, type ExitStatus, Failure, messageOf, usage } from './exit.ts';
 import { type Format, Output } from './output/output.ts';
 import { Plane } from './plane/plane.ts';
 import { readTls } from './plane/tls.ts';
@@ -89,6 +89,8 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   };
   const call: Call = { args, options, terminal, output, plane };
   try {
+    if (options.output === 'kubernetes' && !definition.printsObjects)
+      throw usage(`${definition.name} prints no Kubernetes objects: use -o json`);
     return await definition.run(call);
   } catch (error) {
     if (terminal.interrupted.aborted) return EXIT.unasked;

@@ -116,13 +116,14 @@ async function portsOf(args: readonly string[], serverPort: number | undefined):
 }
 
 /** What moves: each program has its own root directory, other ports, and finds its server here. */
-interface Moves {
+export interface Moves {
   readonly root: string;
   readonly ports: ReadonlyMap<string, number>;
   readonly hosts: ReadonlyMap<string, string>;
 }
 
-function move(args: readonly string[], { root, ports, hosts }: Moves): string[] {
+/** Returns arguments that work on this machine. */
+export function move(args: readonly string[], { root, ports, hosts }: Moves): string[] {
   return args.map((arg) => {
     const [, before = '', value = arg] = /^(-[^=]*=)(.*)$/s.exec(arg) ?? [];
     const moved = value.startsWith('/') ? join(root, value) : (hosts.get(value) ?? ports.get(value) ?? value);

@@ -132,3 +132,81 @@ describe('isthmus certs', () => {
     assert.deepEqual(readdirSync(dir), []);
   });
 });
+
+describe('isthmus certs -o kubernetes', () => {
+  const printed = async (...args: string[]) => {
+    const terminal = new TestTerminal(['certs', '-o', 'kubernetes', ...args]);
+    return { status: await run(terminal), terminal };
+  };
+  const names = (text: string) =>
+    [...text.matchAll(/^kind: (\w+)\nmetadata:\n {2}name: (.+)\n {2}namespace: (.+)$/gm)].map((found) =>
+      found.slice(1).join(' '),
+    );
+
+  it("prints a plane's secrets, for the names of its services and those that are given", async () => {
+    const { status, terminal } = await printed('--host', 'hubs.example.com');
+    assert.equal(status, EXIT.good, terminal.stderr);
+    assert.deepEqual(names(terminal.stdout), [
+      'Secret gateway-callers-tls isthmus-plane',
+      'Secret gateway-peers-tls isthmus-plane',
+      'Secret hub-peers-tls isthmus-plane',
+      'Secret hub-agents-tls isthmus-plane',
+      'Secret kube-apiserver-tls isthmus-plane',
+      'Secret redis-auth isthmus-plane',
+      'ConfigMap hub-ca isthmus-agent',
+    ]);
+    const [certificate = ''] = /-----BEGIN[\s\S]+?-----END CERTIFICATE-----/.exec(terminal.stdout) ?? [];
+    const altNames = new X509Certificate(certificate.replaceAll(/^ +/gm, '')).subjectAltName;
+    assert.equal(altNames, 'DNS:gateway.isthmus-plane.svc, DNS:hub.isthmus-plane.svc, DNS:hubs.example.com');
+    assert.match(terminal.stdout, /^ {2}password: "[0-9a-f]{64}"$/m);
+    assert.match(terminal.stderr, /the CAs' keys were not kept: name a directory to keep them\n$/);
+  });
+
+  it('writes the files too, if a directory is named', async () => {
+    const { status, terminal } = await printed(dir, '--recipe', 'server');
+    assert.equal(status, EXIT.good, terminal.stderr);
+    assert.ok(terminal.stdout.replaceAll(/^ {4}/gm, '').includes(String(read('agents-server-key.pem')).trim()));
+    assert.equal(terminal.stderr, '');
+  });
+
+  it("prints a tenant's credentials under its own keys", async () => {
+    const { terminal } = await printed('--recipe', 'tenant', '--tenant', 'acme', '--host', 'acme.plane.example');
+    assert.deepEqual(
+      [...terminal.stdout.matchAll(/^ {2}(acme[\w.-]+): \|$/gm)].map(([, key]) => key),
+      ['acme.crt', 'acme.key', 'acme-callers-ca.crt'],
+    );
+    assert.deepEqual(names(terminal.stdout), [
+      'Secret tenants-credentials isthmus-plane',
+      'Secret acme-callers tenants',
+      'ConfigMap hub-ca isthmus-agent',
+    ]);
+  });
+
+  it('says what is missing, and which recipes have no secrets', async () => {
+    for (const [args, message] of [
+      [
+        ['--recipe', 'k0s'],
+        /^isthmus: k0s needs no secrets: the cluster's own CA .* \(k8s\/recipes\/k0s\/README\.md\)\n$/,
+      ],
+      [['--recipe', 'tenant', '--tenant', 'acme'], /^isthmus: --recipe tenant needs --host: /],
+      [['--recipe', 'tenant', '--host', 'a.example'], /^isthmus: --recipe tenant needs --tenant NAME/],
+      [
+        ['--recipe', 'plain'],
+        /^isthmus: .*'plain' is invalid\. Allowed choices are plane, shared-plane, server, tenant, /,
+      ],
+    ] as const) {
+      const { status, terminal } = await printed(...args);
+      assert.deepEqual([status, terminal.stdout], [EXIT.usage, '']);
+      assert.match(terminal.stderr, message);
+    }
+    for (const [args, message] of [
+      [['certs'], /^isthmus: name the directory to write to, or print secrets with -o kubernetes\n$/],
+      [['certs', '--recipe', 'plane', dir], /^isthmus: --recipe is for -o kubernetes\n$/],
+      [['status', '-o', 'kubernetes'], /^isthmus: status prints no Kubernetes objects: use -o json\n$/],
+    ] as const) {
+      const terminal = new TestTerminal([...args]);
+      assert.equal(await run(terminal), EXIT.usage);
+      assert.match(terminal.stderr, message);
+    }
+  });
+});

@@ -9,14 +9,18 @@ import { messageOf, usage } from '../exit.ts';
 
 const DAY_MS = 86_400_000;
 
-export interface CertificatesOptions {
-  readonly dir: string;
+/** Who gets a certificate. */
+export interface Parties {
   /** Names and addresses of gateways and hubs. */
   readonly hosts: readonly string[];
   readonly agents: readonly string[];
   readonly caller: string;
   readonly operator: string;
   readonly days: number;
+}
+
+export interface CertificatesOptions extends Parties {
+  readonly dir: string;
   readonly force?: true;
 }
 
@@ -44,23 +48,32 @@ interface Wanted {
   readonly is: string;
 }
 
-/** Makes all certificates, then writes them. Writes nothing if one of the files exists and `force` is not set. */
-export async function makeCertificates(options: CertificatesOptions): Promise<Made> {
-  const { dir, days, force } = options;
+/** PEM texts by the name of their file: `callers-ca.pem`, `callers-ca-key.pem`, `callers-server.pem` and so on. */
+export type Texts = ReadonlyMap<string, string>;
+
+/** Makes all certificates, and writes them. Writes nothing if one of the files exists and `force` is not set. */
+export async function makeCertificates(options: CertificatesOptions): Promise<Made & { readonly texts: Texts }> {
+  const { dir, force } = options;
   const all = wanted(options);
-  const parties = [...new Set(all.map(({ party }) => party))];
-  const paths = [...parties.map((party) => `${party}-ca`), ...all.map(({ file }) => file)].flatMap((stem) => [
-    join(dir, `${stem}.pem`),
-    join(dir, `${stem}-key.pem`),
-  ]);
+  const parties = partiesOf(all);
+  const stems = [...parties.map((party) => `${party}-ca`), ...all.map(({ file }) => file)];
+  const paths = stems.flatMap((stem) => [join(dir, `${stem}.pem`), join(dir, `${stem}-key.pem`)]);
   const there = paths.filter((path) => existsSync(path));
   if (there.length > 0 && !force)
     throw usage(`${there.join(', ')} exist already: nothing was written. --force overwrites them`);
+  const texts = await issueCertificates(options);
+  await write(dir, texts);
+  return { dir, files: listed(parties, all), flags: flagsFor(dir, options), texts };
+}
 
+/** Makes all certificates in memory. */
+export async function issueCertificates(options: Parties): Promise<Texts> {
+  const { days } = options;
+  const all = wanted(options);
   const { CertificateAuthority } = await import('@isthmus/certificates');
   const authorities = new Map<string, CertificateAuthority>();
   const texts = new Map<string, string>();
-  for (const party of parties) {
+  for (const party of partiesOf(all)) {
     const authority = await CertificateAuthority.create(`isthmus ${party}`, 10 * days * DAY_MS);
     authorities.set(party, authority);
     texts.set(`${party}-ca.pem`, authority.cert).set(`${party}-ca-key.pem`, await authority.key());
@@ -70,11 +83,14 @@ export async function makeCertificates(options: CertificatesOptions): Promise<Ma
     const identity = await authorities.get(party)?.issue(issued);
     if (identity) texts.set(`${file}.pem`, identity.cert).set(`${file}-key.pem`, identity.key);
   }
-  await write(dir, texts);
-  return { dir, files: listed(parties, all), flags: flagsFor(dir, options) };
+  return texts;
 }
 
-function wanted({ agents, caller, operator, hosts }: CertificatesOptions): Wanted[] {
+function partiesOf(all: readonly Wanted[]): Wanted['party'][] {
+  return [...new Set(all.map(({ party }) => party))];
+}
+
+function wanted({ agents, caller, operator, hosts }: Parties): Wanted[] {
   const [name = 'localhost'] = hosts;
   const server = (party: Wanted['party'], is: string, names: readonly string[] = []): Wanted => {
     return { party, file: `${party}-server`, commonName: name, hosts: [...hosts, ...names], is };
@@ -108,7 +124,7 @@ function hostNames(hosts: readonly string[]): Hosts {
   return hosts.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }));
 }
 
-async function write(dir: string, texts: ReadonlyMap<string, string>): Promise<void> {
+async function write(dir: string, texts: Texts): Promise<void> {
   try {
     await mkdir(dir, { recursive: true });
     for (const [name, text] of texts) {
@@ -130,7 +146,7 @@ function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
   ];
 }
 
-function flagsFor(dir: string, { agents, caller, operator }: CertificatesOptions): Made['flags'] {
+function flagsFor(dir: string, { agents, caller, operator }: Parties): Made['flags'] {
   const given = (values: Readonly<Record<string, string>>) =>
     Object.entries(values).map(([name, file]) => `--${name}=${join(dir, file)}`);
   const apart = (values: Readonly<Record<string, string>>) =>

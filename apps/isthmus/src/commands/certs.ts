@@ -1,9 +1,10 @@
 import { isIP } from 'node:net';
 import { Argument, InvalidArgumentError, Option } from 'commander';
 import { count } from '../arguments.ts';
-import { type Made, makeCertificates } from '../certs/make.ts';
+import { kubernetesText, RECIPE_NAMES, recipeOf } from '../certs/kubernetes.ts';
+import { issueCertificates, type Made, makeCertificates } from '../certs/make.ts';
 import { type Call, command } from '../command.ts';
-import { EXIT } from '../exit.ts';
+import { EXIT, type ExitStatus, usage } from '../exit.ts';
 import type { Style } from '../output/style.ts';
 
 interface Options {
@@ -12,6 +13,7 @@ interface Options {
   readonly caller: string;
   readonly operator: string;
   readonly days: number;
+  readonly recipe?: string;
   readonly force?: true;
 }
 
@@ -45,7 +47,8 @@ export const certs = command({
   summary: 'Make certificates for a new plane',
   details:
     "Makes four CAs, so that an agent's certificate does not work as a caller's nor a caller's as a hub's, and each party's certificate. In production, issue these certificates with your own CA; the files show which ones you need. Existing files are kept.",
-  args: [new Argument('<dir>', 'directory to write to; created if missing')],
+  args: [new Argument('[dir]', 'directory to write to; created if missing. May be left out with -o kubernetes')],
+  printsObjects: true,
   options: [
     new Option('--host <names>', 'names and addresses of gateways and hubs')
       .argParser(listOf(HOSTS, host))
@@ -58,6 +61,9 @@ export const certs = command({
       .argParser(subject)
       .default('operator'),
     new Option('--days <count>', 'how long they are valid; CAs ten times as long').argParser(count).default(365),
+    new Option('--recipe <name>', 'with -o kubernetes: the manifests whose secrets to print (default: plane)').choices(
+      RECIPE_NAMES,
+    ),
     new Option('--force', 'overwrite existing files'),
   ],
   examples: [
@@ -66,13 +72,38 @@ export const certs = command({
       line: 'certs pki --host hub.example.com,10.0.0.5 --agent node-a,node-b',
       does: 'reached from elsewhere, by two agents',
     },
+    {
+      line: 'certs pki --host hubs.example.com -o kubernetes | kubectl apply -f -',
+      does: 'the secrets of k8s/base/plane too',
+    },
   ],
-  async run({ args: [dir = ''], options, output }: Call<Options>) {
-    const made = await makeCertificates({ dir, ...options, agents: options.agent, hosts: options.host });
+  async run(call: Call<Options>) {
+    const { args, options, output } = call;
+    if (output.format === 'kubernetes') return await printObjects(call);
+    if (options.recipe !== undefined) throw usage('--recipe is for -o kubernetes');
+    const [dir] = args;
+    if (dir === undefined) throw usage('name the directory to write to, or print secrets with -o kubernetes');
+    const { texts, ...made } = await makeCertificates({ dir, ...options, agents: options.agent, hosts: options.host });
     output.show(made, () => certsText(made, output.style));
     return EXIT.good;
   },
 });
+
+/** Prints a recipe's secrets. Writes the files too, if a directory is named: whoever has the CAs' keys can issue more. */
+async function printObjects({ args: [dir], options, output, terminal }: Call<Options>): Promise<ExitStatus> {
+  const { caller, tenant, host: given, recipe: name = 'plane' } = options;
+  const recipe = recipeOf(name);
+  const hosts = [...recipe.hosts, ...(given === HOSTS ? [] : given)];
+  if (hosts.length === 0)
+    throw usage(`--recipe ${name} needs --host: the names and addresses that its agents and API server dial`);
+  if (name === 'tenant' && tenant === '') throw usage("--recipe tenant needs --tenant NAME, as in the tenant's file");
+  const parties = { ...options, agents: options.agent, hosts };
+  const texts =
+    dir === undefined ? await issueCertificates(parties) : (await makeCertificates({ dir, ...parties })).texts;
+  terminal.out(kubernetesText(recipe, texts, { caller, tenant }));
+  if (dir === undefined) output.remark("the CAs' keys were not kept: name a directory to keep them");
+  return EXIT.good;
+}
 
 export function certsText({ dir, files, flags }: Made, style: Style): string {
   const width = Math.max(...files.map(({ path }) => path.length));

@@ -1,7 +1,8 @@
 import type { Terminal } from '../terminal.ts';
 import { type Style, styleOf } from './style.ts';
 
-export const FORMATS = ['table', 'json'] as const;
+/** Only commands that say so print Kubernetes objects. */
+export const FORMATS = ['table', 'json', 'kubernetes'] as const;
 export type Format = (typeof FORMATS)[number];
 
 /** Prints what a command found, for people or for programs. */
