@@ -63,6 +63,34 @@ function reaches(from: Workload, rule: Rule): void {
   }
 }
 
+/** What a plane's pods may reach outside of their namespace: `UDP 53 to PEERS`, or `TCP 443` where anything may be the peer. */
+function outward(name: string): string[] {
+  const policy = ofKind('NetworkPolicy').find(
+    ({ metadata }) => metadata.name === name && metadata.namespace === 'isthmus-plane',
+  ) as Manifest;
+  return ((policy.spec.egress ?? []) as Rule[]).flatMap(({ to, ports: open = [] }) =>
+    open.map(({ protocol, port, endPort }) => {
+      const range = endPort === undefined ? port : `${port}-${endPort}`;
+      return `${protocol} ${range}${to ? ` to ${to.map(({ ipBlock, podSelector }) => peer(ipBlock, podSelector)).join(' or ')}` : ''}`;
+    }),
+  );
+}
+
+function peer(block: unknown, pods: Selector | undefined): string {
+  if (block) return (block as { cidr: string }).cidr;
+  const [expression] = pods?.matchExpressions ?? [];
+  return expression?.values.join(' or ') ?? Object.values(pods?.matchLabels ?? {}).join(' or ');
+}
+
+test('gateways and hubs may ask DNS on their own node, and hubs an API server behind a NodePort', { skip }, () => {
+  const servers = 'kube-dns or node-local-dns or 169.254.20.10/32';
+  assert.deepEqual(outward('dns'), [`UDP 53 to ${servers}`, `TCP 53 to ${servers}`]);
+  assert.deepEqual(
+    outward('hub').filter((rule) => !rule.includes(' to ')),
+    ['TCP 443', 'TCP 6443', 'TCP 30000-32767'],
+  );
+});
+
 test('the API server dials the socket that proxy-server creates', () => {
   const socket = server.flags.get('uds-name') as string;
   const config = readManifest(`${NODE}/egress-selector-configuration.yaml`);

@@ -46,7 +46,13 @@ ports:
 {{- end }}
 {{- end }}
 
-{{/* The agents' API server, for TokenReview. No selector matches it; 443 is its Service, 6443 is where that leads. */}}
+{{/*
+The agents' API server, for TokenReview. No selector matches it; 443 is its Service, 6443 is where that leads, and the API server of a
+hosted control plane may be behind a NodePort.
+*/}}
 {{- define "isthmus.policy.api" }}
 - {{- include "isthmus.policy.ports" (list 443 6443) | nindent 2 }}
+    - protocol: TCP
+      port: 30000
+      endPort: 32767
 {{- end }}

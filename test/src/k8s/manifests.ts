@@ -59,7 +59,7 @@ export interface Peer {
 export interface Rule {
   readonly from?: readonly Peer[];
   readonly to?: readonly Peer[];
-  readonly ports?: readonly { readonly port: number }[];
+  readonly ports?: readonly { readonly protocol: string; readonly port: number; readonly endPort?: number }[];
 }
 
 export interface Manifest {

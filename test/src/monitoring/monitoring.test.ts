@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { stringify } from 'yaml';
-import { kustomize, noKubectl, root } from '../k8s/manifests.ts';
-import { deployed } from '../k8s/rendered.ts';
+import { kustomize, noKubectl, portNumber, readManifest, root, staticPod } from '../k8s/manifests.ts';
+import { deployed, server } from '../k8s/rendered.ts';
 import { alerts, panels, questions, read, yamlFiles } from './files.ts';
 import { noPromtool, promtool } from './promtool.ts';
 
@@ -134,10 +134,16 @@ test('rules and dashboard are rendered as config maps', { skip: noKubectl }, () 
   assert.deepEqual(dashboard?.[2], ['dashboard.json']);
 });
 
-test('the scrape configuration finds the pods of k8s/base', { skip: noKubectl }, () => {
+test('the scrape configuration finds the pods of k8s/base, and static pods, at an address that others reach', {
+  skip: noKubectl,
+}, () => {
   const scrape = read('scrape.yaml');
-  for (const { labels, container } of deployed.filter(({ name }) => name !== 'redis')) {
+  const nodes = ['node', 'plane'].map((folder) => `k8s/recipes/kubeadm-ha/${folder}/konnectivity-server.yaml`);
+  const pods = [...deployed, server, ...nodes.map((path) => staticPod(readManifest(path)))];
+  for (const { name, labels, container, flags } of pods.filter((pod) => pod.name !== 'redis')) {
     assert.match(scrape, new RegExp(`regex: .*\\b${labels['app.kubernetes.io/name']}\\b`));
-    assert.ok(container.ports.some(({ name }) => name === 'health'));
+    const health = flags.get('health-port') ?? flags.get('health-server-port');
+    assert.equal(portNumber(container, 'health'), Number(health), name);
+    assert.deepEqual([flags.get('health-bind-address'), flags.get('health-server-host')], [undefined, undefined], name);
   }
 });
