@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { proxyServer } from './programs.ts';
@@ -45,6 +45,20 @@ test('a file that is missing, unreadable or of another kind is named with its fl
     [`--kubeconfig=${none}`, /^--kubeconfig: cannot read/],
     [`--agent-cert=${one.cert}`, '--agent-key: must be set when --agent-cert is'],
   ]);
+});
+
+test('a key that a mounted Secret or ConfigMap lacks is named, with those that it has', () => {
+  const secret = join(dir, 'secret');
+  mkdirSync(secret);
+  const ca = join(secret, 'ca.crt');
+  const missing = `--cluster-ca-cert: cannot read ${ca}: there is no such file`;
+  refuses(server, [[`--cluster-ca-cert=${ca}`, missing]]);
+  mkdirSync(join(secret, '..data'));
+  const advice = 'add the key ca.crt to the Secret or ConfigMap';
+  refuses(server, [[`--cluster-ca-cert=${ca}`, `${missing}, and what is mounted at ${secret} has nothing: ${advice}`]]);
+  for (const key of ['tls.key', 'tls.crt']) writeFileSync(join(secret, key), '');
+  const keys = `${missing}, and what is mounted at ${secret} has tls.crt, tls.key: ${advice}`;
+  refuses(server, [[`--cluster-ca-cert=${ca}`, keys]]);
 });
 
 test('an unreadable file is rejected', { skip: process.getuid?.() === 0 && 'root may read everything' }, () => {

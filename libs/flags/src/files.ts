@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
-import { closeSync, constants, openSync, readFileSync } from 'node:fs';
+import { closeSync, constants, openSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 import { FlagError } from './error.ts';
 
 /** Returns the text of a file that a flag names. @throws FlagError if it cannot be read */
@@ -7,8 +8,24 @@ export function readNamedFile(flag: string, path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    throw new FlagError(flag, `cannot read ${path}: ${reason(error)}`);
+    throw new FlagError(flag, `cannot read ${path}: ${reason(error)}${lackOfKey(path)}`);
   }
+}
+
+/** What a mounted Secret or ConfigMap has in place of a file that is not there. cert-manager, for one, leaves `ca.crt` out for some issuers. */
+function lackOfKey(path: string): string {
+  const directory = dirname(path);
+  let names: string[];
+  try {
+    names = readdirSync(directory);
+  } catch {
+    return '';
+  }
+  // The kubelet's own link, in each volume that it writes.
+  const isVolume = names.includes('..data') || names.includes('tls.crt');
+  if (!isVolume || names.includes(basename(path))) return '';
+  const keys = names.filter((name) => !name.startsWith('..')).sort();
+  return `, and what is mounted at ${directory} has ${keys.join(', ') || 'nothing'}: add the key ${basename(path)} to the Secret or ConfigMap`;
 }
 
 /** Temporary errors: a full disk, too many open files, a pipe without a reader. They do not prevent a start. */

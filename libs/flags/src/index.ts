@@ -19,8 +19,8 @@ export {
   type ServerValues,
   serverFlags,
 } from './programs.ts';
+export { faultOfSocketPath, hiddenSocket } from './socket-path.ts';
 export { readDuration } from './syntax.ts';
-export { faultOfSocketPath } from './topics/callers.ts';
 export { parseDestinations } from './topics/destinations.ts';
 export { proxyNetworks } from './topics/proxy-protocol.ts';
 export { parseStrategies } from './topics/server.ts';

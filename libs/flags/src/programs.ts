@@ -202,7 +202,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
     // Without a plane it has no peers, and its peer port stays closed.
     checkPorts(serverFlags, values, joins ? [] : ['peer-port']);
     checkDurations(serverFlags, values);
-    checkCallers(values);
+    checkCallers(values, warn);
     checkServerSide(values, warn);
     checkAudit(values);
     parseStrategies(values['proxy-strategies']);
@@ -219,7 +219,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
   check(values, warn) {
     checkPorts(gatewayFlags, values);
     checkDurations(gatewayFlags, values);
-    checkCallers(values);
+    checkCallers(values, warn);
     checkServerSide(values, warn);
     checkAudit(values);
     parseStrategies(values['proxy-strategies']);

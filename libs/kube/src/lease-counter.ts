@@ -4,7 +4,7 @@ import { messageOf } from './connection.ts';
 import { isLeaseValid, type Lease, type LeaseCall, type LeaseList, leasesPath } from './lease.ts';
 import { timed } from './lease-collection.ts';
 import { type Periodic, periodic } from './periodic.ts';
-import { KubeStatusError } from './status.ts';
+import { adviceOnRights, KubeStatusError } from './status.ts';
 
 export interface LeaseCountObserver {
   listed(call: LeaseCall): void;
@@ -125,7 +125,10 @@ class Counter {
   #lost(error: unknown): number {
     this.count();
     this.#current = false;
-    this.#options.warn(`cannot watch server leases, still counting ${this.#lastCount} server(s): ${messageOf(error)}`);
+    const advice = adviceOnRights(error, `get, list and watch on leases in the namespace ${this.#options.namespace}`);
+    this.#options.warn(
+      `cannot watch server leases, still counting ${this.#lastCount} server(s): ${messageOf(error)}${advice}`,
+    );
     return this.#backoff.next();
   }
 }

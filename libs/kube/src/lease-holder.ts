@@ -4,7 +4,7 @@ import { messageOf } from './connection.ts';
 import { type Lease, labelSelector, leasePath, leasesPath, microTime } from './lease.ts';
 import { type LeaseCollectionObserver, leaseCollection } from './lease-collection.ts';
 import { periodic } from './periodic.ts';
-import { KubeStatusError } from './status.ts';
+import { adviceOnRights, KubeStatusError } from './status.ts';
 
 export interface LeaseHolderOptions {
   readonly client: KubeClient;
@@ -50,6 +50,7 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
     },
   }));
 
+  const rights = `get, list, watch, create, update and delete on leases in the namespace ${namespace}`;
   const backoff = new Backoff(RETRY_FIRST_MS, RETRY_CAP_MS);
   const renewal = periodic(
     async (signal) => {
@@ -58,7 +59,7 @@ export function leaseHolder(options: LeaseHolderOptions): LeaseHolder {
       return intervalMs * (1 + Math.random() * JITTER);
     },
     (error) => {
-      warn(`lease ${namespace}/${name} could not be renewed: ${messageOf(error)}`);
+      warn(`lease ${namespace}/${name} could not be renewed: ${messageOf(error)}${adviceOnRights(error, rights)}`);
       return backoff.next();
     },
   );

@@ -38,3 +38,8 @@ function statusObject(body: string): { message: string; reason: string } {
     return { message: body.slice(0, 200).trim(), reason: '' };
   }
 }
+
+/** What to do about an error, for the end of a message. @param rights what the caller needs, such as `get and list on leases in kube-system` */
+export function adviceOnRights(error: unknown, rights: string): string {
+  return error instanceof KubeStatusError && error.status === 403 ? `. Grant it ${rights} (RBAC)` : '';
+}

@@ -94,7 +94,11 @@ test(
         if (path) await writeFile(join(root, path), text);
       }
       const hosts = new Map([['proxy-server-host', '127.0.0.1']]);
-      const args = move(argsOf(workload.container), { root, ports: new Map([['proxy-server-port', agentPort]]), hosts });
+      const args = move(argsOf(workload.container), {
+        root,
+        ports: new Map([['proxy-server-port', agentPort]]),
+        hosts,
+      });
       const flags = { ...added, ...(name === 'agent' ? {} : { 'redis-url': redis.url, 'redis-password-file': '' }) };
       const health = name === 'agent' ? 'health-server-port' : 'health-port';
       const port = await freePort();

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -14,6 +17,7 @@ import { checkFiles } from './files.ts';
 import { judgedClocks } from './members.ts';
 import { judgedRedis } from './redis.ts';
 import { checkText, checkView, type Result, reportOf } from './result.ts';
+import { checkSocket } from './socket.ts';
 
 const DAY_MS = 86_400_000;
 const report = reportOf('certificates');
@@ -126,6 +130,35 @@ describe('files', () => {
       'fail --peer-key: the certificate is given without its key',
     ]);
     assert.match(told({ caCert: join(dir, 'nowhere.pem') })[0] ?? '', /^fail --ca-cert .*cannot be read: ENOENT/);
+  });
+});
+
+describe('the socket of callers', () => {
+  const told = async (path: string | undefined) =>
+    (await checkSocket(path)).map(({ outcome, detail, todo }) => [outcome, detail, todo].filter(Boolean).join(': '));
+
+  it('passes where a server listens, and is not asked for without a path', async () => {
+    const path = join(dir, 'k.socket');
+    const listening = createServer().listen(path);
+    await once(listening, 'listening');
+    assert.deepEqual(await told(path), ['pass: a server listens']);
+    listening.close();
+    await once(listening, 'close');
+    assert.deepEqual(await told(path), ['fail: there is no socket: start the server with this --uds-name']);
+    assert.deepEqual(await told(undefined), []);
+  });
+
+  it('fails if a server left it, or if its directory is not mounted', async () => {
+    const path = join(dir, 'left.socket');
+    const left = `import('node:net').then((net) => net.createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL')))`;
+    spawnSync(process.execPath, [...(process.versions.deno ? ['eval'] : ['-e']), left]);
+    assert.deepEqual(await told(path), [
+      'fail: nobody listens: a server that has ended left it: start the server: it replaces the socket',
+    ]);
+    const elsewhere = join(dir, 'elsewhere');
+    assert.deepEqual(await told(join(elsewhere, 'k.socket')), [
+      `fail: there is no directory ${elsewhere}: mount the same directory, ${elsewhere}, in the pods of the server and of the API server`,
+    ]);
   });
 });
 

@@ -5,7 +5,7 @@ export type Outcome = 'pass' | 'warn' | 'fail';
 
 /** The result of one check. */
 export interface Result {
-  /** Kind of check: certificates, redis, members, clocks, versions, config, tenants, links, ports, agents, dials. */
+  /** Kind of check: certificates, socket, redis, members, clocks, versions, config, tenants, links, ports, agents, dials. */
   readonly check: string;
   /** What was checked: a file, a member, an agent. */
   readonly about: string;

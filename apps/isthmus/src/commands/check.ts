@@ -9,6 +9,7 @@ import { checkClocks, checkMembers, checkRefusals, checkVersions, type Seen } fr
 import { checkPorts } from '../check/ports.ts';
 import { checkRedis, type RedisOptions } from '../check/redis.ts';
 import { checkText, checkView, type Result, reportOf } from '../check/result.ts';
+import { checkSocket } from '../check/socket.ts';
 import { checkTenants } from '../check/tenants.ts';
 import { type Call, command } from '../command.ts';
 import { EXIT, Failure } from '../exit.ts';
@@ -19,6 +20,7 @@ import { configsOf, configView, differencesOf } from './config.ts';
 
 interface Options extends FileOptions, RedisOptions {
   readonly host: readonly string[];
+  readonly udsName?: string;
   readonly destination?: string;
   readonly within: number;
   readonly dials: boolean;
@@ -40,6 +42,7 @@ export const check = command({
     new Option('--host <names>', 'names that others use to reach the servers with these files')
       .argParser(list)
       .default([], 'not checked'),
+    new Option('--uds-name <path>', 'as for the programs: does a server listen there, where an API server finds it?'),
     new Option('--redis-url <url>', 'as for the programs: reachable, version, permissions?'),
     new Option('--plane <name>', 'as for the programs: the plane whose keys to use in Redis').default('isthmus'),
     new Option(
@@ -55,13 +58,17 @@ export const check = command({
       line: 'check --redis-url redis://10.0.0.9 --peer-cert peer.pem --peer-key peer-key.pem --peer-ca-cert ca.pem',
       does: 'before the first start',
     },
+    {
+      line: 'check --uds-name /run/konnectivity/konnectivity-server.socket',
+      does: "in the server's container: can an API server find it?",
+    },
     { line: 'check --destination 10.20.3.4:10250', does: 'does every agent reach this kubelet?' },
   ],
   async run({ options, output, plane }: Call<Options>) {
     const files = checkFiles(options, options.host);
     const { results: redis, aheadMs } = await checkRedis(options);
-    const ofPlane = await checkPlane(plane, options, aheadMs, files.length + redis.length > 0);
-    const view = checkView([...files, ...redis, ...ofPlane]);
+    const named = [...files, ...(await checkSocket(options.udsName)), ...redis];
+    const view = checkView([...named, ...(await checkPlane(plane, options, aheadMs, named.length > 0))]);
     output.show(view, () => checkText(view, output.style));
     return view.failed > 0 ? EXIT.wrong : EXIT.good;
   },

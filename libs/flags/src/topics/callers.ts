@@ -1,8 +1,7 @@
-import { statSync } from 'node:fs';
-import { dirname } from 'node:path';
 import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair } from '../files.ts';
 import { bool, duration, int, oneOf, string, topic, type Values } from '../flag.ts';
+import { faultOfSocketPath, hiddenSocket } from '../socket-path.ts';
 
 /** Upstream keeps its servers away from the reserved and the ephemeral ports. */
 export const SERVER_PORTS = { lowest: 1024, highest: 49_151 } as const;
@@ -58,18 +57,18 @@ function checkTenantCallers(flags: Flags): void {
   }
 }
 
-export function checkCallers(flags: Flags & { readonly 'tenants-dir': string }): void {
-  if (flags['tenants-dir'] === '') checkOwnCallers(flags);
+export function checkCallers(flags: Flags & { readonly 'tenants-dir': string }, warn: (message: string) => void): void {
+  if (flags['tenants-dir'] === '') checkOwnCallers(flags, warn);
   else checkTenantCallers(flags);
   checkKeyPair('server-cert', flags['server-cert'], 'server-key', flags['server-key']);
   checkAuthorities('server-ca-cert', flags['server-ca-cert']);
 }
 
-function checkOwnCallers(flags: Flags): void {
+function checkOwnCallers(flags: Flags, warn: (message: string) => void): void {
   if (flags['uds-name'] === '' && flags['server-port'] === 0) {
     throw new FlagError('uds-name', 'must be set when --server-port is 0: otherwise callers cannot connect');
   }
-  if (flags['uds-name'] !== '') checkSocketPath(flags['uds-name']);
+  if (flags['uds-name'] !== '') checkSocketPath(flags['uds-name'], warn);
   for (const name of ['server-cert', 'server-key', 'server-ca-cert'] as const) {
     const isSet = flags[name] !== '';
     if (isSet && flags['server-port'] === 0) throw new FlagError(name, 'has no effect while --server-port is 0');
@@ -83,28 +82,9 @@ function checkOwnCallers(flags: Flags): void {
   }
 }
 
-/** sun_path has 108 bytes, and the last one terminates the string (unix(7)). */
-const LONGEST_PATH = 107;
-
-/** The socket is bound in the same directory first, under a name of so many bytes (libs/runtime/src/socket-file.ts), `/` included. */
-const FIRST_NAME = 6;
-
-/** Returns why nothing can listen on a unix socket at a path; undefined if it can. */
-export function faultOfSocketPath(path: string): string | undefined {
-  const bytes = Buffer.byteLength(path);
-  if (bytes > LONGEST_PATH)
-    return `the path has ${bytes} bytes; the path of a unix socket may have at most ${LONGEST_PATH}`;
-  const parent = dirname(path);
-  const [length, most] = [Buffer.byteLength(parent), LONGEST_PATH - FIRST_NAME];
-  if (length > most) {
-    return `its directory's path has ${length} bytes, and may have ${most}: a temporary name in it must fit, choose a shorter one`;
-  }
-  if (!statSync(parent, { throwIfNoEntry: false })?.isDirectory()) return `there is no directory ${parent}`;
-  const there = statSync(path, { throwIfNoEntry: false });
-  return there && !there.isSocket() ? `${path} exists and is not a socket` : undefined;
-}
-
-function checkSocketPath(path: string): void {
+function checkSocketPath(path: string, warn: (message: string) => void): void {
   const fault = faultOfSocketPath(path);
   if (fault !== undefined) throw new FlagError('uds-name', fault);
+  const hidden = hiddenSocket(path);
+  if (hidden !== undefined) warn(`--uds-name: ${hidden}`);
 }
