@@ -1,0 +1,3 @@
+module isthmus.test/programs
+
+go 1.24

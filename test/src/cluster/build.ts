@@ -1,0 +1,127 @@
+import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Command, must, run } from './command.ts';
+import { BASE, BUILT, KEPT, SOURCES, VERSION } from './settings.ts';
+
+const KUBERNETES = [
+  'kube-apiserver',
+  'kube-controller-manager',
+  'kube-proxy',
+  'kube-scheduler',
+  'kubeadm',
+  'kubectl',
+  'kubelet',
+];
+/** From nothing, Kubernetes takes 20 minutes of two processors. */
+const BUILD_MS = 3 * 60 * 60_000;
+/** What Debian's image needs: kube-proxy's tools, and Redis. */
+const PACKAGES = ['ca-certificates', 'conntrack', 'ipset', 'iptables', 'kmod', 'redis-server'];
+/** Of npm's packages, for the image that Isthmus' Containerfile builds on. */
+const NODE = '24.21.0';
+const NPM = '11.21.2';
+
+/** The image on which Isthmus is built. */
+export const NODE_IMAGE = `localhost/isthmus-cluster-node:${NODE}`;
+
+/** The images by their target in the Containerfile; the names are those that kubeadm and the manifests ask for. */
+const NAMES: Readonly<Record<string, readonly string[]>> = {
+  node: [NODE_IMAGE],
+  kubernetes: KUBERNETES.slice(0, 4).map((name) => `registry.k8s.io/${name}:${VERSION}`),
+  coredns: ['registry.k8s.io/coredns/coredns:v1.12.1'],
+  redis: ['docker.io/library/redis:7.2-bookworm'],
+  probe: ['docker.io/library/probe:1'],
+  pause: ['registry.k8s.io/pause:3.10.1'],
+};
+
+/**
+ * Builds everything but Isthmus, once for each version, from Go's, Debian's and npm's packages. There need be no registry of images. A
+ * build that was interrupted goes on where it was.
+ */
+export async function build(say: (text: string) => void): Promise<void> {
+  if (existsSync(BUILT)) return;
+  const fresh = `${BUILT}.fresh`;
+  const bin = join(fresh, 'bin/');
+  mkdirSync(bin, { recursive: true });
+  const step = async (what: string, work: () => Promise<unknown>) => {
+    const start = performance.now();
+    await work();
+    say(`built ${what} (${((performance.now() - start) / 1000).toFixed(0)} s)`);
+  };
+  await step(`Kubernetes ${VERSION}`, () => kubernetes(bin));
+  await step('CoreDNS', () => go('coredns', ['.'], bin));
+  await step('the probe', () => go('programs', ['./init', './probe'], bin));
+  await step('Debian', () => debian(join(fresh, 'debian.tar')));
+  await step('Node', () => node(join(fresh, 'node')));
+  await step('images', () => images(fresh));
+  renameSync(fresh, BUILT);
+  const old = readdirSync(KEPT).filter((name) => name.startsWith('v') && !BUILT.endsWith(name));
+  for (const name of old) rmSync(join(KEPT, name), { recursive: true });
+}
+
+function kubernetes(to: string): Promise<string> {
+  const [, minor = ''] = VERSION.split('.');
+  const facts = { gitVersion: VERSION, gitMajor: '1', gitMinor: minor, gitTreeState: 'clean' };
+  const packages = ['k8s.io/component-base/version', 'k8s.io/client-go/pkg/version'];
+  const flags = packages.flatMap((each) => Object.entries(facts).map(([name, value]) => `-X ${each}.${name}=${value}`));
+  const programs = KUBERNETES.map((name) => `k8s.io/kubernetes/cmd/${name}`);
+  return go('kubernetes', programs, to, flags);
+}
+
+function go(
+  module: string,
+  packages: readonly string[],
+  to: string,
+  linkerFlags: readonly string[] = [],
+): Promise<string> {
+  const options = ['-trimpath', '-buildvcs=false', '-mod=readonly', '-ldflags', ['-s -w', ...linkerFlags].join(' ')];
+  const command: Command = ['nice', '-n', '15', 'go', 'build', ...options, '-o', to, ...packages];
+  return must(command, { cwd: join(SOURCES, module), env: { CGO_ENABLED: '0' }, deadline: BUILD_MS });
+}
+
+async function debian(to: string): Promise<void> {
+  if (existsSync(to)) return;
+  const options = ['--quiet', '--variant=minbase', '--format=tar', `--include=${PACKAGES.join(',')}`];
+  await must(['nice', '-n', '15', 'mmdebstrap', ...options, 'bookworm', `${to}.part`], { deadline: BUILD_MS });
+  renameSync(`${to}.part`, to);
+}
+
+/** Node and npm as packages, and where this machine gets packages: its registry, and the authority that it trusts. */
+async function node(to: string): Promise<void> {
+  rmSync(to, { recursive: true, force: true });
+  mkdirSync(to);
+  writeFileSync(join(to, 'package.json'), '{}');
+  const packages = [`node-linux-${process.arch}@${NODE}`, `npm@${NPM}`];
+  await must(['npm', 'install', '--no-audit', '--ignore-scripts', '--no-package-lock', ...packages], {
+    cwd: to,
+    deadline: BUILD_MS,
+  });
+  const setting = async (name: string) => (await must(['npm', 'config', 'get', name], { cwd: to })).trim();
+  const authority = await setting('cafile');
+  cpSync(authority === 'null' ? '/etc/ssl/certs/ca-certificates.crt' : authority, join(to, 'authority.pem'), {
+    dereference: true,
+  });
+  writeFileSync(join(to, 'npmrc'), `registry=${await setting('registry')}\ncafile=/usr/local/etc/authority.pem\n`);
+}
+
+async function images(directory: string): Promise<void> {
+  for (const [target, names] of Object.entries(NAMES)) {
+    const tags = names.flatMap((name) => ['--tag', name]);
+    const file = ['--file', join(SOURCES, 'Containerfile'), '--build-arg', `ARCH=${process.arch}`];
+    const options = ['--isolation', 'chroot', '--layers', '--target', target, ...file, ...tags];
+    await must(['buildah', 'bud', ...options, directory], { deadline: BUILD_MS });
+    const layout = join(directory, target === 'node' ? 'base' : 'images');
+    for (const name of names) await push(name, `oci:${layout}:${name}`);
+  }
+}
+
+/** Puts the image of Node back where `npm run image` finds it, if buildah has lost it. */
+export async function restoreNodeImage(): Promise<void> {
+  if ((await run(['buildah', 'inspect', '--type', 'image', NODE_IMAGE])).status === 0) return;
+  const id = await must(['buildah', 'pull', '--quiet', `oci:${BASE}:${NODE_IMAGE}`], { deadline: BUILD_MS });
+  await must(['buildah', 'tag', id.trim(), NODE_IMAGE]);
+}
+
+/** Copies an image out of buildah's storage, uncompressed: it is unpacked again at once. */
+export async function push(image: string, to: string): Promise<void> {
+  await must(['buildah', 'push', '--quiet', '--disable-compression', image, to], { deadline: BUILD_MS });
+}

@@ -1,0 +1,21 @@
+import type { Kubernetes } from '../kubernetes.ts';
+import type { Way } from '../way.ts';
+import type { Load } from './load.ts';
+
+/** What a fault is committed against. */
+export interface Scene {
+  readonly kubernetes: Kubernetes;
+  readonly way: Way;
+  readonly load: Load;
+  /** Leaves out the wait for the end of what drains, which takes its sessions with it two minutes later. */
+  readonly short: boolean;
+}
+
+/** Something that is done to the cluster under load. */
+export interface Fault {
+  readonly name: string;
+  /** How calls may fail, because what they call is away. */
+  readonly mayFail?: RegExp;
+  /** Resolves when the cluster is whole again. */
+  commit(scene: Scene): Promise<void>;
+}

@@ -1,0 +1,112 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { until } from '../../harness/index.ts';
+import { must } from '../command.ts';
+import { kubectl, restarted, tryKubectl } from '../kubernetes.ts';
+import { rolledOut } from '../recipe.ts';
+import type { Fault, Scene } from './fault.ts';
+
+const SERVER = '/etc/kubernetes/manifests/proxy-server.yaml';
+/** The longest grace period of k8s/base, and some more. */
+const DRAIN_MS = 180_000;
+
+const AGENTS = { namespace: 'isthmus-agent', name: 'agent', selector: 'app.kubernetes.io/name=proxy-agent' };
+const HUBS = { namespace: 'isthmus-plane', name: 'hub', selector: 'app.kubernetes.io/name=backend-hub' };
+const GATEWAYS = { namespace: 'isthmus-plane', name: 'gateway', selector: 'app.kubernetes.io/name=frontend-gw' };
+
+type Deployment = typeof AGENTS;
+
+const agentsRolled: Fault = { name: 'agents rolled', commit: (scene) => roll(AGENTS, scene) };
+
+const agentDeleted: Fault = {
+  name: 'an agent force-deleted',
+  async commit() {
+    const [pod = ''] = await podsOf(AGENTS);
+    await kubectl(['-n', AGENTS.namespace, 'delete', 'pod', pod, '--grace-period=0', '--force']);
+    await rolledOut(AGENTS.namespace, AGENTS.name);
+  },
+};
+
+const kubeletRestarted: Fault = {
+  name: 'kubelet restarted',
+  // Nothing listens there for a moment, and whoever dials is refused.
+  mayFail: /dial tcp \S+:10250: connect: connection refused/,
+  async commit({ kubernetes }) {
+    await kubernetes.restartKubelet();
+    await until(
+      async () => (await tryKubectl(['get', '--raw', '/api/v1/nodes/node/proxy/healthz'])).status === 0,
+      'the kubelet',
+    );
+  },
+};
+
+/** What is done to the static pod of one control-plane node. */
+export const OF_THE_SERVER: readonly Fault[] = [
+  agentsRolled,
+  agentDeleted,
+  {
+    name: 'the static pod changed',
+    async commit() {
+      const before = await serverContainer();
+      writeFileSync(SERVER, restarted(readFileSync(SERVER, 'utf8')));
+      await newServer(before);
+    },
+  },
+  {
+    name: 'the server SIGKILLed',
+    async commit() {
+      const before = await serverContainer();
+      await must(['ctr', '-n', 'k8s.io', 'tasks', 'kill', '--signal', 'SIGKILL', before.replace('containerd://', '')]);
+      await newServer(before);
+    },
+  },
+  kubeletRestarted,
+];
+
+/** What is done to a whole plane. */
+export const OF_THE_PLANE: readonly Fault[] = [
+  agentsRolled,
+  { name: 'hubs rolled', commit: (scene) => roll(HUBS, scene) },
+  { name: 'gateways rolled', commit: (scene) => roll(GATEWAYS, scene) },
+  agentDeleted,
+  kubeletRestarted,
+];
+
+async function roll(deployment: Deployment, { short }: Scene): Promise<void> {
+  const { namespace, name } = deployment;
+  const before = await podsOf(deployment);
+  await kubectl(['-n', namespace, 'rollout', 'restart', `deployment/${name}`]);
+  await rolledOut(namespace, name);
+  if (short) return;
+  const gone = async () => (await podsOf(deployment)).every((pod) => !before.includes(pod));
+  await until(gone, { what: `the end of the old pods of ${name}`, deadline: DRAIN_MS });
+}
+
+async function podsOf({ namespace, selector }: Deployment): Promise<string[]> {
+  const names = await kubectl([
+    '-n',
+    namespace,
+    'get',
+    'pods',
+    '-l',
+    selector,
+    '-o=jsonpath={.items[*].metadata.name}',
+  ]);
+  return names.split(' ').filter(Boolean);
+}
+
+async function serverContainer(): Promise<string> {
+  const id = '-o=jsonpath={.status.containerStatuses[0].containerID}';
+  return kubectl(['-n', 'kube-system', 'get', 'pod', 'proxy-server-node', id]);
+}
+
+/** Waits for another server than this one, and until it has an agent. */
+async function newServer(before: string): Promise<void> {
+  const ready = '-o=jsonpath={.status.containerStatuses[0].ready} {.status.containerStatuses[0].containerID}';
+  await until(
+    async () => {
+      const { stdout } = await tryKubectl(['-n', 'kube-system', 'get', 'pod', 'proxy-server-node', ready]);
+      return stdout.startsWith('true ') && !stdout.includes(before);
+    },
+    { what: 'a new server', deadline: DRAIN_MS },
+  );
+}

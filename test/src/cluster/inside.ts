@@ -1,0 +1,131 @@
+// The cluster itself: main.ts starts this as the only program of a machine of its own. Arguments: options as JSON, a directory, and the
+// name of the control groups.
+import { Scope } from '../harness/index.ts';
+import type { Check, Context } from './checks/check.ts';
+import { METRICS } from './checks/metrics.ts';
+import { OPERATIONS } from './checks/operations.ts';
+import type { Fault } from './faults/fault.ts';
+import { OF_THE_PLANE, OF_THE_SERVER } from './faults/faults.ts';
+import { type Outcome, runFault } from './faults/run.ts';
+import { Kubernetes, kubectl } from './kubernetes.ts';
+import type { Options } from './options.ts';
+import { apiAvailable, deployProbe, probePod } from './probe.ts';
+import { applyAgents, applyPlane, prepareNode, speakHttpConnect, useGateways } from './recipe.ts';
+import { table, writePage } from './report.ts';
+import { prepareSystem } from './system.ts';
+import { WAYS, type Way } from './way.ts';
+
+const [given = '{}', directory = '', group = ''] = process.argv.slice(2);
+const options = JSON.parse(given) as Options;
+const counts = { passed: 0, failed: 0 };
+const outcomes: Outcome[] = [];
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function told(holds: boolean, what: string, start: number, detail: string): void {
+  counts[holds ? 'passed' : 'failed'] += 1;
+  say(`${holds ? 'ok     ' : 'FAILED '} ${what} (${seconds(start)}): ${detail}`);
+}
+
+const seconds = (start: number) => `${((performance.now() - start) / 1000).toFixed(1)} s`;
+
+/** Does something that everything after it needs. */
+async function step<T>(what: string, work: () => Promise<T>): Promise<T> {
+  const start = performance.now();
+  const result = await work();
+  say(`        ${what} (${seconds(start)})`);
+  return result;
+}
+
+async function check({ name, run }: Check, context: Omit<Context, 'scope'>): Promise<void> {
+  const start = performance.now();
+  const what = `${context.way.name}: ${name}`;
+  try {
+    await using scope = new Scope();
+    told(true, what, start, await run({ ...context, scope }));
+  } catch (error) {
+    told(false, what, start, (error as Error).message);
+  }
+}
+
+async function fault(each: Fault, way: Way, kubernetes: Kubernetes): Promise<void> {
+  const start = performance.now();
+  const what = `${way.name}: ${each.name}`;
+  try {
+    const outcome = await runFault(each, { kubernetes, way, short: options.short });
+    outcomes.push(outcome);
+    const { calls, failed, longest, cut, reason } = outcome.figures;
+    const figures = `${calls} calls, ${failed} failed, longest ${(longest / 1000).toFixed(1)} s, ${cut} of 3 sessions cut`;
+    told(reason === undefined, what, start, reason ? `${figures}: ${reason}` : figures);
+  } catch (error) {
+    told(false, what, start, (error as Error).message);
+  }
+}
+
+/** Everything that is wanted over a way that is there. */
+async function tryOut(way: Way, faults: readonly Fault[], kubernetes: Kubernetes): Promise<void> {
+  await apiAvailable();
+  const pod = await probePod();
+  for (const each of [...OPERATIONS, ...METRICS]) if (wanted(each.name)) await check(each, { way, pod, directory });
+  for (const each of faults) if (wanted(each.name)) await fault(each, way, kubernetes);
+}
+
+function wanted(name: string): boolean {
+  return options.only.length === 0 || options.only.some((each) => name.includes(each));
+}
+
+async function clusterUp(): Promise<Kubernetes> {
+  await step('a node', () => prepareSystem(directory, group));
+  const kubernetes = new Kubernetes(directory, group);
+  await step('images', () => kubernetes.containers(options.image));
+  await step("the cluster's authority", () => kubernetes.authority());
+  await step('k8s/README.md, One control-plane node', prepareNode);
+  await step('kubeadm init', () => kubernetes.init());
+  await step('agents', applyAgents);
+  await step('the probe', () => deployProbe(directory));
+  return kubernetes;
+}
+
+async function main(): Promise<void> {
+  const kubernetes = await clusterUp();
+  const ways = Object.entries(WAYS).filter(([name]) => options.ways.length === 0 || options.ways.includes(name));
+  for (const [name, way] of ways) {
+    if (name === 'connect') await step(way.name, () => connectByHttp(kubernetes));
+    if (name === 'mtls') await step(way.name, () => throughGateways(kubernetes));
+    // The two ways over the socket differ in the dial alone, so faults strike one of them.
+    await tryOut(way, name === 'mtls' ? OF_THE_PLANE : name === 'grpc' ? OF_THE_SERVER : [], kubernetes);
+  }
+  if (options.stay) await stay();
+}
+
+async function connectByHttp(kubernetes: Kubernetes): Promise<void> {
+  speakHttpConnect();
+  await kubernetes.restartApiServer();
+}
+
+async function throughGateways(kubernetes: Kubernetes): Promise<void> {
+  await applyPlane(directory);
+  await useGateways(directory);
+  await kubernetes.restartApiServer();
+}
+
+async function stay(): Promise<never> {
+  say('The cluster stays until Ctrl-C. kubectl, on another terminal:');
+  say(
+    `  nsenter -a -t $(pgrep -f 'inside.js.*${group}$' | tail -1) kubectl --kubeconfig /etc/kubernetes/admin.conf get pods -A`,
+  );
+  return new Promise(() => setInterval(() => {}, 60_000));
+}
+
+try {
+  await main();
+} catch (error) {
+  told(false, 'the cluster', 0, (error as Error).stack ?? '');
+  say(await kubectl(['get', 'pods', '-A', '-o=wide']).catch((reason: Error) => reason.message));
+}
+if (outcomes.length > 0) say(`\n${table(outcomes)}`);
+if (options.write && counts.failed === 0) writePage(outcomes);
+say(`\n${counts.passed} passed, ${counts.failed} failed`);
+process.exit(counts.failed > 0 || counts.passed === 0 ? 1 : 0);

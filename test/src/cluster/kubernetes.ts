@@ -1,0 +1,135 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { until } from '../harness/index.ts';
+import { type CommandOptions, type Ended, must, run } from './command.ts';
+import { Daemon } from './daemon.ts';
+import { BIN, IMAGES, SOURCES, VERSION } from './settings.ts';
+
+const MANIFEST = '/etc/kubernetes/manifests/kube-apiserver.yaml';
+const KUBELET_CONFIG = '/var/lib/kubelet/config.yaml';
+const INIT_MS = 5 * 60_000;
+const IMPORT_MS = 5 * 60_000;
+
+/** kubectl as the cluster's administrator. */
+export function kubectlArgs(args: readonly string[]): readonly [string, ...string[]] {
+  return ['kubectl', '--kubeconfig=/etc/kubernetes/admin.conf', ...args];
+}
+
+/** Returns what kubectl prints. @throws if it fails */
+export function kubectl(args: readonly string[], options?: CommandOptions): Promise<string> {
+  return must(kubectlArgs(args), options);
+}
+
+/** Runs kubectl, which may fail. */
+export function tryKubectl(args: readonly string[], options?: CommandOptions): Promise<Ended> {
+  return run(kubectlArgs(args), options);
+}
+
+export async function apply(text: string): Promise<void> {
+  await kubectl(['apply', '-f', '-'], { input: text });
+}
+
+/** The programs of the node, and the cluster that kubeadm makes with them. */
+export class Kubernetes {
+  readonly #logs: string;
+  readonly #group: string;
+  #kubelet: Daemon | undefined;
+
+  constructor(directory: string, group: string) {
+    this.#logs = join(directory, 'logs');
+    this.#group = group;
+    process.env.PATH = `${BIN}:${process.env.PATH}`;
+    process.env.HOME = directory;
+  }
+
+  /** Starts containerd, and gives it the images: the cluster's, and Isthmus'. */
+  async containers(isthmus: string): Promise<void> {
+    const containerd = this.#daemon('containerd');
+    await until(async () => {
+      containerd.check();
+      return (await run(['ctr', 'version'])).status === 0;
+    }, 'containerd');
+    // One archive, so that what images share is unpacked once.
+    const importAll = `tar -C ${IMAGES} -cf - . | ctr -n k8s.io images import -`;
+    await must(['sh', '-c', importAll], { deadline: IMPORT_MS });
+    await must(['ctr', '-n', 'k8s.io', 'images', 'import', isthmus], { deadline: IMPORT_MS });
+  }
+
+  /** etcd beside the cluster, and the first of kubeadm's steps: the authority that Isthmus' certificate needs. */
+  async authority(): Promise<void> {
+    const client = '--listen-client-urls=http://127.0.0.1:2379';
+    this.#daemon(
+      'etcd',
+      '--data-dir=/var/lib/etcd',
+      client,
+      '--advertise-client-urls=http://127.0.0.1:2379',
+      '--unsafe-no-fsync',
+    );
+    await must(['kubeadm', 'init', 'phase', 'certs', 'ca']);
+  }
+
+  /** kubeadm init, with the patches that are in /etc/kubernetes/patches. */
+  async init(): Promise<void> {
+    const config = readFileSync(join(SOURCES, 'kubeadm.yaml'), 'utf8')
+      .replace(/\bVERSION$/m, VERSION)
+      .replace(/\bCGROUP$/m, `/${this.#group}`);
+    writeFileSync('/etc/kubernetes/kubeadm.yaml', config);
+    const init = must(['kubeadm', 'init', '--config=/etc/kubernetes/kubeadm.yaml', '--skip-token-print'], {
+      deadline: INIT_MS,
+    });
+    await Promise.all([init, this.#startKubelet(init)]);
+  }
+
+  /** kubeadm writes the kubelet's files, and then waits for it. */
+  async #startKubelet(init: Promise<unknown>): Promise<void> {
+    let over = false;
+    const ends = () => {
+      over = true;
+    };
+    init.then(ends, ends);
+    const flags = '/var/lib/kubelet/kubeadm-flags.env';
+    await until(() => over || (existsSync(KUBELET_CONFIG) && existsSync(flags)), {
+      what: "the kubelet's files",
+      deadline: INIT_MS,
+    });
+    if (!existsSync(flags)) return;
+    const [, extra = ''] = readFileSync(flags, 'utf8').match(/="(.*)"/) ?? [];
+    const configs = [
+      'bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf',
+      'kubeconfig=/etc/kubernetes/kubelet.conf',
+    ];
+    const all = [...configs, `config=${KUBELET_CONFIG}`].map((flag) => `--${flag}`);
+    this.#kubelet = this.#daemon('kubelet', ...all, ...extra.split(' ').filter(Boolean));
+  }
+
+  async restartKubelet(): Promise<void> {
+    await this.#kubelet?.restart();
+  }
+
+  /** Starts the API server's pod again, for it reads its files only then, and waits for the new one. */
+  async restartApiServer(): Promise<void> {
+    const pod = 'status.containerStatuses[0].containerID';
+    const now = async () =>
+      (await tryKubectl(['-n', 'kube-system', 'get', 'pod', 'kube-apiserver-node', `-o=jsonpath={.${pod}}`])).stdout;
+    const before = await now();
+    writeFileSync(MANIFEST, restarted(readFileSync(MANIFEST, 'utf8')));
+    const wait = { deadline: 180_000, what: 'a new API server' };
+    await until(async () => {
+      const after = await now();
+      return after !== '' && after !== before;
+    }, wait);
+    await until(async () => (await tryKubectl(['get', '--raw', '/readyz'])).status === 0, wait);
+  }
+
+  #daemon(program: string, ...args: string[]): Daemon {
+    return new Daemon([program, ...args], join(this.#logs, `${program}.log`));
+  }
+}
+
+/** A static pod is another one when its manifest changes. */
+export function restarted(manifest: string): string {
+  const line = `    isthmus.test/restarted: "${Date.now()}"\n`;
+  const without = manifest.replace(/^ {4}isthmus\.test\/restarted: .*\n/m, '');
+  if (/^ {2}annotations:\n/m.test(without)) return without.replace(/^ {2}annotations:\n/m, (all) => `${all}${line}`);
+  return without.replace(/^metadata:\n/m, (all) => `${all}  annotations:\n${line}`);
+}

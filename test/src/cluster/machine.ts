@@ -1,0 +1,40 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { BUILT, VERSION } from './settings.ts';
+
+/** The programs that a run needs, by the Debian package that has them. */
+const TOOLS: Readonly<Record<string, string>> = {
+  buildah: 'buildah',
+  containerd: 'containerd',
+  conntrack: 'conntrack',
+  etcd: 'etcd-server',
+  ip: 'iproute2',
+  ipset: 'ipset',
+  iptables: 'iptables',
+  openssl: 'openssl',
+  runc: 'runc',
+  script: 'bsdutils',
+  setpriv: 'util-linux',
+  '/usr/lib/cni/ptp': 'containernetworking-plugins',
+};
+
+/** And those that only a build needs. */
+const BUILD_TOOLS: Readonly<Record<string, string>> = { go: 'golang-go', mmdebstrap: 'mmdebstrap' };
+
+/** Returns why this machine cannot run the cluster; undefined if it can. */
+export function unfit(building: boolean): string | undefined {
+  if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'it needs root on Linux';
+  if (!existsSync('/sys/fs/cgroup/memory')) return 'it needs control groups of version 1 (/sys/fs/cgroup/memory)';
+  const packages = missing({ ...TOOLS, ...(building ? BUILD_TOOLS : {}) });
+  if (packages.length > 0) return `it needs programs that are not installed: apt-get install ${packages.join(' ')}`;
+  if (spawnSync('unshare', ['--mount', '--net', '--pid', '--uts', '--ipc', '--fork', 'true']).status !== 0)
+    return 'it needs namespaces, and this machine does not permit them (CAP_SYS_ADMIN)';
+  if (!building && !existsSync(BUILT))
+    return `Kubernetes ${VERSION} is not built here: npm run cluster -- --build (20 min)`;
+  return undefined;
+}
+
+function missing(tools: Readonly<Record<string, string>>): string[] {
+  const absent = Object.entries(tools).filter(([name]) => spawnSync('sh', ['-c', `command -v ${name}`]).status !== 0);
+  return absent.map(([, name]) => name);
+}

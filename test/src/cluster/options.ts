@@ -1,0 +1,13 @@
+/** What main.ts tells the program in the cluster. */
+export interface Options {
+  /** The archive of Isthmus' image. */
+  readonly image: string;
+  /** Keys of WAYS; none: all. */
+  readonly ways: readonly string[];
+  /** Parts of names of checks and faults; none: all. */
+  readonly only: readonly string[];
+  readonly short: boolean;
+  readonly stay: boolean;
+  /** Whether the table goes into docs/KUBERNETES.md. */
+  readonly write: boolean;
+}

@@ -1,0 +1,97 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT, until } from '../harness/index.ts';
+import { BIN, KEPT } from './settings.ts';
+
+const GROUPS = '/sys/fs/cgroup';
+const NAME = 'isthmus-cluster-';
+/** Where the logs of a run that failed are left. */
+export const LOGS = join(ROOT, 'dist', 'cluster');
+
+/**
+ * Runs a program as the only one of a machine of its own: with namespaces for mounts, network, processes, host name and IPC, control
+ * groups, and a directory for all that it writes. When it ends, or this process does (SIGKILL too), the kernel ends everything in there.
+ * @param program is given the directory and the control group
+ * @returns its exit status
+ */
+export async function inOwnMachine(program: readonly string[], signal: AbortSignal): Promise<number> {
+  signal.throwIfAborted();
+  removeAbandoned();
+  const name = `${NAME}${process.pid}`;
+  const directory = join(KEPT, name);
+  mkdirSync(directory, { recursive: true });
+  makeGroups(name);
+  try {
+    const status = await runApart([...program, directory, name], signal);
+    if (status !== 0) keepLogs(directory);
+    return status;
+  } finally {
+    await until(() => removeGroups(name), 'the end of the control groups');
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+async function runApart(program: readonly string[], signal: AbortSignal): Promise<number> {
+  const namespaces = ['--mount', '--net', '--pid', '--uts', '--ipc', '--fork', '--kill-child', '--mount-proc'];
+  const args = ['--pdeathsig', 'KILL', 'unshare', ...namespaces, join(BIN, 'init'), ...program];
+  // Detached, so that Ctrl-C reaches only this process, which ends the other at once.
+  const child = spawn('setpriv', args, { detached: true, stdio: ['ignore', 'inherit', 'inherit'] });
+  const end = () => void child.kill('SIGKILL');
+  signal.addEventListener('abort', end);
+  const [code] = (await once(child, 'exit')) as [number | null];
+  signal.removeEventListener('abort', end);
+  return code ?? 1;
+}
+
+/** The node's processes are in `system`, its pods beside it. */
+function makeGroups(name: string): void {
+  for (const controller of readdirSync(GROUPS))
+    mkdirSync(join(GROUPS, controller, name, 'system'), { recursive: true });
+  // A new group has no processors and no memory until it is given some.
+  for (const file of ['cpuset.cpus', 'cpuset.mems']) {
+    const all = readFileSync(join(GROUPS, 'cpuset', file));
+    for (const group of [name, `${name}/system`]) writeFileSync(join(GROUPS, 'cpuset', group, file), all);
+  }
+}
+
+/** @returns whether they are gone: a group lasts as long as its processes, which die a moment after their namespace */
+function removeGroups(name: string): boolean {
+  const groups = readdirSync(GROUPS).map((controller) => join(GROUPS, controller, name));
+  for (const group of groups) removeGroup(group);
+  return !groups.some((group) => existsSync(group));
+}
+
+function removeGroup(group: string): void {
+  if (!existsSync(group)) return;
+  for (const entry of readdirSync(group, { withFileTypes: true }))
+    if (entry.isDirectory()) removeGroup(join(group, entry.name));
+  try {
+    rmdirSync(group);
+  } catch (error) {
+    if (!['EBUSY', 'ENOENT'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+  }
+}
+
+/** Removes what runs left that were ended by SIGKILL. */
+function removeAbandoned(): void {
+  if (!existsSync(KEPT)) return;
+  for (const name of readdirSync(KEPT)) {
+    if (!name.startsWith(NAME) || existsSync(`/proc/${name.slice(NAME.length)}`)) continue;
+    removeGroups(name);
+    rmSync(join(KEPT, name), { recursive: true, force: true });
+  }
+}
+
+/** The logs of the node's programs, and those of its pods. */
+function keepLogs(directory: string): void {
+  rmSync(LOGS, { recursive: true, force: true });
+  for (const [from, to] of [
+    ['logs', 'node'],
+    ['changed/var/log/pods', 'pods'],
+  ] as const) {
+    if (existsSync(join(directory, from))) cpSync(join(directory, from), join(LOGS, to), { recursive: true });
+  }
+  process.stdout.write(`The logs of the node are in ${LOGS}\n`);
+}

@@ -1,0 +1,31 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { ROOT } from '../harness/runtime.ts';
+import type { Outcome } from './faults/run.ts';
+import { VERSION } from './settings.ts';
+
+const PAGE = `${ROOT}docs/KUBERNETES.md`;
+const BEGIN = '<!-- npm run cluster writes from here -->';
+const END = '<!-- to here -->';
+
+const HEAD = ['how the API server dials', 'what is done', 'calls', 'failed', 'longest', 'sessions cut'];
+
+/** The outcomes as a table in Markdown. */
+export function table(outcomes: readonly Outcome[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+  return [HEAD, HEAD.map(() => '---'), ...outcomes.map(cells)].map(line).join('\n');
+}
+
+function cells({ way, fault, figures }: Outcome): string[] {
+  const { calls, failed, longest, cut } = figures;
+  return [way.name, fault, String(calls), String(failed), `${(longest / 1000).toFixed(1)} s`, `${cut} of 3`];
+}
+
+/** Writes the outcomes of a whole run into the page for operators. */
+export function writePage(outcomes: readonly Outcome[]): void {
+  const page = readFileSync(PAGE, 'utf8');
+  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (begin < 0 || end < begin) throw new Error(`${PAGE} lacks the lines ${BEGIN} and ${END}`);
+  const made = `\`npm run cluster\`, ${new Date().toISOString().slice(0, 10)}, Kubernetes ${VERSION}, ${availableParallelism()} cores.`;
+  writeFileSync(PAGE, `${page.slice(0, begin)}${BEGIN}\n\n${made}\n\n${table(outcomes)}\n\n${page.slice(end)}`);
+}
