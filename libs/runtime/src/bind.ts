@@ -9,8 +9,13 @@ import { SocketFile } from './socket-file.ts';
 const QUEUED = 512;
 
 export interface BindOptions {
-  /** A unix socket's path, and whether a file that a dead process left there is replaced; or an address, where an empty host means all addresses and port 0 any free port. */
-  readonly at: { readonly path: string; readonly deleteExisting: boolean } | { readonly host: string; readonly port: number };
+  /**
+   * A unix socket's path, and whether a file that a dead process left there is replaced; or an address, where an empty host means all
+   * addresses and port 0 any free port.
+   */
+  readonly at:
+    | { readonly path: string; readonly deleteExisting: boolean }
+    | { readonly host: string; readonly port: number };
   /** Refuses connections over its limits before anything is done for them: a TLS server begins with a handshake. */
   readonly door: { enter(socket: Socket): boolean };
   /** Connections from these networks begin with a header of the PROXY protocol. Unset: none does. */
