@@ -1,7 +1,8 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { access, cp, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { exists, madeOnce } from './made-once.ts';
 import { ROOT } from './runtime.ts';
 
 const BUILD_MS = 15 * 60_000;
@@ -30,11 +31,12 @@ export async function goProgram(name: string, patch?: Patch): Promise<string> {
   const path = `${CACHE}/${name}-${hash.digest('hex').slice(0, 16)}`;
   if (await exists(path)) return path;
   await mkdir(CACHE, { recursive: true });
-  // Build under a temporary name: another test file may build at the same time.
-  const fresh = `${path}-${process.pid}`;
-  if (patch) await buildPatched(sources, fresh, patch);
-  else await run('go', ['build', '-o', fresh, '.'], { cwd: sources, timeout: BUILD_MS });
-  await rename(fresh, path);
+  await madeOnce(path, BUILD_MS, async () => {
+    const fresh = `${path}-${process.pid}`;
+    if (patch) await buildPatched(sources, fresh, patch);
+    else await run('go', ['build', '-o', fresh, '.'], { cwd: sources, timeout: BUILD_MS });
+    await rename(fresh, path);
+  });
   return path;
 }
 
@@ -43,21 +45,17 @@ export async function goInstalled(module: string): Promise<string> {
   const [, name, version] = /\/([^/]+)@(.+)$/.exec(module) ?? [];
   const path = `${CACHE}/${name}-${version}`;
   if (await exists(path)) return path;
-  const fresh = `${path}-${process.pid}`;
-  try {
-    await run('go', ['install', module], { env: { ...process.env, GOBIN: fresh }, timeout: BUILD_MS });
-    await rename(`${fresh}/${name}`, path);
-  } finally {
-    await rm(fresh, { recursive: true, force: true });
-  }
+  await mkdir(CACHE, { recursive: true });
+  await madeOnce(path, BUILD_MS, async () => {
+    const fresh = `${path}-${process.pid}`;
+    try {
+      await run('go', ['install', module], { env: { ...process.env, GOBIN: fresh }, timeout: BUILD_MS });
+      await rename(`${fresh}/${name}`, path);
+    } finally {
+      await rm(fresh, { recursive: true, force: true });
+    }
+  });
   return path;
-}
-
-function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }
 
 /** Builds from a copy with vendored modules, so that Go's shared module cache stays as it is. */

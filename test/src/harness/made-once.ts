@@ -1,0 +1,52 @@
+import { access, readFile, rm, writeFile } from 'node:fs/promises';
+import { until } from '@isthmus/runtime/testing';
+
+const EVERY_MS = 200;
+
+/**
+ * Makes a file unless it exists. Of several processes that want it at the same time, one makes it and the others wait: two Go builds at
+ * once take twice the time of one.
+ * @param make puts the complete file at its path at once, by renaming it
+ * @param deadline how long the making may take, in milliseconds
+ */
+export async function madeOnce(path: string, deadline: number, make: () => Promise<void>): Promise<void> {
+  const claim = `${path}.pid`;
+  const isMine = () =>
+    writeFile(claim, `${process.pid}`, { flag: 'wx' }).then(
+      () => true,
+      () => false,
+    );
+  const mayMake = async () => {
+    if (await exists(path)) return 'is made';
+    if (await isMine()) return 'make it';
+    // Its maker was killed. If two find out at once, both make it, which does no harm.
+    if (!(await isAlive(claim))) await rm(claim, { force: true });
+    return undefined;
+  };
+  const next = await until(mayMake, { deadline, every: EVERY_MS, what: `${path}, which another process makes` });
+  if (next === 'is made') return;
+  try {
+    await make();
+  } finally {
+    await rm(claim, { force: true });
+  }
+}
+
+async function isAlive(claim: string): Promise<boolean> {
+  // A claim without a process was just made, or has just gone.
+  const pid = Number(await readFile(claim, 'utf8').catch(() => ''));
+  if (pid === 0) return true;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
+}
+
+export function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}
