@@ -27,7 +27,11 @@ export interface ClaimRefusal {
 type ClaimsFile = NonNullable<TenantFile['claims']>;
 
 /** @param file undefined: the agent's own id, or any if it shares its credential, and default-route */
-export function claimsOf(file: ClaimsFile = {}): Claims {
+export function claimsOf(file?: ClaimsFile): Claims {
+  return file ? claimsIn(file) : BY_DEFAULT;
+}
+
+function claimsIn(file: ClaimsFile): Claims {
   const prefixes = [...(file.cidr ?? []), ...(file.ipv4 ?? []), ...(file.ipv6 ?? [])].map((each) => new Prefix(each));
   const patterns = (file.host ?? []).map((each) => new HostPattern(each));
   const { defaultRoute = true } = file;
@@ -58,6 +62,8 @@ export function claimsOf(file: ClaimsFile = {}): Claims {
     },
   };
 }
+
+const BY_DEFAULT = claimsIn({});
 
 function mayBe(rule: NonNullable<ClaimsFile['agentId']>, agentId: string, owned: string): boolean {
   if (rule === 'any' || agentId === owned) return true;

@@ -1,3 +1,4 @@
+import { getOrPut } from '@isthmus/tunnel';
 import type { Problem } from './tenant-file/read.ts';
 
 /** What a tenant alone may have. */
@@ -24,6 +25,13 @@ interface Holders {
   readonly paths: Set<string>;
 }
 
+/** Who has a key: all of it, and parts of it. */
+interface Held {
+  whole: Holders | undefined;
+  /** Unset while nobody has a part. */
+  parts: Map<string, Holders> | undefined;
+}
+
 interface Place {
   readonly key: string;
   readonly part: string | undefined;
@@ -32,8 +40,7 @@ interface Place {
 
 /** Who has what a tenant alone may have: finds what two tenants' files both claim. */
 export class Clashes {
-  /** By key, then by part. */
-  readonly #holders = new Map<string, Map<string | undefined, Holders>>();
+  readonly #byKey = new Map<string, Held>();
   /** By path. */
   readonly #held = new Map<string, readonly Place[]>();
 
@@ -85,8 +92,8 @@ export class Clashes {
 
   /** Others that have it, or a part that overlaps, and do not share it with this one. */
   *#others(path: string, { what, key = what, part, shared = false }: Claimed): Generator<string> {
-    const parts = this.#holders.get(key);
-    const overlapping = part === undefined ? (parts?.values() ?? []) : [parts?.get(undefined), parts?.get(part)];
+    const { whole, parts } = this.#byKey.get(key) ?? NOBODY;
+    const overlapping = part === undefined ? [whole, ...(parts?.values() ?? [])] : [whole, parts?.get(part)];
     for (const holders of overlapping) {
       if (!holders || (shared && holders.shared)) continue;
       for (const other of holders.paths) if (other !== path) yield other;
@@ -94,20 +101,33 @@ export class Clashes {
   }
 
   #put({ key, part, shared }: Place, path: string): void {
-    const parts = this.#holders.get(key) ?? new Map<string | undefined, Holders>();
-    const holders = parts.get(part) ?? { shared, paths: new Set() };
+    const held = getOrPut(this.#byKey, key, () => ({ ...NOBODY }));
+    const holders = holdersOf(held, part) ?? { shared, paths: new Set() };
     holders.shared = shared;
     holders.paths.add(path);
-    this.#holders.set(key, parts.set(part, holders));
+    if (part === undefined) held.whole = holders;
+    else {
+      held.parts ??= new Map();
+      held.parts.set(part, holders);
+    }
   }
 
   #remove({ key, part }: Place, path: string): void {
-    const parts = this.#holders.get(key);
-    const holders = parts?.get(part);
+    const held = this.#byKey.get(key);
+    const holders = held && holdersOf(held, part);
     holders?.paths.delete(path);
-    if (holders?.paths.size === 0) parts?.delete(part);
-    if (parts?.size === 0) this.#holders.delete(key);
+    if (!held || !holders || holders.paths.size > 0) return;
+    if (part === undefined) held.whole = undefined;
+    else held.parts?.delete(part);
+    if (held.parts?.size === 0) held.parts = undefined;
+    if (!held.whole && !held.parts) this.#byKey.delete(key);
   }
+}
+
+const NOBODY: Held = { whole: undefined, parts: undefined };
+
+function holdersOf({ whole, parts }: Held, part: string | undefined): Holders | undefined {
+  return part === undefined ? whole : parts?.get(part);
 }
 
 /** By text. A file that lists something twice shares it only if it says so in both places. */

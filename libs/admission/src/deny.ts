@@ -10,7 +10,12 @@ export interface Denials {
   place(who: Pick<Principal, 'role' | 'name'>, serials: readonly string[]): string | undefined;
 }
 
-export function denialsOf({ agents = [], callers = [], serials = [] }: NonNullable<TenantFile['deny']> = {}): Denials {
+/** Of most tenants. */
+const NOTHING: Denials = { place: () => undefined };
+
+export function denialsOf(file: TenantFile['deny']): Denials {
+  if (!file) return NOTHING;
+  const { agents = [], callers = [], serials = [] } = file;
   const names = { agent: placesOf('agents', agents), caller: placesOf('callers', callers) };
   const bySerial = placesOf('serials', serials.map(canonical));
   return {

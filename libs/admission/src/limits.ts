@@ -30,7 +30,8 @@ export const DEFAULT_LIMITS: TenantLimits = {
   bytesQueued: 256 * 1024 * 1024,
 };
 
-export function limitsOf(file: NonNullable<TenantFile['limits']> = {}): TenantLimits {
+export function limitsOf(file: TenantFile['limits']): TenantLimits {
+  if (!file) return DEFAULT_LIMITS;
   const { bytesPerSecond, bytesQueued, ...counts } = file;
   return {
     ...DEFAULT_LIMITS,

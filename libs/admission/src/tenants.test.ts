@@ -58,6 +58,13 @@ test('a file that cannot be used changes nothing, and is named', async () => {
   assert.deepEqual(tenants.problems, []);
 });
 
+test('what files leave as it is costs once, and not for each tenant', async () => {
+  const tenants = new Tenants();
+  tenants.update(await files({ a: 'tenant: a', b: 'tenant: b' }));
+  const [a, b] = [...tenants.all];
+  for (const part of ['claims', 'policy', 'limits', 'denials'] as const) assert.equal(a?.[part], b?.[part], part);
+});
+
 test('a tenant whose name another file has stays with the file that had it', async () => {
   const tenants = new Tenants();
   tenants.update(await files({ z: 'tenant: acme' }));

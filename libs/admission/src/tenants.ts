@@ -249,6 +249,9 @@ function overdue({ certificates, path }: Tenant, { read }: TenantSource, now: nu
   });
 }
 
+/** Many files say nothing of what may be dialled. */
+const EVERYTHING = policyOf();
+
 function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, before: Tenant | undefined): Tenant {
   const credentials = new Credentials(read);
   return {
@@ -256,7 +259,7 @@ function tenantOf(path: string, { file }: UsableFile, read: ReadCredentials, bef
     path,
     file,
     claims: before && sameClaims(before.file, file) ? before.claims : claimsOf(file.claims),
-    policy: policyOf(file.dial),
+    policy: file.dial ? policyOf(file.dial) : EVERYTHING,
     limits: limitsOf(file.limits),
     denials: denialsOf(file.deny),
     credentials,

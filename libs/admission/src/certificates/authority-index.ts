@@ -17,7 +17,9 @@ export class AuthorityIndex implements Trust {
       const { id, subject, keyId } = authority;
       const byKey = getOrPut(this.#bySubject, subject, () => new Map<string, Listed>());
       const listed: Listed = getOrPut(byKey, keyId, () => new Map());
-      getOrPut(listed, owner, () => []).push(authority);
+      const own = listed.get(owner);
+      // Most have one, and an array that grows has room for 17.
+      listed.set(owner, own ? [...own, authority] : [authority]);
       getOrPut(this.#owners, id, () => new Set<string>()).add(owner);
     }
   }
