@@ -1,6 +1,9 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { CertificateAuthority } from '@isthmus/certificates';
 import { credentialFiles, readCredential } from '../credentials.ts';
 import { readTenantFile } from '../tenant-file/read.ts';
 import { type TenantSource, Tenants } from '../tenants.ts';
+import { DAY } from './world.ts';
 
 /** Texts of files by path. */
 type Texts = Readonly<Record<string, string>>;
@@ -28,4 +31,16 @@ export async function tenantsOf(texts: Texts, files: Texts = {}): Promise<Tenant
   tenants.update(await sourcesOf(texts, files));
   if (tenants.problems.length > 0) throw new Error(JSON.stringify(tenants.problems));
   return tenants;
+}
+
+/** A server certificate and its key, as the files `c` and `k`. */
+export async function serverFiles() {
+  const authority = await CertificateAuthority.create('servers', DAY);
+  const { cert, key } = await authority.issue({ commonName: 'server', validMs: DAY, uses: ['server'] });
+  return { c: cert, k: key };
+}
+
+/** In PEM. */
+export function publicKey(): string {
+  return generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'pem', type: 'spki' }) as string;
 }

@@ -1,76 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CertificateAuthority } from '@isthmus/certificates';
-import { NotAuthorised, principalText } from '@isthmus/tunnel';
-import { authorityOf, type CallerEvidence, type Evidence } from './authority.ts';
-import { TrustSet } from './certificates/trust-set.ts';
-import { Grants } from './grants.ts';
+import { authorityOf } from './authority.ts';
+import { authorities, bundle, decides, grants, SNI, spiffe } from './testing/decisions.ts';
 import { tenantsOf } from './testing/sources.ts';
-import { DAY, type Issue, shownBy } from './testing/world.ts';
+import { DAY, shownBy } from './testing/world.ts';
 
-const names = ['acme', 'acmeCallers', 'beta', 'twins', 'program', 'nobody', 'servers'] as const;
-type Name = (typeof names)[number];
-
-const authorities = Object.fromEntries(
-  // As of kubeadm's clusters, all have one name.
-  await Promise.all(names.map(async (name) => [name, await CertificateAuthority.create('kubernetes', DAY)])),
-) as Record<Name, CertificateAuthority>;
-
-const server = await authorities.servers.issue({ commonName: 'x', validMs: DAY, uses: ['server'] });
-const files = {
-  ...Object.fromEntries(names.map((name) => [name, authorities[name].cert])),
-  ...{ 'server.crt': server.cert, 'server.key': server.key },
-};
-
-const served = (...serverNames: string[]) =>
-  `server: {serverNames: ${JSON.stringify(serverNames)}, certificate: server.crt, key: server.key}`;
-
-const twin = (name: string) =>
-  `tenant: ${name}\n${served(`${name}.example`)}\nagents: [{certificates: {ca: twins, shared: true}, port: 9100}]`;
-
-const TEXTS = {
-  'acme.yaml': `
-tenant: acme
-${served('acme.example')}
-agents: [{certificates: {ca: acme}}]
-callers:
-  - {certificates: {ca: acmeCallers, names: [kube-apiserver]}}
-  - {unixSocket: /run/acme.sock, name: local}
-  - {port: 9001}
-deny: {agents: [thief]}`,
-  'beta.yaml': `
-tenant: beta
-${served('*.beta.example')}
-agents: [{certificates: {ca: beta}}, {certificates: {trustDomain: plane.example}}]
-callers: [{certificates: {trustDomain: plane.example}}]`,
-  'castor.yaml': twin('castor'),
-  'pollux.yaml': twin('pollux').replace(', port: 9100', ''),
-  'open.yaml': 'tenant: open\ncallers: [{port: 9003}, {unixSocket: /run/open.sock}]',
-};
-
-const tenants = await tenantsOf(TEXTS, files);
-const grants = new Grants({ tenant: (name) => tenants.get(name) });
-const bundle = new TrustSet(authorities.program.cert);
-const authority = authorityOf({ tenants, grants, bundles: () => bundle });
-
-type Shows = readonly [by: Name, commonName: string, issue?: Issue];
-
-interface Row {
-  readonly what: string;
-  readonly role?: 'caller';
-  readonly shows?: Shows;
-  readonly evidence?: Evidence & Omit<CallerEvidence, keyof Evidence>;
-  readonly claims?: string;
-  /** The principal, or why there is none. */
-  readonly is: string | RegExp;
-  /** The rule that verifies or refuses. */
-  readonly rule?: string;
-}
-
-const spiffe = (path: string, domain = 'plane.example') => ({ uris: [`spiffe://${domain}/${path}`] });
-const SNI = { serverName: 'acme.example' };
-
-const ROWS: readonly Row[] = [
+decides('agent', [
   { what: 'by issuer', shows: ['acme', 'e1'], is: 'acme/agent/e1', rule: 'acme.yaml: agents[0].certificates' },
   { what: 'by issuer, of another tenant', shows: ['beta', 'e1'], is: 'beta/agent/e1' },
   { what: 'by SNI', shows: ['acme', 'e1'], evidence: SNI, is: 'acme/agent/e1' },
@@ -247,115 +183,7 @@ const ROWS: readonly Row[] = [
     evidence: { tenant: 'gone' },
     is: /there is no tenant gone/,
   },
-
-  {
-    what: 'by SNI',
-    role: 'caller',
-    shows: ['acmeCallers', 'kube-apiserver'],
-    evidence: SNI,
-    is: 'acme/caller/kube-apiserver',
-    rule: 'acme.yaml: callers[0].certificates',
-  },
-  { what: 'by issuer', role: 'caller', shows: ['acmeCallers', 'kube-apiserver'], is: 'acme/caller/kube-apiserver' },
-  {
-    what: 'by SPIFFE ID',
-    role: 'caller',
-    shows: ['program', '', spiffe('tenant/beta/caller/api')],
-    is: 'beta/caller/api',
-  },
-  {
-    what: "by its tenant's socket",
-    role: 'caller',
-    evidence: { tenant: 'acme', unixSocket: '/run/acme.sock' },
-    is: 'acme/caller/local',
-    rule: 'acme.yaml: callers[1].unixSocket',
-  },
-  {
-    what: "by its tenant's port",
-    role: 'caller',
-    evidence: { tenant: 'open', port: 9003 },
-    is: 'open/caller/port-9003',
-    rule: 'open.yaml: callers[0].port',
-  },
-  {
-    what: "by its tenant's port, and certificate",
-    role: 'caller',
-    shows: ['acmeCallers', 'kube-apiserver'],
-    evidence: { tenant: 'acme', port: 9001 },
-    is: 'acme/caller/kube-apiserver',
-  },
-
-  {
-    what: "by a port whose tenant lists callers' certificates",
-    role: 'caller',
-    evidence: { tenant: 'acme', port: 9001 },
-    is: /has not proven its tenant/,
-    rule: 'acme.yaml: callers',
-  },
-  {
-    what: 'with another name',
-    role: 'caller',
-    shows: ['acmeCallers', 'kubelet'],
-    is: /its name kubelet is not among the names allowed/,
-    rule: 'acme.yaml: callers[0].certificates',
-  },
-  {
-    what: "with an agent's certificate",
-    role: 'caller',
-    shows: ['acme', 'kube-apiserver'],
-    is: /not a trusted authority/,
-  },
-  {
-    what: "with an agent's SPIFFE ID",
-    role: 'caller',
-    shows: ['program', '', spiffe('tenant/beta/agent/e1')],
-    is: /names the agent e1/,
-  },
-  {
-    what: "of another tenant on a tenant's socket's SNI",
-    role: 'caller',
-    shows: ['acmeCallers', 'kube-apiserver'],
-    evidence: { serverName: 'x.beta.example' },
-    is: /no SPIFFE ID|not a trusted authority/,
-  },
-  { what: 'by SNI alone', role: 'caller', evidence: SNI, is: /has not proven its tenant/ },
-  {
-    what: 'that shows nothing',
-    role: 'caller',
-    is: /the caller has not proven its tenant: it showed no client certificate: see callers/,
-  },
-  {
-    what: 'on a socket that the file does not list',
-    role: 'caller',
-    evidence: { tenant: 'acme', unixSocket: '/run/x.sock' },
-    is: /has not proven/,
-  },
-];
-
-for (const { what, role = 'agent', shows, evidence = {}, claims, is, rule } of ROWS) {
-  test(`${role} ${what} ${typeof is === 'string' ? `is ${is}` : 'is refused'}`, async () => {
-    const certificate = shows && (await shownBy(authorities[shows[0]], shows[1], shows[2]));
-    const all = { ...evidence, ...(certificate && { certificate }) };
-    const decide = async () => {
-      if (role === 'caller') return authority.caller(all);
-      const more = { source: '127.0.0.1', signal: AbortSignal.timeout(60_000) };
-      return authority.agent({ ...all, ...more, ...(claims !== undefined && { claimedTenant: claims }) });
-    };
-    if (typeof is === 'string') {
-      const { principal, tenant } = await decide();
-      assert.equal(principalText(principal), is);
-      assert.equal(tenant.name, principal.tenant);
-      if (rule) assert.equal(principal.rule, rule);
-      return;
-    }
-    await assert.rejects(decide, (error: Error) => {
-      assert.ok(error instanceof NotAuthorised, String(error.stack));
-      assert.match(error.message, is);
-      if (rule) assert.equal(error.rule, rule);
-      return true;
-    });
-  });
-}
+]);
 
 test("an authority of one tenant below another's proves no other tenant, and no other role", async () => {
   const root = await CertificateAuthority.create('root', DAY);
