@@ -1,3 +1,4 @@
+import { socketPathOf } from '@isthmus/admin/client';
 import { FlagError, readDuration } from '@isthmus/flags';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, InvalidArgumentError, Option } from 'commander';
@@ -34,9 +35,15 @@ export function hostPort(text: string): string {
   return valid(() => formatDestination(parseDestination(text)));
 }
 
+/** Parses the place of an admin port: `host:port`, or `unix:/path`. */
+function adminPlace(text: string): string {
+  const path = socketPathOf(text);
+  return path === undefined ? hostPort(text) : `unix:${path}`;
+}
+
 function added(text: string, before: readonly string[] | undefined, fromDefault: readonly string[]): string[] {
   const known = before === undefined || before === fromDefault ? [] : before;
-  return [...known, ...text.split(',').map((each) => hostPort(each.trim()))];
+  return [...known, ...text.split(',').map((each) => adminPlace(each.trim()))];
 }
 
 export function count(text: string): number {
@@ -51,7 +58,7 @@ export function commonOptions(): Option[] {
   return [
     new Option(
       '-a, --address <host:port>',
-      'admin port of any gateway or hub; the others are found through it. Repeat it to name spares',
+      'admin port of any gateway or hub, or unix:/path for its unix socket; the others are found through it. Repeat it to name spares',
     )
       .env('ISTHMUS_ADDRESS')
       .default(HERE, HERE.join())

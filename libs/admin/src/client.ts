@@ -23,12 +23,16 @@ const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 /** A name that an admin port's certificate may have instead of its address, because pods' addresses change. */
 export const ADMIN_SERVER_NAME = 'isthmus-admin';
 
-/** Returns a client of the admin port at `host:port`. Without TLS settings it uses plain text, as admin ports on loopback do. */
+/**
+ * Returns a client of the admin port at `host:port`, or on a unix socket at `unix:/path`. Without TLS settings, and on unix sockets, it uses
+ * plain text, as admin ports on loopback do.
+ */
 export function adminClient(address: string, tls?: AdminClientTls): AdminConnection {
-  const credentials = tls && credentialsFor(address, tls);
+  const path = socketPathOf(address);
+  const credentials = tls && path === undefined ? credentialsFor(address, tls) : undefined;
   // Send the name instead of an IP address in the SNI extension (RFC 6066 section 3). Deno rejects an address there.
-  const named = tls && isIP(parseDestination(address).host) !== 0;
-  const channel = createChannel(address, credentials, {
+  const named = credentials && isIP(parseDestination(address).host) !== 0;
+  const channel = createChannel(path === undefined ? address : `unix://${path}`, credentials, {
     'grpc.max_receive_message_length': MAX_RESPONSE_BYTES,
     // grpc-js uses http_proxy even for loopback. Admin ports are reached directly.
     'grpc.enable_http_proxy': 0,
@@ -36,6 +40,11 @@ export function adminClient(address: string, tls?: AdminClientTls): AdminConnect
   });
   const admin = createClient(adminApi.AdminDefinition, channel);
   return { admin, [Symbol.dispose]: () => channel.close() };
+}
+
+/** Returns the path in `unix:/path`, or undefined for any other address. */
+export function socketPathOf(address: string): string | undefined {
+  return /^unix:(?:\/\/(?=\/))?(\/.+)$/.exec(address)?.[1];
 }
 
 function credentialsFor(address: string, { ca, cert, key }: AdminClientTls): ChannelCredentials {

@@ -39,6 +39,8 @@ export interface AdminListener {
 export interface AdminListenerOptions {
   readonly host: string;
   readonly port: number;
+  /** Of a unix socket, instead of the two. */
+  readonly path?: string | undefined;
   readonly tls: AdminTls | undefined;
   readonly handshakeMs: number;
   readonly refused: Refused;
@@ -46,7 +48,7 @@ export interface AdminListenerOptions {
 
 /** Opens the admin port's listener, in plain text or with mutual TLS. */
 export async function adminListener(options: AdminListenerOptions): Promise<AdminListener> {
-  const { host, port, tls, handshakeMs, refused } = options;
+  const { host, port, path, tls, handshakeMs, refused } = options;
   let take = (socket: Socket): void => void socket.destroy();
   const strangers = new Strangers({ ...STRANGERS, deadlineMs: handshakeMs }, refused);
   const admitted = new Admitted(ADMITTED, refused);
@@ -65,8 +67,9 @@ export async function adminListener(options: AdminListenerOptions): Promise<Admi
     socket.on('error', () => socket.destroy());
   });
   const failed = (error: Error) => refused('', error);
-  const bound = await bind(server, { at: { host, port }, door: strangers, failed }).catch((cause: Error) => {
-    throw new Error(`cannot listen on the admin address ${host}:${port}: ${cause.message}`, { cause });
+  const at = path === undefined ? { host, port } : { path, deleteExisting: true };
+  const bound = await bind(server, { at, door: strangers, failed }).catch((cause: Error) => {
+    throw new Error(`cannot listen on the admin address ${path ?? `${host}:${port}`}: ${cause.message}`, { cause });
   });
   return {
     address: bound.address,

@@ -3,12 +3,11 @@ import type { ProgramLog } from '@isthmus/service';
 import { type Check, serveHealth, type Unready } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
 import { adminHandler, type TenantMetrics } from './handler.ts';
-import type { AdminTls } from './listener.ts';
-import { serveAdmin } from './server.ts';
+import { type AdminOptions, serveAdmin } from './server.ts';
 
 export interface OperationsOptions {
   readonly health: { readonly host: string; readonly port: number };
-  readonly admin: { readonly host: string; readonly port: number; readonly tls?: AdminTls | undefined };
+  readonly admin: Pick<AdminOptions, 'host' | 'port' | 'path' | 'tls'>;
   readonly profiling: boolean;
   readonly checks: () => readonly Check[];
   readonly unready: Unready;

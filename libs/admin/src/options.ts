@@ -15,16 +15,24 @@ function adminTls(flags: AdminTlsFlags, policy: ReturnType<typeof tlsPolicy>, cr
   return cert === '' ? undefined : (...rest: Parameters<AdminTls>) => create({ cert, key, ca, ...policy }, ...rest);
 }
 
+/** The unix socket, if there is one, replaces the port. */
+function socketOf({ 'admin-uds-name': path }: { readonly 'admin-uds-name': string }) {
+  return path === '' ? {} : { path };
+}
+
 type OperationsFlags = AdminTlsFlags &
   Parameters<typeof tlsPolicy>[0] &
-  Pick<GatewayValues, 'health-bind-address' | 'health-port' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'>;
+  Pick<
+    GatewayValues,
+    'health-bind-address' | 'health-port' | 'admin-uds-name' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'
+  >;
 
 /** Returns the ports for operators, the same for every server-side program. */
 export function operationsPorts(flags: OperationsFlags, create: CreateAdmin) {
   const tls = adminTls(flags, tlsPolicy(flags), create);
   return {
     health: { host: flags['health-bind-address'], port: flags['health-port'] },
-    admin: { host: flags['admin-bind-address'], port: flags['admin-port'], tls },
+    admin: { host: flags['admin-bind-address'], port: flags['admin-port'], ...socketOf(flags), tls },
     profiling: flags['enable-profiling'],
   };
 }
@@ -32,14 +40,24 @@ export function operationsPorts(flags: OperationsFlags, create: CreateAdmin) {
 type AgentOperationsFlags = AdminTlsFlags &
   Pick<
     AgentValues,
-    'health-server-host' | 'health-server-port' | 'admin-bind-address' | 'admin-server-port' | 'enable-profiling'
+    | 'health-server-host'
+    | 'health-server-port'
+    | 'admin-uds-name'
+    | 'admin-bind-address'
+    | 'admin-server-port'
+    | 'enable-profiling'
   >;
 
 /** Like `operationsPorts`, with the names of an agent's flags. */
 export function agentOperationsPorts(flags: AgentOperationsFlags, create: CreateAdmin) {
   return {
     health: { host: flags['health-server-host'], port: flags['health-server-port'] },
-    admin: { host: flags['admin-bind-address'], port: flags['admin-server-port'], tls: adminTls(flags, {}, create) },
+    admin: {
+      host: flags['admin-bind-address'],
+      port: flags['admin-server-port'],
+      ...socketOf(flags),
+      tls: adminTls(flags, {}, create),
+    },
     profiling: flags['enable-profiling'],
   };
 }

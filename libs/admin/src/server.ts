@@ -11,6 +11,8 @@ export interface AdminOptions {
   readonly host: string;
   /** 0 for any free port. */
   readonly port: number;
+  /** Of a unix socket, instead of the two. Its mode says who may connect. */
+  readonly path?: string | undefined;
   readonly backend: AdminBackend;
   /** With TLS, both sides must present a certificate. Unset: plain text, and the RPC is served only on loopback. */
   readonly tls?: AdminTls | undefined;
@@ -25,6 +27,7 @@ export interface AdminOptions {
 }
 
 export interface AdminServer extends AsyncDisposable {
+  /** Means nothing for a unix socket. */
   readonly address: AddressInfo;
   /** Closes the listener and every connection. */
   close(): Promise<void>;
@@ -39,19 +42,20 @@ const HTTP2_PREFACE = Buffer.from('PRI');
 
 /**
  * Serves the admin port: HTTP/1.1 and the admin RPC (gRPC) on one listener, which tells them apart by the first bytes. With TLS, both
- * require a client certificate. Without TLS there is no authentication, as in upstream. The RPC is then served only on loopback, while
+ * require a client certificate. Without TLS there is no authentication, as in upstream. The RPC is then served only on loopback and on
+ * unix sockets, while
  * anyone who can connect may read metrics and profiles, as in upstream.
  */
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
+  const { host, port, path, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
   const { headTimeoutMs = HEAD_TIMEOUT_MS } = options;
   const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, http);
   web.timeout = IDLE_TIMEOUT_MS;
   refuseBadRequests(web, refused);
 
-  const listener = await adminListener({ host, port, tls, refused, handshakeMs: headTimeoutMs });
+  const listener = await adminListener({ host, port, path, tls, refused, handshakeMs: headTimeoutMs });
   const { address } = listener;
-  const trusted = tls !== undefined || isLoopback(address.address);
+  const trusted = tls !== undefined || path !== undefined || isLoopback(address.address);
   if (!trusted) warn(untrusted(address));
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
   const serveRpc = async () => (await import('./rpc/server.ts')).serveRpc(backend, ready);

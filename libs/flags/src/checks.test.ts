@@ -217,6 +217,7 @@ test('invalid values are rejected', () => {
     ['--tenant=a/b', /^--tenant: bad name "a\/b"/],
     ['--lease-label=a=!', /^--lease-label-selector: bad selector "a=!"/],
     ['--proxy-server-host=', '--proxy-server-host: must not be empty'],
+    ['--admin-uds-name=/nowhere/admin.sock', '--admin-uds-name: there is no directory /nowhere'],
     ['--ping-interval=500ms', '--ping-interval: want whole seconds, 1s to 5m'],
     ['--ping-interval=301s', '--ping-interval: want whole seconds, 1s to 5m'],
     ['--proxy-server-host=localhost,', '--proxy-server-host: must not be empty'],

@@ -57,7 +57,7 @@ function textIn(path: string): string {
 
 type MemberFlags = Pick<
   GatewayValues,
-  'server-id' | 'zone' | 'advertise-admin-address' | 'admin-bind-address' | 'admin-port'
+  'server-id' | 'zone' | 'advertise-admin-address' | 'admin-uds-name' | 'admin-bind-address' | 'admin-port'
 >;
 
 const EVERY_ADDRESS: readonly string[] = ['', '0.0.0.0', '::'];
@@ -66,7 +66,9 @@ const EVERY_ADDRESS: readonly string[] = ['', '0.0.0.0', '::'];
 export function memberOf(flags: MemberFlags, roles: Member['roles'], version: string): Member {
   const { 'admin-bind-address': bind, 'admin-port': port } = flags;
   const machine = hostname();
-  const bound = formatDestination({ host: EVERY_ADDRESS.includes(bind) ? machine : bind, port });
+  // A unix socket leads nobody here from another machine.
+  const tcp = formatDestination({ host: EVERY_ADDRESS.includes(bind) ? machine : bind, port });
+  const bound = flags['admin-uds-name'] === '' ? tcp : `unix:${flags['admin-uds-name']}`;
   return {
     memberId: flags['server-id'],
     roles,

@@ -200,7 +200,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
   check(values, warn) {
     const joins = values['redis-url'] !== '';
     // Without a plane it has no peers, and its peer port stays closed.
-    checkPorts(serverFlags, values, joins ? [] : ['peer-port']);
+    checkPorts(serverFlags, values, [...closedAdmin(values), ...(joins ? [] : ['peer-port'])]);
     checkDurations(serverFlags, values);
     checkCallers(values, warn);
     checkServerSide(values, warn);
@@ -217,7 +217,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
   summary: 'Gateway of a plane: accepts API servers, and carries their dials to agents through any hub.',
   flags: gatewayFlags,
   check(values, warn) {
-    checkPorts(gatewayFlags, values);
+    checkPorts(gatewayFlags, values, closedAdmin(values));
     checkDurations(gatewayFlags, values);
     checkCallers(values, warn);
     checkServerSide(values, warn);
@@ -233,7 +233,7 @@ export const backendHub: ProgramFlags<typeof hubFlags> = {
   summary: 'Hub of a plane: accepts agents, and relays the tunnels of all gateways to them.',
   flags: hubFlags,
   check(values, warn) {
-    checkPorts(hubFlags, values);
+    checkPorts(hubFlags, values, closedAdmin(values));
     checkDurations(hubFlags, values);
     checkServerSide(values, warn);
     checkAudit(values);
@@ -248,7 +248,7 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
   summary: 'Agent: connects to servers, and opens the connections that callers request in its own network.',
   flags: agentFlags,
   check(values, warn) {
-    checkPorts(agentFlags, values);
+    checkPorts(agentFlags, values, closedAdmin(values));
     parseDestinations(values);
     checkDurations(agentFlags, values);
     checkServerConnection(values);
@@ -265,6 +265,11 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
 };
 
 export const PROGRAMS: readonly ProgramFlags<FlagTable>[] = [proxyServer, frontendGateway, backendHub, proxyAgent];
+
+/** A unix socket replaces the TCP port. */
+function closedAdmin(values: { readonly 'admin-uds-name': string }): string[] {
+  return values['admin-uds-name'] === '' ? [] : ['admin-port', 'admin-server-port'];
+}
 
 type Common = Pick<HubValues, keyof GatewayValues & keyof HubValues>;
 

@@ -54,6 +54,8 @@ export class Program implements AsyncDisposable {
   readonly healthHost: string;
   /** The port of the admin RPC, from the flags; 0 for a program without one. */
   readonly adminPort: number;
+  /** The path of the unix socket that replaces that port. */
+  readonly adminSocket: string | undefined;
   /** Every line of stdout and stderr, in order of arrival. Beyond 20,000 the oldest are dropped. */
   readonly lines: string[] = [];
   readonly logs: LogLine[] = [];
@@ -70,6 +72,8 @@ export class Program implements AsyncDisposable {
     this.healthPort = options.healthPort ?? 0;
     this.healthHost = options.healthHost ?? '127.0.0.1';
     this.adminPort = Number(options.flags?.['admin-port'] ?? options.flags?.['admin-server-port'] ?? 0);
+    const socket = options.flags?.['admin-uds-name'];
+    this.adminSocket = socket === undefined ? undefined : `${socket}`;
     this.#secrets = new Secrets(options.flags ?? {});
     const all = [...args, ...(options.args ?? []), ...flagList(options.flags ?? {})];
     const env = { ...process.env, ...NO_AUTHORITIES, ...options.env };

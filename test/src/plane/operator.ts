@@ -16,7 +16,11 @@ export interface Said {
 }
 
 /** The program that a command asks. */
-export type Asked = Pick<Program, 'adminPort'>;
+export type Asked = Pick<Program, 'adminPort'> & Partial<Pick<Program, 'adminSocket'>>;
+
+function placeOf({ adminPort, adminSocket }: Asked): string {
+  return adminSocket === undefined ? `127.0.0.1:${adminPort}` : `unix:${adminSocket}`;
+}
 
 /** Runs `isthmus` against a program's admin port, in this process: a new process would take longer than its answer. */
 export async function isthmus(program: Asked, ...args: string[]): Promise<Said> {
@@ -40,7 +44,7 @@ export class Session {
 
   constructor(program: Asked, args: readonly string[]) {
     const terminal: Terminal = {
-      args: [...args, '--address', `127.0.0.1:${program.adminPort}`],
+      args: [...args, '--address', placeOf(program)],
       env: {},
       out: (text) => {
         this.out += text;
@@ -64,5 +68,5 @@ export class Session {
 
 /** Starts the program itself, as people run it. */
 export function startIsthmus(scope: Scope, program: Program, ...args: string[]): Program {
-  return startCommand(scope, [process.execPath, ...COMMAND, ...args, '--address', `127.0.0.1:${program.adminPort}`]);
+  return startCommand(scope, [process.execPath, ...COMMAND, ...args, '--address', placeOf(program)]);
 }

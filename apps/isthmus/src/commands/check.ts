@@ -1,3 +1,4 @@
+import { socketPathOf } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
@@ -122,6 +123,8 @@ function announcer(plane: Plane): (hubId: string, remote: string) => Promise<voi
   };
 }
 
+const LOCAL = { host: '127.0.0.1' };
+
 /** Hubs that agents know by a balancer's address alone are looked at where they listen. */
 function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi.GetConfigResponse>['answers']) {
   return hubs.map((hub) => {
@@ -129,7 +132,8 @@ function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi
     if (hub.agentAddress !== '' || !own) return hub;
     const flag = (name: string) => own.value.flags.find((each) => each.name === name)?.value ?? '';
     const bound = flag('agent-bind-address');
-    const { host } = parseDestination(own.member.address);
+    // At a unix socket, it is this machine.
+    const { host } = socketPathOf(own.member.address) === undefined ? parseDestination(own.member.address) : LOCAL;
     const everywhere = ['', '0.0.0.0', '::'].includes(bound);
     const agentAddress = formatDestination({ host: everywhere ? host : bound, port: Number(flag('agent-port')) });
     return { ...hub, agentAddress };

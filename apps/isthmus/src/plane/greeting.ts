@@ -52,6 +52,10 @@ function placeOf({ memberId, adminAddress, host }: adminApi.Member, machine: str
 /** A loopback address means a different admin port on each machine. */
 function whyUnreachable(address: string, host: string, machine: string): string | undefined {
   if (address === '') return 'it does not publish the address of its admin port';
+  if (address.startsWith('unix:')) {
+    if (host === machine) return undefined;
+    return `its admin port is a unix socket on ${host}: run isthmus there`;
+  }
   const [, bracketed, plain = ''] = /^(?:\[(.+)\]|([^:]+)):\d+$/.exec(address) ?? [];
   if (!isLoopback(bracketed ?? plain) || host === machine) return undefined;
   return `its admin port listens only on the loopback of ${host}: run isthmus there, or give it --admin-bind-address and --admin-server-cert`;

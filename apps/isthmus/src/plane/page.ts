@@ -2,7 +2,7 @@ import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import type { AdminClientTls } from '@isthmus/admin/client';
-import { ADMIN_SERVER_NAME } from '@isthmus/admin/client';
+import { ADMIN_SERVER_NAME, socketPathOf } from '@isthmus/admin/client';
 import { parseDestination } from '@isthmus/tunnel';
 
 /** A page of metrics with a thousand series is 200 kB. */
@@ -14,18 +14,20 @@ export function readPage(
   path: string,
   { tls, signal }: { readonly tls?: AdminClientTls | undefined; readonly signal: AbortSignal },
 ): Promise<string> {
-  const { host, port } = parseDestination(address);
-  const options = { host, port, path, signal, agent: false as const };
+  const socketPath = socketPathOf(address);
+  const place = socketPath === undefined ? parseDestination(address) : { host: 'localhost', socketPath };
+  const options = { ...place, path, signal, agent: false as const };
   const identity = (_name: string, certificate: PeerCertificate) =>
-    checkServerIdentity(host, certificate) && checkServerIdentity(ADMIN_SERVER_NAME, certificate);
+    checkServerIdentity(place.host, certificate) && checkServerIdentity(ADMIN_SERVER_NAME, certificate);
   return new Promise((resolve, reject) => {
     const answered = (response: IncomingMessage) => {
       if (response.statusCode === 200) textOf(response).then(resolve, reject);
       else reject(new Error(`HTTP status ${response.statusCode} for ${path}`));
     };
-    const request = tls
-      ? getHttps({ ...options, ...tls, checkServerIdentity: identity }, answered)
-      : getHttp(options, answered);
+    const request =
+      tls && socketPath === undefined
+        ? getHttps({ ...options, ...tls, checkServerIdentity: identity }, answered)
+        : getHttp(options, answered);
     request.on('error', reject);
   });
 }

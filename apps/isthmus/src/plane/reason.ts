@@ -2,6 +2,8 @@ import { inWords } from '@isthmus/tunnel';
 
 /** What to check first, by the error that ended the connection. */
 const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/ENOENT/, 'there is no such socket: does it run, and is this its --admin-uds-name?'],
+  [/EACCES/, 'this user may not open the socket: run isthmus as the user of the program, or as root'],
   [/ECONNREFUSED/, 'nothing listens there: does it run, and is this its --admin-port?'],
   [/ENOTFOUND|EAI_AGAIN|Name resolution failed/, 'the name does not resolve here'],
   [/EHOSTUNREACH|ENETUNREACH|ETIMEDOUT/, 'no route to it from here: run isthmus inside its network'],

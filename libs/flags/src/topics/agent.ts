@@ -91,6 +91,11 @@ export const agentHealth = topic('Listening: health, metrics and administration'
   'health-server-port': int(8093, 'TCP port of /healthz, /readyz and /metrics.', {
     port: { bind: 'health-server-host', ...ANY_PORT },
   }),
+  'admin-uds-name': string(
+    '',
+    "Path of a unix socket for the admin RPC, instead of the TCP port: this process' user and group can open it. On a machine that others share, or with the host's network, any local user can use the port.",
+    { own: true },
+  ),
   'admin-bind-address': string(
     '127.0.0.1',
     'Address that --admin-server-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',

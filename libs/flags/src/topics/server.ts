@@ -40,6 +40,11 @@ export const serverHealth = topic('Listening: health, metrics and administration
   'admin-port': int(8095, 'TCP port of the admin RPC, /metrics and /debug/pprof.', {
     port: { bind: 'admin-bind-address', ...SERVER_PORTS },
   }),
+  'admin-uds-name': string(
+    '',
+    "Path of a unix socket for the admin RPC, instead of the TCP port: this process' user and group can open it. On a machine that others share, or with the host's network, any local user can use the port.",
+    { own: true },
+  ),
   'admin-bind-address': string(
     '127.0.0.1',
     'Address that --admin-port listens on. Empty for all addresses. Any address but loopback needs --admin-server-cert for the admin RPC.',

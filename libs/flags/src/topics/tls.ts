@@ -3,6 +3,7 @@ import { FlagError } from '../error.ts';
 import { checkAuthorities, checkKeyPair, sharedAuthority } from '../files.ts';
 import { string, strings, topic, type Values } from '../flag.ts';
 import { nearest } from '../nearest.ts';
+import { faultOfSocketPath } from '../socket-path.ts';
 
 export const tlsPolicy = topic('TLS: all listeners', {
   'cipher-suites': strings(
@@ -42,7 +43,16 @@ export const adminTls = topic('TLS: admin port', {
   'admin-ca-cert': string('', "CA certificates that operators' certificates must chain to (PEM).", { own: true }),
 });
 
-export function checkAdminTls(flags: Values<typeof adminTls>): void {
+/** Of the admin port: its certificates, or its unix socket. */
+export function checkAdminTls(flags: Values<typeof adminTls> & { readonly 'admin-uds-name': string }): void {
+  const path = flags['admin-uds-name'];
+  const fault = path === '' ? undefined : faultOfSocketPath(path);
+  if (fault !== undefined) throw new FlagError('admin-uds-name', fault);
+  if (path !== '' && flags['admin-server-cert'] !== '')
+    throw new FlagError(
+      'admin-server-cert',
+      'has no effect with --admin-uds-name: who may open the socket may do everything',
+    );
   const { 'admin-server-cert': cert, 'admin-ca-cert': authorities } = flags;
   checkKeyPair('admin-server-cert', cert, 'admin-server-key', flags['admin-server-key']);
   checkAuthorities('admin-ca-cert', authorities);
