@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
+import { readTenantFile } from '@isthmus/admission';
 import { PROGRAMS, parseFlags } from '@isthmus/flags';
 import { goMissing } from '../harness/index.ts';
 import { objects, readAsApiServer } from '../k8s/chart.ts';
@@ -71,6 +72,25 @@ for (const { recipe, program, args } of [
     );
   });
 }
+
+test("shared-plane: a tenant's file can be used, its credentials are those that isthmus certs and the README name, and its port is open", {
+  skip: noKubectl,
+}, () => {
+  const read = readTenantFile(readFileSync(join(root, 'k8s/recipes/shared-plane/tenants/acme.yaml'), 'utf8'));
+  assert.ok('file' in read, JSON.stringify(read));
+  const readme = readFileSync(join(root, 'k8s/recipes/shared-plane/README.md'), 'utf8');
+  for (const [name] of JSON.stringify(read.file).matchAll(/acme[\w-]*\.(crt|key|pub)/g))
+    assert.ok(readme.includes(`\`${name}\``), name);
+  const port = read.file.agents?.[0]?.port;
+  const applied = kustomize('k8s/recipes/shared-plane');
+  const opened = applied.flatMap(({ kind, metadata, spec }) => {
+    if (metadata.name === 'hub-agents' && kind === 'Service') return spec.ports;
+    return metadata.name === 'hub-tenants' && kind === 'NetworkPolicy' ? spec.ingress[0].ports : [];
+  });
+  assert.equal(opened.filter((each: { readonly port: number }) => each.port === port).length, 2, String(port));
+  const hub = workloads(applied).find(({ name }) => name === 'hub');
+  assert.equal(hub?.flags.get('tenants-dir'), '/etc/isthmus/tenants');
+});
 
 test('kubeadm-ha: with leases, the rights are where servers keep them, and agents get a token to list them', {
   skip: noKubectl,

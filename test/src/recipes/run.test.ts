@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { echo, grpcThrough, type Scope, scoped, tunnelThrough, type Via, within } from '../harness/index.ts';
+import { startRedis } from '@isthmus/registry/testing/servers';
+import { echo, grpcThrough, type Scope, scoped, tunnelThrough, until, type Via, within } from '../harness/index.ts';
 import { kustomize, noKubectl } from '../k8s/manifests.ts';
 import { COMMAND_LINES, type CommandLine } from './command-lines.ts';
 import { argsOf, commandLinesOf } from './objects.ts';
@@ -45,19 +46,40 @@ test(
   }),
 );
 
+/** The server of one of kubeadm-ha's folders on three nodes, and its agent. */
+function threeNodes(folder: string): CommandLine[] {
+  const [server] = commandLinesOf('kubeadm-ha', `/${folder}/`);
+  const agent = kustomize('k8s/recipes/kubeadm-ha').find(({ kind }) => kind === 'Deployment');
+  assert.ok(server && agent);
+  const servers = ['one', 'two', 'three'].map((node) => {
+    return { ...server, args: server.args.map((arg) => arg.replace('node-name', node)) };
+  });
+  const args = argsOf(agent.spec.template.spec.containers[0]);
+  return [...servers, { recipe: 'kubeadm-ha', program: 'proxy-agent', args }];
+}
+
 test(
   'kubeadm-ha: without Redis, an agent behind the load balancer reaches three servers, and each carries a dial',
   { skip: noKubectl },
   scoped(async (scope) => {
-    const [server] = commandLinesOf('kubeadm-ha', '/node/');
-    const agent = kustomize('k8s/recipes/kubeadm-ha').find(({ kind }) => kind === 'Deployment');
-    assert.ok(server && agent);
-    const servers = ['one', 'two', 'three'].map((node) => {
-      return { ...server, args: server.args.map((arg) => arg.replace('node-name', node)) };
-    });
-    const args = argsOf(agent.spec.template.spec.containers[0]);
-    const { vias } = await run(scope, [...servers, { recipe: 'kubeadm-ha', program: 'proxy-agent', args }]);
+    const { vias } = await run(scope, threeNodes('node'));
     assert.equal(vias.length, 3);
     for (const via of vias) await carries(scope, via);
+  }),
+);
+
+test(
+  'kubeadm-ha: as one plane, an agent has sessions with two servers, and all three carry a dial',
+  { skip: noKubectl },
+  scoped(async (scope) => {
+    const redis = await startRedis();
+    scope.defer(() => redis.stop());
+    // This Redis has neither TLS nor a password.
+    const own = { 'redis-url': redis.url, 'redis-ca-cert': '', 'redis-password-file': '' };
+    const { vias, agents } = await run(scope, threeNodes('plane'), own);
+    for (const via of vias) await carries(scope, via);
+    await until(async () => / connected to 2 of 2\b/.test((await agents[0]?.get('/readyz?verbose'))?.body ?? ''), {
+      what: 'two sessions',
+    });
   }),
 );

@@ -1,6 +1,7 @@
 import { copyFile, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import {
+  type Flags,
   freePort,
   newTrust,
   type Program,
@@ -32,6 +33,8 @@ interface Place {
   readonly scope: Scope;
   readonly trust: Trust;
   readonly kubeconfig: string;
+  /** Flags of servers that come after a recipe's own, to take their place. */
+  readonly serverFlags: Flags;
 }
 
 interface Started {
@@ -44,12 +47,12 @@ interface Started {
  * Starts the command lines of one recipe, with real certificates at the paths that they name. Agents reach the servers through a load
  * balancer. Only paths, ports and the server's address change.
  */
-export async function run(scope: Scope, lines: readonly CommandLine[]): Promise<Running> {
+export async function run(scope: Scope, lines: readonly CommandLine[], serverFlags: Flags = {}): Promise<Running> {
   const trust = await newTrust(scope);
   const kube = await kubeApi(scope, trust);
   kube.trust(TOKEN, 'kube-system:konnectivity-agent');
   kube.trust(TOKEN_OF_OURS, 'isthmus-agent:agent');
-  const place = { scope, trust, kubeconfig: kube.kubeconfig };
+  const place = { scope, trust, kubeconfig: kube.kubeconfig, serverFlags };
   const servers: Started[] = [];
   for (const { args } of lines.filter(({ program }) => program === 'proxy-server'))
     servers.push(await start(place, servers.length, 'proxy-server', args));
@@ -75,7 +78,7 @@ const DEFAULTS = {
 
 /** @param serverPort where an agent finds its servers */
 async function start(
-  { scope, trust, kubeconfig }: Place,
+  { scope, trust, kubeconfig, serverFlags }: Place,
   index: number,
   program: CommandLine['program'],
   args: readonly string[],
@@ -85,13 +88,13 @@ async function start(
   const moved = move(args, {
     root: join(trust.dir, String(index)),
     ports: await portsOf(args, serverPort),
-    hosts: new Map([[host, '127.0.0.1']]),
+    hosts: new Map([host, 'node-ip'].map((name) => [name, '127.0.0.1'])),
   });
   await writeFiles(moved, trust, kubeconfig, index);
   const { health, admin } = DEFAULTS[program];
-  const flags: Record<string, number> = {};
+  const flags: Record<string, Flags[string]> = program === 'proxy-server' ? { ...serverFlags } : {};
   for (const name of [health, admin]) if (flagValue(args, name) === undefined) flags[name] = await freePort();
-  const healthPort = flags[health] ?? Number(flagValue(moved, health));
+  const healthPort = Number(flags[health] ?? flagValue(moved, health));
   return { program: startProgram(scope, program, { args: moved, flags, healthPort }), args: moved };
 }
 
@@ -126,16 +129,19 @@ export interface Moves {
 export function move(args: readonly string[], { root, ports, hosts }: Moves): string[] {
   return args.map((arg) => {
     const [, before = '', value = arg] = /^(-[^=]*=)(.*)$/s.exec(arg) ?? [];
-    const moved = value.startsWith('/') ? join(root, value) : (hosts.get(value) ?? ports.get(value) ?? value);
-    return `${before}${moved}`;
+    if (value.startsWith('/')) return before + join(root, value);
+    const [, address = '', port = ''] = /^([\w.-]+):(\d+)$/.exec(value) ?? [];
+    if (address !== '' && hosts.has(address)) return `${before}${hosts.get(address)}:${ports.get(port) ?? port}`;
+    return `${before}${hosts.get(value) ?? ports.get(value) ?? value}`;
   });
 }
 
 /** Puts a real file wherever a flag names one. */
 async function writeFiles(args: readonly string[], trust: Trust, kubeconfig: string, index: number): Promise<void> {
-  const [cluster, callers, agent] = await Promise.all([
+  const [cluster, callers, peer, agent] = await Promise.all([
     trust.agents.server(),
     trust.callers.server(),
+    trust.peers.peer(['gateway', 'hub']),
     trust.agents.client(`agent-${index}`),
   ]);
   const token = join(trust.dir, 'token');
@@ -148,6 +154,9 @@ async function writeFiles(args: readonly string[], trust: Trust, kubeconfig: str
     'server-cert': callers.cert,
     'server-key': callers.key,
     'server-ca-cert': trust.callers.cert,
+    'peer-cert': peer.cert,
+    'peer-key': peer.key,
+    'peer-ca-cert': trust.peers.cert,
     'ca-cert': trust.agents.cert,
     'agent-cert': agent.cert,
     'agent-key': agent.key,
