@@ -3,5 +3,6 @@ import { installClusterTools } from './lib/cluster-tools.mjs';
 import { ensureReady } from './lib/ready.mjs';
 
 await ensureReady();
-await installClusterTools();
+// Where it may not be possible, nothing is installed to find that out.
+if (!process.argv.includes('--if-possible')) await installClusterTools();
 await import('../test/dist/cluster/main.js');
