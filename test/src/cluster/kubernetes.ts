@@ -5,9 +5,9 @@ import { type CommandOptions, type Ended, must, run } from './command.ts';
 import { Daemon } from './daemon.ts';
 import { BIN, IMAGES, SOURCES, VERSION } from './settings.ts';
 
-const MANIFEST = '/etc/kubernetes/manifests/kube-apiserver.yaml';
 const KUBELET_CONFIG = '/var/lib/kubelet/config.yaml';
 const INIT_MS = 5 * 60_000;
+const NEXT_MS = 3 * 60_000;
 const IMPORT_MS = 5 * 60_000;
 
 /** kubectl as the cluster's administrator. */
@@ -106,24 +106,42 @@ export class Kubernetes {
     await this.#kubelet?.restart();
   }
 
-  /** Starts the API server's pod again, for it reads its files only then, and waits for the new one. */
+  /** Has the kubelet start the API server again, which reads its files only then, and waits for the new one. */
   async restartApiServer(): Promise<void> {
-    const pod = 'status.containerStatuses[0].containerID';
-    const now = async () =>
-      (await tryKubectl(['-n', 'kube-system', 'get', 'pod', 'kube-apiserver-node', `-o=jsonpath={.${pod}}`])).stdout;
-    const before = await now();
-    writeFileSync(MANIFEST, restarted(readFileSync(MANIFEST, 'utf8')));
-    const wait = { deadline: 180_000, what: 'a new API server' };
-    await until(async () => {
-      const after = await now();
-      return after !== '' && after !== before;
-    }, wait);
-    await until(async () => (await tryKubectl(['get', '--raw', '/readyz'])).status === 0, wait);
+    // SIGTERM would take a minute: it waits for watches to end.
+    const before = await killStatic('kube-apiserver');
+    await nextStatic('kube-apiserver', before);
+    await until(async () => (await tryKubectl(['get', '--raw', '/readyz'])).status === 0, 'the API server');
   }
 
   #daemon(program: string, ...args: string[]): Daemon {
     return new Daemon([program, ...args], join(this.#logs, `${program}.log`));
   }
+}
+
+/** Kills a static pod's container with SIGKILL. @returns its id */
+export async function killStatic(name: string): Promise<string> {
+  const id = await containerOf(name);
+  await must(['ctr', '-n', 'k8s.io', 'tasks', 'kill', '--signal', 'SIGKILL', id.replace('containerd://', '')]);
+  return id;
+}
+
+/** Waits until a static pod is ready, and its container another one than this. */
+export async function nextStatic(name: string, before: string): Promise<void> {
+  const next = async () => {
+    const id = await containerOf(name);
+    return id !== '' && id !== before && (await ofStatic(name, 'ready')) === 'true';
+  };
+  await until(next, { what: `another ${name}`, deadline: NEXT_MS });
+}
+
+export function containerOf(name: string): Promise<string> {
+  return ofStatic(name, 'containerID');
+}
+
+function ofStatic(name: string, field: string): Promise<string> {
+  const output = `-o=jsonpath={.status.containerStatuses[0].${field}}`;
+  return kubectl(['-n', 'kube-system', 'get', 'pod', `${name}-node`, output]);
 }
 
 /** A static pod is another one when its manifest changes. */

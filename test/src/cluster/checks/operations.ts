@@ -61,7 +61,7 @@ export const OPERATIONS: readonly Check[] = [
       const command = kubectlArgs(inProbe('exec', '-it', pod, '--', 'sh', '-c', shell));
       const terminal = `stty rows 37 cols 91; ${command.join(' ')}`;
       const { status, stdout } = await run(['script', '-qec', terminal, '/dev/null']);
-      assert.match(stdout, /\/dev\/pts\/0\r?\n37 91/);
+      assert.match(stdout, /\/dev\/pts\/0\r?\n.*37 91/);
       assert.equal(status, 3);
       return 'pts/0, 37 by 91, status 3';
     },

@@ -1,7 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { until } from '../../harness/index.ts';
-import { must } from '../command.ts';
-import { kubectl, restarted, tryKubectl } from '../kubernetes.ts';
+import { containerOf, killStatic, kubectl, nextStatic, restarted, tryKubectl } from '../kubernetes.ts';
 import { rolledOut } from '../recipe.ts';
 import type { Fault, Scene } from './fault.ts';
 
@@ -28,8 +27,8 @@ const agentDeleted: Fault = {
 
 const kubeletRestarted: Fault = {
   name: 'kubelet restarted',
-  // Nothing listens there for a moment, and whoever dials is refused.
-  mayFail: /dial tcp \S+:10250: connect: connection refused/,
+  // For a moment nothing listens there, and then the kubelet itself does not know its pods.
+  mayFail: /dial tcp \S+:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
   async commit({ kubernetes }) {
     await kubernetes.restartKubelet();
     await until(
@@ -46,18 +45,22 @@ export const OF_THE_SERVER: readonly Fault[] = [
   {
     name: 'the static pod changed',
     async commit() {
-      const before = await serverContainer();
+      const before = await containerOf('proxy-server');
       writeFileSync(SERVER, restarted(readFileSync(SERVER, 'utf8')));
-      await newServer(before);
+      await nextStatic('proxy-server', before);
     },
   },
   {
     name: 'the server SIGKILLed',
     async commit() {
-      const before = await serverContainer();
-      await must(['ctr', '-n', 'k8s.io', 'tasks', 'kill', '--signal', 'SIGKILL', before.replace('containerd://', '')]);
-      await newServer(before);
+      await nextStatic('proxy-server', await killStatic('proxy-server'));
     },
+  },
+  {
+    name: 'the API server SIGKILLed',
+    // It is the one that kubectl calls.
+    mayFail: /./,
+    commit: ({ kubernetes }) => kubernetes.restartApiServer(),
   },
   kubeletRestarted,
 ];
@@ -92,21 +95,4 @@ async function podsOf({ namespace, selector }: Deployment): Promise<string[]> {
     '-o=jsonpath={.items[*].metadata.name}',
   ]);
   return names.split(' ').filter(Boolean);
-}
-
-async function serverContainer(): Promise<string> {
-  const id = '-o=jsonpath={.status.containerStatuses[0].containerID}';
-  return kubectl(['-n', 'kube-system', 'get', 'pod', 'proxy-server-node', id]);
-}
-
-/** Waits for another server than this one, and until it has an agent. */
-async function newServer(before: string): Promise<void> {
-  const ready = '-o=jsonpath={.status.containerStatuses[0].ready} {.status.containerStatuses[0].containerID}';
-  await until(
-    async () => {
-      const { stdout } = await tryKubectl(['-n', 'kube-system', 'get', 'pod', 'proxy-server-node', ready]);
-      return stdout.startsWith('true ') && !stdout.includes(before);
-    },
-    { what: 'a new server', deadline: DRAIN_MS },
-  );
 }
