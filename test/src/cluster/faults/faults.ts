@@ -27,8 +27,8 @@ const agentDeleted: Fault = {
 
 const kubeletRestarted: Fault = {
   name: 'kubelet restarted',
-  // For a moment nothing listens there, and then the kubelet itself does not know its pods.
-  mayFail: /dial tcp \S+:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
+  // It ends connections that it has accepted, for a moment nothing listens there, and then it does not know its pods yet.
+  mayFail: /connection reset by peer|:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
   async commit({ kubernetes }) {
     await kubernetes.restartKubelet();
     await until(
