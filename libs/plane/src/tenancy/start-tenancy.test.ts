@@ -34,7 +34,11 @@ async function shown(authority: CertificateAuthority, commonName: string) {
 async function starting(context: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'tenancy-'));
   context.after(() => rm(dir, { recursive: true }));
-  const write = (name: string, text: string) => writeFile(join(dir, name), text);
+  // At once, because a poll may come between any two writes.
+  const write = async (name: string, text: string) => {
+    await writeFile(join(dir, `${name}.new`), text);
+    await rename(join(dir, `${name}.new`), join(dir, name));
+  };
   await mkdir(join(dir, 'tls'));
   await write('tls/tls.crt', server.cert);
   await write('tls/tls.key', server.key);
