@@ -32,7 +32,17 @@ test('dials refused by a limit are logged a few at a time, all others one by one
   const count = (code: string) => records.filter((record) => record.error === code).length;
   assert.deepEqual([count('connection_limit_reached'), count('connection_refused')], [10, 50]);
   const { where, count: leftOut } = records.at(-1);
-  assert.deepEqual([where, leftOut], ['dials', 40]);
+  assert.deepEqual([where, leftOut], ['dials of tenant default', 40]);
+});
+
+test('dials that a rule refuses are logged a few at a time, and those of another tenant beside them', () => {
+  const error = new DialError('destination_ip_prohibited', 'the policy of tenant a refuses 10.0.0.1');
+  const records = logged((events) => {
+    for (let i = 0; i < 50; i++) events.emit('dial:end', 'gateway', { ...dial, tenant: 'a' }, { ms: 1, error });
+    events.emit('dial:end', 'gateway', { ...dial, tenant: 'b' }, { ms: 1, error });
+  });
+  const count = (of: string) => records.filter(({ tenant }) => tenant === of).length;
+  assert.deepEqual([count('a'), count('b')], [10, 1]);
 });
 
 test('a flapping connection is logged a few times, then counted, and its latest state is logged last', async () => {

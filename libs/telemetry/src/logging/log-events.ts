@@ -1,8 +1,10 @@
 import {
+  type DialError,
   type DialOutcome,
   type DialRequest,
   formatDestination,
   inWords,
+  isRefusedDial,
   type PlaneEvents,
   ReaderStalled,
   type Role,
@@ -61,8 +63,8 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
       const level = dialLevel(role, outcome);
       if (!logger.isLevelEnabled(level)) return;
       const { error } = outcome;
-      // Once a limit is reached, it refuses every dial.
-      if (error?.code === 'connection_limit_reached' && !bursts.admit('dials')) return;
+      // A limit that is reached, or a rule, refuses every dial of one tenant, and each line costs a third of such a dial.
+      if (error && isFlood(dial, error) && !bursts.admit(`dials of tenant ${dial.tenant}`)) return;
       logger[level](dialFields(role, dial, outcome), error ? 'dial failed' : 'dial established');
     },
     'tunnel:close'(tunnel, outcome) {
@@ -70,6 +72,11 @@ function dialLines(logger: Logger, bursts: Bursts): Subscriptions {
       if (logger.isLevelEnabled(level)) logger[level](tunnelFields(tunnel, outcome), 'tunnel closed');
     },
   };
+}
+
+/** A limit may also be reached elsewhere, after attempts. */
+function isFlood(dial: DialRequest, error: DialError): boolean {
+  return error.code === 'connection_limit_reached' || isRefusedDial(dial, error);
 }
 
 /** Gateway and agent log each dial, a hub only for debugging. A caller that gave up is not a failure of the plane. */
