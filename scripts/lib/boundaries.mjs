@@ -53,7 +53,7 @@ const NODE_MODULES = {
   'libs/certificates': ['crypto'],
   'libs/runtime': ['crypto', 'events', 'fs', 'net', 'perf_hooks', 'stream', 'timers', 'tls', 'v8', 'vm'],
   'libs/flags': ['crypto', 'fs', 'net', 'os', 'path', 'tls'],
-  'libs/kube': ['crypto', 'fs', 'http', 'https', 'path', 'timers'],
+  'libs/kube': ['child_process', 'crypto', 'fs', 'http', 'https', 'path', 'timers'],
   'libs/registry': ['crypto', 'net', 'timers', 'tls', 'util'],
   'libs/transport': ['crypto', 'dns', 'events', 'fs', 'http', 'net', 'stream', 'timers', 'tls'],
   'libs/telemetry': ['events', 'fs', 'net', 'process', 'timers', 'tls', 'util', 'zlib'],

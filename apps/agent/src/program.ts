@@ -158,7 +158,7 @@ async function countLeases(
   warn: (message: string) => void,
 ): Promise<LeaseCounter | undefined> {
   if (!flags['count-server-leases']) return undefined;
-  const source = flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig);
+  const source = flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig, { exec: true });
   const client = await kubeClient({ source });
   closing.defer(() => client[Symbol.dispose]());
   const counter = leaseCounter({

@@ -67,7 +67,7 @@ export async function kubernetes(
   const wanted = namespace !== '' || flags['enable-lease-controller'];
   if (!wanted) return { authenticate: undefined, holdLease() {} };
   const client = await kubeClient({
-    source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig),
+    source: flags.kubeconfig === '' ? inClusterConnection() : kubeconfigFile(flags.kubeconfig, { exec: true }),
     qps: flags['kubeconfig-qps'],
     burst: flags['kubeconfig-burst'],
   });

@@ -66,6 +66,7 @@ class Client implements KubeClient {
   readonly #rateName: string;
   #pool: ConnectionPool;
   #readAt = performance.now();
+  #refreshing: Promise<void> | undefined;
 
   constructor(options: KubeClientOptions, connection: KubeConnection) {
     this.#source = options.source;
@@ -139,16 +140,36 @@ class Client implements KubeClient {
       throw new RateExceeded(`too many calls wait: ${this.#rateName} does not let this one through in time`);
     if (wait > 0) await sleep(wait, undefined, { signal: deadline.signal });
     await this.#refresh();
+    const { connection } = this.#pool;
     const response = await exchange(this.#pool, call, deadline.signal);
+    if (response.statusCode === 401 && connection.rejected) {
+      connection.rejected();
+      this.#readAt = Number.NEGATIVE_INFINITY;
+    }
     await expectSuccess(response);
     return response;
   }
 
   /** Rereads the credentials once they are old. If they cannot be read, they may be half written, and the last good ones stay. */
   async #refresh(): Promise<void> {
-    if (performance.now() - this.#readAt < this.#rereadMs) return;
+    // Without them, a call would be useless.
+    if (this.#expired) await this.#refreshing;
+    if (performance.now() - this.#readAt < this.#rereadMs && !this.#expired) return;
     this.#readAt = performance.now();
-    const next = await this.#source().catch(() => undefined);
+    this.#refreshing = this.#reread();
+    await this.#refreshing;
+  }
+
+  get #expired(): boolean {
+    const { expires } = this.#pool.connection;
+    return expires !== undefined && Date.now() >= expires;
+  }
+
+  async #reread(): Promise<void> {
+    const next = await this.#source().catch((error: Error) => {
+      if (this.#expired) throw error;
+      return undefined;
+    });
     if (next === undefined || JSON.stringify(next) === JSON.stringify(this.#pool.connection)) return;
     const old = this.#pool.agent;
     this.#pool = openPool(next);

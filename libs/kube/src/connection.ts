@@ -10,6 +10,10 @@ export interface KubeConnection {
   readonly token?: string;
   /** The name to expect in the server's certificate, if it is not the host. */
   readonly serverName?: string;
+  /** When the credentials expire, in milliseconds since 1970. Unset: not known. */
+  readonly expires?: number;
+  /** Call when the server has rejected the credentials: the next reading gets others, if there can be any. */
+  readonly rejected?: () => void;
   /** Accepts any certificate. Only for tests of a cluster, as in kubectl. */
   readonly insecureSkipTlsVerify: boolean;
 }

@@ -82,7 +82,12 @@ describe('a kubeconfig', () => {
     [
       'an exec plugin',
       () => config({}, { exec: { command: 'aws' } }),
-      /user u: exec is not supported, use a client certificate/,
+      /user u: exec is not allowed in a tenant's kubeconfig.*use a client certificate/,
+    ],
+    [
+      'an auth provider',
+      () => config({}, { 'auth-provider': { name: 'gcp' } }),
+      /user u: auth-provider is gone from Kubernetes since 1\.26\. Use exec with the provider's plugin/,
     ],
     ['a password', () => config({}, { username: 'a', password: 'b' }), /user u: username is not supported/],
     ['a proxy', () => config({ 'proxy-url': 'http://p' }, {}), /cluster c: proxy-url is not supported/],

@@ -7,25 +7,35 @@ import {
   messageOf,
   parseServer,
 } from './connection.ts';
+import { ExecCredentials, execPlugin } from './exec-credential.ts';
 
 /** A part of a kubeconfig: any YAML mapping. It is read field by field, because people write these files. */
 type Part = Readonly<Record<string, unknown>>;
 
-/** Ways to log in that would need another program or library. */
-const UNSUPPORTED_USER = ['exec', 'auth-provider', 'username', 'password', 'as'];
+/** Ways to log in that Kubernetes itself has given up, or that would need rights of their own. */
+const UNSUPPORTED_USER = ['username', 'password', 'as'];
+
+export interface KubeconfigOptions {
+  /**
+   * Whether the file may name a program to run for credentials (`exec`). Default: false. Who may write the file can then run programs as
+   * this process: not for files of tenants.
+   */
+  readonly exec?: boolean;
+}
 
 /** Reads the cluster and user of a kubeconfig file's current context. */
-export function kubeconfigFile(path: string): KubeConnectionSource {
+export function kubeconfigFile(path: string, { exec = false }: KubeconfigOptions = {}): KubeConnectionSource {
+  const plugins = exec ? new ExecCredentials() : undefined;
   return async () => {
     try {
-      return await read(path);
+      return await read(path, plugins);
     } catch (cause) {
       throw new Error(`kubeconfig ${path}: ${messageOf(cause)}`, { cause });
     }
   };
 }
 
-async function read(path: string): Promise<KubeConnection> {
+async function read(path: string, plugins: ExecCredentials | undefined): Promise<KubeConnection> {
   // Loaded only if there is such a file, because it takes 2 MB.
   const { parse } = await import('yaml');
   const config = asPart(parse(await readFile(path, 'utf8')), 'the file');
@@ -40,16 +50,65 @@ async function read(path: string): Promise<KubeConnection> {
   if (text(cluster, 'proxy-url')) throw new Error(`${inCluster}: proxy-url is not supported`);
   const ca = await material(cluster, 'certificate-authority', dir, inCluster);
   const serverName = text(cluster, 'tls-server-name');
+  const where = `user ${userName}`;
+  const own = await credentials(user, dir, where);
+  // As in client-go: a plugin is not asked if the file has credentials of its own.
+  const plugin = Object.keys(own).length === 0 && user.exec !== undefined && user.exec !== null;
   return {
     server: parseServer(requiredText(cluster, 'server', inCluster), inCluster),
     insecureSkipTlsVerify: cluster['insecure-skip-tls-verify'] === true,
     ...(ca === undefined ? {} : { ca: checkedCertificates(ca, `${inCluster}: certificate-authority`) }),
     ...(serverName === undefined ? {} : { serverName }),
-    ...(await credentials(user, dir, `user ${userName}`)),
+    ...own,
+    ...(plugin && (await fromPlugin(user.exec, plugins, { dir, cluster, ca, where }))),
   };
 }
 
+interface PluginPlace {
+  readonly dir: string;
+  readonly cluster: Part;
+  readonly ca: string | undefined;
+  readonly where: string;
+}
+
+async function fromPlugin(
+  exec: unknown,
+  plugins: ExecCredentials | undefined,
+  { dir, cluster, ca, where }: PluginPlace,
+) {
+  if (!plugins) {
+    const instead = 'use a client certificate, token or tokenFile';
+    throw new Error(
+      `${where}: exec is not allowed in a tenant's kubeconfig, because it runs a program here: ${instead}`,
+    );
+  }
+  const info = {
+    server: cluster.server,
+    ...(cluster['tls-server-name'] !== undefined && { 'tls-server-name': cluster['tls-server-name'] }),
+    ...(cluster['insecure-skip-tls-verify'] === true && { 'insecure-skip-tls-verify': true }),
+    ...(ca !== undefined && { 'certificate-authority-data': Buffer.from(ca).toString('base64') }),
+    config: execConfig(cluster),
+  };
+  try {
+    return { ...(await plugins.get(execPlugin(exec, dir, info))), rejected: () => plugins.forget() };
+  } catch (cause) {
+    throw new Error(`${where}: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** The cluster's own settings for plugins. */
+function execConfig({ extensions }: Part): unknown {
+  if (!Array.isArray(extensions)) return null;
+  const found = extensions.find((each) => asPart(each, 'extensions').name === 'client.authentication.k8s.io/exec');
+  return found === undefined ? null : (asPart(found, 'extensions').extension ?? null);
+}
+
 async function credentials(user: Part, dir: string, where: string): Promise<Partial<KubeConnection>> {
+  if (user['auth-provider'] !== undefined) {
+    throw new Error(
+      `${where}: auth-provider is gone from Kubernetes since 1.26. Use exec with the provider's plugin (gke-gcloud-auth-plugin, kubelogin, aws eks get-token), a client certificate, token or tokenFile`,
+    );
+  }
   const unsupported = UNSUPPORTED_USER.find((field) => user[field] !== undefined);
   if (unsupported !== undefined) {
     throw new Error(`${where}: ${unsupported} is not supported, use a client certificate, token or tokenFile`);

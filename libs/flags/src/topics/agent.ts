@@ -81,7 +81,10 @@ export const agentLeases = topic('Leases', {
 });
 
 export const agentKubernetes = topic('Kubernetes API', {
-  kubeconfig: string('', "Path of a kubeconfig file. If empty, the pod's service account is used."),
+  kubeconfig: string(
+    '',
+    "Path of a kubeconfig file. It may name a credential plugin (exec), which then runs here. If empty, the pod's service account is used.",
+  ),
 });
 
 const ANY_PORT = { lowest: 1, highest: 65_535 } as const;

@@ -55,7 +55,10 @@ export const agentLimits = topic('Agents', {
 });
 
 export const kubernetes = topic('Kubernetes API', {
-  kubeconfig: string('', "Path of a kubeconfig file. If empty, the pod's service account is used."),
+  kubeconfig: string(
+    '',
+    "Path of a kubeconfig file. It may name a credential plugin (exec), which then runs here. If empty, the pod's service account is used.",
+  ),
   'kubeconfig-qps': float32(0, 'Requests per second to the API server. 0 means 5.'),
   'kubeconfig-burst': int(0, 'Burst of requests to the API server. 0 means 10.'),
 });
