@@ -8,10 +8,11 @@ import { ADDRESS } from './settings.ts';
 const K8S = join(ROOT, 'k8s');
 const OVERLAY = join(K8S, 'overlays/control-plane-node');
 const NODE = join(OVERLAY, 'node');
+export const SECTION = 'One control-plane node';
 const ROLLOUT_MS = 180_000;
 
 /** Returns the commands of a section of k8s/README.md: what an operator would paste. */
-function commandsOf(section: string): string {
+export function commandsOf(section: string): string {
   const page = readFileSync(join(K8S, 'README.md'), 'utf8');
   const [, commands] =
     page
@@ -25,7 +26,7 @@ function commandsOf(section: string): string {
 
 /** "One control-plane node" of k8s/README.md up to `kubeadm init`: certificates, the static pod, and what the API server needs. */
 export async function prepareNode(): Promise<void> {
-  await must(['bash', '-euo', 'pipefail', '-c', commandsOf('One control-plane node')]);
+  await must(['bash', '-euo', 'pipefail', '-c', commandsOf(SECTION)]);
   const to = (path: string) => join('/etc/kubernetes', path);
   mkdirSync(to('manifests'), { recursive: true });
   mkdirSync(to('patches'), { recursive: true });

@@ -4,7 +4,7 @@ import { ROOT } from '../harness/runtime.ts';
 import type { Outcome } from './faults/run.ts';
 import { VERSION } from './settings.ts';
 
-const PAGE = `${ROOT}docs/KUBERNETES.md`;
+export const PAGE = `${ROOT}docs/KUBERNETES.md`;
 const BEGIN = '<!-- npm run cluster writes from here -->';
 const END = '<!-- to here -->';
 
@@ -23,9 +23,14 @@ function cells({ way, fault, figures }: Outcome): string[] {
 
 /** Writes the outcomes of a whole run into the page for operators. */
 export function writePage(outcomes: readonly Outcome[]): void {
-  const page = readFileSync(PAGE, 'utf8');
+  const when = new Date().toISOString().slice(0, 10);
+  const made = `\`npm run cluster\`, ${when}, Kubernetes ${VERSION}, ${availableParallelism()} cores.`;
+  writeFileSync(PAGE, pageWith(readFileSync(PAGE, 'utf8'), `${made}\n\n${table(outcomes)}`));
+}
+
+/** Returns the page with another text between its marks. */
+export function pageWith(page: string, text: string): string {
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
   if (begin < 0 || end < begin) throw new Error(`${PAGE} lacks the lines ${BEGIN} and ${END}`);
-  const made = `\`npm run cluster\`, ${new Date().toISOString().slice(0, 10)}, Kubernetes ${VERSION}, ${availableParallelism()} cores.`;
-  writeFileSync(PAGE, `${page.slice(0, begin)}${BEGIN}\n\n${made}\n\n${table(outcomes)}\n\n${page.slice(end)}`);
+  return `${page.slice(0, begin)}${BEGIN}\n\n${text}\n\n${page.slice(end)}`;
 }

@@ -36,7 +36,7 @@ export const METRICS: readonly Check[] = [
 ];
 
 /** Returns the sum of a family's samples that have these labels. */
-function sample(page: string, family: string, labels: Readonly<Record<string, string>>): number {
+export function sample(page: string, family: string, labels: Readonly<Record<string, string>>): number {
   const wanted = Object.entries(labels).map(([name, value]) => `${name}="${value}"`);
   const lines = page.split('\n').filter((line) => line.startsWith(`${family}{`) || line.startsWith(`${family} `));
   const matching = lines.filter((line) => wanted.every((each) => line.includes(each)));

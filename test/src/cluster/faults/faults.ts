@@ -28,7 +28,8 @@ const agentDeleted: Fault = {
 const kubeletRestarted: Fault = {
   name: 'kubelet restarted',
   // It ends connections that it has accepted, for a moment nothing listens there, and then it does not know its pods yet.
-  mayFail: /connection reset by peer|:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
+  mayFail:
+    /connection reset by peer|:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
   async commit({ kubernetes }) {
     await kubernetes.restartKubelet();
     await until(
