@@ -121,7 +121,7 @@ export async function restoreNodeImage(): Promise<void> {
   await must(['buildah', 'tag', id.trim(), NODE_IMAGE]);
 }
 
-/** Copies an image out of buildah's storage, uncompressed: it is unpacked again at once. */
+/** Copies an image out of buildah's storage. */
 export async function push(image: string, to: string): Promise<void> {
-  await must(['buildah', 'push', '--quiet', '--disable-compression', image, to], { deadline: BUILD_MS });
+  await must(['buildah', 'push', '--quiet', image, to], { deadline: BUILD_MS });
 }

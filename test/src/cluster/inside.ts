@@ -1,5 +1,6 @@
 // The cluster itself: main.ts starts this as the only program of a machine of its own. Arguments: options as JSON, a directory, and the
 // name of the control groups.
+import { writeFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
 import type { Check, Context } from './checks/check.ts';
 import { METRICS } from './checks/metrics.ts';
@@ -11,7 +12,7 @@ import { Kubernetes, kubectl } from './kubernetes.ts';
 import type { Options } from './options.ts';
 import { apiAvailable, deployProbe, probePod } from './probe.ts';
 import { applyAgents, applyPlane, prepareNode, speakHttpConnect, useGateways } from './recipe.ts';
-import { table, writePage } from './report.ts';
+import { table } from './report.ts';
 import { prepareSystem } from './system.ts';
 import { WAYS, type Way } from './way.ts';
 
@@ -126,6 +127,6 @@ try {
   say(await kubectl(['get', 'pods', '-A', '-o=wide']).catch((reason: Error) => reason.message));
 }
 if (outcomes.length > 0) say(`\n${table(outcomes)}`);
-if (options.write && counts.failed === 0) writePage(outcomes);
+writeFileSync(options.outcomes, JSON.stringify(outcomes));
 say(`\n${counts.passed} passed, ${counts.failed} failed`);
 process.exit(counts.failed > 0 || counts.passed === 0 ? 1 : 0);

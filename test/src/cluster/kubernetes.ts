@@ -6,6 +6,7 @@ import { Daemon } from './daemon.ts';
 import { BIN, IMAGES, SOURCES, VERSION } from './settings.ts';
 
 const KUBELET_CONFIG = '/var/lib/kubelet/config.yaml';
+const KUBELET_FLAGS = '/var/lib/kubelet/kubeadm-flags.env';
 const INIT_MS = 5 * 60_000;
 const NEXT_MS = 3 * 60_000;
 const IMPORT_MS = 5 * 60_000;
@@ -57,14 +58,8 @@ export class Kubernetes {
 
   /** etcd beside the cluster, and the first of kubeadm's steps: the authority that Isthmus' certificate needs. */
   async authority(): Promise<void> {
-    const client = '--listen-client-urls=http://127.0.0.1:2379';
-    this.#daemon(
-      'etcd',
-      '--data-dir=/var/lib/etcd',
-      client,
-      '--advertise-client-urls=http://127.0.0.1:2379',
-      '--unsafe-no-fsync',
-    );
+    const urls = ['listen', 'advertise'].map((what) => `--${what}-client-urls=http://127.0.0.1:2379`);
+    this.#daemon('etcd', '--data-dir=/var/lib/etcd', '--unsafe-no-fsync', ...urls);
     await must(['kubeadm', 'init', 'phase', 'certs', 'ca']);
   }
 
@@ -82,24 +77,16 @@ export class Kubernetes {
 
   /** kubeadm writes the kubelet's files, and then waits for it. */
   async #startKubelet(init: Promise<unknown>): Promise<void> {
-    let over = false;
-    const ends = () => {
-      over = true;
-    };
-    init.then(ends, ends);
-    const flags = '/var/lib/kubelet/kubeadm-flags.env';
-    await until(() => over || (existsSync(KUBELET_CONFIG) && existsSync(flags)), {
-      what: "the kubelet's files",
-      deadline: INIT_MS,
-    });
-    if (!existsSync(flags)) return;
-    const [, extra = ''] = readFileSync(flags, 'utf8').match(/="(.*)"/) ?? [];
+    const failed = init.then(() => new Promise<never>(() => {}));
+    const written = () => existsSync(KUBELET_CONFIG) && readFileSync(KUBELET_FLAGS, 'utf8').match(/="(.*)"/);
+    const flags = await Promise.race([failed, until(written, { what: "the kubelet's files", deadline: INIT_MS })]);
     const configs = [
       'bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf',
       'kubeconfig=/etc/kubernetes/kubelet.conf',
+      `config=${KUBELET_CONFIG}`,
     ];
-    const all = [...configs, `config=${KUBELET_CONFIG}`].map((flag) => `--${flag}`);
-    this.#kubelet = this.#daemon('kubelet', ...all, ...extra.split(' ').filter(Boolean));
+    const extra = (flags[1] ?? '').split(' ').filter(Boolean);
+    this.#kubelet = this.#daemon('kubelet', ...configs.map((flag) => `--${flag}`), ...extra);
   }
 
   async restartKubelet(): Promise<void> {

@@ -1,5 +1,5 @@
 // npm run cluster: a real Kubernetes cluster on this machine with Isthmus from k8s/, checked, and down again.
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -8,7 +8,8 @@ import { build, NODE_IMAGE, push, restoreNodeImage } from './build.ts';
 import { ended, must } from './command.ts';
 import { unfit } from './machine.ts';
 import type { Options } from './options.ts';
-import { inOwnMachine } from './outside.ts';
+import { Machine } from './outside.ts';
+import { writePage } from './report.ts';
 import { KEPT } from './settings.ts';
 import { WAYS } from './way.ts';
 
@@ -42,27 +43,28 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Builds Isthmus' image from the work tree as `npm run image` does. @returns its archive */
-async function isthmusImage(): Promise<string> {
+/** Builds Isthmus' image from the work tree as `npm run image` does, and writes it to an archive. */
+async function isthmusImage(archive: string): Promise<void> {
   const start = performance.now();
   await restoreNodeImage();
-  await must([process.execPath, join(ROOT, 'scripts/image.mjs'), '--node', NODE_IMAGE, '--target', 'isthmus'], {
-    deadline: IMAGE_MS,
-  });
-  const archive = join(KEPT, 'isthmus.tar');
-  rmSync(archive, { force: true });
+  const options = ['--node', NODE_IMAGE, '--target', 'isthmus'];
+  await must([process.execPath, join(ROOT, 'scripts/image.mjs'), ...options], { deadline: IMAGE_MS });
   await push('isthmus:0.1.0', `oci-archive:${archive}:docker.io/library/isthmus:0.1.0`);
   say(`        npm run image (${((performance.now() - start) / 1000).toFixed(1)} s)`);
-  return archive;
 }
 
 async function cluster(): Promise<number> {
   const { way: ways, only, short, stay } = values;
-  const image = await isthmusImage();
-  const write = ways.length === 0 && only.length === 0 && !short;
-  const options: Options = { image, ways, only, short, stay, write };
-  const program = fileURLToPath(new URL('./inside.js', import.meta.url));
-  return inOwnMachine([process.execPath, program, JSON.stringify(options)], ended.signal);
+  await using machine = new Machine();
+  const image = join(machine.directory, 'isthmus.tar');
+  const outcomes = join(machine.directory, 'outcomes.json');
+  await isthmusImage(image);
+  const options: Options = { image, ways, only, short, stay, outcomes };
+  const program = [process.execPath, fileURLToPath(new URL('./inside.js', import.meta.url)), JSON.stringify(options)];
+  const status = await machine.run([...program, machine.directory, machine.name], ended.signal);
+  const whole = ways.length === 0 && only.length === 0 && !short;
+  if (status === 0 && whole) writePage(JSON.parse(readFileSync(outcomes, 'utf8')));
+  return status;
 }
 
 async function main(): Promise<number> {

@@ -8,6 +8,6 @@ export interface Options {
   readonly only: readonly string[];
   readonly short: boolean;
   readonly stay: boolean;
-  /** Whether the table goes into docs/KUBERNETES.md. */
-  readonly write: boolean;
+  /** Where it leaves what callers met of the faults, as JSON. */
+  readonly outcomes: string;
 }

@@ -11,38 +11,39 @@ const NAME = 'isthmus-cluster-';
 export const LOGS = join(ROOT, 'dist', 'cluster');
 
 /**
- * Runs a program as the only one of a machine of its own: with namespaces for mounts, network, processes, host name and IPC, control
- * groups, and a directory for all that it writes. When it ends, or this process does (SIGKILL too), the kernel ends everything in there.
- * @param program is given the directory and the control group
- * @returns its exit status
+ * A machine of its own for a program: namespaces for mounts, network, processes, host name and IPC, control groups, and a directory for all
+ * that it writes. When the program ends, or this process does (SIGKILL too), the kernel ends everything in there.
  */
-export async function inOwnMachine(program: readonly string[], signal: AbortSignal): Promise<number> {
-  signal.throwIfAborted();
-  removeAbandoned();
-  const name = `${NAME}${process.pid}`;
-  const directory = join(KEPT, name);
-  mkdirSync(directory, { recursive: true });
-  makeGroups(name);
-  try {
-    const status = await runApart([...program, directory, name], signal);
-    if (status !== 0) keepLogs(directory);
-    return status;
-  } finally {
-    await until(() => removeGroups(name), 'the end of the control groups');
-    rmSync(directory, { recursive: true, force: true });
-  }
-}
+export class Machine implements AsyncDisposable {
+  /** Also the name of its control groups. */
+  readonly name = `${NAME}${process.pid}`;
+  readonly directory = join(KEPT, this.name);
 
-async function runApart(program: readonly string[], signal: AbortSignal): Promise<number> {
-  const namespaces = ['--mount', '--net', '--pid', '--uts', '--ipc', '--fork', '--kill-child', '--mount-proc'];
-  const args = ['--pdeathsig', 'KILL', 'unshare', ...namespaces, join(BIN, 'init'), ...program];
-  // Detached, so that Ctrl-C reaches only this process, which ends the other at once.
-  const child = spawn('setpriv', args, { detached: true, stdio: ['ignore', 'inherit', 'inherit'] });
-  const end = () => void child.kill('SIGKILL');
-  signal.addEventListener('abort', end);
-  const [code] = (await once(child, 'exit')) as [number | null];
-  signal.removeEventListener('abort', end);
-  return code ?? 1;
+  constructor() {
+    removeAbandoned();
+    mkdirSync(this.directory, { recursive: true });
+    makeGroups(this.name);
+  }
+
+  /** Resolves with the program's exit status. Ends it when the signal aborts. */
+  async run(program: readonly string[], signal: AbortSignal): Promise<number> {
+    signal.throwIfAborted();
+    const namespaces = ['--mount', '--net', '--pid', '--uts', '--ipc', '--fork', '--kill-child', '--mount-proc'];
+    const args = ['--pdeathsig', 'KILL', 'unshare', ...namespaces, join(BIN, 'init'), ...program];
+    // Detached, so that Ctrl-C reaches only this process, which ends the other at once.
+    const child = spawn('setpriv', args, { detached: true, stdio: ['ignore', 'inherit', 'inherit'] });
+    const end = () => void child.kill('SIGKILL');
+    signal.addEventListener('abort', end);
+    const [code] = (await once(child, 'exit')) as [number | null];
+    signal.removeEventListener('abort', end);
+    if (code !== 0) keepLogs(this.directory);
+    return code ?? 1;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await until(() => removeGroups(this.name), 'the end of the control groups');
+    rmSync(this.directory, { recursive: true, force: true });
+  }
 }
 
 /** The node's processes are in `system`, its pods beside it. */

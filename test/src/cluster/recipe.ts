@@ -2,7 +2,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../harness/runtime.ts';
 import { must } from './command.ts';
-import { kubectl } from './kubernetes.ts';
+import { kubectl, nextStatic } from './kubernetes.ts';
 import { ADDRESS } from './settings.ts';
 
 const K8S = join(ROOT, 'k8s');
@@ -39,7 +39,8 @@ export async function prepareNode(): Promise<void> {
 export async function applyAgents(): Promise<void> {
   await kubectl(['apply', '-k', OVERLAY]);
   await rolledOut('isthmus-agent', 'agent');
-  await kubectl(['-n', 'kube-system', 'wait', '--for=condition=Ready', 'pod/proxy-server-node', '--timeout=60s']);
+  // The kubelet shows a static pod up to 10 s after the API server could take it.
+  await nextStatic('proxy-server', '');
 }
 
 export async function rolledOut(namespace: string, deployment: string): Promise<void> {
