@@ -18,6 +18,8 @@ export class GatewayHalf extends Half {
   /** The attach that has no answer yet. */
   #asked: AttachRequest | undefined;
   #cancelRetry: (() => void) | undefined;
+  /** How far the tunnel had got when the last carrier came. */
+  #progressed: number | undefined;
   /** Why the tunnel ends, which the other half does not know yet. */
   #lastWord: Error | undefined;
 
@@ -50,8 +52,8 @@ export class GatewayHalf extends Half {
       this.giveUp(reason);
       return;
     }
-    this.#backoff.reset();
     this.adopt(carrier, answer, answer.from);
+    this.#progressed = this.progress;
   }
 
   /** @param final whether no other attach can succeed */
@@ -61,10 +63,16 @@ export class GatewayHalf extends Half {
     // A carrier that carries proves more.
     if (this.attached) return;
     if (final) this.giveUp(error);
-    else this.#cancelRetry = this.options.clock.after(this.#backoff.next(), () => this.#ask());
+    else this.#askLater();
   }
 
+  /** Asks at once, unless the last carrier brought nothing: an agent that accepts and drops must not keep it busy. */
   protected override onDetached(): void {
+    if (this.progress === this.#progressed) {
+      this.#askLater();
+      return;
+    }
+    this.#backoff.reset();
     this.#ask();
   }
 
@@ -79,6 +87,10 @@ export class GatewayHalf extends Half {
   protected override disappear(): void {
     this.#cancelRetry?.();
     super.disappear();
+  }
+
+  #askLater(): void {
+    this.#cancelRetry = this.options.clock.after(this.#backoff.next(), () => this.#ask());
   }
 
   #ask(): void {

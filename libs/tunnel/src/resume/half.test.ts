@@ -174,6 +174,55 @@ test('an attach that fails while the old carrier carries changes nothing', () =>
   assert.deepEqual(told, ['abc']);
 });
 
+test('the end is told before the tunnel is over, also to a socket that takes bytes at once', () => {
+  const { options, carrier, told } = noted();
+  const half = new AgentHalf({
+    ...options,
+    outer: {
+      ...options.outer,
+      deliver(bytes) {
+        options.outer.deliver(bytes);
+        half.take(bytes.length);
+      },
+    },
+  });
+  half.start(carrier);
+  half.finish();
+  half.mark(carrier, { taken: 1, final: 3 });
+  half.data(carrier, Buffer.from('abc'));
+  assert.deepEqual(told, ['abc', 'end', 'over: clean']);
+  assert.deepEqual(carrier.marks.at(-1), { taken: 4, final: 0 });
+});
+
+test('an agent that accepts each attach and drops it is asked ever less often, and not for ever', () => {
+  const { half, carrier, asked, told, time } = gatewayHalf();
+  half.lost(carrier, new Error('the link was lost'));
+  for (let ms = 0; ms < 20_000; ms++) {
+    const request = asked.at(-1) as AttachRequest;
+    const next = new Noted();
+    half.attachedTo(request.number, next, { received: 0, taken: 0, from: 0 });
+    half.lost(next, new Error('dropped'));
+    time.run(ms + 1);
+  }
+  assert.ok(asked.length < 40, `${asked.length} attaches`);
+  assert.deepEqual(told.slice(-2), ['over: the link was lost', 'gone']);
+});
+
+test('a tunnel that is complete does not wait for ever for the other half to say so', () => {
+  const { half, carrier, told, time } = gatewayHalf();
+  half.finish();
+  half.mark(carrier, { taken: 1, final: 0 });
+  assert.deepEqual(told, ['end', 'over: clean']);
+  time.run(15_001);
+  assert.deepEqual([told.at(-1), carrier.told.at(-1)], ['gone', 'drop']);
+});
+
+test('a half refuses what the other would not take', () => {
+  const { half } = gatewayHalf();
+  half.write(Buffer.alloc(2 * LIMIT));
+  assert.throws(() => half.write(Buffer.alloc(1)), /1 bytes were written with 2000000 unacknowledged/);
+});
+
 test('a half that breaks the rules of a carrier ends the tunnel', () => {
   const breaks: readonly [(half: GatewayHalf, carrier: Carrier) => void, RegExp][] = [
     [(half, carrier) => half.data(carrier, Buffer.alloc(2 * LIMIT + 1)), /more than may wait/],

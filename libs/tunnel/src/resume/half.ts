@@ -32,7 +32,8 @@ export abstract class Half {
   readonly #kept = new Kept();
   #carrier: Carrier | undefined;
   #state: State = 'running';
-  #cancelDeadline = () => {};
+  /** Set while the other half has not been heard since the last loss, and once the tunnel is complete. */
+  #cancelDeadline: (() => void) | undefined;
   #cancelAcknowledgement: (() => void) | undefined;
 
   // What goes out.
@@ -47,13 +48,14 @@ export abstract class Half {
   #carrierAt = 0;
   #taken = 0;
   #final: number | undefined;
+  #endTold = false;
   #told = 0;
 
   constructor(options: HalfOptions) {
     this.options = options;
   }
 
-  /** Whether the outer side may write. What it writes all the same is kept, and sent in its turn. */
+  /** Whether the outer side may write. */
   get open(): boolean {
     return this.#carrier !== undefined && this.unacknowledged < this.options.limit;
   }
@@ -84,8 +86,17 @@ export abstract class Half {
 
   // What the outer side says.
 
+  /**
+   * Sends bytes. A write may go beyond the limit, as one that was under way when `open` became false does.
+   * @throws RangeError if it goes beyond twice the limit, because the other half takes no more
+   */
   write(bytes: Uint8Array): void {
     if (this.#state !== 'running' || this.#ended) return;
+    const { limit } = this.options;
+    if (this.unacknowledged + bytes.length > 2 * limit)
+      throw new RangeError(
+        `${bytes.length} bytes were written with ${this.unacknowledged} unacknowledged: the limit is ${limit}`,
+      );
     this.#kept.add(bytes);
     this.#carrier?.data(bytes);
     this.#waiting ||= !this.open;
@@ -102,7 +113,7 @@ export abstract class Half {
   take(bytes: number): void {
     if (this.#state !== 'running' || bytes === 0) return;
     this.#taken += bytes;
-    if (this.#takenWithEnd - this.#told >= ACKNOWLEDGE_BYTES || this.#taken === this.#final) this.#tell();
+    if (this.#takenWithEnd - this.#told >= ACKNOWLEDGE_BYTES || this.#takenWithEnd > this.#taken) this.#tell();
     else this.#cancelAcknowledgement ??= this.options.clock.after(ACKNOWLEDGE_MS, () => this.#tell());
     this.#settle();
   }
@@ -134,6 +145,7 @@ export abstract class Half {
       this.#violated(fault);
       return;
     }
+    this.#heard();
     this.#received = this.#carrierAt;
     this.options.outer.deliver(fresh);
     this.#endIncoming();
@@ -143,8 +155,12 @@ export abstract class Half {
     if (carrier !== this.#carrier || this.#state === 'gone') return;
     const before = this.#acknowledged;
     const fault = mark.taken < before ? `it took ${mark.taken} bytes, after ${before}` : this.faultOf(mark);
-    if (fault === undefined) this.#apply(mark);
-    else this.#violated(fault);
+    if (fault !== undefined) {
+      this.#violated(fault);
+      return;
+    }
+    this.#heard();
+    this.#apply(mark);
   }
 
   /** The other half has said everything. */
@@ -167,7 +183,7 @@ export abstract class Half {
     if (carrier !== this.#carrier || this.#state === 'gone') return;
     this.#carrier = undefined;
     this.#waiting = true;
-    this.#cancelDeadline = this.options.clock.after(this.options.timeoutMs, () => this.giveUp(reason));
+    this.#limitTime(reason);
     this.onDetached();
   }
 
@@ -182,6 +198,11 @@ export abstract class Half {
 
   protected get state(): State {
     return this.#state;
+  }
+
+  /** Grows with each byte that arrives here or is taken there. */
+  protected get progress(): number {
+    return this.#received + this.#acknowledged;
   }
 
   protected get position(): Position {
@@ -199,7 +220,6 @@ export abstract class Half {
    */
   protected adopt(carrier: Carrier, { received, taken, final }: Position, at: number): void {
     const old = this.#carrier;
-    this.#cancelDeadline();
     this.#carrier = carrier;
     this.#carrierAt = at;
     old?.drop();
@@ -233,7 +253,7 @@ export abstract class Half {
     if (this.#state === 'gone') return;
     this.#state = 'gone';
     this.#carrier = undefined;
-    this.#cancelDeadline();
+    this.#cancelDeadline?.();
     this.options.gone();
   }
 
@@ -244,7 +264,7 @@ export abstract class Half {
   }
 
   get #takenWithEnd(): number {
-    return this.#taken === this.#final ? this.#taken + 1 : this.#taken;
+    return this.#endTold && this.#taken === this.#final ? this.#taken + 1 : this.#taken;
   }
 
   get #mark(): Mark {
@@ -270,6 +290,24 @@ export abstract class Half {
     this.#settle();
   }
 
+  /** A carrier that carries is proof that the tunnel goes on. */
+  #heard(): void {
+    if (this.#state !== 'running') return;
+    this.#cancelDeadline?.();
+    this.#cancelDeadline = undefined;
+  }
+
+  /** Ends the half after the timeout, unless it is heard before. */
+  #limitTime(reason: Error): void {
+    const late = () => {
+      const carrier = this.#carrier;
+      if (this.#state === 'running') carrier?.abort(reason);
+      else carrier?.drop();
+      this.giveUp(reason);
+    };
+    this.#cancelDeadline ??= this.options.clock.after(this.options.timeoutMs, late);
+  }
+
   #beyond(position: number): string | undefined {
     if (position > (this.#final ?? Number.POSITIVE_INFINITY)) return 'it sends beyond its end';
     // Twice, because one write may go beyond the limit.
@@ -277,7 +315,8 @@ export abstract class Half {
   }
 
   #endIncoming(): void {
-    if (this.#received !== this.#final || this.#state !== 'running') return;
+    if (this.#received !== this.#final || this.#endTold || this.#state !== 'running') return;
+    this.#endTold = true;
     this.options.outer.end();
     if (this.#taken === this.#final) this.#tell();
     this.#settle();
@@ -292,10 +331,11 @@ export abstract class Half {
   /** The tunnel is complete once both ends have been taken, and the other half has been told so. */
   #settle(): void {
     const carrier = this.#carrier;
-    const complete = this.#ended && this.#acknowledged > this.#kept.to && this.#taken === this.#final;
+    const complete = this.#ended && this.#acknowledged > this.#kept.to && this.#takenWithEnd > this.#taken;
     if (this.#state !== 'running' || !complete || !carrier) return;
     if (this.#told < this.#takenWithEnd) this.#tell();
     this.#state = 'complete';
+    this.#limitTime(new Error('the other end did not end the tunnel'));
     this.#tellOver(undefined);
     this.onComplete(carrier);
   }

@@ -34,6 +34,10 @@ export class Party implements Outer {
     this.#options = options;
   }
 
+  get sends(): number {
+    return this.#options.sends;
+  }
+
   /** Bytes that it has read. */
   get read(): number {
     return this.#read;
@@ -52,8 +56,12 @@ export class Party implements Outer {
     if (this.outcome) this.faults.push('it got bytes after the end of the tunnel');
     if (this.#sees) this.faults.push('it got bytes after the end of the other side');
     if (!sameAt(this.#read + this.#unread, bytes)) this.faults.push(`wrong bytes at ${this.#read + this.#unread}`);
-    if (this.#unread === 0) this.#later(() => this.#take());
+    const waits = this.#unread > 0;
     this.#unread += bytes.length;
+    if (waits) return;
+    // As a socket does whose buffer has room.
+    if (this.#options.time.chance(0.3)) this.#take();
+    else this.#later(() => this.#take());
   }
 
   end(): void {

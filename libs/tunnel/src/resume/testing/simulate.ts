@@ -195,8 +195,13 @@ class Schedule {
     const outcomes = this.#parties.map(({ outcome }) => outcome);
     if (outcomes.includes(undefined)) this.#faults.push('a party was not told of the end');
     const clean = outcomes.filter((outcome) => outcome === 'clean').length;
-    if (clean === 2 && !this.#parties.every(({ finished, sawEnd }) => finished && sawEnd))
-      this.#faults.push('it is over, and a party has not ended');
+    const [gateway, agent] = this.#parties;
+    for (const [party, other] of [this.#parties, [agent, gateway]] as const) {
+      if (party.outcome !== 'clean') continue;
+      if (!party.finished || !party.sawEnd) this.#faults.push('it is over, and a party has not ended');
+      if (party.read !== other.sends || other.read !== party.sends)
+        this.#faults.push(`it is over, with ${party.read} of ${other.sends} and ${other.read} of ${party.sends} bytes`);
+    }
     if (clean < 2 && !this.#mayFail) this.#faults.push(`it ended as ${outcomes.join(' and ')}`);
   }
 }
