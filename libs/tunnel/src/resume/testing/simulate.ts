@@ -2,7 +2,7 @@ import { AgentHalf } from '../agent-half.ts';
 import { type AttachAnswer, AttachRefused, type AttachRequest } from '../carrier.ts';
 import { GatewayHalf } from '../gateway-half.ts';
 import type { Half } from '../half.ts';
-import { Channel } from './channel.ts';
+import { Channel, type Listener } from './channel.ts';
 import { Party, type PartyOptions } from './party.ts';
 import { SeededTime } from './seeded-time.ts';
 
@@ -40,6 +40,8 @@ class Schedule {
   readonly #gateway: GatewayHalf;
   readonly #agent: AgentHalf;
   readonly #gone = { gateway: false, agent: false };
+  /** When each half last heard of the other, in milliseconds. */
+  readonly #heard = { gateway: 0, agent: 0 };
   #channel: Channel;
   #hubsBackAt = 0;
   #attaches = 0;
@@ -71,8 +73,8 @@ class Schedule {
     this.#gateway = new GatewayHalf({ ...common, outer: gateway, gone: gone('gateway'), attach });
     this.#agent = new AgentHalf({ ...common, outer: agent, gone: gone('agent') });
     this.#channel = new Channel(time);
-    this.#channel.gateway.listener = this.#gateway;
-    this.#channel.agent.listener = this.#agent;
+    this.#channel.gateway.listener = this.#heardBy('gateway', this.#gateway);
+    this.#channel.agent.listener = this.#heardBy('agent', this.#agent);
     this.#gateway.start(this.#channel.gateway);
     this.#agent.start(this.#channel.agent);
     gateway.begin(this.#gateway);
@@ -96,6 +98,7 @@ class Schedule {
     }
     const watch = () => {
       this.#checkMemory();
+      if (this.#parties.some(({ outcome }) => outcome instanceof Error)) this.#checkSilence();
       if (!this.#gone.gateway || !this.#gone.agent) time.after(50, watch);
     };
     watch();
@@ -163,11 +166,11 @@ class Schedule {
     const { gateway, agent } = channel;
     try {
       this.#agent.attach(request, (answer: AttachAnswer) => {
-        agent.listener = this.#agent;
+        agent.listener = this.#heardBy('agent', this.#agent);
         if (losesAnswer) this.#cut(channel);
         agent.send(() => {
           const taken = once(() => {
-            gateway.listener = this.#gateway;
+            gateway.listener = this.#heardBy('gateway', this.#gateway);
             this.#channel = channel;
             this.#gateway.attachedTo(request.number, gateway, answer);
           });
@@ -180,6 +183,32 @@ class Schedule {
       if (!(error instanceof AttachRefused)) throw error;
       this.#time.after(this.#time.below(50), () => fail(error, error.final));
     }
+  }
+
+  /** A half that heard nothing for long may give up. */
+  #heardBy(which: 'gateway' | 'agent', half: Half): Listener {
+    const hear = () => {
+      this.#checkSilence();
+      this.#heard[which] = this.#time.now();
+    };
+    return {
+      data(carrier, bytes) {
+        hear();
+        half.data(carrier, bytes);
+      },
+      mark(carrier, mark) {
+        hear();
+        half.mark(carrier, mark);
+      },
+      ended: (carrier) => half.ended(carrier),
+      aborted: (carrier, reason) => half.aborted(carrier, reason),
+      lost: (carrier, reason) => half.lost(carrier, reason),
+    };
+  }
+
+  #checkSilence(): void {
+    const { gateway, agent } = this.#heard;
+    this.#mayFail ||= this.#time.now() - Math.min(gateway, agent) > this.#timeoutMs;
   }
 
   #checkMemory(): void {
