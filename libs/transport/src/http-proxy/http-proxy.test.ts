@@ -21,6 +21,11 @@ const EXEMPT: readonly (readonly [noProxy: string, exempt: readonly string[], pr
   ['2001:db8::1', ['[2001:db8::1]:1', '[2001:db8:0:0::1]:1'], ['[2001:db8::2]:1']],
   ['[2001:db8::1]:8091', ['[2001:db8::1]:8091'], ['[2001:db8::1]:8132']],
   [',, :8091,10.0.0.0/99,10.0.0.0/x,/', [], ['hub.example:8091', '10.0.0.1:8091']],
+  [
+    '10.0.0.0/,10.0.0.0/ 8,10.0.0.0/0x8,10.0.0.0/+8,10.0.0.0/8.0,::/',
+    [],
+    ['10.0.0.1:1', '11.0.0.1:1', '[2001:db8::1]:1'],
+  ],
   ['*.', [], ['hub.example:1']],
   ['10.0', [], ['10.0.0.1:1']],
 ];
@@ -66,11 +71,16 @@ test('a proxy that cannot be used is an error that does not show its password', 
     'http://u:geheim@',
     'http://u:geheim%zz@proxy.example',
     '::geheim',
+    'http://user:12345/geheim@proxy.example:3128',
+    'http://12345?geheim@proxy.example:3128',
+    'http://user:12345#geheim@proxy.example:3128',
+    'http://proxy.example:3128/geheim',
   ]) {
     assert.throws(
       () => proxyFromEnvironment({ HTTPS_PROXY }),
       (error: Error) => {
         assert.match(error.message, /HTTPS_PROXY/);
+        assert.doesNotMatch(`${error.stack}`, /12345/);
         assert.doesNotMatch(`${error.stack}`, /geheim/);
         return true;
       },

@@ -39,9 +39,11 @@ export function proxyFromEnvironment(env: Env): ProxyFor | undefined {
 function readProxy(text: string): HttpProxy {
   const url = parsed(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`);
   const secure = url?.protocol === 'https:';
-  if (!url?.hostname || (!secure && url.protocol !== 'http:')) {
+  // A / in a password ends the host: what follows would be a path, and the user the host.
+  const more = url && (url.pathname !== '/' || /[?#]/.test(url.href));
+  if (!url?.hostname || (!secure && url.protocol !== 'http:') || more) {
     throw new Error(
-      `${VARIABLE} is not the URL of a proxy: want http://[user:password@]host[:port], or https:// for TLS to the proxy`,
+      `${VARIABLE} is not the URL of a proxy: want http://[user:password@]host[:port], or https:// for TLS to the proxy. Percent-encode / ? # in a user or password`,
     );
   }
   const host = url.hostname.replace(/^\[|\]$/g, '');
@@ -83,7 +85,7 @@ function exemptions(list: string): Exempt {
 function exemption(entry: string): Exempt | undefined {
   if (entry === '*') return () => true;
   const [network = '', prefix] = entry.split('/');
-  if (prefix !== undefined) return addresses(network, Number(prefix));
+  if (prefix !== undefined) return /^\d{1,3}$/.test(prefix) ? addresses(network, Number(prefix)) : undefined;
   const [, bracketed, bare, digits] = /^(?:\[(.*)\]|([^:]*))(?::(\d*))?$/.exec(entry) ?? [undefined, undefined, entry];
   const name = bracketed ?? bare ?? '';
   const matches = addresses(name) ?? below(name);
