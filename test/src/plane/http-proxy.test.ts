@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { Hosts } from '@isthmus/certificates';
 import {
   type Back,
   type ConnectProxy,
@@ -93,6 +94,24 @@ test(
     const stranger = await agentBehind(scope, trust, server.agentPort, { HTTPS_PROXY: proxyAt(proxy, 'https') });
     await stranger.waitForLine(/through the proxy https:\/\/localhost:\d+: .*certificate/);
     assert.doesNotMatch(stranger.lines.join('\n'), /geheim|g%65heim/);
+  }),
+);
+
+test(
+  "a proxy that is reached over TLS by its address proves that address: a certificate for localhost alone won't do",
+  scoped(async (scope) => {
+    const trust = await newTrust(scope);
+    const server = await serverFor(scope, trust);
+    const through = async (host: Hosts[number]) => {
+      const proxy = await connectProxy(scope, await trust.callers.server({ hosts: [host] }));
+      const env = { HTTPS_PROXY: `https://127.0.0.1:${proxy.port}`, NODE_EXTRA_CA_CERTS: trust.callers.cert };
+      return { proxy, agent: await agentBehind(scope, trust, server.agentPort, env) };
+    };
+    const { agent } = await through({ type: 'ip', value: '127.0.0.1' });
+    await agent.waitReady();
+    const other = await through({ type: 'dns', value: 'localhost' });
+    await other.agent.waitForLine(/through the proxy https:\/\/127\.0\.0\.1:\d+: .*certificate/i);
+    assert.deepEqual(other.proxy.asked, []);
   }),
 );
 

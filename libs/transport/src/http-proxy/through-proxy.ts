@@ -36,7 +36,8 @@ export async function askProxy(
   const ignore = () => {};
   raw.on('error', ignore);
   raw.setNoDelay(true);
-  const socket = secure ? tls.connect({ socket: raw, ...(isIP(host) === 0 && { servername: host }) }) : raw;
+  // The host is what its certificate must name, also an address: without it, Node takes one for localhost.
+  const socket = secure ? tls.connect({ socket: raw, host, ...(isIP(host) === 0 && { servername: host }) }) : raw;
   // Also between two steps, when nothing else listens: an error without a listener would end the process.
   if (socket !== raw) socket.on('error', ignore);
   const end = (error: Error) => {
