@@ -12,6 +12,7 @@ async function agentOf(
   context: TestContext,
   hub: Parameters<typeof upgradeServer>[0],
   options: Partial<AgentOptions> = {},
+  hosts: readonly string[] = ['127.0.0.1'],
 ): Promise<Agent> {
   const upgrades = upgradeServer(hub);
   const server = net.createServer((socket) => upgrades.accept(socket)).listen(0, '127.0.0.1');
@@ -30,7 +31,7 @@ async function agentOf(
     syncInterval: 1000,
     syncIntervalCap: 1000,
     syncForever: false,
-    server: { hosts: ['127.0.0.1'], port: (server.address() as AddressInfo).port },
+    server: { hosts, port: (server.address() as AddressInfo).port },
     rebalanceTime: 0,
     keepaliveTime: 60_000,
     observation: { events: planeEvents(), tracer: noTracer },
@@ -62,15 +63,18 @@ test('a connection that comes up while the agent drains is let go', { timeout: 6
   await draining;
 });
 
-for (const [source, leased, told, wanted] of [
-  ['default', 1, 3, 1],
-  ['default', undefined, 3, 3],
-  ['max', 1, 3, 3],
-  ['max', 3, 1, 3],
-  ['max', undefined, 3, 3],
+for (const [source, leased, told, names, wanted] of [
+  ['default', 1, 3, 1, 1],
+  ['default', undefined, 3, 1, 3],
+  ['default', 1, 1, 3, 3],
+  ['default', 5, 1, 3, 5],
+  ['max', 1, 3, 1, 3],
+  ['max', 3, 1, 1, 3],
+  ['max', undefined, 3, 1, 3],
+  ['max', 1, 1, 3, 3],
 ] as const) {
   const leases = leased === undefined ? 'no Leases counted' : `${leased} by Leases`;
-  const name = `by source ${source}, with ${leases} and ${told} by its server, the agent wants ${wanted}`;
+  const name = `by source ${source}, with ${leases} and ${told} by its server, an agent of ${names} wants ${wanted}`;
   test(name, { timeout: 60_000 }, async (context) => {
     const events = planeEvents();
     const connected = once(events, 'server:open');
@@ -87,6 +91,8 @@ for (const [source, leased, told, wanted] of [
         observation: { events, tracer: noTracer },
         ...(leased !== undefined && { leases: () => leased }),
       },
+      // Only the first answers.
+      ['127.0.0.1', '127.0.0.2', '127.0.0.3'].slice(0, names),
     );
     await connected;
     assert.equal(running.wanted, wanted);

@@ -136,10 +136,9 @@ class RunningAgent implements Agent {
   #serverCount(uplinks: readonly Uplink[]): number {
     const { leases, server, serverCountSource } = this.#options;
     const leased = leases?.();
-    if (leased !== undefined && serverCountSource === 'default') return leased;
     // A server may send anything.
     const counts = uplinks.map(({ serverCount }) => (Number.isSafeInteger(serverCount) ? serverCount : 1));
-    const counted = serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (counts.at(-1) ?? 1);
+    const counted = serverCountSource === 'max' ? Math.max(leased ?? 1, ...counts) : (leased ?? counts.at(-1) ?? 1);
     // Each configured server is one of its own, also if it counts only itself.
     return Math.max(server.hosts.length, counted);
   }
