@@ -110,6 +110,19 @@ test('a certificate for the address that is dialled makes no hub: it gets no tok
   assert.deepEqual(await connect([{ type: 'dns', value: 'isthmus-hub' }]), { tokens: ['secret'] });
 });
 
+test('certificates that cannot be read open no connection to the proxy', { timeout: 60_000 }, async (context) => {
+  let connections = 0;
+  const answer = (socket: net.Socket) => {
+    connections++;
+    socket.on('error', () => {}).once('data', () => socket.write('HTTP/1.1 200 OK\r\n\r\n'));
+  };
+  const port = await portOf(net.createServer(answer), context);
+  const proxy = { host: '127.0.0.1', port, secure: false, name: 'http://proxy.example:3128' };
+  const more = options({ tls: { ca: '/none/ca.crt' }, proxy: () => proxy });
+  await assert.rejects(connectUplink({ address: 'hubs.example', port: 8091 }, more), /ca\.crt/);
+  assert.equal(connections, 0);
+});
+
 test('without TLS an agent that shows a token is led to no other host', { timeout: 60_000 }, async (context) => {
   assert.deepEqual(await addressesTold(context, {}), ['127.0.0.1:1', '', '']);
   assert.deepEqual(await addressesTold(context, { token: () => undefined }), ['127.0.0.1:1', '10.0.0.1:2', '']);

@@ -111,15 +111,17 @@ async function connect(server: ServerAddress, options: UplinkOptions): Promise<S
   const { address, port } = server;
   const { tls: settings, alpn, timeout, signal } = options;
   const [serverName] = namesOf(server, options);
+  // First: it may throw, while files are replaced, and would leave a socket behind.
+  const context = settings && secureContext(settings);
   const to = { host: address, port };
   const start = performance.now();
   const proxy = proxyTo(server, options);
   const below = proxy && (await throughProxy(proxy, to, { timeout, signal }));
-  const { socket, done } = settings
+  const { socket, done } = context
     ? secureConnect(
         {
           ...(below ? { socket: below } : to),
-          secureContext: secureContext(settings),
+          secureContext: context,
           ...(isIP(serverName) === 0 && { servername: serverName }),
           // Ours first. ANP's servers know only the second.
           ALPNProtocols: ['http/1.1', 'h2', ...alpn],
