@@ -59,6 +59,18 @@ test('a key that a mounted Secret or ConfigMap lacks is named, with those that i
   for (const key of ['tls.key', 'tls.crt']) writeFileSync(join(secret, key), '');
   const keys = `${missing}, and what is mounted at ${secret} has tls.crt, tls.key: ${advice}`;
   refuses(server, [[`--cluster-ca-cert=${ca}`, keys]]);
+  for (let i = 0; i < 12; i++) writeFileSync(join(secret, `k${String(i).padStart(2, '0')}`), '');
+  const shown = Array.from({ length: 10 }, (_, i) => `k${String(i).padStart(2, '0')}`).join(', ');
+  const some = `${missing}, and what is mounted at ${secret} has ${shown} and 4 more: ${advice}`;
+  refuses(server, [[`--cluster-ca-cert=${ca}`, some]]);
+});
+
+test('a directory that the kubelet did not write is no Secret, also with a certificate in it', () => {
+  const plain = join(dir, 'plain');
+  mkdirSync(plain);
+  writeFileSync(join(plain, 'tls.crt'), '');
+  const ca = join(plain, 'ca.crt');
+  refuses(server, [[`--cluster-ca-cert=${ca}`, `--cluster-ca-cert: cannot read ${ca}: there is no such file`]]);
 });
 
 test('an unreadable file is rejected', { skip: process.getuid?.() === 0 && 'root may read everything' }, () => {

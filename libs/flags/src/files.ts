@@ -12,6 +12,9 @@ export function readNamedFile(flag: string, path: string): string {
   }
 }
 
+/** How many keys of a Secret or ConfigMap an error shows. */
+const MOST_SHOWN = 10;
+
 /** What a mounted Secret or ConfigMap has in place of a file that is not there. cert-manager, for one, leaves `ca.crt` out for some issuers. */
 function lackOfKey(path: string): string {
   const directory = dirname(path);
@@ -22,10 +25,11 @@ function lackOfKey(path: string): string {
     return '';
   }
   // The kubelet's own link, in each volume that it writes.
-  const isVolume = names.includes('..data') || names.includes('tls.crt');
-  if (!isVolume || names.includes(basename(path))) return '';
+  if (!names.includes('..data') || names.includes(basename(path))) return '';
   const keys = names.filter((name) => !name.startsWith('..')).sort();
-  return `, and what is mounted at ${directory} has ${keys.join(', ') || 'nothing'}: add the key ${basename(path)} to the Secret or ConfigMap`;
+  const more = keys.length > MOST_SHOWN ? ` and ${keys.length - MOST_SHOWN} more` : '';
+  const has = keys.length === 0 ? 'nothing' : keys.slice(0, MOST_SHOWN).join(', ') + more;
+  return `, and what is mounted at ${directory} has ${has}: add the key ${basename(path)} to the Secret or ConfigMap`;
 }
 
 /** Temporary errors: a full disk, too many open files, a pipe without a reader. They do not prevent a start. */

@@ -14,7 +14,8 @@ test(
   scoped(async (scope) => {
     const trust = await newTrust(scope);
     const secret = join(trust.dir, 'secret');
-    await mkdir(secret);
+    // With the kubelet's own link, here a directory.
+    await mkdir(join(secret, '..data'), { recursive: true });
     const { cert, key } = await trust.callers.server();
     await copyFile(cert, join(secret, 'tls.crt'));
     await copyFile(key, join(secret, 'tls.key'));
