@@ -4,7 +4,7 @@ import { NotAuthorised } from '@isthmus/tunnel';
 /** How soon after one fresh token the next is verified, in milliseconds. Tokens that come sooner are refused. */
 const RENEW_AFTER = 1000;
 
-/** The same after one that was refused: each costs verifications. Our agents wait 30 s. */
+/** The same after one that was refused: each costs verifications. Our agents wait 22 s or more. */
 const RENEW_AFTER_REFUSAL = 20_000;
 
 export interface SessionStandingOptions {
