@@ -138,6 +138,18 @@ test("many keys of one tenant do not hide another's", async () => {
   }
 });
 
+test('of a tenant that is known by port or server name, twice as many keys are tried', async () => {
+  const pairs = Array.from({ length: 9 }, pair);
+  const keys = await Promise.all(pairs.map(({ publicKey }) => pem(publicKey)));
+  const issuers = new TokenIssuers();
+  issuers.put('a', [way('a', keys.flat())]);
+  const shown = (index: number) => token((pairs[index] as (typeof pairs)[number]).privateKey);
+  assert.equal((await issuers.verify(await shown(3), undefined)).tenant, 'a');
+  await assert.rejects(issuers.verify(await shown(4), undefined), /signature does not match/);
+  assert.equal((await issuers.verify(await shown(7), 'a')).tenant, 'a');
+  await assert.rejects(issuers.verify(await shown(8), 'a'), /signature does not match/);
+});
+
 test("what a URL serves takes no other tenant's tokens", async () => {
   const [ofA, ofB] = [pair(), pair()];
   const [keysOfA, keysOfB] = [await jwks(ofA.publicKey, 'a'), await jwks(ofB.publicKey, 'b')];

@@ -112,9 +112,11 @@ export class TokenIssuers {
     const byKey = this.#byKey.get(issuer);
     const among = (id: KeyId) => (tenant === undefined ? (byKey?.get(id) ?? []) : (this.#ofTenant.get(tenant) ?? []));
     const all = keyId === undefined ? this.waysFor(said, tenant) : among(keyId);
+    const candidates = (ways: Iterable<TokenWay>, fits: (key: TokenKey) => boolean) =>
+      candidatesOf(meeting(said, ways), fits, tenant !== undefined);
     const stages = [
-      candidatesOf(meeting(said, all), ({ id }) => keyId === undefined || id === keyId),
-      keyId === undefined ? [] : candidatesOf(meeting(said, among(ANY_ID)), ({ id, named }) => !named && id !== keyId),
+      candidates(all, ({ id }) => keyId === undefined || id === keyId),
+      keyId === undefined ? [] : candidates(among(ANY_ID), ({ id, named }) => !named && id !== keyId),
     ].filter((found) => found?.length !== 0);
     if (stages.length === 0) throw this.#refusal(said, tenant);
     return stages;
