@@ -221,6 +221,7 @@ test('invalid values are rejected', () => {
     ['--ping-interval=500ms', '--ping-interval: want whole seconds, 1s to 5m'],
     ['--ping-interval=301s', '--ping-interval: want whole seconds, 1s to 5m'],
     ['--proxy-server-host=localhost,', '--proxy-server-host: must not be empty'],
+    ['--proxy-server-host=localhost,127.0.0.1,LocalHost', '--proxy-server-host: LocalHost is there twice'],
   ]);
   for (const selector of ['', 'a', '!a', 'a=b', 'a==b', 'a!=b', 'a in (b, c)', 'a notin (b),k8s.io/x=y']) {
     assert.deepEqual(agent(`--lease-label-selector=${selector}`), [], selector);

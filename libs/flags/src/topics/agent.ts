@@ -122,6 +122,8 @@ type Warn = (message: string) => void;
 export function checkServerConnection(flags: Values<typeof serverConnection>): void {
   const { 'proxy-server-host': hosts, 'proxy-server-port': port, 'ca-cert': authorities } = flags;
   if (hosts.length === 0 || hosts.includes('')) throw new FlagError('proxy-server-host', 'must not be empty');
+  const [again] = hosts.filter((host, index) => hosts.findIndex((each) => isSame(each, host)) < index);
+  if (again !== undefined) throw new FlagError('proxy-server-host', `${again} is there twice`);
   if (port < 1 || port > 65_535) throw new FlagError('proxy-server-port', `bad port ${port}: want 1 to 65535`);
   const ping = flags['ping-interval'];
   if (ping < 1000 || ping > 300_000 || ping % 1000 !== 0)
@@ -139,6 +141,10 @@ export function checkServerConnection(flags: Values<typeof serverConnection>): v
     throw new FlagError('ca-cert', 'must be set when --agent-cert is');
   const tokenPath = flags['service-account-token-path'];
   if (tokenPath !== '') readNamedFile('service-account-token-path', tokenPath);
+}
+
+function isSame(one: string, other: string): boolean {
+  return one.toLowerCase() === other.toLowerCase();
 }
 
 export function checkAgentIdentity(flags: Values<typeof agentIdentity>, warn: Warn): void {
