@@ -5,21 +5,37 @@ import { ROOT } from './workspace.mjs';
 
 const MINUTE = 60_000;
 
+/** How long a late command has to end what it started, before it is killed. */
+const GRACE_MS = 2000;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+/** Commands that run. Each leads a process group, so that what it started ends with it. */
+const running = new Set();
+
 /**
  * Runs a command without a shell and without input. Resolves with its status and output; never rejects.
- * `show` passes the output through as it arrives. A command that still runs after `timeout` is killed and has failed.
+ * `show` passes the output through as it arrives. A command that still runs after `timeout` (ms) is ended with all that it started, and has
+ * failed with status 124.
  */
 export function command([program, ...args], { show = false, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {}) {
   return new Promise((resolve) => {
-    const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+    const stdio = ['ignore', 'pipe', 'pipe'];
+    const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio, detached: true });
     let output = '';
     let late = false;
-    const timer = setTimeout(() => {
+    let timer = setTimeout(() => {
       late = true;
-      child.kill('SIGKILL');
+      // A script among them ends the groups of its own commands.
+      endGroup(child, 'SIGTERM');
+      timer = setTimeout(() => {
+        endGroup(child, 'SIGKILL');
+        // What left the group may hold them open.
+        child.stdout.destroy();
+        child.stderr.destroy();
+      }, GRACE_MS);
     }, timeout);
     const done = (status, reason = '') => {
       clearTimeout(timer);
+      ended(child);
       resolve({ status, output: output + reason });
     };
     for (const stream of [child.stdout, child.stderr]) {
@@ -33,7 +49,34 @@ export function command([program, ...args], { show = false, timeout = 10 * MINUT
       if (late) done(124, `\n${program} was still running after ${timeout / 1000} s and was killed\n`);
       else done(status ?? 1, signal ? `\n${program} was ended by ${signal}\n` : '');
     });
+    started(child);
   });
+}
+
+function started(child) {
+  if (running.size === 0) for (const signal of SIGNALS) process.on(signal, pass);
+  running.add(child);
+}
+
+function ended(child) {
+  running.delete(child);
+  if (running.size === 0) for (const signal of SIGNALS) process.off(signal, pass);
+}
+
+/** Passes a signal on, since the terminal sends Ctrl-C to our own group only. Then it does to us what it does without this listener. */
+function pass(signal) {
+  for (const child of running) endGroup(child, signal);
+  if (process.listenerCount(signal) > 1) return;
+  process.off(signal, pass);
+  process.kill(process.pid, signal);
+}
+
+function endGroup({ pid }, signal) {
+  try {
+    if (pid !== undefined) process.kill(-pid, signal);
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error;
+  }
 }
 
 /** A program of one of our dependencies. */
