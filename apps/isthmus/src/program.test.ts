@@ -15,7 +15,7 @@ test('every example in --help is a valid command line', () => {
   for (const { name, examples } of COMMANDS) {
     assert.ok(examples.length > 0, name);
     for (const { line } of examples) {
-      const words = [...line.replace(/ > .*/, '').matchAll(/"([^"]*)"|(\S+)/g)].map(
+      const words = [...line.replace(/ [>|] .*/, '').matchAll(/"([^"]*)"|(\S+)/g)].map(
         ([, text, word]) => text ?? word ?? '',
       );
       const { status, terminal, definition } = { status: 0, definition: undefined, ...parsed(...words) };
