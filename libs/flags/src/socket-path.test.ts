@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { faultOfSocketPath, hiddenSocket } from './socket-path.ts';
+import { faultOfSocketPath, hiddenSocket, startedByKubelet } from './socket-path.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'isthmus-flags-'));
 after(() => rmSync(dir, { recursive: true }));
@@ -32,6 +32,18 @@ test("a socket is hidden from other containers if its directory is in the pod's 
   assert.equal(hiddenSocket('/run/konnectivity/k.socket', { inPod: false, mounts: MOUNTS }), undefined);
   assert.equal(at('/run/k.socket', '25 1 8:1 / / rw - ext4 /dev/sda1 rw'), undefined);
   assert.equal(at('/run/k.socket', ''), undefined);
+});
+
+test("a kubelet's container is known by the API server's name, and before there is one by the kubelet's files", () => {
+  const uid = '0f2a8e3c5d7b9a1c';
+  const mounted = (source: string, point: string) => `${MOUNTS}\n604 600 8:1 ${source} ${point} rw - ext4 /dev/sda1 rw`;
+  assert.ok(startedByKubelet({ KUBERNETES_SERVICE_HOST: '10.0.0.1' }, MOUNTS));
+  assert.ok(startedByKubelet({}, mounted(`/var/lib/kubelet/pods/${uid}/etc-hosts`, '/etc/hosts')));
+  // Of a file system that is mounted at the kubelet's directory.
+  assert.ok(startedByKubelet({}, mounted(`/pods/${uid}/containers/proxy-server/1a2b`, '/dev/termination-log')));
+  assert.ok(!startedByKubelet({}, MOUNTS));
+  assert.ok(!startedByKubelet({}, mounted('/var/lib/docker/containers/1a2b/hosts', '/etc/hosts')));
+  assert.ok(!startedByKubelet({}, mounted(`/var/lib/kubelet/pods/${uid}/volumes/a`, '/data')));
 });
 
 test('a directory in which this user may make no socket is named with the user', {

@@ -35,6 +35,8 @@ function deniedIn(directory: string): string | undefined {
   }
 }
 
+const KUBELETS_FILES: readonly string[] = ['/etc/hosts', '/dev/termination-log'];
+
 export interface Surroundings {
   /** Whether the kubelet started this process. */
   readonly inPod: boolean;
@@ -63,13 +65,25 @@ export function hiddenSocket(path: string, { inPod, mounts } = surroundings()): 
 }
 
 function surroundings(): Surroundings {
-  // The kubelet names the API server to every container.
-  const inPod = process.env.KUBERNETES_SERVICE_HOST !== undefined;
+  let mounts = '';
   try {
-    return { inPod, mounts: readFileSync('/proc/self/mountinfo', 'utf8') };
+    mounts = readFileSync('/proc/self/mountinfo', 'utf8');
   } catch {
-    return { inPod, mounts: '' };
+    // Not Linux.
   }
+  return { inPod: startedByKubelet(process.env, mounts), mounts };
+}
+
+/**
+ * The kubelet names the API server to every container, except to a static pod's that starts before the API server. But it mounts files of its
+ * own, from the pod's directory.
+ */
+export function startedByKubelet(env: Readonly<Record<string, string | undefined>>, mounts: string): boolean {
+  if (env.KUBERNETES_SERVICE_HOST !== undefined) return true;
+  return mounts.split('\n').some((line) => {
+    const [, , , source = '', point = ''] = line.split(' ');
+    return KUBELETS_FILES.includes(point) && /\/pods\/[^/]+\//.test(source);
+  });
 }
 
 /** A space in a path is written as `\\040`. */
