@@ -3,6 +3,5 @@ import { installClusterTools } from './lib/cluster-tools.mjs';
 import { ensureReady } from './lib/ready.mjs';
 
 await ensureReady();
-// Where it may not be possible, nothing is installed to find that out.
-if (!process.argv.includes('--if-possible')) await installClusterTools();
+await installClusterTools(process.argv.slice(2), await import('../test/dist/cluster/machine.js'));
 await import('../test/dist/cluster/main.js');

@@ -1,35 +1,24 @@
 import { command, installed } from './command.mjs';
 
 const INSTALL_MS = 10 * 60_000;
-/** Debian's packages of what the cluster's node consists of, and of what builds it. */
-const PACKAGES = [
-  'buildah',
-  'conntrack',
-  'containerd',
-  'containernetworking-plugins',
-  'etcd-server',
-  'ipset',
-  'iptables',
-  'mmdebstrap',
-  'openssl',
-  'runc',
-];
+/** Options with which no cluster may come of it: help, and the question whether this machine can run one. */
+const INSTALL_NOTHING = ['--help', '--if-possible'];
 
 /**
- * Installs the programs that the cluster needs where no permission is needed: as root on a system with apt-get. What is then missing, the
- * cluster says.
+ * Installs the packages of programs that the cluster needs and that are missing, where nothing else is: as root on a system with apt-get that
+ * can run the cluster. What is then missing, the cluster says.
+ * @param args the options of `npm run cluster`
+ * @param machine `unable` and `missingPackages` of test/src/cluster/machine.ts
  */
-export async function installClusterTools() {
-  if (
-    ['buildah', 'conntrack', 'containerd', 'etcd', 'ipset', 'iptables', 'mmdebstrap', 'openssl', 'runc'].every(
-      installed,
-    )
-  )
-    return;
-  if (process.getuid?.() !== 0 || !installed('apt-get')) return;
-  process.stderr.write(`Installing ${PACKAGES.join(', ')} (apt-get) ...\n`);
+export async function installClusterTools(args, { unable, missingPackages }, run = command) {
+  if (INSTALL_NOTHING.some((option) => args.includes(option)) || !installed('apt-get')) return;
+  const building = args.includes('--build');
+  if (unable(building)) return;
+  const packages = missingPackages(building);
+  if (packages.length === 0) return;
+  process.stderr.write(`Installing ${packages.join(', ')} (apt-get) ...\n`);
   const options = { timeout: INSTALL_MS, env: { DEBIAN_FRONTEND: 'noninteractive' } };
-  await command(['apt-get', 'update'], options);
-  // The packages start services where systemd is, and none is wanted: the node starts its own.
-  await command(['apt-get', 'install', '-y', '--no-install-recommends', ...PACKAGES], options);
+  await run(['apt-get', 'update'], options);
+  // The packages start services where systemd is, and none is wanted: the node starts its own. Nothing of the machine's makes room for them.
+  await run(['apt-get', 'install', '-y', '--no-install-recommends', '--no-remove', ...packages], options);
 }

@@ -1,4 +1,5 @@
-import { cpus } from 'node:os';
+import { readFileSync } from 'node:fs';
+import { availableParallelism, cpus } from 'node:os';
 
 /** How often another process may start because processors are idle: one that starts keeps a processor busy for about this long. */
 const SPARE_MS = 1000;
@@ -35,10 +36,13 @@ export async function runAll(waiting, run, { atOnce, idle }) {
   }
 }
 
-/** Returns a function that returns the share of the processors that was idle since its last call, from 0 to 1. */
-export function idleShare() {
-  const read = () => cpus().map(({ times }) => times);
+/**
+ * Returns a function that returns the share of the processors that was idle since its last call, from 0 to 1. It is 0 if this process may not
+ * use all of them: the counts are of the whole machine.
+ */
+export function idleShare({ usable = usableProcessors(), read = () => cpus().map(({ times }) => times) } = {}) {
   let before = read();
+  if (usable < before.length) return () => 0;
   return () => {
     const now = read();
     const passed = (name) => sumOf(now, name) - sumOf(before, name);
@@ -47,6 +51,27 @@ export function idleShare() {
     before = now;
     return share;
   };
+}
+
+/**
+ * How many processors this process may keep busy: those it may run on, and no more than the quota of its control group.
+ * @param text returns the text of a file; throws if there is none
+ */
+export function usableProcessors(processors = availableParallelism(), text = (path) => readFileSync(path, 'utf8')) {
+  // "max 100000" or "QUOTA PERIOD" (version 2); QUOTA, -1 for none (version 1). In a container, its own group is at this path.
+  const [quota, period] = numbers('/sys/fs/cgroup/cpu.max', text) ?? [
+    ...(numbers('/sys/fs/cgroup/cpu/cpu.cfs_quota_us', text) ?? []),
+    ...(numbers('/sys/fs/cgroup/cpu/cpu.cfs_period_us', text) ?? []),
+  ];
+  return quota > 0 && period > 0 ? Math.min(processors, quota / period) : processors;
+}
+
+function numbers(path, text) {
+  try {
+    return text(path).trim().split(/\s+/).map(Number);
+  } catch {
+    return undefined;
+  }
 }
 
 function sumOf(times, name) {

@@ -23,15 +23,27 @@ const BUILD_TOOLS: Readonly<Record<string, string>> = { go: 'golang-go', mmdebst
 
 /** Returns why this machine cannot run the cluster; undefined if it can. */
 export function unfit(building: boolean): string | undefined {
+  const reason = unable(building);
+  if (reason) return reason;
+  const packages = missingPackages(building);
+  if (packages.length > 0) return `it needs programs that are not installed: apt-get install ${packages.join(' ')}`;
+  return undefined;
+}
+
+/** Returns what this machine lacks that no package brings; undefined if nothing. */
+export function unable(building: boolean): string | undefined {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'it needs root on Linux';
   if (!existsSync('/sys/fs/cgroup/memory')) return 'it needs control groups of version 1 (/sys/fs/cgroup/memory)';
-  const packages = missing({ ...TOOLS, ...(building ? BUILD_TOOLS : {}) });
-  if (packages.length > 0) return `it needs programs that are not installed: apt-get install ${packages.join(' ')}`;
   if (spawnSync('unshare', ['--mount', '--net', '--pid', '--uts', '--ipc', '--fork', 'true']).status !== 0)
     return 'it needs namespaces, and this machine does not permit them (CAP_SYS_ADMIN)';
   if (!building && !existsSync(BUILT))
     return `Kubernetes ${VERSION} is not built here: npm run cluster -- --build (20 min)`;
   return undefined;
+}
+
+/** Returns Debian's packages of the programs that are missing. */
+export function missingPackages(building: boolean): string[] {
+  return missing({ ...TOOLS, ...(building ? BUILD_TOOLS : {}) });
 }
 
 function missing(tools: Readonly<Record<string, string>>): string[] {
