@@ -22,6 +22,10 @@ export interface Container {
   readonly image: string;
   readonly command: readonly string[];
   readonly args: readonly string[];
+  readonly env?: readonly {
+    readonly name: string;
+    readonly valueFrom?: { readonly fieldRef?: { readonly fieldPath: string } };
+  }[];
   readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
   readonly startupProbe?: Probe;
   readonly livenessProbe: Probe;

@@ -139,11 +139,16 @@ test('the scrape configuration finds the pods of k8s/base, and static pods, at a
 }, () => {
   const scrape = read('scrape.yaml');
   const nodes = ['node', 'plane'].map((folder) => `k8s/recipes/kubeadm-ha/${folder}/konnectivity-server.yaml`);
-  const pods = [...deployed, server, ...nodes.map((path) => staticPod(readManifest(path)))];
+  const statics = [server, ...nodes.map((path) => staticPod(readManifest(path)))];
+  const pods = [...deployed, ...statics];
   for (const { name, labels, container, flags } of pods.filter((pod) => pod.name !== 'redis')) {
     assert.match(scrape, new RegExp(`regex: .*\\b${labels['app.kubernetes.io/name']}\\b`));
     const health = flags.get('health-port') ?? flags.get('health-server-port');
     assert.equal(portNumber(container, 'health'), Number(health), name);
-    assert.deepEqual([flags.get('health-bind-address'), flags.get('health-server-host')], [undefined, undefined], name);
+    assert.equal(flags.get('health-server-host'), undefined, name);
+    // A static pod's port is the node's: at its own address only, which is the pod's too.
+    const ownAddress = flags.get('health-bind-address')?.match(/^\$\((\w+)\)$/)?.[1];
+    const field = container.env?.find((variable) => variable.name === ownAddress)?.valueFrom?.fieldRef?.fieldPath;
+    assert.equal(field, statics.some((pod) => pod.name === name) ? 'status.hostIP' : undefined, name);
   }
 });

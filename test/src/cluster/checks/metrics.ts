@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { kubectl } from '../kubernetes.ts';
+import { ADDRESS } from '../settings.ts';
 import type { Way } from '../way.ts';
 import type { Check } from './check.ts';
 
@@ -48,8 +49,8 @@ async function podsOf({ servers }: Way): Promise<string[]> {
   return (await kubectl(['-n', servers.namespace, 'get', 'pods', '-l', servers.selector, output])).split(' ');
 }
 
-/** The static pod serves its metrics to the node only, and this runs there. The gateways' come through the plane itself. */
+/** The static pod serves its metrics at the node's address, and this runs there. The gateways' come through the plane itself. */
 async function pageOf({ servers }: Way, pod: string): Promise<string> {
-  if (servers.namespace === 'kube-system') return (await fetch(`http://127.0.0.1:${servers.port}/metrics`)).text();
+  if (servers.namespace === 'kube-system') return (await fetch(`http://${ADDRESS}:${servers.port}/metrics`)).text();
   return kubectl(['get', '--raw', `/api/v1/namespaces/${servers.namespace}/pods/${pod}:${servers.port}/proxy/metrics`]);
 }
