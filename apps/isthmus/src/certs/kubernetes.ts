@@ -22,19 +22,24 @@ interface KubernetesObject {
   readonly kind: 'Secret' | 'ConfigMap';
   readonly namespace: string;
   readonly name: string;
+  /** Where it is applied, as its comment says. */
+  readonly cluster: string;
   /** Texts by key. */
   readonly data: Readonly<Record<string, string>>;
 }
+
+const OF_THE_PLANE = 'the cluster of the plane';
+const OF_THE_AGENTS = 'the cluster of the agents';
 
 const PLANE: Recipe = {
   hosts: ['gateway.isthmus-plane.svc', 'hub.isthmus-plane.svc'],
   about: [
     'For k8s/base/plane, k8s/base, k8s/recipes/shared-plane, and the chart as plane.',
-    'hub-ca goes to the cluster of the agents, if that is another one.',
     'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md), which neither k8s/base nor a plane with tenants needs.',
   ],
   objects(texts, { caller }) {
-    const inPlane = (name: string, file: string, party: string) => tls('isthmus-plane', name, texts, file, party);
+    const inPlane = (name: string, file: string, party: string) =>
+      tls({ cluster: OF_THE_PLANE, namespace: 'isthmus-plane', name }, texts, file, party);
     return [
       inPlane('gateway-callers-tls', 'callers-server', 'callers'),
       inPlane('gateway-peers-tls', 'peers-gateway', 'peers'),
@@ -43,34 +48,35 @@ const PLANE: Recipe = {
       inPlane('kube-apiserver-tls', `callers-${caller}`, 'callers'),
       {
         kind: 'Secret',
+        cluster: OF_THE_PLANE,
         namespace: 'isthmus-plane',
         name: 'redis-auth',
         data: { password: randomBytes(32).toString('hex') },
       },
-      authorityOfHubs(texts),
+      authorityOfHubs(texts, OF_THE_AGENTS),
     ];
   },
 };
 
 const SERVER: Recipe = {
   hosts: ['server.isthmus-server.svc'],
-  about: [
-    'For the chart as server. hub-ca goes to the cluster of the agents, if that is another one.',
-    'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md).',
-  ],
-  objects: (texts, { caller }) => [
-    tls('isthmus-server', 'server-callers-tls', texts, 'callers-server', 'callers'),
-    tls('isthmus-server', 'server-agents-tls', texts, 'agents-server', 'agents'),
-    tls('isthmus-server', 'kube-apiserver-tls', texts, `callers-${caller}`, 'callers'),
-    authorityOfHubs(texts),
-  ],
+  about: ['For the chart as server.', 'API servers show kube-apiserver-tls. Not here: hub-kubeconfig (k8s/README.md).'],
+  objects(texts, { caller }) {
+    const ofServer = (name: string, file: string, party: string) =>
+      tls({ cluster: OF_THE_PLANE, namespace: 'isthmus-server', name }, texts, file, party);
+    return [
+      ofServer('server-callers-tls', 'callers-server', 'callers'),
+      ofServer('server-agents-tls', 'agents-server', 'agents'),
+      ofServer('kube-apiserver-tls', `callers-${caller}`, 'callers'),
+      authorityOfHubs(texts, OF_THE_AGENTS),
+    ];
+  },
 };
 
 const TENANT: Recipe = {
   hosts: [],
   about: [
     "One tenant of k8s/recipes/shared-plane. With `kubectl apply --server-side --field-manager=TENANT`, other tenants' keys in the secret stay.",
-    "hub-ca goes to the tenant's cluster, TENANT-callers to where its API server runs.",
     "Not here: TENANT-sa.pub, the cluster's own public key. Agents that trust only their cluster's CA need TENANT.crt and TENANT.key of that CA.",
   ],
   objects(texts, { caller, tenant }) {
@@ -79,11 +85,21 @@ const TENANT: Recipe = {
       [`${tenant}.key`]: text(texts, 'agents-server-key.pem'),
       [`${tenant}-callers-ca.crt`]: text(texts, 'callers-ca.pem'),
     };
-    const shown = tls('tenants', `${tenant}-callers`, texts, `callers-${caller}`, 'agents');
+    const where = {
+      cluster: `the cluster that runs ${tenant}'s API server`,
+      namespace: 'tenants',
+      name: `${tenant}-callers`,
+    };
     return [
-      { kind: 'Secret', namespace: 'isthmus-plane', name: 'tenants-credentials', data: own },
-      shown,
-      authorityOfHubs(texts),
+      {
+        kind: 'Secret',
+        cluster: OF_THE_PLANE,
+        namespace: 'isthmus-plane',
+        name: 'tenants-credentials',
+        data: own,
+      },
+      tls(where, texts, `callers-${caller}`, 'agents'),
+      authorityOfHubs(texts, `${tenant}'s own cluster, of its agents`),
     ];
   },
 };
@@ -120,22 +136,24 @@ export function recipeOf(name: string): Recipe {
 /** Returns YAML for `kubectl apply`. */
 export function kubernetesText(recipe: Recipe, texts: Texts, names: Names): string {
   const about = recipe.about.map((line) => `# ${line.replaceAll('TENANT', names.tenant || 'TENANT')}\n`).join('');
-  return about + recipe.objects(texts, names).map(objectText).join('---\n');
+  return `${about}\n${recipe.objects(texts, names).map(objectText).join('---\n')}`;
 }
 
-function tls(namespace: string, name: string, texts: Texts, file: string, party: string): KubernetesObject {
+type Place = Pick<KubernetesObject, 'cluster' | 'namespace' | 'name'>;
+
+function tls(place: Place, texts: Texts, file: string, party: string): KubernetesObject {
   const data = {
     'tls.crt': text(texts, `${file}.pem`),
     'tls.key': text(texts, `${file}-key.pem`),
     'ca.crt': text(texts, `${party}-ca.pem`),
   };
-  return { kind: 'Secret', namespace, name, data };
+  return { kind: 'Secret', ...place, data };
 }
 
 /** What k8s/base/agent mounts as the CA of the hubs' certificate. */
-function authorityOfHubs(texts: Texts): KubernetesObject {
+function authorityOfHubs(texts: Texts, cluster: string): KubernetesObject {
   const data = { 'ca.crt': text(texts, 'agents-ca.pem') };
-  return { kind: 'ConfigMap', namespace: 'isthmus-agent', name: 'hub-ca', data };
+  return { kind: 'ConfigMap', cluster, namespace: 'isthmus-agent', name: 'hub-ca', data };
 }
 
 function text(texts: Texts, file: string): string {
@@ -144,7 +162,7 @@ function text(texts: Texts, file: string): string {
   return found;
 }
 
-function objectText({ kind, namespace, name, data }: KubernetesObject): string {
+function objectText({ kind, cluster, namespace, name, data }: KubernetesObject): string {
   const field = kind === 'Secret' ? 'stringData' : 'data';
   const type = 'tls.key' in data ? 'type: kubernetes.io/tls\n' : '';
   const lines = Object.entries(data).map(([key, value]) => {
@@ -152,5 +170,5 @@ function objectText({ kind, namespace, name, data }: KubernetesObject): string {
     const indented = value.trimEnd().replaceAll(/^/gm, '    ');
     return `  ${key}: |\n${indented}\n`;
   });
-  return `apiVersion: v1\nkind: ${kind}\nmetadata:\n  name: ${name}\n  namespace: ${namespace}\n${type}${field}:\n${lines.join('')}`;
+  return `# For ${cluster}.\napiVersion: v1\nkind: ${kind}\nmetadata:\n  name: ${name}\n  namespace: ${namespace}\n${type}${field}:\n${lines.join('')}`;
 }

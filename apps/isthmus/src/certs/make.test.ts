@@ -162,6 +162,24 @@ describe('isthmus certs -o kubernetes', () => {
     assert.match(terminal.stderr, /the CAs' keys were not kept: name a directory to keep them\n$/);
   });
 
+  it('says of each object to which cluster it goes', async () => {
+    const clusters = (text: string) =>
+      [...text.matchAll(/(?:^# For (.+)\.\n)?^apiVersion: v1\nkind: \w+\nmetadata:\n {2}name: (.+)$/gm)].map(
+        ([, cluster, name]) => `${name}: ${cluster}`,
+      );
+    const { terminal } = await printed('--recipe', 'tenant', '--tenant', 'acme', '--host', 'acme.plane.example');
+    assert.deepEqual(clusters(terminal.stdout), [
+      'tenants-credentials: the cluster of the plane',
+      "acme-callers: the cluster that runs acme's API server",
+      "hub-ca: acme's own cluster, of its agents",
+    ]);
+    for (const recipe of ['plane', 'server']) {
+      const found = clusters((await printed('--recipe', recipe)).terminal.stdout);
+      assert.equal(found.at(-1), 'hub-ca: the cluster of the agents');
+      for (const each of found.slice(0, -1)) assert.match(each, /: the cluster of the plane$/);
+    }
+  });
+
   it('writes the files too, if a directory is named', async () => {
     const { status, terminal } = await printed(dir, '--recipe', 'server');
     assert.equal(status, EXIT.good, terminal.stderr);
