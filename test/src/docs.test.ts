@@ -21,6 +21,42 @@ test('every link inside the repository leads to a file', () => {
   }
 });
 
+test('every link to a part of a page of ours leads to a heading', () => {
+  let found = 0;
+  for (const path of documents) {
+    for (const [, target = '', anchor = ''] of read(path).matchAll(/\]\(([^)#\s]*)#([^)\s]+)[^)]*\)/g)) {
+      const page = target === '' ? path : join(dirname(path), target);
+      if (/^[a-z]+:/.test(target) || !page.endsWith('.md')) continue;
+      assert.ok(anchorsOf(read(page)).has(anchor), `${path} links to ${page}#${anchor}: no heading has this anchor`);
+      found++;
+    }
+  }
+  assert.ok(found > 0);
+});
+
+test("a heading's anchor is GitHub's", () => {
+  const page = '# A `b-c` & *d*, [e](f.md)!\n## Über x_y\n```sh\n# no heading\n```\n### Twice\n## Twice ##\n';
+  assert.deepEqual([...anchorsOf(page)], ['a-b-c--d-e', 'über-x_y', 'twice', 'twice-1']);
+});
+
+/** Returns the anchors that GitHub gives to the headings of a page. */
+function anchorsOf(markdown: string): Set<string> {
+  const anchors = new Set<string>();
+  const prose = markdown.replaceAll(/^ *(```|~~~).*\n[\s\S]*?^ *\1.*$/gm, '');
+  for (const [, heading = ''] of prose.matchAll(/^#{1,6} +(.*?) *#*$/gm)) {
+    const text = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
+    const slug = text.replaceAll(/[^\p{L}\p{M}\p{N}_\- ]/gu, '').replaceAll(' ', '-');
+    let anchor = slug;
+    for (let again = 1; anchors.has(anchor); again++) anchor = `${slug}-${again}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+function read(path: string): string {
+  return readFileSync(join(root, path), 'utf8');
+}
+
 test('docs/adr/README.md has one line for each decision', () => {
   const index = readFileSync(join(root, 'docs/adr/README.md'), 'utf8');
   const decisions = readdirSync(join(root, 'docs/adr')).filter((name) => /^\d{4}-.*\.md$/.test(name));
