@@ -36,7 +36,7 @@ export class Machine implements AsyncDisposable {
     signal.addEventListener('abort', end);
     const [code] = (await once(child, 'exit')) as [number | null];
     signal.removeEventListener('abort', end);
-    if (code !== 0) keepLogs(this.directory);
+    if (code !== 0 && !signal.aborted) keepLogs(this.directory);
     return code ?? 1;
   }
 
