@@ -103,7 +103,7 @@ describe('a token', () => {
     const verify = verifier(await readTokenKeys(pairs.map(({ publicKey }) => spki(publicKey)).join('')));
     const outcomes = pairs.map(async ({ privateKey }) => rejection(verify, await signed(privateKey)));
     const no = 'its signature does not match';
-    assert.deepEqual(await Promise.all(outcomes), [...Array(4).fill('accepted'), ...Array(6).fill(no)]);
+    assert.deepEqual(await Promise.all(outcomes), [...Array(8).fill('accepted'), no, no]);
   });
 
   it('is verified by the key that it names', async () => {
