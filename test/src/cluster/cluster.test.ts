@@ -45,10 +45,10 @@ test('metrics are summed over the samples with the labels', () => {
 });
 
 test('the table goes into the page for operators', () => {
-  const figures = { calls: 20, failed: 0, longest: 1234, cut: 1, reason: undefined };
+  const figures = { calls: 20, failed: 0, underWay: 1, longest: 1234, cut: 1, reason: undefined };
   const text = table([{ way: WAYS.grpc, fault: 'agents rolled', figures }]);
   assert.match(
     pageWith(readFileSync(PAGE, 'utf8'), text),
-    /\| gRPC, unix socket \| agents rolled \| 20 \| 0 \| 1\.2 s \| 1 of 3 \|/,
+    /\| gRPC, unix socket \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 1 of 3 \|/,
   );
 });

@@ -17,8 +17,9 @@ export function table(outcomes: readonly Outcome[]): string {
 }
 
 function cells({ way, fault, figures }: Outcome): string[] {
-  const { calls, failed, longest, cut } = figures;
-  return [way.name, fault, String(calls), String(failed), `${(longest / 1000).toFixed(1)} s`, `${cut} of 3`];
+  const { calls, failed, underWay, longest, cut } = figures;
+  const failures = underWay > 0 ? `${failed} (and ${underWay} under way)` : String(failed);
+  return [way.name, fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, `${cut} of 3`];
 }
 
 /** Writes the outcomes of a whole run into the page for operators. */

@@ -18,9 +18,10 @@ const agentsRolled: Fault = { name: 'agents rolled', commit: (scene) => roll(AGE
 
 const agentDeleted: Fault = {
   name: 'an agent force-deleted',
-  async commit() {
+  async commit({ load }) {
     const [pod = ''] = await podsOf(AGENTS);
-    await kubectl(['-n', AGENTS.namespace, 'delete', 'pod', pod, '--grace-period=0', '--force']);
+    const force = ['--grace-period=0', '--force'];
+    await load.strike(() => kubectl(['-n', AGENTS.namespace, 'delete', 'pod', pod, ...force]));
     await rolledOut(AGENTS.namespace, AGENTS.name);
   },
 };
@@ -29,7 +30,7 @@ const kubeletRestarted: Fault = {
   name: 'kubelet restarted',
   // It ends connections that it has accepted, for a moment nothing listens there, and then it does not know its pods yet.
   mayFail:
-    /connection reset by peer|:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
+    /connection reset by peer|: EOF$|:10250: connect: connection refused|unable to upgrade connection: pod does not exist/,
   async commit({ kubernetes }) {
     await kubernetes.restartKubelet();
     await until(
@@ -53,8 +54,8 @@ export const OF_THE_SERVER: readonly Fault[] = [
   },
   {
     name: 'the server SIGKILLed',
-    async commit() {
-      await nextStatic('proxy-server', await killStatic('proxy-server'));
+    async commit({ load }) {
+      await nextStatic('proxy-server', await load.strike(() => killStatic('proxy-server')));
     },
   },
   {

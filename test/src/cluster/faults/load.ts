@@ -8,10 +8,18 @@ const CALL_MS = 60_000;
 /** Prints a line twice a second. */
 const COUNTING = 'i=0; while sleep 0.5; do echo $((i+=1)); done';
 
+interface Failure {
+  /** Its number, from 0. */
+  readonly call: number;
+  readonly reason: string;
+}
+
 /** What a load met. */
 export interface Figures {
   readonly calls: number;
   readonly failed: number;
+  /** Calls that failed because what carried them was killed. They are not among the failed. */
+  readonly underWay: number;
   /** The longest call, in milliseconds. */
   readonly longest: number;
   /** How many of the sessions that stay ended before the load did. */
@@ -27,9 +35,10 @@ export class Load implements AsyncDisposable {
   readonly #mayFail: RegExp | undefined;
   readonly #sessions: readonly Session[];
   #calls = 0;
-  #failed = 0;
+  readonly #failures: Failure[] = [];
+  /** The calls that were under way when something was killed. */
+  #struck: readonly [first: number, last: number] = [-1, -1];
   #longest = 0;
-  #reason: string | undefined;
   #over = false;
   readonly #loop: Promise<void>;
 
@@ -55,11 +64,23 @@ export class Load implements AsyncDisposable {
     await until(() => this.#calls >= from + calls, { what: `${calls} calls`, deadline: calls * CALL_MS });
   }
 
+  /** Kills something, which takes the calls with it that it carries. */
+  async strike<T>(kill: () => Promise<T>): Promise<T> {
+    const first = this.#calls;
+    const result = await kill();
+    this.#struck = [first, this.#calls];
+    return result;
+  }
+
   async end(): Promise<Figures> {
     const cut = this.#sessions.filter((session) => session.ended).length;
     this.#over = true;
     await this.#loop;
-    return { calls: this.#calls, failed: this.#failed, longest: this.#longest, cut, reason: this.#reason };
+    const [first, last] = this.#struck;
+    const failed = this.#failures.filter(({ call }) => call < first || call > last);
+    const reason = failed.find((each) => !this.#mayFail?.test(each.reason))?.reason;
+    const underWay = this.#failures.length - failed.length;
+    return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, cut, reason };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -69,17 +90,15 @@ export class Load implements AsyncDisposable {
   }
 
   async #calling(): Promise<void> {
-    while (!this.#over) {
+    const args = ['-n', NAMESPACE, 'exec', this.#pod, '--', 'echo', 'ok'];
+    for (; !this.#over; this.#calls += 1) {
       const start = performance.now();
-      const { status, stdout, stderr } = await tryKubectl(['-n', NAMESPACE, 'exec', this.#pod, '--', 'echo', 'ok'], {
-        deadline: CALL_MS,
-      });
-      this.#calls += 1;
+      const { status, stdout, stderr } = await tryKubectl(args, { deadline: CALL_MS });
       this.#longest = Math.max(this.#longest, performance.now() - start);
       if (status === 0 && stdout === 'ok\n') continue;
-      this.#failed += 1;
-      const reason = stderr.trim().split('\n').at(-1) || `status ${status}`;
-      if (!this.#mayFail?.test(reason)) this.#reason ??= reason;
+      // kubectl ends with 0 if the connection goes before the answer.
+      const reason = stderr.trim().split('\n').at(-1) || `status ${status}, and no answer`;
+      this.#failures.push({ call: this.#calls, reason });
     }
   }
 }
