@@ -28,6 +28,8 @@ export const FrameType = {
   GOAWAY: 0x7,
   WINDOW_UPDATE: 0x8,
   CONTINUATION: 0x9,
+  /** Ours, from the experimental range: what the two ends of a stream say beside its bytes (docs/RESUME.md). */
+  MARK: 0xf5,
 } as const;
 
 export const Flag = {

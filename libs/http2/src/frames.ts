@@ -73,6 +73,12 @@ export function goawayFrame(lastStream: number, code: number = ErrorCode.NO_ERRO
   return bytes;
 }
 
+export function markFrame(stream: number, payload: Uint8Array): Buffer {
+  const bytes = frame(FrameType.MARK, 0, stream, payload.length);
+  bytes.set(payload, FRAME_HEAD);
+  return bytes;
+}
+
 /** @param stream 0 for the connection's window */
 export function windowUpdateFrame(stream: number, credit: number): Buffer {
   const bytes = frame(FrameType.WINDOW_UPDATE, 0, stream, 4);

@@ -20,6 +20,10 @@ const HEAD = encodeHead({ ':method': 'CONNECT', ':authority': 'h:1' });
 
 const NOTHING = Buffer.alloc(0);
 
+function mark(stream: number): Buffer {
+  return raw(FrameType.MARK, 0, stream, Buffer.alloc(7));
+}
+
 function open(stream: number): Buffer {
   return Buffer.concat(headersFrames(stream, HEAD, false, 16_384));
 }
@@ -105,6 +109,11 @@ function floods(): [what: string, frames: Buffer[], code: number][] {
     ['20,000 PRIORITYs', many(raw(2, 0, 1, Buffer.alloc(5))), code],
     ['20,000 empty DATA', many(raw(0, 0, 1, NOTHING)), code],
     ['20,000 updates of a window', many(windowUpdateFrame(0, 1)), code],
+    [
+      '20,000 marks on a stream that is over',
+      [...hello, open(1), rstStreamFrame(1, 0), ...Array(20_000).fill(mark(1))],
+      code,
+    ],
     ['20,000 frames of an unknown type', many(raw(0xaf, 0, 0, NOTHING)), code],
     [
       '20,000 requests that it takes back',
@@ -165,6 +174,7 @@ const faults: [what: string, frames: Buffer[], code: number][] = [
     ErrorCode.PROTOCOL_ERROR,
   ],
   ['nothing of its content-length', [head(1, { ...POST, 'content-length': '3' }, true)], ErrorCode.PROTOCOL_ERROR],
+  ['a flood of marks', [head(1, POST), ...Array(1000).fill(mark(1))], ErrorCode.ENHANCE_YOUR_CALM],
   ['a content-length that is none', [head(1, { ...POST, 'content-length': 'x' })], ErrorCode.PROTOCOL_ERROR],
 ];
 

@@ -5,6 +5,7 @@ import { greeting, type PeerSettings } from './connection/options.ts';
 import type { StreamRules } from './connection/streams.ts';
 import { encodeHead, type Head, headOf, type OutgoingHead } from './head.ts';
 import { DuplexStream } from './stream/duplex.ts';
+import type { Http2Stream } from './stream/stream.ts';
 
 /** Most bytes that may wait for the other half of a link: heads and answers of some ten thousand dials. */
 const MAX_BACKLOG = 8 * 1024 * 1024;
@@ -25,7 +26,9 @@ export interface SessionOptions {
 }
 
 interface SessionEvents {
-  /** At the server: called when the other side opened a stream. */
+  /** At the server: the other side opened a stream, which needs a face at once. */
+  begun: [stream: Http2Stream, head: Head];
+  /** The same as a Duplex, if nobody listens to `begun`. */
   stream: [stream: DuplexStream, head: Head];
   /** No new stream can be opened, because the other side is leaving or the ids are used up. Open streams continue. */
   goaway: [];
@@ -55,7 +58,7 @@ export class Http2Session extends EventEmitter<SessionEvents> {
       later: setImmediate,
       latePongs: false,
       lost,
-      opened: (stream, request) => this.emit('stream', new DuplexStream(stream), headOf(request)),
+      opened: (stream, request) => this.#opened(stream, headOf(request)),
       goaway: (reason) => (reason ? this.destroy(reason) : this.#leave()),
       fault: (error) => this.emit('fault', error),
       ended: (reason) => this.#ended(reason),
@@ -73,6 +76,11 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     return this.#connection.bytesWritten;
   }
 
+  /** The round-trip time that PINGs measure, in milliseconds; 0 until it is known. */
+  get rtt(): number {
+    return this.#connection.rtt;
+  }
+
   /** Whether no new stream can be opened because one side is leaving. */
   get closed(): boolean {
     return this.#connection.leaving;
@@ -87,15 +95,20 @@ export class Http2Session extends EventEmitter<SessionEvents> {
     return this.#connection.open;
   }
 
+  /** As `begin`, for a stream that is a Duplex from the beginning. */
+  request(head: OutgoingHead): DuplexStream {
+    return new DuplexStream(this.begin(head));
+  }
+
   /**
-   * Opens a stream; for the client.
+   * Opens a stream, which needs a face at once; for the client.
    * @throws TypeError for a head that HTTP/2 cannot carry; Error if the session is leaving or the other side accepts no more streams
    */
-  request(head: OutgoingHead): DuplexStream {
+  begin(head: OutgoingHead): Http2Stream {
     if (this.#over) throw this.#over;
     if (this.closed) throw new Error('session is closing');
     const group = this.#groupField === undefined ? undefined : head[this.#groupField];
-    const stream = new DuplexStream(this.#connection.request(encodeHead(head), group as string | undefined));
+    const stream = this.#connection.request(encodeHead(head), group as string | undefined);
     if (this.#connection.usedUp) this.#leave();
     return stream;
   }
@@ -113,6 +126,10 @@ export class Http2Session extends EventEmitter<SessionEvents> {
   /** Ends the connection and all open streams. */
   destroy(reason: Error = new Error('session was destroyed'), told = false): void {
     this.#connection.destroy(reason, told);
+  }
+
+  #opened(stream: Http2Stream, head: Head): void {
+    if (!this.emit('begun', stream, head)) this.emit('stream', new DuplexStream(stream), head);
   }
 
   /** No stream can be opened here any more: the other side is leaving, or the ids are used up. */

@@ -47,7 +47,14 @@ export function recorded(): { output: Output; frames: Buffer[] } {
     },
   });
   const failed = () => assert.fail('no frame waits');
-  const output = new Output({ socket, greeting: Buffer.alloc(0), later: setImmediate, maxBacklog: 2 ** 30, failed });
+  const output = new Output({
+    socket,
+    greeting: Buffer.alloc(0),
+    later: setImmediate,
+    maxBacklog: 2 ** 30,
+    mark: () => Buffer.alloc(0),
+    failed,
+  });
   return { output, frames };
 }
 

@@ -1,5 +1,5 @@
 export { AgentLimitError, refusedWhere } from './agent-limit.ts';
-export { type ConnectEdgeOptions, connectEdge } from './callers/connect.ts';
+export { type CallerEdgeOptions, connectEdge } from './callers/connect.ts';
 export { anyoneOf, type CallerIdentity, type CallerPeer, type Identify } from './callers/identify.ts';
 export type { Dialer } from './dial/dialer.ts';
 export { endpointDial } from './endpoint/endpoint.ts';

@@ -3,10 +3,13 @@ import type { Guarded } from '@isthmus/runtime';
 import { ConnectionError, ErrorCode } from '../codes.ts';
 import { goawayFrame, pingFrame, settingsAck, settingsFrame } from '../frames.ts';
 import type { Http2Stream } from '../stream/stream.ts';
+import { closings } from './closings.ts';
 import { Keepalive } from './keepalive.ts';
+import { BEHIND_BULK } from './late-frames.ts';
 import type { ConnectionOptions } from './options.ts';
 import { Output } from './output.ts';
 import { Pings } from './pings.ts';
+import { readTurn, TurnReader } from './read-turn.ts';
 import { Reading, type ReadingSink } from './reading.ts';
 import { type StreamSettings, Streams } from './streams.ts';
 
@@ -24,6 +27,9 @@ const FLUSH_MS = 20_000;
  * turn: of requests that are reset at once, 100 ms of work (10,000 of them), in which no other connection is read or answers a PING.
  */
 const STREAMS_A_TURN = 200;
+
+/** What our PINGs carry. They are answered in order. */
+const NOTHING = Buffer.alloc(8);
 
 const SETTINGS_ACK = settingsAck();
 
@@ -49,6 +55,7 @@ export class Connection implements ReadingSink {
   readonly #reading: Reading;
   readonly #pings = new Pings();
   readonly #keepalive: Keepalive | undefined;
+  readonly #turn = new TurnReader();
   #state: State = 'greeting';
   #linger: NodeJS.Timeout | undefined;
   /** The last stream that was served before the latest rest. */
@@ -59,7 +66,12 @@ export class Connection implements ReadingSink {
     this.#socket = socket;
     this.#options = options;
     const failed = (error: Error) => this.#fail(error);
-    const output = new Output({ socket, greeting, later, maxBacklog, failed });
+    const mark = (read: () => void) => {
+      this.#pings.mark(read);
+      return pingFrame(NOTHING, false);
+    };
+    const patience = options.latePongs ? { patience: BEHIND_BULK } : {};
+    const output = new Output({ socket, greeting, later, maxBacklog, ...patience, mark, failed });
     this.#output = output;
     const [rtt, idle] = [() => this.#pings.rtt, () => this.#endWhenIdle()];
     this.#streams = new Streams({ role, settings, rules, output, rtt, opened, idle });
@@ -68,11 +80,10 @@ export class Connection implements ReadingSink {
       const dead = (error: Error) => this.#fail(new ConnectionError(ErrorCode.NO_ERROR, error.message));
       this.#keepalive = new Keepalive({ keepaliveMs, ping: () => this.ping(), dead, guarded: this.guarded });
     }
-    socket.on(
-      'error',
-      this.guarded((error: Error) => this.#end(error, 0)),
-    );
-    const closed = this.guarded(() => this.#closed());
+    const broken = this.guarded((error: Error) => this.#end(error, 0));
+    socket.on('error', (error) => closings.add(() => broken(error)));
+    const gone = this.guarded(() => this.#closed());
+    const closed = () => closings.add(gone);
     // HTTP/2 has no half-open connections, and a killed process often leaves only a FIN.
     socket.once('end', () => socket.destroy());
     socket.once('close', closed);
@@ -88,6 +99,11 @@ export class Connection implements ReadingSink {
   /** Total bytes written to the socket. */
   get bytesWritten(): number {
     return this.#output.bytes;
+  }
+
+  /** In milliseconds; 0 until it is known. */
+  get rtt(): number {
+    return this.#pings.rtt;
   }
 
   /** Whether no new stream can be opened, by either side. */
@@ -131,7 +147,7 @@ export class Connection implements ReadingSink {
 
   /** Sends a PING. @param done called on its answer; never if the connection ends first */
   ping(done?: () => void): void {
-    if (this.#state !== 'ended' && this.#pings.begin(done)) this.#output.frame(pingFrame(Buffer.alloc(8), false));
+    if (this.#state !== 'ended' && this.#pings.begin(done)) this.#output.frame(pingFrame(NOTHING, false));
   }
 
   /** Leaves gracefully: no new streams from either side, and the connection closes after the last one. */
@@ -166,7 +182,8 @@ export class Connection implements ReadingSink {
       this.#fail(error as Error);
     }
     // A client's ids are odd.
-    if (this.#streams.last - this.#restedAt > 2 * STREAMS_A_TURN) this.#rest();
+    const many = this.#streams.last - this.#restedAt > 2 * STREAMS_A_TURN;
+    if (readTurn.read(this.#turn, chunk.length) || many) this.#rest();
   }
 
   /** Lets other connections be read before this one. */
@@ -243,7 +260,7 @@ export class Connection implements ReadingSink {
 
   #closed(): void {
     clearTimeout(this.#linger);
-    this.#end(new Error('connection closed'), 0);
+    this.#end(Object.assign(new Error('connection closed'), { code: 'ECONNRESET' }), 0);
     this.#output.stop();
     this.#options.closed?.();
   }

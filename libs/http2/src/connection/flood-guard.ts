@@ -18,14 +18,16 @@ const PASS = 200;
 const LOOK = 0.01;
 
 /** What traffic earns: a receiver of data sends window updates, and measures the round trip with PINGs. */
+const PER_STREAM = 4;
 const PER_SENT_FRAME = 4;
 const PER_BYTE = 1 / 512;
 
-/** Cost by frame type; all others cost 1. Heads and resets are bounded elsewhere, per stream. */
+/** Cost by frame type; all others cost 1. Heads, marks and resets are bounded elsewhere, per stream. */
 const COSTS: Readonly<Record<number, number>> = {
   [FrameType.HEADERS]: 0,
   [FrameType.CONTINUATION]: 0,
   [FrameType.RST_STREAM]: 0,
+  [FrameType.MARK]: 0,
   [FrameType.SETTINGS]: PASS,
   [FrameType.GOAWAY]: PASS,
 };
@@ -60,11 +62,24 @@ export class FloodGuard {
   }
 
   /**
+   * Counts a mark on a stream that is over.
+   * @throws ConnectionError when there were too many
+   */
+  late(): void {
+    this.#spend(1);
+  }
+
+  /**
    * Counts a message for which all streams were visited.
    * @throws ConnectionError when there were too many
    */
   looked(streams: number): void {
     this.#spend(1 + streams * LOOK);
+  }
+
+  /** Counts a stream that was opened: its two ends may tell each other a few things about it. Heads are bounded elsewhere. */
+  opened(): void {
+    this.#allowance.earn(PER_STREAM);
   }
 
   /** Counts a DATA frame that was sent. */

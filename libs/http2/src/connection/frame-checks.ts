@@ -6,8 +6,9 @@ interface Rule {
   readonly on: 'stream' | 'connection' | 'either';
   /** Exact length of its payload, in bytes. */
   readonly size?: number;
-  /** Shortest length of its payload, in bytes. */
+  /** Shortest and longest length of its payload, in bytes. */
   readonly least?: number;
+  readonly most?: number;
 }
 
 /** By the frames' types (RFC 9113 section 6). */
@@ -24,6 +25,9 @@ const RULES: readonly Rule[] = [
   { name: 'CONTINUATION', on: 'stream' },
 ];
 
+/** Longer than any mark. Each is kept until somebody reads it. */
+const MARK: Rule = { name: 'MARK', on: 'stream', most: 64 };
+
 /** Errors of a frame that do not depend on its stream's state, at either end of a connection without server push. */
 export class FrameChecks {
   #greeted = false;
@@ -35,12 +39,12 @@ export class FrameChecks {
       if (type !== FrameType.SETTINGS || flags & Flag.ACK) throw broken('SETTINGS must come first');
       this.#greeted = true;
     }
-    const rule = RULES[type];
+    const rule = type === FrameType.MARK ? MARK : RULES[type];
     // Unknown types are ignored (section 5.5).
     if (!rule) return;
-    const { name, on, size, least = 0 } = rule;
+    const { name, on, size, least = 0, most = length } = rule;
     if (stream === 0 ? on === 'stream' : on === 'connection') throw broken(`${name} on stream ${stream}`);
-    if ((size !== undefined && length !== size) || length < least) throw missized(name, length);
+    if ((size !== undefined && length !== size) || length < least || length > most) throw missized(name, length);
     if (type === FrameType.PUSH_PROMISE) throw broken('PUSH_PROMISE, which was not enabled');
     if (type === FrameType.SETTINGS && flags & Flag.ACK && length > 0) throw missized('the answer to SETTINGS', length);
   }

@@ -1,23 +1,36 @@
 import type { Guarded } from '@isthmus/runtime';
 
-/**
- * How long the answer to a PING may wait for bulk to leave with, in milliseconds. Go's clients measure the path with the first packet
- * that they receive after each answer, to find how large their window must be. That matters behind bulk, where the answer leaves at once.
- * Short packets would each bring a PING and a WINDOW_UPDATE, and all but the first of a dial's achieve nothing.
- */
-const PATIENCE_MS = 100;
+/** What late frames wait for. */
+export interface Patience {
+  /** How long at most, in milliseconds. */
+  readonly ms: number;
+  /** How many bytes leave that they leave with. */
+  readonly least: number;
+}
 
-/** From so many bytes on, what leaves is bulk, and nothing waits. */
-const BULK = 1_024;
+/**
+ * For answers to PINGs. Go's clients measure the path with the first packet that they receive after each answer, to find how large their
+ * window must be. That matters behind bulk, where the answer leaves at once. Short packets would each bring a PING and a WINDOW_UPDATE,
+ * and all but the first of a dial's achieve nothing.
+ */
+export const BEHIND_BULK: Patience = { ms: 100, least: 1_024 };
+
+/** For the ends of streams, for which nobody waits. A busy link always has something to leave with. */
+export const BEHIND_ANY: Patience = { ms: 10, least: 1 };
+
+/** So many bytes of them do not wait. */
+const MOST = 1_024;
 
 /** Frames that wait for others to leave with, which saves the peer from being woken for each. */
 export class LateFrames {
+  readonly #patience: Patience;
   readonly #send: (frames: Buffer) => void;
   readonly #timeIsUp: () => void;
   #frames: Buffer | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(send: (frames: Buffer) => void, guarded: Guarded) {
+  constructor(patience: Patience, send: (frames: Buffer) => void, guarded: Guarded) {
+    this.#patience = patience;
     this.#send = send;
     this.#timeIsUp = guarded(() => {
       this.#timer = undefined;
@@ -27,14 +40,14 @@ export class LateFrames {
 
   add(frame: Buffer): void {
     this.#frames = this.#frames ? Buffer.concat([this.#frames, frame]) : frame;
-    if (this.#frames.length >= BULK) this.flush();
+    if (this.#frames.length >= MOST) this.flush();
     // A frame that comes while the timer runs waits no longer than the first one.
-    else this.#timer ??= setTimeout(this.#timeIsUp, PATIENCE_MS);
+    else this.#timer ??= setTimeout(this.#timeIsUp, this.#patience.ms);
   }
 
-  /** @returns the frames that leave with so many other bytes, if those are bulk */
+  /** @returns the frames that leave with so many other bytes, if those are enough */
   leaveWith(bytes: number): Buffer | undefined {
-    return bytes >= BULK ? this.#take() : undefined;
+    return bytes >= this.#patience.least ? this.#take() : undefined;
   }
 
   flush(): void {

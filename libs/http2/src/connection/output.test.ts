@@ -5,6 +5,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { ErrorCode } from '../codes.ts';
 import { FRAME_HEAD } from '../frames.ts';
 import { DEFAULT_SETTINGS } from '../settings.ts';
+import { BEHIND_ANY, BEHIND_BULK, type Patience } from './late-frames.ts';
 import { Output } from './output.ts';
 import { SendGroup } from './send-group.ts';
 
@@ -80,10 +81,20 @@ class Finite {
   refill(): void {}
 }
 
-/** An output to a socket, with a connection window of so many bytes. */
-function outputTo(socket: Duplex, window = 2 ** 31 - 1): Output {
+/** An output to a socket, with a connection window of so many bytes. @param marks gets what to call when a mark was read */
+function outputTo(
+  socket: Duplex,
+  window = 2 ** 31 - 1,
+  marks: (() => void)[] = [],
+  patience: Patience = BEHIND_BULK,
+): Output {
+  const mark = (read: () => void) => {
+    marks.push(read);
+    return NOTHING;
+  };
   const failed = () => assert.fail('no frame waits');
-  const output = new Output({ socket, greeting: NOTHING, later: setImmediate, maxBacklog: 2 ** 30, failed });
+  const maxBacklog = 2 ** 30;
+  const output = new Output({ socket, greeting: NOTHING, later: setImmediate, maxBacklog, patience, mark, failed });
   output.maxFrame = CHUNK.length;
   output.widen(window - DEFAULT_SETTINGS.initialWindowSize);
   return output;
@@ -190,7 +201,7 @@ test('streams of many groups that close while nothing may leave are forgotten', 
 afterEach(() => mock.timers.reset());
 
 /** An output whose socket accepts what is written when the test says so. */
-function written() {
+function written(patience = BEHIND_BULK) {
   const writes: string[] = [];
   let accept = () => {};
   const socket = new Duplex({
@@ -205,7 +216,7 @@ function written() {
       accept = done;
     },
   });
-  return { output: outputTo(socket), writes, accept: () => accept() };
+  return { output: outputTo(socket, undefined, undefined, patience), writes, accept: () => accept() };
 }
 
 test('what is added in one turn leaves in one write', async () => {
@@ -243,6 +254,22 @@ test('what may be late waits for bulk, and goes alone when none comes', async ()
   mock.timers.tick(100);
   await turn();
   assert.deepEqual(writes, ['short', '1028 bytes', 'ping']);
+});
+
+test('the end of a stream waits for any frame, and goes alone when none comes', async () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  const { output, writes, accept } = written(BEHIND_ANY);
+  output.lateFrame(Buffer.from('end'));
+  await turn();
+  assert.deepEqual(writes, []);
+  output.frame(Buffer.from('short '));
+  await turn();
+  assert.deepEqual(writes, ['short end']);
+  accept();
+  output.lateFrame(Buffer.from('end'));
+  mock.timers.tick(10);
+  await turn();
+  assert.deepEqual(writes, ['short end', 'end']);
 });
 
 test('a flood of what may be late does not wait', async () => {

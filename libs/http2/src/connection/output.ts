@@ -4,7 +4,8 @@ import { ConnectionError, DEFAULT_FRAME, ErrorCode, MAX_WINDOW } from '../codes.
 import { FRAME_HEAD } from '../frames.ts';
 import { DEFAULT_SETTINGS } from '../settings.ts';
 import { FloodGuard } from './flood-guard.ts';
-import { LateFrames } from './late-frames.ts';
+import { InFlight } from './in-flight.ts';
+import { BEHIND_ANY, LateFrames, type Patience } from './late-frames.ts';
 import { SendGroup } from './send-group.ts';
 
 /**
@@ -59,6 +60,10 @@ export interface OutputOptions {
   readonly later: (flush: () => void) => void;
   /** Most bytes of frames without a window that may wait for a peer that does not read. */
   readonly maxBacklog: number;
+  /** What late frames wait for. Default: any other frame. */
+  readonly patience?: Patience;
+  /** Returns a PING. @param read called when the peer has read all that left before it */
+  readonly mark: (read: () => void) => Buffer;
   /** The peer does not read what it asks for, or a callback of ours threw. */
   readonly failed: (error: Error) => void;
 }
@@ -80,6 +85,9 @@ export class Output {
   readonly #later: (flush: () => void) => void;
   readonly #turn: () => void;
   readonly #maxBacklog: number;
+  readonly #mark: OutputOptions['mark'];
+  /** Set once groups share the connection. */
+  #inFlight: InFlight | undefined;
   readonly #late: LateFrames;
   readonly #common = new SendGroup();
   /** Groups with streams that wait for a turn. */
@@ -96,21 +104,22 @@ export class Output {
   #scheduled = false;
   #ended = false;
 
-  constructor({ socket, greeting, later, maxBacklog, failed }: OutputOptions) {
+  constructor({ socket, greeting, later, maxBacklog, patience = BEHIND_ANY, mark, failed }: OutputOptions) {
     this.#socket = socket;
     this.#parts = [greeting];
     this.#added = greeting.length;
     this.#later = later;
     this.#maxBacklog = maxBacklog;
+    this.#mark = mark;
     this.guarded = guarding(failed);
     this.#turn = this.guarded(() => this.#takeTurn());
-    this.#late = new LateFrames((frames) => this.frame(frames), this.guarded);
+    this.#late = new LateFrames(patience, (frames) => this.frame(frames), this.guarded);
     socket.on('drain', () => this.schedule());
   }
 
   /** Whether DATA may leave. */
   get flowing(): boolean {
-    return this.#window > 0 && !this.#socket.writableNeedDrain;
+    return this.#window > 0 && !this.#socket.writableNeedDrain && !this.#inFlight?.full;
   }
 
   /** Sends a frame that has no window. */
@@ -154,11 +163,20 @@ export class Output {
     this.schedule();
   }
 
+  /** Groups share the connection from now on. @param rtt its round-trip time, in milliseconds */
+  share(rtt: () => number): void {
+    this.#inFlight ??= new InFlight(rtt);
+  }
+
   /** Enlarges the connection's window. @throws ConnectionError if it would exceed the largest window */
   widen(bytes: number): void {
     if (bytes === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE with an increment of 0');
     this.#window += bytes;
     if (this.#window > MAX_WINDOW) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'a window beyond 2^31 - 1');
+    this.#goOn();
+  }
+
+  #goOn(): void {
     if (this.#waiting + this.#empty.size > 0) this.schedule();
   }
 
@@ -194,7 +212,7 @@ export class Output {
     else if (this.#waiting > 0) this.#refill(LEAST_READY);
     if (!this.flowing) return;
     // A socket that would take more than was written says nothing when it has.
-    if (this.#waiting + this.#empty.size > 0) this.schedule();
+    this.#goOn();
   }
 
   #flush(): void {
@@ -225,7 +243,7 @@ export class Output {
     if (this.#filling || this.#waiting === 0 || !this.flowing) return;
     this.#filling = true;
     try {
-      let room = WRITE;
+      let [room, filled] = [WRITE, 0];
       for (let line = this.#ready.current; line && this.#window > 0 && room > SHORT; line = this.#ready.current) {
         const sender = line.shift();
         if (!sender) {
@@ -239,13 +257,24 @@ export class Output {
         const sent = sender.sendFrame(this, Math.min(room - FRAME_HEAD, longest, this.#window));
         room -= FRAME_HEAD + sent;
         this.#window -= sent;
+        filled += sent;
         this.floods.sent(sent);
         if (sender.sendable) this.offer(sender);
         this.#ready.spend(FRAME_HEAD + sent);
       }
+      if (this.#inFlight?.send(filled)) this.#markEnd(this.#inFlight);
     } finally {
       this.#filling = false;
     }
+  }
+
+  #markEnd(inFlight: InFlight): void {
+    const read = inFlight.mark();
+    const answered = this.guarded(() => {
+      read();
+      this.#goOn();
+    });
+    this.add(this.#mark(answered));
   }
 
   /** Asks those that are empty for more, the longest empty of each group first, until `ready` of its streams have something. */

@@ -1,25 +1,41 @@
 /** Most PINGs that may wait for their answers. */
 const MAX_PINGS = 16;
 
+interface Ping {
+  readonly since: number;
+  readonly done: (() => void) | undefined;
+  readonly behindData: boolean;
+}
+
 /** The PINGs of a connection, answered in order, and the round-trip time that they measure. */
 export class Pings {
-  readonly #sent: { readonly since: number; readonly done: (() => void) | undefined }[] = [];
+  readonly #sent: Ping[] = [];
+  /** Those of them that `begin` counts. */
+  #counted = 0;
   /** In milliseconds; 0 until it is known. */
   rtt = 0;
 
   /** @returns whether a PING may be sent; false if too many wait already */
   begin(done?: () => void): boolean {
-    if (this.#sent.length >= MAX_PINGS) return false;
-    this.#sent.push({ since: performance.now(), done });
+    if (this.#counted >= MAX_PINGS) return false;
+    this.#counted++;
+    this.#sent.push({ since: performance.now(), done, behindData: false });
     return true;
+  }
+
+  /** One is sent behind DATA, to learn when that was read. The sender bounds how many. */
+  mark(done: () => void): void {
+    this.#sent.push({ since: performance.now(), done, behindData: true });
   }
 
   answered(): void {
     const ping = this.#sent.shift();
     if (!ping) return;
     const took = performance.now() - ping.since;
+    if (!ping.behindData) this.#counted--;
     // Follows the recent minimum: time that a PING waits behind data is not round-trip time.
-    this.rtt = this.rtt === 0 ? took : Math.min(took, this.rtt * 1.25);
+    const longest = ping.behindData ? this.rtt : this.rtt * 1.25;
+    this.rtt = this.rtt === 0 ? took : Math.min(took, longest);
     ping.done?.();
   }
 }

@@ -108,12 +108,21 @@ export class Reading implements FrameHandler {
       case FrameType.GOAWAY:
         this.#onGoaway(payload);
         break;
+      case FrameType.MARK:
+        this.#onMark(id, payload);
+        break;
       case FrameType.WINDOW_UPDATE:
         this.#onWindowUpdate(id, payload.readUInt32BE(0) & 0x7fffffff);
         break;
       default:
       // PRIORITY asks for what we do not do. Other types are unknown, and skipped (section 5.5).
     }
+  }
+
+  #onMark(id: number, payload: Buffer): void {
+    const stream = this.#streams.known(id, 'MARK');
+    if (stream) stream.receiveMark(payload);
+    else this.#output.floods.late();
   }
 
   #onHead(head: ReceivedHead | undefined): void {

@@ -1,3 +1,4 @@
+import { OpenTable } from '@isthmus/runtime';
 import { ConnectionError, ErrorCode, MAX_WINDOW } from '../codes.ts';
 import { rstStreamFrame } from '../frames.ts';
 import type { ReceivedHead } from '../head.ts';
@@ -8,7 +9,7 @@ import { ReceiveWindow, type WindowGrowth } from '../stream/receive-window.ts';
 import { InitialWindow, SendWindow } from '../stream/send-window.ts';
 import { Http2Stream, type StreamOwner } from '../stream/stream.ts';
 import { ClientIds } from './client-ids.ts';
-import { OpenTable } from './open-table.ts';
+
 import type { Output } from './output.ts';
 import { ResetCounter } from './reset-counter.ts';
 import { SendGroup } from './send-group.ts';
@@ -61,6 +62,7 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
   readonly #initialWindow: InitialWindow;
   /** Of open streams, by name. */
   readonly #groups = new Map<string | undefined, SendGroup>();
+  #firstGroup: string | undefined;
   #next = 1;
   /** What the other side opened. */
   readonly #ids = new ClientIds();
@@ -126,10 +128,14 @@ export class Streams extends OpenTable<number, Http2Stream> implements StreamOwn
     const sendWindow = new SendWindow(this.#initialWindow);
     const stream = new Http2Stream(id, this, { incoming, window, sendWindow, group: this.#join(name) });
     this.set(id, stream);
+    this.output.floods.opened();
     return stream;
   }
 
   #join(name: string | undefined): SendGroup {
+    // Links have streams of their own, too, without a name.
+    this.#firstGroup ??= name;
+    if (name !== undefined && name !== this.#firstGroup) this.output.share(this.#options.rtt);
     const group = this.#groups.get(name) ?? new SendGroup(name);
     if (group.streams++ === 0) this.#groups.set(name, group);
     return group;

@@ -1,21 +1,9 @@
-import { Duplex } from 'node:stream';
+import { TurnDuplex } from '@isthmus/runtime';
 import { codeName, ErrorCode, StreamError } from '../codes.ts';
 import { encodeHead, headOf, type OutgoingHead } from '../head.ts';
 import type { Field } from '../section.ts';
-import { pushCompact } from './compact.ts';
 import type { HeadKind, StreamFace } from './face.ts';
 import type { Http2Stream } from './stream.ts';
-
-type Done = (error?: Error | null) => void;
-
-/** Bytes that may wait here to be sent before the writer has to pause: two reads of a socket. */
-const SEND_AHEAD = 128 * 1024;
-
-/** A write of at least this length counts as bulk, in bytes. A shorter one does not wait for others. */
-const BULK = 16 * 1024;
-
-/** Pieces that are shorter than this on average are sent as one: each would be a write to the socket of its own. */
-const SHORT_PIECE = 1024;
 
 /** The event of each kind of section. */
 const EVENTS = { informational: 'headers', response: 'response', trailers: 'trailers' } as const;
@@ -26,18 +14,14 @@ const EVENTS = { informational: 'headers', response: 'response', trailers: 'trai
  *
  * Events in addition to a Duplex's, at the client: `headers` (an informational head), `response` and `trailers`, each with the Head.
  */
-export class DuplexStream extends Duplex implements StreamFace {
+export class DuplexStream extends TurnDuplex implements StreamFace {
   readonly #stream: Http2Stream;
-  /** Received bytes beyond what the reader wants now. */
-  #held = 0;
-  /** The write under way: its bytes, and its callback. */
-  #writing = 0;
-  #written: Done | undefined;
-  #final: Done | undefined;
+  /** The last mark, while nobody reads them. */
+  #mark: Buffer | undefined;
+  #marks: ((payload: Uint8Array) => void) | undefined;
 
   constructor(stream: Http2Stream) {
-    // Bytes count as read only once the reader has them, so the window bounds what is buffered.
-    super({ readableHighWaterMark: 1, writableHighWaterMark: SEND_AHEAD });
+    super();
     this.#stream = stream;
     stream.face = this;
   }
@@ -71,6 +55,19 @@ export class DuplexStream extends Duplex implements StreamFace {
     this.#stream.headers(encodeHead(head));
   }
 
+  /** Sends a mark, which the other side gets beside the bytes. */
+  mark(payload: Uint8Array): void {
+    this.#stream.mark(payload);
+  }
+
+  /** Passes marks on, beginning with the last one that came. */
+  onMarks(marks: (payload: Uint8Array) => void): void {
+    this.#marks = marks;
+    const last = this.#mark;
+    this.#mark = undefined;
+    if (last) marks(last);
+  }
+
   /** Ends both directions at once: nothing more is sent, unread bytes are lost, and the other side gets a reset unless it has ended. */
   close(code: number = ErrorCode.CANCEL): void {
     if (this.destroyed) return;
@@ -85,24 +82,22 @@ export class DuplexStream extends Duplex implements StreamFace {
   }
 
   onData(bytes: Buffer): void {
-    this.#held += bytes.length;
-    if (pushCompact(this, bytes)) this.#consume();
+    this.received(bytes);
+  }
+
+  onMark(payload: Buffer): void {
+    if (this.#marks) this.#marks(payload);
+    // The frame lies in a read of the socket. A later mark says all that an earlier one did.
+    else this.#mark = Buffer.from(payload);
   }
 
   onEnd(): void {
     this.push(null);
   }
 
-  /** A bulk writer that has nothing left here is asked for more on the stream's turn. */
   onWritable(): void {
-    if (!this.#written) this.#finish();
-    else if (this.#writing >= BULK && this.writableLength === this.#writing && !this.writableEnded)
-      this.#stream.awaitTurn(this);
-    else this.refill();
-  }
-
-  refill(): void {
-    this.#release();
+    if (this.writing) this.wrote();
+    else this.finished();
   }
 
   onClose(code: number | undefined, reason: Error | undefined): void {
@@ -112,70 +107,39 @@ export class DuplexStream extends Duplex implements StreamFace {
       return;
     }
     // The whole response has arrived, and the other side wants no more of the request (section 8.1). The response can still be read.
-    this.#release();
-    this.#finish();
+    this.settle();
+    this.finished();
     this.end();
   }
 
-  // What Duplex asks for.
+  // What its Duplex asks for.
 
-  override _read(): void {
-    this.#consume();
+  protected override send(piece: Buffer): void {
+    this.#stream.write(piece);
   }
 
-  override _write(chunk: Buffer, _encoding: string, done: Done): void {
-    if (this.#begin(chunk.length, done)) this.#stream.write(chunk);
+  protected override get sending(): boolean {
+    return !this.wireClosed;
   }
 
-  override _writev(writes: { chunk: Buffer }[], done: Done): void {
-    const length = writes.reduce((sum, { chunk }) => sum + chunk.length, 0);
-    if (!this.#begin(length, done)) return;
-    const chunks = writes.map(({ chunk }) => chunk);
-    if (length < SHORT_PIECE * chunks.length) this.#stream.write(Buffer.concat(chunks, length));
-    else for (const chunk of chunks) this.#stream.write(chunk);
-  }
-
-  override _final(done: Done): void {
-    this.#final = done;
+  protected override sendEnd(): void {
     this.#stream.end();
-    if (this.#stream.ended) this.#finish();
+    if (this.#stream.ended) this.finished();
   }
 
-  override _destroy(error: Error | null, done: Done): void {
+  protected override taken(bytes: number): void {
+    this.#stream.read(bytes);
+  }
+
+  protected override awaitTurn(): void {
+    this.#stream.awaitTurn(this);
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#stream.reset(ErrorCode.CANCEL);
-    this.#release(error ?? new Error('stream was closed'));
     this.#stream.release();
+    this.abandon(error, 'stream was closed');
     done(error);
-  }
-
-  /** @returns whether there is something to send */
-  #begin(length: number, done: Done): boolean {
-    if (length === 0 || this.wireClosed) {
-      done();
-      return false;
-    }
-    this.#writing = length;
-    this.#written = done;
-    return true;
-  }
-
-  #release(error?: Error): void {
-    const written = this.#written;
-    this.#written = undefined;
-    written?.(error);
-  }
-
-  #finish(): void {
-    const final = this.#final;
-    this.#final = undefined;
-    final?.();
-  }
-
-  #consume(): void {
-    const held = this.#held;
-    if (held === 0) return;
-    this.#held = 0;
-    this.#stream.read(held);
   }
 }
 

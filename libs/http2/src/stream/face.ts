@@ -9,6 +9,8 @@ export interface StreamFace {
   onHeaders(fields: readonly Field[], kind: HeadKind): void;
   /** Bytes came. They count as read once `Http2Stream.read` was called for them. */
   onData(bytes: Buffer): void;
+  /** A mark came. Unset: it is dropped, like any frame of an unknown type. */
+  onMark?(payload: Buffer): void;
   /** The other side sends nothing more. */
   onEnd(): void;
   /** All that was written has left, also the end. */

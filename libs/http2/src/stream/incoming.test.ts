@@ -55,6 +55,12 @@ const cases: [what: string, incoming: () => Incoming, said: Say[], code: number 
     undefined,
   ],
   [
+    'informational ones without an end',
+    () => Incoming.response(),
+    Array.from({ length: 17 }, () => section(EARLY)),
+    ErrorCode.ENHANCE_YOUR_CALM,
+  ],
+  [
     'an answer behind informational ones',
     () => Incoming.response(),
     [section(EARLY), section(EARLY), section(OK), data(1), end],

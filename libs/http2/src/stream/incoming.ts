@@ -3,12 +3,16 @@ import { type Field, readPseudo } from '../section.ts';
 
 const LENGTH = /^\d{1,15}$/;
 
+/** Informational heads ahead of a response. A dial has one. */
+const MOST_INFORMATIONAL = 16;
+
 /**
  * What the other side may still send on a stream: a head, as much data as the head says, trailers, an end, then nothing (RFC 9113
  * sections 5.1 and 8.1). Each call returns the code of a stream error, or undefined.
  */
 export class Incoming {
   #state: 'head' | 'body' | 'ended';
+  #informational = 0;
   /** Bytes that Content-Length still expects; undefined without one. */
   #left: number | undefined;
 
@@ -49,6 +53,7 @@ export class Incoming {
     const informational = own?.[':status']?.startsWith('1') ?? false;
     if (!own || (isTrailers ? !ends : informational && ends)) return ErrorCode.PROTOCOL_ERROR;
     if (!informational) this.#state = 'body';
+    else if (++this.#informational > MOST_INFORMATIONAL) return ErrorCode.ENHANCE_YOUR_CALM;
     return undefined;
   }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, mock, test } from 'node:test';
-import { ReceiveWindow, WindowBudget } from './receive-window.ts';
+import { SharedBudget } from '@isthmus/runtime';
+import { ReceiveWindow } from './receive-window.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -30,15 +31,15 @@ function pour(window: ReceiveWindow, time: { now: number }, ms: number, rounds =
 
 test('a window that is read fast doubles up to 4 MiB, and further where the way is long', () => {
   const time = clock();
-  const near = new ReceiveWindow(64 * KIB, () => 1, { budget: new WindowBudget(100 * MIB) });
+  const near = new ReceiveWindow(64 * KIB, () => 1, { budget: new SharedBudget(100 * MIB) });
   assert.equal(pour(near, time, 5), 4 * MIB);
-  const far = new ReceiveWindow(64 * KIB, () => 100, { budget: new WindowBudget(100 * MIB) });
+  const far = new ReceiveWindow(64 * KIB, () => 100, { budget: new SharedBudget(100 * MIB) });
   assert.equal(pour(far, time, 50), 16 * MIB);
 });
 
 test('a window that is read slowly, or not at all, stays as it began', () => {
   const time = clock();
-  const budget = new WindowBudget(100 * MIB);
+  const budget = new SharedBudget(100 * MIB);
   const slow = new ReceiveWindow(64 * KIB, () => 1, { budget });
   assert.equal(pour(slow, time, 1000), 64 * KIB);
   const stalled = new ReceiveWindow(64 * KIB, () => 1, { budget });
@@ -49,7 +50,7 @@ test('a window that is read slowly, or not at all, stays as it began', () => {
 
 test('all windows grow within one budget, which gets back what a stream had', () => {
   const time = clock();
-  const budget = new WindowBudget(2 * MIB);
+  const budget = new SharedBudget(2 * MIB);
   const windows = Array.from({ length: 4 }, () => new ReceiveWindow(64 * KIB, () => 1, { budget }));
   for (const window of windows) pour(window, time, 5);
   assert.ok(budget.left < MIB && budget.left >= 0);
@@ -57,24 +58,8 @@ test('all windows grow within one budget, which gets back what a stream had', ()
   assert.equal(budget.left, 2 * MIB);
 });
 
-test('one group may use the whole budget, and once there are two none can take all', () => {
-  const alone = new WindowBudget(1024);
-  assert.equal(alone.take(1024, 'a'), true);
-  const budget = new WindowBudget(1024);
-  const most = (group: string) => {
-    let taken = 0;
-    while (budget.take(16, group)) taken += 16;
-    return taken;
-  };
-  assert.equal(budget.take(16, 'b'), true);
-  budget.give(16, 'b');
-  assert.deepEqual(['a', 'b', 'c', 'a'].map(most), [512, 256, 128, 0]);
-  budget.give(512, 'a');
-  assert.equal(most('c'), 256, 'what is given back is for all');
-});
-
 test('a window whose group is known late uses that group’s share', () => {
-  const budget = new WindowBudget(4 * MIB);
+  const budget = new SharedBudget(4 * MIB);
   const time = clock();
   mock.method(performance, 'now', () => time.now);
   const growing = (group: string) => {

@@ -1,3 +1,4 @@
+import { SharedBudget } from '@isthmus/runtime';
 import { MAX_WINDOW } from '../codes.ts';
 
 /**
@@ -16,48 +17,6 @@ const FAST = 200;
 const BUDGET = 128 * 1024 * 1024;
 
 /**
- * How much windows may still grow, in bytes. One group may use all of it. Once a second one has asked, no group gets more than what it
- * would leave to the others: the first half of the budget, the second a quarter, and so on. So none can take all.
- */
-export class WindowBudget {
-  #left: number;
-  readonly #taken = new Map<string, number>();
-  #first: string | undefined;
-  #shared = false;
-
-  constructor(bytes = BUDGET) {
-    this.#left = bytes;
-  }
-
-  get left(): number {
-    return this.#left;
-  }
-
-  /** @param group a tenant's; without one there is no share to keep to */
-  take(bytes: number, group?: string): boolean {
-    if (bytes > this.#left) return false;
-    if (group !== undefined) {
-      this.#first ??= group;
-      this.#shared ||= group !== this.#first;
-      const taken = (this.#taken.get(group) ?? 0) + bytes;
-      if (this.#shared && taken > this.#left - bytes) return false;
-      this.#taken.set(group, taken);
-    }
-    this.#left -= bytes;
-    return true;
-  }
-
-  /** @param group that took them */
-  give(bytes: number, group?: string): void {
-    this.#left += bytes;
-    if (group === undefined) return;
-    const taken = (this.#taken.get(group) ?? 0) - bytes;
-    if (taken > 0) this.#taken.set(group, taken);
-    else this.#taken.delete(group);
-  }
-}
-
-/**
  * A sender with less window than this has to wait, in bytes: a reader returns window in pieces, and on a long path a few of them are
  * always in transit.
  */
@@ -65,20 +24,20 @@ const SHORT_WINDOW = 256 * 1024;
 
 /** Bounds of the growth of windows. */
 export interface WindowGrowth {
-  readonly budget: WindowBudget;
+  readonly budget: SharedBudget;
   /** Largest size of a window, in bytes. */
   readonly largest: number;
 }
 
 /** Shared by this process. */
-const processBudget = new WindowBudget();
+const processBudget = new SharedBudget(BUDGET);
 
 /**
  * The receive window of one stream. It starts small, so that many idle or stalled streams hold little. It doubles while its reader
  * empties it faster than the connection can fill it, within the process' budget.
  */
 export class ReceiveWindow {
-  readonly #budget: WindowBudget;
+  readonly #budget: SharedBudget;
   readonly #rtt: () => number;
   readonly #largest: number;
   #group: string | undefined;

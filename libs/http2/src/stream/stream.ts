@@ -1,8 +1,10 @@
 import type { Guarded } from '@isthmus/runtime';
 import { ErrorCode } from '../codes.ts';
+import { Allowance } from '../connection/allowance.ts';
+import { closings } from '../connection/closings.ts';
 import type { Output, Refillable, Sender } from '../connection/output.ts';
 import type { SendGroup } from '../connection/send-group.ts';
-import { dataHead, headersFrames, rstStreamFrame, windowUpdateFrame } from '../frames.ts';
+import { dataHead, headersFrames, markFrame, rstStreamFrame, windowUpdateFrame } from '../frames.ts';
 import type { Field } from '../section.ts';
 import type { StreamFace } from './face.ts';
 import type { Incoming } from './incoming.ts';
@@ -12,6 +14,13 @@ import type { SendWindow } from './send-window.ts';
 
 /** What may wait here before `flowing` asks the writer to pause, in bytes. Writers with a bound of their own (`DuplexStream`) do not ask. */
 const QUEUE_AHEAD = 64 * 1024;
+
+/**
+ * Marks that the other side may send, and what DATA frames add that were sent to it or came from it: it marks what it has taken or sent, and
+ * says so again four times a second. A hub passes marks on, so each stream has its own bound: too many end this tunnel and no other.
+ */
+const MARKS = { atOnce: 256, perSecond: 16 };
+const MARKS_A_FRAME = 4;
 
 /** The table that a stream is in. */
 export interface StreamOwner {
@@ -67,6 +76,8 @@ export class Http2Stream implements Sender {
   readonly #window: ReceiveWindow;
   #state: State = OPEN;
   readonly #queue = new SendQueue();
+  /** Made for the first mark: many streams see none. */
+  #marks: Allowance | undefined;
 
   constructor(id: number, owner: StreamOwner, { incoming, window, sendWindow, group }: StreamLimits) {
     this.id = id;
@@ -91,6 +102,11 @@ export class Http2Stream implements Sender {
   /** The code with which either side has reset the stream. */
   get code(): number | undefined {
     return this.#state.is === 'closed' ? this.#state.code : undefined;
+  }
+
+  /** Why the connection ended, if that is what ended the stream. */
+  get reason(): Error | undefined {
+    return this.#state.is === 'closed' ? this.#state.reason : undefined;
   }
 
   /** Whether all that the other side had to send has arrived. */
@@ -130,6 +146,11 @@ export class Http2Stream implements Sender {
     if (!this.offered && this.sendable) this.#output.offer(this);
   }
 
+  /** Sends a mark, ahead of what waits here. */
+  mark(payload: Uint8Array): void {
+    if (!this.closed) this.#output.frame(markFrame(this.id, payload));
+  }
+
   /** Bytes that were written and have not left. */
   get pending(): number {
     return this.#queue.length;
@@ -153,11 +174,24 @@ export class Http2Stream implements Sender {
     else this.#become({ is: 'ending', trailers });
   }
 
-  /** Ends both directions at once. */
-  reset(code: number): void {
+  /** Ends our direction, once everything has left. Nobody waits for that, so it leaves with other frames, or a little later. */
+  endLate(mark?: Uint8Array): void {
+    if (this.#state.is !== 'open') return;
+    if (this.#queue.length > 0) {
+      if (mark) this.mark(mark);
+      this.end();
+      return;
+    }
+    const end = dataHead(this.id, 0, true);
+    this.#output.lateFrame(mark ? Buffer.concat([markFrame(this.id, mark), end]) : end);
+    this.#ended();
+  }
+
+  /** Ends both directions at once. @param reason why this side does not know the stream's end */
+  reset(code: number, reason?: Error): void {
     if (this.closed) return;
     this.#output.frame(rstStreamFrame(this.id, code));
-    this.#become({ is: 'closed', code });
+    this.#become({ is: 'closed', code, ...(reason && { reason }) });
   }
 
   get sendable(): boolean {
@@ -167,6 +201,7 @@ export class Http2Stream implements Sender {
   sendFrame(output: Output, limit: number): number {
     const length = Math.min(limit, this.#queue.length, this.sendWindow.size);
     this.sendWindow.sent(length);
+    this.#marks?.earn(MARKS_A_FRAME);
     output.add(dataHead(this.id, length, false));
     this.#queue.send(output, length);
     if (this.#queue.length > 0) return length;
@@ -184,6 +219,11 @@ export class Http2Stream implements Sender {
   #sendEnd(section: Buffer | undefined): void {
     if (section) this.#headers(section, true);
     else this.#output.frame(dataHead(this.id, 0, true));
+    this.#ended();
+  }
+
+  /** Our end has been sent. */
+  #ended(): void {
     this.#become(ENDED);
     this.face.onWritable();
     if (this.#incoming.ended) this.#become(BOTH_ENDED);
@@ -203,9 +243,10 @@ export class Http2Stream implements Sender {
   /**
    * Counts bytes as read: the other side may send as many again, and more if it has to wait for them.
    * @param least see `ReceiveWindow.consume`
+   * @returns whether the other side is told now
    */
-  read(bytes: number, least?: number): void {
-    if (!this.closed && !this.#incoming.ended) this.#credit(this.#window.consume(bytes, least));
+  read(bytes: number, least?: number): boolean {
+    return !this.closed && !this.#incoming.ended && this.#credit(this.#window.consume(bytes, least));
   }
 
   /** Whose the stream is, as far as what it may hold is shared. */
@@ -223,8 +264,9 @@ export class Http2Stream implements Sender {
     this.#window.close();
   }
 
-  #credit(credit: number): void {
+  #credit(credit: number): boolean {
     if (credit > 0) this.#output.frame(windowUpdateFrame(this.id, credit));
+    return credit > 0;
   }
 
   // What the other side sends.
@@ -244,9 +286,17 @@ export class Http2Stream implements Sender {
       this.#failed(ErrorCode.FLOW_CONTROL_ERROR);
       return;
     }
+    this.#marks?.earn(MARKS_A_FRAME);
     if (padding > 0) this.#credit(this.#window.skip(padding));
     if (bytes.length > 0) this.face.onData(bytes);
     if (ends) this.receiveEnd();
+  }
+
+  /** A mark ahead of the head has no meaning. */
+  receiveMark(payload: Buffer): void {
+    this.#marks ??= new Allowance(MARKS);
+    if (!this.#marks.spend(1)) this.#failed(ErrorCode.ENHANCE_YOUR_CALM);
+    else if (this.#incoming.begun) this.face.onMark?.(payload);
   }
 
   receiveEnd(): void {
@@ -288,6 +338,9 @@ export class Http2Stream implements Sender {
     if (state.is !== 'closed') return;
     this.#queue.drop();
     this.#owner.ended(this);
-    this.face.onClose(state.code, state.reason);
+    const { face } = this;
+    const close = () => face.onClose(state.code, state.reason);
+    if (state.byPeer) closings.add(this.guarded(close));
+    else close();
   }
 }

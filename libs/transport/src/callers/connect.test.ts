@@ -13,13 +13,13 @@ import {
   type TunnelOutcome,
 } from '@isthmus/tunnel';
 import { destination, established } from '../packets/testing.ts';
-import { type ConnectEdgeOptions, connectEdge } from './connect.ts';
+import { type CallerEdgeOptions, connectEdge } from './connect.ts';
 import { anyoneOf, type CallerPeer } from './identify.ts';
 
 const REQUEST = 'CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: x\r\n\r\n';
 
 /** A caller at an edge. A dial waits until it is aborted, unless the options say otherwise. */
-async function connectTo(context: TestContext, options: Partial<ConnectEdgeOptions>) {
+async function connectTo(context: TestContext, options: Partial<CallerEdgeOptions>) {
   const events = planeEvents();
   const first = deferred<DialRequest>();
   const dial: Dial = (request) => {

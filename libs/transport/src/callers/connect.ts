@@ -3,8 +3,8 @@ import type { Socket } from 'node:net';
 import { type Guarded, guarding, remoteOf } from '@isthmus/runtime';
 import { asDialError, type DialError, NotAuthorised, PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
 import { newDial, type ServeDialOptions, type ServedDial, serveDial, type Waiter } from '../dial/serve-dial.ts';
-import { peerOf } from '../grpc/grpc-peer.ts';
 import { proxyStatus } from '../link/head.ts';
+import { peerOf } from '../listen/connection-peer.ts';
 import { ConnectReader, type ConnectRequest, RequestRefused } from './connect-request.ts';
 import { type CallerPeer, denied, type Identify } from './identify.ts';
 import { watchCaller } from './pending-caller.ts';
@@ -17,7 +17,7 @@ const REFUSED_FOR = 1000;
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 
-export interface ConnectEdgeOptions extends Omit<ServeDialOptions, 'role'> {
+export interface CallerEdgeOptions extends Omit<ServeDialOptions, 'role'> {
   readonly identify: Identify;
   /** How long a dial may take, in milliseconds. */
   readonly timeout: number;
@@ -27,7 +27,7 @@ export interface ConnectEdgeOptions extends Omit<ServeDialOptions, 'role'> {
  * The callers' HTTP CONNECT edge, as API servers use it: HTTP/1.1 only. The request-target is the destination, and Host is not. Only
  * the destination's bytes follow the blank line of the 200.
  */
-export function connectEdge(options: ConnectEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
+export function connectEdge(options: CallerEdgeOptions): { accept(socket: Socket, first: Buffer): void } {
   return {
     accept(socket, first) {
       tellOf(socket, options.events);
@@ -43,7 +43,7 @@ function tellOf(socket: Socket, events: PlaneEvents): void {
 }
 
 /** Nearly every request arrives in one piece. Only for others does a listener wait for the rest, with a timer. */
-function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions): void {
+function readRequest(socket: Socket, first: Buffer, options: CallerEdgeOptions): void {
   const reader = new ConnectReader();
   const fault = (error: Error) => {
     socket.destroy();
@@ -54,9 +54,9 @@ function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions)
     try {
       const request = reader.push(chunk);
       if (!request) return false;
-      const carrier = new Carrier(socket);
-      const dialled = dialOf(request, carrier, options);
-      serve(dialled, request.rest, carrier, options).catch(fault);
+      const connection = new CallerConnection(socket);
+      const dialled = dialOf(request, connection, options);
+      serve(dialled, request.rest, connection, options).catch(fault);
     } catch (error) {
       refuse(socket, asDialError(error), options);
     }
@@ -68,7 +68,7 @@ function readRequest(socket: Socket, first: Buffer, options: ConnectEdgeOptions)
 function readRest(
   socket: Socket,
   read: (chunk: Buffer) => boolean,
-  options: ConnectEdgeOptions,
+  options: CallerEdgeOptions,
   guarded: Guarded,
 ): void {
   const settle = () => {
@@ -88,14 +88,14 @@ function readRest(
   socket.on('data', more).on('end', cut).on('close', settle);
 }
 
-function refuse(socket: Socket, error: DialError, { events }: ConnectEdgeOptions): void {
+function refuse(socket: Socket, error: DialError, { events }: CallerEdgeOptions): void {
   const why = error.cause instanceof NotAuthorised ? error.cause : error;
   events.emit('refused', 'http-connect', remoteOf(socket), why);
   answerError(socket, error);
 }
 
 /** A caller's connection. */
-class Carrier {
+class CallerConnection {
   readonly socket: Socket;
   /** Its dial, then its tunnel. */
   carries: { abort(reason: Error): void } | undefined;
@@ -111,18 +111,27 @@ class Carrier {
 }
 
 /** @throws DialError */
-function dialOf({ target, traceparent }: ConnectRequest, carrier: Carrier, options: ConnectEdgeOptions): ServedDial {
-  const peer: CallerPeer = peerOf(carrier.socket, (reason) => carrier.end(reason));
+function dialOf(
+  { target, traceparent }: ConnectRequest,
+  connection: CallerConnection,
+  options: CallerEdgeOptions,
+): ServedDial {
+  const peer: CallerPeer = peerOf(connection.socket, (reason) => connection.end(reason));
   const who = options.identify(peer);
   if (who instanceof NotAuthorised) throw denied(who.dialling(target));
   const { tenant, caller } = who;
   const dialled = newDial(target, { ...options, tenant }, { via: 'http-connect', ...caller }, traceparent);
-  carrier.carries = dialled.signal;
+  connection.carries = dialled.signal;
   return dialled;
 }
 
-async function serve(request: ServedDial, first: Buffer, carrier: Carrier, { dial, events }: ConnectEdgeOptions) {
-  const { socket } = carrier;
+async function serve(
+  request: ServedDial,
+  first: Buffer,
+  connection: CallerConnection,
+  { dial, events }: CallerEdgeOptions,
+) {
+  const { socket } = connection;
   const watch = watchCaller(socket, first, () => request.signal.abort(new Error('the caller went away')));
   const waiter: Waiter = {
     accept() {
@@ -140,7 +149,7 @@ async function serve(request: ServedDial, first: Buffer, carrier: Carrier, { dia
       socket.destroy();
     },
   };
-  carrier.carries = await serveDial(request, waiter, { role: 'gateway', dial, events });
+  connection.carries = await serveDial(request, waiter, { role: 'gateway', dial, events });
   if (socket.isPaused()) socket.resume();
 }
 

@@ -1,8 +1,8 @@
 import { type Caller, DialError, type NotAuthorised } from '@isthmus/tunnel';
-import type { GrpcPeer } from '../grpc/grpc-peer.ts';
+import type { ConnectionPeer } from '../listen/connection-peer.ts';
 
 /** A caller's connection. */
-export type CallerPeer = GrpcPeer;
+export type CallerPeer = ConnectionPeer;
 
 /** Who dials on a connection. */
 export interface CallerIdentity {

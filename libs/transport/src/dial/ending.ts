@@ -35,7 +35,7 @@ export class Ending {
 
   /** Throws a retryable DialError if no new dial is taken. */
   check(): void {
-    if (this.#reason) throw this.unreachable(this.#reason);
+    if (this.#reason) throw this.lost(this.#reason);
   }
 
   /** Call after a dial or tunnel has ended. */
@@ -49,8 +49,8 @@ export class Ending {
     this.#closed.resolve(reason);
   }
 
-  /** The error of a dial that did not reach the destination. */
-  unreachable(cause: Error): DialError {
+  /** The error of a dial that got no answer. It may have reached the destination. */
+  lost(cause: Error): DialError {
     const text = `${this.#options.peer}: ${cause.message}`;
     return new DialError('connection_terminated', text, { retryable: true, cause });
   }

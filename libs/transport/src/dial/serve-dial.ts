@@ -1,4 +1,4 @@
-import { randomFillSync } from 'node:crypto';
+import { randomHex } from '@isthmus/runtime';
 import {
   asDialError,
   type Caller,
@@ -60,19 +60,6 @@ export async function serveDial(
   return undefined;
 }
 
-const ids = Buffer.alloc(8 * 256);
-let nextId = ids.length;
-
-/** Returns a new dial id: 64 random bits as 16 hexadecimal digits. Gets random bytes for 256 ids at a time. */
-function newDialId(): string {
-  if (nextId === ids.length) {
-    randomFillSync(ids);
-    nextId = 0;
-  }
-  nextId += 8;
-  return ids.toString('hex', nextId - 8, nextId);
-}
-
 /**
  * A dial that enters the plane here.
  * @param timeout how long it may take, in milliseconds
@@ -85,7 +72,7 @@ export function newDial(
   traceparent?: string,
 ): ServedDial {
   return {
-    id: newDialId(),
+    id: randomHex(8),
     tenant,
     destination: parseDestination(address),
     deadline: performance.now() + timeout,

@@ -106,7 +106,13 @@ function open({ destination }: DialRequest, steps: EndpointSteps): Socket {
 
 /** Outside the dial's function: an arrow function beside its listeners would keep its variables as long as the tunnel. */
 function endOf(socket: Socket): TunnelEnd {
-  return { stream: socket, halfOpen: true, abort: () => void socket.resetAndDestroy() };
+  const abort = () => {
+    // Node cannot reset a socket whose end is on its way. All its bytes have left by then.
+    const ending = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
+    if (ending) socket.destroy();
+    else socket.resetAndDestroy();
+  };
+  return { stream: socket, halfOpen: true, abort };
 }
 
 const LIMIT = 'connection_limit_reached';

@@ -84,7 +84,7 @@ test("rules see the caller's name", () => {
   assert.match(refusal('10.0.0.1', {}, tenant)('10.0.0.1') ?? '', /\(rule operator\)$/);
 });
 
-test('what is prohibited is refused first, whatever is allowed', () => {
+test('what is prohibited is refused first, even if it is allowed', () => {
   const own: OwnRules = { prohibited: () => 'metadata', policy: policy([], ['169.254.169.254']) };
   assert.equal(
     refusal('169.254.169.254', own)('169.254.169.254'),

@@ -57,7 +57,7 @@ for (const kind of ['a port', 'a unix socket']) {
     const events = planeEvents();
     const told: string[] = [];
     events.on('refused', (_where, _remote, error) => told.push(error.message));
-    const listener = await listen({ address, http1: (socket) => socket.end('taken'), events, name: 'callers' });
+    const listener = await listen({ address, others: (socket) => socket.end('taken'), events, name: 'callers' });
     const where = kind === 'a port' ? { port: Number(listener.address.split(':').at(-1)) } : { path };
     const held = net.connect(where);
     await once(held, 'connect');
@@ -84,7 +84,12 @@ test('the socket of a process that has no descriptor left is not taken over, and
   context.after(() => rmSync(dir, { recursive: true }));
   const path = join(dir, 'callers.sock');
   const start = (answer: string, events = planeEvents()) =>
-    listen({ address: { path, deleteExisting: true }, http1: (socket) => socket.end(answer), events, name: 'callers' });
+    listen({
+      address: { path, deleteExisting: true },
+      others: (socket) => socket.end(answer),
+      events,
+      name: 'callers',
+    });
   const first = await start('first');
   const feed = starve(context);
   await untilAnswer({ path }, 'ECONNREFUSED');

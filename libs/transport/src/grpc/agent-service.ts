@@ -2,9 +2,9 @@ import { addressOf, sourceOf } from '@isthmus/runtime';
 import { type AgentIdentifiers, checkName, NotAuthorised, type PlaneEvents } from '@isthmus/tunnel';
 import { AgentLimitError, refusedWhere } from '../agent-limit.ts';
 import { type IdentifierLimits, parseIdentifiers } from '../identifiers.ts';
+import type { ConnectionPeer } from '../listen/connection-peer.ts';
 import type { PacketChannel } from '../packets/channel.ts';
 import type { ServerCall } from './call.ts';
-import type { GrpcPeer } from './grpc-peer.ts';
 import type { Metadata } from './metadata.ts';
 import { CONNECT_METHOD, type GrpcService } from './service.ts';
 import { StatusError, type StatusName } from './status.ts';
@@ -15,7 +15,7 @@ const SCHEME = 'Bearer ';
 export interface AskingAgent {
   readonly agentId: string;
   readonly identifiers: AgentIdentifiers;
-  readonly peer: GrpcPeer;
+  readonly peer: ConnectionPeer;
   /** Without `Bearer`. */
   readonly token: string | undefined;
   /** Aborts when the agent has gone. */
@@ -26,7 +26,7 @@ export interface AskingAgent {
 export interface PacketAgent {
   readonly agentId: string;
   readonly identifiers: AgentIdentifiers;
-  readonly peer: GrpcPeer;
+  readonly peer: ConnectionPeer;
   readonly channel: PacketChannel;
 }
 

@@ -2,8 +2,8 @@ import { ErrorCode, type Field, type Http2Stream, hpackEncode, type StreamFace }
 import type { Packet } from '@isthmus/proto';
 import { encodeDataHead, encodePacket } from '@isthmus/proto';
 import type { Guarded } from '@isthmus/runtime';
+import type { ConnectionPeer } from '../listen/connection-peer.ts';
 import { ChannelError, type PacketChannel, type PacketSink } from '../packets/channel.ts';
-import type { GrpcPeer } from './grpc-peer.ts';
 import { PREFIX, writePrefix } from './messages.ts';
 import type { Metadata } from './metadata.ts';
 import { PacketReader } from './packet-reader.ts';
@@ -34,7 +34,7 @@ const RESPONSE_HEAD = hpackEncode(RESPONSE);
 /** A call at our server: ANP's packets both ways on one stream. Reads nothing until it is started. */
 export class ServerCall implements PacketChannel, StreamFace {
   readonly metadata: Metadata;
-  readonly peer: GrpcPeer;
+  readonly peer: ConnectionPeer;
   readonly #stream: Http2Stream;
   readonly #packets = new PacketReader(MAX_MESSAGE);
   #sink: PacketSink | undefined;
@@ -59,7 +59,7 @@ export class ServerCall implements PacketChannel, StreamFace {
   #deadline: NodeJS.Timeout | undefined;
 
   /** @param timeout how long the caller allows it to take, in milliseconds */
-  constructor(stream: Http2Stream, metadata: Metadata, peer: GrpcPeer, timeout?: number) {
+  constructor(stream: Http2Stream, metadata: Metadata, peer: ConnectionPeer, timeout?: number) {
     this.#stream = stream;
     this.metadata = metadata;
     this.peer = peer;

@@ -1,5 +1,4 @@
-import { pins } from '@isthmus/http2';
-import { minorGc } from '@isthmus/runtime';
+import { minorGc, pins } from '@isthmus/runtime';
 import { StatusError } from './status.ts';
 
 /** Before each message: a flag that says whether it is compressed, and its length (gRPC over HTTP/2, "Length-Prefixed-Message"). */

@@ -1,5 +1,5 @@
-import { WindowBudget } from '@isthmus/http2';
 import { decodeDataHead, decodePacket, type Packet } from '@isthmus/proto';
+import { SharedBudget } from '@isthmus/runtime';
 import { MessageReader } from './messages.ts';
 import { StatusError } from './status.ts';
 
@@ -16,7 +16,7 @@ const PART = 4 * 1024;
 const LONGEST_OTHER = 128 * 1024;
 
 /** What all streams together may keep of such messages beyond their windows, in received bytes. An announced length takes no room. */
-const OTHERS = new WindowBudget(16 * 1024 * 1024);
+const OTHERS = new SharedBudget(16 * 1024 * 1024);
 
 /** The most bytes of a DATA packet without its data: two tags, two lengths and a number are 44 bytes at most. */
 const DATA_HEAD = 64;

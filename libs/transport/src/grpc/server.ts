@@ -8,12 +8,11 @@ import {
   hpackEncode,
   type StreamRules,
   type StreamSettings,
-  WindowBudget,
 } from '@isthmus/http2';
-import { guarding, RandomSet, remoteOf } from '@isthmus/runtime';
+import { guarding, RandomSet, remoteOf, SharedBudget } from '@isthmus/runtime';
 import { PlaneEnded, type PlaneEvents, planeEnded } from '@isthmus/tunnel';
+import { type ConnectionPeer, peerOf } from '../listen/connection-peer.ts';
 import { ServerCall } from './call.ts';
-import { type GrpcPeer, peerOf } from './grpc-peer.ts';
 import { Metadata } from './metadata.ts';
 import type { GrpcService } from './service.ts';
 import { StatusError, statusFields } from './status.ts';
@@ -40,7 +39,7 @@ const RULES: StreamRules = {
   maxResets: 300,
   countsAnswered: true,
   abandonsRequests: true,
-  growth: { largest: 1024 * 1024, budget: new WindowBudget(128 * 1024 * 1024) },
+  growth: { largest: 1024 * 1024, budget: new SharedBudget(128 * 1024 * 1024) },
 };
 
 /** Callers use one stream per connection. This allows for peers that carry many tunnels on one connection. */
@@ -161,7 +160,7 @@ class Endpoint implements GrpcServer {
 
   #open(socket: Socket): Connection {
     const { keepaliveMs, events, name } = this.#options;
-    let peer: GrpcPeer | undefined;
+    let peer: ConnectionPeer | undefined;
     let limits = this.#first;
     const admit = () => {
       if (limits !== this.#admitted) connection.allow(this.#admitted);
@@ -192,7 +191,7 @@ class Endpoint implements GrpcServer {
     return connection;
   }
 
-  #serve(stream: Http2Stream, request: readonly Field[], peer: GrpcPeer, admit: () => void): void {
+  #serve(stream: Http2Stream, request: readonly Field[], peer: ConnectionPeer, admit: () => void): void {
     const metadata = new Metadata(request);
     const timeout = readTimeout(metadata.first('grpc-timeout'));
     const path = metadata.first(':path') ?? '';

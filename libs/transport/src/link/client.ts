@@ -1,24 +1,48 @@
 import type { Socket } from 'node:net';
-import { type DuplexStream, ErrorCode, type Head, type Http2Session } from '@isthmus/http2';
-import { deferred, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
-import { asDialError, type Dial, DialError, type DialRequest, type Established, SessionLost } from '@isthmus/tunnel';
+import {
+  type DuplexStream,
+  ErrorCode,
+  type Head,
+  type HeadKind,
+  type Http2Session,
+  type Http2Stream,
+  PendingStream,
+} from '@isthmus/http2';
+import { deferred, extended, type Guarded, guarding, RandomSet } from '@isthmus/runtime';
+import {
+  asDialError,
+  type Dial,
+  DialError,
+  type DialRequest,
+  type Established,
+  SessionLost,
+  type TunnelEnd,
+} from '@isthmus/tunnel';
 import type { Dialer } from '../dial/dialer.ts';
 import { Ending } from '../dial/ending.ts';
 import { abandoned, type PendingDial, pendingDial } from '../dial/pending-dial.ts';
 import { reasonOf } from '../head/percent.ts';
 import { WHY_FIELD } from '../listen/turn-away.ts';
 import { Control, type ControlMessage } from './control.ts';
-import { readAnswer, requestHead } from './head.ts';
+import { type Answer, readAnswer, requestHead } from './head.ts';
+import { GATEWAY_FIELD } from './instance.ts';
 import { watchLiveness } from './liveness.ts';
 import type { PolicyRules } from './policy.ts';
 import { DiallingReconciler, RECONCILE_EVERY } from './reconcile.ts';
 import { linkSession } from './settings.ts';
-import { endOfStream } from './tunnel-end.ts';
+import { type CarrierLink, StreamCarrier } from './stream-carrier.ts';
+import { asDuplex, endOfStream, LOST } from './tunnel-end.ts';
+
+const CONTROL_HEAD = { ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' };
 
 export interface LinkClientOptions {
   readonly socket: Socket;
   /** What is at the other side, for error texts: `agent a1`, `hub h1`. */
   readonly peer: string;
+  /** Whether the other side is an agent. A hub passes on the tunnels of others. */
+  readonly toAgent?: boolean;
+  /** Names this process, if it is a gateway. */
+  readonly gateway?: string;
   readonly receive?: (message: ControlMessage) => void;
   /** Called for a control message that could not be read and was skipped. */
   readonly refused?: (error: Error) => void;
@@ -45,8 +69,12 @@ export class LinkClient implements Dialer {
   readonly #session: Http2Session;
   readonly #guarded: Guarded;
   readonly #peer: string;
+  /** Whether the tunnels end at the other side. */
+  readonly #direct: boolean;
   readonly #control: Control;
-  readonly #streams = new RandomSet<DuplexStream>();
+  readonly #streams = new RandomSet<Http2Stream>();
+  readonly #closed: (stream: Http2Stream) => void;
+  readonly #carriers: CarrierLink;
   readonly #ending: Ending;
 
   constructor(options: LinkClientOptions) {
@@ -54,6 +82,7 @@ export class LinkClient implements Dialer {
     const session = linkSession('client', socket, peer);
     this.#session = session;
     this.#peer = peer;
+    this.#direct = options.toAgent ?? false;
     // An idle control stream does not keep the link.
     const ending = new Ending({ peer, open: () => this.open, end: (reason) => this.destroy(reason) });
     this.#ending = ending;
@@ -64,11 +93,19 @@ export class LinkClient implements Dialer {
       options.fault?.(error);
     };
     this.#guarded = guarding(fault);
+    this.#closed = this.#guarded((stream: Http2Stream) => {
+      this.#streams.delete(stream);
+      ending.endIfIdle();
+    });
+    this.#carriers = { peer, far: 'destination', closed: this.#closed };
     session.on('fault', fault);
     session.once('goaway', () => ending.refuseDials(new Error(`${peer} is closing the link`)));
     session.once('close', (reason) => ending.over(reason));
     watchLiveness(session, (error) => this.destroy(error), { interval: options.pingInterval });
-    const stream = session.request({ ':method': 'POST', ':scheme': 'http', ':authority': 'link', ':path': '/control' });
+    const stream = session.request({
+      ...CONTROL_HEAD,
+      ...(options.gateway !== undefined && { [GATEWAY_FIELD]: options.gateway }),
+    });
     stream.once('close', () => this.destroy(new Error('control stream ended')));
     stream.once('response', (head: Head) => {
       const why = head[WHY_FIELD];
@@ -88,13 +125,13 @@ export class LinkClient implements Dialer {
     session.once('close', () => clearInterval(timer));
   }
 
-  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<DuplexStream> {
+  #reconciler({ peer, orphaned = () => {} }: LinkClientOptions): DiallingReconciler<Http2Stream> {
     return new DiallingReconciler({
       streams: () => this.#streams,
       send: (message) => this.#control.send(message),
       end(stream) {
         orphaned();
-        stream.destroy(new SessionLost(`${peer} has lost the tunnel`));
+        stream.reset(ErrorCode.CANCEL, new SessionLost(`${peer} has lost the tunnel`));
       },
     });
   }
@@ -102,6 +139,11 @@ export class LinkClient implements Dialer {
   /** Tunnels and pending dials. */
   get open(): number {
     return this.#streams.size;
+  }
+
+  /** The round-trip time, in milliseconds, a recent minimum; undefined before the first PING is answered. */
+  get rtt(): number | undefined {
+    return this.#session.rtt || undefined;
   }
 
   /** @param line a control message from `encodeControl` */
@@ -151,55 +193,66 @@ export class LinkClient implements Dialer {
 
   #dial(request: DialRequest): Promise<Established> {
     if (request.signal.aborted) throw abandoned();
-    const stream = this.#request(request);
-    const { acknowledged = () => {} } = request;
+    const stream = this.#begin(request);
     const guarded = this.#guarded;
-    const closed = guarded(() => pending.fail(this.#lost(stream)));
-    const answered = (head: Head) => this.#answer(pending, stream, head);
+    const lost = (code: number | undefined) => {
+      this.#closed(stream);
+      // The reason why a link ends is known once all its streams have.
+      queueMicrotask(guarded(() => pending.fail(this.#lost(code))));
+    };
+    const headed = (head: Head, kind: HeadKind) => {
+      if (kind === 'response') this.#answer(pending, asked, head, request);
+      else request.acknowledged?.();
+    };
+    const asked = new PendingStream(stream, { headed, closed: lost });
     const pending = pendingDial(request, {
       guarded,
-      cancel: () => stream.close(),
-      settled: () => stream.off('close', closed).off('headers', acknowledged).off('response', answered),
+      // An attach that nobody waits for must not end the tunnel.
+      cancel: () => stream.reset(request.resume?.attach ? LOST : ErrorCode.CANCEL),
+      settled() {},
     });
-    stream.on('close', closed).on('headers', acknowledged).on('response', answered);
     return pending.answer;
   }
 
-  #answer(pending: PendingDial, stream: DuplexStream, head: Head): void {
+  #answer(pending: PendingDial, asked: PendingStream, head: Head, request: DialRequest): void {
     try {
-      pending.succeed({ ...readAnswer(head), end: endOfStream(stream, this.#peer) });
+      const answer = readAnswer(head);
+      pending.succeed(extended(answer, { end: this.#endOf(asked, answer, request) }));
     } catch (error) {
       pending.fail(asDialError(error));
+      const stream = this.#duplex(asked);
       // A refusal has no tunnel behind it. An unreadable answer has one.
       if (Number(head[':status']) === 200) stream.close();
       else stream.resume().end();
     }
   }
 
-  #request(request: DialRequest): DuplexStream {
+  #endOf(asked: PendingStream, { resume: answer }: Answer, request: DialRequest): TunnelEnd {
+    const carry = request.resume?.carry;
+    if (answer && carry) return carry(answer, () => new StreamCarrier(asked, this.#carriers, this.#direct), request);
+    return endOfStream(this.#duplex(asked), this.#peer, answer !== undefined);
+  }
+
+  #duplex(asked: PendingStream): DuplexStream {
+    return asDuplex(asked, this.#closed);
+  }
+
+  #begin(request: DialRequest): Http2Stream {
     this.#ending.check();
-    let stream: DuplexStream;
     try {
-      stream = this.#session.request(requestHead(request));
+      const stream = this.#session.begin(requestHead(request));
+      this.#streams.add(stream);
+      return stream;
     } catch (error) {
       if (error instanceof TypeError) throw new DialError('http_request_error', error.message, { cause: error });
-      throw this.#ending.unreachable(error as Error);
+      throw this.#ending.lost(error as Error);
     }
-    this.#streams.add(stream);
-    // The splice has its own listener. This one is for before and after it.
-    stream.on('error', () => {});
-    const closed = () => {
-      this.#streams.delete(stream);
-      this.#ending.endIfIdle();
-    };
-    stream.on('close', this.#guarded(closed));
-    return stream;
   }
 
   /** The stream ended without an answer, so the caller has got nothing of the destination. */
-  #lost(stream: DuplexStream): DialError {
-    const refused = stream.rstCode === ErrorCode.REFUSED_STREAM && new Error('dial refused');
+  #lost(code: number | undefined): DialError {
+    const refused = code === ErrorCode.REFUSED_STREAM && new Error('dial refused');
     const lost = () => this.#ending.reason ?? new Error('session lost before the answer');
-    return this.#ending.unreachable(refused || lost());
+    return this.#ending.lost(refused || lost());
   }
 }

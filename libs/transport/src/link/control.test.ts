@@ -29,6 +29,8 @@ test('messages that another version writes otherwise are passed over, and the li
     '{"type":"held","streams":[-1]}',
     '{"type":"lacking"}',
     '{"type":"policy","deny":"all"}',
+    '{"type":"hung-up","gateway":"all"}',
+    '{"type":"hung-up","gateway":["0123456789abcdef"]}',
   ];
   const { heard, refused, failed } = await hear(...lines.map((line) => `${line}\n`), '{"type":"drain"}\n');
   assert.deepEqual(heard, [{ type: 'drain' }]);

@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import { Allowance, ConnectionError, ErrorCode } from '@isthmus/http2';
 import { Pieces } from '../head/pieces.ts';
 import { type CredentialMessage, type RenewedMessage, readCredential } from './credential.ts';
+import { isInstance } from './instance.ts';
 import { isRecord } from './json.ts';
 import { type MembershipMessage, readMembership } from './membership.ts';
 import { type PolicyMessage, readPolicy } from './policy.ts';
@@ -18,6 +19,8 @@ export type ControlMessage =
   /** To an agent: the plane's hubs, at the start of the link and whenever they change. */
   | MembershipMessage
   | PolicyMessage
+  /** To an agent: a gateway's process has closed its connection to the hub, or something on the way has. */
+  | { readonly type: 'hung-up'; readonly gateway: string }
   | CredentialMessage
   | RenewedMessage;
 
@@ -150,5 +153,10 @@ function read(value: Head): ControlMessage | undefined {
   if (type === 'policy') return readPolicy(value);
   if (type === 'credential') return readCredential(value);
   if (type === 'held' || type === 'lacking') return readReconcile(value);
+  if (type === 'hung-up') return readHungUp(value.gateway);
   return value as ControlMessage;
+}
+
+function readHungUp(gateway: unknown): ControlMessage | undefined {
+  return typeof gateway === 'string' && isInstance(gateway) ? { type: 'hung-up', gateway } : undefined;
 }

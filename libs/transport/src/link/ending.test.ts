@@ -16,7 +16,7 @@ test('a lost link ends its tunnels as lost and its pending dials as retryable', 
   const pending = assert.rejects(client.dial(request(1)), { code: 'connection_terminated', retryable: true });
   const failed = once(end.stream, 'error');
   hubSocket.destroy();
-  assert.equal(((await failed)[0] as Error).name, 'SessionLost');
+  assert.equal(((await failed)[0] as Error).name, 'HungUp');
   await pending;
   await client.closed;
   await assert.rejects(client.dial(request(port)), { code: 'connection_terminated', retryable: true });

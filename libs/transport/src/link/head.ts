@@ -1,5 +1,6 @@
 import type { Head, OutgoingHead } from '@isthmus/http2';
 import {
+  AttachRefused,
   callerName,
   checkName,
   DialAbort,
@@ -11,9 +12,11 @@ import {
   isDialErrorCode,
   NotAuthorised,
   parseDestination,
+  type ResumeAnswer,
 } from '@isthmus/tunnel';
 import type { ServedDial } from '../dial/serve-dial.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
+import { addResumeAnswer, addResumeRequest, readResumeAnswer, readResumeRequest } from './resume-head.ts';
 
 /**
  * How HTTP/2 heads carry a dial and its answer (RFC 9113 section 8.5; RFC 9209 for failures, Server-Timing for where the time went).
@@ -25,6 +28,9 @@ const MAX_LEFT = 3_600_000;
 
 /** Whose a dial is. Tenants share a link alike. */
 export const TENANT_FIELD = 'isthmus-tenant';
+
+/** Of a refused attach: no other one can succeed. */
+const UNRESUMABLE = 'isthmus-unresumable';
 
 /** The head of a dial. It carries the milliseconds left, not the deadline, because clocks differ. */
 export function requestHead(request: DialRequest): OutgoingHead {
@@ -39,6 +45,7 @@ export function requestHead(request: DialRequest): OutgoingHead {
   if (caller !== '') head['isthmus-caller'] = percentEncoded(caller);
   if (request.session !== undefined) head['isthmus-session'] = request.session;
   if (request.traceparent !== undefined) head.traceparent = request.traceparent;
+  if (request.resume) addResumeRequest(head, request.resume);
   return head;
 }
 
@@ -56,6 +63,7 @@ export function readRequest(head: Head): ServedDial {
   const session = head['isthmus-session'];
   const caller = readCaller(head['isthmus-caller']);
   const { traceparent } = head;
+  const resume = readResumeRequest(head);
   return {
     id: id as string,
     tenant,
@@ -65,6 +73,7 @@ export function readRequest(head: Head): ServedDial {
     ...(session !== undefined && { session }),
     ...(caller !== undefined && { callerName: caller }),
     ...(traceparent !== undefined && { traceparent }),
+    ...(resume && { resume }),
   };
 }
 
@@ -86,9 +95,10 @@ export interface Answer {
   readonly hubId: string;
   readonly agentPrincipal?: string;
   readonly timing: DialTiming;
+  readonly resume?: ResumeAnswer;
 }
 
-export function answerHead({ agentId, sessionId, hubId, agentPrincipal, timing }: Answer): OutgoingHead {
+export function answerHead({ agentId, sessionId, hubId, agentPrincipal, timing, resume }: Answer): OutgoingHead {
   const head: Record<string, string | number> = {
     ':status': 200,
     'isthmus-agent': encodeURIComponent(agentId),
@@ -98,6 +108,7 @@ export function answerHead({ agentId, sessionId, hubId, agentPrincipal, timing }
   if (agentPrincipal !== undefined) head['isthmus-agent-principal'] = encodeURIComponent(agentPrincipal);
   const told = serverTiming(timing);
   if (told !== '') head['server-timing'] = told;
+  if (resume) addResumeAnswer(head, resume);
   return head;
 }
 
@@ -110,6 +121,7 @@ export function refusalHead(error: DialError): OutgoingHead {
     ...(error.expired && { 'isthmus-expired': '?1' }),
     ...(error.cause instanceof NotAuthorised &&
       error.cause.rule && { 'isthmus-rule': percentEncoded(error.cause.rule) }),
+    ...(error.cause instanceof AttachRefused && error.cause.final && { [UNRESUMABLE]: '?1' }),
     ...(told !== '' && { 'server-timing': told }),
   };
 }
@@ -121,6 +133,7 @@ export function refusalHead(error: DialError): OutgoingHead {
 export function readAnswer(head: Head): Answer {
   const status = Number(head[':status']);
   if (status !== 200) throw readRefusal(head, status);
+  const resume = readResumeAnswer(head);
   return {
     agentId: decoded(head, 'isthmus-agent'),
     sessionId: head['isthmus-session'] ?? '',
@@ -129,6 +142,7 @@ export function readAnswer(head: Head): Answer {
       agentPrincipal: decoded(head, 'isthmus-agent-principal'),
     }),
     timing: readTiming(head['server-timing'] ?? ''),
+    ...(resume && { resume }),
   };
 }
 
@@ -153,6 +167,7 @@ function readRefusal(head: Head, status: number): DialError {
     retryable: given === undefined || head['isthmus-retryable'] === '?1',
     expired: head['isthmus-expired'] === '?1',
     ...(rule !== undefined && { cause: new NotAuthorised(text, { rule: reasonOf(rule) }) }),
+    ...(head[UNRESUMABLE] === '?1' && { cause: new AttachRefused(text, { final: true }) }),
     timing: readTiming(head['server-timing'] ?? ''),
   });
 }

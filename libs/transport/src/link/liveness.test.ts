@@ -20,7 +20,7 @@ function watched(interval?: number) {
   });
   const deaths: Error[] = [];
   mock.timers.enable({ apis: ['setInterval'] });
-  // As a link does: whoever is told of its death ends the session.
+  // As a link does: the owner ends the session once it is dead.
   watchLiveness(
     session as never,
     (error) => {

@@ -5,7 +5,7 @@ import { DiallingReconciler, MAX_STREAMS_IN_MESSAGE, type ReconcileMessage, Serv
 
 interface FakeStream {
   readonly id: number;
-  wireClosed: boolean;
+  closed: boolean;
 }
 
 /** The two halves of a link, whose messages arrive when the test says so. */
@@ -26,7 +26,7 @@ class Halves {
   });
 
   open(id: number, ...sides: ('dialling' | 'serving')[]): void {
-    for (const side of sides) this[side].set(id, { id, wireClosed: false });
+    for (const side of sides) this[side].set(id, { id, closed: false });
   }
 
   ask(): void {
@@ -108,7 +108,7 @@ test('a stream that is closed on the wire waits for its reader as long as it tak
   for (const side of ['dialling', 'serving'] as const) {
     const halves = new Halves();
     halves.open(1, side);
-    (halves[side].get(1) as FakeStream).wireClosed = true;
+    (halves[side].get(1) as FakeStream).closed = true;
     halves.rounds(5);
     assert.deepEqual(halves.ended, []);
   }
@@ -134,8 +134,8 @@ test('many tunnels go in several messages that leave no gap', () => {
   assert.deepEqual(halves.ended, [`serving ${2 * count + 1}`]);
 });
 
-test('either half looks at its streams so often, and then refuses whoever asks again', () => {
-  const streams = Array.from({ length: 9_900 }, (_, n) => ({ id: 2 * n + 1, wireClosed: false }));
+test('either half looks at its streams so often, and then refuses a peer that asks again', () => {
+  const streams = Array.from({ length: 9_900 }, (_, n) => ({ id: 2 * n + 1, closed: false }));
   let looks = 0;
   const options = {
     streams: () => {

@@ -1,4 +1,4 @@
-import { type DuplexStream, FloodGuard } from '@isthmus/http2';
+import { FloodGuard, type Http2Stream } from '@isthmus/http2';
 import { isRecord } from './json.ts';
 
 /**
@@ -21,7 +21,7 @@ export const RECONCILE_EVERY = 60_000;
 /** Streams in one message. Each takes at most 11 bytes, so the message fits well within a line. */
 export const MAX_STREAMS_IN_MESSAGE = 10_000;
 
-type Stream = Pick<DuplexStream, 'id' | 'wireClosed'>;
+type Stream = Pick<Http2Stream, 'id' | 'closed'>;
 
 export interface DiallingOptions<S extends Stream> {
   /** Returns all streams that this half holds. */
@@ -48,8 +48,8 @@ export class DiallingReconciler<S extends Stream> {
   round(): void {
     const held: number[] = [];
     let highest = this.#seen;
-    for (const { id, wireClosed } of this.#options.streams()) {
-      if (wireClosed) continue;
+    for (const { id, closed } of this.#options.streams()) {
+      if (closed) continue;
       highest = Math.max(highest, id);
       if (id <= this.#seen) held.push(id);
     }
@@ -66,8 +66,8 @@ export class DiallingReconciler<S extends Stream> {
     const held = [...this.#options.streams()];
     this.#floods.looked(held.length);
     for (const stream of held) {
-      const { id, wireClosed } = stream;
-      if (wireClosed || !lacked.has(id)) continue;
+      const { id, closed } = stream;
+      if (closed || !lacked.has(id)) continue;
       this.#lacked.add(id);
       if (this.#lackedBefore.has(id)) this.#options.end(stream);
     }
@@ -113,10 +113,10 @@ export class ServingReconciler<S extends Stream> {
     const held = [...this.#options.streams()];
     this.#floods.looked(held.length);
     for (const stream of held) {
-      const { id, wireClosed } = stream;
+      const { id, closed } = stream;
       if (id < from || id > to) continue;
       here.add(id);
-      if (wireClosed || listed.has(id)) continue;
+      if (closed || listed.has(id)) continue;
       if (this.#suspects.has(id)) orphans.push(stream);
       else suspects.push(id);
     }

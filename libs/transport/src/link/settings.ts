@@ -1,10 +1,13 @@
 import type { Socket } from 'node:net';
 import { Http2Session } from '@isthmus/http2';
-import { SessionLost } from '@isthmus/tunnel';
+import { HungUp, SessionLost } from '@isthmus/tunnel';
 import { TENANT_FIELD } from './head.ts';
 
 /** Tunnels and pending dials on one link. */
 const MAX_STREAMS = 100_000;
+
+/** How a socket fails if the other side has closed it. */
+const HANGING_UP: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
 
 /** For both ends of a link, because both send bulk data. In bytes, except the number of streams. */
 const settings = {
@@ -22,6 +25,9 @@ const settings = {
  * @param peer what is at the other side, for error texts
  */
 export function linkSession(role: 'client' | 'server', socket: Socket, peer: string): Http2Session {
-  const lost = (reason: Error) => new SessionLost(`${peer}: ${reason.message}`, { cause: reason });
+  const lost = (reason: NodeJS.ErrnoException) => {
+    const Lost = HANGING_UP.has(reason.code ?? '') ? HungUp : SessionLost;
+    return new Lost(`${peer}: ${reason.message}`, { cause: reason });
+  };
   return new Http2Session({ role, socket, settings, lost, groupField: TENANT_FIELD });
 }

@@ -1,21 +1,51 @@
-import { type DuplexStream, ErrorCode, StreamError } from '@isthmus/http2';
-import { PlaneEnded, type TunnelEnd } from '@isthmus/tunnel';
+import { type DuplexStream, ErrorCode, type Http2Stream, type PendingStream, StreamError } from '@isthmus/http2';
+import { HungUp, PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 
 /** How a half of a link tells the other that the plane ended a tunnel, rather than its caller or destination. */
-const BY_PLANE = ErrorCode.INTERNAL_ERROR;
+export const BY_PLANE = ErrorCode.INTERNAL_ERROR;
+
+/**
+ * How it says that the way to the tunnel's other end is lost, of a tunnel that may be resumed: nobody meant it to end. Codes of our own,
+ * which are used only where both sides know them (RFC 9113 section 7).
+ */
+export const LOST = 0x49_53_00_01;
+/** The same, because the connection to the tunnel's other end was closed from there. */
+export const HUNG_UP = 0x49_53_00_02;
+
+/** A stream that has no half. @param closed called once it is over, and its last byte was read */
+export function asDuplex(pending: PendingStream, closed: (stream: Http2Stream) => void): DuplexStream {
+  const { stream } = pending;
+  const duplex = pending.asDuplex();
+  // The splice has its own listener. This one is for before and after it.
+  return duplex.on('error', ignore).on('close', () => closed(stream));
+}
+
+function ignore(): void {}
 
 /**
  * A tunnel's end on a link.
  * @param peer what is at the other side, for error texts
+ * @param resumable whether the two ends of the tunnel may resume it
  */
-export function endOfStream(stream: DuplexStream, peer: string): TunnelEnd {
+export function endOfStream(stream: DuplexStream, peer: string, resumable = false): TunnelEnd {
   return {
     stream,
     halfOpen: true,
-    abort: (reason) => stream.close(reason instanceof PlaneEnded ? BY_PLANE : ErrorCode.CANCEL),
-    explain: (failure) =>
-      failure instanceof StreamError && failure.code === BY_PLANE
-        ? new PlaneEnded(`${peer} ended the tunnel: its log says why`, { cause: failure })
-        : failure,
+    abort: (reason) => stream.close(codeOf(reason, resumable)),
+    explain(failure) {
+      const code = failure instanceof StreamError ? failure.code : undefined;
+      const because = { cause: failure };
+      if (code === LOST) return new SessionLost(`${peer} has lost the tunnel`, because);
+      if (code === HUNG_UP) return new HungUp(`${peer} has lost the tunnel: its other end hung up`, because);
+      if (code === BY_PLANE) return new PlaneEnded(`${peer} ended the tunnel: its log says why`, because);
+      return failure;
+    },
+    ...(resumable && { marks: stream }),
   };
+}
+
+function codeOf(reason: Error, resumable: boolean): number {
+  if (resumable && reason instanceof HungUp) return HUNG_UP;
+  if (resumable && reason instanceof SessionLost) return LOST;
+  return reason instanceof PlaneEnded ? BY_PLANE : ErrorCode.CANCEL;
 }

@@ -7,6 +7,7 @@ import { AgentLimitError } from '../agent-limit.ts';
 import { type HttpHead, readHead } from '../head/head-reader.ts';
 import { percentDecoded, percentEncoded, reasonOf } from '../head/percent.ts';
 import { write } from '../head/write.ts';
+import { isInstance } from './instance.ts';
 
 /**
  * How an agent's connection becomes a link. The agent sends an HTTP/1.1 Upgrade request that says who it is, and the hub answers 101.
@@ -34,6 +35,8 @@ export interface AgentHello {
   readonly version: string;
   /** Service account token, without `Bearer`. */
   readonly token?: string;
+  /** The agent's process, if its tunnels can be resumed (docs/RESUME.md): 16 hexadecimal digits. */
+  readonly instance?: string;
   /** How long the link may be silent before either side asks, in seconds: 1 to 300. Unset: 1. */
   readonly pingSeconds?: number;
 }
@@ -86,6 +89,7 @@ export async function requestLink(socket: Socket, host: string, hello: AgentHell
   if (hello.tenant !== undefined) lines.push(`isthmus-tenant: ${encodeURIComponent(hello.tenant)}`);
   if (hello.token !== undefined) lines.push(`authorization: Bearer ${hello.token}`);
   if (hello.pingSeconds !== undefined) lines.push(`isthmus-ping: ${hello.pingSeconds}`);
+  if (hello.instance !== undefined) lines.push(`isthmus-instance: ${hello.instance}`);
   // Wait for both at once: a broken connection fails both, and neither failure may go unhandled.
   const request = write(socket, `${lines.join('\r\n')}\r\n\r\n`);
   const [head] = await Promise.all([readHead(socket, timeout), request]);
@@ -231,9 +235,17 @@ function readHello(request: IncomingMessage): AgentHello {
     identifiers: decode(field('isthmus-identifiers'), 'isthmus-identifiers', 400),
     version: named('isthmus-version'),
     ...pingOf(field('isthmus-ping'), 400),
+    ...instanceOf(field('isthmus-instance')),
     ...(tenant !== '' && { tenant }),
     ...(token !== undefined && { token }),
   };
+}
+
+/** Throws LinkRefused for anything but 16 hexadecimal digits. */
+function instanceOf(text: string): { readonly instance?: string } {
+  if (text === '') return {};
+  if (isInstance(text)) return { instance: text };
+  throw new LinkRefused(400, `isthmus-instance is ${JSON.stringify(text.slice(0, 20))}: want 16 hexadecimal digits`);
 }
 
 /** Throws LinkRefused with this status. */

@@ -12,7 +12,7 @@ import { listen } from './listen.ts';
 test('a listener that stopped refuses callers, serves those that came before, and is idle when they have gone', async () => {
   const address = { host: '127.0.0.1', port: 0 };
   const answer = (socket: net.Socket) => void socket.end('late, but answered');
-  const listener = await listen({ address, http1: answer, events: planeEvents(), name: 'callers' });
+  const listener = await listen({ address, others: answer, events: planeEvents(), name: 'callers' });
   const port = Number(listener.address.split(':').at(-1));
   const before = net.connect(port, '127.0.0.1').setEncoding('utf8');
   await once(before, 'connect');
@@ -35,7 +35,7 @@ for (const turnMs of [0, 20]) {
   test(`a listener that stops takes what the kernel has accepted, and resets none (${turnMs} ms a turn)`, async (context) => {
     const address = { host: '127.0.0.1', port: 0 };
     const answer = (socket: net.Socket) => void socket.end('answered');
-    const listener = await listen({ address, http1: answer, events: planeEvents(), name: 'callers' });
+    const listener = await listen({ address, others: answer, events: planeEvents(), name: 'callers' });
     const port = Number(listener.address.split(':').at(-1));
     const callers = Array.from({ length: 50 }, () => net.connect(port, '127.0.0.1').setEncoding('utf8'));
     await Promise.all(callers.map((caller) => once(caller, 'connect')));
@@ -75,7 +75,7 @@ function directory(context: TestContext): string {
 function speaker(path: string, says: string, deleteExisting = true) {
   const speak = (socket: net.Socket) => void socket.end(says);
   const address = { path, deleteExisting };
-  return listen({ address, http1: speak, events: planeEvents(), name: 'callers' });
+  return listen({ address, others: speak, events: planeEvents(), name: 'callers' });
 }
 
 function ask(path: string): Promise<string> {

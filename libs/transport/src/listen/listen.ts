@@ -49,7 +49,7 @@ export interface ListenOptions {
   readonly followTls?: FollowTls;
   /** Chooses the server's certificate by the server name that a peer sends (SNI). Undefined: that of `tls`. */
   readonly chooseTls?: ChooseTls;
-  /** Peers may show a client certificate, which `http1` and `http2` verify: see `shownCertificate`. */
+  /** Peers may show a client certificate, which `others` and `http2` verify: see `shownCertificate`. */
   readonly asksOnly?: boolean;
   /** A name that each client certificate must have (subjectAltName, DNS). */
   readonly role?: string | undefined;
@@ -58,7 +58,7 @@ export interface ListenOptions {
   /** Takes connections that begin with HTTP/2's preface. Unset: they are refused. */
   readonly http2?: Accept;
   /** Takes all other connections. Unset: they are refused. */
-  readonly http1?: Accept;
+  readonly others?: Accept;
   /**
    * Limits for peers that have not proven who they are. If set, the caller reports when a peer has, see `Listener.strangers`. Unset:
    * the TLS handshake is proof.
@@ -81,8 +81,9 @@ export interface Listener {
   readonly local: boolean;
   /** Why callers cannot find it although it listens: its socket file was deleted or replaced. */
   readonly lost: string | undefined;
-  /** Stops accepting connections, after removing a unix socket's file. Open connections continue. */
+  /** Peers that have not proven who they are. */
   readonly strangers: Strangers;
+  /** Stops accepting connections, after removing a unix socket's file. Open connections continue. */
   stop(): Promise<void>;
   /** After `stop`: resolves when the last connection has ended, including those in their TLS handshake. */
   readonly idle: Promise<void>;
@@ -162,7 +163,7 @@ function secured(
 }
 
 /** Gives a connection to the protocol that its first bytes show. */
-function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions): void {
+function dispatch(socket: Socket, { others, http2, events, name }: ListenOptions): void {
   const settle = () => {
     clearTimeout(timer);
     stop();
@@ -180,7 +181,7 @@ function dispatch(socket: Socket, { http1, http2, events, name }: ListenOptions)
   };
   const stop = beginsWith(socket, PREFACE, (isHttp2, first) => {
     settle();
-    const accept = isHttp2 ? http2 : http1;
+    const accept = isHttp2 ? http2 : others;
     try {
       if (!accept) throw new Error(isHttp2 ? 'gRPC is not served here' : 'HTTP/1.1 is not served here');
       accept(socket, first);

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { mock, test } from 'node:test';
-import { WindowBudget } from '@isthmus/http2';
+import { SharedBudget } from '@isthmus/runtime';
 import { until } from '@isthmus/runtime/testing';
 import { PlaneEnded, planeEvents } from '@isthmus/tunnel';
 import { Backlog } from './backlog.ts';
@@ -29,7 +29,7 @@ async function digestOf(stream: Duplex): Promise<string> {
 }
 
 test('a reader that rests holds its stream up beyond its share, and then gets every byte', async () => {
-  const budget = new WindowBudget(64 * MIB);
+  const budget = new SharedBudget(64 * MIB);
   const { dialer, hub, fars } = plane({}, { shareBytes: 128 * KIB, budget });
   hub.window = 256 * KIB;
   const { end } = await dialer.dial(request());
@@ -57,7 +57,7 @@ test('what waits within its share holds up nobody', async () => {
 });
 
 test('many slow readers make each other a small share, beyond which each holds its stream up; none loses a byte', async () => {
-  const budget = new WindowBudget(MIB);
+  const budget = new SharedBudget(MIB);
   const { dialer, hub, fars } = plane({}, { shareBytes: 4 * MIB, budget });
   const ends = await Promise.all(Array.from({ length: 30 }, () => dialer.dial(request())));
   const sent = randomBytes(512 * KIB);
@@ -126,7 +126,7 @@ for (const [what, shareBytes] of [['beyond', 64 * KIB]] as const) {
   test(`a reader that stands is ended also when its channel has gone, with what waits ${what} its share`, async () => {
     mock.timers.enable({ apis: ['setInterval'] });
     try {
-      const budget = new WindowBudget(512 * MIB);
+      const budget = new SharedBudget(512 * MIB);
       const { dialer, hub, agent, fars, served } = plane({}, { shareBytes, budget });
       const [stalled, slow] = await Promise.all([dialer.dial(request()), dialer.dial(request())]);
       const sent = randomBytes(4 * MIB);

@@ -1,4 +1,4 @@
-import { WindowBudget } from '@isthmus/http2';
+import { SharedBudget } from '@isthmus/runtime';
 import { type ClosedBy, ReaderStalled } from '@isthmus/tunnel';
 import type { ObservedChannel, PacketChannel } from './channel.ts';
 
@@ -28,7 +28,7 @@ const PATIENCE_WHEN_OVER_MS = 300_000;
 const LOOKS = 10;
 
 /** The budget of this process. */
-const processBudget = new WindowBudget(BUDGET);
+const processBudget = new SharedBudget(BUDGET);
 
 /** Whose readers they are, and who hears of one whose tunnel is ended. */
 export interface BacklogOptions {
@@ -47,7 +47,7 @@ export interface BacklogLimits {
   readonly patienceMs?: number;
   /** The same after its stream has ended, in milliseconds. */
   readonly patienceWhenOverMs?: number;
-  readonly budget?: WindowBudget;
+  readonly budget?: SharedBudget;
 }
 
 /** Counts what waits for the reader of one tunnel. */
@@ -91,7 +91,7 @@ export class Backlog {
   readonly #share: number;
   readonly #patienceMs: number;
   readonly #patienceWhenOverMs: number;
-  readonly #budget: WindowBudget;
+  readonly #budget: SharedBudget;
   /** The queues that hold back some of the window. */
   readonly #slow = new Set<TunnelQueue>();
   readonly #look: () => void;

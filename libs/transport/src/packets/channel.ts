@@ -61,6 +61,10 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
     events.emit('fault', `${role} packets`, channel.remote, error);
   });
   let full = false;
+  /** Whether a packet has passed. */
+  let used = false;
+  /** Whether this side ended it without use: an agent does so when it has a connection to that server already. */
+  let needless = false;
   const setFull = (now: boolean) => {
     if (now === full) return;
     full = now;
@@ -70,12 +74,14 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
     remote: channel.remote,
     guarded,
     send(packet) {
+      used = true;
       events.emit('packet', role, 'sent', packet.type);
       return channel.send(packet);
     },
     start(sink) {
       channel.start({
         packet: guarded((packet: Packet) => {
+          used = true;
           events.emit('packet', role, 'received', packet.type);
           sink.packet(packet);
         }),
@@ -84,7 +90,7 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
           // First, because nothing else ends what the channel carried.
           guarded(() => sink.close(error))();
           guarded(() => {
-            if (error) events.emit('packet:error', role, error.code);
+            if (error && !needless) events.emit('packet:error', role, error.code);
             setFull(false);
           })();
         },
@@ -113,6 +119,9 @@ export function observedChannel(channel: PacketChannel, events: PlaneEvents, rol
       return channel.over;
     },
     end: () => channel.end(),
-    destroy: (reason) => channel.destroy(reason),
+    destroy(reason) {
+      needless = !used;
+      channel.destroy(reason);
+    },
   };
 }

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ClosingEvent, type ClosingState, closingStep, type Half } from './closing.ts';
+import { type ClosingEvent, type ClosingState, closingStep, type PacketSide } from './closing.ts';
 
-type Row = [half: Half, from: ClosingState, on: ClosingEvent, to: ClosingState, does: string];
+type Row = [side: PacketSide, from: ClosingState, on: ClosingEvent, to: ClosingState, does: string];
 
 const ROWS: Row[] = [
   ['serving', 'open', 'end', 'closed', 'tell eof'],
@@ -21,9 +21,9 @@ const ROWS: Row[] = [
   ['dialling', 'closed', 'peer-close', 'closed', ''],
 ];
 
-for (const [half, from, on, to, does] of ROWS) {
-  test(`a ${half} tunnel that is ${from} goes ${to} on ${on}${does && ` and does ${does}`}`, () => {
-    const { next, tell, eof } = closingStep(half, from, on);
+for (const [side, from, on, to, does] of ROWS) {
+  test(`a ${side} tunnel that is ${from} goes ${to} on ${on}${does && ` and does ${does}`}`, () => {
+    const { next, tell, eof } = closingStep(side, from, on);
     const done = [tell && 'tell', eof && 'eof'].filter(Boolean).join(' ');
     assert.deepEqual({ next, done }, { next: to, done: does });
   });

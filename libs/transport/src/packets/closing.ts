@@ -1,10 +1,10 @@
 /**
- * How a tunnel over packets closes, as data. There is no half-close. The serving half closes with CLOSE_RSP and is done. The dialling
- * half closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
+ * How a tunnel over packets closes, as data. There is no half-close. The serving side closes with CLOSE_RSP and is done. The dialling
+ * side closes with CLOSE_REQ and waits for the CLOSE_RSP, which comes after the rest of its data.
  */
 
 /** `serving`: an agent, or a gateway towards its callers. `dialling`: a hub towards a Go agent. */
-export type Half = 'serving' | 'dialling';
+export type PacketSide = 'serving' | 'dialling';
 
 /** `closing`: our close was sent. The peer's close is still to come, and its data is still taken. */
 export type ClosingState = 'open' | 'closing' | 'closed';
@@ -32,7 +32,7 @@ const CLOSE: ClosingStep = { next: 'closed', tell: false, eof: true };
 const STAY_CLOSED: ClosingStep = { next: 'closed', tell: false, eof: false };
 const CLOSED = { end: STAY_CLOSED, 'peer-close': STAY_CLOSED, abort: STAY_CLOSED, lost: STAY_CLOSED };
 
-const CLOSING: Readonly<Record<Half, Record<ClosingState, Record<ClosingEvent, ClosingStep>>>> = {
+const CLOSING: Readonly<Record<PacketSide, Record<ClosingState, Record<ClosingEvent, ClosingStep>>>> = {
   serving: {
     open: {
       end: TELL_AND_CLOSE,
@@ -57,6 +57,6 @@ const CLOSING: Readonly<Record<Half, Record<ClosingState, Record<ClosingEvent, C
   },
 };
 
-export function closingStep(half: Half, state: ClosingState, event: ClosingEvent): ClosingStep {
-  return CLOSING[half][state][event];
+export function closingStep(side: PacketSide, state: ClosingState, event: ClosingEvent): ClosingStep {
+  return CLOSING[side][state][event];
 }

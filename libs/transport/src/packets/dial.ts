@@ -70,7 +70,7 @@ class PacketClient implements PacketDialer {
       tenant: options.tenant,
     });
     this.#mux = new PacketMux(this.#channel, {
-      half: 'dialling',
+      side: 'dialling',
       queue: (end) => backlog.open(end),
       receive: (packet) => this.#receive(packet),
       closed: (streams, error) => this.#end(streams, error),
@@ -134,7 +134,7 @@ class PacketClient implements PacketDialer {
     if (packet.type === 'DIAL_RSP') this.#answer(packet);
     else if (packet.type === 'DRAIN') this.#options.drain?.();
     else if (packet.type === 'DIAL_CLS') {
-      this.#pending.get(packet.random)?.fail(this.#ending.unreachable(new Error('agent closed the dial')));
+      this.#pending.get(packet.random)?.fail(this.#ending.lost(new Error('agent closed the dial')));
     }
   }
 
@@ -167,7 +167,7 @@ class PacketClient implements PacketDialer {
     const lost = new SessionLost(`agent ${agentId}: ${cause.message}`, { cause });
     this.#ending.refuseDials(lost);
     for (const stream of streams) stream.lost(lost);
-    for (const pending of [...this.#pending.values()]) pending.fail(this.#ending.unreachable(cause));
+    for (const pending of [...this.#pending.values()]) pending.fail(this.#ending.lost(cause));
     this.#ending.over(lost);
   }
 

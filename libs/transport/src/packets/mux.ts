@@ -1,8 +1,8 @@
-import { OpenTable } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
+import { OpenTable } from '@isthmus/runtime';
 import type { Queue } from './backlog.ts';
 import type { ChannelError, PacketChannel } from './channel.ts';
-import type { Half } from './closing.ts';
+import type { PacketSide } from './closing.ts';
 import { Outbox } from './outbox.ts';
 import { closePacket, PacketStream } from './stream.ts';
 
@@ -12,7 +12,7 @@ const MAX_REMEMBERED = 4_096;
 export type DialPacket = Extract<Packet, { type: 'DIAL_REQ' | 'DIAL_RSP' | 'DIAL_CLS' | 'DRAIN' }>;
 
 export interface PacketMuxOptions {
-  readonly half: Half;
+  readonly side: PacketSide;
   /** See `PacketStreamOptions`. */
   readonly maxData?: number;
   /** Makes the queue of a new tunnel. Its limits may end the tunnel. */
@@ -25,7 +25,7 @@ export interface PacketMuxOptions {
 
 /** The tunnels of one channel, by connection id. */
 export class PacketMux {
-  readonly #half: Half;
+  readonly #side: PacketSide;
   readonly #options: PacketMuxOptions;
   readonly #outbox: Outbox;
   readonly #streams = new OpenTable<bigint, PacketStream>();
@@ -34,7 +34,7 @@ export class PacketMux {
   #closed = false;
 
   constructor(channel: PacketChannel, options: PacketMuxOptions) {
-    this.#half = options.half;
+    this.#side = options.side;
     this.#options = options;
     this.#outbox = new Outbox(channel);
     channel.start({
@@ -56,7 +56,7 @@ export class PacketMux {
   open(connectID: bigint, closed?: () => void): PacketStream {
     const queue = this.#options.queue((reason) => stream.destroy(reason));
     const stream: PacketStream = new PacketStream({
-      half: this.#half,
+      side: this.#side,
       connectID,
       outbox: this.#outbox,
       maxData: this.#options.maxData,
@@ -79,7 +79,7 @@ export class PacketMux {
   /** Closes a connection that has no tunnel here. */
   disown(connectID: bigint): void {
     this.#remember(connectID);
-    this.#outbox.post(closePacket(this.#half, connectID));
+    this.#outbox.post(closePacket(this.#side, connectID));
   }
 
   /** Sends nothing after what is already queued. */
@@ -98,11 +98,11 @@ export class PacketMux {
         return;
       }
       case 'CLOSE_REQ':
-        if (this.#half !== 'serving') return;
+        if (this.#side !== 'serving') return;
         if (!this.#closeStream(packet.connectID)) this.#answerUnknown(packet.connectID, 'Unknown connectID');
         return;
       case 'CLOSE_RSP':
-        if (this.#half === 'dialling') this.#closeStream(packet.connectID, packet.error);
+        if (this.#side === 'dialling') this.#closeStream(packet.connectID, packet.error);
         return;
       default:
         this.#options.receive(packet);
@@ -122,7 +122,7 @@ export class PacketMux {
   #answerUnknown(connectID: bigint, error: string): void {
     if (this.#past.has(connectID)) return;
     this.#remember(connectID);
-    this.#outbox.offer(closePacket(this.#half, connectID, error));
+    this.#outbox.offer(closePacket(this.#side, connectID, error));
   }
 
   #remember(connectID: bigint): void {

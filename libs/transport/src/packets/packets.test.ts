@@ -183,6 +183,22 @@ test('events name every packet and the direction it went', async () => {
   assert.equal((gateway.sent[0] as { error: string }).error, 'No agent available');
 });
 
+test('a stream is no error that this side ends before a packet passed', async () => {
+  const dial: Dial = () => Promise.reject(new DialError('destination_unavailable', 'No agent available'));
+  const errors: string[] = [];
+  for (const used of [false, true]) {
+    const [server, agent] = channelPair();
+    const events = planeEvents();
+    events.on('packet:error', (_role, code) => errors.push(`${code}, ${used ? 'used' : 'not used'}`));
+    const served = servePackets(agent, { role: 'agent', dial, tenant: 't', events });
+    if (used) server.send({ type: 'DIAL_REQ', protocol: 'tcp', address: 'h:1', random: 5n });
+    if (used) await until(() => agent.sent.length === 1, 'answered');
+    served.destroy(new Error('server is connected already'));
+    await served.closed;
+  }
+  assert.deepEqual(errors, ['Canceled, used']);
+});
+
 test('10,000 tunnels that opened and closed leave nothing behind', async () => {
   const dial: Dial = async () => {
     const { near, far } = destination();

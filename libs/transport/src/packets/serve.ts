@@ -74,7 +74,7 @@ class PacketServer implements ServedPackets {
     this.#limits = { ...SERVE_LIMITS, ...options.limits };
     this.#channel = observedChannel(channel, options.events, options.role);
     this.#mux = new PacketMux(this.#channel, {
-      half: 'serving',
+      side: 'serving',
       queue: this.#queues(),
       ...(options.role === 'agent' && { maxData: AGENT_DATA }),
       receive: (packet) => this.#receive(packet),

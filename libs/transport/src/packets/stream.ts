@@ -1,9 +1,9 @@
 import { Duplex } from 'node:stream';
-import { pushCompact } from '@isthmus/http2';
 import type { Packet } from '@isthmus/proto';
+import { pushCompact } from '@isthmus/runtime';
 import { PlaneEnded, SessionLost, type TunnelEnd } from '@isthmus/tunnel';
 import type { Queue } from './backlog.ts';
-import { type ClosingEvent, type ClosingState, closingStep, type Half } from './closing.ts';
+import { type ClosingEvent, type ClosingState, closingStep, type PacketSide } from './closing.ts';
 import type { Outbox } from './outbox.ts';
 import { Waiting } from './waiting.ts';
 
@@ -14,7 +14,7 @@ const MAX_DATA = 64 * 1024;
 const READ_AHEAD = 64 * 1024;
 
 export interface PacketStreamOptions {
-  readonly half: Half;
+  readonly side: PacketSide;
   readonly connectID: bigint;
   readonly outbox: Outbox;
   /** The most data in one DATA packet, in bytes. */
@@ -38,7 +38,7 @@ export class PacketStream extends Duplex implements TunnelEnd {
   readonly stream: Duplex = this;
   readonly halfOpen = false;
   readonly connectID: bigint;
-  readonly #half: Half;
+  readonly #side: PacketSide;
   readonly #outbox: Outbox;
   readonly #maxData: number;
   readonly #queue: Queue;
@@ -53,10 +53,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
   #unsent: Uint8Array | undefined;
   #sent: (() => void) | undefined;
 
-  constructor({ half, connectID, outbox, maxData = MAX_DATA, queue, closed }: PacketStreamOptions) {
+  constructor({ side, connectID, outbox, maxData = MAX_DATA, queue, closed }: PacketStreamOptions) {
     super({ readableHighWaterMark: READ_AHEAD, writableHighWaterMark: MAX_DATA });
     this.connectID = connectID;
-    this.#half = half;
+    this.#side = side;
     this.#outbox = outbox;
     this.#maxData = maxData;
     this.#queue = queue;
@@ -155,10 +155,10 @@ export class PacketStream extends Duplex implements TunnelEnd {
   }
 
   #step(event: ClosingEvent, error?: string): void {
-    const { next, tell, eof } = closingStep(this.#half, this.#state, event);
+    const { next, tell, eof } = closingStep(this.#side, this.#state, event);
     const closes = next === 'closed' && this.#state !== 'closed';
     this.#state = next;
-    if (tell) this.#outbox.post(closePacket(this.#half, this.connectID, error));
+    if (tell) this.#outbox.post(closePacket(this.#side, this.connectID, error));
     if (closes) this.#closed?.();
     if (!eof) return;
     this.#ended = true;
@@ -174,6 +174,6 @@ function closingText(error: Error | null): string | undefined {
   return error instanceof PlaneEnded ? `${BY_PLANE}${error.message}` : error?.message;
 }
 
-export function closePacket(half: Half, connectID: bigint, error = ''): Packet {
-  return half === 'serving' ? { type: 'CLOSE_RSP', connectID, error } : { type: 'CLOSE_REQ', connectID };
+export function closePacket(side: PacketSide, connectID: bigint, error = ''): Packet {
+  return side === 'serving' ? { type: 'CLOSE_RSP', connectID, error } : { type: 'CLOSE_REQ', connectID };
 }

@@ -11,6 +11,8 @@ const CONNECT_TIMEOUT = 3000;
 export interface PeerLinksOptions {
   readonly tls: TlsSettings;
   readonly events: PlaneEvents;
+  /** Names this process to hubs. */
+  readonly instance?: string;
 }
 
 /**
@@ -70,6 +72,11 @@ export class PeerLinks {
     return this.#peers.get(hubId)?.link?.usable ?? false;
   }
 
+  /** The round-trip time of the link to a hub, in milliseconds; undefined if it is not known. */
+  rtt(hubId: string): number | undefined {
+    return this.#peers.get(hubId)?.link?.rtt;
+  }
+
   close(): void {
     for (const peer of this.#peers.values()) peer.close();
     this.#peers.clear();
@@ -114,7 +121,7 @@ class Peer {
   }
 
   async #connect(): Promise<void> {
-    const { events, tls: settings } = this.#options;
+    const { events, tls: settings, instance } = this.#options;
     try {
       const socket = await connectHub(this.address, settings);
       if (this.#closed) {
@@ -124,6 +131,7 @@ class Peer {
       const link = new LinkClient({
         socket,
         peer: `hub ${this.#hubId}`,
+        ...(instance !== undefined && { gateway: instance }),
         orphaned: () => events.emit('tunnel:orphaned', 'gateway'),
         fault: (error) => events.emit('fault', 'peers', `hub ${this.#hubId}`, error),
         refused: (error) => events.emit('refused', 'peers', `hub ${this.#hubId}`, error),

@@ -2,7 +2,15 @@ import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { remoteOf, type TlsSettings } from '@isthmus/runtime';
-import { type Dial, DialError, GATEWAY_NAME, NotAuthorised, type PlaneEvents, printable } from '@isthmus/tunnel';
+import {
+  type Dial,
+  DialError,
+  GATEWAY_NAME,
+  HungUp,
+  NotAuthorised,
+  type PlaneEvents,
+  printable,
+} from '@isthmus/tunnel';
 import { LinkServer } from '../link/server.ts';
 import { fromTheStart, type Listener, listen } from '../listen/listen.ts';
 import { peerSubject } from '../tls/certificate.ts';
@@ -16,6 +24,8 @@ export interface PeerServerOptions {
   /** The tenants for which a gateway may dial, by its certificate. Undefined: for all. Unset: every gateway may. */
   readonly tenantsOf?: ((gateway: X509Certificate) => ReadonlySet<string> | undefined) | undefined;
   readonly events: PlaneEvents;
+  /** Called when a gateway's process has closed its last connection without a word, or something on the way has. */
+  readonly hungUp?: (gateway: string) => void;
 }
 
 export interface PeerServer extends Pick<Listener, 'address' | 'connections' | 'stop' | 'close'> {
@@ -38,7 +48,13 @@ export async function servePeers(options: PeerServerOptions): Promise<PeerServer
       events,
     });
     links.add(link);
-    void link.closed.then(() => links.delete(link));
+    void link.closed.then((reason) => {
+      links.delete(link);
+      const { gateway, closing } = link;
+      // It may have another link already.
+      const left = () => ![...links].some((other) => other.gateway === gateway);
+      if (gateway !== undefined && !closing && reason instanceof HungUp && left()) options.hungUp?.(gateway);
+    });
     // It connected while the hub began to drain.
     if (draining) link.close();
   };

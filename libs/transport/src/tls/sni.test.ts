@@ -44,7 +44,7 @@ async function listening(context: TestContext, policy: { readonly minVersion?: '
       if (name === 'broken.example') throw new Error('no such certificate');
       return choices.get(name);
     },
-    http1(socket) {
+    others(socket) {
       socket.on('error', ({ message }) => void broken.push(message));
       // Later, as its request may come.
       setImmediate(() => {

@@ -84,7 +84,7 @@ export interface GetStatusResponse {
   /** The conditions of /readyz, and their reasons. */
   ready: boolean;
   checks: Check[];
-  /** Sessions held (hub) or known (gateway); for an agent its connections to servers. */
+  /** Sessions that a hub holds, or that a gateway without a hub knows; for an agent its connections to servers. */
   sessions: number;
   tunnels: number;
   /** Dials of the process's first role without an answer yet, including those that wait for a session. */
@@ -98,6 +98,45 @@ export interface GetStatusResponse {
   refusals: Refusal[];
   /** What an operator should fix although the process is ready, such as another process with the same id. */
   warnings: string[];
+  /** Hubs and agents that went away in the last hour and have not come back, newest first; at most 100. */
+  losses: Loss[];
+  /**
+   * What callers failed to reach at least three times in the last five minutes, and not once since: the most frequent first, at most
+   * 10. Of the process's first role, from the dials that WatchDials keeps.
+   */
+  failing: FailingDials[];
+}
+
+/** A hub that a gateway has lost, or an agent that has lost its last session known here. */
+export interface Loss {
+  role: Role;
+  /** Empty for a hub. */
+  tenant: string;
+  id: string;
+  /** The agent's last hub. */
+  hubId: string;
+  /** Where it was: host and port. Empty where this process does not know. */
+  remote: string;
+  /** Empty where this process does not know. */
+  reason: string;
+  /** It had said that it was leaving, as programs do that are stopped in an orderly way. */
+  left: boolean;
+  atMs: bigint;
+  /** What an agent serves. */
+  identifiers: Identifiers | undefined;
+}
+
+/** Dials that fail in one way. */
+export interface FailingDials {
+  tenant: string;
+  destination: string;
+  /** The name of RFC 9209 section 2.3, and the text of the last one. */
+  code: string;
+  text: string;
+  count: bigint;
+  lastMs: bigint;
+  /** The agents that tried. */
+  agents: string[];
 }
 
 /** Connections and requests from one address that one port refused for one reason. */
@@ -206,6 +245,17 @@ export interface Tunnel {
   bytesUp: bigint;
   /** Bytes so far, destination to caller. */
   bytesDown: bigint;
+  /** Set by a gateway if the tunnel outlives what carries it. session_id and hub_id are then those that carry it now, or did so last. */
+  resume: Tunnel_Resume | undefined;
+}
+
+export interface Tunnel_Resume {
+  /** Whether a session carries it. Without one, its two ends wait for another. */
+  attached: boolean;
+  /** How often it went on through another session. */
+  moves: number;
+  /** Bytes that the gateway keeps until the agent has them. */
+  keptBytes: bigint;
 }
 
 export interface WatchDialsRequest {
@@ -228,6 +278,10 @@ export interface WatchDialsRequest {
     | undefined;
   /** End the stream after the recent dials. */
   recentOnly: boolean;
+  /** Report where the time of each dial went (DialRecord.phases). */
+  phases: boolean;
+  /** Report a dial once more when the destination's first byte has passed. Only at a gateway. */
+  firstBytes: boolean;
 }
 
 /** With `only_failed` or `slower_than_ms`, a dial is reported only once it has ended. */
@@ -281,6 +335,10 @@ export interface DialRecord {
    * under it only if the plane exports traces.
    */
   traceId: string;
+  /** Where the time went, in chronological order. Only if the request asks for it, and once the dial has ended. */
+  phases: Phase[];
+  /** At a gateway: from the answer to the destination's first byte. Unset before it has passed. */
+  firstByteMs?: number | undefined;
 }
 
 export interface DialFailure {
@@ -407,6 +465,10 @@ export interface Hub {
   link: Hub_Link;
   /** Its sessions, as this process knows them. */
   sessions: number;
+  /** Tunnels of this process through its sessions. */
+  tunnels: number;
+  /** The round-trip time of this gateway's link to it, a recent minimum. Unset without a link, and before the first PING. */
+  rttMs?: number | undefined;
 }
 
 export const Hub_Link = {
@@ -510,6 +572,36 @@ export interface TenantFileProblem {
   message: string;
   /** The tenant that an earlier text of the file keeps in force; empty for none. */
   kept: string;
+}
+
+export interface GetHistoryRequest {
+  /** Only this tenant's dials; empty for all. */
+  tenant: string;
+}
+
+export interface GetHistoryResponse {
+  /** The length of a slot: 10,000, or 60,000 for one tenant. */
+  slotMs: number;
+  /** Oldest first, the current one last; at most an hour, and none from before the process started. */
+  slots: HistorySlot[];
+  /** Connections and requests refused at ports of this process in the last hour, newest first; at most 100. */
+  refusals: Refusal[];
+}
+
+/** What happened in a span of time, as the process's first role saw it. */
+export interface HistorySlot {
+  startMs: bigint;
+  /** Dials that got their answers, including the failed ones. */
+  dials: bigint;
+  failures: bigint;
+  /** How long dials took to their answers. Within a fifth; unset without dials. */
+  p50Ms?: number | undefined;
+  p99Ms?:
+    | number
+    | undefined;
+  /** At the end of the slot. Unset for one tenant. */
+  sessions?: number | undefined;
+  tunnels?: number | undefined;
 }
 
 export interface GetConfigRequest {
@@ -912,6 +1004,8 @@ function createBaseGetStatusResponse(): GetStatusResponse {
     slowest: [],
     refusals: [],
     warnings: [],
+    losses: [],
+    failing: [],
   };
 }
 
@@ -989,6 +1083,12 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     }
     for (const v of message.warnings) {
       writer.uint32(170).string(v!);
+    }
+    for (const v of message.losses) {
+      Loss.encode(v!, writer.uint32(178).fork()).join();
+    }
+    for (const v of message.failing) {
+      FailingDials.encode(v!, writer.uint32(186).fork()).join();
     }
     return writer;
   },
@@ -1184,6 +1284,22 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
             message.warnings.push(reader.string());
             continue;
           }
+          case 22: {
+            if (tag !== 178) {
+              break;
+            }
+
+            message.losses.push(Loss.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 23: {
+            if (tag !== 186) {
+              break;
+            }
+
+            message.failing.push(FailingDials.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1222,6 +1338,307 @@ export const GetStatusResponse: MessageFns<GetStatusResponse> = {
     message.slowest = object.slowest?.map((e) => DialRecord.fromPartial(e)) || [];
     message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
     message.warnings = object.warnings?.map((e) => e) || [];
+    message.losses = object.losses?.map((e) => Loss.fromPartial(e)) || [];
+    message.failing = object.failing?.map((e) => FailingDials.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseLoss(): Loss {
+  return {
+    role: 0,
+    tenant: "",
+    id: "",
+    hubId: "",
+    remote: "",
+    reason: "",
+    left: false,
+    atMs: 0n,
+    identifiers: undefined,
+  };
+}
+
+export const Loss: MessageFns<Loss> = {
+  encode(message: Loss, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.role !== 0) {
+      writer.uint32(8).int32(message.role);
+    }
+    if (message.tenant !== "") {
+      writer.uint32(18).string(message.tenant);
+    }
+    if (message.id !== "") {
+      writer.uint32(26).string(message.id);
+    }
+    if (message.hubId !== "") {
+      writer.uint32(34).string(message.hubId);
+    }
+    if (message.remote !== "") {
+      writer.uint32(42).string(message.remote);
+    }
+    if (message.reason !== "") {
+      writer.uint32(50).string(message.reason);
+    }
+    if (message.left !== false) {
+      writer.uint32(56).bool(message.left);
+    }
+    if (message.atMs !== 0n) {
+      if (BigInt.asIntN(64, message.atMs) !== message.atMs) {
+        throw new globalThis.Error("value provided for field message.atMs of type int64 too large");
+      }
+      writer.uint32(64).int64(message.atMs);
+    }
+    if (message.identifiers !== undefined) {
+      Identifiers.encode(message.identifiers, writer.uint32(74).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Loss {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLoss();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.role = reader.int32() as any;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.hubId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.remote = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.left = reader.bool();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.atMs = reader.int64() as bigint;
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.identifiers = Identifiers.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Loss>): Loss {
+    return Loss.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Loss>): Loss {
+    const message = createBaseLoss();
+    message.role = object.role ?? 0;
+    message.tenant = object.tenant ?? "";
+    message.id = object.id ?? "";
+    message.hubId = object.hubId ?? "";
+    message.remote = object.remote ?? "";
+    message.reason = object.reason ?? "";
+    message.left = object.left ?? false;
+    message.atMs = (object.atMs !== undefined && object.atMs !== null) ? BigInt(object.atMs) : 0n;
+    message.identifiers = (object.identifiers !== undefined && object.identifiers !== null)
+      ? Identifiers.fromPartial(object.identifiers)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseFailingDials(): FailingDials {
+  return { tenant: "", destination: "", code: "", text: "", count: 0n, lastMs: 0n, agents: [] };
+}
+
+export const FailingDials: MessageFns<FailingDials> = {
+  encode(message: FailingDials, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    if (message.destination !== "") {
+      writer.uint32(18).string(message.destination);
+    }
+    if (message.code !== "") {
+      writer.uint32(26).string(message.code);
+    }
+    if (message.text !== "") {
+      writer.uint32(34).string(message.text);
+    }
+    if (message.count !== 0n) {
+      if (BigInt.asUintN(64, message.count) !== message.count) {
+        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
+      }
+      writer.uint32(40).uint64(message.count);
+    }
+    if (message.lastMs !== 0n) {
+      if (BigInt.asIntN(64, message.lastMs) !== message.lastMs) {
+        throw new globalThis.Error("value provided for field message.lastMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.lastMs);
+    }
+    for (const v of message.agents) {
+      writer.uint32(58).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): FailingDials {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseFailingDials();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.destination = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.code = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.count = reader.uint64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.lastMs = reader.int64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.agents.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<FailingDials>): FailingDials {
+    return FailingDials.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<FailingDials>): FailingDials {
+    const message = createBaseFailingDials();
+    message.tenant = object.tenant ?? "";
+    message.destination = object.destination ?? "";
+    message.code = object.code ?? "";
+    message.text = object.text ?? "";
+    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    message.lastMs = (object.lastMs !== undefined && object.lastMs !== null) ? BigInt(object.lastMs) : 0n;
+    message.agents = object.agents?.map((e) => e) || [];
     return message;
   },
 };
@@ -2104,6 +2521,7 @@ function createBaseTunnel(): Tunnel {
     ageMs: 0n,
     bytesUp: 0n,
     bytesDown: 0n,
+    resume: undefined,
   };
 }
 
@@ -2156,6 +2574,9 @@ export const Tunnel: MessageFns<Tunnel> = {
         throw new globalThis.Error("value provided for field message.bytesDown of type uint64 too large");
       }
       writer.uint32(96).uint64(message.bytesDown);
+    }
+    if (message.resume !== undefined) {
+      Tunnel_Resume.encode(message.resume, writer.uint32(106).fork()).join();
     }
     return writer;
   },
@@ -2269,6 +2690,14 @@ export const Tunnel: MessageFns<Tunnel> = {
             message.bytesDown = reader.uint64() as bigint;
             continue;
           }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.resume = Tunnel_Resume.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2298,6 +2727,91 @@ export const Tunnel: MessageFns<Tunnel> = {
     message.ageMs = (object.ageMs !== undefined && object.ageMs !== null) ? BigInt(object.ageMs) : 0n;
     message.bytesUp = (object.bytesUp !== undefined && object.bytesUp !== null) ? BigInt(object.bytesUp) : 0n;
     message.bytesDown = (object.bytesDown !== undefined && object.bytesDown !== null) ? BigInt(object.bytesDown) : 0n;
+    message.resume = (object.resume !== undefined && object.resume !== null)
+      ? Tunnel_Resume.fromPartial(object.resume)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseTunnel_Resume(): Tunnel_Resume {
+  return { attached: false, moves: 0, keptBytes: 0n };
+}
+
+export const Tunnel_Resume: MessageFns<Tunnel_Resume> = {
+  encode(message: Tunnel_Resume, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.attached !== false) {
+      writer.uint32(8).bool(message.attached);
+    }
+    if (message.moves !== 0) {
+      writer.uint32(16).uint32(message.moves);
+    }
+    if (message.keptBytes !== 0n) {
+      if (BigInt.asUintN(64, message.keptBytes) !== message.keptBytes) {
+        throw new globalThis.Error("value provided for field message.keptBytes of type uint64 too large");
+      }
+      writer.uint32(24).uint64(message.keptBytes);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Tunnel_Resume {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTunnel_Resume();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.attached = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.moves = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.keptBytes = reader.uint64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Tunnel_Resume>): Tunnel_Resume {
+    return Tunnel_Resume.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Tunnel_Resume>): Tunnel_Resume {
+    const message = createBaseTunnel_Resume();
+    message.attached = object.attached ?? false;
+    message.moves = object.moves ?? 0;
+    message.keptBytes = (object.keptBytes !== undefined && object.keptBytes !== null) ? BigInt(object.keptBytes) : 0n;
     return message;
   },
 };
@@ -2311,6 +2825,8 @@ function createBaseWatchDialsRequest(): WatchDialsRequest {
     role: 0,
     recent: undefined,
     recentOnly: false,
+    phases: false,
+    firstBytes: false,
   };
 }
 
@@ -2336,6 +2852,12 @@ export const WatchDialsRequest: MessageFns<WatchDialsRequest> = {
     }
     if (message.recentOnly !== false) {
       writer.uint32(56).bool(message.recentOnly);
+    }
+    if (message.phases !== false) {
+      writer.uint32(64).bool(message.phases);
+    }
+    if (message.firstBytes !== false) {
+      writer.uint32(72).bool(message.firstBytes);
     }
     return writer;
   },
@@ -2409,6 +2931,22 @@ export const WatchDialsRequest: MessageFns<WatchDialsRequest> = {
             message.recentOnly = reader.bool();
             continue;
           }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.phases = reader.bool();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.firstBytes = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2433,6 +2971,8 @@ export const WatchDialsRequest: MessageFns<WatchDialsRequest> = {
     message.role = object.role ?? 0;
     message.recent = object.recent ?? undefined;
     message.recentOnly = object.recentOnly ?? false;
+    message.phases = object.phases ?? false;
+    message.firstBytes = object.firstBytes ?? false;
     return message;
   },
 };
@@ -2540,6 +3080,8 @@ function createBaseDialRecord(): DialRecord {
     attempts: [],
     parkedMs: 0,
     traceId: "",
+    phases: [],
+    firstByteMs: undefined,
   };
 }
 
@@ -2598,6 +3140,12 @@ export const DialRecord: MessageFns<DialRecord> = {
     }
     if (message.traceId !== "") {
       writer.uint32(138).string(message.traceId);
+    }
+    for (const v of message.phases) {
+      Phase.encode(v!, writer.uint32(146).fork()).join();
+    }
+    if (message.firstByteMs !== undefined) {
+      writer.uint32(153).double(message.firstByteMs);
     }
     return writer;
   },
@@ -2751,6 +3299,22 @@ export const DialRecord: MessageFns<DialRecord> = {
             message.traceId = reader.string();
             continue;
           }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            message.phases.push(Phase.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 19: {
+            if (tag !== 153) {
+              break;
+            }
+
+            message.firstByteMs = reader.double();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2789,6 +3353,8 @@ export const DialRecord: MessageFns<DialRecord> = {
     message.attempts = object.attempts?.map((e) => DialAttempt.fromPartial(e)) || [];
     message.parkedMs = object.parkedMs ?? 0;
     message.traceId = object.traceId ?? "";
+    message.phases = object.phases?.map((e) => Phase.fromPartial(e)) || [];
+    message.firstByteMs = object.firstByteMs ?? undefined;
     return message;
   },
 };
@@ -3433,7 +3999,18 @@ export const Member: MessageFns<Member> = {
 };
 
 function createBaseHub(): Hub {
-  return { hubId: "", peerAddress: "", agentAddress: "", zone: "", draining: false, sinceMs: 0n, link: 0, sessions: 0 };
+  return {
+    hubId: "",
+    peerAddress: "",
+    agentAddress: "",
+    zone: "",
+    draining: false,
+    sinceMs: 0n,
+    link: 0,
+    sessions: 0,
+    tunnels: 0,
+    rttMs: undefined,
+  };
 }
 
 export const Hub: MessageFns<Hub> = {
@@ -3464,6 +4041,12 @@ export const Hub: MessageFns<Hub> = {
     }
     if (message.sessions !== 0) {
       writer.uint32(64).uint32(message.sessions);
+    }
+    if (message.tunnels !== 0) {
+      writer.uint32(72).uint32(message.tunnels);
+    }
+    if (message.rttMs !== undefined) {
+      writer.uint32(81).double(message.rttMs);
     }
     return writer;
   },
@@ -3545,6 +4128,22 @@ export const Hub: MessageFns<Hub> = {
             message.sessions = reader.uint32();
             continue;
           }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+          case 10: {
+            if (tag !== 81) {
+              break;
+            }
+
+            message.rttMs = reader.double();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3570,6 +4169,8 @@ export const Hub: MessageFns<Hub> = {
     message.sinceMs = (object.sinceMs !== undefined && object.sinceMs !== null) ? BigInt(object.sinceMs) : 0n;
     message.link = object.link ?? 0;
     message.sessions = object.sessions ?? 0;
+    message.tunnels = object.tunnels ?? 0;
+    message.rttMs = object.rttMs ?? undefined;
     return message;
   },
 };
@@ -4335,6 +4936,284 @@ export const TenantFileProblem: MessageFns<TenantFileProblem> = {
     message.column = object.column ?? 0;
     message.message = object.message ?? "";
     message.kept = object.kept ?? "";
+    return message;
+  },
+};
+
+function createBaseGetHistoryRequest(): GetHistoryRequest {
+  return { tenant: "" };
+}
+
+export const GetHistoryRequest: MessageFns<GetHistoryRequest> = {
+  encode(message: GetHistoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetHistoryRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetHistoryRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetHistoryRequest>): GetHistoryRequest {
+    return GetHistoryRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<GetHistoryRequest>): GetHistoryRequest {
+    const message = createBaseGetHistoryRequest();
+    message.tenant = object.tenant ?? "";
+    return message;
+  },
+};
+
+function createBaseGetHistoryResponse(): GetHistoryResponse {
+  return { slotMs: 0, slots: [], refusals: [] };
+}
+
+export const GetHistoryResponse: MessageFns<GetHistoryResponse> = {
+  encode(message: GetHistoryResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.slotMs !== 0) {
+      writer.uint32(9).double(message.slotMs);
+    }
+    for (const v of message.slots) {
+      HistorySlot.encode(v!, writer.uint32(18).fork()).join();
+    }
+    for (const v of message.refusals) {
+      Refusal.encode(v!, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetHistoryResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetHistoryResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 9) {
+              break;
+            }
+
+            message.slotMs = reader.double();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.slots.push(HistorySlot.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.refusals.push(Refusal.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<GetHistoryResponse>): GetHistoryResponse {
+    return GetHistoryResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<GetHistoryResponse>): GetHistoryResponse {
+    const message = createBaseGetHistoryResponse();
+    message.slotMs = object.slotMs ?? 0;
+    message.slots = object.slots?.map((e) => HistorySlot.fromPartial(e)) || [];
+    message.refusals = object.refusals?.map((e) => Refusal.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseHistorySlot(): HistorySlot {
+  return {
+    startMs: 0n,
+    dials: 0n,
+    failures: 0n,
+    p50Ms: undefined,
+    p99Ms: undefined,
+    sessions: undefined,
+    tunnels: undefined,
+  };
+}
+
+export const HistorySlot: MessageFns<HistorySlot> = {
+  encode(message: HistorySlot, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.startMs !== 0n) {
+      if (BigInt.asIntN(64, message.startMs) !== message.startMs) {
+        throw new globalThis.Error("value provided for field message.startMs of type int64 too large");
+      }
+      writer.uint32(8).int64(message.startMs);
+    }
+    if (message.dials !== 0n) {
+      if (BigInt.asUintN(64, message.dials) !== message.dials) {
+        throw new globalThis.Error("value provided for field message.dials of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.dials);
+    }
+    if (message.failures !== 0n) {
+      if (BigInt.asUintN(64, message.failures) !== message.failures) {
+        throw new globalThis.Error("value provided for field message.failures of type uint64 too large");
+      }
+      writer.uint32(24).uint64(message.failures);
+    }
+    if (message.p50Ms !== undefined) {
+      writer.uint32(33).double(message.p50Ms);
+    }
+    if (message.p99Ms !== undefined) {
+      writer.uint32(41).double(message.p99Ms);
+    }
+    if (message.sessions !== undefined) {
+      writer.uint32(48).uint32(message.sessions);
+    }
+    if (message.tunnels !== undefined) {
+      writer.uint32(56).uint32(message.tunnels);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): HistorySlot {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseHistorySlot();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.startMs = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.dials = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.failures = reader.uint64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 33) {
+              break;
+            }
+
+            message.p50Ms = reader.double();
+            continue;
+          }
+          case 5: {
+            if (tag !== 41) {
+              break;
+            }
+
+            message.p99Ms = reader.double();
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.sessions = reader.uint32();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.tunnels = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<HistorySlot>): HistorySlot {
+    return HistorySlot.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<HistorySlot>): HistorySlot {
+    const message = createBaseHistorySlot();
+    message.startMs = (object.startMs !== undefined && object.startMs !== null) ? BigInt(object.startMs) : 0n;
+    message.dials = (object.dials !== undefined && object.dials !== null) ? BigInt(object.dials) : 0n;
+    message.failures = (object.failures !== undefined && object.failures !== null) ? BigInt(object.failures) : 0n;
+    message.p50Ms = object.p50Ms ?? undefined;
+    message.p99Ms = object.p99Ms ?? undefined;
+    message.sessions = object.sessions ?? undefined;
+    message.tunnels = object.tunnels ?? undefined;
     return message;
   },
 };
@@ -6980,6 +7859,15 @@ export const AdminDefinition = {
       responseStream: false,
       options: {},
     },
+    /** The last hour of this process, from its own memory: dials, failures, latency, sessions and tunnels, and who was refused. */
+    getHistory: {
+      name: "GetHistory",
+      requestType: GetHistoryRequest as typeof GetHistoryRequest,
+      requestStream: false,
+      responseType: GetHistoryResponse as typeof GetHistoryResponse,
+      responseStream: false,
+      options: {},
+    },
     /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
     getConfig: {
       name: "GetConfig",
@@ -7119,6 +8007,11 @@ export interface AdminServiceImplementation<CallContextExt = {}> {
     request: ListTenantsRequest,
     context: CallContext & CallContextExt,
   ): Promise<DeepPartial<ListTenantsResponse>>;
+  /** The last hour of this process, from its own memory: dials, failures, latency, sessions and tunnels, and who was refused. */
+  getHistory(
+    request: GetHistoryRequest,
+    context: CallContext & CallContextExt,
+  ): Promise<DeepPartial<GetHistoryResponse>>;
   /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: GetConfigRequest, context: CallContext & CallContextExt): Promise<DeepPartial<GetConfigResponse>>;
   /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */
@@ -7202,6 +8095,11 @@ export interface AdminClient<CallOptionsExt = {}> {
     request: DeepPartial<ListTenantsRequest>,
     options?: CallOptions & CallOptionsExt,
   ): Promise<ListTenantsResponse>;
+  /** The last hour of this process, from its own memory: dials, failures, latency, sessions and tunnels, and who was refused. */
+  getHistory(
+    request: DeepPartial<GetHistoryRequest>,
+    options?: CallOptions & CallOptionsExt,
+  ): Promise<GetHistoryResponse>;
   /** The flags in force. Secrets are left out: passwords, tokens, contents of files. */
   getConfig(request: DeepPartial<GetConfigRequest>, options?: CallOptions & CallOptionsExt): Promise<GetConfigResponse>;
   /** Gateway only: how a dial would be routed now, or why it would fail. Dials nothing. */

@@ -4,7 +4,7 @@ import { remoteOf } from '@isthmus/runtime';
 import { peerSubject } from '../tls/certificate.ts';
 
 /** The other side of a connection. */
-export interface GrpcPeer {
+export interface ConnectionPeer {
   readonly socket: Socket;
   /** `host:port`, or `uds`. */
   readonly remote: string;
@@ -14,7 +14,7 @@ export interface GrpcPeer {
   end(reason: Error): void;
 }
 
-export function peerOf(socket: Socket, end: GrpcPeer['end']): GrpcPeer {
+export function peerOf(socket: Socket, end: ConnectionPeer['end']): ConnectionPeer {
   const subject = socket instanceof TLSSocket ? peerSubject(socket) : undefined;
   return { socket, remote: remoteOf(socket), subject, end };
 }

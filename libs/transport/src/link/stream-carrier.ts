@@ -1,0 +1,127 @@
+import { codeName, ErrorCode, type Http2Stream, type PendingStream, type StreamFace } from '@isthmus/http2';
+import { type Carrier, type CarrierUser, HungUp, type Mark, PlaneEnded, SessionLost } from '@isthmus/tunnel';
+import { encodeMark, readMark } from './marks.ts';
+import { BY_PLANE, HUNG_UP, LOST } from './tunnel-end.ts';
+
+/** A link, as the carriers on it see it. */
+export interface CarrierLink {
+  /** What is at the other side, for error texts. */
+  readonly peer: string;
+  /** What is at the other ends of the tunnels. */
+  readonly far: 'caller' | 'destination';
+  /** Called once no frame of a stream will come or go any more. */
+  readonly closed: (stream: Http2Stream) => void;
+}
+
+/** A link's stream as the carrier of a tunnel that may be resumed. */
+export class StreamCarrier implements Carrier, StreamFace {
+  readonly #stream: Http2Stream;
+  readonly #link: CarrierLink;
+  readonly #direct: boolean;
+  /** Has the stream until there is a half. */
+  #pending: PendingStream | undefined;
+  #user: CarrierUser | undefined;
+  /** The half has ended it, and wants to hear nothing more. */
+  #ended = false;
+
+  /** @param direct whether the tunnel's other end is at the other side of the link, and not behind a hub */
+  constructor(pending: PendingStream, link: CarrierLink, direct: boolean) {
+    this.#stream = pending.stream;
+    this.#pending = pending;
+    this.#link = link;
+    this.#direct = direct;
+  }
+
+  // What the half asks for.
+
+  listen(user: CarrierUser): void {
+    const pending = this.#pending;
+    this.#user = user;
+    this.#pending = undefined;
+    pending?.giveTo(this);
+  }
+
+  data(bytes: Uint8Array): void {
+    this.#stream.write(bytes as Buffer);
+  }
+
+  get flowing(): boolean {
+    return this.#stream.pending === 0;
+  }
+
+  awaitTurn(next: { refill(): void }): void {
+    this.#stream.awaitTurn(next);
+  }
+
+  mark(mark: Mark): void {
+    this.#stream.mark(encodeMark(mark));
+  }
+
+  read(bytes: number): boolean {
+    return this.#stream.read(bytes);
+  }
+
+  end(last?: Mark): void {
+    this.#stream.endLate(last && encodeMark(last));
+  }
+
+  drop(): void {
+    this.#reset(LOST);
+  }
+
+  abort(reason: Error): void {
+    this.#reset(reason instanceof PlaneEnded ? BY_PLANE : ErrorCode.CANCEL);
+  }
+
+  // What the stream says.
+
+  onHeaders(): void {}
+
+  onData(bytes: Buffer): void {
+    this.#user?.data(this, bytes);
+  }
+
+  onMark(payload: Buffer): void {
+    const mark = readMark(payload);
+    if (mark) this.#user?.mark(this, mark);
+    else this.#broken();
+  }
+
+  onEnd(): void {
+    this.#user?.ended(this);
+  }
+
+  onWritable(): void {
+    this.#user?.flowing(this);
+  }
+
+  onClose(code: number | undefined, reason: Error | undefined): void {
+    const { peer, far, closed } = this.#link;
+    const user = this.#user;
+    this.#stream.release();
+    closed(this.#stream);
+    if (this.#ended || !user) return;
+    if (reason) user.lost(this, this.#isHub(reason) ? new SessionLost(reason.message, { cause: reason }) : reason);
+    else if (code === LOST) user.lost(this, new SessionLost(`${peer} has lost the other end of the tunnel`));
+    else if (code === HUNG_UP) user.lost(this, new HungUp(`${peer} has lost the other end of the tunnel: it hung up`));
+    else if (code === BY_PLANE) user.aborted(this, new PlaneEnded(`${peer} ended the tunnel: its log says why`));
+    else if (code === ErrorCode.CANCEL || code === ErrorCode.NO_ERROR)
+      user.aborted(this, new Error(`${far} went away`));
+    else if (code !== undefined) user.aborted(this, new PlaneEnded(`stream was reset with ${codeName(code)}`));
+  }
+
+  /** A hub that hangs up says nothing of the tunnel's other end. */
+  #isHub(reason: Error): boolean {
+    return !this.#direct && reason instanceof HungUp;
+  }
+
+  #broken(): void {
+    this.#user?.aborted(this, new PlaneEnded(`${this.#link.peer} sent a mark that cannot be read`));
+    this.#reset(ErrorCode.PROTOCOL_ERROR);
+  }
+
+  #reset(code: number): void {
+    this.#ended = true;
+    this.#stream.reset(code);
+  }
+}
