@@ -17,9 +17,11 @@ export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './d
 export {
   asDialError,
   DIAL_ERRORS,
+  DIAL_LIMITS,
   DialError,
   type DialErrorCode,
   type DialLimit,
+  HungUp,
   isDialErrorCode,
   PlaneEnded,
   planeEnded,
@@ -27,6 +29,7 @@ export {
   SessionLost,
 } from './dial/errors.ts';
 export { inTurns } from './dial/in-turns.ts';
+export { metered } from './dial/metered.ts';
 export type { DialPolicy } from './dial/policy.ts';
 export { PROHIBITIONS, type Prohibited, type Prohibition, prohibitedBy, reachedAddress } from './dial/prohibited.ts';
 export { refuseWhenScarce } from './dial/refuse-when-scarce.ts';
@@ -38,10 +41,12 @@ export {
   type ClosedBy,
   type DialFailure,
   type DialOutcome,
+  type GiveUpReason,
   type PacketWay,
   type PlaneEventMap,
   type PlaneEvents,
   planeEvents,
+  type ResumableTunnel,
   type Role,
   type SessionInfo,
   type TunnelInfo,
@@ -60,6 +65,8 @@ export {
 } from './events/trace.ts';
 export { getOrPut } from './get-or-put.ts';
 export type { DialLimits, DialUse } from './limits/limits.ts';
+export { PerSecond } from './limits/per-second.ts';
+export { SpareBytes } from './limits/spare-bytes.ts';
 export { TokenBucket } from './limits/token-bucket.ts';
 export { issuerOf, nameOf, subjectOf } from './names/certificate-name.ts';
 export { HTTP_CREDENTIAL } from './names/credential.ts';
@@ -82,7 +89,18 @@ export {
   type Snapshot,
 } from './replica/records.ts';
 export { Replica } from './replica/replica.ts';
+export { AgentTunnels } from './resume/agent-tunnels.ts';
+export {
+  type AttachAnswer,
+  AttachRefused,
+  type Carrier,
+  type CarrierUser,
+  type Mark,
+} from './resume/carrier.ts';
+export { GatewayTunnels } from './resume/gateway-tunnels.ts';
+export type { ResumeOptions } from './resume/options.ts';
+export type { AttachClaim, ResumeAnswer, ResumeGrant, ResumeRequest } from './resume/request.ts';
 export { type Candidate, type ExplainedStep, type ExplainOptions, type Explanation, explain } from './route/explain.ts';
 export { routed } from './route/routed.ts';
-export { STRATEGIES, type Strategy } from './route/strategies.ts';
+export { STRATEGIES, type Strategy, serves } from './route/strategies.ts';
 export { Suspects } from './route/suspects.ts';

@@ -18,6 +18,7 @@ class Peer extends Duplex implements TunnelEnd {
   #stall = false;
 
   explain?: (failure: Error) => Error;
+  progress?: () => number;
 
   constructor({ halfOpen = true, highWaterMark = 16 } = {}) {
     super({ allowHalfOpen: true, highWaterMark });
@@ -158,6 +159,22 @@ test('a half-closed tunnel that stays silent ends', async (t) => {
   t.mock.timers.tick(299_999);
   assert.equal(destination.aborted, undefined);
   t.mock.timers.tick(1);
+  assert.equal((await splice.done).closedBy, 'plane');
+  assert.match(String(destination.aborted), /half-closed and silent/);
+  t.mock.timers.reset();
+});
+
+test('a half-closed tunnel whose bytes still arrive at a slow reader lives on', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { caller, destination, splice } = pair();
+  let arrived = 0;
+  destination.progress = () => arrived;
+  caller.push(null);
+  await once(destination, 'finish');
+  for (arrived = 1; arrived < 5; arrived++) t.mock.timers.tick(300_000);
+  assert.equal(destination.aborted, undefined);
+  t.mock.timers.tick(300_000);
+  t.mock.timers.tick(300_000);
   assert.equal((await splice.done).closedBy, 'plane');
   assert.match(String(destination.aborted), /half-closed and silent/);
   t.mock.timers.reset();

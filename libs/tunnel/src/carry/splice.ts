@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { deferred, endAfterPeer, type Guarded, guarding, minorGc, writerOf } from '@isthmus/runtime';
-import type { TunnelEnd } from '../dial/dial.ts';
+import type { MarkStream, TunnelEnd } from '../dial/dial.ts';
 import { PlaneEnded, planeEnded } from '../dial/errors.ts';
 import type { ClosedBy } from '../events/events.ts';
 import type { ByteMeter, Gate } from '../limits/byte-meter.ts';
@@ -78,14 +78,22 @@ export class Splice {
     };
     this.#copy(caller, destination, up, () => {}, this.#gate(meter, caller, destination));
     this.#copy(destination, caller, down, written, this.#gate(meter, destination, caller));
+    this.#passMarks(caller.marks, destination.marks);
   }
 
   #gate(meter: Pick<ByteMeter, 'open'> | undefined, from: TunnelEnd, to: TunnelEnd): Gate | undefined {
     if (!meter) return undefined;
     const end = (reason: Error) => this.abort(reason);
-    const gate = meter.open({ source: from.stream, sink: to.stream, end, guarded: this.guarded });
+    const detached = () => to.resumable?.attached === false;
+    const gate = meter.open({ source: from.stream, sink: to.stream, detached, end, guarded: this.guarded });
     void this.done.then(() => gate.close());
     return gate;
+  }
+
+  #passMarks(caller: MarkStream | undefined, destination: MarkStream | undefined): void {
+    if (!caller || !destination) return;
+    caller.onMarks(this.guarded((payload: Uint8Array) => destination.mark(payload)));
+    destination.onMarks(this.guarded((payload: Uint8Array) => caller.mark(payload)));
   }
 
   /** Bytes that wait in the writers of both directions. */
@@ -189,13 +197,20 @@ export class Splice {
     if (!stream.writableFinished) stream.once('finish', () => this.#arm(LINGER_MS));
   }
 
+  get #progress(): number {
+    return (this.#caller.end.progress?.() ?? 0) + (this.#destination.end.progress?.() ?? 0);
+  }
+
   /** Restarts the tunnel's only timer, which does not run before a side has ended. */
   #arm(ms: number): void {
     clearTimeout(this.#timer);
     if (!this.#caller.open && !this.#destination.open) return;
     this.#timerMs = ms;
+    const before = this.#progress;
     const late = () => {
       if (ms === LINGER_MS) this.#abortOpen(new Error('peer did not finish closing'));
+      // What was copied long ago still arrives there.
+      else if (this.#progress !== before) this.#arm(ms);
       else this.#giveUp(new PlaneEnded(`half-closed and silent for ${HALF_CLOSED_IDLE_MS / 1000} s`));
     };
     this.#timer = setTimeout(this.guarded(late), ms);

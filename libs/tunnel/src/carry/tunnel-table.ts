@@ -32,7 +32,12 @@ export class TunnelTable {
 
   /** Ends every tunnel of a role. */
   abortAll(role: Role, reason: Error): void {
-    for (const tunnel of [...this.#tunnels]) if (tunnel instanceof Tunnel && tunnel.role === role) tunnel.abort(reason);
+    this.abortEach((tunnel) => tunnel.role === role, reason);
+  }
+
+  /** Ends the tunnels that `which` selects, also those that could go on through another session. */
+  abortEach(which: (tunnel: TunnelInfo) => boolean, reason: Error): void {
+    for (const tunnel of [...this.#tunnels]) if (tunnel instanceof Tunnel && which(tunnel)) tunnel.abort(reason);
   }
 
   /** Resolves as soon as no tunnel runs. */

@@ -1,6 +1,6 @@
 import type { DialRequest, Established, TunnelEnd } from '../dial/dial.ts';
 import { planeEnded } from '../dial/errors.ts';
-import type { ClosedBy, PlaneEvents, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
+import type { ClosedBy, PlaneEvents, ResumableTunnel, Role, TunnelInfo, TunnelOutcome } from '../events/events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import { Splice } from './splice.ts';
 
@@ -9,20 +9,29 @@ export class Tunnel implements TunnelInfo {
   readonly role: Role;
   readonly dial: DialRequest;
   readonly agentId: string;
-  readonly sessionId: string;
-  readonly hubId: string;
+  readonly resumable: ResumableTunnel | undefined;
   readonly since = Date.now();
   readonly done: Promise<TunnelOutcome>;
+  /** Where it began. */
+  readonly #sessionId: string;
+  readonly #hubId: string;
   readonly #splice: Splice;
 
   constructor(role: Role, dial: DialRequest, caller: TunnelEnd, established: Established, events: PlaneEvents) {
     this.role = role;
     this.dial = established.dial ?? dial;
     this.agentId = established.agentId;
-    this.sessionId = established.sessionId;
-    this.hubId = established.hubId;
+    this.#sessionId = established.sessionId;
+    this.#hubId = established.hubId;
+    this.resumable = established.end.resumable;
     const start = performance.now();
-    const written = role === 'gateway' ? (ms: number) => void events.emit('caller:write', ms) : undefined;
+    let silent = true;
+    const passed = (ms: number) => {
+      events.emit('caller:write', ms);
+      if (silent) events.emit('tunnel:first-byte', this, performance.now() - start);
+      silent = false;
+    };
+    const written = role === 'gateway' ? passed : undefined;
     const fault = (error: Error) => void events.emit('fault', `${role} tunnel`, dial.caller?.remote ?? '', error);
     const stalled = () => void events.emit('tunnel:stalled', role);
     this.#splice = new Splice(caller, established.end, written, fault, watched(established.meter, stalled));
@@ -33,6 +42,14 @@ export class Tunnel implements TunnelInfo {
       guarded(() => events.emit('tunnel:close', this, outcome))();
       return outcome;
     });
+  }
+
+  get sessionId(): string {
+    return this.resumable?.sessionId ?? this.#sessionId;
+  }
+
+  get hubId(): string {
+    return this.resumable?.hubId ?? this.#hubId;
   }
 
   get up(): number {

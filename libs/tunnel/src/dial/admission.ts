@@ -1,5 +1,6 @@
 import { getOrPut } from '../get-or-put.ts';
 import { type DialLimits, type DialUse, UNLIMITED } from '../limits/limits.ts';
+import type { SpareBytes } from '../limits/spare-bytes.ts';
 import { TenantUse } from '../limits/tenant-use.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
@@ -16,6 +17,8 @@ const PRUNE_AT = 1000;
 export interface AdmissionOptions {
   /** A tenant's limits, as they are now. Default: 2,000 pending dials, and nothing else is counted. */
   readonly limits?: (tenant: string) => DialLimits;
+  /** Keeps time for quiet tenants. Unset: there is one tenant. */
+  readonly spare?: SpareBytes;
   /** Milliseconds. */
   readonly now?: () => number;
 }
@@ -28,6 +31,7 @@ export class Admission {
   readonly dial: Dial = (request) => this.#admit(request);
   readonly #inner: Dial;
   readonly #limits: AdmissionOptions['limits'];
+  readonly #spare: SpareBytes | undefined;
   readonly #now: () => number;
   readonly #idle: (() => void)[] = [];
   readonly #uses = new Map<string, TenantUse>();
@@ -35,8 +39,9 @@ export class Admission {
   #pending = 0;
   #closed = false;
 
-  constructor(dial: Dial, { limits, now = () => performance.now() }: AdmissionOptions = {}) {
+  constructor(dial: Dial, { limits, spare, now = () => performance.now() }: AdmissionOptions = {}) {
     this.#inner = dial;
+    this.#spare = spare;
     this.#limits = limits;
     this.#now = now;
   }
@@ -86,7 +91,11 @@ export class Admission {
     const { size } = this.#uses;
     if (size >= this.#pruneAt && !this.#uses.has(tenant)) this.#prune();
     const limits = this.#limits ?? (() => UNLIMITED);
-    return getOrPut(this.#uses, tenant, () => new TenantUse(tenant, () => limits(tenant), this.#now));
+    return getOrPut(
+      this.#uses,
+      tenant,
+      () => new TenantUse(tenant, () => limits(tenant), this.#now, this.#spare?.tenant()),
+    );
   }
 
   /** Forgets tenants that use nothing: those that were removed would pile up here. */

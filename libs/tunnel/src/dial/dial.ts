@@ -1,6 +1,8 @@
 import type { Duplex } from 'node:stream';
+import type { ResumableTunnel } from '../events/events.ts';
 import type { ByteMeter } from '../limits/byte-meter.ts';
 import type { AnyPrincipal } from '../names/principal.ts';
+import type { ResumeAnswer, ResumeRequest } from '../resume/request.ts';
 import type { Destination } from './destination.ts';
 import type { DialSignal } from './dial-abort.ts';
 import type { DialLog } from './dial-log.ts';
@@ -42,6 +44,8 @@ export interface DialRequest {
   readonly callerName?: string;
   /** What the callers of the tenant may dial. Set at an agent whose hub has said it. */
   readonly policy?: DialPolicy;
+  /** Set if the tunnel may outlive the links that carry it. */
+  readonly resume?: ResumeRequest;
   /** What the gateway has done for the dial so far; unset before the gateway has it. */
   readonly log?: DialLog;
   /** Called when the agent has received the dial, so it is alive. For ANP's agents, which do not say so: when the dial was sent. */
@@ -57,6 +61,12 @@ export function callerName({ caller, callerName: name = '' }: Pick<DialRequest, 
   return principal.role === 'caller' ? principal.name : '';
 }
 
+/** A stream that carries marks beside its bytes (docs/RESUME.md). */
+export interface MarkStream {
+  mark(payload: Uint8Array): void;
+  onMarks(marks: (payload: Uint8Array) => void): void;
+}
+
 /** One side of a tunnel: bytes in both directions with back-pressure; `stream.end()` is the half-close. */
 export interface TunnelEnd {
   readonly stream: Duplex;
@@ -64,6 +74,14 @@ export interface TunnelEnd {
   readonly halfOpen: boolean;
   /** Translates a failure of the stream into its real reason. Unset: the failure is the reason. */
   readonly explain?: (failure: Error) => Error;
+  /** Calls back once the tunnel has left the session that it began on. Unset: it does when the stream closes. */
+  readonly whenLeft?: (left: () => void) => void;
+  /** Set at a gateway if the tunnel can be resumed. */
+  readonly resumable?: ResumableTunnel;
+  /** Set if the tunnel may be resumed by its two ends: what lies between them passes on their marks. */
+  readonly marks?: MarkStream;
+  /** Grows with each byte that arrives at the tunnel's far end, if this end waits for that. Unset: it does not. */
+  readonly progress?: () => number;
   /** Ends both ways at once and drops what is queued. Safe to call more than once, never throws, never waits. */
   abort(reason: Error): void;
 }
@@ -89,6 +107,8 @@ export interface Established {
   readonly timing: DialTiming;
   /** Meters the tunnel's bytes; set where the tenant has limits (`Admission`). */
   readonly meter?: ByteMeter;
+  /** Set if the tunnel may be resumed. */
+  readonly resume?: ResumeAnswer;
   /** The dial as this process recorded it: with its log, and in the trace that its span may have started. */
   readonly dial?: DialRequest;
 }

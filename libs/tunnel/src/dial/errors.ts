@@ -42,17 +42,25 @@ export const DIAL_ERRORS = {
 
 export type DialErrorCode = keyof typeof DIAL_ERRORS;
 
-/** The limits of a tenant that refuse dials. */
-export type DialLimit = 'dialsPerSecond' | 'pendingDials' | 'tunnels' | 'bytesQueued';
+/**
+ * The limits of a tenant that refuse dials, with the HTTP status of the refusal: 429 (RFC 6585 section 4) for a rate, because the same
+ * dial succeeds a little later, at this gateway too.
+ */
+export const DIAL_LIMITS = {
+  dialsPerSecond: { status: 429 },
+  pendingDials: { status: 503 },
+  tunnels: { status: 503 },
+  bytesQueued: { status: 503 },
+} as const satisfies Record<string, { status: number }>;
 
-/** Too Many Requests (RFC 6585 section 4): the same dial succeeds a little later, at this gateway too. */
-const RATE_STATUS = 429;
+export type DialLimit = keyof typeof DIAL_LIMITS;
 
 export interface DialErrorOptions {
   /**
    * No destination has answered, as far as is known, so another session may be tried. Default false.
    *
-   * Only the gateway's `Attempts` act on it, for errors of hubs' Dials, which means behind `routed`. Set there:
+   * The gateway's `Attempts` act on it, for errors of hubs' Dials, which means behind `routed`; and `GatewayTunnel`, which attaches through
+   * another session. Set there:
    * - The session or its hub was lost before the answer: LinkClient and PacketClient. The agent may have dialled, and may even have
    *   reached the destination, but no byte of the caller was sent.
    * - The hub does not hold the session any more, or gives it up: `Sessions` of apps/backend-hub.
@@ -100,7 +108,7 @@ export class DialError extends Error {
 
   /** HTTP status for CONNECT callers and inner links. */
   get status(): number {
-    return this.limit === 'dialsPerSecond' ? RATE_STATUS : DIAL_ERRORS[this.code].status;
+    return (this.limit ? DIAL_LIMITS[this.limit] : DIAL_ERRORS[this.code]).status;
   }
 }
 
@@ -132,5 +140,10 @@ export class ReaderStalled extends PlaneEnded {
 
 /** The link under a tunnel ended. */
 export class SessionLost extends PlaneEnded {
-  override readonly name = 'SessionLost';
+  override readonly name: string = 'SessionLost';
+}
+
+/** It ended because the process at the tunnel's other end, or something on the way to it, closed the connection. */
+export class HungUp extends SessionLost {
+  override readonly name = 'HungUp';
 }

@@ -1,6 +1,5 @@
 import { Rounds, type TakesTurns } from '@isthmus/runtime';
 import { getOrPut } from '../get-or-put.ts';
-import type { Dial, DialRequest, Established } from './dial.ts';
 
 /**
  * Dials that start in one turn of the event loop. Each takes some 0.1 ms of it, so a turn stays short, and those that came meanwhile
@@ -19,22 +18,33 @@ const YOUNG_FOR = 100;
 
 export interface TurnsOptions {
   readonly startsATurn?: number;
+  /** How many of a tenant's are under way and young at most. */
+  readonly young?: number;
   /** Runs the callback in the next turn of the event loop. */
   readonly later?: (next: () => void) => void;
+}
+
+/** A dial, or what is like one. */
+interface OfTenant {
+  readonly tenant: string;
 }
 
 /**
  * Lets tenants take turns when more dials come than one turn of the event loop should start: a flood of one tenant's waits, and dials of
  * the others start ahead of it. `Admission` bounds what waits, as pending dials.
  */
-export function inTurns(dial: Dial, options: TurnsOptions = {}): Dial {
+export function inTurns<Request extends OfTenant, Answer>(
+  dial: (request: Request) => Promise<Answer>,
+  options: TurnsOptions = {},
+): (request: Request) => Promise<Answer> {
   const turns = new DialTurns(dial, options);
   return (request) => turns.dial(request);
 }
 
-class DialTurns {
-  readonly #dial: Dial;
+class DialTurns<Request extends OfTenant, Answer> {
+  readonly #dial: (request: Request) => Promise<Answer>;
   readonly #startsATurn: number;
+  readonly #young: number;
   readonly #later: (next: () => void) => void;
   readonly #tenants = new Map<string, TenantLine>();
   /** Those that have dials waiting and may start some. */
@@ -46,18 +56,20 @@ class DialTurns {
   #scheduled = false;
   #aging: NodeJS.Timeout | undefined;
 
-  constructor(dial: Dial, { startsATurn = STARTS_A_TURN, later = setImmediate }: TurnsOptions) {
+  constructor(dial: (request: Request) => Promise<Answer>, options: TurnsOptions) {
+    const { startsATurn = STARTS_A_TURN, young = YOUNG, later = setImmediate } = options;
     this.#dial = dial;
     this.#startsATurn = startsATurn;
+    this.#young = young;
     this.#later = later;
     this.#left = startsATurn;
   }
 
-  dial(request: DialRequest): Promise<Established> {
+  dial(request: Request): Promise<Answer> {
     this.#schedule();
     const { tenant } = request;
     const line = getOrPut(this.#tenants, tenant, () => new TenantLine(tenant));
-    if (this.#left > 0 && !this.#rounds.current && line.free) {
+    if (this.#left > 0 && !this.#rounds.current && this.#isFree(line)) {
       this.#left--;
       return this.#start(line, request);
     }
@@ -67,7 +79,12 @@ class DialTurns {
     });
   }
 
-  async #start(line: TenantLine, request: DialRequest): Promise<Established> {
+  /** Whether it may have another one under way. */
+  #isFree({ young }: TenantLine): boolean {
+    return young < this.#young;
+  }
+
+  async #start(line: TenantLine, request: Request): Promise<Answer> {
     const { generation } = line;
     line.young++;
     line.running++;
@@ -83,7 +100,7 @@ class DialTurns {
 
   /** A tenant has dials waiting. */
   #enter(line: TenantLine): void {
-    if (line.free) {
+    if (this.#isFree(line)) {
       this.#rounds.enter(line);
       this.#schedule();
       return;
@@ -103,7 +120,7 @@ class DialTurns {
       const line = this.#rounds.current;
       const start = line.shift();
       // Its place in the round is settled first: the dial may come to an end at once.
-      if (line.empty || line.young + 1 >= YOUNG) this.#rounds.leave();
+      if (line.empty || line.young + 1 >= this.#young) this.#rounds.leave();
       else this.#rounds.spend(1);
       start();
       if (!line.empty && line.next === undefined) this.#enter(line);
@@ -148,11 +165,6 @@ class TenantLine implements TakesTurns {
 
   get empty(): boolean {
     return this.#started === this.#starts.length;
-  }
-
-  /** Whether it may have another dial under way. */
-  get free(): boolean {
-    return this.young < YOUNG;
   }
 
   push(start: () => void): void {

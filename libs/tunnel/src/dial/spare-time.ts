@@ -1,19 +1,8 @@
 import { Rounds, type TakesTurns } from '@isthmus/runtime';
 import { getOrPut } from '../get-or-put.ts';
+import { AVERAGED_OVER, BusyLoop, type BusyLoopOptions } from '../limits/busy-loop.ts';
 import type { Dial, DialRequest, Established } from './dial.ts';
 import { DialError } from './errors.ts';
-
-/**
- * Share of its time that the event loop may be busy before dials of tenants with many wait. A loop that is busy half of its time makes
- * others wait twice as long as an idle one does; at nine tenths it is ten times.
- */
-const BUSY = 0.5;
-
-/** How often dials that wait are looked at, in milliseconds. */
-const TICK = 20;
-
-/** The time over which the use of the loop is averaged, in seconds. */
-const AVERAGED_OVER = 0.1;
 
 /** Dials a second of one tenant that never wait. */
 const UNHINDERED = 100;
@@ -28,39 +17,25 @@ const LEAST = 100;
 const FIRST = 500;
 const MOST = 5000;
 
-/** How fast their rate follows the loop: a loop that is busy by .1 more than `BUSY` divides it by e each second; one by .1 less multiplies it. */
-const GAIN = 10;
-
 /** A tenant that dials less often, in dials a second, is forgotten. */
 const FORGOTTEN = 0.5;
 
 /** How long a dial may wait, in milliseconds. An API server gives up after 30 s. */
 const LONGEST_WAIT = 10_000;
 
-export interface SpareTimeOptions {
-  /** Returns which share of its time the event loop was busy since the last call. */
-  readonly use: () => number;
-  /** Milliseconds. */
-  readonly now?: () => number;
-  /** Calls again and again. Returns a function that stops it. */
-  readonly every?: (ms: number, run: () => void) => () => void;
-}
-
 /**
  * Keeps time of the event loop for others while one tenant floods: dials of a tenant that makes more than its share of all wait until
  * the loop has time to spare. Turns alone are not enough, because whatever starts makes work later, and a loop without a pause makes
  * every tunnel wait. `Admission` bounds how many wait.
  */
-export function inSpareTime(dial: Dial, options: SpareTimeOptions): Dial {
+export function inSpareTime(dial: Dial, options: BusyLoopOptions): Dial {
   const spare = new SpareTime(dial, options);
   return (request) => spare.dial(request);
 }
 
 class SpareTime {
   readonly #dial: Dial;
-  readonly #use: () => number;
-  readonly #now: () => number;
-  readonly #every: NonNullable<SpareTimeOptions['every']>;
+  readonly #loop: BusyLoop;
   /** Those that dialled lately. */
   readonly #tenants = new Map<string, Line>();
   /** Those that have dials waiting. */
@@ -73,15 +48,10 @@ class SpareTime {
   #credit = 0;
   /** Whether there were such since the last tick. */
   #wanted = false;
-  #busy = 0;
-  #ticked = 0;
-  #stop: (() => void) | undefined;
 
-  constructor(dial: Dial, { use, now = () => performance.now(), every = repeated }: SpareTimeOptions) {
+  constructor(dial: Dial, options: BusyLoopOptions) {
     this.#dial = dial;
-    this.#use = use;
-    this.#now = now;
-    this.#every = every;
+    this.#loop = new BusyLoop(options);
   }
 
   dial(request: DialRequest): Promise<Established> {
@@ -101,7 +71,7 @@ class SpareTime {
         leave();
         reject(error);
       };
-      const until = this.#now() + LONGEST_WAIT;
+      const until = this.#loop.now() + LONGEST_WAIT;
       const waiting: Waiting = { until, go, refuse };
       line.waiting.add(waiting);
       // What is dialled next sees it, too, and makes nothing of it.
@@ -119,24 +89,15 @@ class SpareTime {
   }
 
   #begin(): void {
-    if (this.#stop) return;
-    this.#use();
-    this.#ticked = this.#now();
+    if (this.#loop.watched) return;
     this.#credit = this.#most;
-    this.#stop = this.#every(TICK, () => this.#tick());
+    this.#loop.watch((seconds) => this.#tick(seconds));
   }
 
-  #tick(): void {
-    const now = this.#now();
-    const seconds = (now - this.#ticked) / 1000;
-    this.#ticked = now;
-    this.#busy += (this.#use() - this.#busy) * Math.min(1, seconds / AVERAGED_OVER);
-    this.#age(seconds, now);
-    if (this.#tenants.size === 0) {
-      this.#stop?.();
-      this.#stop = undefined;
-    }
-    const rate = this.#rate * Math.exp(GAIN * (BUSY - this.#busy) * seconds);
+  #tick(seconds: number): void {
+    this.#age(seconds, this.#loop.now());
+    if (this.#tenants.size === 0) this.#loop.stop();
+    const rate = this.#rate * this.#loop.growth(seconds);
     // Without dials beyond a share, the loop says nothing about how many could start.
     this.#rate = Math.max(LEAST, Math.min(this.#wanted ? MOST : FIRST, rate));
     this.#wanted = this.#rounds.size > 0;
@@ -175,11 +136,6 @@ class SpareTime {
       else this.#rounds.spend(1);
     }
   }
-}
-
-function repeated(ms: number, run: () => void): () => void {
-  const timer = setInterval(run, ms).unref();
-  return () => clearInterval(timer);
 }
 
 interface Waiting {

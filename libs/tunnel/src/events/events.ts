@@ -28,6 +28,8 @@ export interface SessionInfo {
   /** `link` is our agent's HTTP/2 link, `packets` is ANP's AgentService.Connect. */
   readonly protocol: 'link' | 'packets';
   readonly remote: string;
+  /** The agent's process: see `SessionRecord`. */
+  readonly instance?: string;
   /** The agent's, by its credential. Unset where no tenants are configured. */
   readonly principal?: Principal;
   /** Milliseconds since the epoch. */
@@ -58,12 +60,34 @@ export interface TunnelInfo {
   readonly up: number;
   /** Bytes so far, destination to caller; live. */
   readonly down: number;
+  /** Set at a gateway if the tunnel can be resumed. `sessionId` and `hubId` are then live, too. */
+  readonly resumable?: ResumableTunnel | undefined;
   /** Bytes read from one side and not yet accepted by the other; live. */
   readonly queued?: number;
 }
 
 /** Who ended a tunnel. `plane` is a failure or shutdown of something between the two. */
 export type ClosedBy = 'caller' | 'destination' | 'plane';
+
+/**
+ * Why a detached tunnel ended. `timeout`: no way to the agent was found in time. `agent`: the agent's process has gone, or the tunnel has
+ * ended there. `end`: it had ended here: its caller went away, it was complete, or an operator ended it.
+ */
+export type GiveUpReason = 'timeout' | 'agent' | 'end';
+
+/** A gateway's tunnel to an agent that can resume it; live. */
+export interface ResumableTunnel {
+  readonly dial: Pick<DialRequest, 'id' | 'tenant' | 'destination'>;
+  readonly agentId: string;
+  /** The session that carries it, or was the last to do so. */
+  readonly sessionId: string;
+  readonly hubId: string;
+  readonly attached: boolean;
+  /** How often it has gone on through another stream. */
+  readonly moves: number;
+  /** Bytes that its agent has not acknowledged. */
+  readonly kept: number;
+}
 
 export interface TunnelOutcome {
   readonly ms: number;
@@ -101,7 +125,15 @@ export interface PlaneEventMap {
   /** At the hub: an agent answered a dial that nobody made. */
   'dial:unasked': [];
   'tunnel:open': [tunnel: TunnelInfo];
+  /** At the gateway: the destination's first byte has passed, so many milliseconds after the tunnel opened. */
+  'tunnel:first-byte': [tunnel: TunnelInfo, ms: number];
   'tunnel:close': [tunnel: TunnelInfo, outcome: TunnelOutcome];
+  /** At the gateway: a tunnel has lost what carried it, and waits for another way to its agent. */
+  'tunnel:detach': [tunnel: ResumableTunnel, reason: Error];
+  /** At the gateway: it goes on through another stream. `paused`: for so many milliseconds, or 0 if the old stream carried until then. */
+  'tunnel:attach': [tunnel: ResumableTunnel, paused: number];
+  /** At the gateway: a tunnel that was detached ended without another way to its agent. */
+  'tunnel:give-up': [tunnel: ResumableTunnel, why: GiveUpReason, error: Error];
   /** A tunnel or dial was ended because only one side of the link knew about it. */
   'tunnel:orphaned': [role: Role];
   /** A tunnel was ended because its reader read nothing and held up the other tunnels of its packet stream. */

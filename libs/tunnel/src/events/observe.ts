@@ -1,3 +1,4 @@
+import { extended } from '@isthmus/runtime';
 import type { Dial, DialRequest, DialTiming, Established } from '../dial/dial.ts';
 import { dialLog } from '../dial/dial-log.ts';
 import { asDialError, type DialError } from '../dial/errors.ts';
@@ -11,9 +12,24 @@ export interface Observation {
 
 /** Wraps a Dial so that it reports its start and its outcome, as events and as a span. The inner dial gets the span's context. */
 export function observed(role: Role, dial: Dial, { events, tracer }: Observation): Dial {
-  return async (request) => {
+  // An attach is no dial: its gateway reports it.
+  const attach: Dial = async (request) => {
     const start = performance.now();
-    const logged = role === 'gateway' ? { ...request, log: dialLog() } : request;
+    const span = tracer.start('hub.attach', request);
+    try {
+      const established = await dial(inSpan(request, span));
+      const { agentId, sessionId, hubId } = established;
+      span.end({ ms: performance.now() - start, agentId, sessionId, hubId });
+      return established;
+    } catch (thrown) {
+      span.end({ ms: performance.now() - start, error: asDialError(thrown) });
+      throw thrown;
+    }
+  };
+  return async (request) => {
+    if (request.resume?.attach) return attach(request);
+    const start = performance.now();
+    const logged = role === 'gateway' ? extended(request, { log: dialLog() }) : request;
     const span = tracer.start(`${role}.dial`, logged);
     const observed = inSpan(logged, span);
     events.emit('dial:start', role, observed);
@@ -42,14 +58,14 @@ export function observed(role: Role, dial: Dial, { events, tracer }: Observation
       established.end.abort(thrown instanceof Error ? thrown : new Error(String(thrown)));
       throw thrown;
     }
-    return { ...established, timing, dial: observed };
+    return extended(established, { timing, dial: observed });
   };
 }
 
 /** Adds this part's own time to the report that goes back to the caller. */
 function timed(role: Role, ms: number, timing: DialTiming): DialTiming {
   if (role === 'gateway') return timing;
-  return role === 'hub' ? { ...timing, hubMs: ms } : { ...timing, agentMs: ms };
+  return role === 'hub' ? extended(timing, { hubMs: ms }) : extended(timing, { agentMs: ms });
 }
 
 function failureOf(error: DialError, request: DialRequest): DialFailure {

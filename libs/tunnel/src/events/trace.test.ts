@@ -64,7 +64,7 @@ test('a refused dial ends the span of its attempt once', async () => {
   const { dial } = gateway(pathTracer(told), () => Promise.reject(refused));
   await assert.rejects(dial(traced), refused);
   assert.deepEqual(told, ['first failed', 'dial']);
-  assert.equal(refused.traceparent, 'caller/dial', 'whoever tells the caller can name the trace');
+  assert.equal(refused.traceparent, 'caller/dial', 'an answer to the caller can name the trace');
 });
 
 test('without tracing, the context of the caller reaches the hub unchanged', async () => {

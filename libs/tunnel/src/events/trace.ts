@@ -1,9 +1,10 @@
+import { extended } from '@isthmus/runtime';
 import type { DialRequest } from '../dial/dial.ts';
 import type { AttemptRecord } from '../dial/dial-log.ts';
 import type { DialError } from '../dial/errors.ts';
 import type { DialOutcome } from './events.ts';
 
-export type DialSpanName = 'gateway.dial' | 'hub.dial' | 'agent.dial';
+export type DialSpanName = 'gateway.dial' | 'gateway.attach' | 'hub.dial' | 'hub.attach' | 'agent.dial';
 export type StepSpanName = 'agent.dns' | 'agent.connect';
 
 /** A running span. */
@@ -44,5 +45,7 @@ function passedOn({ traceparent }: DialRequest): DialSpan<unknown> {
 
 /** Returns the dial for the next hop, with the span's trace context. */
 export function inSpan(request: DialRequest, { traceparent }: DialSpan<never>): DialRequest {
-  return traceparent === undefined || traceparent === request.traceparent ? request : { ...request, traceparent };
+  return traceparent === undefined || traceparent === request.traceparent
+    ? request
+    : extended(request, { traceparent });
 }

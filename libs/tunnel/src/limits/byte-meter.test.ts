@@ -3,8 +3,10 @@ import { Duplex } from 'node:stream';
 import { afterEach, mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Splice } from '../carry/splice.ts';
+import type { ResumableTunnel } from '../events/events.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialLimits, UNLIMITED } from './limits.ts';
+import { TenantBytes } from './spare-bytes.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -46,12 +48,18 @@ class Reader extends Duplex {
   }
 }
 
-function tunnel(meter: ByteMeter) {
+function tunnel(meter: ByteMeter, resumable?: ResumableTunnel) {
   const source = new Endless();
   const sink = new Reader();
   const end = (stream: Duplex) => ({ stream, halfOpen: true, abort: (why: Error) => void stream.destroy(why) });
   for (const stream of [source, sink]) stream.on('error', () => {});
-  const splice = new Splice(end(sink), end(source), undefined, undefined, meter);
+  const splice = new Splice(
+    { ...end(sink), ...(resumable && { resumable }) },
+    end(source),
+    undefined,
+    undefined,
+    meter,
+  );
   return { source, sink, splice };
 }
 
@@ -131,6 +139,18 @@ test('stalled tunnels hold no more than bytesQueued and a read each, and end aft
   await moving.splice.done;
 });
 
+test('a tunnel that waits for another way to its reader does not count as standing', async () => {
+  const { meter, pass } = metered({ bytesQueued: 64 * KIB });
+  const resumable = { attached: false } as ResumableTunnel;
+  const [detached, stalled] = [tunnel(meter, resumable), tunnel(meter)];
+  for (const { sink } of [detached, stalled]) sink.stands = true;
+  await pass(12_000);
+  assert.match(String((await stalled.splice.done).error), /took nothing/);
+  assert.equal(detached.sink.destroyed, false);
+  detached.splice.abort(new Error('enough'));
+  await detached.splice.done;
+});
+
 test('below the limit a standing reader is left alone, and its bytes count until it reads', async () => {
   const { meter, pass } = metered({ bytesQueued: MIB });
   const { sink, splice } = tunnel(meter);
@@ -155,6 +175,39 @@ test('a slow reader that moves is not ended over the limit', async () => {
     await pass(100);
   }
   assert.equal(sink.destroyed, false);
+  splice.abort(new Error('enough'));
+  await splice.done;
+});
+
+test('a tenant that leaves time to others pauses, and reads on a little at a time', async () => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  let now = 0;
+  const spare = new TenantBytes(
+    () => now,
+    () => {},
+  );
+  spare.perSecond = 100 * MIB;
+  const meter = new ByteMeter(
+    'acme',
+    () => UNLIMITED,
+    () => now,
+    spare,
+  );
+  const { source, sink, splice } = tunnel(meter);
+  const until = async (bytes: number) => {
+    for (let turns = 0; sink.got < bytes && turns < 1000; turns++) await turn();
+    assert.equal(source.isPaused(), true);
+    return sink.got;
+  };
+  const atOnce = await until(200 * KIB);
+  assert.ok(atOnce <= 320 * KIB, `${atOnce} bytes at once`);
+  for (let ms = 0; ms < 100; ms += 2) {
+    now += 2;
+    mock.timers.tick(2);
+    for (let turns = 0; turns < 5; turns++) await turn();
+  }
+  const more = sink.got - atOnce;
+  assert.ok(more >= 9 * MIB && more <= 11 * MIB, `${more} bytes in 100 ms`);
   splice.abort(new Error('enough'));
   await splice.done;
 });

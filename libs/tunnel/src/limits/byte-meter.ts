@@ -3,10 +3,14 @@ import type { Guarded } from '@isthmus/runtime';
 import { ReaderStalled } from '../dial/errors.ts';
 import type { DialLimits } from './limits.ts';
 import { PerSecond } from './per-second.ts';
+import type { TenantBytes } from './spare-bytes.ts';
 import { TokenBucket, type TokenRate } from './token-bucket.ts';
 
 /** Tunnels that wait go on this often, in milliseconds. Shorter than a frame of a terminal, and few timers. */
 const GO_ON_EVERY = 20;
+
+/** The same while a tenant waits for time of the event loop: what it carries at once makes quiet tenants wait. */
+const SOON = 2;
 
 /** What a second's bytes may exceed their rate at once, in seconds of the rate. */
 const AT_ONCE = 0.1;
@@ -27,6 +31,8 @@ const STANDING_LOOKS = 10;
 export interface MeteredFlow {
   readonly source: Duplex;
   readonly sink: Duplex;
+  /** Whether the sink has lost its way to the reader, and waits for another. */
+  readonly detached?: () => boolean;
   /** Ends the tunnel, because its reader stands still. */
   readonly end: (reason: ReaderStalled) => void;
   /** Wraps what timers call. */
@@ -58,20 +64,24 @@ export class ByteMeter {
   readonly #tenant: string;
   readonly #limits: () => DialLimits;
   readonly #bucket: TokenBucket;
+  readonly #spare: TenantBytes | undefined;
   readonly #waiting = new Set<FlowGate>();
   readonly #full = new Set<FlowGate>();
   #goOn: NodeJS.Timeout | undefined;
   #look: NodeJS.Timeout | undefined;
 
-  constructor(tenant: string, limits: () => DialLimits, now: () => number) {
+  /** @param spare keeps time for other tenants; unset: there is nobody else */
+  constructor(tenant: string, limits: () => DialLimits, now: () => number, spare?: TenantBytes) {
     this.#tenant = tenant;
     this.#limits = limits;
+    this.#spare = spare;
     this.#bucket = new TokenBucket(now);
     this.perSecond = new PerSecond(now);
   }
 
   /** A direction of a tunnel begins. */
   open(flow: MeteredFlow): Gate {
+    this.#spare?.dial();
     return new FlowGate(this, flow);
   }
 
@@ -83,7 +93,8 @@ export class ByteMeter {
     const { bytesPerSecond, bytesQueued } = this.#limits();
     // An unlimited rate does not cost a look at the clock.
     const paced = bytesPerSecond < Number.POSITIVE_INFINITY && this.#charge(bytes, bytesPerSecond) <= 0;
-    return !paced && this.queued < bytesQueued;
+    const busy = this.#spare?.spend(bytes) === false;
+    return !paced && !busy && this.queued < bytesQueued;
   }
 
   #charge(bytes: number, bytesPerSecond: number): number {
@@ -93,7 +104,8 @@ export class ByteMeter {
 
   wait(gate: FlowGate): void {
     this.#waiting.add(gate);
-    this.#goOn ??= setInterval(() => this.#letGoOn(), GO_ON_EVERY).unref();
+    const every = this.#spare?.perSecond === undefined ? GO_ON_EVERY : SOON;
+    this.#goOn ??= setInterval(() => this.#letGoOn(), every).unref();
   }
 
   /** Bytes wait in a gate's sink. */
@@ -125,7 +137,7 @@ export class ByteMeter {
     if (this.queued >= bytesQueued) return;
     let left = bytesPerSecond === Number.POSITIVE_INFINITY ? bytesPerSecond : this.#bucket.left(rateOf(bytesPerSecond));
     // What may yet be queued counts too: else all that wait would read at once.
-    left = Math.min(left, bytesQueued - this.queued);
+    left = Math.min(left, bytesQueued - this.queued, this.#spare?.left ?? Number.POSITIVE_INFINITY);
     for (const gate of [...this.#waiting]) {
       if (left <= 0) return;
       left -= ONE_READ;
@@ -195,8 +207,10 @@ class FlowGate implements Gate {
 
   /** Returns at how many looks in a row the reader had taken nothing. */
   look(over: boolean): number {
-    const { writableLength } = this.#flow.sink;
-    this.#still = over && writableLength === this.#seen ? this.#still + 1 : 0;
+    const { sink, detached } = this.#flow;
+    const { writableLength } = sink;
+    const still = over && writableLength === this.#seen && !detached?.();
+    this.#still = still ? this.#still + 1 : 0;
     this.#seen = writableLength;
     return this.#still;
   }

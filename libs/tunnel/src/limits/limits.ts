@@ -3,7 +3,7 @@ import { DialError, type DialLimit } from '../dial/errors.ts';
 /** What one tenant may use of one process. Read at each use, so that a change takes effect at once. */
 export interface DialLimits {
   readonly dialsPerSecond: number;
-  /** Dials at once. */
+  /** Dials at once after a quiet time: the size of the bucket. */
   readonly burst: number;
   /** Dials without an answer. */
   readonly pendingDials: number;

@@ -1,8 +1,10 @@
+import { extended } from '@isthmus/runtime';
 import type { Established } from '../dial/dial.ts';
 import type { DialError, DialLimit } from '../dial/errors.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialLimits, type DialUse, overLimit } from './limits.ts';
 import { PerSecond } from './per-second.ts';
+import type { TenantBytes } from './spare-bytes.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 /** What one tenant uses of this process, against its limits. */
@@ -20,12 +22,12 @@ export class TenantUse implements DialUse {
   #established = 0;
 
   /** @param now milliseconds */
-  constructor(tenant: string, limits: () => DialLimits, now: () => number) {
+  constructor(tenant: string, limits: () => DialLimits, now: () => number, spare?: TenantBytes) {
     this.#tenant = tenant;
     this.#limits = limits;
     this.#rate = new TokenBucket(now);
     this.#perSecond = new PerSecond(now);
-    this.meter = new ByteMeter(tenant, limits, now);
+    this.meter = new ByteMeter(tenant, limits, now, spare);
   }
 
   get tunnels(): number {
@@ -85,7 +87,7 @@ export class TenantUse implements DialUse {
       this.#established++;
       stream.once('close', () => this.#established--);
     }
-    return { ...established, meter: this.meter };
+    return extended(established, { meter: this.meter });
   }
 }
 

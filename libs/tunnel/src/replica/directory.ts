@@ -1,13 +1,15 @@
 import { type Choice, type Place, Placement, type Route } from '../route/placement.ts';
 import type { Tier } from '../route/tiers.ts';
 import { Arrivals, type Arrived } from './arrivals.ts';
-import type { SessionRecord } from './records.ts';
+import type { AgentName, SessionRecord } from './records.ts';
 import { Replica } from './replica.ts';
 
 /** Called when a session opens or closes. A changed record counts as a close and an open. */
 export interface SessionWatcher {
   came(session: SessionRecord): void;
   went(session: SessionRecord): void;
+  /** Its hub has changed or can be reached again, or its agent's quarantine has changed. */
+  changed?(session: SessionRecord): void;
 }
 
 export interface DirectoryOptions {
@@ -64,7 +66,10 @@ export class Directory extends Replica {
   /** Call this when a hub is reachable again. Waiting dials then treat its sessions as new arrivals. */
   reachable(hubId: string): void {
     const tenants = new Set<string>();
-    for (const { tenant } of this.sessionsAt(hubId)) tenants.add(tenant);
+    for (const session of this.sessionsAt(hubId)) {
+      tenants.add(session.tenant);
+      for (const watcher of this.#watchers) watcher.changed?.(session);
+    }
     for (const tenant of tenants) this.#arrivals.tell(tenant, hubId);
   }
 
@@ -84,6 +89,21 @@ export class Directory extends Replica {
   forget(sessionId: string): void {
     const record = this.#placement.route(sessionId)?.record;
     if (record) this.apply({ kind: 'session-gone', ...record });
+  }
+
+  /** The places of an agent's sessions, including those in quarantine. */
+  ofAgent(agent: AgentName): Iterable<Place> {
+    return this.#placement.ofAgent(agent);
+  }
+
+  /** Counts a tunnel through a session. @returns undoes that */
+  enter(sessionId: string): () => void {
+    const route = this.#placement.route(sessionId);
+    if (!route) return () => {};
+    route.open++;
+    return () => {
+      route.open--;
+    };
   }
 
   /** See `Placement`. */
@@ -129,9 +149,10 @@ export class Directory extends Replica {
     for (const watcher of this.#watchers) watcher.went(record);
   }
 
-  protected override moved({ sessionId }: SessionRecord): void {
-    const route = this.#placement.route(sessionId);
+  protected override moved(session: SessionRecord): void {
+    const route = this.#placement.route(session.sessionId);
     if (route) this.#place(route);
+    for (const watcher of this.#watchers) watcher.changed?.(session);
   }
 
   #place(route: Route): void {

@@ -43,6 +43,8 @@ export interface SessionRecord {
   readonly draining: boolean;
   /** When the session opened, in milliseconds since the epoch. */
   readonly since: number;
+  /** The agent's process: tunnels through it can be resumed through its other sessions. Unset if it does not say. */
+  readonly instance?: string;
   /** The name in the agent's credential, if the credential is its own. Unset where no tenants are configured. */
   readonly credential?: string;
 }

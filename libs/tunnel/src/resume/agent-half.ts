@@ -1,8 +1,13 @@
-import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier } from './carrier.ts';
+import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier, ENDED_TEXT } from './carrier.ts';
 import { Half } from './half.ts';
 
 /** The half beside the destination's socket. It waits to be asked for a new carrier. */
 export class AgentHalf extends Half {
+  /** A gateway that lives attaches again at once. */
+  protected override get patienceMs(): number {
+    return 1000;
+  }
+
   /** Of the last attach. */
   #number = 0;
   /** Why the tunnel ended, while there was no carrier to say so. */
@@ -28,17 +33,23 @@ export class AgentHalf extends Half {
     this.#reason = reason;
   }
 
-  protected override onComplete(carrier: Carrier): void {
-    carrier.end();
-  }
+  protected override onComplete(): void {}
 
   #check(request: AttachRequest): void {
     const reason = this.#reason;
-    if (reason) throw new AttachRefused(`the tunnel has ended: ${reason.message}`, { final: true, cause: reason });
-    if (this.state === 'gone') throw new AttachRefused('the tunnel has ended', { final: true });
+    if (reason)
+      throw new AttachRefused(`${ENDED_TEXT}${reason.message}`, {
+        final: true,
+        ordinary: true,
+        cause: reason,
+      });
+    if (this.state === 'gone') throw new AttachRefused('the tunnel has ended', { final: true, ordinary: true });
     const { number } = request;
     if (number <= this.#number)
-      throw new AttachRefused(`attach ${number} came after attach ${this.#number}`, { final: false });
+      throw new AttachRefused(`attach ${number} came after attach ${this.#number}`, {
+        final: false,
+        ordinary: true,
+      });
     const fault = this.faultOf(request);
     if (fault !== undefined)
       throw new AttachRefused(`the gateway's end of the tunnel is in disorder: ${fault}`, { final: true });

@@ -1,32 +1,49 @@
 import { Backoff } from '@isthmus/runtime';
-import type { AttachAnswer, AttachRequest, Carrier } from './carrier.ts';
-import { Half, type HalfOptions } from './half.ts';
+import { PlaneEnded } from '../dial/errors.ts';
+import type { GiveUpReason } from '../events/events.ts';
+import type { AttachAnswer, AttachRequest, Carrier, Outer } from './carrier.ts';
+import { Half } from './half.ts';
 
-/** How long it waits after an attach that failed, in milliseconds. */
-const RETRY = { first: 50, cap: 1000 };
+/**
+ * How long it waits after an attach that failed, in milliseconds. At first a moment: when an agent's process dies, one hub may notice it
+ * before the next, through which the gateway then asks in vain.
+ */
+const RETRY = { first: 10, cap: 1000 };
 
-export interface GatewayHalfOptions extends HalfOptions {
+/** A carrier that carried for so long was lost by accident, in milliseconds. */
+const LASTING_MS = 1000;
+
+/** What lies beyond a gateway's half. */
+export interface GatewayOuter extends Outer {
   /** Asks the agent's half to go on with a new carrier. Call `attachedTo` or `attachFailed` with its number, in bounded time. */
-  readonly attach: (request: AttachRequest) => void;
+  attach(request: AttachRequest): void;
+  /** Called for each carrier that was lost, before the attach that follows. */
+  detached(reason: Error): void;
 }
 
 /** The half beside the caller's socket. It alone asks for new carriers. */
-export class GatewayHalf extends Half {
-  readonly #attach: (request: AttachRequest) => void;
-  readonly #backoff: Backoff;
+export class GatewayHalf extends Half<GatewayOuter> {
+  /** An agent that lives connects again after a second or two. */
+  protected override get patienceMs(): number {
+    return 5000;
+  }
+
+  /** Unset until an attach fails. */
+  #backoff: Backoff | undefined;
   #number = 0;
   /** The attach that has no answer yet. */
   #asked: AttachRequest | undefined;
   #cancelRetry: (() => void) | undefined;
-  /** How far the tunnel had got when the last carrier came. */
+  /** How far the tunnel had got when the last attach succeeded, and when that was. */
   #progressed: number | undefined;
+  #attachedAt = Number.NEGATIVE_INFINITY;
   /** Why the tunnel ends, which the other half does not know yet. */
   #lastWord: Error | undefined;
+  #givenUp: GiveUpReason = 'timeout';
 
-  constructor(options: GatewayHalfOptions) {
-    super(options);
-    this.#attach = options.attach;
-    this.#backoff = new Backoff(RETRY.first, RETRY.cap, options.clock.random);
+  /** Why it is gone, if it was detached. */
+  get givenUp(): GiveUpReason {
+    return this.#givenUp;
   }
 
   /** Asks for another carrier, while the present one still carries. */
@@ -39,21 +56,31 @@ export class GatewayHalf extends Half {
     if (!this.attached) this.#ask();
   }
 
-  attachedTo(number: number, carrier: Carrier, answer: AttachAnswer): void {
+  /** @returns whether the tunnel goes on with it */
+  attachedTo(number: number, carrier: Carrier, answer: AttachAnswer): boolean {
     const asked = this.#asked;
-    if (asked?.number !== number || this.state === 'gone') {
+    if (asked?.number !== number) {
       carrier.drop();
-      return;
+      return false;
     }
     this.#asked = undefined;
+    if (this.state === 'gone') {
+      // Its last word left on a carrier that the agent has dropped for this one.
+      carrier.abort(new Error('the tunnel has ended'));
+      return false;
+    }
+    this.#cancelRetry?.();
     const reason = this.#lastWord ?? this.#disorder(answer);
     if (reason) {
+      this.#blameAgent();
       carrier.abort(reason);
       this.giveUp(reason);
-      return;
+      return false;
     }
     this.adopt(carrier, answer, answer.from);
     this.#progressed = this.progress;
+    this.#attachedAt = this.halves.clock.now();
+    return true;
   }
 
   /** @param final whether no other attach can succeed */
@@ -62,42 +89,59 @@ export class GatewayHalf extends Half {
     this.#asked = undefined;
     // A carrier that carries proves more.
     if (this.attached) return;
-    if (final) this.giveUp(error);
-    else this.#askLater();
+    if (!final) this.#askLater();
+    else {
+      this.#blameAgent();
+      this.giveUp(error);
+    }
   }
 
-  /** Asks at once, unless the last carrier brought nothing: an agent that accepts and drops must not keep it busy. */
-  protected override onDetached(): void {
-    if (this.progress === this.#progressed) {
+  /**
+   * Asks at once, unless the last attach brought nothing or did not last: an agent that accepts and drops, with a byte each time, must not
+   * keep the gateway busy.
+   */
+  protected override onDetached(reason: Error): void {
+    this.outer.detached(reason);
+    if (this.#asked) return;
+    const lasted = this.halves.clock.now() - this.#attachedAt >= LASTING_MS;
+    if (this.progress === this.#progressed || !lasted) {
       this.#askLater();
       return;
     }
-    this.#backoff.reset();
+    this.#backoff = undefined;
     this.#ask();
   }
 
   /** The next attach says it. */
   protected override onAborted(reason: Error): void {
     this.#lastWord = reason;
+    this.#givenUp = 'end';
   }
 
-  /** Waits for the agent's half to end the carrier: it then knows that the tunnel is complete. */
-  protected override onComplete(): void {}
+  /** The end has left with the last mark. The agent's answers it, and then knows that the tunnel is complete. */
+  protected override onComplete(): void {
+    this.#givenUp = 'end';
+  }
 
   protected override disappear(): void {
     this.#cancelRetry?.();
     super.disappear();
   }
 
+  #blameAgent(): void {
+    if (this.state === 'running') this.#givenUp = 'agent';
+  }
+
   #askLater(): void {
-    this.#cancelRetry = this.options.clock.after(this.#backoff.next(), () => this.#ask());
+    this.#backoff ??= new Backoff(RETRY.first, RETRY.cap, this.halves.clock.random);
+    this.#cancelRetry = this.halves.clock.after(this.#backoff.next(), () => this.#ask());
   }
 
   #ask(): void {
     if (this.#asked || this.state === 'gone') return;
     this.#cancelRetry?.();
     this.#asked = { number: ++this.#number, ...this.position };
-    this.#attach(this.#asked);
+    this.outer.attach(this.#asked);
   }
 
   #disorder(answer: AttachAnswer): Error | undefined {
@@ -107,6 +151,6 @@ export class GatewayHalf extends Half {
       this.faultOf(answer) ??
       (received < sent ? `it asks for byte ${received}, and has taken those before ${sent}` : undefined) ??
       (from > position ? `it goes on with byte ${from}, and byte ${position} is next` : undefined);
-    return fault === undefined ? undefined : new Error(`the agent's end of the tunnel is in disorder: ${fault}`);
+    return fault === undefined ? undefined : new PlaneEnded(`the agent's end of the tunnel is in disorder: ${fault}`);
   }
 }

@@ -1,40 +1,35 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { SharedBudget } from '@isthmus/runtime';
 import { AgentHalf } from './agent-half.ts';
-import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier, type Mark } from './carrier.ts';
+import { type AttachAnswer, AttachRefused, type AttachRequest, type Carrier } from './carrier.ts';
 import { GatewayHalf } from './gateway-half.ts';
+import { halvesOf } from './options.ts';
+import { Noted } from './testing/noted.ts';
 import { SeededTime } from './testing/seeded-time.ts';
 
 const LIMIT = 1_000_000;
 
-/** A carrier that notes what it is told. */
-class Noted implements Carrier {
-  readonly told: string[] = [];
-  readonly marks: Mark[] = [];
-  data = (bytes: Uint8Array) => void this.told.push(`data ${Buffer.from(bytes)}`);
-  mark = (mark: Mark) => void this.marks.push(mark);
-  end = () => void this.told.push('end');
-  drop = () => void this.told.push('drop');
-  abort = ({ message }: Error) => void this.told.push(`abort ${message}`);
-}
-
 function noted() {
   const told: string[] = [];
   const outer = {
+    tenant: 'acme',
     deliver: (bytes: Uint8Array) => void told.push(`${Buffer.from(bytes)}`),
-    end: () => void told.push('end'),
-    writable: () => void told.push('writable'),
+    ended: () => void told.push('end'),
+    flowing: () => void told.push('flowing'),
+    flushed: () => {},
     over: (error?: Error) => void told.push(`over: ${error?.message ?? 'clean'}`),
+    gone: () => void told.push('gone'),
   };
   const time = new SeededTime(1);
-  const options = { outer, clock: time, limit: LIMIT, timeoutMs: 15_000, gone: () => void told.push('gone') };
+  const halves = halvesOf({ timeoutMs: 15_000, budget: new SharedBudget(0) }, time, LIMIT, LIMIT);
   const carrier = new Noted();
-  return { told, time, options, carrier };
+  return { told, time, outer, halves, carrier };
 }
 
 function agentHalf() {
-  const { options, ...rest } = noted();
-  const half = new AgentHalf(options);
+  const { outer, halves, ...rest } = noted();
+  const half = new AgentHalf(outer, halves);
   half.start(rest.carrier);
   const attach = (request: Partial<AttachRequest>) => {
     const next = new Noted();
@@ -49,9 +44,10 @@ function agentHalf() {
 }
 
 function gatewayHalf() {
-  const { options, ...rest } = noted();
+  const { outer, halves, ...rest } = noted();
   const asked: AttachRequest[] = [];
-  const half = new GatewayHalf({ ...options, attach: (request) => void asked.push(request) });
+  const attach = (request: AttachRequest) => void asked.push(request);
+  const half = new GatewayHalf({ ...outer, attach, detached() {} }, halves);
   half.start(rest.carrier);
   return { ...rest, half, asked };
 }
@@ -68,7 +64,7 @@ test('the agent goes on where the gateway has got to, and the old carrier is not
   assert.deepEqual([carrier.told, next.told], [['data hello', 'drop'], ['data llo']]);
   half.data(carrier, Buffer.from('late'));
   half.data(next, Buffer.from('d'));
-  assert.deepEqual(told, ['abc', 'd']);
+  assert.deepEqual(told, ['abc', 'flowing', 'd']);
 });
 
 test('an attach that is overtaken, or whose positions cannot be true, is refused, and the tunnel goes on', () => {
@@ -96,7 +92,7 @@ test('an agent whose destination failed while there was no carrier tells the rea
   assert.throws(() => attach({}), refused(true, /the tunnel has ended/));
 });
 
-test('bytes that were taken are acknowledged by 64 KiB, or after a quarter of a second', () => {
+test('bytes that were taken are acknowledged with the window, when asked, or after a quarter of a second', () => {
   const { half, carrier, time } = agentHalf();
   half.data(carrier, Buffer.alloc(200_000));
   half.take(65_535);
@@ -115,11 +111,11 @@ test('a writer waits while the other half lets too much wait, and while there is
   half.write(Buffer.alloc(LIMIT));
   assert.deepEqual([half.open, half.kept], [false, LIMIT]);
   half.mark(carrier, { taken: 1 });
-  assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['writable']]);
+  assert.deepEqual([half.open, half.kept, told], [true, LIMIT - 1, ['flowing']]);
   half.lost(carrier, new Error('the link was lost'));
   assert.equal(half.open, false);
   half.attachedTo((asked[0] as AttachRequest).number, new Noted(), { received: LIMIT, taken: LIMIT, from: 0 });
-  assert.deepEqual([half.open, half.kept, told], [true, 0, ['writable', 'writable']]);
+  assert.deepEqual([half.open, half.kept, told], [true, 0, ['flowing', 'flowing']]);
 });
 
 test('a gateway that finds no way to the agent in time ends the tunnel with the first reason', () => {
@@ -136,6 +132,14 @@ test('a gateway that finds no way to the agent in time ends the tunnel with the 
   assert.deepEqual([asked.length > 10, told], [true, []]);
   time.run(15_001);
   assert.deepEqual(told, ['over: the link was lost', 'gone']);
+  assert.equal(half.givenUp, 'timeout');
+});
+
+test('a gateway whose agent has gone ends the tunnel at once', () => {
+  const { half, carrier, asked, told } = gatewayHalf();
+  half.lost(carrier, new Error('the link was lost'));
+  half.attachFailed((asked[0] as AttachRequest).number, new Error('it has restarted'), true);
+  assert.deepEqual([told, half.givenUp], [['over: it has restarted', 'gone'], 'agent']);
 });
 
 test('a gateway whose caller went away while there was no carrier tells the agent once there is one', () => {
@@ -146,6 +150,7 @@ test('a gateway whose caller went away while there was no carrier tells the agen
   const next = new Noted();
   half.attachedTo((asked[0] as AttachRequest).number, next, { received: 0, taken: 0, from: 0 });
   assert.deepEqual([next.told, told.at(-1)], [['abort the caller reset its connection'], 'gone']);
+  assert.equal(half.givenUp, 'end');
 });
 
 test('an answer that leaves bytes out, or asks for some that were taken, ends the tunnel', () => {
@@ -161,6 +166,7 @@ test('an answer that leaves bytes out, or asks for some that were taken, ends th
     half.move();
     half.attachedTo((asked[0] as AttachRequest).number, new Noted(), answer);
     assert.match(told.at(-2) ?? '', fault);
+    assert.equal(half.givenUp, 'agent');
   }
 });
 
@@ -175,17 +181,12 @@ test('an attach that fails while the old carrier carries changes nothing', () =>
 });
 
 test('the end is told before the tunnel is over, also to a socket that takes bytes at once', () => {
-  const { options, carrier, told } = noted();
-  const half = new AgentHalf({
-    ...options,
-    outer: {
-      ...options.outer,
-      deliver(bytes) {
-        options.outer.deliver(bytes);
-        half.take(bytes.length);
-      },
-    },
-  });
+  const { outer, halves, carrier, told } = noted();
+  const deliver = (bytes: Uint8Array) => {
+    outer.deliver(bytes);
+    half.take(bytes.length);
+  };
+  const half = new AgentHalf({ ...outer, deliver }, halves);
   half.start(carrier);
   half.finish();
   half.mark(carrier, { taken: 1, final: 3 });
@@ -208,6 +209,21 @@ test('an agent that accepts each attach and drops it is asked ever less often, a
   assert.deepEqual(told.slice(-2), ['over: the link was lost', 'gone']);
 });
 
+test('an agent that drops each attach after a byte is not asked at once', () => {
+  const { half, carrier, asked, time } = gatewayHalf();
+  half.write(Buffer.from('hello'));
+  half.lost(carrier, new Error('reset'));
+  assert.equal(asked.length, 1);
+  for (let count = 1; count <= 3; count++) {
+    const next = new Noted();
+    half.attachedTo(count, next, { from: 0, received: count, taken: count });
+    half.lost(next, new Error('reset'));
+    assert.equal(asked.length, count);
+    time.run(1000 * count);
+    assert.equal(asked.length, count + 1);
+  }
+});
+
 test('a tunnel that is complete does not wait for ever for the other half to say so', () => {
   const { half, carrier, told, time } = gatewayHalf();
   half.finish();
@@ -215,6 +231,7 @@ test('a tunnel that is complete does not wait for ever for the other half to say
   assert.deepEqual(told, ['end', 'over: clean']);
   time.run(15_001);
   assert.deepEqual([told.at(-1), carrier.told.at(-1)], ['gone', 'drop']);
+  assert.equal(half.givenUp, 'end');
 });
 
 test('a half refuses what the other would not take', () => {

@@ -1,11 +1,20 @@
+import { Packing } from '@isthmus/runtime';
+
+/** A chunk, and the one behind it. */
+interface Link {
+  chunk: Uint8Array;
+  next: Link | undefined;
+}
+
 /**
- * Bytes that were sent and may have to be sent again, by position: the number of bytes before them since the tunnel began. Chunks are
- * referred to, not copied.
+ * Bytes that were sent and may have to be sent again, by position: the number of bytes before them since the tunnel began. Long chunks are
+ * referred to, unless they would keep much more memory than they need.
  */
 export class Kept {
-  readonly #chunks: Uint8Array[] = [];
-  /** The chunks before this index are let go of. */
-  #first = 0;
+  #first: Link | undefined;
+  #last: Link | undefined;
+  /** Set while something is kept. */
+  #packing: Packing | undefined;
   /** The position of the first byte kept, and the one behind the last. */
   #from = 0;
   #to = 0;
@@ -26,36 +35,35 @@ export class Kept {
 
   add(chunk: Uint8Array): void {
     if (chunk.length === 0) return;
-    this.#chunks.push(chunk);
     this.#to += chunk.length;
+    this.#packing ??= new Packing();
+    const last = this.#last;
+    const more = last && this.#packing.extend(last.chunk, chunk);
+    if (more) last.chunk = more;
+    else this.#push(this.#packing.begin(chunk));
+  }
+
+  #push(chunk: Uint8Array): void {
+    const link = { chunk, next: undefined };
+    if (this.#last) this.#last.next = link;
+    else this.#first = link;
+    this.#last = link;
   }
 
   /** Lets go of what lies before a position. @param position from `from` to `to` */
   release(position: number): void {
     let left = position - this.#from;
     this.#from = position;
-    while (left > 0) {
-      const chunk = this.#chunks[this.#first] as Uint8Array;
-      if (left < chunk.length) {
-        this.#chunks[this.#first] = chunk.subarray(left);
-        break;
-      }
-      left -= chunk.length;
-      this.#chunks[this.#first++] = EMPTY;
-    }
-    this.#compact();
+    let first = this.#first;
+    for (; first && left >= first.chunk.length; first = first.next) left -= first.chunk.length;
+    if (first && left > 0) first.chunk = first.chunk.subarray(left);
+    this.#first = first;
+    if (first) return;
+    this.#last = undefined;
+    this.#packing = undefined;
   }
 
   *chunks(): Iterable<Uint8Array> {
-    for (let index = this.#first; index < this.#chunks.length; index++) yield this.#chunks[index] as Uint8Array;
-  }
-
-  /** Each entry is moved once for each that was let go of, at most. */
-  #compact(): void {
-    if (this.#first * 2 <= this.#chunks.length) return;
-    this.#chunks.splice(0, this.#first);
-    this.#first = 0;
+    for (let link = this.#first; link; link = link.next) yield link.chunk;
   }
 }
-
-const EMPTY = new Uint8Array();

@@ -31,7 +31,9 @@ export function entered(route: Route): () => void {
   };
 }
 
-export function whenClosed({ end: { stream } }: Established, closed: () => void): void {
-  if (stream.closed) closed();
-  else stream.on('close', closed);
+/** Calls back once the tunnel has left the session that it began on. */
+export function whenLeft({ end }: Established, closed: () => void): void {
+  if (end.whenLeft) end.whenLeft(closed);
+  else if (end.stream.closed) closed();
+  else end.stream.on('close', closed);
 }

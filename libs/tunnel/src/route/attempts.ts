@@ -1,10 +1,10 @@
-import { deferred, type Guarded, guarding } from '@isthmus/runtime';
+import { deferred, extended, type Guarded, guarding } from '@isthmus/runtime';
 import type { Dial, DialRequest, Established } from '../dial/dial.ts';
 import { DialAbort } from '../dial/dial-abort.ts';
 import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
 import { asDialError, DialError } from '../dial/errors.ts';
 import { inSpan } from '../events/trace.ts';
-import { type Attempt, ended, entered, whenClosed } from './attempt.ts';
+import { type Attempt, ended, entered, whenLeft } from './attempt.ts';
 import { Candidates } from './candidates.ts';
 import type { Route } from './placement.ts';
 import type { Routing } from './routing.ts';
@@ -169,13 +169,13 @@ export class Attempts {
     attempt.hedge = setTimeout(hedge, HEDGE_AFTER);
     const closed = entered(route);
     try {
-      const established = await dial({
-        ...inSpan(this.#request, span),
+      const own = {
         session: record.sessionId,
         signal: attempt.abort,
         acknowledged: () => this.#lives(attempt),
-      });
-      whenClosed(established, closed);
+      };
+      const established = await dial(extended(inSpan(this.#request, span), own));
+      whenLeft(established, closed);
       this.#lives(attempt);
       running.delete(attempt);
       this.#succeed(attempt, established);

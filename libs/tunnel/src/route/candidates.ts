@@ -1,12 +1,9 @@
+import { extended } from '@isthmus/runtime';
 import type { DialRequest } from '../dial/dial.ts';
 import type { SessionRecord } from '../replica/records.ts';
 import type { Route } from './placement.ts';
 import { ranking } from './ranking.ts';
 import type { Routing } from './routing.ts';
-import type { Strategy } from './strategies.ts';
-
-/** With this strategy, every agent serves every destination. */
-const EVERY_AGENT: readonly Strategy[] = ['default'];
 
 const NONE: ReadonlySet<string> = new Set();
 
@@ -23,7 +20,7 @@ export class Candidates {
 
   /** Returns an untried session that is not a suspect; if there is none, an untried suspect. */
   next(): Route | undefined {
-    const choice = { ...this.#choice(), excluded: this.#tried };
+    const choice = extended(this.#choice(), { excluded: this.#tried });
     return this.#routing.directory.draw(ranking(this.#routing, choice));
   }
 
@@ -39,12 +36,12 @@ export class Candidates {
 
   /** Whether any session serves the destination, tried or not, reachable or not. */
   get exist(): boolean {
-    return this.#routing.directory.choose({ ...this.#choice(), excluded: NONE }) !== undefined;
+    return this.#routing.directory.choose(extended(this.#choice(), { excluded: NONE })) !== undefined;
   }
 
   /** An untried session, reachable or not. If `next` finds none, the hub of this session cannot be reached. */
   get outOfReach(): SessionRecord | undefined {
-    return this.#routing.directory.choose({ ...this.#choice(), excluded: this.#tried })?.record;
+    return this.#routing.directory.choose(extended(this.#choice(), { excluded: this.#tried }))?.record;
   }
 
   /** Agents that would serve the destination if they were not in quarantine: at most two, tried or not. */
@@ -56,6 +53,6 @@ export class Candidates {
     const { strategies, zone } = this.#routing;
     const { tenant, destination, agent } = this.#request;
     const choice = { tenant, host: destination.host, strategies, zone };
-    return agent === undefined ? choice : { ...choice, strategies: EVERY_AGENT, agent };
+    return agent === undefined ? choice : extended(choice, { agent });
   }
 }

@@ -1,7 +1,7 @@
 import { RandomSet } from '@isthmus/runtime';
 import { getOrPut } from '../get-or-put.ts';
 import { agentKey } from '../replica/quarantine.ts';
-import type { SessionRecord } from '../replica/records.ts';
+import type { AgentName, SessionRecord } from '../replica/records.ts';
 import { destinationKeys, prefixLength, type Strategy, sessionKeys } from './strategies.ts';
 import { drawFrom, type Pool, partOf, type Tier, tiersIn } from './tiers.ts';
 
@@ -19,8 +19,10 @@ export interface Choice {
   readonly strategies: readonly Strategy[];
   /** Preferred among equals; empty for no preference. */
   readonly zone: string;
-  /** Only sessions of this agent. Default: any agent. */
+  /** Only sessions of this agent, whatever it can reach. Default: any agent. */
   readonly agent?: string;
+  /** Only sessions of this process of the agent, even in quarantine: a tunnel that is resumed is no new dial. */
+  readonly instance?: string;
   /** Sessions that were already tried. */
   readonly excluded: ReadonlySet<string>;
   /** Whether a session may be taken now. Default: always. */
@@ -147,8 +149,13 @@ export class Placement {
     const { tenant, host, strategies, zone, agent, excluded, usable = () => true, suspected = false } = choice;
     const known = this.#tenants.get(tenant);
     if (!known) return;
-    const eligible = ({ record }: Route) => isOf(agent, record) && !excluded.has(record.sessionId) && usable(record);
+    const eligible = ({ record }: Route) => !excluded.has(record.sessionId) && usable(record);
     const load = (route: Route) => this.#openOf(route);
+    if (agent !== undefined) {
+      const pool = this.#poolOfAgent({ tenant, agentId: agent }, choice.instance);
+      yield* tiersIn(pool, { suspected, step: 0, key: 'any', zone, eligible, load });
+      return;
+    }
     for (let step = 0; step < strategies.length; step++) {
       for (const key of destinationKeys(strategies[step] as Strategy, host, known.longestFirst)) {
         const pool = known.pools.get(key);
@@ -180,6 +187,23 @@ export class Placement {
         for (const route of known.quarantined.get(key) ?? []) if (isOf(agent, route.record)) yield route;
       }
     }
+  }
+
+  /** The places of an agent's sessions. */
+  *ofAgent(agent: AgentName): Iterable<Place> {
+    for (const { record } of this.#byAgent.get(agentKey(agent)) ?? [])
+      yield this.#places.get(record.sessionId) as Place;
+  }
+
+  /** An agent has few sessions, so they need no index. */
+  #poolOfAgent(agent: AgentName, instance: string | undefined): Pool {
+    const pool: Pool = new Map();
+    for (const place of this.ofAgent(agent)) {
+      const { route, quarantined } = place;
+      if (instance === undefined ? !quarantined : route.record.instance === instance)
+        getOrPut(pool, partOf(place), () => new RandomSet<Route>()).add(route);
+    }
+    return pool;
   }
 
   /** Open tunnels and pending dials of this gateway through an agent, over all hubs. */

@@ -1,3 +1,4 @@
+import { extended } from '@isthmus/runtime';
 import type { Dial } from '../dial/dial.ts';
 import type { Directory } from '../replica/directory.ts';
 import type { SessionRecord } from '../replica/records.ts';
@@ -24,7 +25,7 @@ export function* ranking({ directory, hub, suspects }: RankingOptions, choice: C
     // Without a usable hub, the search would visit every session in vain, perhaps thousands.
     if (!some(directory.hubs(), ({ hubId }) => reachable(hubId))) continue;
     const usable = ({ hubId, sessionId }: SessionRecord) => reachable(hubId) && takes(sessionId);
-    yield* directory.tiers({ ...choice, usable, suspected });
+    yield* directory.tiers(extended(choice, { usable, suspected }));
   }
 }
 

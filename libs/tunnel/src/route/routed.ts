@@ -5,8 +5,8 @@ import type { RoutingOptions } from './routing.ts';
 import { Suspects } from './suspects.ts';
 
 /**
- * The gateway's Dial: chooses a session and dials through its hub. As long as the destination was not reached it tries another
- * session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
+ * The gateway's Dial: chooses a session and dials through its hub. As long as nobody has answered for the destination it tries
+ * another session: at once when an attempt fails, and in parallel when an attempt is not acknowledged in time.
  */
 export function routed(options: RoutingOptions, suspects: Suspects = new Suspects()): Dial {
   const routing = { ...options, suspects, budget: new RetryBudget() };

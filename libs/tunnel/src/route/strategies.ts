@@ -55,6 +55,19 @@ export function destinationKeys(
   }
 }
 
+/** Whether some strategy finds such an agent because of the host, and not as it finds every agent. */
+export function serves(identifiers: AgentIdentifiers, host: string): boolean {
+  const keys = sessionKeys(identifiers);
+  const lengths: Record<4 | 6, number[]> = { 4: [], 6: [] };
+  for (const key of keys) {
+    const prefix = prefixLength(key);
+    if (prefix) lengths[prefix.family].push(prefix.bits);
+  }
+  return STRATEGIES.some(
+    (strategy) => strategy !== 'default' && destinationKeys(strategy, host, lengths).some((key) => keys.includes(key)),
+  );
+}
+
 /** Returns a host's canonical form: IPv4-mapped IPv6 as IPv4, IPv6 shortened and without zone, names in lower case. */
 export function canonicalHost(host: string): string {
   if (isIP(host) === 0) return host.toLowerCase().replace(/\.$/, '');

@@ -1,14 +1,5 @@
-import type { Carrier, Mark } from '../carrier.ts';
+import type { Carrier, CarrierUser, Mark } from '../carrier.ts';
 import type { SeededTime } from './seeded-time.ts';
-
-/** What one end of a channel tells the half there. */
-export interface Listener {
-  data(carrier: Carrier, bytes: Uint8Array): void;
-  mark(carrier: Carrier, mark: Mark): void;
-  ended(carrier: Carrier): void;
-  aborted(carrier: Carrier, reason: Error): void;
-  lost(carrier: Carrier, reason: Error): void;
-}
 
 /** How long a frame is under way at most, and how late an end learns of a cut, in milliseconds. */
 const LATENCY = 40;
@@ -43,13 +34,21 @@ export class Channel {
 
 export class ChannelEnd implements Carrier {
   other!: ChannelEnd;
-  listener: Listener | undefined;
+  listener: CarrierUser | undefined;
+  /** Stands between this end and its half. */
+  heard: (half: CarrierUser) => CarrierUser = (half) => half;
   readonly channel: Channel;
   #closed = false;
+  /** Bytes that have not left. */
+  #waiting = 0;
   readonly #underWay: ((other: ChannelEnd) => void)[] = [];
 
   constructor(channel: Channel) {
     this.channel = channel;
+  }
+
+  listen(user: CarrierUser): void {
+    this.listener = this.heard(user);
   }
 
   data(bytes: Uint8Array): void {
@@ -61,13 +60,36 @@ export class ChannelEnd implements Carrier {
       this.send((other) => other.listener?.data(other, piece));
       begin = end;
     }
+    this.#waiting += bytes.length;
+    time.after(time.below(LATENCY), () => this.#leave(bytes.length));
+  }
+
+  get flowing(): boolean {
+    return this.#waiting === 0;
+  }
+
+  awaitTurn(next: { refill(): void }): void {
+    // A link that has gone asks nobody any more.
+    const { time } = this.channel;
+    time.after(time.below(LATENCY), () => this.#closed || this.channel.cutOff || next.refill());
+  }
+
+  /** As often as not, the window is enlarged. */
+  read(): boolean {
+    return this.channel.time.chance(0.5);
+  }
+
+  #leave(bytes: number): void {
+    this.#waiting -= bytes;
+    if (this.#waiting === 0 && !this.#closed) this.listener?.flowing(this);
   }
 
   mark(mark: Mark): void {
     this.send((other) => other.listener?.mark(other, mark));
   }
 
-  end(): void {
+  end(last?: Mark): void {
+    if (last) this.mark(last);
     this.send((other) => other.listener?.ended(other));
   }
 

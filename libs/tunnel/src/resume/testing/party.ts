@@ -1,4 +1,5 @@
-import type { Outer } from '../carrier.ts';
+import type { AttachRequest, Outer } from '../carrier.ts';
+import type { GatewayOuter } from '../gateway-half.ts';
 import type { Half } from '../half.ts';
 import type { SeededTime } from './seeded-time.ts';
 
@@ -16,6 +17,7 @@ export interface PartyOptions {
 
 /** A socket's user: it writes and reads at its own pace, and checks what it reads. */
 export class Party implements Outer {
+  readonly tenant = 'acme';
   readonly #options: PartyOptions;
   #half: Half | undefined;
   #sent = 0;
@@ -27,6 +29,8 @@ export class Party implements Outer {
   finished = false;
   /** Unset until the tunnel is over; then its error, or `clean`. */
   outcome: Error | 'clean' | undefined;
+  /** Whether its half is gone. */
+  isGone = false;
   /** What must never happen. */
   readonly faults: string[] = [];
 
@@ -64,20 +68,36 @@ export class Party implements Outer {
     else this.#later(() => this.#take());
   }
 
-  end(): void {
+  ended(): void {
     if (this.#sees) this.faults.push('it saw the end twice');
     this.#sees = true;
   }
 
-  writable(): void {
+  flowing(): void {
+    if (!this.#waits) return;
+    // As a bulk writer does.
+    if (this.#options.time.chance(0.5)) this.#half?.awaitTurn(this);
+    else this.refill();
+  }
+
+  refill(): void {
     if (!this.#waits) return;
     this.#waits = false;
     this.#later(() => this.#write());
   }
 
+  flushed(): void {
+    if (!this.finished) this.faults.push('its end arrived before it ended');
+  }
+
   over(error?: Error): void {
     if (this.outcome) this.faults.push('it was told twice that the tunnel is over');
     this.outcome = error ?? 'clean';
+  }
+
+  gone(): void {
+    if (this.isGone) this.faults.push('its half went twice');
+    this.isGone = true;
   }
 
   /** Its socket fails. */
@@ -118,6 +138,18 @@ export class Party implements Outer {
     const { time, pauseMs } = this.#options;
     time.after(time.below(pauseMs), act);
   }
+}
+
+/** A caller, whose half asks for new carriers. */
+export class GatewayParty extends Party implements GatewayOuter {
+  /** Set before the half is used. */
+  asks: (request: AttachRequest) => void = () => {};
+
+  attach(request: AttachRequest): void {
+    this.asks(request);
+  }
+
+  detached(): void {}
 }
 
 function pattern(position: number, length: number): Buffer {

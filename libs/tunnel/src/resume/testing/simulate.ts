@@ -1,9 +1,11 @@
+import { SharedBudget } from '@isthmus/runtime';
 import { AgentHalf } from '../agent-half.ts';
-import { type AttachAnswer, AttachRefused, type AttachRequest } from '../carrier.ts';
+import { type AttachAnswer, AttachRefused, type AttachRequest, type CarrierUser } from '../carrier.ts';
 import { GatewayHalf } from '../gateway-half.ts';
 import type { Half } from '../half.ts';
-import { Channel, type Listener } from './channel.ts';
-import { Party, type PartyOptions } from './party.ts';
+import { halvesOf } from '../options.ts';
+import { Channel } from './channel.ts';
+import { GatewayParty, Party, type PartyOptions } from './party.ts';
 import { SeededTime } from './seeded-time.ts';
 
 /** How long the gateway waits for the answer to an attach, in milliseconds. */
@@ -32,14 +34,16 @@ export function simulate(seed: number): Simulated {
 
 class Schedule {
   readonly #time: SeededTime;
+  /** What a tunnel may keep in any case, and the most of one write. */
   readonly #limit: number;
+  readonly #budget: SharedBudget;
+  readonly #budgetBytes: number;
   readonly #timeoutMs: number;
   /** How likely an attach goes wrong in some way. */
   readonly #trouble: number;
-  readonly #parties: readonly [gateway: Party, agent: Party];
+  readonly #parties: readonly [gateway: GatewayParty, agent: Party];
   readonly #gateway: GatewayHalf;
   readonly #agent: AgentHalf;
-  readonly #gone = { gateway: false, agent: false };
   /** When each half last heard of the other, in milliseconds. */
   readonly #heard = { gateway: 0, agent: 0 };
   #channel: Channel;
@@ -62,19 +66,17 @@ class Schedule {
       mostAtOnce: this.#limit,
       pauseMs: 1 + time.below(time.chance(0.2) ? 2000 : 40),
     });
-    this.#parties = [new Party(party()), new Party(party())];
-    const common = { clock: time, limit: this.#limit, timeoutMs: this.#timeoutMs };
-    const gone = (which: 'gateway' | 'agent') => () => {
-      if (this.#gone[which]) this.#faults.push(`the ${which}'s half went twice`);
-      this.#gone[which] = true;
-    };
-    const attach = (request: AttachRequest) => this.#attach(request);
+    this.#parties = [new GatewayParty(party()), new Party(party())];
+    const most = 4 * this.#limit;
+    const budgetBytes = time.below(2 * most);
+    this.#budget = new SharedBudget(budgetBytes);
+    const halves = () => halvesOf({ timeoutMs: this.#timeoutMs, budget: this.#budget }, time, this.#limit, most);
+    this.#budgetBytes = budgetBytes;
     const [gateway, agent] = this.#parties;
-    this.#gateway = new GatewayHalf({ ...common, outer: gateway, gone: gone('gateway'), attach });
-    this.#agent = new AgentHalf({ ...common, outer: agent, gone: gone('agent') });
-    this.#channel = new Channel(time);
-    this.#channel.gateway.listener = this.#heardBy('gateway', this.#gateway);
-    this.#channel.agent.listener = this.#heardBy('agent', this.#agent);
+    gateway.asks = (request) => this.#attach(request);
+    this.#gateway = new GatewayHalf(gateway, halves());
+    this.#agent = new AgentHalf(agent, halves());
+    this.#channel = this.#newChannel();
     this.#gateway.start(this.#channel.gateway);
     this.#agent.start(this.#channel.agent);
     gateway.begin(this.#gateway);
@@ -99,7 +101,7 @@ class Schedule {
     const watch = () => {
       this.#checkMemory();
       if (this.#parties.some(({ outcome }) => outcome instanceof Error)) this.#checkSilence();
-      if (!this.#gone.gateway || !this.#gone.agent) time.after(50, watch);
+      if (this.#parties.some(({ isGone }) => !isGone)) time.after(50, watch);
     };
     watch();
     if (!time.run(ENDS_BEFORE)) this.#faults.push('it did not end');
@@ -150,7 +152,7 @@ class Schedule {
       return;
     }
     for (let times = way === 3 ? 2 : 1; times > 0; times--) {
-      const channel = new Channel(time);
+      const channel = this.#newChannel();
       const late = way === 1 ? time.below(3 * ANSWER_WITHIN) : time.below(100);
       time.after(late, () => this.#arrive(channel, request, { once, fail, losesAnswer: way === 2 }));
       if (way === 4) time.after(late + time.below(100), () => this.#cut(channel));
@@ -166,11 +168,9 @@ class Schedule {
     const { gateway, agent } = channel;
     try {
       this.#agent.attach(request, (answer: AttachAnswer) => {
-        agent.listener = this.#heardBy('agent', this.#agent);
         if (losesAnswer) this.#cut(channel);
         agent.send(() => {
           const taken = once(() => {
-            gateway.listener = this.#heardBy('gateway', this.#gateway);
             this.#channel = channel;
             this.#gateway.attachedTo(request.number, gateway, answer);
           });
@@ -185,8 +185,15 @@ class Schedule {
     }
   }
 
+  #newChannel(): Channel {
+    const channel = new Channel(this.#time);
+    channel.gateway.heard = (half) => this.#heardBy('gateway', half);
+    channel.agent.heard = (half) => this.#heardBy('agent', half);
+    return channel;
+  }
+
   /** A half that heard nothing for long may give up. */
-  #heardBy(which: 'gateway' | 'agent', half: Half): Listener {
+  #heardBy(which: 'gateway' | 'agent', half: CarrierUser): CarrierUser {
     const hear = () => {
       this.#checkSilence();
       this.#heard[which] = this.#time.now();
@@ -200,6 +207,7 @@ class Schedule {
         hear();
         half.mark(carrier, mark);
       },
+      flowing: (carrier) => half.flowing(carrier),
       ended: (carrier) => half.ended(carrier),
       aborted: (carrier, reason) => half.aborted(carrier, reason),
       lost: (carrier, reason) => half.lost(carrier, reason),
@@ -213,14 +221,18 @@ class Schedule {
 
   #checkMemory(): void {
     for (const half of [this.#gateway, this.#agent] as Half[]) {
-      if (half.kept > 2 * this.#limit) this.#faults.push(`it keeps ${half.kept} bytes, and may keep ${this.#limit}`);
-      if (half.held > 2 * this.#limit) this.#faults.push(`it holds ${half.held} bytes, and may hold ${this.#limit}`);
+      const most = 5 * this.#limit;
+      if (half.kept > most) this.#faults.push(`it keeps ${half.kept} bytes, and may keep ${most}`);
+      if (half.held > most) this.#faults.push(`it holds ${half.held} bytes, and may hold ${most}`);
     }
+    const kept = this.#gateway.kept + this.#agent.kept;
+    const most = 4 * this.#limit + this.#budgetBytes;
+    if (kept > most) this.#faults.push(`both keep ${kept} bytes, and may keep ${most}`);
   }
 
   #checkEnd(): void {
-    const { gateway: gatewayGone, agent: agentGone } = this.#gone;
-    if (!gatewayGone || !agentGone) this.#faults.push('a half stays');
+    if (this.#parties.some(({ isGone }) => !isGone)) this.#faults.push('a half stays');
+    if (this.#budget.left !== this.#budgetBytes) this.#faults.push('memory was not given back');
     const outcomes = this.#parties.map(({ outcome }) => outcome);
     if (outcomes.includes(undefined)) this.#faults.push('a party was not told of the end');
     const clean = outcomes.filter((outcome) => outcome === 'clean').length;

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { SharedBudget } from '@isthmus/runtime';
+import { AgentTunnels } from './agent-tunnels.ts';
+import { type AttachAnswer, AttachRefused } from './carrier.ts';
+import type { ResumeGrant } from './request.ts';
+import { Noted } from './testing/noted.ts';
+
+/** An agent with a tunnel of tenant acme. */
+function agent() {
+  const time = { ms: 0 };
+  const clock = { now: () => time.ms, random: () => 0.5, after: () => () => {} };
+  const tunnels = new AgentTunnels({ timeoutMs: 15_000, budget: new SharedBudget(0) }, clock);
+  const first = new Noted();
+  let grant: ResumeGrant | undefined;
+  const end = tunnels.begin({ tenant: 'acme', gateway: 'g1' }, (given) => {
+    grant = given;
+    return first;
+  });
+  const { secret } = grant as unknown as ResumeGrant;
+  let number = 0;
+  const attach = (over: { tenant?: string; secret?: string; received?: number; taken?: number } = {}) => {
+    const next = new Noted();
+    const { tenant = 'acme', ...claim } = over;
+    let answer: AttachAnswer | undefined;
+    tunnels.attach({ tenant, attach: { number: ++number, received: 0, taken: 0, secret, ...claim } }, (sent) => {
+      answer = sent;
+      return next;
+    });
+    return { told: next.told, answer };
+  };
+  return { time, tunnels, end, first, secret, attach };
+}
+
+const refused = (final: boolean, message: RegExp) => (error: unknown) =>
+  error instanceof AttachRefused && error.final === final && message.test(error.message);
+
+test('an attach needs the secret and the tenant of its tunnel, and learns nothing without them', () => {
+  const { attach, secret, first, end } = agent();
+  end.stream.write('hello');
+  const flipped = secret.slice(0, -1) + (secret.endsWith('0') ? '1' : '0');
+  for (const over of [{ secret: flipped }, { secret: 'f'.repeat(32) }, { tenant: 'other' }])
+    assert.throws(() => attach(over), refused(true, /^this agent has no such tunnel$/));
+  assert.deepEqual(first.told, ['data hello']);
+  // The true tunnel goes on.
+  first.user?.data(first, Buffer.from('back'));
+  assert.equal(String(end.stream.read()), 'back');
+});
+
+test('an attach that claims more than was sent changes nothing, and one that is true goes on from there', () => {
+  const { attach, first, end } = agent();
+  end.stream.write('hello');
+  for (const over of [{ received: 6 }, { taken: 6 }]) assert.throws(() => attach(over), refused(true, /in disorder/));
+  assert.deepEqual(first.told, ['data hello']);
+  const { told, answer } = attach({ received: 3 });
+  assert.deepEqual([first.told.at(-1), told, answer?.from], ['drop', ['data lo'], 3]);
+});
+
+test('attaches of one tunnel are bounded, and the tunnel goes on', () => {
+  const { attach, time, end } = agent();
+  let accepted = 0;
+  const flood = () => {
+    for (let count = 0; count < 1000; count++) {
+      try {
+        attach();
+        accepted++;
+      } catch (error) {
+        assert.ok(refused(false, /more than 5 attaches a second/)(error));
+      }
+    }
+  };
+  flood();
+  assert.equal(accepted, 10);
+  time.ms += 1000;
+  flood();
+  assert.equal(accepted, 15);
+  assert.equal(end.stream.destroyed, false);
+});
+
+test('a tunnel that has ended is not known any more', () => {
+  const { attach, tunnels, end, first } = agent();
+  assert.equal(tunnels.size, 1);
+  end.abort(new Error('the destination failed'));
+  assert.deepEqual([tunnels.size, first.told], [0, ['abort the destination failed']]);
+  assert.throws(() => attach(), refused(true, /no such tunnel/));
+});
+
+test('the tunnels of a gateway end when all hubs say that it hung up, and nobody else does', async () => {
+  const { tunnels, end, first } = agent();
+  const links = [{}, {}] as const;
+  for (const link of links) tunnels.linked(link);
+  for (const link of links) tunnels.hungUp('another', link);
+  tunnels.hungUp('g1', links[0]);
+  assert.equal(tunnels.size, 1);
+  const failed = once(end.stream, 'error');
+  tunnels.hungUp('g1', links[1]);
+  assert.match(`${(await failed)[0]}`, /the gateway has closed all its connections/);
+  assert.equal(tunnels.size, 0);
+  assert.equal(first.told.at(-1), 'abort the gateway has closed all its connections');
+});
+
+test('a link that its own gateway has closed counts as that gateway hanging up', async () => {
+  const { tunnels, end } = agent();
+  const links = [{}, {}] as const;
+  for (const link of links) tunnels.linked(link);
+  tunnels.hungUp('g1', links[0]);
+  const failed = once(end.stream, 'error');
+  tunnels.unlinked(links[1], 'g1');
+  await failed;
+  assert.equal(tunnels.size, 0);
+});

@@ -1,0 +1,98 @@
+import { TurnDuplex } from '@isthmus/runtime';
+import type { TunnelEnd } from '../dial/dial.ts';
+import type { Outer } from './carrier.ts';
+import type { Half } from './half.ts';
+
+/**
+ * A half as a Duplex, which is the tunnel's end for a splice, as the stream of a link would be: what carries the tunnel may change below
+ * it. Its direction has finished once the other half has got everything.
+ */
+export abstract class HalfStream extends TurnDuplex implements Outer, TunnelEnd {
+  abstract readonly half: Half;
+  abstract readonly tenant: string;
+  /** Whether the other side has ended, behind bytes that the reader has not got. The end is pushed once it has them: a Duplex asks for nothing after that. */
+  #ends = false;
+
+  constructor() {
+    super();
+    // The splice has its own listener. This one is for before and after it.
+    this.on('error', ignore);
+  }
+
+  get stream(): this {
+    return this;
+  }
+
+  get halfOpen(): boolean {
+    return true;
+  }
+
+  progress(): number {
+    return this.half.progress;
+  }
+
+  abort(reason: Error): void {
+    this.half.abort(reason);
+    // The half may have ended before its reader, who does not read on.
+    this.destroy(reason);
+  }
+
+  // What the half calls.
+
+  deliver(bytes: Uint8Array): void {
+    this.received(bytes);
+  }
+
+  ended(): void {
+    if (this.held === 0) this.push(null);
+    else this.#ends = true;
+  }
+
+  flowing(): void {
+    this.wrote();
+  }
+
+  flushed(): void {
+    this.finished();
+  }
+
+  over(error?: Error): void {
+    if (error) this.destroy(error);
+    else this.finished();
+  }
+
+  abstract gone(): void;
+
+  // What its Duplex asks for.
+
+  protected override send(piece: Buffer): void {
+    this.half.write(piece);
+  }
+
+  protected override get sending(): boolean {
+    return !this.half.open;
+  }
+
+  protected override sendEnd(): void {
+    this.half.finish();
+  }
+
+  protected override taken(bytes: number): void {
+    if (this.#ends) this.push(null);
+    this.half.take(bytes);
+  }
+
+  protected override awaitTurn(): void {
+    this.half.awaitTurn(this);
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    // What has ended both ways here is complete, even if the other half cannot be told yet.
+    const complete = error === null && this.readableEnded && this.writableFinished;
+    if (this.half.running && !complete) this.half.abort(error ?? new Error('it went away'));
+    this.abandon(error, 'the tunnel has ended');
+    done(error);
+  }
+}
+
+function ignore(): void {}

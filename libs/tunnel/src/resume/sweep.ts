@@ -1,0 +1,76 @@
+import type { Clock } from '@isthmus/runtime';
+
+/** Who may wait in a sweep. A Set of what comes and goes with every dial would leave garbage in the old generation, so it is a link of a chain. */
+export interface Swept {
+  before: Swept | undefined;
+  behind: Swept | undefined;
+  /** It has waited for long enough, and does so no more. */
+  remind(): void;
+}
+
+/** Reminds those who wait, after half of a time to all of it. One timer serves all, since most leave before. */
+export class Sweep {
+  readonly #clock: Clock;
+  readonly #halfMs: number;
+  #young = new Chain();
+  #old = new Chain();
+  #runs = false;
+
+  constructor(clock: Clock, ms: number) {
+    this.#clock = clock;
+    this.#halfMs = ms / 2;
+  }
+
+  enter(one: Swept): void {
+    if (one.before) return;
+    this.#young.add(one);
+    if (this.#runs) return;
+    this.#runs = true;
+    this.#later();
+  }
+
+  leave(one: Swept): void {
+    const { before, behind } = one;
+    if (!before || !behind) return;
+    before.behind = behind;
+    behind.before = before;
+    one.before = undefined;
+    one.behind = undefined;
+  }
+
+  #later(): void {
+    this.#clock.after(this.#halfMs, () => this.#turn());
+  }
+
+  #turn(): void {
+    const due = this.#old;
+    for (let one = due.first; one; one = due.first) {
+      this.leave(one);
+      one.remind();
+    }
+    this.#old = this.#young;
+    this.#young = due;
+    this.#runs = this.#old.first !== undefined;
+    if (this.#runs) this.#later();
+  }
+}
+
+/** A ring of those who wait, and itself. */
+class Chain implements Swept {
+  before: Swept = this;
+  behind: Swept = this;
+
+  get first(): Swept | undefined {
+    return this.behind === this ? undefined : this.behind;
+  }
+
+  add(one: Swept): void {
+    const last = this.before;
+    one.before = last;
+    one.behind = this;
+    last.behind = one;
+    this.before = one;
+  }
+
+  remind(): void {}
+}

@@ -1,0 +1,45 @@
+import type { Carrier, CarrierUser, Mark } from '../carrier.ts';
+
+/** A carrier that notes what it is told. */
+export class Noted implements Carrier {
+  readonly told: string[] = [];
+  readonly marks: Mark[] = [];
+  readonly flowing = true;
+  user: CarrierUser | undefined;
+  /** Bytes that were read since the window was enlarged. */
+  #read = 0;
+
+  listen(user: CarrierUser): void {
+    this.user = user;
+  }
+
+  data(bytes: Uint8Array): void {
+    this.told.push(`data ${Buffer.from(bytes)}`);
+  }
+
+  awaitTurn(next: { refill(): void }): void {
+    next.refill();
+  }
+
+  read(bytes: number): boolean {
+    this.#read = this.#read + bytes < 64 * 1024 ? this.#read + bytes : 0;
+    return this.#read === 0;
+  }
+
+  mark(mark: Mark): void {
+    this.marks.push(mark);
+  }
+
+  end(last?: Mark): void {
+    if (last) this.marks.push(last);
+    this.told.push('end');
+  }
+
+  drop(): void {
+    this.told.push('drop');
+  }
+
+  abort({ message }: Error): void {
+    this.told.push(`abort ${message}`);
+  }
+}
