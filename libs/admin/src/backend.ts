@@ -7,6 +7,8 @@ import type { PlanePart, ServersPart } from './calls/members.ts';
 import type { QuarantinePart } from './calls/quarantine-part.ts';
 import type { RecentCallers } from './calls/recent-callers.ts';
 import type { SeenDials } from './calls/recent-dials.ts';
+import type { SeenHistory } from './calls/recent-history.ts';
+import type { SeenLosses } from './calls/recent-losses.ts';
 import type { RecentRefusals } from './calls/recent-refusals.ts';
 import type { RoutingPart } from './calls/routing.ts';
 import type { Identity } from './calls/status.ts';
@@ -52,12 +54,16 @@ export interface AdminBackend {
   /** The checks behind /readyz. */
   checks(): readonly Check[];
   sessions(): Iterable<KnownSession>;
-  /** Number of those sessions; at an agent, its connections to servers. */
+  /** Number of sessions that a hub holds, or that a gateway alone knows; at an agent, its connections to servers. */
   sessionCount(): number;
   tunnels(): Iterable<TunnelInfo> & { readonly size: number };
   readonly dials: SeenDials;
+  /** Set for a gateway or hub. */
+  readonly history?: SeenHistory;
   readonly refusals: Pick<RecentRefusals, 'list' | 'expect'>;
-  /** What an operator should mend though the program is ready. */
+  /** Set for a gateway or hub. */
+  readonly losses?: SeenLosses;
+  /** What an operator should fix though the program is ready. */
   warnings?(): readonly string[];
   readonly flags: readonly FlagInForce[];
   readonly log: LogPart;

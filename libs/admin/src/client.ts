@@ -3,6 +3,7 @@ import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { adminApi } from '@isthmus/proto/admin';
 import { parseDestination } from '@isthmus/tunnel';
 import { ChannelCredentials, createChannel, createClient } from 'nice-grpc';
+import { ADMIN_SERVER_NAME, socketPathOf } from './place.ts';
 
 export interface AdminConnection extends Disposable {
   readonly admin: adminApi.AdminClient;
@@ -19,9 +20,6 @@ export interface AdminClientTls {
 
 /** A list of 100,000 tunnels is about 20 MB. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
-
-/** A name that an admin port's certificate may have instead of its address, because pods' addresses change. */
-export const ADMIN_SERVER_NAME = 'isthmus-admin';
 
 /**
  * Returns a client of the admin port at `host:port`, or on a unix socket at `unix:/path`. Without TLS settings, and on unix sockets, it uses
@@ -40,11 +38,6 @@ export function adminClient(address: string, tls?: AdminClientTls): AdminConnect
   });
   const admin = createClient(adminApi.AdminDefinition, channel);
   return { admin, [Symbol.dispose]: () => channel.close() };
-}
-
-/** Returns the path in `unix:/path`, or undefined for any other address. */
-export function socketPathOf(address: string): string | undefined {
-  return /^unix:(?:\/\/(?=\/))?(\/.+)$/.exec(address)?.[1];
 }
 
 function credentialsFor(address: string, { ca, cert, key }: AdminClientTls): ChannelCredentials {

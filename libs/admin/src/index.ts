@@ -1,8 +1,11 @@
 export { drainBackend, type KnownSession, type SessionMove } from './backend.ts';
+export { CertificateEnds } from './calls/certificate-ends.ts';
 export type { ConnectedServer, HubLink, PlanePart } from './calls/members.ts';
 export { quarantineIn } from './calls/quarantine-part.ts';
 export { RecentCallers } from './calls/recent-callers.ts';
 export { RecentDials } from './calls/recent-dials.ts';
+export { RecentHistory } from './calls/recent-history.ts';
+export { RecentLosses } from './calls/recent-losses.ts';
 export { RecentRefusals } from './calls/recent-refusals.ts';
 export type { RoutingPart } from './calls/routing.ts';
 export type { Identity } from './calls/status.ts';

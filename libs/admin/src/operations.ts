@@ -2,12 +2,15 @@ import type { AddressInfo } from 'node:net';
 import type { ProgramLog } from '@isthmus/service';
 import { type Check, serveHealth, type Unready } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
+import type { ConsoleOptions } from './console/console.ts';
 import { adminHandler, type TenantMetrics } from './handler.ts';
 import { type AdminOptions, serveAdmin } from './server.ts';
 
 export interface OperationsOptions {
   readonly health: { readonly host: string; readonly port: number };
   readonly admin: Pick<AdminOptions, 'host' | 'port' | 'path' | 'tls'>;
+  /** Unset for a program without a console. */
+  readonly console?: ConsoleOptions;
   readonly profiling: boolean;
   readonly checks: () => readonly Check[];
   readonly unready: Unready;
@@ -35,7 +38,8 @@ export async function operations(options: OperationsOptions): Promise<Operations
   const http = adminHandler({ metrics, profiling, tenants, operated });
   const warn = (message: string) => log.warn({}, message);
   const ready = () => checks().every(({ ok }) => ok);
-  const admin = await serveAdmin({ ...options.admin, backend, ready, http, warn, refused: refused('admin') });
+  const page = options.console && { console: options.console };
+  const admin = await serveAdmin({ ...options.admin, ...page, backend, ready, http, warn, refused: refused('admin') });
   try {
     const health = await serveHealth({ ...options.health, checks, unready, metrics, refused: refused('health') });
     return {

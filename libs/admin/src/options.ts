@@ -1,5 +1,5 @@
 import type { Server as TlsServer } from 'node:tls';
-import { type AgentValues, type GatewayValues, tlsPolicy } from '@isthmus/flags';
+import { type AgentValues, type GatewayValues, parseConsole, tlsPolicy } from '@isthmus/flags';
 import type { TlsSettings } from '@isthmus/runtime';
 import type { Identity } from './calls/status.ts';
 import type { AdminTls } from './listener.ts';
@@ -24,7 +24,14 @@ type OperationsFlags = AdminTlsFlags &
   Parameters<typeof tlsPolicy>[0] &
   Pick<
     GatewayValues,
-    'health-bind-address' | 'health-port' | 'admin-uds-name' | 'admin-bind-address' | 'admin-port' | 'enable-profiling'
+    | 'health-bind-address'
+    | 'health-port'
+    | 'admin-uds-name'
+    | 'admin-bind-address'
+    | 'admin-port'
+    | 'enable-profiling'
+    | 'console'
+    | 'console-trace-url'
   >;
 
 /** Returns the ports for operators, the same for every server-side program. */
@@ -33,6 +40,7 @@ export function operationsPorts(flags: OperationsFlags, create: CreateAdmin) {
   return {
     health: { host: flags['health-bind-address'], port: flags['health-port'] },
     admin: { host: flags['admin-bind-address'], port: flags['admin-port'], ...socketOf(flags), tls },
+    console: { when: parseConsole(flags), traceUrl: flags['console-trace-url'] },
     profiling: flags['enable-profiling'],
   };
 }

@@ -120,6 +120,7 @@ describe('the admin port', () => {
       sinceMs: 1000n,
       bytesUp: 2n ** 40n,
       bytesDown: 7n,
+      resume: undefined,
     });
   });
 

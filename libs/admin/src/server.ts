@@ -3,6 +3,7 @@ import { type AddressInfo, isIPv6, type Socket } from 'node:net';
 import { beginsWith, isLoopback, putBack, remoteOf } from '@isthmus/runtime';
 import { type Refused, refuseBadRequests } from '@isthmus/service';
 import type { AdminBackend } from './backend.ts';
+import { Console, type ConsoleOptions } from './console/console.ts';
 import { type AdminTls, adminListener } from './listener.ts';
 import { LazyRpc } from './rpc/lazy.ts';
 import { refuseRpc } from './rpc/refusal.ts';
@@ -18,7 +19,9 @@ export interface AdminOptions {
   readonly tls?: AdminTls | undefined;
   /** What the RPC's health service reports. Default: always true, because it answers. */
   readonly ready?: () => boolean;
-  /** Handles requests that are not gRPC. Upstream's admin port serves /metrics and /debug/pprof. */
+  /** The console, for a program that has one. */
+  readonly console?: ConsoleOptions;
+  /** Handles requests that are neither gRPC nor for the console. Upstream's admin port serves /metrics and /debug/pprof. */
   readonly http: RequestListener;
   readonly warn: (message: string) => void;
   readonly refused?: Refused;
@@ -49,17 +52,21 @@ const HTTP2_PREFACE = Buffer.from('PRI');
 export async function serveAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, path, backend, http, warn, tls, ready = () => true, refused = () => {} } = options;
   const { headTimeoutMs = HEAD_TIMEOUT_MS } = options;
-  const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, http);
-  web.timeout = IDLE_TIMEOUT_MS;
-  refuseBadRequests(web, refused);
-
   const listener = await adminListener({ host, port, path, tls, refused, handshakeMs: headTimeoutMs });
   const { address } = listener;
-  const trusted = tls !== undefined || path !== undefined || isLoopback(address.address);
+  const local = path !== undefined || isLoopback(address.address);
+  const trusted = tls !== undefined || local;
   if (!trusted) warn(untrusted(address));
   // The libraries take 6 MB and 0.15 s (Node 20, with the rest of a program loaded).
   const serveRpc = async () => (await import('./rpc/server.ts')).serveRpc(backend, ready);
   const rpc = new LazyRpc(trusted ? serveRpc : refuseRpc, warn);
+
+  const page = options.console && new Console(options.console, { tls: tls !== undefined, local }, backend);
+  const web = createHttpServer({ keepAliveTimeout: IDLE_TIMEOUT_MS }, (request, response) => {
+    if (!page?.accept(request, response)) http(request, response);
+  });
+  web.timeout = IDLE_TIMEOUT_MS;
+  refuseBadRequests(web, refused);
 
   const heads = new Heads(headTimeoutMs, refused);
   web.on('request', ({ socket }) => heads.settle(socket));

@@ -21,6 +21,8 @@ export {
 } from './programs.ts';
 export { faultOfSocketPath, hiddenSocket } from './socket-path.ts';
 export { readDuration } from './syntax.ts';
+export { parseConsole } from './topics/console.ts';
 export { parseDestinations } from './topics/destinations.ts';
 export { proxyNetworks } from './topics/proxy-protocol.ts';
+export { resumeOptions } from './topics/resume.ts';
 export { parseStrategies } from './topics/server.ts';

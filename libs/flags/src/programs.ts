@@ -26,6 +26,7 @@ import {
 } from './topics/agents.ts';
 import { audit, checkAudit } from './topics/audit.ts';
 import { callerListening, callerTls, checkCallers } from './topics/callers.ts';
+import { checkConsole, consolePage } from './topics/console.ts';
 import { about, checkDebug, debug } from './topics/debug.ts';
 import { destinations, parseDestinations } from './topics/destinations.ts';
 import { checkLogging, logging } from './topics/logging.ts';
@@ -49,6 +50,7 @@ import {
   tenants,
 } from './topics/plane.ts';
 import { proxyNetworks, proxyProtocol } from './topics/proxy-protocol.ts';
+import { checkResume, resume } from './topics/resume.ts';
 import {
   checkLeases,
   checkServerCount,
@@ -80,95 +82,51 @@ export interface ProgramFlags<T extends FlagTable> {
 /** Long enough for the requests of an API server, and shorter than the 30 s after which Kubernetes kills a pod. */
 const DRAIN_MS = 25_000;
 
+/** What serves callers. */
+const callerSide = { ...callerListening, ...callerTls };
+
+/** How dials find their way, and how their tunnels go on. */
+const dials = { ...routing, ...resume, ...tracing };
+
+/** What serves agents, and gateways of the plane. */
+const agentSide = {
+  ...agentListening,
+  ...peerListening,
+  ...clusterTls,
+  ...serverIdentity,
+  ...serverCount,
+  ...agentAuthentication,
+  ...agentLimits,
+  ...advertising,
+  ...serverLeases,
+  ...kubernetes,
+  ...kubernetesContentType,
+};
+
+/** What gateways and hubs share. */
+const bothSides = {
+  ...proxyProtocol,
+  ...serverHealth,
+  ...consolePage,
+  ...peerTls,
+  ...redisCredentials,
+  ...redisTls,
+  ...adminTls,
+  ...tlsPolicy,
+  ...shutdownDelay,
+  ...membership,
+  ...tenants,
+  ...adminAdvertising,
+  ...debug,
+  ...logging,
+  ...audit,
+  ...about,
+};
+
 /** The all-in-one server: upstream's flags and those of a plane. */
-export const serverFlags = {
-  ...callerListening,
-  ...agentListening,
-  ...peerListening,
-  ...proxyProtocol,
-  ...serverHealth,
-  ...callerTls,
-  ...clusterTls,
-  ...peerTls,
-  ...redisCredentials,
-  ...redisTls,
-  ...adminTls,
-  ...tlsPolicy,
-  ...serverIdentity,
-  ...serverCount,
-  ...agentAuthentication,
-  ...agentLimits,
-  ...routing,
-  ...shutdown(0),
-  ...shutdownDelay,
-  ...queues,
-  ...membership,
-  ...tenants,
-  ...advertising,
-  ...adminAdvertising,
-  ...serverLeases,
-  ...kubernetes,
-  ...kubernetesContentType,
-  ...debug,
-  ...logging,
-  ...tracing,
-  ...audit,
-  ...about,
-};
-
-export const gatewayFlags = {
-  ...callerListening,
-  ...proxyProtocol,
-  ...serverHealth,
-  ...callerTls,
-  ...peerTls,
-  ...redisCredentials,
-  ...redisTls,
-  ...adminTls,
-  ...tlsPolicy,
-  ...gatewayIdentity,
-  ...routing,
-  ...shutdown(DRAIN_MS),
-  ...shutdownDelay,
-  ...membership,
-  ...tenants,
-  ...adminAdvertising,
-  ...debug,
-  ...logging,
-  ...tracing,
-  ...audit,
-  ...about,
-};
-
-export const hubFlags = {
-  ...agentListening,
-  ...peerListening,
-  ...proxyProtocol,
-  ...serverHealth,
-  ...clusterTls,
-  ...peerTls,
-  ...redisCredentials,
-  ...redisTls,
-  ...adminTls,
-  ...tlsPolicy,
-  ...serverIdentity,
-  ...serverCount,
-  ...agentAuthentication,
-  ...agentLimits,
-  ...shutdown(DRAIN_MS),
-  ...shutdownDelay,
-  ...membership,
-  ...tenants,
-  ...advertising,
-  ...adminAdvertising,
-  ...serverLeases,
-  ...kubernetes,
-  ...kubernetesContentType,
-  ...debug,
-  ...logging,
-  ...audit,
-  ...about,
-};
+export const serverFlags = { ...callerSide, ...agentSide, ...dials, ...shutdown(0), ...queues, ...bothSides };
+export const gatewayFlags = { ...callerSide, ...gatewayIdentity, ...dials, ...shutdown(DRAIN_MS), ...bothSides };
+export const hubFlags = { ...agentSide, ...shutdown(DRAIN_MS), ...bothSides };
 
 export const agentFlags = {
   ...serverConnection,
@@ -180,6 +138,7 @@ export const agentFlags = {
   ...agentKubernetes,
   ...kubernetesContentType,
   ...agentQueues,
+  ...resume,
   ...destinations,
   ...debug,
   ...logging,
@@ -206,6 +165,7 @@ export const proxyServer: ProgramFlags<typeof serverFlags> = {
     checkServerSide(values, warn);
     checkAudit(values);
     parseStrategies(values['proxy-strategies']);
+    checkResume(values);
     checkHubSide(values, warn);
     checkQueues(values);
     if (joins) checkPeerListener(values);
@@ -223,6 +183,7 @@ export const frontendGateway: ProgramFlags<typeof gatewayFlags> = {
     checkServerSide(values, warn);
     checkAudit(values);
     parseStrategies(values['proxy-strategies']);
+    checkResume(values);
     requireRegistry(values, 'a gateway finds hubs and agents in the registry');
     requirePeerTls(values);
   },
@@ -254,6 +215,7 @@ export const proxyAgent: ProgramFlags<typeof agentFlags> = {
     checkServerConnection(values);
     checkAgentIdentity(values, warn);
     checkSynchronisation(values);
+    checkResume(values);
     checkAdminTls(values);
     checkLeaseSelector(values);
     checkKubeconfig(values);
@@ -284,6 +246,7 @@ function checkServerSide(values: Common, warn: (message: string) => void): void 
   checkAdminTls(values);
   warnOfSharedAuthorities(values, warn);
   checkAdminAdvertising(values);
+  checkConsole(values);
   checkDebug(values);
   checkLogging(values, warn);
 }

@@ -154,3 +154,37 @@ test('what fails is told as failed', async () => {
     ['Drain failed'],
   );
 });
+
+const JSON_RPC = '/console/isthmus.admin.v1.Admin/';
+
+test("an operator of a tenant sees that tenant's part on the console, and no more", async () => {
+  await using port = await plane();
+  const read = async (method: string, message: object = {}) => {
+    const text = await port.page(
+      `${JSON_RPC}${method}?message=${encodeURIComponent(JSON.stringify(message))}`,
+      OPERATOR,
+    );
+    return { status: Number(text.slice(0, 3)), answer: JSON.parse(text.slice(4)) };
+  };
+  assert.match(await port.page('/console/', OPERATOR), /^200 <!doctype html>/);
+  assert.match(await port.page('/console/settings.json', OPERATOR), /"tenant":"acme"/);
+  assert.match(await port.page('/console/settings.json'), /"tenant":""/);
+  const { answer } = await read('ListSessions');
+  assert.deepEqual(
+    answer.sessions.map(({ sessionId }: { readonly sessionId: string }) => sessionId),
+    ['mine'],
+  );
+  assert.equal((await read('ListTunnels', { tenant: 'beta' })).status, 403);
+  assert.match((await read('GetConfig')).answer.message, /for operators of the plane/);
+  const refused = port.operations.map(({ call, outcome }) => `${call} ${outcome}`);
+  assert.deepEqual(refused, ['ListTunnels refused', 'GetConfig refused']);
+});
+
+test('a certificate of another role, or of a tenant that is gone, does not even get the page', async () => {
+  await using port = await plane();
+  for (const id of [OPERATOR.replace('operator', 'agent'), OPERATOR.replace('acme', 'gone')]) {
+    for (const path of ['/console/', '/console/console.js', `${JSON_RPC}GetStatus`]) {
+      assert.match(await port.page(path, id), /^403 /, `${id} ${path}`);
+    }
+  }
+});

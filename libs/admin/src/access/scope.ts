@@ -1,5 +1,6 @@
 import type { AdminBackend } from '../backend.ts';
 import type { SeenDial, SeenDials } from '../calls/recent-dials.ts';
+import type { SeenHistory } from '../calls/recent-history.ts';
 import type { RoutingPart } from '../calls/routing.ts';
 
 /**
@@ -7,7 +8,7 @@ import type { RoutingPart } from '../calls/routing.ts';
  * concerns the whole process is left out.
  */
 export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
-  const { kick, plane, quarantine, routing, tenants } = backend;
+  const { history, kick, losses, plane, quarantine, routing, tenants } = backend;
   const own = (of: { readonly tenant: string }) => of.tenant === tenant;
   const sessions = () => [...backend.sessions()].filter(own);
   const tunnels = () => {
@@ -36,6 +37,8 @@ export function scopedTo(tenant: string, backend: AdminBackend): AdminBackend {
     drain: () => Promise.reject(new Error('only operators of the plane drain')),
     plan: () => ({ sessions: 0, moves: [] }),
     ...(plane && { plane }),
+    ...(losses && { losses: { list: () => losses.list().filter(own) } }),
+    ...(history && { history: scopedHistory(tenant, history) }),
     ...(routing && { routing: scopedRouting(tenant, routing) }),
     ...(quarantine && {
       quarantine: {
@@ -66,11 +69,15 @@ function scopedDials(tenant: string, { dials }: AdminBackend): SeenDials {
     // Counted for the process as a whole.
     rates: () => undefined,
     find: (id, role) => [dials.find(id, role)].find((dial) => dial && own(dial)),
-    watch: (watcher) => dials.watch((dial) => own(dial) && watcher(dial)),
+    watch: (watcher) => dials.watch((dial, again) => own(dial) && watcher(dial, again)),
     *[Symbol.iterator]() {
       for (const dial of dials) if (own(dial)) yield dial;
     },
   };
+}
+
+function scopedHistory(tenant: string, history: SeenHistory): SeenHistory {
+  return { of: () => history.of(tenant) };
 }
 
 function scopedRouting(tenant: string, routing: RoutingPart): RoutingPart {

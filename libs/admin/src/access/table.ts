@@ -35,6 +35,7 @@ export const ACCESS: { readonly [M in Method]: Rule<M> } = {
   watchDials: { ofTenant: within },
   listTenants: { ofTenant: within },
   listQuarantined: { ofTenant: within },
+  getHistory: { ofTenant: within },
   explain: { ofTenant: within },
   dial: {
     ofTenant: within,

@@ -38,7 +38,7 @@ export function dialRpc(backend: AdminBackend, operator?: AnyPrincipal): DialRpc
       if (!seen?.outcome) throw internal(`dial ${request.id} ended without a report: try again`);
       return {
         dial: dialMessage(seen),
-        phases: phasesOf(seen, heard?.ms),
+        phases: phasesOf(seen),
         firstByteMs: heard?.ms,
         ended: heard?.ended ?? '',
       };

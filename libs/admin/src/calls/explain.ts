@@ -33,8 +33,8 @@ export function explainRpc(backend: AdminBackend): ExplainRpc {
         sessionId: taken?.sessionId ?? '',
         agentId: taken?.agentId ?? '',
         hubId: taken?.hubId ?? '',
-        verdict: verdictOf(explanation, tenant, routing),
-        advice: routingAdvice(explanation, { tenant, backend }),
+        verdict: verdictOf(explanation, { tenant, routing, backend }),
+        advice: routingAdvice(explanation, { tenant, host: destination.host, backend }),
         ...(policy && { policy }),
       };
     },

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { TunnelInfo } from '@isthmus/tunnel';
+import type { ResumableTunnel, TunnelInfo } from '@isthmus/tunnel';
 import { aSession, asking } from '../testing/backend.ts';
 
 function tunnel(sessionId: string): TunnelInfo {
@@ -18,6 +18,7 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
     members: async () => [],
     hubs: () => hubs,
     linkTo: () => 'none' as const,
+    rttTo: () => undefined,
   };
   const sessions = () => [
     aSession('still', { hubId: 'stays' }),
@@ -38,4 +39,30 @@ test('a session is listed with its tunnels, and as draining if it or its hub dra
       ['with its hub', true, 0],
     ],
   );
+});
+
+test('a tunnel that outlives its hub is listed at the session that carries it now, with what it keeps', async () => {
+  const began = tunnel('began');
+  const { dial, agentId } = began;
+  const resumable: ResumableTunnel = {
+    dial,
+    agentId,
+    sessionId: 'now',
+    hubId: 'h2',
+    attached: false,
+    moves: 2,
+    kept: 7,
+  };
+  const moved: TunnelInfo = { ...began, role: 'gateway', sessionId: 'now', hubId: 'h2', resumable };
+  await using client = await asking({ tunnels: () => new Set([began, moved]) });
+  const { tunnels } = await client.admin.listTunnels({});
+  assert.deepEqual(
+    tunnels.map(({ sessionId, hubId, resume }) => [sessionId, hubId, resume]),
+    [
+      ['began', 'h', undefined],
+      ['now', 'h2', { attached: false, moves: 2, keptBytes: 7n }],
+    ],
+  );
+  const through = await client.admin.listTunnels({ sessionId: 'now' });
+  assert.equal(through.tunnels.length, 1);
 });

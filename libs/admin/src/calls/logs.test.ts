@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { asking } from '../testing/backend.ts';
-import type { LogPart } from './logs.ts';
+import type { CallContext } from 'nice-grpc';
+import { asking, idleBackend } from '../testing/backend.ts';
+import { type LogPart, logsRpc } from './logs.ts';
 
 function aLog(...lines: string[]): LogPart {
   const levelOf = (verbosity: number) => (verbosity > 4 ? 'debug' : 'info');
@@ -41,6 +42,19 @@ test('a temporary level reverts to the original one, even after another temporar
   t.mock.timers.tick(5000);
   assert.equal(log.level, 'error', 'a level that was set for good stays');
   t.mock.timers.reset();
+});
+
+test('a temporary level of one visitor is seen and ended by another', async (t: TestContext) => {
+  const log = aLog();
+  const part = { log };
+  const [one, other] = [logsRpc(idleBackend(part)), logsRpc(idleBackend(part))];
+  const context = {} as CallContext;
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  await one.setLogLevel({ level: 'trace', durationMs: 60_000 }, context);
+  assert.equal((await other.setLogLevel({ level: '', durationMs: 0 }, context)).revertsTo, 'info');
+  await other.setLogLevel({ level: 'error', durationMs: 0 }, context);
+  t.mock.timers.tick(60_000);
+  assert.equal(log.level, 'error');
 });
 
 test('an invalid level or duration is rejected', async () => {

@@ -21,25 +21,29 @@ export interface LogPart {
 const MAX_DURATION = 24 * 3_600_000;
 
 interface Reverting {
+  /** The level to restore. */
   readonly level: string;
   readonly until: number;
+  /** Does not keep the process alive. */
   readonly timer: NodeJS.Timeout;
 }
+
+/** Temporary levels that are in force. Every visitor has a service of its own, and the log is one. */
+const temporary = new WeakMap<LogPart, Reverting>();
 
 type LogsRpc = Pick<adminApi.AdminServiceImplementation, 'setLogLevel' | 'recentLogs'>;
 
 export function logsRpc({ log }: AdminBackend): LogsRpc {
-  /** The level to restore while a temporary one is set. The timer does not keep the process alive. */
-  let reverting: Reverting | undefined;
   const revert = (level: string) => {
-    reverting = undefined;
+    temporary.delete(log);
     log.level = level;
     log.info({ to: level }, 'log level is back to what it was');
   };
   const set = (level: LogLevel, durationMs: number) => {
+    const reverting = temporary.get(log);
     const before = reverting?.level ?? log.level;
     clearTimeout(reverting?.timer);
-    reverting = undefined;
+    temporary.delete(log);
     const fields = { from: log.level, to: level, ...(durationMs > 0 && { durationMs }) };
     const quieter = rankOf(level) > rankOf(log.level);
     // Log it while the old level still lets it through.
@@ -48,7 +52,7 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
     if (!quieter) log.info(fields, 'operator set the log level');
     if (durationMs === 0) return;
     const timer = setTimeout(() => revert(before), durationMs).unref();
-    reverting = { level: before, until: Date.now() + durationMs, timer };
+    temporary.set(log, { level: before, until: Date.now() + durationMs, timer });
   };
   return {
     async setLogLevel({ level, durationMs }) {
@@ -58,6 +62,7 @@ export function logsRpc({ log }: AdminBackend): LogsRpc {
       }
       if (level !== '') set(levelFrom(level, log), durationMs);
       else if (durationMs > 0) throw invalid('duration_ms is set without level: set the level for that time too');
+      const reverting = temporary.get(log);
       const untilMs = reverting && BigInt(Math.round(reverting.until));
       return { level: log.level, previous, untilMs, revertsTo: reverting?.level ?? '' };
     },

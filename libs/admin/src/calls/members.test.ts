@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import type { HubRecord } from '@isthmus/tunnel';
-import { aSession, asking } from '../testing/backend.ts';
+import { aSession, asking, aTunnel } from '../testing/backend.ts';
 import type { PlanePart } from './members.ts';
 
 const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
@@ -28,6 +28,7 @@ function plane(given: Partial<PlanePart> = {}): PlanePart {
         since: 5,
       })),
     hubs: () => ['h3', 'h1', 'h2'].map(hub),
+    rttTo: (hubId) => (hubId === 'h2' ? 1.5 : undefined),
     linkTo: ({ hubId }) => (hubId === 'h1' ? 'own' : hubId === 'h2' ? 'up' : 'down'),
     ...given,
   };
@@ -35,7 +36,9 @@ function plane(given: Partial<PlanePart> = {}): PlanePart {
 
 test('members are listed with their admin addresses, and hubs with the links to them', async () => {
   const sessions = () => [aSession('s1', { hubId: 'h2' }), aSession('s2', { hubId: 'h2' })];
-  await using client = await asking({ plane: plane(), sessions });
+  // An all-in-one server lists a tunnel for each of its roles.
+  const tunnels = () => new Set((['gateway', 'hub'] as const).map((role) => aTunnel({ role, hubId: 'h2' })));
+  await using client = await asking({ plane: plane(), sessions, tunnels });
   const { members, hubs, registry, servers, membersError } = await client.admin.listMembers({});
   assert.deepEqual(
     members.map(({ memberId, adminAddress, self }) => [memberId, adminAddress, self]),
@@ -49,11 +52,18 @@ test('members are listed with their admin addresses, and hubs with the links to 
     [[ROLE_GATEWAY, ROLE_HUB], 'node-1', 5n],
   );
   assert.deepEqual(
-    hubs.map(({ hubId, link, sessions: held, draining }) => [hubId, link, held, draining]),
+    hubs.map(({ hubId, link, sessions: held, tunnels, rttMs, draining }) => [
+      hubId,
+      link,
+      held,
+      tunnels,
+      rttMs,
+      draining,
+    ]),
     [
-      ['h1', LINK_OWN, 0, false],
-      ['h2', LINK_UP, 2, false],
-      ['h3', LINK_DOWN, 0, true],
+      ['h1', LINK_OWN, 0, 0, undefined, false],
+      ['h2', LINK_UP, 2, 1, 1.5, false],
+      ['h3', LINK_DOWN, 0, 0, undefined, true],
     ],
   );
   assert.deepEqual([registry?.up, registry?.synced, registry?.detail], [true, true, 'redis answers']);

@@ -25,6 +25,8 @@ export interface PlanePart {
   lastMembers(): readonly Member[];
   hubs(): Iterable<HubRecord>;
   linkTo(hub: HubRecord): HubLink;
+  /** The round-trip time of the link to a hub, in milliseconds; undefined if it is not known. */
+  rttTo(hubId: string): number | undefined;
   readonly registry: RegistryHealth;
 }
 
@@ -78,8 +80,9 @@ function memberMessage({ roles, since, ...member }: Member, { memberId }: Identi
 }
 
 function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
-  const sessions = new Map<string, number>();
-  for (const { hubId } of backend.sessions()) sessions.set(hubId, (sessions.get(hubId) ?? 0) + 1);
+  const [first] = backend.identity.roles;
+  const sessions = countByHub(backend.sessions());
+  const tunnels = countByHub([...backend.tunnels()].filter(({ role }) => role === first));
   return [...plane.hubs()]
     .map((hub) => ({
       hubId: hub.hubId,
@@ -90,8 +93,16 @@ function hubsOf(backend: AdminBackend, plane: PlanePart): adminApi.Hub[] {
       sinceMs: BigInt(hub.incarnation),
       link: LINKS[plane.linkTo(hub)],
       sessions: sessions.get(hub.hubId) ?? 0,
+      tunnels: tunnels.get(hub.hubId) ?? 0,
+      rttMs: plane.rttTo(hub.hubId),
     }))
     .sort((a, b) => (a.hubId < b.hubId ? -1 : 1));
+}
+
+function countByHub(all: Iterable<{ readonly hubId: string }>): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { hubId } of all) counts.set(hubId, (counts.get(hubId) ?? 0) + 1);
+  return counts;
 }
 
 function registryMessage({ up, synced, detail, lastAnswerAt }: RegistryHealth): adminApi.RegistryState {

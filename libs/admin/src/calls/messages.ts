@@ -1,17 +1,22 @@
 import { adminApi } from '@isthmus/proto/admin';
 import {
+  type AgentIdentifiers,
   type AttemptRecord,
   type DialError,
   type DialFailure,
   type DialTiming,
   formatDestination,
+  type ResumableTunnel,
   type Role,
   type SessionInfo,
   type TunnelInfo,
   upstreamReason,
 } from '@isthmus/tunnel';
 import type { KnownSession } from '../backend.ts';
+import { phasesOf } from './phases.ts';
 import type { SeenDial } from './recent-dials.ts';
+import type { Loss } from './recent-losses.ts';
+import type { Refusal } from './recent-refusals.ts';
 
 /** Converts what the core knows into messages of the admin API. */
 
@@ -59,7 +64,6 @@ export function sessionMessage(
   quarantined: string | undefined,
   tunnels: number,
 ): adminApi.Session {
-  const { ipv4, ipv6, host, cidr, defaultRoute } = session.identifiers;
   return {
     sessionId: session.sessionId,
     tenant: session.tenant,
@@ -68,12 +72,16 @@ export function sessionMessage(
     protocol: session.protocol ? PROTOCOLS[session.protocol] : adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED,
     remote: session.remote ?? '',
     sinceMs: BigInt(session.since),
-    identifiers: { ipv4: [...ipv4], ipv6: [...ipv6], host: [...host], cidr: [...cidr], defaultRoute },
+    identifiers: identifiersMessage(session.identifiers),
     draining: session.draining ?? false,
     quarantined: quarantined !== undefined,
     quarantineReason: quarantined ?? '',
     tunnels,
   };
+}
+
+function identifiersMessage({ ipv4, ipv6, host, cidr, defaultRoute }: AgentIdentifiers): adminApi.Identifiers {
+  return { ipv4: [...ipv4], ipv6: [...ipv6], host: [...host], cidr: [...cidr], defaultRoute };
 }
 
 export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel {
@@ -90,10 +98,24 @@ export function tunnelMessage(tunnel: TunnelInfo, now: number): adminApi.Tunnel 
     ageMs: BigInt(Math.max(0, now - tunnel.since)),
     bytesUp: BigInt(tunnel.up),
     bytesDown: BigInt(tunnel.down),
+    resume: tunnel.resumable && resumeMessage(tunnel.resumable),
   };
 }
 
-export function dialMessage(dial: SeenDial): adminApi.DialRecord {
+function resumeMessage({ attached, moves, kept }: ResumableTunnel): adminApi.Tunnel_Resume {
+  return { attached, moves, keptBytes: BigInt(kept) };
+}
+
+export function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
+  return { ...refusal, count: BigInt(count), firstMs: BigInt(first), lastMs: BigInt(last) };
+}
+
+export function lossMessage({ role, at, identifiers, ...loss }: Loss): adminApi.Loss {
+  return { ...loss, role: ROLES[role], atMs: BigInt(at), identifiers: identifiers && identifiersMessage(identifiers) };
+}
+
+/** @param phases whether to say where its time went */
+export function dialMessage(dial: SeenDial, phases = false): adminApi.DialRecord {
   const { role, destination, caller, traceparent, log, start, outcome } = dial;
   return {
     dialId: dial.id,
@@ -111,6 +133,8 @@ export function dialMessage(dial: SeenDial): adminApi.DialRecord {
     attempts: log?.attempts.map((attempt) => attemptMessage(attempt, start)) ?? [],
     parkedMs: log?.parkedMs ?? 0,
     traceId: traceparent?.split('-')[1] ?? '',
+    phases: phases ? phasesOf(dial) : [],
+    firstByteMs: dial.firstByteMs,
   };
 }
 

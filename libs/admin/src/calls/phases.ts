@@ -11,7 +11,7 @@ interface Span {
  * Returns where a dial's time went. The gateway's total contains the wait for a session and the attempts. The answered attempt contains
  * the hub, the agent, DNS and connect. The destination's first byte comes last.
  */
-export function phasesOf({ log, outcome, start }: SeenDial, firstByteMs?: number): adminApi.Phase[] {
+export function phasesOf({ log, outcome, start, firstByteMs }: SeenDial): adminApi.Phase[] {
   if (!outcome) return [];
   const whole = { startMs: 0, ms: outcome.ms };
   const failed = outcome.error ? `${outcome.error.code}: ${outcome.error.message}` : '';

@@ -25,9 +25,12 @@ export interface SeenDial {
   readonly start: number;
   /** Unset while it runs. */
   readonly outcome: DialOutcome | undefined;
+  /** From the answer to the destination's first byte. Set only for the gateway role, once the byte has passed. */
+  readonly firstByteMs?: number;
 }
 
-type Watcher = (dial: SeenDial) => void;
+/** @param again whether it was reported before, and its first byte has passed since */
+type Watcher = (dial: SeenDial, again: boolean) => void;
 
 /** What the admin RPC reads of a process's dials, or of those of one tenant. */
 export interface SeenDials extends Iterable<SeenDial> {
@@ -56,6 +59,8 @@ export class RecentDials implements SeenDials {
     agent: new Map(),
   };
   readonly #watchers = new Set<Watcher>();
+  /** The kept dials whose tunnels are open. */
+  readonly #open = new WeakMap<DialRequest, { firstByteMs?: number } & SeenDial>();
   #parked = 0;
 
   constructor(events: PlaneEvents) {
@@ -63,6 +68,7 @@ export class RecentDials implements SeenDials {
     this.#rates = { gateway: new DialRates(now), hub: new DialRates(now), agent: new DialRates(now) };
     events.on('dial:start', (role, dial) => this.#began(role, dial));
     events.on('dial:end', (role, dial, outcome) => this.#ended(role, dial, outcome));
+    events.on('tunnel:first-byte', ({ dial }, ms) => this.#answered(dial, ms));
     events.on('dial:park', () => {
       this.#parked++;
     });
@@ -112,7 +118,7 @@ export class RecentDials implements SeenDials {
     this.#count(role, dial.tenant, 1);
     if (this.#watchers.size === 0) return;
     const seen = seenDial(role, dial, performance.now(), undefined);
-    for (const watcher of this.#watchers) watcher(seen);
+    for (const watcher of this.#watchers) watcher(seen, false);
   }
 
   #ended(role: Role, dial: DialRequest, outcome: DialOutcome): void {
@@ -122,7 +128,15 @@ export class RecentDials implements SeenDials {
     const seen = seenDial(role, dial, now - outcome.ms, outcome);
     this.#ring.push(seen);
     if (outcome.error || outcome.ms >= SLOW_MS) this.#remarkable.push(seen);
-    for (const watcher of this.#watchers) watcher(seen);
+    if (role === 'gateway' && !outcome.error) this.#open.set(dial, seen);
+    for (const watcher of this.#watchers) watcher(seen, false);
+  }
+
+  #answered(dial: DialRequest, ms: number): void {
+    const seen = this.#open.get(dial);
+    if (!seen) return;
+    seen.firstByteMs = ms;
+    for (const watcher of this.#watchers) watcher(seen, true);
   }
 
   #count(role: Role, tenant: string, by: 1 | -1): void {

@@ -30,7 +30,9 @@ test('a flood of refusals leaves the last hundred, and none for ever', () => {
   for (let n = 0; n < 1000; n++) events.emit('refused', 'agents', `10.0.${n >> 8}.${n & 255}:1`, ERROR);
   assert.equal(refusals.list().length, 100);
   assert.equal(refusals.list()[0]?.remote, '10.0.3.231:1');
-  assert.deepEqual(refusals.list(Date.now() + 300_000), []);
+  const later = Date.now() + 300_000;
+  assert.deepEqual(refusals.list(undefined, later), []);
+  assert.equal(refusals.list(3_600_000, later).length, 100);
 });
 
 test('a probe that was announced is no refusal', () => {

@@ -4,7 +4,7 @@ import { inWords, type PlaneEvents, unlessProbed } from '@isthmus/tunnel';
 /** Refusals to keep: enough for many agents with a wrong certificate, not for a port scan. */
 const KEPT = 100;
 
-/** A refusal without another one for so long is forgotten, in milliseconds. Refused agents return within seconds. */
+/** A refusal without another one for so long is over, in milliseconds: the next one counts anew. Refused agents return within seconds. */
 const FRESH_MS = 300_000;
 
 /** Characters of a reason. */
@@ -38,9 +38,9 @@ export class RecentRefusals {
     this.#events.emit('probe', remote);
   }
 
-  /** The last first. */
-  list(now = Date.now()): Refusal[] {
-    return [...this.#kept.values()].filter(({ last }) => now - last < FRESH_MS).reverse();
+  /** The last first. @param withinMs how long ago they may be, in milliseconds */
+  list(withinMs = FRESH_MS, now = Date.now()): Refusal[] {
+    return [...this.#kept.values()].filter(({ last }) => now - last < withinMs).reverse();
   }
 
   #take(where: string, remote: string, error: Error): void {

@@ -1,16 +1,26 @@
-import type { Candidate, Explanation } from '@isthmus/tunnel';
+import { type Candidate, type Explanation, serves } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
 import type { RoutingPart } from './routing.ts';
+
+interface Asked {
+  readonly tenant: string;
+  readonly backend: AdminBackend;
+}
 
 /** Maximum number of names in one sentence. */
 const MAX_NAMES = 5;
 
 /** Returns in one sentence what would happen to a dial now. */
-export function verdictOf({ policy, steps, others, taken }: Explanation, tenant: string, routing: RoutingPart): string {
+export function verdictOf(
+  { policy, steps, others, taken }: Explanation,
+  { tenant, routing, backend }: Asked & { readonly routing: RoutingPart },
+): string {
   if (policy?.allowed === false) {
     const why = policy.rule === '' ? 'no rule allows it' : `rule ${policy.rule}`;
     return `a dial fails with 403 at once: the policy of tenant ${tenant} refuses it (${why})`;
   }
+  const full = fullLimit(tenant, backend);
+  if (full) return `a dial is refused at once: ${full.says}`;
   if (taken) {
     const { agentId, hubId, sessionId } = taken;
     const step = steps.find(({ candidates }) => candidates.some(({ standing }) => standing === 'taken'));
@@ -29,14 +39,47 @@ export function verdictOf({ policy, steps, others, taken }: Explanation, tenant:
 /** Returns what to do if no session can be chosen, in the order to try. */
 export function routingAdvice(
   { policy, steps, others, taken }: Explanation,
-  { tenant, backend }: { readonly tenant: string; readonly backend: AdminBackend },
+  { tenant, host, backend }: Asked & { readonly host: string },
 ): string[] {
-  if (taken) return [];
   if (policy?.allowed === false) return [policyAdvice(tenant, policy.rule)];
+  const full = fullLimit(tenant, backend);
+  if (full) return [full.advice];
+  if (taken) return [];
   const found = candidatesOf(steps);
   if (found.length > 0) return [...quarantineAdvice(found), ...linkAdvice(found)];
-  if (others.length > 0) return [identifierAdvice(steps, others)];
-  return [...registryAdvice(backend), agentAdvice(tenant, backend)];
+  const lost = [...registryAdvice(backend), ...lossAdvice(tenant, host, backend)];
+  if (others.length > 0) return [...lost, identifierAdvice(steps, others)];
+  return [...lost, agentAdvice(tenant, backend)];
+}
+
+/** The limits of a tenant that refuse dials while as much is held as they allow. */
+const HOLDING = ['tunnels', 'pendingDials', 'bytesQueued'];
+
+/** Returns what refuses every dial of a tenant here. */
+function fullLimit(tenant: string, { tenants }: AdminBackend): { says: string; advice: string } | undefined {
+  const use = [...(tenants?.list() ?? [])].find(({ name }) => name === tenant)?.use ?? {};
+  const [limit, held] =
+    Object.entries(use).find(([name, { used, most }]) => HOLDING.includes(name) && used >= most) ?? [];
+  if (!held) return undefined;
+  return {
+    says: `tenant ${tenant} uses ${Math.round(held.used)} of ${held.most} ${limit} at this gateway`,
+    advice:
+      `end what leaks or stalls (isthmus tunnels --tenant ${tenant} --sort age, isthmus kick tunnel), ` +
+      `or raise limits.${limit} in the tenant's file`,
+  };
+}
+
+/** Agents that served the destination, and went away. */
+function lossAdvice(tenant: string, host: string, { losses }: AdminBackend): string[] {
+  const lost = (losses?.list() ?? []).filter(
+    (loss) => loss.tenant === tenant && loss.identifiers && serves(loss.identifiers, host),
+  );
+  if (lost.length === 0) return [];
+  const since = new Date(Math.max(...lost.map(({ at }) => at))).toISOString().slice(11, 19);
+  return [
+    `agent ${names(lost.map(({ id }) => id))} served it, and has no session since ${since} UTC: look at its log, or ask ` +
+      'isthmus status --address with its admin port. If it runs, isthmus check says whether hubs refuse it',
+  ];
 }
 
 function policyAdvice(tenant: string, rule: string): string {
@@ -78,7 +121,9 @@ function identifierAdvice(steps: Explanation['steps'], others: readonly Candidat
 
 function registryAdvice({ plane }: AdminBackend): string[] {
   if (!plane || (plane.registry.up && plane.registry.synced)) return [];
-  return [`the registry does not answer (${plane.registry.detail}): check --redis-url, and Redis itself`];
+  return [
+    `the registry does not do its work (${plane.registry.detail}), so agents that connect now are not found: check Redis, and --redis-url`,
+  ];
 }
 
 function agentAdvice(tenant: string, { sessions, plane }: AdminBackend): string {

@@ -3,6 +3,7 @@ import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
 import {
+  type AgentIdentifiers,
   type Dial,
   DialError,
   Directory,
@@ -19,6 +20,8 @@ import {
 } from '@isthmus/tunnel';
 import { asking } from '../testing/backend.ts';
 import { RecentDials } from './recent-dials.ts';
+import type { Loss } from './recent-losses.ts';
+import type { TenantsPart } from './tenants.ts';
 
 const { STANDING_TAKEN, STANDING_NOT } = adminApi.Candidate_Standing;
 const { DIAL_STATE_ESTABLISHED, DIAL_STATE_FAILED } = adminApi.DialState;
@@ -30,6 +33,9 @@ interface Given {
   readonly sessions?: readonly SessionRecord[];
   readonly quarantined?: string;
   readonly policy?: ExplainOptions['policy'];
+  readonly losses?: readonly Loss[];
+  readonly tenants?: TenantsPart;
+  readonly registry?: string;
 }
 
 const session: SessionRecord = {
@@ -60,7 +66,17 @@ function destination({ says, ends = false }: { says?: string; ends?: boolean } =
   return { end, agentId: 'a1', sessionId: 's1', hubId: 'h1', timing: { dnsMs: 1, connectMs: 2 } };
 }
 
-async function gateway({ dial, strategies = ['default'], sessions = [session], quarantined, policy }: Given = {}) {
+async function gateway(given: Given = {}) {
+  const {
+    dial,
+    strategies = ['default'],
+    sessions = [session],
+    quarantined,
+    policy,
+    losses,
+    tenants,
+    registry,
+  } = given;
   const events = planeEvents();
   const dials = new RecentDials(events);
   const directory = new Directory({ random: () => 0 });
@@ -83,13 +99,21 @@ async function gateway({ dial, strategies = ['default'], sessions = [session], q
       explain({ ...options, suspects: new Set(), ...(policy && { policy }) }, tenant, to, caller),
   };
   const plane = {
-    registry: { synced: true, up: true, detail: 'answers' },
+    registry: { synced: true, up: registry === undefined, detail: registry ?? 'answers' },
     members: async () => [],
     lastMembers: () => [],
     hubs: () => directory.hubs(),
     linkTo: () => 'up' as const,
+    rttTo: () => undefined,
   };
-  const client = await asking({ dials, routing: asked, plane, sessions: () => directory.sessions() });
+  const client = await asking({
+    dials,
+    routing: asked,
+    plane,
+    sessions: () => directory.sessions(),
+    ...(losses && { losses: { list: () => [...losses] } }),
+    ...(tenants && { tenants }),
+  });
   return { client, admin: client.admin, events, outcomes, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };
 }
 
@@ -142,7 +166,40 @@ const STUCK: [why: string, given: Given, verdict: RegExp, advice: RegExp][] = [
     /fails with "No agent available" at once: all agents .* in quarantine/,
     /^lift the quarantine of agent a1 if it can dial again$/,
   ],
+  [
+    'an agent that served it and went away',
+    {
+      strategies: ['destHost'],
+      losses: [lossOf('a6', { cidr: ['10.1.0.0/16'] }), lossOf('a7', { cidr: ['10.2.0.0/16'] })],
+    },
+    /no agent of tenant default serves this destination/,
+    /^agent a6 served it, and has no session since \d\d:\d\d:\d\d UTC: .*\ngive an agent --agent-identifiers/,
+  ],
+  [
+    'a registry that takes no writes',
+    { strategies: ['destHost'], registry: 'READONLY' },
+    /no agent of tenant default serves this destination/,
+    /^the registry does not do its work \(READONLY\), so agents that connect now are not found/,
+  ],
 ];
+
+function lossOf(id: string, identifiers: Partial<AgentIdentifiers>): Loss {
+  const serves = { ...session.identifiers, cidr: [], ...identifiers };
+  const where = { tenant: 'default', hubId: 'h1', remote: '', reason: '' };
+  return { role: 'agent', id, ...where, left: false, at: Date.now(), identifiers: serves };
+}
+
+test('an explanation says that a limit of the tenant refuses every dial, although a session would take it', async () => {
+  const use = { tunnels: { used: 20, most: 20 }, pendingDials: { used: 0, most: Number.POSITIVE_INFINITY } };
+  const list = () => [{ name: 'default', file: 'default.yaml', use, certificates: [] }];
+  await using plane = await gateway({ dial: reached, tenants: { list, has: () => true, problems: () => [] } });
+  const { verdict, advice } = await plane.admin.explain({ destination: '10.1.2.3:443', tenant: 'default' });
+  assert.equal(verdict, 'a dial is refused at once: tenant default uses 20 of 20 tunnels at this gateway');
+  assert.match(
+    advice.join('\n'),
+    /^end what leaks .*isthmus kick tunnel\), or raise limits.tunnels in the tenant's file$/,
+  );
+});
 
 for (const [why, given, verdict, advice] of STUCK) {
   test(`an explanation says what to do if there is ${why}`, async () => {

@@ -4,9 +4,9 @@ import type { Check } from '@isthmus/service';
 import { VERSION } from '@isthmus/service';
 import type { Role } from '@isthmus/tunnel';
 import type { AdminBackend } from '../backend.ts';
-import { dialMessage, ROLES } from './messages.ts';
+import { failingDials } from './failing-dials.ts';
+import { dialMessage, lossMessage, ROLES, refusalMessage } from './messages.ts';
 import type { SeenDial, SeenDials } from './recent-dials.ts';
-import type { Refusal } from './recent-refusals.ts';
 
 /** What a process is. Dials of its first role are reported first. */
 export interface Identity {
@@ -48,16 +48,14 @@ export function statusRpc(backend: AdminBackend): StatusRpc {
         pendingDials: dials.pending(first),
         parkedDials: dials.parked,
         dialRates: identity.roles.flatMap((role) => ratesOf(dials, role)),
-        slowest: slowest(dials, first).map(dialMessage),
+        slowest: slowest(dials, first).map((dial) => dialMessage(dial)),
         refusals: backend.refusals.list().map(refusalMessage),
         warnings: [...(backend.warnings?.() ?? [])],
+        losses: backend.losses?.list().map(lossMessage) ?? [],
+        failing: failingDials(dials, first),
       };
     },
   };
-}
-
-function refusalMessage({ count, first, last, ...refusal }: Refusal): adminApi.Refusal {
-  return { ...refusal, count: BigInt(count), firstMs: BigInt(first), lastMs: BigInt(last) };
 }
 
 function runtime(): string {

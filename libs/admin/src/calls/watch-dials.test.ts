@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { adminApi } from '@isthmus/proto/admin';
+import { until } from '@isthmus/runtime/testing';
 import { DialError, type DialRequest, dialLog, type PlaneEvents, planeEvents, type Role } from '@isthmus/tunnel';
-import { asking } from '../testing/backend.ts';
+import { asking, aTunnel } from '../testing/backend.ts';
 import { RecentDials } from './recent-dials.ts';
 
 const { DIAL_STATE_RUNNING, DIAL_STATE_ESTABLISHED, DIAL_STATE_FAILED } = adminApi.DialState;
@@ -54,6 +55,31 @@ test('recent dials are filtered by the request', async (t) => {
   assert.deepEqual(await ids({ destination: 'db.local', recent: 1 }), ['hub']);
   assert.deepEqual(await ids({ destination: 'db.local:1' }), []);
   await assert.rejects(ids({ slowerThanMs: -1 }), /INVALID_ARGUMENT: slower_than_ms is -1: want 0 or more/);
+});
+
+test('a dial is reported once more when its first byte has passed, if the request asks for it', async (t) => {
+  const { events, dials, admin } = await watched(t);
+  const request = dial('d');
+  const follow = (firstBytes: boolean) => {
+    const told: string[] = [];
+    const answers = admin.watchDials({ recent: 0, firstBytes, phases: true });
+    const done = (async () => {
+      for await (const { dial: record } of answers) {
+        told.push(`${record?.dialId} ${record?.firstByteMs ?? '-'} ${record?.phases.at(-1)?.name ?? ''}`);
+        if (record?.dialId === 'e') return;
+      }
+    })();
+    return { told, done };
+  };
+  const [all, some] = [follow(true), follow(false)];
+  await until(() => dials.watchers === 2, { what: 'two watchers' });
+  dialled(events, request);
+  await until(() => all.told.length === 2, { what: 'its end' });
+  events.emit('tunnel:first-byte', aTunnel({ dial: request }), 7);
+  events.emit('dial:start', 'gateway', dial('e'));
+  await Promise.all([all.done, some.done]);
+  assert.deepEqual(all.told, ['d - ', 'd - gateway', 'd 7 first_byte', 'e - ']);
+  assert.deepEqual(some.told, ['d - ', 'd - gateway', 'e - ']);
 });
 
 test('a dial is reported with its log, its timing, its trace and its failure', async (t) => {

@@ -18,16 +18,16 @@ export function watchRpc({ dials }: AdminBackend): WatchRpc {
       const matches = filterOf(request);
       const watch = new Watch<SeenDial>();
       // Starts before the recent dials are read, so that events during their sending follow them.
-      const end = request.recentOnly ? () => {} : begin(dials, matches, watch);
+      const end = request.recentOnly ? () => {} : begin(dials, matches, watch, request.firstBytes);
       try {
         const recent = [...dials].filter(matches);
         const most = Math.min(request.recent ?? recent.length, recent.length);
         for (const dial of recent.slice(recent.length - most)) {
-          yield { dial: dialMessage(dial), lost: 0n, recent: true };
+          yield { dial: dialMessage(dial, request.phases), lost: 0n, recent: true };
         }
         if (request.recentOnly) return;
         for await (const { event, lost } of watch.until(signal)) {
-          yield { dial: event && dialMessage(event), lost: BigInt(lost), recent: false };
+          yield { dial: event && dialMessage(event, request.phases), lost: BigInt(lost), recent: false };
         }
       } finally {
         end();
@@ -36,12 +36,12 @@ export function watchRpc({ dials }: AdminBackend): WatchRpc {
   };
 }
 
-function begin(dials: SeenDials, matches: Matches, watch: Watch<SeenDial>): () => void {
+function begin(dials: SeenDials, matches: Matches, watch: Watch<SeenDial>, firstBytes: boolean): () => void {
   if (dials.watchers >= MAX_WATCHERS) {
     throw exhausted(`${MAX_WATCHERS} clients already watch this program's dials: stop one of them`);
   }
-  return dials.watch((dial) => {
-    if (matches(dial)) watch.tell(dial);
+  return dials.watch((dial, again) => {
+    if ((!again || firstBytes) && matches(dial)) watch.tell(dial);
   });
 }
 

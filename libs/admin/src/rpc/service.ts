@@ -7,6 +7,7 @@ import { configRpc } from '../calls/config.ts';
 import { dialRpc } from '../calls/dial.ts';
 import { drainRpc } from '../calls/drain.ts';
 import { explainRpc } from '../calls/explain.ts';
+import { historyRpc } from '../calls/history.ts';
 import { kickRpc } from '../calls/kick.ts';
 import { listsRpc } from '../calls/lists.ts';
 import { logsRpc } from '../calls/logs.ts';
@@ -33,6 +34,7 @@ function adminService(backend: AdminBackend, { principal }: Visitor): adminApi.A
     ...watchRpc(backend),
     ...membersRpc(backend),
     ...tenantsRpc(backend),
+    ...historyRpc(backend),
     ...configRpc(backend),
     ...explainRpc(backend),
     ...dialRpc(backend, principal),

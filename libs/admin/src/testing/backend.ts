@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { planeEvents, type SessionInfo } from '@isthmus/tunnel';
+import { planeEvents, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import type { AdminBackend, KnownSession } from '../backend.ts';
 import { RecentDials } from '../calls/recent-dials.ts';
 import { RecentRefusals } from '../calls/recent-refusals.ts';
@@ -46,6 +46,13 @@ export function aSession(sessionId: string, given: Partial<KnownSession> = {}): 
     identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
     ...given,
   };
+}
+
+/** A tunnel through session `s` of agent `a` with hub `h`. */
+export function aTunnel(given: Partial<TunnelInfo> = {}): TunnelInfo {
+  const { signal } = new AbortController();
+  const dial = { id: 'd1', tenant: 'default', destination: { host: 'h', port: 1 }, deadline: 0, signal };
+  return { role: 'gateway', dial, agentId: 'a', sessionId: 's', hubId: 'h', since: 1, up: 0, down: 0, ...given };
 }
 
 /** Returns a client of an admin port that serves a backend. */

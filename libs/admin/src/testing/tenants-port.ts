@@ -67,6 +67,7 @@ export async function tenantsPort(authority: Authority, given: Partial<AdminBack
     host: '127.0.0.1',
     port: 0,
     backend,
+    console: { when: 'on', traceUrl: '' },
     http: adminHandler({ metrics, profiling: true, tenants, operated }),
     warn: (message) => assert.fail(message),
     tls: (options, { accept, refused }) => {

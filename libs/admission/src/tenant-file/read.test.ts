@@ -91,7 +91,7 @@ describe("a tenant's file", () => {
     assert.equal(problemsOf('tenant: A\nagents: []\nlimits: {tunnels: 0, agents: x}').length, 4);
   });
 
-  it('costs what its length costs, whatever is in it', () => {
+  it('costs what its length costs, with any content', () => {
     const deep = `tenant: a\nserver: ${'['.repeat(10_000)}`;
     assert.ok(problemsOf(deep).length > 0);
   });

@@ -186,7 +186,7 @@ const limits = v.strictObject({
     described(count, 'Fresh tokens that are verified for open sessions, and as many at once.'),
   ),
   dialsPerSecond: v.exactOptional(count),
-  burst: v.exactOptional(described(count, 'Dials at once above dialsPerSecond.')),
+  burst: v.exactOptional(described(count, 'Dials at once after a quiet time. Then dialsPerSecond of them a second.')),
   pendingDials: v.exactOptional(count),
   tunnels: v.exactOptional(count),
   bytesPerSecond: v.exactOptional(bytes),

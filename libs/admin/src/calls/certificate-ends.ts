@@ -1,0 +1,60 @@
+import type { CertificatePlace, PlaneEvents } from '@isthmus/tunnel';
+
+const DAY_MS = 86_400_000;
+
+/** With less time left a renewal is overdue: automatic renewal happens with a third of the lifetime left. */
+const FEW_DAYS = 14;
+const OVERDUE = 0.2;
+
+/** How each warning begins. */
+const CERTIFICATE_WARNING = 'certificate ';
+
+const PLACES: Readonly<Record<CertificatePlace, string>> = {
+  callers: 'at the port for callers',
+  agents: 'at the port for agents',
+  peers: 'for other gateways and hubs',
+  admin: 'at the admin port',
+  uplink: 'for servers',
+  redis: 'for Redis',
+};
+
+interface InUse {
+  readonly validUntil: number;
+  readonly name: string;
+  /** Unknown of some. */
+  readonly validFrom?: number;
+}
+
+/** The certificates that a process uses, for warnings before one expires. */
+export class CertificateEnds {
+  readonly #inUse = new Map<CertificatePlace, InUse>();
+
+  constructor(events: PlaneEvents) {
+    events.on('certificate', (where, validUntil, about) => {
+      this.#inUse.set(where, { validUntil, name: about?.name ?? '', ...(about && { validFrom: about.validFrom }) });
+    });
+  }
+
+  /** Returns one warning for each certificate that has expired or will do so soon. */
+  warnings(now = Date.now()): string[] {
+    return [...this.#inUse]
+      .filter(([, inUse]) => inUse.validUntil - now < noticeOf(inUse))
+      .map(([where, { validUntil, name }]) => {
+        const whose = `${CERTIFICATE_WARNING}${name === '' ? '' : `${name} `}${PLACES[where]}`;
+        const day = new Date(validUntil).toISOString().slice(0, 10);
+        if (validUntil < now) return `${whose} expired on ${day}: renew its files in place`;
+        return `${whose} expires on ${day}, in ${left(validUntil - now)}: renew its files in place`;
+      });
+  }
+}
+
+/** How long before its end a certificate is worth a warning. Certificates of a few days are always near it. */
+function noticeOf({ validFrom, validUntil }: InUse): number {
+  const most = FEW_DAYS * DAY_MS;
+  return validFrom === undefined ? most : Math.min(most, OVERDUE * (validUntil - validFrom));
+}
+
+function left(ms: number): string {
+  const days = Math.floor(ms / DAY_MS);
+  return days >= 2 ? `${days} days` : `${Math.floor(ms / 3_600_000)} hours`;
+}

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DialHistory } from './dial-history.ts';
+
+const START = 1_000_000_000_000;
+const SLOT = 10_000;
+
+test('slots count dials and failures, and find quantiles to a fifth', () => {
+  const history = new DialHistory(SLOT, START);
+  for (let ms = 1; ms <= 1000; ms++) history.count(START + 1, ms, ms > 990);
+  const [slot] = history.slots(START + 1);
+  assert.deepEqual([slot?.start, slot?.dials, slot?.failures], [START, 1000, 10]);
+  for (const [found, wanted] of [
+    [slot?.p50, 500],
+    [slot?.p99, 990],
+  ] as const) {
+    assert.ok(found !== undefined && Math.abs(found / wanted - 1) < 0.2, `${found} instead of ${wanted}`);
+  }
+});
+
+test('a dial shorter than the first bucket, and one longer than the last, are counted', () => {
+  const history = new DialHistory(SLOT, START);
+  for (const ms of [0, 1e9]) history.count(START, ms, false);
+  const [slot] = history.slots(START);
+  assert.equal(slot?.dials, 2);
+  assert.ok((slot?.p99 ?? 0) > 200_000);
+});
+
+test('slots without dials are there, and without quantiles', () => {
+  const history = new DialHistory(SLOT, START);
+  history.count(START, 5, false);
+  history.count(START + 3 * SLOT, 5, false);
+  const slots = history.slots(START + 3 * SLOT);
+  assert.deepEqual(
+    slots.map(({ dials }) => dials),
+    [1, 0, 0, 1],
+  );
+  assert.deepEqual([slots[1]?.p50, slots[1]?.sessions], [undefined, undefined]);
+});
+
+test('an hour is kept and no more, also after days of silence', () => {
+  const history = new DialHistory(SLOT, START);
+  for (let slot = 0; slot < 1000; slot++) history.count(START + slot * SLOT, 1, false);
+  const now = START + 999 * SLOT;
+  assert.equal(history.slots(now).length, 360);
+  assert.equal(history.slots(now)[0]?.start, now - 359 * SLOT);
+  const later = history.slots(now + 86_400_000);
+  assert.equal(later.length, 360);
+  assert.ok(later.every(({ dials, p50 }) => dials === 0 && p50 === undefined));
+});
+
+test('the last sample of a slot stays', () => {
+  const history = new DialHistory(SLOT, START);
+  history.sample(START, 1, 2);
+  history.sample(START + 5000, 3, 0);
+  const [slot] = history.slots(START + 6000);
+  assert.deepEqual([slot?.sessions, slot?.tunnels], [3, 0]);
+});
+
+test('a clock that is set back loses nothing', () => {
+  const history = new DialHistory(SLOT, START);
+  history.count(START + SLOT, 1, false);
+  history.count(START - 10 * SLOT, 1, true);
+  const slots = history.slots(START - 10 * SLOT);
+  assert.deepEqual(
+    slots.map(({ dials }) => dials),
+    [0, 2],
+  );
+});

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Directory, type HubRecord, type PlaneEvents, planeEvents, type SessionRecord } from '@isthmus/tunnel';
+import { aSession } from '../testing/backend.ts';
+import { RecentLosses } from './recent-losses.ts';
+
+function hub(hubId: string, draining = false): HubRecord {
+  return { hubId, incarnation: 1, peerAddress: `${hubId}:8097`, agentAddress: '', zone: '', draining };
+}
+
+function session(agentId: string, hubId: string, version = 1, draining = false): SessionRecord {
+  const identifiers = { ipv4: ['10.0.0.7'], ipv6: [], host: [], cidr: [], defaultRoute: false };
+  const names = { sessionId: `${agentId} at ${hubId}`, tenant: 'default', agentId, hubId };
+  return { ...names, incarnation: 1, version, identifiers, draining, since: 0 };
+}
+
+function gateway(sessions: readonly SessionRecord[], hubs: readonly HubRecord[] = [hub('h1'), hub('h2')]) {
+  const events = planeEvents();
+  const directory = new Directory();
+  directory.reset({ hubs, sessions, quarantines: [] });
+  return { events, directory, losses: new RecentLosses(events, directory, true) };
+}
+
+const namesOf = (losses: RecentLosses) =>
+  losses.list().map(({ role, id, left }) => `${role} ${id}${left ? ' left' : ''}`);
+
+function gone(directory: Directory, agentId: string, hubId: string): void {
+  directory.apply({ kind: 'session-gone', sessionId: `${agentId} at ${hubId}`, hubId, incarnation: 1, version: 9 });
+}
+
+test('a gateway has lost an agent once its last session is gone, until it comes back', () => {
+  const { directory, losses } = gateway([session('a', 'h1'), session('a', 'h2')]);
+  gone(directory, 'a', 'h1');
+  assert.deepEqual(namesOf(losses), []);
+  gone(directory, 'a', 'h2');
+  assert.deepEqual(namesOf(losses), ['agent a']);
+  assert.deepEqual(losses.list()[0]?.identifiers?.ipv4, ['10.0.0.7']);
+  directory.apply({ kind: 'session', session: session('a', 'h1', 10) });
+  assert.deepEqual(namesOf(losses), []);
+});
+
+test('a session whose record changes is not lost, and one that drained has left', () => {
+  const { directory, losses } = gateway([session('a', 'h1')]);
+  directory.apply({ kind: 'session', session: session('a', 'h1', 2, true) });
+  assert.deepEqual(namesOf(losses), []);
+  gone(directory, 'a', 'h1');
+  assert.deepEqual(namesOf(losses), ['agent a left']);
+});
+
+test('a hub is lost when its link closes, unless it drained, and until it is linked again', () => {
+  const { events, losses } = gateway([], [hub('h1'), hub('h2', true)]);
+  events.emit('peer:close', 'h1', 'h1:8097', 'silent');
+  events.emit('peer:close', 'h2', 'h2:8097', 'it stops');
+  assert.deepEqual(namesOf(losses), ['hub h2 left', 'hub h1']);
+  assert.deepEqual(
+    losses.list().map(({ remote, reason }) => [remote, reason]),
+    [
+      ['h2:8097', 'it stops'],
+      ['h1:8097', 'silent'],
+    ],
+  );
+  events.emit('peer:open', 'h1', 'h1:8097');
+  assert.deepEqual(namesOf(losses), ['hub h2 left']);
+});
+
+function ended(events: PlaneEvents, agentId: string, reason: string): void {
+  events.emit('session:close', aSession(`s ${agentId}`, { agentId }), reason);
+}
+
+test('a hub knows from where it lost an agent, and why', () => {
+  const events = planeEvents();
+  const losses = new RecentLosses(events, new Directory(), false);
+  for (const agentId of ['a', 'b', 'c']) events.emit('session:open', aSession(`s ${agentId}`, { agentId }));
+  ended(events, 'a', 'silent');
+  events.emit('session:drain', aSession('s b', { agentId: 'b' }));
+  ended(events, 'b', 'the agent leaves');
+  assert.deepEqual(
+    losses.list().map(({ id, remote, reason, left }) => [id, remote, reason, left]),
+    [
+      ['b', '10.0.0.1:5000', 'the agent leaves', true],
+      ['a', '10.0.0.1:5000', 'silent', false],
+    ],
+  );
+  events.emit('session:open', aSession('s2', { agentId: 'a' }));
+  assert.deepEqual(namesOf(losses), ['agent b left']);
+});
+
+test('losses are forgotten after an hour, and their number is bounded', () => {
+  const events = planeEvents();
+  const losses = new RecentLosses(events, new Directory(), false);
+  for (let n = 0; n < 1000; n++) ended(events, `a${n}`, 'x'.repeat(10_000));
+  assert.equal(losses.list().length, 100);
+  assert.equal(losses.list()[0]?.id, 'a999');
+  assert.equal(losses.list()[0]?.reason.length, 300);
+  assert.deepEqual(losses.list(Date.now() + 3_600_001), []);
+});

@@ -1,0 +1,100 @@
+import { LruMap } from '@isthmus/runtime';
+import type { AgentIdentifiers, AgentName, Directory, PlaneEvents, SessionRecord } from '@isthmus/tunnel';
+
+/** Losses to keep: many agents that are gone have one cause, which a few of them show. */
+const KEPT = 100;
+
+/** How long one is worth a look, in milliseconds. */
+const FRESH_MS = 3_600_000;
+
+/** Characters of a reason. */
+const MAX_REASON = 300;
+
+/** A hub that this gateway has lost, or an agent that has lost its last session known here. */
+export interface Loss {
+  readonly role: 'hub' | 'agent';
+  /** Empty for a hub. */
+  readonly tenant: string;
+  readonly id: string;
+  /** An agent's last hub. */
+  readonly hubId: string;
+  /** Where it was: host and port; empty if this process does not know. */
+  readonly remote: string;
+  /** Empty if this process does not know. */
+  readonly reason: string;
+  /** It had said that it was leaving. */
+  readonly left: boolean;
+  /** In milliseconds since the epoch. */
+  readonly at: number;
+  /** What an agent serves. */
+  readonly identifiers?: AgentIdentifiers;
+}
+
+/** What an admin port reads of losses. */
+export interface SeenLosses {
+  list(): Loss[];
+}
+
+/**
+ * Hubs and agents that went away and have not come back. The plane itself forgets them within seconds, and nothing else names what is
+ * missing.
+ */
+export class RecentLosses implements SeenLosses {
+  readonly #kept = new LruMap<string, Loss>(KEPT);
+  /** Sessions of this process's hub whose agents said that they were leaving. */
+  readonly #leaving = new Set<string>();
+  readonly #directory: Pick<Directory, 'hub' | 'ofAgent'>;
+
+  /** @param follows whether the directory has the sessions of all hubs, as a gateway's has */
+  constructor(events: PlaneEvents, directory: Pick<Directory, 'hub' | 'ofAgent' | 'watch'>, follows: boolean) {
+    this.#directory = directory;
+    events.on('peer:open', (hubId) => this.#kept.delete(keyOf({ tenant: '', id: hubId })));
+    events.on('peer:close', (hubId, address, reason) => this.#hubLost(hubId, address, reason));
+    if (follows) {
+      directory.watch({ came: (session) => this.#agentCame(session), went: (session) => this.#agentWent(session) });
+      return;
+    }
+    events.on('session:open', (session) => this.#agentCame(session));
+    events.on('session:drain', ({ sessionId }) => this.#leaving.add(sessionId));
+    events.on('session:close', (session, reason) => {
+      const left = this.#leaving.delete(session.sessionId);
+      this.#agentLost(session, { remote: session.remote, reason, left });
+    });
+  }
+
+  /** The last first. */
+  list(now = Date.now()): Loss[] {
+    return [...this.#kept.values()].filter(({ at }) => now - at < FRESH_MS).reverse();
+  }
+
+  #hubLost(id: string, remote: string, reason: string): void {
+    const left = this.#directory.hub(id)?.draining ?? false;
+    this.#keep({ role: 'hub', tenant: '', id, hubId: '', remote, reason, left });
+  }
+
+  #agentCame({ tenant, agentId }: AgentName): void {
+    this.#kept.delete(keyOf({ tenant, id: agentId }));
+  }
+
+  #agentWent(session: SessionRecord): void {
+    if ([...this.#directory.ofAgent(session)].length > 0) return;
+    const hub = this.#directory.hub(session.hubId);
+    this.#agentLost(session, { remote: '', reason: '', left: (session.draining ?? false) || (hub?.draining ?? false) });
+  }
+
+  #agentLost(
+    { tenant, agentId: id, hubId, identifiers }: Pick<SessionRecord, 'tenant' | 'agentId' | 'hubId' | 'identifiers'>,
+    how: Pick<Loss, 'remote' | 'reason' | 'left'>,
+  ): void {
+    this.#keep({ role: 'agent', tenant, id, hubId, identifiers, ...how });
+  }
+
+  #keep(loss: Omit<Loss, 'at'>): void {
+    this.#kept.set(keyOf(loss), { ...loss, reason: loss.reason.slice(0, MAX_REASON), at: Date.now() });
+  }
+}
+
+/** Hubs have no tenant, and a tenant's name is never empty. */
+function keyOf({ tenant, id }: Pick<Loss, 'tenant' | 'id'>): string {
+  return JSON.stringify([tenant, id]);
+}

@@ -1,0 +1,150 @@
+import { once } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { AdminJson, adminApi } from '@isthmus/proto/admin';
+import { send } from '@isthmus/service';
+import { type CallContext, ServerError, Status } from 'nice-grpc';
+import type { AnyMethod, Method } from '../access/table.ts';
+import type { Visitor } from '../access/visitor.ts';
+import type { AdminBackend } from '../backend.ts';
+import { invalid } from '../calls/refusals.ts';
+import { serviceFor } from '../rpc/service.ts';
+import { readBody } from './body.ts';
+import { SAFE_HEADERS } from './page.ts';
+
+/** The path of the methods, below that of the console. */
+export const METHODS_PATH = `${adminApi.AdminDefinition.fullName}/`;
+
+/** What changes nothing. Only these answer a GET, which a page of another member may send. */
+const READS: readonly Method[] = [
+  ...(['getStatus', 'getHistory', 'getConfig', 'listMembers', 'listSessions', 'listTunnels'] as const),
+  ...(['listTenants', 'listQuarantined', 'watchDials', 'explain', 'recentLogs'] as const),
+];
+
+/** Above the longest dial that an operator may ask for, with its wait for a byte. */
+const LONGEST_CALL_MS = 125_000;
+/** A connection without a byte for 65 s is closed. */
+const HEARTBEAT_MS = 15_000;
+
+/** https://connectrpc.com/docs/protocol: the names of the codes, and the statuses that go with them. */
+const CODES: { readonly [code: number]: readonly [name: string, status: number] } = {
+  [Status.INVALID_ARGUMENT]: ['invalid_argument', 400],
+  [Status.NOT_FOUND]: ['not_found', 404],
+  [Status.PERMISSION_DENIED]: ['permission_denied', 403],
+  [Status.RESOURCE_EXHAUSTED]: ['resource_exhausted', 429],
+  [Status.UNIMPLEMENTED]: ['unimplemented', 501],
+  [Status.UNAVAILABLE]: ['unavailable', 503],
+};
+
+/** Answers methods of the admin RPC in JSON, as Connect's protocol has it for single answers. Streams are a line of JSON for each. */
+export class JsonRpc {
+  readonly #json = new AdminJson();
+  readonly #backend: AdminBackend;
+
+  constructor(backend: AdminBackend) {
+    this.#backend = backend;
+  }
+
+  /** @param name `GetStatus` */
+  async serve(request: IncomingMessage, response: ServerResponse, name: string, visitor: Visitor): Promise<void> {
+    const gone = new AbortController();
+    response.once('close', () => gone.abort());
+    try {
+      const method = methodNamed(name);
+      const asked = this.#request(method, await messageOf(request, method));
+      const service = serviceFor(visitor, this.#backend) as unknown as Record<string, AnyMethod>;
+      const { responseStream } = adminApi.AdminDefinition.methods[method];
+      const signal = responseStream
+        ? gone.signal
+        : AbortSignal.any([gone.signal, AbortSignal.timeout(LONGEST_CALL_MS)]);
+      const answers = (service[method] as AnyMethod)(asked, { signal } as CallContext);
+      if (answers instanceof Promise) await send(response, { status: 200, ...json(textOf(method, await answers)) });
+      else await stream(response, method, answers, signal);
+    } catch (error) {
+      if (gone.signal.aborted) return;
+      const [status, text] = failureOf(error);
+      if (response.headersSent) response.end(`${text}\n`);
+      else await send(response, { status, ...json(text) });
+    }
+  }
+
+  #request(method: Method, message: unknown): object {
+    try {
+      return this.#json.request(method, message);
+    } catch (error) {
+      // It names the field that is wrong.
+      throw invalid((error as Error).message);
+    }
+  }
+}
+
+function methodNamed(name: string): Method {
+  const found = Object.entries(adminApi.AdminDefinition.methods).find(([, each]) => each.name === name);
+  if (found) return found[0] as Method;
+  throw new ServerError(Status.UNIMPLEMENTED, `the admin RPC has no method ${name.slice(0, 100)}`);
+}
+
+/** Returns the request's message, not checked yet. */
+async function messageOf(request: IncomingMessage, method: Method): Promise<unknown> {
+  let text: string;
+  if (request.method === 'GET' && READS.includes(method)) {
+    text = new URL(request.url ?? '', 'http://host').searchParams.get('message') ?? '{}';
+  } else {
+    // Another type would let a form of any page ask.
+    const type = request.headers['content-type']?.split(';')[0]?.trim().toLowerCase();
+    if (request.method !== 'POST' || type !== 'application/json') {
+      throw invalid('ask with POST and content-type application/json; methods that change nothing also answer GET');
+    }
+    text = await readBody(request);
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw invalid('the message is no JSON');
+  }
+}
+
+async function stream(
+  response: ServerResponse,
+  method: Method,
+  answers: AsyncIterable<unknown>,
+  signal: AbortSignal,
+): Promise<void> {
+  const begin = () => {
+    if (!response.headersSent) response.writeHead(200, { ...SAFE_HEADERS, 'content-type': 'application/x-ndjson' });
+  };
+  // Nobody may be dialling, but the page wants to know that it is connected.
+  const beat = () => {
+    begin();
+    if (!response.writableNeedDrain) response.write('\n');
+  };
+  const heartbeat = setInterval(beat, HEARTBEAT_MS);
+  const first = setImmediate(beat);
+  try {
+    for await (const answer of answers) {
+      begin();
+      if (!response.write(`${textOf(method, answer)}\n`)) await once(response, 'drain', { signal });
+    }
+    begin();
+    response.end();
+  } finally {
+    clearImmediate(first);
+    clearInterval(heartbeat);
+  }
+}
+
+/** 64-bit integers are times and counts, all below 2^53. */
+function textOf(method: Method, answer: unknown): string {
+  const { responseType } = adminApi.AdminDefinition.methods[method];
+  const message = responseType.fromPartial(answer as object);
+  return JSON.stringify(message, (_key, value) => (typeof value === 'bigint' ? Number(value) : value));
+}
+
+function json(body: string) {
+  return { body, headers: { ...SAFE_HEADERS, 'content-type': 'application/json' } };
+}
+
+function failureOf(error: unknown): [status: number, text: string] {
+  const known = error instanceof ServerError ? error : new ServerError(Status.INTERNAL, (error as Error).message);
+  const [code, status] = CODES[known.code] ?? ['internal', 500];
+  return [status, JSON.stringify({ code, message: known.details })];
+}

@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request as ask, type IncomingMessage } from 'node:http';
+import { hostname } from 'node:os';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { until } from '@isthmus/runtime/testing';
+import { type DialRequest, type Operation, planeEvents } from '@isthmus/tunnel';
+import type { AdminBackend } from '../backend.ts';
+import type { PlanePart } from '../calls/members.ts';
+import { RecentDials } from '../calls/recent-dials.ts';
+import { type AdminOptions, type AdminServer, serveAdmin } from '../server.ts';
+import { aSession, aTunnel, idleBackend } from '../testing/backend.ts';
+
+const RPC = '/console/isthmus.admin.v1.Admin/';
+const CONSOLE = { when: 'auto', traceUrl: 'https://traces.example/{trace_id}' } as const;
+const MEMBER = 'http://127.0.0.1:8195';
+
+const plane: PlanePart = {
+  registry: { synced: true, up: true, detail: '', lastAnswerAt: undefined },
+  members: async () => [],
+  lastMembers: () => [
+    {
+      memberId: 'h',
+      roles: ['hub'],
+      adminAddress: '127.0.0.1:8195',
+      host: hostname(),
+      version: '1',
+      zone: '',
+      since: 1,
+    },
+  ],
+  hubs: () => [],
+  linkTo: () => 'none',
+  rttTo: () => undefined,
+};
+
+function serve(given: Partial<AdminBackend> = {}, options: Partial<AdminOptions> = {}): Promise<AdminServer> {
+  return serveAdmin({
+    host: '127.0.0.1',
+    port: 0,
+    backend: idleBackend({ plane, ...given }),
+    console: CONSOLE,
+    http: (_request, response) => response.writeHead(404).end('not the console\n'),
+    warn: () => {},
+    ...options,
+  });
+}
+
+interface Asked {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+async function get(server: AdminServer, path: string, { method = 'GET', headers, body = '' }: Asked = {}) {
+  const { address, port } = server.address;
+  const asked = ask({ host: address, port, path, method, headers, agent: false }).end(body);
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  return { status: response.statusCode, headers: response.headers, body: await text(response) };
+}
+
+function post(server: AdminServer, method: string, message: object, headers: Record<string, string> = {}) {
+  const all = { 'content-type': 'application/json', ...headers };
+  return get(server, RPC + method, { method: 'POST', headers: all, body: JSON.stringify(message) });
+}
+
+test('the page comes from memory, with a policy that lets nothing else in, and once', async () => {
+  await using server = await serve();
+  const page = await get(server, '/console/');
+  assert.equal(page.status, 200, page.body);
+  assert.equal(page.headers['content-type'], 'text/html; charset=utf-8');
+  assert.doesNotMatch(page.body, /https?:|<script>|<style|\son\w+=/);
+  const policy = `${page.headers['content-security-policy']}`;
+  assert.match(policy, /default-src 'none'; script-src 'self'; style-src 'self'; /);
+  assert.match(policy, /connect-src 'self' http:\/\/127\.0\.0\.1:8195;/);
+  assert.match(policy, /frame-ancestors 'none'; require-trusted-types-for 'script'/);
+  assert.doesNotMatch(policy, /unsafe|nonce|\*|data:/);
+  const again = await get(server, '/console/', { headers: { 'if-none-match': `${page.headers.etag}` } });
+  assert.deepEqual([again.status, again.body], [304, '']);
+  for (const name of ['console.js', 'console.css', 'icon.svg']) {
+    const file = await get(server, `/console/${name}`);
+    assert.equal(file.status, 200, name);
+    assert.equal(file.headers['x-content-type-options'], 'nosniff');
+  }
+  assert.deepEqual(JSON.parse((await get(server, '/console/settings.json')).body), {
+    traceUrl: CONSOLE.traceUrl,
+    tenant: '',
+    members: [MEMBER],
+  });
+  assert.equal((await get(server, '/console')).headers.location, '/console/');
+  for (const path of ['/console/none', '/console/constructor', '/console/..%2fetc']) {
+    assert.equal((await get(server, path)).status, 404, path);
+  }
+  assert.equal((await get(server, '/consoles')).body, 'not the console\n');
+});
+
+test('the console is off where anyone could reach it, unless it is turned on there and has mutual TLS', async () => {
+  const everywhere = { host: '0.0.0.0' };
+  const rows = [
+    [everywhere, 'auto', 404, /--console=on turns it on/],
+    [everywhere, 'on', 403, /mutual TLS: set --admin-server-cert/],
+    [{}, 'off', 404, /--console=on turns it on/],
+    [{}, 'on', 200, /<!doctype html>/],
+  ] as const;
+  for (const [where, when, status, body] of rows) {
+    await using server = await serve({}, { ...where, console: { when, traceUrl: '' } });
+    for (const path of ['/console/', `${RPC}GetStatus`]) {
+      const { status: found, body: said } = await get(server, path);
+      assert.equal(found, status, `${when} ${path}`);
+      if (path === '/console/') assert.match(said, body);
+    }
+  }
+});
+
+test('methods that change nothing answer GET and POST; others answer only POST in JSON', async () => {
+  const ended: string[] = [];
+  const kick = { tunnel: (id: string, { message }: Error) => ended.push(`${id}: ${message}`) };
+  await using server = await serve({ kick, sessions: () => [aSession('s1', { since: 2 ** 50 })] });
+  const { status, body, headers } = await get(server, `${RPC}ListSessions?message=%7B%7D`);
+  assert.deepEqual([status, headers['content-type']], [200, 'application/json']);
+  assert.deepEqual(JSON.parse(body).sessions[0], {
+    ...{ sessionId: 's1', tenant: 'default', agentId: 'a', hubId: 'h', protocol: 1, remote: '10.0.0.1:5000' },
+    ...{ sinceMs: 2 ** 50, draining: false, quarantined: false, quarantineReason: '', tunnels: 0 },
+    identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
+  });
+  assert.equal((await post(server, 'ListSessions', {})).body, body);
+  assert.equal((await get(server, `${RPC}Kick?message=${encodeURIComponent('{"dialId":"d1"}')}`)).status, 400);
+  const form = { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{"dialId":"d1"}' };
+  assert.equal((await get(server, `${RPC}Kick`, form)).status, 400);
+  assert.deepEqual(ended, []);
+  assert.equal((await post(server, 'Kick', { dialId: 'd1', reason: 'old' })).status, 200);
+  assert.deepEqual(ended, ['d1: ended by an operator: old']);
+});
+
+test("errors have Connect's codes, and say what to do", async () => {
+  await using server = await serve();
+  const rows = [
+    ['Kick', { reason: 5 }, 400, 'invalid_argument', /reason/],
+    ['Kick', {}, 400, 'invalid_argument', /no target/],
+    ['Kick', { dialId: 'd1' }, 404, 'not_found', /no tunnel of dial d1/],
+    ['Explain', {}, 501, 'unimplemented', /gateway/],
+    ['Nothing', {}, 501, 'unimplemented', /no method Nothing/],
+  ] as const;
+  for (const [method, message, status, code, said] of rows) {
+    const answer = await post(server, method, message);
+    assert.equal(answer.status, status, answer.body);
+    assert.equal(JSON.parse(answer.body).code, code);
+    assert.match(JSON.parse(answer.body).message, said);
+  }
+  const broken = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{' };
+  assert.match((await get(server, `${RPC}Kick`, broken)).body, /no JSON/);
+  const long = await post(server, 'Kick', { reason: 'x'.repeat(70_000) });
+  assert.equal(long.status, 429);
+});
+
+test('no page of another site gets an answer, and what it tried is audited', async () => {
+  const operations: Operation[] = [];
+  await using server = await serve({ operated: (operation) => operations.push(operation) });
+  const evil = { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' };
+  assert.equal((await post(server, 'Drain', {}, evil)).status, 403);
+  assert.equal((await get(server, `${RPC}GetStatus`, { headers: evil })).status, 403);
+  assert.equal((await get(server, `${RPC}GetStatus`, { headers: { 'sec-fetch-site': 'cross-site' } })).status, 403);
+  assert.deepEqual(
+    operations.map(({ call, outcome }) => [call, outcome]),
+    Array.from({ length: 3 }, () => ['Console', 'refused']),
+  );
+  const rebound = { headers: { host: 'evil.example' } };
+  for (const path of ['/console/', `${RPC}GetStatus`]) assert.equal((await get(server, path, rebound)).status, 403);
+  const options = await get(server, `${RPC}Drain`, { method: 'OPTIONS', headers: evil });
+  assert.deepEqual([options.status, options.headers['access-control-allow-origin']], [403, undefined]);
+});
+
+test("another member's page may read, and change nothing", async () => {
+  await using server = await serve();
+  const { status, headers } = await get(server, `${RPC}GetStatus`, { headers: { origin: MEMBER } });
+  assert.deepEqual([status, headers['access-control-allow-origin'], headers.vary], [200, MEMBER, 'origin']);
+  assert.equal((await post(server, 'SetLogLevel', { level: 'debug' }, { origin: MEMBER })).status, 403);
+});
+
+function dialOf(id: string): DialRequest {
+  const { signal } = new AbortController();
+  return { id, tenant: 'default', destination: { host: 'h', port: 1 }, deadline: 0, signal };
+}
+
+test('a stream is a line of JSON for each dial, until the page goes', async () => {
+  const events = planeEvents();
+  const dials = new RecentDials(events);
+  await using server = await serve({ dials });
+  const message = encodeURIComponent(JSON.stringify({ phases: true }));
+  const asked = ask({
+    host: '127.0.0.1',
+    port: server.address.port,
+    path: `${RPC}WatchDials?message=${message}`,
+    agent: false,
+  }).end();
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  assert.equal(response.headers['content-type'], 'application/x-ndjson');
+  let said = '';
+  response.on('data', (chunk) => {
+    said += chunk;
+  });
+  await until(() => dials.watchers === 1, { what: 'a watcher' });
+  events.emit('dial:start', 'gateway', dialOf('d1'));
+  events.emit('dial:end', 'gateway', dialOf('d1'), { ms: 5 });
+  const lines = () => said.split('\n').filter((line) => line !== '');
+  await until(() => lines().length === 2, { what: 'two events' });
+  const [begun, ended] = lines().map((line) => JSON.parse(line).dial);
+  assert.deepEqual([begun.dialId, begun.state, begun.phases], ['d1', 1, []]);
+  assert.deepEqual([ended.state, ended.phases.length, ended.phases[0].name], [2, 1, 'gateway']);
+  response.destroy();
+  await until(() => dials.watchers === 0, { what: 'the end of the watching' });
+});
+
+test('a page that does not read its stream costs a thousand events, and slows down no dial', async () => {
+  const events = planeEvents();
+  const dials = new RecentDials(events);
+  await using server = await serve({ dials });
+  const asked = ask({ host: '127.0.0.1', port: server.address.port, path: `${RPC}WatchDials`, agent: false }).end();
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  await until(() => dials.watchers === 1, { what: 'a watcher' });
+  const long = { ...dialOf('x'.repeat(200)), destination: { host: 'h'.repeat(250), port: 1 } };
+  const before = process.memoryUsage().heapUsed;
+  for (let round = 0; round < 100; round++) {
+    for (let n = 0; n < 1000; n++) events.emit('dial:end', 'gateway', long, { ms: 1 });
+    await new Promise(setImmediate);
+  }
+  // 100,000 events of 500 bytes are 50 MB. Sockets and the queue hold a few thousand.
+  assert.ok(process.memoryUsage().heapUsed - before < 40 * 2 ** 20);
+  let said = '';
+  response.on('data', (chunk) => {
+    said += chunk;
+  });
+  await until(() => /"lost":[1-9]/.test(said), { what: 'the number of events that were lost' });
+});
+
+test('tunnels are those of the RPC', async () => {
+  const { signal } = new AbortController();
+  const evil = '<script>alert(1)</script>';
+  const tunnel = aTunnel({ agentId: evil, dial: { ...dialOf('d1'), signal }, up: 2 ** 40 });
+  await using server = await serve({ tunnels: () => new Set([tunnel]) });
+  const { body, headers } = await get(server, `${RPC}ListTunnels`);
+  assert.equal(headers['x-content-type-options'], 'nosniff');
+  const [found] = JSON.parse(body).tunnels;
+  assert.deepEqual([found.agentId, found.bytesUp, found.role], [evil, 2 ** 40, 1]);
+});

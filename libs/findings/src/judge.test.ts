@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Evidence } from './evidence.ts';
+import { judge } from './judge.ts';
+import type { Tenants } from './messages.ts';
+import { findingsIn } from './result.ts';
+import { aHub, aList, aLoss, aSession, aStatus, aWitness } from './testing.ts';
+
+const NOW = 1_000_000;
+const DAY_MS = 86_400_000;
+
+const hubs = [aHub('h1'), aHub('h2')];
+
+/** A plane that is well, with what a test gives. */
+function plane(given: Partial<Evidence> = {}): Evidence {
+  const members = [aWitness('g1', { list: aList({ hubs }) }), aWitness('h1', { roles: ['hub'] })];
+  const sessions = [aSession(), aSession({ hubId: 'h2' })];
+  return { members, hubs, sessions, clocks: [{ of: 'this browser', aheadMs: 0 }], now: NOW, ...given };
+}
+
+/** A gateway that says this. */
+function saying(status: Parameters<typeof aStatus>[0], list = aList({ hubs })): Partial<Evidence> {
+  return { members: [aWitness('g1', { status: aStatus({ nowMs: NOW, ...status }), list })] };
+}
+
+test('of a plane that is well, every check passes', () => {
+  const results = judge(plane());
+  assert.deepEqual(findingsIn(results), []);
+  assert.deepEqual(
+    [...new Set(results.map(({ check }) => check))],
+    ['members', 'clocks', 'versions', 'links', 'agents'],
+  );
+});
+
+test('some checks alone can be asked for', () => {
+  assert.deepEqual(
+    [...new Set(judge(plane(), ['agents', 'members']).map(({ check }) => check))],
+    ['members', 'agents'],
+  );
+});
+
+const down = [aHub('h1', { link: 3 }), aHub('h2')];
+const refusal = {
+  where: 'agents',
+  remote: '10.0.0.9:1',
+  reason: 'the peer went away during the TLS handshake: does it trust the authority of this certificate?',
+  count: 3,
+  firstMs: 1,
+  lastMs: NOW - 5000,
+};
+const tenant = { name: 'acme', file: 'acme.yaml', agents: 1, sessions: 1, callers: [], tunnels: 1, pendingDials: 0 };
+const certificate = { where: 'server', name: 'CN=x', expiresMs: NOW + 3 * DAY_MS };
+
+function withTenants(
+  given: Partial<Tenants['tenants'][number]>,
+  problems: Tenants['problems'] = [],
+): Partial<Evidence> {
+  const tenants = [{ ...tenant, use: [], certificates: [], ...given }];
+  return { members: [aWitness('g1', { tenants: { configured: true, problems, tenants }, list: aList({ hubs }) })] };
+}
+
+const failing = {
+  tenant: 'default',
+  destination: '10.0.0.7:443',
+  code: 'connection_timeout',
+  text: 'no answer',
+  count: 9,
+  lastMs: NOW - 2000,
+  agents: ['a'],
+};
+
+/** What is wrong, what is found, and what to do about it. */
+const ROWS: readonly [what: string, given: Partial<Evidence>, wanted: RegExp, todo: RegExp][] = [
+  [
+    'a hub that cannot be reached',
+    { hubs: down, members: [aWitness('g1', { list: aList({ hubs: down }) })] },
+    /^fail links h1: hub at h1:8097: g1 cannot reach it$/,
+    /--advertise-address/,
+  ],
+  [
+    'a hub that hangs',
+    {
+      hubs: down,
+      members: [aWitness('g1', { list: aList({ hubs: down }) }), { ...aWitness('h1'), status: undefined }],
+    },
+    /^fail links h1: hub at h1:8097: g1 cannot reach it$/,
+    /it hangs, is down, or cut off.*restart it/,
+  ],
+  [
+    'a hub that the plane has forgotten',
+    saying({
+      losses: [aLoss('h9', { role: 2, tenant: '', remote: 'h9:8097', reason: 'silent for 2 s', atMs: NOW - 60_000 })],
+    }),
+    /^warn missing h9: hub at h9:8097, was lost 1 min 0 s ago by g1, and has not come back: silent for 2 s$/,
+    /restart it/,
+  ],
+  [
+    'a member that is not ready',
+    saying({ ready: false, checks: [{ name: 'sessions', ok: false, detail: 'none' }] }),
+    /^fail members g1: is not ready: sessions: none$/,
+    /fix the cause/,
+  ],
+  [
+    'a member that does not answer',
+    { members: [{ ...aWitness('h1'), status: undefined, silent: 'no answer in time' }] },
+    /^fail members h1: does not answer at h1:8095: no answer in time$/,
+    /restart it/,
+  ],
+  [
+    'a registry that takes no writes',
+    saying({}, aList({ registry: { up: false, synced: true, detail: 'READONLY', ageMs: 1 } })),
+    /^fail links the registry: g1 cannot use it: READONLY$/,
+    /REPLICAOF NO ONE/,
+  ],
+  ['no agents', { sessions: [] }, /^fail agents the plane: no agent has a session/, /--ca-cert/],
+  [
+    'an agent with one hub',
+    { sessions: [aSession()] },
+    /^warn agents a: has a session with only h1, of 2 hubs$/,
+    /--session-count/,
+  ],
+  [
+    'an agent that is lost',
+    saying({ losses: [aLoss('a6', { atMs: NOW - 60_000, remote: '10.0.0.6:1', reason: 'silent' })] }),
+    /^warn missing a6: agent without a session: h1 lost the last one from 10.0.0.6:1 1 min 0 s ago: silent$/,
+    /isthmus status --address/,
+  ],
+  [
+    'clocks',
+    { members: [aWitness('g1', { aheadMs: 5000 })] },
+    /^warn clocks members: g1 is 5,000 ms ahead of this browser$/,
+    /NTP/,
+  ],
+  [
+    'versions',
+    { members: [aWitness('g1'), aWitness('g2', { version: '2' })] },
+    /^warn versions members: 1 at g1; 2 at g2$/,
+    /upgrade/,
+  ],
+  [
+    'a refused agent, and who it may be',
+    saying({ refusals: [refusal], losses: [aLoss('a6', { left: true, atMs: NOW - 60_000, remote: '10.0.0.9:7' })] }),
+    /^warn refusals g1, port for agents: refused 10.0.0.9:1, 3 times, the last 5 s ago: the peer.*; agents that have no session any more: a6 \(for 1 min 0 s\)$/,
+    /--ca-cert must hold the CA of the hub's --cluster-cert/,
+  ],
+  [
+    'what callers fail to reach',
+    saying({ failing: [failing] }),
+    /^warn callers 10.0.0.7:443, at g1: 9 dials failed through a, the last 2 s ago, and none succeeded since: connection_timeout: no answer$/,
+    /a firewall or network policy/,
+  ],
+  ['dials that wait', saying({ parkedDials: 2 }), /^warn callers g1: 2 dials wait for a session$/, /isthmus agents/],
+  [
+    'a tenant near a limit',
+    withTenants({ use: [{ limit: 'tunnels', used: 80, most: 100 }] }),
+    /^warn limits tenant acme: uses 80 of 100 tunnels at g1$/,
+    /isthmus tunnels --sort age.*limits.tunnels/,
+  ],
+  [
+    'a tenant at a limit',
+    withTenants({ use: [{ limit: 'tunnels', used: 100, most: 100 }] }),
+    /^fail limits tenant acme: uses 100 of 100 tunnels at g1: what exceeds it is refused$/,
+    /raise limits.tunnels/,
+  ],
+  [
+    "tenants' files",
+    withTenants({}, [{ file: 'b.yaml', line: 2, column: 1, message: 'colour is unknown', kept: '' }]),
+    /^fail tenants b.yaml:2:1: colour is unknown; its tenant is not in force, at g1$/,
+    /isthmus tenants check/,
+  ],
+  [
+    "tenants' certificates",
+    withTenants({ certificates: [certificate] }),
+    /^warn tenants acme: server: CN=x expires on .*, in 3 days$/,
+    /renew/,
+  ],
+];
+
+for (const [what, given, wanted, todo] of ROWS) {
+  test(`${what}: is found, with what to do`, () => {
+    const found = findingsIn(judge(plane(given)));
+    const lines = found.map(({ outcome, check, about, detail }) => `${outcome} ${check} ${about}: ${detail}`);
+    const at = lines.findIndex((line) => wanted.test(line));
+    assert.ok(at >= 0, lines.join('\n'));
+    assert.match(found[at]?.todo ?? '', todo);
+  });
+}
+
+test('clocks pass within a second, warn above, and fail where certificates would seem invalid', () => {
+  const told = (...ahead: number[]) => {
+    const members = ahead.map((aheadMs, index) => aWitness(`m${index}`, { aheadMs }));
+    return judge(plane({ members, clocks: [] }), ['clocks'])[0]?.outcome;
+  };
+  assert.deepEqual([told(0, 400, -500), told(0, 2000), told(-20_000, 15_000)], ['pass', 'warn', 'fail']);
+});
+
+test('an agent in quarantine is named with the reason, and one of another tenant with the tenant', () => {
+  const sessions = [
+    aSession({ agentId: 'b', quarantined: true, quarantineReason: 'a test' }),
+    aSession({ tenant: 'acme' }),
+    aSession({ tenant: 'acme', hubId: 'h2' }),
+  ];
+  const told = judge(plane({ sessions }), ['agents']).map(
+    ({ about, outcome, detail }) => `${about} ${outcome}: ${detail}`,
+  );
+  assert.deepEqual(told, ['b warn: is in quarantine: a test', 'a of acme pass: has sessions with 2 of 2 hubs']);
+});
+
+test('an agent with a session is not lost, nor one that said that it was leaving', () => {
+  const losses = [aLoss('a', { atMs: NOW }), aLoss('b', { atMs: NOW, left: true })];
+  assert.deepEqual(findingsIn(judge(plane(saying({ losses })))), []);
+});

@@ -1,0 +1,66 @@
+export type Outcome = 'pass' | 'warn' | 'fail';
+
+/** The kinds of checks in their order, and what each looks at. Each has a section in docs/CHECK.md. */
+export const CHECKS = {
+  certificates: 'dates, purpose, names and issuer: of files, ports and programs',
+  socket: '--uds-name: does a server listen there, where others can see it?',
+  redis: '--redis-url: reachable, new enough, the primary, every right?',
+  members: 'does every gateway and hub answer, and is it ready?',
+  missing: 'which hubs and agents went away, and have not come back?',
+  refusals: 'who was refused in the last five minutes, and why?',
+  clocks: 'do the clocks of members, Redis and this machine agree?',
+  versions: 'do all members run one version?',
+  config: 'do replicas of one program have the same flags?',
+  tenants: 'are their files in force, and their certificates valid?',
+  limits: 'is a tenant near one of its limits?',
+  links: 'does every gateway reach every hub, and the registry?',
+  ports: "are the hubs' ports open from this machine?",
+  agents: 'does every agent have sessions with two hubs?',
+  callers: 'what did callers fail to reach in the last five minutes, and why?',
+  dials: 'does a real dial through each agent reach it?',
+} as const;
+
+export type CheckName = keyof typeof CHECKS;
+
+/** Where to read more about an advice. */
+function sectionOf(check: CheckName): string {
+  return `docs/CHECK.md#${check}`;
+}
+
+/** The result of one check. */
+export interface Result {
+  readonly check: CheckName;
+  /** What was checked: a file, a member, an agent. */
+  readonly about: string;
+  readonly outcome: Outcome;
+  readonly detail: string;
+  /** What to do. Set unless it passed. */
+  readonly todo?: string;
+  /** The section of the documentation about it. Set unless it passed. */
+  readonly docs?: string;
+}
+
+/** A result that did not pass. */
+export type Finding = Required<Result>;
+
+/** Makes the results of one kind of check. */
+export interface Report {
+  pass(about: string, detail: string): Result;
+  warn(about: string, detail: string, todo: string): Finding;
+  fail(about: string, detail: string, todo: string): Finding;
+}
+
+export function reportOf(check: CheckName): Report {
+  const docs = sectionOf(check);
+  return {
+    pass: (about, detail) => ({ check, about, outcome: 'pass', detail }),
+    warn: (about, detail, todo) => ({ check, about, outcome: 'warn', detail, todo, docs }),
+    fail: (about, detail, todo) => ({ check, about, outcome: 'fail', detail, todo, docs }),
+  };
+}
+
+/** Keeps what did not pass, failures first. */
+export function findingsIn(results: readonly Result[]): Finding[] {
+  const found = (outcome: Outcome) => results.filter((result): result is Finding => result.outcome === outcome);
+  return [...found('fail'), ...found('warn')];
+}

@@ -1,0 +1,30 @@
+import { SharedBudget } from '@isthmus/runtime';
+import type { ResumeOptions } from '@isthmus/tunnel';
+import { FlagError } from '../error.ts';
+import { duration, int, topic, type Values } from '../flag.ts';
+
+const MIB = 1024 * 1024;
+
+export const resume = topic('Behaviour', {
+  'resume-timeout': duration(
+    15_000,
+    'How long a tunnel outlives what carries it: it waits so long for another way between gateway and agent. 0 turns this off. See docs/RESUME.md.',
+    { own: true },
+  ),
+  'resume-memory': int(
+    64,
+    'MiB that all tunnels together may keep until the other end has them, beyond 256 KiB each. Above it they are slower, and nothing is lost.',
+    { own: true },
+  ),
+});
+
+export function checkResume(flags: Values<typeof resume>): void {
+  const memory = flags['resume-memory'];
+  if (memory < 0 || memory > 65_536) throw new FlagError('resume-memory', `bad size ${memory}: want 0 to 65536 MiB`);
+}
+
+/** @returns undefined if tunnels are not resumed */
+export function resumeOptions(flags: Values<typeof resume>): ResumeOptions | undefined {
+  const timeoutMs = flags['resume-timeout'];
+  return timeoutMs === 0 ? undefined : { timeoutMs, budget: new SharedBudget(flags['resume-memory'] * MIB) };
+}
