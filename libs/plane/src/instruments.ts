@@ -1,4 +1,4 @@
-import { RecentCallers, RecentDials, RecentRefusals } from '@isthmus/admin';
+import { CertificateEnds, RecentCallers, RecentDials, RecentHistory, RecentRefusals } from '@isthmus/admin';
 import type { ServerValues } from '@isthmus/flags';
 import type { Closing, Context } from '@isthmus/service';
 import { audited, type Instruments, instrument, type ProgramLogger } from '@isthmus/telemetry';
@@ -7,7 +7,9 @@ import { audited, type Instruments, instrument, type ProgramLogger } from '@isth
 export interface ServerInstruments extends Omit<Instruments, 'shutdown'> {
   readonly dials: RecentDials;
   readonly callers: RecentCallers;
+  readonly history: RecentHistory;
   readonly refusals: RecentRefusals;
+  readonly certificates: CertificateEnds;
   /** Call when the server begins to end: audit records of tunnels that end from then on say so. */
   stopping(): void;
 }
@@ -32,7 +34,9 @@ export async function serverInstruments(
   const recent = {
     dials: new RecentDials(events),
     callers: new RecentCallers(events),
+    history: new RecentHistory(events, hasCallers ? 'gateway' : 'hub'),
     refusals: new RecentRefusals(events),
+    certificates: new CertificateEnds(events),
   };
   const settings = {
     process: flags['server-id'],

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { HubLink, PlanePart } from '@isthmus/admin';
 import { type Following, follow, type Registry, type Roster } from '@isthmus/registry';
 import type { TlsSettings } from '@isthmus/runtime';
@@ -19,6 +20,8 @@ export interface PlaneViewOptions {
 
 /** What a server sees of its plane: a copy of the registry and, for a gateway, a link to each hub in it. */
 export class PlaneView {
+  /** Names this process to hubs and agents. */
+  readonly instance = randomBytes(8).toString('hex');
   readonly following: Following;
   readonly #options: PlaneViewOptions;
   readonly #peers: PeerLinks | undefined;
@@ -27,7 +30,7 @@ export class PlaneView {
   constructor(options: PlaneViewOptions) {
     const { registry, directory, events, own, peers: tls } = options;
     this.#options = options;
-    const peers = tls && new PeerLinks({ tls, events });
+    const peers = tls && new PeerLinks({ tls, events, instance: this.instance });
     this.#peers = peers;
     events.on('peer:open', (hubId) => directory.reachable(hubId));
     events.on('peer:close', (hubId) => this.following.unlinked(hubId));
@@ -101,6 +104,7 @@ export class PlaneView {
       lastMembers: () => roster.last,
       hubs: () => directory.hubs(),
       linkTo: (hub) => this.#linkTo(hub),
+      rttTo: (hubId) => this.#peers?.rtt(hubId),
     };
   }
 

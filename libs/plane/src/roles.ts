@@ -24,6 +24,8 @@ interface RoleParts {
 export interface GatewayParts extends RoleParts {
   /** Returns the dial to a hub, or undefined while there is none. */
   readonly hub: (hubId: string) => Dial | undefined;
+  /** Names this process to hubs and agents. */
+  readonly instance: string;
 }
 
 export interface HubParts extends RoleParts {
@@ -42,6 +44,8 @@ export interface Gateway {
   readonly unopened: readonly string[];
   /** Whether callers on this machine can reach its unix sockets. */
   readonly sockets: Check;
+  /** Bytes that tunnels keep until their agents have them; undefined if tunnels are not resumed. */
+  readonly kept: number | undefined;
   /** What a tenant uses of this process; undefined before it has dialled. */
   use(tenant: string): DialUse | undefined;
   /** Reports not ready, so that callers go to other gateways, and keeps serving. */
@@ -65,6 +69,8 @@ export interface Hub {
   /** Empty without a peer port. */
   readonly peerAddress: string;
   sessions(): Iterable<SessionInfo & { readonly draining: boolean }>;
+  /** Sessions of a tenant that were renewed in the last full second. */
+  renewals(tenant: string): number;
   /** Ends these sessions and their tunnels at once; agents reconnect. @returns the ended sessions */
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[];
   readonly sessionCount: number;

@@ -1,4 +1,12 @@
-import { drainBackend, identityOf, type KnownSession, operations, operationsPorts, quarantineIn } from '@isthmus/admin';
+import {
+  drainBackend,
+  identityOf,
+  type KnownSession,
+  operations,
+  operationsPorts,
+  quarantineIn,
+  RecentLosses,
+} from '@isthmus/admin';
 import {
   type FlagTable,
   memberOf,
@@ -25,7 +33,7 @@ import {
 } from '@isthmus/service';
 import { createLogger, type ProgramLogger, type ServerMetrics, serverMetrics } from '@isthmus/telemetry';
 import { tlsServer, watchCertificate } from '@isthmus/transport';
-import { Directory } from '@isthmus/tunnel';
+import { Directory, type TunnelInfo } from '@isthmus/tunnel';
 import { tenantsUsing } from './dial-limits.ts';
 import { type ServerInstruments, serverInstruments } from './instruments.ts';
 import { PlaneView } from './plane-view.ts';
@@ -126,10 +134,12 @@ async function startRoles(
     ...(linksHubs && { peers: peerTls(flags) }),
   });
   closing.defer(() => plane.close());
-  const gateway = await roles.gateway?.(flags, { ...parts, hub: (hubId) => plane.dial(hubId) });
+  const { instance } = plane;
+  const gateway = await roles.gateway?.(flags, { ...parts, instance, hub: (hubId) => plane.dial(hubId) });
   closing.defer(instruments.stopping);
   const using = tenancy && gateway && { using: () => tenantsUsing(tenancy, gateway) };
-  metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using });
+  const kept = gateway && { kept: () => gateway.kept };
+  metrics.see({ ...plane.sight(gateway?.routing.tenant), ...using, ...kept });
   return { role, flags, instruments, metrics, registry, directory, plane, gateway, hub, tenancy };
 }
 
@@ -156,11 +166,14 @@ async function startOperations(
   closing: Closing,
 ): Promise<void> {
   const { flags, instruments, registry, directory, plane, gateway, hub } = server;
-  const { events, tunnels, dials, callers, refusals } = instruments;
+  const { events, tunnels, dials, callers, history, refusals, certificates } = instruments;
   const roles = ROLES[server.role];
   const own = memberOf(flags, roles, version);
   const { roster, warnings } = planeRoll(registry, own, closing, { events, freed: () => hub?.reclaim() });
   const readiness = () => checks(server);
+  const sessionCount = () => (gateway ? directory.size : (hub?.sessionCount ?? 0));
+  const losses = new RecentLosses(events, directory, gateway !== undefined);
+  closing.defer(history.follow(() => ({ sessions: sessionCount(), tunnels: tunnels.size })));
   const ports = await operations({
     ...operationsPorts(flags, (files, ...rest) => tlsServer({ where: 'admin', files, events }, ...rest)),
     checks: readiness,
@@ -170,16 +183,30 @@ async function startOperations(
       identity: identityOf(flags, name, roles),
       checks: readiness,
       dials,
+      history,
       refusals,
-      warnings: () => [...warnings(), ...(server.tenancy ? fileWarnings(server.tenancy) : [])],
+      losses,
+      warnings: () => [
+        ...warnings(),
+        ...certificates.warnings(),
+        ...(server.tenancy ? fileWarnings(server.tenancy) : []),
+      ],
       flags: inForce,
       log,
       sessions: () => knownSessions(server),
-      sessionCount: () => (gateway ? directory.size : (hub?.sessionCount ?? 0)),
+      sessionCount,
       tunnels: () => tunnels,
       kick: {
         tunnel: (dialId, reason) => tunnels.abort(dialId, reason),
-        ...(hub && { sessions: (which, reason) => hub.kick(which, reason) }),
+        ...(hub && {
+          sessions(which, reason) {
+            // Without this, tunnels would go on through the agent's other sessions.
+            const own = ({ sessionId, agentId, hubId, dial: { tenant } }: TunnelInfo) =>
+              hubId === hub.hubId && which({ sessionId, agentId, tenant });
+            tunnels.abortEach(own, reason);
+            return hub.kick(which, reason);
+          },
+        }),
       },
       ...(gateway && { routing: gateway.routing, callers }),
       operated: (operation) => events.emit('operation', operation),

@@ -33,7 +33,7 @@ async function port(context: TestContext, first: CertificateTexts | undefined) {
   const refused: string[] = [];
   events.on('refused', (where, _remote, error) => void refused.push(`${where}: ${error.message}`));
   const listener = await listen({
-    ...{ address: { host: '127.0.0.1', port: 0 }, name: 'agents', events, asksOnly: true, http1() {} },
+    ...{ address: { host: '127.0.0.1', port: 0 }, name: 'agents', events, asksOnly: true, others() {} },
     ...{ tls: own, followTls: portTls({ current: () => current, onChange, own }) },
   });
   context.after(() => listener.close());

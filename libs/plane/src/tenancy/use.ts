@@ -1,27 +1,27 @@
 import type { KnownTenant } from '@isthmus/admin';
 import type { Tenant } from '@isthmus/admission';
-import { getOrPut, identifierCount, type SessionInfo } from '@isthmus/tunnel';
+import { type DialLimits, type DialUse, getOrPut, identifierCount, type SessionInfo } from '@isthmus/tunnel';
 import type { Gateway, Hub } from '../roles.ts';
 
 type Use = KnownTenant['use'];
 
 export interface UseOptions {
   readonly gateway?: Pick<Gateway, 'use'> | undefined;
-  readonly hub?: Pick<Hub, 'sessions'> | undefined;
+  readonly hub?: Pick<Hub, 'sessions' | 'renewals'> | undefined;
 }
 
 /** Returns what a tenant uses of the limits that this process keeps: dials and tunnels at a gateway, agents at a hub. */
 export function useIn({ gateway, hub }: UseOptions): (tenant: Tenant) => Use {
   const held = hub && heldBy(hub.sessions());
   return (tenant) => ({
-    ...(held && heldUse(tenant, held.get(tenant.name))),
+    ...(hub && heldUse(tenant, held?.get(tenant.name), hub.renewals(tenant.name))),
     ...(gateway && dialUse(tenant, gateway)),
   });
 }
 
 function dialUse({ name, limits }: Tenant, gateway: Pick<Gateway, 'use'>): Use {
   const use = gateway.use(name);
-  const of = (limit: 'pendingDials' | 'tunnels' | 'dialsPerSecond' | 'bytesPerSecond' | 'bytesQueued') => {
+  const of = (limit: keyof DialLimits & keyof DialUse) => {
     return { [limit]: { used: use?.[limit] ?? 0, most: limits[limit] } };
   };
   // Nobody counts bytes by the second while there is no limit.
@@ -46,12 +46,13 @@ class Held {
   identifiers = 0;
 }
 
-function heldUse({ limits }: Tenant, held: Held | undefined): Use {
+function heldUse({ limits }: Tenant, held: Held | undefined, renewals: number): Use {
   return {
     agents: { used: held?.sessionsOf.size ?? 0, most: limits.agents },
     sessions: { used: held?.sessions ?? 0, most: limits.sessions },
     sessionsPerAgent: { used: held?.sessionsPerAgent ?? 0, most: limits.sessionsPerAgent },
     identifiers: { used: held?.identifiers ?? 0, most: limits.identifiers },
+    renewalsPerSecond: { used: renewals, most: limits.renewalsPerSecond },
   };
 }
 

@@ -160,6 +160,26 @@ test('each tunnel that is open when the gateway ends gets a record with its byte
   }
 });
 
+test('a tunnel that moved has one record, with how often it did and where it was last', () => {
+  const dial = dialOf();
+  const moving = { dial, ...ROUTE, attached: true, moves: 0, kept: 0 };
+  const [record, ...others] = audited((events) => {
+    events.emit('dial:end', 'gateway', dial, { ms: 1, ...ROUTE });
+    const tunnel = { ...tunnelOf(dial), resumable: moving };
+    events.emit('tunnel:open', tunnel);
+    for (const hubId of ['h2', 'h3']) {
+      events.emit('tunnel:detach', moving, new Error('the link was lost'));
+      Object.assign(moving, { hubId, sessionId: `s of ${hubId}`, moves: moving.moves + 1 });
+      events.emit('tunnel:attach', moving, 40);
+    }
+    events.emit('tunnel:close', tunnel, { ms: 10, closedBy: 'caller' });
+  });
+  assert.deepEqual(others, []);
+  const { agent, hub, session, moved } = record as AuditRecord;
+  // The route that the dial took stays what it was.
+  assert.deepEqual([{ agent, hub, session }, moved], [NAMES, { times: 2, hub: 'h3', session: 's of h3' }]);
+});
+
 test('hubs and agents write no records, in the same process or not', () => {
   const records = audited((events) => {
     const dial = dialOf();

@@ -49,8 +49,8 @@ export function auditDials(
       if (tunnel.role === 'gateway') tunnels.add(tunnel);
     },
     'tunnel:close'(tunnel, { ms, closedBy, error }) {
-      if (tunnels.delete(tunnel))
-        end(tunnel.dial, { ms, up: tunnel.up, down: tunnel.down, ...ending(closedBy, error) });
+      const { dial, up, down, resumable } = tunnel;
+      if (tunnels.delete(tunnel)) end(dial, { ms, up, down, resumable, ...ending(closedBy, error) });
     },
   });
   return {
@@ -60,8 +60,8 @@ export function auditDials(
     end() {
       unsubscribe();
       stopping = true;
-      for (const { dial, up, down, since } of tunnels)
-        end(dial, { ms: Date.now() - since, up, down, ...ending('plane') });
+      for (const { dial, up, down, since, resumable } of tunnels)
+        end(dial, { ms: Date.now() - since, up, down, resumable, ...ending('plane') });
       tunnels.clear();
     },
   };

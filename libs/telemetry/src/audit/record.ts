@@ -10,6 +10,7 @@ import {
   formatDestination,
   notAuthorisedIn,
   principalText,
+  type ResumableTunnel,
 } from '@isthmus/tunnel';
 import { redactLine } from '../logging/redact.ts';
 import { parseTraceparent } from '../tracing/traceparent.ts';
@@ -41,10 +42,19 @@ export interface AuditRecord {
   readonly attempts: readonly AuditAttempt[];
   readonly durations: AuditDurations;
   /** Bytes of the tunnel; absent if there was none. */
+  /** Absent if the tunnel stayed where it began. */
+  readonly moved?: AuditMoves;
   readonly bytes?: { readonly up: number; readonly down: number };
   readonly closed?: { readonly by: ClosedBy; readonly text?: string };
   /** The trace id of the W3C trace context. */
   readonly trace?: string;
+}
+
+/** How often a tunnel went on through another session, and which was the last. */
+export interface AuditMoves {
+  readonly times: number;
+  readonly hub: string;
+  readonly session: string;
 }
 
 /** Who a peer is by its credential, and what verified that. Absent where no tenants are configured. */
@@ -97,6 +107,7 @@ export interface TunnelEnding {
   readonly down: number;
   readonly by: ClosedBy;
   readonly error?: Error | undefined;
+  readonly resumable?: ResumableTunnel | undefined;
 }
 
 export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, tunnel?: TunnelEnding): AuditRecord {
@@ -115,6 +126,7 @@ export function auditRecord(gateway: string, dial: DialRequest, answer: Answer, 
     ...routeOf(outcome, log),
     attempts: (log?.attempts ?? []).map((attempt) => attemptOf(attempt, start)),
     durations: durationsOf(outcome, log, tunnel),
+    ...movedOf(tunnel?.resumable),
     ...(tunnel && {
       bytes: { up: tunnel.up, down: tunnel.down },
       closed: { by: tunnel.by, ...textOf(tunnel.error) },
@@ -141,6 +153,11 @@ function routeOf({ agentId, hubId, sessionId, agentPrincipal }: DialOutcome, log
   }
   const last = log?.attempts.findLast(({ outcome }) => outcome === 'failed') ?? log?.attempts.at(-1);
   return last && { agent: last.agentId, hub: last.hubId, session: last.sessionId };
+}
+
+function movedOf(tunnel: ResumableTunnel | undefined): Pick<AuditRecord, 'moved'> {
+  if (!tunnel || tunnel.moves === 0) return {};
+  return { moved: { times: tunnel.moves, hub: tunnel.hubId, session: tunnel.sessionId } };
 }
 
 function attemptOf(attempt: AttemptRecord, start: number): AuditAttempt {

@@ -18,6 +18,7 @@ import type { Logger } from 'pino';
 import { SERVER_DIRECTIONS } from '../metrics/plane/labels.ts';
 import { type Subscriptions, subscribe } from '../subscribe.ts';
 import { type BurstLimit, Bursts } from './bursts.ts';
+import { resumeLines } from './resume-lines.ts';
 
 /** How many refusals of one kind are logged one by one. A port scan must not fill a disk. */
 const REFUSALS: BurstLimit = { most: 10, windowMs: 10_000 };
@@ -43,6 +44,7 @@ export function logEvents(events: PlaneEvents, logger: Logger, limits: LogLimits
   });
   const ends = [
     dialLines(logger, refusals),
+    resumeLines(logger, flaps),
     sessionLines(logger, flaps),
     linkLines(logger, flaps),
     certificateLines(logger),
@@ -116,7 +118,7 @@ function dialFields(role: Role, dial: DialRequest, outcome: DialOutcome) {
 }
 
 function tunnelFields(tunnel: TunnelInfo, { ms, closedBy, error }: TunnelOutcome) {
-  const { role, dial, agentId, sessionId, hubId, up, down } = tunnel;
+  const { role, dial, agentId, sessionId, hubId, up, down, resumable } = tunnel;
   return {
     destination: formatDestination(dial.destination),
     agent: agentId,
@@ -124,6 +126,7 @@ function tunnelFields(tunnel: TunnelInfo, { ms, closedBy, error }: TunnelOutcome
     up,
     down,
     closedBy,
+    moves: resumable?.moves || undefined,
     text: error?.message,
     role,
     dial: dial.id,

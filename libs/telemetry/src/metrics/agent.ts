@@ -5,6 +5,7 @@ import { dialLatency } from './plane/dials.ts';
 import { SERVER_DIRECTIONS } from './plane/labels.ts';
 import { type LeaseCountObserver, leaseCount } from './plane/leases.ts';
 import { packetMetrics } from './plane/packets.ts';
+import { keptMetrics } from './plane/resume.ts';
 import { tunnelMetrics } from './plane/tunnels.ts';
 import { auditMetrics } from './process/audit.ts';
 import { certificateMetrics } from './process/certificates.ts';
@@ -24,6 +25,8 @@ export interface AgentSight {
   readonly connected: number;
   /** How many servers it should be connected to. */
   readonly wanted: number;
+  /** Bytes that tunnels keep until their gateways have them. Unset if tunnels are not resumed. */
+  readonly kept?: number | undefined;
 }
 
 export interface AgentMetrics extends Metrics {
@@ -46,6 +49,7 @@ export function agentMetrics(events: PlaneEvents, options: AgentMetricsOptions =
     certificateMetrics(own),
     auditMetrics(own),
   );
+  keptMetrics(own, () => sight.kept);
   const ends = all.map((subscriptions) => subscribe(events, subscriptions));
   if (options.process) {
     families.addProcess();

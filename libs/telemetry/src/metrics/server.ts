@@ -8,6 +8,7 @@ import { type LeaseCollectionObserver, leaseCollection } from './plane/leases.ts
 import { hubLinkMetrics, sessionMetrics } from './plane/links.ts';
 import { packetMetrics } from './plane/packets.ts';
 import { type PlaneSight, planeMetrics } from './plane/plane.ts';
+import { resumeMetrics } from './plane/resume.ts';
 import { type TenantsSight, tenantMetrics } from './plane/tenants.ts';
 import { tunnelMetrics } from './plane/tunnels.ts';
 import { auditMetrics } from './process/audit.ts';
@@ -60,7 +61,7 @@ export function serverMetrics(events: PlaneEvents, options: ServerMetricsOptions
     certificateMetrics(own),
     auditMetrics(own),
   );
-  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own));
+  if (role === 'gateway') all.push(attemptMetrics(own), hubLinkMetrics(own), resumeMetrics(own));
   if (options.role !== 'gateway') all.push(sessionMetrics(own));
   if (options.tenants) {
     const { subscriptions, agents } = tenantMetrics(own, role, options.tenants);

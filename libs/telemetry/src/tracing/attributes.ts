@@ -33,6 +33,7 @@ export const ATTRIBUTES = [
   'isthmus.tenant',
   'isthmus.tunnel.closed_by',
   'isthmus.tunnel.down_bytes',
+  'isthmus.tunnel.moves',
   'isthmus.tunnel.up_bytes',
 ] as const;
 

@@ -24,7 +24,7 @@ const RECEIVERS: readonly [
 ];
 
 for (const [protocol, start] of RECEIVERS) {
-  const name = `a collector that stops amid a run hinders no dial, and is told of once (${protocol})`;
+  const name = `a collector that stops amid a run hinders no dial, and is reported once (${protocol})`;
   // Skipped on Deno 2.9: its HTTP/2, which this collector uses, ends the process when a connection ends during requests.
   test(name, { skip: protocol === 'grpc' && 'Deno' in globalThis }, async () => {
     const receiver = await start();

@@ -83,7 +83,7 @@ export function describeStep(span: Span, name: StepSpanName, dial: DialRequest, 
 }
 
 export function describeTunnel(span: Span, tunnel: TunnelInfo, { closedBy, error }: TunnelOutcome): void {
-  const { dial, agentId, sessionId, hubId, up, down } = tunnel;
+  const { dial, agentId, sessionId, hubId, up, down, resumable } = tunnel;
   belongs(span, dial);
   put(span, 'server.address', dial.destination.host);
   put(span, 'server.port', dial.destination.port);
@@ -92,6 +92,7 @@ export function describeTunnel(span: Span, tunnel: TunnelInfo, { closedBy, error
   put(span, 'isthmus.hub.id', hubId);
   put(span, 'isthmus.tunnel.up_bytes', up);
   put(span, 'isthmus.tunnel.down_bytes', down);
+  put(span, 'isthmus.tunnel.moves', resumable?.moves || undefined);
   put(span, 'isthmus.tunnel.closed_by', closedBy);
   if (!error) return;
   put(span, 'error.type', (error as NodeJS.ErrnoException).code ?? error.name);

@@ -62,12 +62,16 @@ function tellAll(tracer: Tracer): void {
   spans.start('gateway.dial', dial).end(outcome);
   const { caller: _caller, log: _log, ...passedOn } = dial;
   spans.start('hub.dial', passedOn).end(outcome);
+  const session = { agentId: 'a1', sessionId: 's1', hubId: 'h1' };
+  for (const name of ['gateway.attach', 'hub.attach'] as const)
+    spans.start(name, passedOn).end({ ms: 1, error, ...session });
   spans.start('agent.dial', passedOn).end({ ...atAgent, timing: agentTiming });
   spans.attempt(dial, attempt, 1).end(attempt);
   spans.step('agent.dns', dial, { start: 0, end: 1, error });
   spans.step('agent.connect', dial, { start: 1, end: 2, error, peer: { address: '::1', port: 443 } });
-  const session = { agentId: 'a1', sessionId: 's1', hubId: 'h1' };
-  spans.tunnel({ role: 'gateway', dial, ...session, since: 0, up: 1, down: 2 }, { ms: 1, closedBy: 'plane', error });
+  const resumable = { dial, ...session, attached: true, moves: 1, kept: 0 };
+  const tunnel = { role: 'gateway', dial, ...session, since: 0, up: 1, down: 2, resumable } as const;
+  spans.tunnel(tunnel, { ms: 1, closedBy: 'plane', error });
   const keep = keepDials((_ids, name, options, parent) => tracer.startSpan(name, options, parent), 1);
   keep({ span: { traceId: '', spanId: '', traceFlags: 0 }, parent: ROOT_CONTEXT, start: 0, dial, outcome });
 }

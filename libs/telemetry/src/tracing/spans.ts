@@ -33,8 +33,10 @@ export type SpanName = DialSpanName | StepSpanName | 'gateway.attempt' | 'gatewa
 export const KINDS: Readonly<Record<SpanName, SpanKind>> = {
   'gateway.dial': SpanKind.SERVER,
   'gateway.attempt': SpanKind.CLIENT,
+  'gateway.attach': SpanKind.CLIENT,
   'gateway.tunnel': SpanKind.INTERNAL,
   'hub.dial': SpanKind.SERVER,
+  'hub.attach': SpanKind.SERVER,
   'agent.dial': SpanKind.CLIENT,
   'agent.dns': SpanKind.INTERNAL,
   'agent.connect': SpanKind.INTERNAL,

@@ -1,4 +1,4 @@
-import { planeEvents, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
+import { planeEvents, type ResumableTunnel, type Role, type SessionInfo, type TunnelInfo } from '@isthmus/tunnel';
 import { request as dial } from '../../testing/dial.ts';
 import { agentMetrics } from '../agent.ts';
 import { type ServerMetricsOptions, serverMetrics } from '../server.ts';
@@ -11,6 +11,11 @@ export { dial };
 
 export function tunnel(role: Role, change: Partial<TunnelInfo> = {}): TunnelInfo {
   return { role, dial, agentId: 'a1', sessionId: 's1', hubId: 'h1', since: 0, up: 0, down: 0, ...change };
+}
+
+/** A gateway's tunnel that moves when told to. */
+export function resumable(hubId = 'h1'): ResumableTunnel & { hubId: string; attached: boolean; moves: number } {
+  return { dial, agentId: 'a1', sessionId: 's1', hubId, attached: true, moves: 0, kept: 0 };
 }
 
 export function session(sessionId: string, agentId: string, change: Partial<SessionInfo> = {}): SessionInfo {

@@ -2,6 +2,7 @@ import type { SessionRecord, SessionWatcher } from '@isthmus/tunnel';
 import type { Subscriptions } from '../../subscribe.ts';
 import { Census } from '../exposition/census.ts';
 import type { Families } from '../exposition/families.ts';
+import { keptMetrics } from './resume.ts';
 import { type TenantUse, tenantLimitMetrics } from './tenant-limits.ts';
 
 /** What a program knows about its plane. Read for each page. */
@@ -14,6 +15,8 @@ export interface PlaneSight {
   };
   /** Set for a gateway. */
   readonly gateway?: GatewaySight;
+  /** Set for a gateway: bytes that tunnels keep until their agents have them; undefined if tunnels are not resumed. */
+  readonly kept?: () => number | undefined;
   /** Set for a gateway with tenants: what those that have dialled through it use. */
   readonly using?: () => Iterable<TenantUse>;
 }
@@ -53,7 +56,10 @@ export function planeMetrics(families: Families, role: 'gateway' | 'hub', hasTen
     () => known.total,
   );
   known.show(families, 'sessions', 'sessions that dials can use', () => (sight?.gateway ? [sight.gateway.tenant] : []));
-  if (role === 'gateway') coverageMetrics(families, known, () => sight?.gateway);
+  if (role === 'gateway') {
+    coverageMetrics(families, known, () => sight?.gateway);
+    keptMetrics(families, () => sight?.kept?.());
+  }
   if (role === 'gateway' && hasTenants) tenantLimitMetrics(families, () => sight?.using?.() ?? []);
   const watchers: CountedSessions[] = [known];
   const came: CountedSessions['came'] = (session) => {

@@ -1,4 +1,4 @@
-import type { DialLimit, DialLimits, DialUse } from '@isthmus/tunnel';
+import { DIAL_LIMITS, type DialLimit, type DialLimits, type DialUse } from '@isthmus/tunnel';
 import type { Families } from '../exposition/families.ts';
 
 /** A tenant that has dialled through this process. */
@@ -16,7 +16,7 @@ const HELD = ['pendingDials', 'tunnels', 'bytesQueued'] as const;
 
 const RATES = ['dialsPerSecond', 'bytesPerSecond'] as const;
 
-const REFUSES: readonly DialLimit[] = ['dialsPerSecond', 'pendingDials', 'tunnels', 'bytesQueued'];
+const REFUSES = Object.keys(DIAL_LIMITS) as DialLimit[];
 
 const WHOSE = `Of tenants with a file that have dialled here, ${MOST_TENANTS} at most.`;
 

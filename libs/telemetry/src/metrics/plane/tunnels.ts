@@ -1,13 +1,15 @@
 import { RandomSet } from '@isthmus/runtime';
-import { type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
+import { type ResumableTunnel, type Role, type TunnelInfo, unlessProbed } from '@isthmus/tunnel';
 import type { Subscriptions } from '../../subscribe.ts';
-import { Census, type Placed } from '../exposition/census.ts';
+import { Census } from '../exposition/census.ts';
 import type { Families } from '../exposition/families.ts';
 
 /** Tunnel metrics that upstream does not have, for gateways, hubs and agents. */
 export function tunnelMetrics(families: Families, role: Role): Subscriptions {
   const open = new RandomSet<TunnelInfo>();
   const census = new Census();
+  /** The hubs under which tunnels are counted that may move. */
+  const hubs = new Map<ResumableTunnel, string>();
   // An agent does not know the hub of a tunnel.
   if (role === 'agent') census.showTenants(families, 'tunnels', 'open tunnels');
   else census.show(families, 'tunnels', 'open tunnels');
@@ -74,11 +76,25 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     'tunnel:open'(tunnel) {
       if (tunnel.role !== role) return;
       open.add(tunnel);
-      census.came(placeOf(tunnel));
+      const { dial, hubId, resumable } = tunnel;
+      census.came({ tenant: dial.tenant, hubId });
+      if (resumable) hubs.set(resumable, hubId);
+    },
+    // Also comes before a tunnel is open, and after.
+    'tunnel:attach'(resumable) {
+      const { dial, hubId } = resumable;
+      const before = hubs.get(resumable);
+      if (before === undefined || before === hubId) return;
+      census.went({ tenant: dial.tenant, hubId: before });
+      census.came({ tenant: dial.tenant, hubId });
+      hubs.set(resumable, hubId);
     },
     'tunnel:close'(tunnel) {
       if (!open.delete(tunnel)) return;
-      census.went(placeOf(tunnel));
+      const { dial, resumable } = tunnel;
+      const hubId = (resumable && hubs.get(resumable)) ?? tunnel.hubId;
+      if (resumable) hubs.delete(resumable);
+      census.went({ tenant: dial.tenant, hubId });
       up += tunnel.up;
       down += tunnel.down;
     },
@@ -93,8 +109,4 @@ export function tunnelMetrics(families: Families, role: Role): Subscriptions {
     },
     ...unlessProbed((where) => refused.of({ where }).inc()),
   };
-}
-
-function placeOf({ dial, hubId }: TunnelInfo): Placed {
-  return { tenant: dial.tenant, hubId };
 }
