@@ -1,0 +1,125 @@
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { agentsOf } from './model/agents.ts';
+import { clock, shown } from './model/text.ts';
+import { type Action, Confirm } from './parts/confirm.tsx';
+import { State } from './parts/state.tsx';
+import { usePlane } from './parts/use-plane.ts';
+import type { Settings } from './settings.ts';
+import { ActionsView } from './views/actions.tsx';
+import { DialsView } from './views/dials.tsx';
+import { PlaneView } from './views/plane.tsx';
+import { TimeView } from './views/time.tsx';
+import { TunnelsView } from './views/tunnels.tsx';
+import { selfOf } from './views/view.ts';
+import { WhyView } from './views/why.tsx';
+
+const VIEWS = {
+  plane: 'Plane',
+  dials: 'Dials',
+  tunnels: 'Tunnels',
+  why: 'Why',
+  time: 'Time',
+  actions: 'Actions',
+} as const;
+type ViewName = keyof typeof VIEWS;
+
+/** The whole page: a bar of views, the chosen view, and the dialog of an action. */
+export function App({ settings }: { readonly settings: Settings }) {
+  const [name, ...path] = useRoute();
+  const [plane, lookNow] = usePlane(settings.members);
+  const [action, ask] = useState<Action>();
+  const [said, say] = useState('');
+  const agents = useMemo(() => agentsOf(plane.sessions, plane.hubs), [plane.sessions, plane.hubs]);
+  const view = isView(name) ? name : 'plane';
+  useEffect(() => {
+    document.title = `${VIEWS[view]}, ${shown(selfOf(plane)?.id ?? '')}: Isthmus`;
+  }, [view, plane]);
+  const done = (result: string | undefined) => {
+    ask(undefined);
+    if (result === undefined) return;
+    say(result);
+    lookNow();
+  };
+  const props = { plane, agents, settings, ask };
+  return (
+    <>
+      <header>
+        <h1>Isthmus</h1>
+        <nav aria-label="Views">
+          {(Object.keys(VIEWS) as ViewName[]).map((each) => (
+            <a key={each} href={`#/${each}`} aria-current={each === view ? 'page' : undefined}>
+              {VIEWS[each]}
+            </a>
+          ))}
+        </nav>
+        <Where plane={plane} tenant={settings.tenant} />
+      </header>
+      <p class="said" role="status">
+        {said}
+      </p>
+      <main id="view">
+        {view === 'plane' && <PlaneView {...props} />}
+        {view === 'dials' && <DialsView {...props} />}
+        {view === 'tunnels' && <TunnelsView {...props} />}
+        {view === 'why' && <WhyView {...props} path={path} />}
+        {view === 'time' && <TimeView {...props} />}
+        {view === 'actions' && <ActionsView {...props} />}
+      </main>
+      {action && <Confirm action={action} done={done} />}
+    </>
+  );
+}
+
+/** Which member this is, and whether what the page shows is old. */
+function Where({
+  plane,
+  tenant,
+}: {
+  readonly plane: Parameters<typeof PlaneView>[0]['plane'];
+  readonly tenant: string;
+}) {
+  const self = selfOf(plane);
+  const name = self?.status?.plane || self?.status?.program || '';
+  return (
+    <p class="where">
+      {self && (
+        <>
+          <b>{shown(self.id)}</b>
+          {name !== '' && ` of ${shown(name)}`}
+          {tenant !== '' && `, tenant ${shown(tenant)}`}{' '}
+        </>
+      )}
+      {plane.fault !== '' ? (
+        <State
+          tone="bad"
+          word={`does not answer${plane.at > 0 ? `: as of ${clock(plane.at)}` : ''}: ${shown(plane.fault, 100)}`}
+        />
+      ) : (
+        <State tone={plane.at > 0 ? 'good' : 'calm'} word={plane.at > 0 ? `live, ${clock(plane.at)}` : 'looking'} />
+      )}
+    </p>
+  );
+}
+
+function isView(name: string | undefined): name is ViewName {
+  return name !== undefined && Object.hasOwn(VIEWS, name);
+}
+
+/** The parts of the address after `#/`, so that a view can be linked and kept. */
+function useRoute(): string[] {
+  const [hash, setHash] = useState(location.hash);
+  useEffect(() => {
+    const changed = () => setHash(location.hash);
+    addEventListener('hashchange', changed);
+    return () => removeEventListener('hashchange', changed);
+  }, []);
+  return hash.replace(/^#\/?/, '').split('/').map(decoded);
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,36 @@
+import { type Evidence, type Finding, findingsIn, judge, type Result } from '@isthmus/findings';
+import type { Plane } from './plane.ts';
+
+/** Of agents and the like, one by one. A wrong flag of theirs often concerns all. */
+const MOST_ALIKE = 20;
+
+/** Returns what is wrong with the plane, failures first: by the rules of `isthmus check`. */
+export function findingsOf(plane: Plane): Finding[] {
+  return plane.at === 0 ? [] : briefly(findingsIn(judge(evidenceOf(plane))));
+}
+
+/** What the page knows, as the rules want it. */
+export function evidenceOf({ members, hubs, sessions, at }: Plane): Evidence {
+  return { members, hubs, sessions, clocks: [{ of: 'this browser', aheadMs: 0 }], now: at };
+}
+
+/** Keeps the first of many findings of which one says it all. */
+export function briefly<R extends Result>(results: readonly R[]): R[] {
+  const groups = new Map<string, R[]>();
+  for (const result of results) {
+    const key = [result.check, result.outcome, result.todo].join('\0');
+    const group = groups.get(key);
+    if (group) group.push(result);
+    else groups.set(key, [result]);
+  }
+  return [...groups.values()].flatMap((group) => {
+    const rest = group.slice(MOST_ALIKE);
+    const [first] = rest;
+    const more = first && {
+      ...first,
+      about: `${rest.length.toLocaleString('en')} more`,
+      detail: `as ${first.about}, which ${first.detail}`,
+    };
+    return more ? [...group.slice(0, MOST_ALIKE), more] : group;
+  });
+}

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { aHub, aList, aStatus } from '@isthmus/findings/testing';
+import { aMember, aPlane } from '../testing.ts';
+import { healthOf, originOf } from './plane.ts';
+
+const down = [aHub('h1', { link: 3 }), aHub('h2')];
+
+function silent(id: string, why: string) {
+  const { status: _status, ...rest } = aMember(id);
+  return { ...rest, silent: why };
+}
+
+test('a member is as well as it says, unless gateways lost it', () => {
+  const g1 = aMember('g1', { list: aList({ hubs: down }) });
+  const seen = aPlane({ members: [g1], hubs: [...down, aHub('h3', { draining: true })] });
+  const of = (member: ReturnType<typeof aMember>) => healthOf(member, seen);
+  assert.equal(of(aMember('h1')), 'hung');
+  assert.equal(of(aMember('h3')), 'draining');
+  assert.equal(of(aMember('h2')), 'well');
+  assert.equal(of(aMember('h2', { status: aStatus({ ready: false }) })), 'unready');
+  const drained = aStatus({ ready: false, checks: [{ name: 'admission', ok: false, detail: 'draining' }] });
+  assert.equal(of(aMember('h2', { status: drained })), 'draining');
+  assert.equal(of(silent('h2', 'no answer')), 'hung');
+  assert.equal(of({ ...silent('h2', 'elsewhere'), origin: undefined, unseen: true }), 'unseen');
+});
+
+test("another machine's loopback is not asked, and without TLS nothing but this machine's", () => {
+  const member = (adminAddress: string, host: string) => {
+    return { memberId: 'm', roles: [], adminAddress, version: '', zone: '', sinceMs: 1, self: false, host };
+  };
+  const own = member('127.0.0.1:1', 'node-1');
+  const [http, https] = [{ protocol: 'http:' }, { protocol: 'https:' }];
+  assert.equal(originOf(member('127.0.0.1:2', 'node-1'), own, http), 'http://127.0.0.1:2');
+  assert.equal(originOf(member('127.0.0.1:2', 'node-2'), own, http), undefined);
+  assert.equal(originOf(member('10.0.0.2:2', 'node-2'), own, http), undefined);
+  assert.equal(originOf(member('10.0.0.2:2', 'node-2'), own, https), 'https://10.0.0.2:2');
+  assert.equal(originOf(member('not an address', 'node-2'), own, https), undefined);
+  assert.equal(originOf({ ...own, self: true }, own, http), '');
+});

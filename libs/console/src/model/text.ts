@@ -1,0 +1,37 @@
+export { age, millis, plural } from '@isthmus/findings';
+
+/** Characters of a name on the page. The longest that operators choose are pods' names, up to 63. */
+const SHOWN = 64;
+
+/** Controls, and characters that hide or turn the text around them: marks of direction, joiners, tags. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu;
+
+/** Returns a text that peers chose as it can be shown: nothing hidden in it, and no longer than a line. */
+export function shown(text: string, most: number = SHOWN): string {
+  const cut = text.length > most ? `${text.slice(0, most)}… (${text.length.toLocaleString('en')} characters)` : text;
+  return cut.replace(UNSEEN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
+}
+
+/** Returns the beginning of such a text, for a picture beside a table that has all of it. */
+export function short(text: string, most: number): string {
+  return text.length > most ? `${shown(text.slice(0, most - 1))}…` : shown(text);
+}
+
+/** Returns a word for a shell, or undefined for one that nobody should paste: a terminal acts on controls. */
+export function shellWord(text: string): string | undefined {
+  if (text.length > 512 || text.search(UNSEEN) >= 0) return undefined;
+  if (/^[\w@%+=:,./[\]-]+$/.test(text)) return /[[\]]/.test(text) ? `'${text}'` : text;
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+
+export function bytes(count: number): string {
+  let [value, unit] = [count, 0];
+  for (; value >= 1000 && unit < UNITS.length - 1; unit++) value /= 1000;
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+export function clock(epochMs: number): string {
+  return new Date(epochMs).toLocaleTimeString('en-GB');
+}

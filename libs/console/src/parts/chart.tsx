@@ -1,0 +1,88 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import UPlot from 'uplot';
+import { clock } from '../model/text.ts';
+
+export interface Line {
+  readonly label: string;
+  /** A variable of the style sheet: `--good`. */
+  readonly colour: string;
+  readonly values: readonly (number | null)[];
+}
+
+interface ChartProps {
+  readonly title: string;
+  /** Since the epoch. */
+  readonly seconds: readonly number[];
+  readonly lines: readonly Line[];
+  readonly unit: string;
+}
+
+const HEIGHT = 220;
+const DARK = matchMedia('(prefers-color-scheme: dark)');
+
+/** A chart over time. A screen reader gets its last values; the table of the view has all. */
+export function Chart({ title, seconds, lines, unit }: ChartProps) {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<UPlot | undefined>(undefined);
+  const names = lines.map(({ label }) => label).join();
+  const dark = useDark();
+  // New values go into the chart that is there, below.
+  useEffect(() => {
+    const { current } = place;
+    if (!current) return undefined;
+    const made = new UPlot(optionsOf(current, lines, unit), dataOf(seconds, lines), current);
+    plot.current = made;
+    const fit = new ResizeObserver(() => made.setSize({ width: current.clientWidth, height: HEIGHT }));
+    fit.observe(current);
+    return () => {
+      fit.disconnect();
+      made.destroy();
+    };
+  }, [names, unit, dark]);
+  useEffect(() => plot.current?.setData(dataOf(seconds, lines)), [seconds, lines]);
+  const last = lines.map(({ label, values }) => `${label} ${values.at(-1) ?? 'none'} ${unit}`).join(', ');
+  return (
+    <figure class="chart">
+      <figcaption>{title}</figcaption>
+      <div ref={place} role="img" aria-label={`${title}, last: ${last}`} />
+    </figure>
+  );
+}
+
+/** A canvas has no style sheet, so a chart is drawn anew when the colours change. */
+function useDark(): boolean {
+  const [dark, setDark] = useState(DARK.matches);
+  useEffect(() => {
+    const changed = () => setDark(DARK.matches);
+    DARK.addEventListener('change', changed);
+    return () => DARK.removeEventListener('change', changed);
+  }, []);
+  return dark;
+}
+
+function dataOf(seconds: readonly number[], lines: readonly Line[]): UPlot.AlignedData {
+  return [[...seconds], ...lines.map(({ values }) => [...values])];
+}
+
+function optionsOf(place: HTMLElement, lines: readonly Line[], unit: string): UPlot.Options {
+  const style = getComputedStyle(place);
+  const colour = (name: string) => style.getPropertyValue(name).trim();
+  const axis = {
+    stroke: colour('--text'),
+    grid: { stroke: colour('--line'), width: 1 },
+    ticks: { stroke: colour('--line') },
+  };
+  return {
+    width: place.clientWidth,
+    height: HEIGHT,
+    series: [
+      { label: 'Time', value: (_plot: UPlot, at: number | null) => (at === null ? '–' : clock(at * 1000)) },
+      ...lines.map((line) => ({ label: line.label, stroke: colour(line.colour), width: 2, spanGaps: false })),
+    ],
+    axes: [
+      { ...axis, values: (_plot: UPlot, marks: number[]) => marks.map((mark) => clock(mark * 1000)), space: 80 },
+      { ...axis, size: 64, values: (_plot: UPlot, marks: number[]) => marks.map((mark) => `${mark} ${unit}`) },
+    ],
+    scales: { y: { range: (_plot: UPlot, _min: number, max: number) => [0, Math.max(max * 1.1, 1)] } },
+  };
+}

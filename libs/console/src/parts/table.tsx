@@ -1,0 +1,56 @@
+import type { ComponentChildren } from 'preact';
+
+export interface Column {
+  readonly name: string;
+  /** A number, which is aligned right. */
+  readonly right?: boolean;
+}
+
+export interface Row {
+  readonly key: string;
+  readonly cells: readonly ComponentChildren[];
+  /** Marks a row that is wrong. */
+  readonly bad?: boolean;
+  readonly selected?: boolean;
+}
+
+interface TableProps {
+  readonly title: string;
+  readonly columns: readonly Column[];
+  readonly rows: readonly Row[];
+  /** Shown instead of an empty table. */
+  readonly none: string;
+}
+
+/** A table that scrolls sideways where the window is narrow, also by keyboard. */
+export function Table({ title, columns, rows, none }: TableProps) {
+  if (rows.length === 0) return <p class="none">{none}</p>;
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must take the keyboard (axe: scrollable-region-focusable).
+    <section class="scroll" aria-label={title} tabIndex={0}>
+      <table>
+        <caption class="unseen">{title}</caption>
+        <thead>
+          <tr>
+            {columns.map(({ name, right }) => (
+              <th key={name} scope="col" class={right ? 'right' : undefined}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ key, cells, bad, selected }) => (
+            <tr key={key} class={`${bad ? 'bad' : ''} ${selected ? 'selected' : ''}`.trim() || undefined}>
+              {cells.map((cell, index) => (
+                <td key={columns[index]?.name} class={columns[index]?.right ? 'right' : undefined}>
+                  {cell}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

@@ -1,0 +1,200 @@
+import { Candidate_Standing } from '@isthmus/proto/admin-enums';
+import { short, shown } from '../model/text.ts';
+import { Name } from '../parts/name.tsx';
+import { State, type Tone } from '../parts/state.tsx';
+import { Table } from '../parts/table.tsx';
+import type { Candidate, Explanation } from '../rpc/messages.ts';
+
+const { STANDING_TAKEN, STANDING_EQUAL, STANDING_LATER, STANDING_NOT } = Candidate_Standing;
+
+/** Candidates in the picture; the table has more. */
+const DRAWN = 8;
+const LISTED = 100;
+const ROW = 44;
+const COLUMNS_AT = { gateway: 10, hub: 370, agent: 680 };
+const BOX = { width: 220, height: 34 };
+const WIDTH = 910;
+
+const STANDINGS: Readonly<Record<number, readonly [tone: Tone, word: string]>> = {
+  [STANDING_TAKEN]: ['good', 'takes it'],
+  [STANDING_EQUAL]: ['good', 'as good'],
+  [STANDING_LATER]: ['calm', 'later'],
+  [STANDING_NOT]: ['bad', 'not now'],
+};
+
+/** What `isthmus explain` says, as a picture: gateway, hubs, agents, and which way is taken. */
+export function ExplainPicture({
+  explanation,
+  gateway,
+}: {
+  readonly explanation: Explanation;
+  readonly gateway: string;
+}) {
+  const { verdict, advice, steps, others, policy, agentId, tenant } = explanation;
+  const used = steps.find(({ taken }) => taken) ?? steps.find(({ candidates }) => candidates.length > 0);
+  return (
+    <>
+      <p class={agentId === '' ? 'fault' : 'verdict'} role="status">
+        {shown(verdict, 500)}
+      </p>
+      {policy && (
+        <p>
+          {policy.allowed ? 'Allowed' : 'Refused'} by the policy of tenant {shown(tenant)}
+          {policy.rule !== '' && `, rule ${shown(policy.rule, 100)}`}.
+        </p>
+      )}
+      {advice.length > 0 && (
+        <>
+          <h3>What to do</h3>
+          <ol>
+            {advice.map((line) => (
+              <li key={line}>{shown(line, 500)}</li>
+            ))}
+          </ol>
+        </>
+      )}
+      <ol class="steps">
+        {steps.map(({ strategy, keys, taken, candidates }, index) => (
+          <li key={strategy} class={taken ? 'taken' : undefined}>
+            <b>
+              {index + 1}. {shown(strategy)}
+            </b>{' '}
+            {keys.length === 0
+              ? 'does not apply'
+              : keys
+                  .slice(0, 10)
+                  .map(({ key, sessions }) => `${shown(key)} (${sessions})`)
+                  .join(', ')}
+            {taken ? ' ← chosen' : candidates.length === 0 ? '' : ' finds sessions'}
+          </li>
+        ))}
+      </ol>
+      {used && <Ways candidates={used.candidates} gateway={gateway} />}
+      {used && <Candidates title={`Sessions that ${shown(used.strategy)} finds`} candidates={used.candidates} />}
+      {others.length > 0 && <Candidates title="Agents that no strategy chooses" candidates={others} />}
+    </>
+  );
+}
+
+function Ways({ candidates, gateway }: { readonly candidates: readonly Candidate[]; readonly gateway: string }) {
+  const drawn = candidates.slice(0, DRAWN);
+  const hubs = [...new Set(drawn.map(({ hubId }) => hubId))];
+  const height = Math.max(drawn.length, hubs.length, 1) * ROW;
+  const yOf = (index: number, of: number) => ((index + 0.5) * height) / of;
+  // A hub is as good as the best session behind it.
+  const best = new Map(hubs.map((hub) => [hub, bestOf(drawn.filter(({ hubId }) => hubId === hub))]));
+  return (
+    <svg
+      class="ways"
+      viewBox={`0 0 ${WIDTH} ${height}`}
+      role="img"
+      aria-label="The ways of this dial; the table says the same"
+    >
+      {hubs.map((hub, index) => (
+        <path
+          key={hub}
+          class={best.get(hub)}
+          d={curve(COLUMNS_AT.gateway + BOX.width, height / 2, COLUMNS_AT.hub, yOf(index, hubs.length))}
+        />
+      ))}
+      {drawn.map(({ hubId, sessionId, standing }, index) => (
+        <path
+          key={sessionId}
+          class={standingClass(standing)}
+          d={curve(
+            COLUMNS_AT.hub + BOX.width,
+            yOf(hubs.indexOf(hubId), hubs.length),
+            COLUMNS_AT.agent,
+            yOf(index, drawn.length),
+          )}
+        />
+      ))}
+      <Box x={COLUMNS_AT.gateway} y={height / 2} text={gateway} of="taken" />
+      {hubs.map((hub, index) => (
+        <Box key={hub} x={COLUMNS_AT.hub} y={yOf(index, hubs.length)} text={hub} of={best.get(hub) ?? ''} />
+      ))}
+      {drawn.map(({ agentId, sessionId, standing }, index) => (
+        <Box
+          key={sessionId}
+          x={COLUMNS_AT.agent}
+          y={yOf(index, drawn.length)}
+          text={agentId}
+          of={standingClass(standing)}
+        />
+      ))}
+    </svg>
+  );
+}
+
+function Box({
+  x,
+  y,
+  text,
+  of,
+}: {
+  readonly x: number;
+  readonly y: number;
+  readonly text: string;
+  readonly of: string;
+}) {
+  return (
+    <g class={`box ${of}`} transform={`translate(${x} ${y - BOX.height / 2})`}>
+      <rect width={BOX.width} height={BOX.height} rx={6} />
+      <text x={BOX.width / 2} y={22}>
+        {short(text, 24)}
+      </text>
+    </g>
+  );
+}
+
+function curve(x1: number, y1: number, x2: number, y2: number): string {
+  const middle = (x1 + x2) / 2;
+  return `M ${x1} ${y1} C ${middle} ${y1}, ${middle} ${y2}, ${x2} ${y2}`;
+}
+
+function bestOf(candidates: readonly Candidate[]): string {
+  const classes = candidates.map(({ standing }) => standingClass(standing));
+  return ['taken', 'equal', 'later', 'not'].find((each) => classes.includes(each)) ?? 'not';
+}
+
+function standingClass(standing: number): string {
+  if (standing === STANDING_TAKEN) return 'taken';
+  if (standing === STANDING_EQUAL) return 'equal';
+  return standing === STANDING_NOT ? 'not' : 'later';
+}
+
+const COLUMNS = [
+  { name: 'Standing' },
+  { name: 'Agent' },
+  { name: 'Hub' },
+  { name: 'Zone' },
+  { name: 'Found by' },
+  { name: 'Tunnels', right: true },
+  { name: 'Why' },
+];
+
+function Candidates({ title, candidates }: { readonly title: string; readonly candidates: readonly Candidate[] }) {
+  const rows = candidates.slice(0, LISTED).map(({ standing, agentId, hubId, zone, key, open, why, sessionId }) => {
+    const [tone, word] = STANDINGS[standing] ?? ['calm', '?'];
+    return {
+      key: sessionId,
+      bad: standing === STANDING_NOT,
+      cells: [
+        <State key="standing" tone={tone} word={word} />,
+        <Name key="agent" text={agentId} />,
+        <Name key="hub" text={hubId} />,
+        <Name key="zone" text={zone} />,
+        <Name key="key" text={key} />,
+        open,
+        <Name key="why" text={why} most={200} />,
+      ],
+    };
+  });
+  return (
+    <>
+      <h3>{title}</h3>
+      <Table title={title} columns={COLUMNS} rows={rows} none="None." />
+      {candidates.length > LISTED && <p>And {candidates.length - LISTED} more.</p>}
+    </>
+  );
+}

@@ -1,0 +1,144 @@
+import { Hub_Link } from '@isthmus/proto/admin-enums';
+import { type Health, healthOf, type Plane, type Seen } from '../model/plane.ts';
+import { millis, short, shown } from '../model/text.ts';
+import { Table } from '../parts/table.tsx';
+import type { Hub } from '../rpc/messages.ts';
+
+const { LINK_DOWN, LINK_UP, LINK_OWN } = Hub_Link;
+
+const WIDTH = 1000;
+const NODE = { width: 150, height: 46 };
+const TOP = 8;
+const BOTTOM = 150;
+/** More would overlap; the table has all. */
+const MOST = 6;
+
+/** Gateways above, hubs below, and a line for each link: red and broken if it is down, wider with its load. */
+export function LinkMap({ plane }: { readonly plane: Plane }) {
+  const gateways = plane.members.filter(({ roles, list }) => roles.includes('gateway') && list !== undefined);
+  if (gateways.length === 0 || plane.hubs.length === 0) return null;
+  const few = gateways.length <= MOST && plane.hubs.length <= MOST;
+  return (
+    <>
+      {few && <Picture plane={plane} gateways={gateways} />}
+      <Matrix plane={plane} gateways={gateways} />
+    </>
+  );
+}
+
+interface Props {
+  readonly plane: Plane;
+  readonly gateways: readonly Seen[];
+}
+
+function Picture({ plane, gateways }: Props) {
+  const placeOf = (index: number, of: number) => ((index + 0.5) * WIDTH) / of;
+  return (
+    <svg
+      class="links"
+      viewBox={`0 0 ${WIDTH} ${BOTTOM + NODE.height + 8}`}
+      role="img"
+      aria-label="Links from gateways to hubs; the table says the same"
+    >
+      {gateways.flatMap((gateway, from) =>
+        plane.hubs.map((hub, to) => {
+          const link = linkOf(gateway, hub);
+          if (!link) return null;
+          const [x1, x2] = [placeOf(from, gateways.length), placeOf(to, plane.hubs.length)];
+          const [y1, y2] = [TOP + NODE.height, BOTTOM];
+          // A label near the gateway's end: in the middle, lines cross.
+          const [x, y] = [x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.3];
+          return (
+            <g key={`${gateway.id} ${hub.hubId}`} class={`link ${link.link === LINK_DOWN ? 'down' : 'up'}`}>
+              <line x1={x1} y1={y1} x2={x2} y2={y2} stroke-width={1.5 + Math.log2(1 + link.tunnels)} />
+              <text x={x} y={y}>
+                {shortLink(link)}
+              </text>
+            </g>
+          );
+        }),
+      )}
+      {gateways.map((gateway, index) => (
+        <Node
+          key={gateway.id}
+          x={placeOf(index, gateways.length)}
+          y={TOP}
+          name={gateway.id}
+          zone={gateway.zone}
+          health={healthOf(gateway, plane)}
+        />
+      ))}
+      {plane.hubs.map((hub, index) => (
+        <Node
+          key={hub.hubId}
+          x={placeOf(index, plane.hubs.length)}
+          y={BOTTOM}
+          name={hub.hubId}
+          zone={hub.zone}
+          health={healthOf(memberOf(plane, hub), plane)}
+        />
+      ))}
+    </svg>
+  );
+}
+
+/** A hub that the list of members lacks is still in the directory. */
+function memberOf({ members }: Plane, { hubId: id, zone }: Hub): Seen {
+  const unknown = { id, roles: ['hub'], zone, version: '', address: '', origin: undefined, self: false };
+  return members.find((member) => member.id === id) ?? unknown;
+}
+
+interface NodeProps {
+  readonly x: number;
+  readonly y: number;
+  readonly name: string;
+  readonly zone: string;
+  readonly health: Health;
+}
+
+function Node({ x, y, name, zone, health }: NodeProps) {
+  return (
+    <g class={`node ${health}`} transform={`translate(${x - NODE.width / 2} ${y})`}>
+      <rect width={NODE.width} height={NODE.height} rx={6} />
+      <text x={NODE.width / 2} y={19}>
+        {short(name, 18)}
+      </text>
+      <text x={NODE.width / 2} y={37} class="small">
+        {health}
+        {zone !== '' && `, zone ${short(zone, 10)}`}
+      </text>
+    </g>
+  );
+}
+
+function Matrix({ plane, gateways }: Props) {
+  const columns = [{ name: 'Gateway' }, ...plane.hubs.map(({ hubId }) => ({ name: shown(hubId, 40) }))];
+  const rows = gateways.map((gateway) => ({
+    key: gateway.id,
+    bad: gateway.list?.hubs.some(({ link }) => link === LINK_DOWN) ?? false,
+    cells: [
+      <b key="name">{shown(gateway.id, 40)}</b>,
+      ...plane.hubs.map((hub) => {
+        const link = linkOf(gateway, hub);
+        return link ? longLink(link) : 'not known';
+      }),
+    ],
+  }));
+  return <Table title="Links from gateways to hubs" columns={columns} rows={rows} none="" />;
+}
+
+function linkOf({ list }: Seen, { hubId }: Hub): Hub | undefined {
+  return list?.hubs.find((hub) => hub.hubId === hubId);
+}
+
+function shortLink({ link, rttMs }: Hub): string {
+  if (link === LINK_DOWN) return '■ down';
+  return link === LINK_UP ? millis(rttMs) : '';
+}
+
+function longLink({ link, rttMs, tunnels }: Hub): string {
+  if (link === LINK_DOWN) return '■ down';
+  const load = `${tunnels.toLocaleString('en')} tunnels`;
+  if (link === LINK_OWN) return `● in the same process, ${load}`;
+  return link === LINK_UP ? `● up, ${millis(rttMs)}, ${load}` : '○ none wanted';
+}

@@ -1,0 +1,193 @@
+import { Role } from '@isthmus/proto/admin-enums';
+import { useMemo, useRef, useState } from 'preact/hooks';
+import { gatewaysOf, type Plane, type Seen } from '../model/plane.ts';
+import { type Rate, TunnelRates } from '../model/rates.ts';
+import { age, bytes, plural, shown } from '../model/text.ts';
+import { MemberChoice } from '../parts/member-choice.tsx';
+import { Name } from '../parts/name.tsx';
+import { Table } from '../parts/table.tsx';
+import { useAsked } from '../parts/use-plane.ts';
+import { act, read, reasonOf } from '../rpc/client.ts';
+import type { Tunnel } from '../rpc/messages.ts';
+import { consoleOf, selfOf, type ViewProps } from './view.ts';
+
+const LOOK_MS = 2000;
+const ROWS = 200;
+
+const SORTS = ['oldest', 'newest', 'most bytes', 'fastest'] as const;
+type Sort = (typeof SORTS)[number];
+
+const COLUMNS = [
+  { name: 'Destination' },
+  { name: 'Caller' },
+  { name: 'Tenant' },
+  { name: 'Agent' },
+  { name: 'Hub' },
+  { name: 'State' },
+  { name: 'Moves', right: true },
+  { name: 'Age', right: true },
+  { name: 'Up', right: true },
+  { name: 'Down', right: true },
+  { name: 'Up/s', right: true },
+  { name: 'Down/s', right: true },
+  { name: 'Dial' },
+  { name: 'End it' },
+];
+
+/** The tunnels of one member: who, where to, through what, how much. */
+export function TunnelsView({ plane, ask }: ViewProps) {
+  const sources = sourcesOf(plane);
+  const [asked, choose] = useState('');
+  const [text, find] = useState('');
+  const [sort, setSort] = useState<Sort>('oldest');
+  const source = sources.find(({ id }) => id === asked) ?? sources[0];
+  const rates = useRef(new TunnelRates());
+  const list = async () => {
+    const { tunnels } = await read(source?.origin ?? '', 'ListTunnels', {});
+    rates.current.take(tunnels, performance.now());
+    return { tunnels, rates: rates.current };
+  };
+  const { answer, fault } = useAsked(list, LOOK_MS, source?.id ?? '');
+  const [first] = source?.status?.roles ?? [Role.ROLE_GATEWAY];
+  const found = useMemo(
+    () => select(answer?.tunnels ?? [], { role: first, text, sort, rates: rates.current }),
+    [answer, text, sort, first],
+  );
+  const kick = (tunnel: Tunnel) => ask(kicking(tunnel));
+  return (
+    <section aria-labelledby="tunnels">
+      <h2 id="tunnels">{plural(found.length, 'tunnel')}</h2>
+      <form class="filter" onSubmit={(event) => event.preventDefault()}>
+        <MemberChoice members={sources} chosen={source?.id} choose={choose} />
+        <label>
+          Find{' '}
+          <input
+            type="search"
+            value={text}
+            placeholder="destination, caller, agent"
+            onInput={({ currentTarget }) => find(currentTarget.value)}
+          />
+        </label>
+        <label>
+          Order{' '}
+          <select value={sort} onChange={({ currentTarget }) => setSort(currentTarget.value as Sort)}>
+            {SORTS.map((each) => (
+              <option key={each}>{each}</option>
+            ))}
+          </select>
+        </label>
+      </form>
+      {fault !== undefined && <p class="fault">{reasonOf(fault)}</p>}
+      <p>{resumeText(found)}</p>
+      <Table
+        title="Tunnels"
+        columns={COLUMNS}
+        rows={found.slice(0, ROWS).map((tunnel) => rowOf(tunnel, rates.current.of(tunnel), source, kick))}
+        none="No tunnel."
+      />
+      {found.length > ROWS && <p>And {plural(found.length - ROWS, 'tunnel')} more: narrow the search.</p>}
+    </section>
+  );
+}
+
+function sourcesOf(plane: Plane): Seen[] {
+  const self = selfOf(plane);
+  const gateways = gatewaysOf(plane).filter((gateway) => gateway !== self);
+  return [...(self ? [self] : []), ...gateways];
+}
+
+interface Wanted {
+  readonly role: number | undefined;
+  readonly text: string;
+  readonly sort: Sort;
+  readonly rates: TunnelRates;
+}
+
+/** An all-in-one server lists a tunnel for each of its roles: the first one knows the caller. */
+function select(tunnels: readonly Tunnel[], { role, text, sort, rates }: Wanted): Tunnel[] {
+  const wanted = text.trim().toLowerCase();
+  const found = tunnels.filter((tunnel) => {
+    const names = [tunnel.destination, tunnel.caller, tunnel.agentId, tunnel.tenant, tunnel.dialId];
+    return tunnel.role === role && names.some((name) => name.toLowerCase().includes(wanted));
+  });
+  const speed = (tunnel: Tunnel) => {
+    const { up, down } = rates.of(tunnel) ?? { up: 0, down: 0 };
+    return up + down;
+  };
+  const volume = ({ bytesUp, bytesDown }: Tunnel) => bytesUp + bytesDown;
+  const by: Readonly<Record<Sort, (a: Tunnel, b: Tunnel) => number>> = {
+    oldest: (a, b) => a.sinceMs - b.sinceMs,
+    newest: (a, b) => b.sinceMs - a.sinceMs,
+    'most bytes': (a, b) => volume(b) - volume(a),
+    fastest: (a, b) => speed(b) - speed(a),
+  };
+  return found.sort(by[sort]);
+}
+
+/** What becomes of these tunnels if they lose their hub. */
+function resumeText(tunnels: readonly Tunnel[]): string {
+  const resumable = tunnels.flatMap(({ resume }) => resume ?? []);
+  const waiting = resumable.filter(({ attached }) => !attached).length;
+  const moves = resumable.reduce((sum, { moves }) => sum + moves, 0);
+  const kept = resumable.reduce((sum, { keptBytes }) => sum + keptBytes, 0);
+  const counts = [`${waiting} of them wait for a way to their agent`, `${plural(moves, 'move')} so far`];
+  return `${resumable.length} of ${tunnels.length} can outlive their hub: ${counts.join(', ')}, ${bytes(kept)} kept.`;
+}
+
+/** Whether something carries it; empty for a tunnel that ends with what carries it. */
+function stateOf({ resume }: Tunnel): string {
+  if (!resume) return '';
+  return resume.attached ? 'attached' : 'detached';
+}
+
+function rowOf(tunnel: Tunnel, rate: Rate | undefined, source: Seen | undefined, kick: (tunnel: Tunnel) => void) {
+  const { dialId, destination, caller, tenant, agentId, hubId, ageMs, bytesUp, bytesDown, resume } = tunnel;
+  const elsewhere = source && consoleOf(source, 'tunnels');
+  return {
+    key: dialId,
+    bad: resume?.attached === false,
+    cells: [
+      <Name key="destination" text={destination} />,
+      <Name key="caller" text={caller} />,
+      <Name key="tenant" text={tenant} />,
+      <Name key="agent" text={agentId} />,
+      <Name key="hub" text={hubId} />,
+      stateOf(tunnel),
+      resume?.moves ?? '',
+      age(ageMs),
+      bytes(bytesUp),
+      bytes(bytesDown),
+      rate ? `${bytes(rate.up)}/s` : '–',
+      rate ? `${bytes(rate.down)}/s` : '–',
+      <Name key="dial" text={dialId} most={20} />,
+      elsewhere === undefined ? (
+        <button
+          key="kick"
+          type="button"
+          aria-label={`Kick the tunnel to ${shown(destination)}, dial ${shown(dialId, 20)}`}
+          onClick={() => kick(tunnel)}
+        >
+          Kick …
+        </button>
+      ) : (
+        <a key="kick" href={elsewhere}>
+          in its console
+        </a>
+      ),
+    ],
+  };
+}
+
+function kicking({ dialId, destination, caller, agentId }: Tunnel) {
+  const about = (
+    <p>
+      Ends the tunnel of dial {shown(dialId)} from {shown(caller) || 'an unknown caller'} to {shown(destination)}{' '}
+      through agent {shown(agentId)} at once. Both sides see a reset.
+    </p>
+  );
+  const run = async (reason: string) => {
+    const { tunnels } = await act('Kick', { dialId, reason });
+    return `Ended ${plural(tunnels > 0 ? 1 : 0, 'tunnel')} to ${shown(destination)}`;
+  };
+  return { title: 'Kick this tunnel?', about, word: 'Kick', reason: 'wanted' as const, run };
+}
