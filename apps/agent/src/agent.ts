@@ -2,12 +2,14 @@ import { systemClock, type TlsSettings } from '@isthmus/runtime';
 import { endpointDial, PING_INTERVAL, type ProxyFor } from '@isthmus/transport';
 import {
   Admission,
+  AgentTunnels,
   type Dial,
   type DialPolicy,
   formatDestination,
   type Observation,
   observed,
   type Prohibited,
+  type ResumeOptions,
   refuseWhenScarce,
 } from '@isthmus/tunnel';
 import { system } from './origin.ts';
@@ -46,6 +48,8 @@ export interface AgentOptions {
   readonly keepaliveTime: number;
   /** How long a link to a hub may be silent before either side asks, in milliseconds. Default: 1 s. */
   readonly pingInterval?: number;
+  /** Unset: tunnels end with the link that carries them. */
+  readonly resume?: ResumeOptions;
   /** Decides which addresses are not dialled. */
   readonly prohibited?: Prohibited;
   /** The agent's own lists of what it dials, which no plane can overrule. */
@@ -65,6 +69,8 @@ export interface Agent {
   readonly wanted: number;
   /** Dials and tunnels. */
   readonly open: number;
+  /** Bytes that tunnels keep until their gateways have them; undefined if tunnels are not resumed. */
+  readonly kept: number | undefined;
   /** Asks every server to dial elsewhere while it can. Resolves when no dial or tunnel is left. */
   drain(): Promise<void>;
   /** Ends everything at once. */
@@ -81,6 +87,7 @@ class RunningAgent implements Agent {
   readonly #options: AgentOptions;
   readonly #admission: Admission;
   readonly #reconciler: Reconciler;
+  readonly #tunnels: AgentTunnels | undefined;
   readonly #packetServers = new Set<string>();
   #closed = false;
 
@@ -88,6 +95,7 @@ class RunningAgent implements Agent {
     const { agentId, prohibited, policy, observation, network = (endpoint) => endpoint } = options;
     this.#options = options;
     this.agentId = agentId;
+    this.#tunnels = options.resume && new AgentTunnels(options.resume);
     const own = { ...(prohibited && { prohibited }), ...(policy && { policy }) };
     const endpoint = endpointDial({ agentId, ...own, ...observation });
     this.#admission = new Admission(refuseWhenScarce(network(endpoint)));
@@ -119,11 +127,17 @@ class RunningAgent implements Agent {
     return this.uplinks.reduce((sum, { open }) => sum + open, 0);
   }
 
+  get kept(): number | undefined {
+    return this.#tunnels?.kept;
+  }
+
   async drain(): Promise<void> {
     this.#reconciler.stop();
     for (const uplink of this.uplinks) uplink.drain();
     await new Promise((resolve) => setTimeout(resolve, DRAIN_SETTLE));
-    while (this.open > 0 && !this.#closed) await new Promise((resolve) => setTimeout(resolve, 50));
+    // A tunnel may wait for another way.
+    while (this.open + (this.#tunnels?.size ?? 0) > 0 && !this.#closed)
+      await new Promise((resolve) => setTimeout(resolve, 50));
   }
 
   async close(): Promise<void> {
@@ -154,10 +168,12 @@ class RunningAgent implements Agent {
       ...this.#options,
       serverNames: this.#options.server.hosts,
       packetServers: this.#packetServers,
+      ...(this.#tunnels && { tunnels: this.#tunnels }),
       hello: {
         agentId,
         identifiers,
         version,
+        ...(this.#tunnels && { instance: this.#tunnels.instance }),
         ...(tenant !== '' && { tenant }),
         ...(pingInterval !== undefined && pingInterval !== PING_INTERVAL && { pingSeconds: pingInterval / 1000 }),
       },

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import {
   agentOperationsPorts,
+  CertificateEnds,
   type ConnectedServer,
   type Identity,
   operations,
@@ -9,7 +10,7 @@ import {
   RecentRefusals,
 } from '@isthmus/admin';
 import { policyOf } from '@isthmus/admission/policy';
-import { type AgentValues, parseDestinations } from '@isthmus/flags';
+import { type AgentValues, parseDestinations, resumeOptions } from '@isthmus/flags';
 import {
   inClusterConnection,
   kubeClient,
@@ -51,6 +52,7 @@ export function startAgent(
     await audited(events, audit, { closing, onHangup });
     const dials = new RecentDials(events);
     const refusals = new RecentRefusals(events);
+    const certificates = new CertificateEnds(events);
     const metrics = agentMetrics(events, { process: true });
     closing.defer(metrics.close);
     const leases = await countLeases(flags, closing, metrics.leases, (message) => log.warn({}, message));
@@ -60,9 +62,9 @@ export function startAgent(
       const through = proxy?.({ host, port: options.server.port });
       if (through) log.info({ proxy: through.name, host }, 'HTTPS_PROXY: this server is reached through a proxy');
     }
-    let failure = '';
+    let failure: Failure | undefined;
     events.on('server:failure', (address, _at, error) => {
-      failure = `; last failure: ${address}: ${error.message}`;
+      failure = { text: `${address}: ${error.message}`, at: performance.now() };
     });
     const running = agent({
       ...options,
@@ -87,6 +89,7 @@ export function startAgent(
         checks: check,
         dials,
         refusals,
+        warnings: () => certificates.warnings(),
         flags: inForce,
         log,
         sessions: () => [],
@@ -123,6 +126,7 @@ function connectedServer({ server, serverId, protocol, plane, leaving, open }: U
 function agentOptions(flags: AgentValues, version: string, observation: Observation): AgentOptions {
   const { 'agent-cert': cert, 'agent-key': key, 'ca-cert': ca, 'service-account-token-path': tokenPath } = flags;
   const { lifted, rules } = parseDestinations(flags);
+  const resume = resumeOptions(flags);
   return {
     agentId: flags['agent-id'],
     identifiers: flags['agent-identifiers'],
@@ -141,6 +145,7 @@ function agentOptions(flags: AgentValues, version: string, observation: Observat
     rebalanceTime: flags['rebalance-time'],
     keepaliveTime: flags['keepalive-time'],
     pingInterval: flags['ping-interval'],
+    ...(resume && { resume }),
     prohibited: prohibitedBy({
       ownPorts: [flags['health-server-port'], flags['admin-server-port']],
       ownAddresses: () => Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
@@ -172,8 +177,17 @@ async function countLeases(
   return counter;
 }
 
+/** The last failed attempt to connect to a server. */
+interface Failure {
+  readonly text: string;
+  readonly at: number;
+}
+
 /** Ready as upstream's agent is: callers reach it through one server. The verbose page says how many are missing. */
-function checks({ connected, wanted }: Agent, draining: boolean, failure: string): Check[] {
-  const servers = connected === 0 ? `not connected to any server${failure}` : `connected to ${connected} of ${wanted}`;
+function checks({ connected, wanted }: Agent, draining: boolean, failure: Failure | undefined): Check[] {
+  // Minutes later, its cause may be gone.
+  const ago = failure && `${Math.round((performance.now() - failure.at) / 1000)} s ago`;
+  const last = failure ? `; last failure ${ago}: ${failure.text}` : '';
+  const servers = connected === 0 ? `not connected to any server${last}` : `connected to ${connected} of ${wanted}`;
   return [admissionCheck(draining ? 'draining' : 'open'), { name: 'servers', ok: connected > 0, detail: servers }];
 }

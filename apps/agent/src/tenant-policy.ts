@@ -1,5 +1,5 @@
 import { type Policy, policyOf } from '@isthmus/admission/policy';
-import { deferred } from '@isthmus/runtime';
+import { deferred, extended } from '@isthmus/runtime';
 import type { PolicyRules } from '@isthmus/transport';
 import { type Dial, DialError } from '@isthmus/tunnel';
 
@@ -31,7 +31,7 @@ export class TenantPolicy implements Disposable {
     this.#first.promise.catch(() => {});
     this.dial = async (request) => {
       await this.#first.promise;
-      return dial(this.#policy ? { ...request, policy: this.#policy } : request);
+      return dial(this.#policy ? extended(request, { policy: this.#policy }) : request);
     };
   }
 

@@ -16,7 +16,14 @@ import {
   servePackets,
   throughProxy,
 } from '@isthmus/transport';
-import { type Dial, formatDestination, HUB_SERVER_NAME, type PlaneEvents, parseDestination } from '@isthmus/tunnel';
+import {
+  type AgentTunnels,
+  type Dial,
+  formatDestination,
+  HUB_SERVER_NAME,
+  type PlaneEvents,
+  parseDestination,
+} from '@isthmus/tunnel';
 import { TenantPolicy } from './tenant-policy.ts';
 import { TokenRenewal } from './token-renewal.ts';
 
@@ -52,6 +59,8 @@ export interface UplinkOptions {
   /** Gives up the attempt. Has no effect on an established connection. */
   readonly signal: AbortSignal;
   readonly dial: Dial;
+  /** Unset: tunnels end with the link. */
+  readonly tunnels?: AgentTunnels;
   readonly events: PlaneEvents;
   /** Called with what the hub reports about its plane. */
   readonly membership: (message: MembershipMessage) => void;
@@ -190,6 +199,7 @@ async function linkUplink(server: ServerAddress, socket: Socket, options: Uplink
     tenant,
     peer: `hub ${hubId}`,
     role: 'agent',
+    ...(options.tunnels && { tunnels: options.tunnels }),
     pingInterval: pingSeconds && pingSeconds * 1000,
     dial: policy.dial,
     policy: (rules) => policy.take(rules),

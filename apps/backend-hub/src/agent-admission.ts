@@ -59,6 +59,11 @@ export class AgentAdmission {
     this.#portOf = portOf;
   }
 
+  /** Sessions of a tenant that were renewed in the last full second. */
+  renewals(tenant: string): number {
+    return this.#renewals.last(tenant);
+  }
+
   /** What decides on Go agents, which bring no tenant: their credential names it. */
   get packets(): Pick<
     Parameters<typeof agentService<AdmittedAgent>>[0],

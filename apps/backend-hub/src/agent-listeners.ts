@@ -118,7 +118,7 @@ export class AgentListeners {
         handshakeTimeout: HANDSHAKE_TIMEOUT,
         strangers: this.#strangers(tenant),
         strangersPool: this.#strangersPool,
-        http1: fromTheStart((socket) => {
+        others: fromTheStart((socket) => {
           enter(socket);
           link(socket);
         }),

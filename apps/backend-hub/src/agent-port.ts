@@ -71,6 +71,11 @@ export class AgentPort {
     this.#admission = new AgentAdmission(options, sessions, (socket) => this.#listeners.portOf(socket));
   }
 
+  /** Sessions of a tenant that were renewed in the last full second. */
+  renewals(tenant: string): number {
+    return this.#admission.renewals(tenant);
+  }
+
   get address(): string {
     return this.#listeners.address;
   }
@@ -158,7 +163,7 @@ export class AgentPort {
 
   #open(
     socket: Socket,
-    { agentId, identifiers: query, pingSeconds }: AgentHello,
+    { agentId, identifiers: query, pingSeconds, instance }: AgentHello,
     { sessionId, ...agent }: Welcome,
   ): void {
     const { events } = this.#options.observation;
@@ -168,6 +173,7 @@ export class AgentPort {
     const link = new LinkClient({
       socket,
       peer: `agent ${agentId}`,
+      toAgent: true,
       pingInterval: pingSeconds && pingSeconds * 1000,
       orphaned: () => events.emit('tunnel:orphaned', 'hub'),
       fault,
@@ -182,7 +188,8 @@ export class AgentPort {
     if (agent.grant) this.#policies.add(agent.grant.tenant, link);
     const identifiers = parseIdentifiers(query);
     const protocol = 'link' as const;
-    const said = { agentId, identifiers, protocol, remote: remoteOf(socket) };
+    const remote = remoteOf(socket);
+    const said = { agentId, identifiers, protocol, remote, ...(instance !== undefined && { instance }) };
     const standing = this.#begin(sessionId, agent, said, link, socket);
   }
 

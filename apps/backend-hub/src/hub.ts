@@ -12,8 +12,10 @@ import {
   type HubRecord,
   inSpareTime,
   inTurns,
+  metered,
   observed,
   type SessionInfo,
+  SpareBytes,
 } from '@isthmus/tunnel';
 import { AgentPort, type AgentPortOptions } from './agent-port.ts';
 import { giveUpSessions } from './departure.ts';
@@ -67,11 +69,7 @@ class RunningHub implements Hub {
     this.hubId = options.hubId;
     [this.#record, this.#sessions, this.#agents] = this.#term();
     const dial: Dial = (request) => this.#sessions.dial(request);
-    this.dial = observed(
-      'hub',
-      options.manyTenants ? inSpareTime(inTurns(dial), { use: loopUse() }) : dial,
-      options.observation,
-    );
+    this.dial = observed('hub', options.manyTenants ? fair(dial) : dial, options.observation);
     this.#succession = new Succession({
       hubId: this.hubId,
       events: options.observation.events,
@@ -132,6 +130,10 @@ class RunningHub implements Hub {
     return this.#sessions.list();
   }
 
+  renewals(tenant: string): number {
+    return this.#agents.renewals(tenant);
+  }
+
   kick(which: (session: SessionInfo) => boolean, reason: Error): SessionInfo[] {
     return this.#sessions.kick(which, reason);
   }
@@ -157,7 +159,8 @@ class RunningHub implements Hub {
     try {
       const { events } = observation;
       const tenantsOf = tenancy && gatewayTenants;
-      if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, tenantsOf, events });
+      const hungUp = (gateway: string) => this.#agents.membership.hungUp(gateway);
+      if (peers) this.#peers = await servePeers({ ...peers, dial: this.dial, tenantsOf, events, hungUp });
       await this.#agents.start();
       this.#register();
     } catch (error) {
@@ -239,6 +242,12 @@ class RunningHub implements Hub {
     this.#sessions.destroy(new Error('hub stops'));
     await Promise.all([this.#agents.close(), this.#peers?.close(), this.#registration?.close()]);
   }
+}
+
+/** Tenants share the process: its dials, and its time for their bytes. */
+function fair(dial: Dial): Dial {
+  const spare = new SpareBytes({ use: loopUse() });
+  return inSpareTime(inTurns(metered(dial, spare)), { use: loopUse() });
 }
 
 function asMember({ hubId, agentAddress: address, zone, draining, incarnation: generation }: HubRecord): HubMember {

@@ -64,6 +64,11 @@ export class Membership {
     this.#tellChanges();
   }
 
+  /** Tells all agents that a gateway has hung up: its process is dead, or its link is lost (docs/RESUME.md). */
+  hungUp(gateway: string): void {
+    this.#send([encodeControl({ type: 'hung-up', gateway })]);
+  }
+
   close(): void {
     for (const beat of this.#beats.values()) clearInterval(beat);
     this.#beats.clear();
@@ -102,11 +107,13 @@ export class Membership {
   #tell(changed: readonly HubMember[], gone: readonly string[]): void {
     const changes = portions(changed);
     const ends = portions(gone);
+    const messages = Array.from({ length: Math.max(1, changes.length, ends.length) });
+    this.#send(messages.map((_, at) => this.#change(changes[at] ?? [], ends[at] ?? [])));
+  }
+
+  #send(lines: readonly string[]): void {
     const busy = this.#untold.length > 0;
-    for (let at = 0; at < Math.max(1, changes.length, ends.length); at++) {
-      const line = this.#change(changes[at] ?? [], ends[at] ?? []);
-      this.#untold.push({ line, listeners: this.#beats.keys() });
-    }
+    for (const line of lines) this.#untold.push({ line, listeners: this.#beats.keys() });
     if (!busy) this.#tellSome();
   }
 

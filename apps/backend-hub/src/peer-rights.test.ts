@@ -88,7 +88,7 @@ test(
   TIMEOUT,
   async (context) => {
     const { outcome } = await plane(context, { tenants: ['acme', 'beta'] });
-    // Whoever writes to the registry may say that s-beta is a session of acme. Its gateway then asks for it so.
+    // A writer to the registry may say that s-beta is a session of acme. Its gateway then asks for it so.
     assert.deepEqual(await outcome('acme', 's-beta'), ['destination_unavailable', 'no session s-beta on hub h1']);
     assert.deepEqual(await outcome('acme', 's-nobody'), ['destination_unavailable', 'no session s-nobody on hub h1']);
   },

@@ -50,6 +50,12 @@ test('each tenant may renew so many sessions a second, as its file has it now', 
   assert.ok(refusal(b));
   now = 500;
   assert.deepEqual([refusal(a), refusal(a) instanceof NotAuthorised], [undefined, true]);
+  now = 1000;
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((tenant) => rates.last(tenant)),
+    [3, 200, 0],
+    'those that were refused do not count',
+  );
 });
 
 /** A hub whose agents' tokens are `TENANT ...`. */

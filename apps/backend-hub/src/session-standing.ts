@@ -64,7 +64,7 @@ export class SessionStanding implements Disposable {
     this.#unwatch();
   }
 
-  /** Its agent has proven who it is, whatever is wrong with the token. */
+  /** Its agent has proven who it is, even if its token is refused. */
   #refuse(error: Error): void {
     const { grant, refused } = this.#options;
     const { rule, principal, undecided = false } = error instanceof NotAuthorised ? error : {};

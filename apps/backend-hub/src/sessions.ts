@@ -23,6 +23,7 @@ export interface AgentIdentity {
   readonly identifiers: AgentIdentifiers;
   readonly protocol: SessionInfo['protocol'];
   readonly remote: string;
+  readonly instance?: string;
   /** Unset where no tenants are configured. */
   readonly principal?: Principal;
 }
@@ -124,8 +125,8 @@ export class SessionTable {
       const { agentId, sessionId, principal } = entry.info;
       const who = principal && { agentPrincipal: principalText(principal) };
       // Whatever the agent's answer says of itself is left out.
-      const { end, timing } = established;
-      return { end, timing, agentId, sessionId, hubId: this.#options.hubId, ...who };
+      const { end, timing, resume } = established;
+      return { end, timing, agentId, sessionId, hubId: this.#options.hubId, ...who, ...(resume && { resume }) };
     });
   };
 
@@ -244,6 +245,7 @@ export class SessionTable {
       incarnation,
       version,
       draining,
+      ...(info.instance !== undefined && { instance: info.instance }),
       ...credentialOf(info),
     };
     changed({ kind: 'session', session });

@@ -10,6 +10,8 @@ export interface ChildOptions {
   readonly command: readonly string[];
   /** What to print if the program is not installed on this machine. */
   readonly missing?: string;
+  /** Whether it does its part. */
+  readonly ready?: () => Promise<boolean>;
   /** Called with every line of stdout and stderr. */
   readonly onLine?: (line: string) => void;
 }
@@ -61,6 +63,10 @@ export class Child {
   /** 0 if it could not be started. */
   get pid(): number {
     return this.#process.pid ?? 0;
+  }
+
+  get running(): boolean {
+    return this.#running;
   }
 
   failure(how: string): ChildFailed {

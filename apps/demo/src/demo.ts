@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createTrust } from '@isthmus/certificates/testing';
-import { ChildFailed, type ChildOptions } from './child.ts';
+import { type Child, ChildFailed, type ChildOptions } from './child.ts';
 import { startDestination } from './destination.ts';
 import { dialLine, readDial } from './dials.ts';
 import { Fleet } from './fleet.ts';
@@ -72,7 +72,7 @@ async function bringUp({ split }: DemoOptions, stage: Stage): Promise<void> {
   screen.faint(`Starting ${split ? 'two gateways, two hubs, two agents and Redis' : 'a server and an agent'} ...`);
   const trust = await createTrust(dir, 'demo-caller', CERTIFICATE_MS);
   const layout = await (split ? splitLayout : singleLayout)(trust, new Ports());
-  if (layout.redisPort !== undefined) await startRedis(fleet, layout.redisPort, dir);
+  const redis = layout.redisPort === undefined ? undefined : await startRedis(fleet, layout.redisPort, dir);
   const fronts = layout.fronts.map((part) => {
     const onLine = (line: string) => dials.read(line, part.name);
     return { part, child: fleet.start(TIERS.fronts, { ...optionsOf(part), onLine }) };
@@ -83,22 +83,29 @@ async function bringUp({ split }: DemoOptions, stage: Stage): Promise<void> {
   await allAnswer([...agents, ...fronts, ...hubs], '/readyz');
   const egressFile = join(dir, 'egress-selector.yaml');
   await writeFile(egressFile, egressSelectorConfiguration(layout));
-  showGuide(screen, { layout, running: [...fronts, ...hubs, ...agents], trust, egressFile, destinationPort });
+  const running = [...fronts, ...hubs, ...agents];
+  showGuide(screen, { layout, running, trust, egressFile, destinationPort, ...(redis && { redis }) });
+  fleet.revive({
+    died: ({ message }) => screen.bad(`${message}: it is started again`),
+    back: ({ name, pid }) => screen.good(`${name} is ready again, as pid ${pid}`),
+  });
 }
 
-async function startRedis(fleet: Fleet, port: number, dir: string): Promise<void> {
+async function startRedis(fleet: Fleet, port: number, dir: string): Promise<Child> {
   const args = ['--bind', '127.0.0.1', '--port', String(port), '--dir', dir, '--save', '', '--appendonly', 'no'];
   const redis = fleet.start(TIERS.redis, {
     name: 'redis-server',
     command: ['redis-server', ...args],
     missing: NO_REDIS,
+    ready: () => redisAnswers(port),
   });
   await redis.until(() => redisAnswers(port), READY_MS);
+  return redis;
 }
 
-function optionsOf({ name, program, flags }: Part): ChildOptions {
+function optionsOf({ name, program, flags, healthPort }: Part): ChildOptions {
   const list = Object.entries({ ...flags, 'log-format': 'json' }).map(([flag, value]) => `--${flag}=${value}`);
-  return { name, command: [...commandOf(program), ...list] };
+  return { name, command: [...commandOf(program), ...list], ready: () => answersOk(healthPort, '/readyz') };
 }
 
 async function allAnswer(running: readonly Running[], path: '/healthz' | '/readyz'): Promise<void> {

@@ -1,7 +1,21 @@
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout } from 'node:timers/promises';
 
-/** A small HTTP server for callers to reach. It answers with its name and the address that dialled it. */
+/** A download has so many chunks a second: slow enough to see what happens to it while it runs. */
+const CHUNK = Buffer.alloc(512 * 1024, 'Isthmus ');
+const CHUNKS_A_SECOND = 10;
+
+/** `/download/60` lasts a minute. No download lasts longer than ten. */
+const DOWNLOAD = /^\/download\/([1-9]\d{0,2})$/;
+const MOST_SECONDS = 600;
+
+/**
+ * A small HTTP server for callers to reach. It answers with its name and the address that dialled it, or with a download that takes a
+ * while.
+ */
 export interface DemoDestination extends AsyncDisposable {
   readonly port: number;
 }
@@ -10,6 +24,11 @@ export async function startDestination(): Promise<DemoDestination> {
   const server = createServer((request, response) => {
     const { remoteAddress, remotePort } = request.socket;
     response.setHeader('content-type', 'text/plain');
+    const [, seconds] = DOWNLOAD.exec(request.url ?? '') ?? [];
+    if (seconds !== undefined) {
+      download(response, Math.min(Number(seconds), MOST_SECONDS));
+      return;
+    }
     response.end(
       `Hello from the demo destination: ${request.method} ${request.url}, dialled from ${remoteAddress}:${remotePort}\n`,
     );
@@ -26,4 +45,18 @@ export async function startDestination(): Promise<DemoDestination> {
       await closed;
     },
   };
+}
+
+function download(response: ServerResponse, seconds: number): void {
+  const count = seconds * CHUNKS_A_SECOND;
+  response.setHeader('content-length', count * CHUNK.length);
+  // A caller that goes away ends it.
+  pipeline(Readable.from(chunks(count)), response).catch(() => {});
+}
+
+async function* chunks(count: number): AsyncIterable<Buffer> {
+  for (let sent = 0; sent < count; sent++) {
+    yield CHUNK;
+    await setTimeout(1000 / CHUNKS_A_SECOND);
+  }
 }

@@ -79,3 +79,20 @@ test('a program that is not ready in time is reported', async () => {
   );
   await fleet.stop(60_000);
 });
+
+test('a program that ends is started again, and the demo ends if it keeps ending', async () => {
+  const fleet = new Fleet(1);
+  const told: string[] = [];
+  const child = await started(fleet, 0, 'hub', WAITS);
+  const back = new Promise<Child>((resolve) => {
+    fleet.revive({ died: ({ message }) => told.push(message), back: resolve });
+  });
+  child.kill();
+  const again = await back;
+  assert.notEqual(again.pid, child.pid);
+  assert.deepEqual(told, ['hub was ended by SIGKILL']);
+  fleet.start(0, { name: 'agent', command: ['false'], ready: async () => false });
+  await assert.rejects(fleet.death, { message: 'agent ended with status 1' });
+  assert.equal(told.filter((each) => each.startsWith('agent')).length, 4);
+  await fleet.stop(60_000);
+});

@@ -2,7 +2,7 @@ import type { BlockList, Socket } from 'node:net';
 import { StrangersPool, type TlsSettings, within } from '@isthmus/runtime';
 import {
   type Accept,
-  type ConnectEdgeOptions,
+  type CallerEdgeOptions,
   connectEdge,
   grpcServer,
   HANDSHAKES,
@@ -42,7 +42,7 @@ export interface CallerPort extends Pick<ListenOptions, 'followTls' | 'chooseTls
   readonly tls?: TlsSettings;
 }
 
-export interface CallersOptions extends ConnectEdgeOptions {
+export interface CallersOptions extends CallerEdgeOptions {
   /** Unset: both, told apart by the first bytes. */
   readonly mode?: CallerProtocol;
   /** Keepalive of callers' gRPC connections, in milliseconds. */
@@ -102,7 +102,7 @@ export class Callers {
     local: boolean,
     door: Door | undefined,
     admitted: (socket: Socket) => void,
-  ): { readonly http1?: Accept; readonly http2?: Accept } {
+  ): { readonly others?: Accept; readonly http2?: Accept } {
     const { mode, identities } = this.#options;
     const grpc = local ? this.#beside : this.#afar;
     const entering = (accept: Accept): Accept =>
@@ -114,7 +114,7 @@ export class Callers {
         : accept;
     const serves = (protocol: CallerProtocol) => mode === undefined || mode === protocol;
     return {
-      ...(serves('http-connect') && { http1: entering(this.#connect.accept) }),
+      ...(serves('http-connect') && { others: entering(this.#connect.accept) }),
       ...(serves('grpc') && { http2: entering((socket, first) => grpc.accept(socket, first)) }),
     };
   }

@@ -8,13 +8,16 @@ import {
   type DialLimits,
   type Directory,
   explain,
+  GatewayTunnels,
   inSpareTime,
   inTurns,
   type Observation,
   observed,
   PlaneEnded,
+  type ResumeOptions,
   refuseWhenScarce,
   routed,
+  SpareBytes,
   type Strategy,
   Suspects,
   TunnelTable,
@@ -40,11 +43,15 @@ export interface GatewayOptions extends Pick<CallersOptions, 'mode' | 'keepalive
   readonly dialTimeout: number;
   /** How long a dial waits while its tenant has no session, or none whose hub can be reached, in milliseconds. */
   readonly parkTimeout: number;
+  /** Unset: tunnels end with what carries them. */
+  readonly resume?: ResumeOptions;
   /** What each tenant may use of this process, as it is now. Unset: there is one tenant. */
   readonly limits?: (tenant: string) => DialLimits;
   readonly directory: Directory;
   /** Returns the dial to a hub, or undefined while there is none. */
   readonly hub: (hubId: string) => Dial | undefined;
+  /** Names this process to hubs and agents: 16 hexadecimal digits. */
+  readonly instance: string;
   readonly observation: Observation;
 }
 
@@ -54,10 +61,13 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
   const { events } = observation;
   const suspects = new Suspects();
   const { limits } = options;
-  const dialling = refuseWhenScarce(routed(options, suspects));
+  const chosen = routed(options, suspects);
+  const resumable = options.resume && new GatewayTunnels({ ...options, ...options.resume, suspects });
+  const dialling = refuseWhenScarce(resumable ? resumable.resuming(chosen) : chosen);
   const allowed = tenancy ? permitted(dialling, tenancy) : dialling;
   const fair = () => inSpareTime(inTurns(allowed), { use: loopUse() });
-  const admission = limits ? new Admission(fair(), { limits }) : new Admission(allowed);
+  const spare = new SpareBytes({ use: loopUse() });
+  const admission = limits ? new Admission(fair(), { limits, spare }) : new Admission(allowed);
   const dial = observed('gateway', admission.dial, observation);
   const explained = { ...options, suspects, ...(tenancy && { policy: verdicts(tenancy) }) };
   const identities = tenancy && new Identities(tenancy, events);
@@ -113,6 +123,9 @@ export async function gateway(options: GatewayOptions): Promise<Gateway> {
     },
     get sockets() {
       return socketsCheck(callers.listeners);
+    },
+    get kept() {
+      return resumable?.kept;
     },
     use: (of) => admission.use(of),
     leave() {

@@ -10,7 +10,7 @@ import { Identities } from './identities.ts';
 type Authority = Tenancy['authority'];
 type Evidence = Parameters<Authority['caller']>[0];
 
-/** Identities by an authority that knows whoever comes by a unix socket. */
+/** Identities by an authority that knows each caller of a unix socket. */
 function setup() {
   const evidence: Evidence[] = [];
   const watching = new Set<(reason: NotAuthorised) => void>();

@@ -1,4 +1,4 @@
-import { type GatewayValues, parseStrategies, proxyNetworks, tlsPolicy } from '@isthmus/flags';
+import { type GatewayValues, parseStrategies, proxyNetworks, resumeOptions, tlsPolicy } from '@isthmus/flags';
 import type { TlsSettings } from '@isthmus/runtime';
 import type { CallerPort } from './callers.ts';
 import type { GatewayOptions } from './gateway.ts';
@@ -21,7 +21,10 @@ function callerTls(flags: GatewayValues): TlsSettings {
   return { cert: flags['server-cert'], key: flags['server-key'], ca: flags['server-ca-cert'], ...tlsPolicy(flags) };
 }
 
-export function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'directory' | 'hub' | 'observation'> {
+export function gatewayOptions(
+  flags: GatewayValues,
+): Omit<GatewayOptions, 'directory' | 'hub' | 'observation' | 'instance'> {
+  const resume = resumeOptions(flags);
   return {
     callers: callerPorts(flags),
     ...(flags.mode !== '' && { mode: flags.mode }),
@@ -36,6 +39,7 @@ export function gatewayOptions(flags: GatewayValues): Omit<GatewayOptions, 'dire
     zone: flags.zone,
     dialTimeout: flags['backend-dial-timeout'] || DIAL_TIMEOUT,
     parkTimeout: flags['dial-park-timeout'],
+    ...(resume && { resume }),
     keepaliveTime: flags['frontend-keepalive-time'],
   };
 }

@@ -1,4 +1,4 @@
-import { socketPathOf } from '@isthmus/admin/client';
+import { socketPathOf } from '@isthmus/admin/place';
 import { FlagError, readDuration } from '@isthmus/flags';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Argument, InvalidArgumentError, Option } from 'commander';

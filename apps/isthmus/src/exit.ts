@@ -8,6 +8,8 @@ export const EXIT = {
   usage: 2,
   /** Could not ask: nobody answered, or a member whose answer matters did not. The answers that came are still printed. */
   unasked: 3,
+  /** Everything works, and something needs attention before it does not. */
+  attention: 4,
 } as const;
 
 export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];

@@ -41,7 +41,7 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ['dial nowhere', /bad destination "nowhere": want host:port or \[ipv6\]:port/],
   ['dial a:1 b:2', /too many arguments/],
   ['status --address nowhere', /'nowhere' is invalid.*want host:port/],
-  ['status -o yaml', /'yaml' is invalid\. Allowed choices are table, json/],
+  ['status -o xml', /'xml' is invalid\. Allowed choices are table, wide, json, yaml/],
   ['status --timeout 5', /the unit is missing: write 10s/],
   ['status --timeout 0s', /want a duration above 0/],
   ['status --timeout 11m', /want 10m at most/],

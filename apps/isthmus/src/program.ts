@@ -17,6 +17,7 @@ Exit status:
   1  something is wrong: a check or a dial failed
   2  wrong usage
   3  some members, or all, did not answer
+  4  status: all works, and something needs attention (somebody is refused, dials wait, a certificate or limit is near its end)
 `;
 
 /** A parsed command line. */
@@ -80,7 +81,7 @@ export async function run(terminal: Terminal): Promise<ExitStatus> {
   const interpreted = interpret(terminal);
   if (typeof interpreted === 'number') return interpreted;
   const { definition, args, options } = interpreted;
-  const output = new Output(terminal, options.output);
+  const output = await Output.of(terminal, options.output);
   let met: Plane | undefined;
   const plane = async () => {
     const { address: addresses, timeout: timeoutMs } = options;

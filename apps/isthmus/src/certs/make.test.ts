@@ -99,14 +99,50 @@ describe('isthmus certs', () => {
     assert.deepEqual(files.map(existsSync), [true, true, true], own.join(' '));
   });
 
-  it('prints a flag and its file on one line', async () => {
-    const { terminal } = await certs();
-    assert.ok(
-      terminal.stdout.includes(` \\\n  --server-key=${join(dir, 'callers-server-key.pem')} \\\n`),
-      terminal.stdout,
-    );
-    const curl = `  --proxy-cert ${join(dir, 'callers-kube-apiserver.pem')} \\\n  --proxy-key ${dir}`;
-    assert.ok(terminal.stdout.includes(curl), terminal.stdout);
+  it('lists each certificate with its key', async () => {
+    const { terminal } = await certs('--agent', 'a');
+    const listed = [...terminal.stdout.matchAll(/^(\S+\.pem) +(\S+\.pem) +\S/gm)].flatMap(([, file, key]) => [
+      file,
+      key,
+    ]);
+    assert.deepEqual(listed.sort(), readdirSync(dir).sort());
+  });
+
+  it('prints commands that a shell takes as they are, also from a directory whose name needs quotes', async () => {
+    for (const [npm, name] of [
+      ['exec', "it's a dir"],
+      ['', 'pki'],
+    ] as const) {
+      const own = join(dir, name);
+      const terminal = new TestTerminal(['certs', own, '--host', 'hub.example.com', '--agent', 'a,b'], {
+        env: { npm_command: npm },
+      });
+      await run(terminal);
+      const commands = terminal.stdout.slice(terminal.stdout.indexOf('Commands that use them:\n') + 24);
+      // Each program is a function that prints its name and its arguments.
+      const programs = ['proxy-server', 'frontend-gw', 'backend-hub', 'proxy-agent', 'curl', 'isthmus'];
+      const shell = (name: string) => `${name}() { printf '%s\\n' '> ${name}' "$@"; }\n`;
+      const stubs = (npm === '' ? programs : ['npx', 'curl']).map(shell).join('');
+      const { stdout, stderr } = spawnSync('bash', ['-c', stubs + commands], { encoding: 'utf8' });
+      assert.equal(stderr, '');
+      const started = stdout
+        .split(/^> /m)
+        .slice(1)
+        .map((each) => each.trimEnd().split('\n'));
+      const words = started.map((each) => (each[0] === 'npx' ? each.slice(1) : each));
+      assert.deepEqual(
+        words.map(([program]) => program),
+        ['proxy-server', 'frontend-gw', 'backend-hub', 'proxy-agent', 'proxy-agent', 'curl', 'isthmus'],
+      );
+      for (const program of [proxyServer, frontendGateway, backendHub, proxyAgent]) {
+        const [, ...given] = words.find(([name]) => name === program.name) ?? assert.fail(program.name);
+        parseFlags(program.flags, given, {});
+      }
+      for (const word of words.flat()) {
+        const [, path] = /^(?:--[\w-]+=)?(.*\.pem)$/.exec(word) ?? [];
+        if (path !== undefined) assert.ok(existsSync(path), word);
+      }
+    }
   });
 
   it('overwrites nothing without --force', async () => {

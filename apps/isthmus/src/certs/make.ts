@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import { ADMIN_SERVER_NAME } from '@isthmus/admin/client';
+import { ADMIN_SERVER_NAME } from '@isthmus/admin/place';
 import type { CertificateAuthority, Hosts, Use } from '@isthmus/certificates';
 import { GATEWAY_NAME, HUB_SERVER_NAME } from '@isthmus/tunnel';
 import { messageOf, usage } from '../exit.ts';
@@ -25,7 +25,10 @@ export interface CertificatesOptions extends Parties {
 }
 
 interface File {
+  /** The certificate. */
   readonly path: string;
+  /** Its private key. */
+  readonly key: string;
   /** Description for people. */
   readonly is: string;
 }
@@ -34,7 +37,13 @@ export interface Made {
   readonly dir: string;
   readonly files: readonly File[];
   /** The flags of each program that name the files, each as its own argument. */
-  readonly flags: readonly { readonly program: string; readonly flags: readonly string[] }[];
+  readonly flags: readonly ProgramFlags[];
+}
+
+export interface ProgramFlags {
+  /** `proxy-agent (node-a)` */
+  readonly program: string;
+  readonly flags: readonly string[];
 }
 
 interface Wanted {
@@ -140,9 +149,10 @@ function listed(parties: readonly string[], all: readonly Wanted[]): File[] {
   return [
     ...parties.map((party) => ({
       path: `${party}-ca.pem`,
+      key: `${party}-ca-key.pem`,
       is: `CA of ${party}; keep its key off the machines of the plane`,
     })),
-    ...all.map(({ file, is }) => ({ path: `${file}.pem`, is })),
+    ...all.map(({ file, is }) => ({ path: `${file}.pem`, key: `${file}-key.pem`, is })),
   ];
 }
 

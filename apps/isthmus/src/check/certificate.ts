@@ -1,8 +1,8 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import type { Report, Result } from '@isthmus/findings';
 import { type CertificateUse, missingPurpose } from '@isthmus/runtime';
 import { GATEWAY_NAME, HUB_SERVER_NAME, issuerOf, nameOf, printable } from '@isthmus/tunnel';
-import type { Report, Result } from './result.ts';
 
 const RENEW = 'renew the file in place: programs use the new one within 10 s';
 

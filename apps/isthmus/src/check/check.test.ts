@@ -9,14 +9,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { CertificateAuthority, type IdentityTexts, LOOPBACK, selfSigned } from '@isthmus/certificates';
+import { type Result, reportOf } from '@isthmus/findings';
 import { styleOf } from '../output/style.ts';
-import type { SessionView } from '../plane/sessions.ts';
 import { type Demands, judged } from './certificate.ts';
-import { checkAgents } from './coverage.ts';
 import { checkFiles } from './files.ts';
-import { judgedClocks } from './members.ts';
 import { judgedRedis } from './redis.ts';
-import { checkText, checkView, type Result, reportOf } from './result.ts';
+import { checkText, checkView } from './result.ts';
 import { checkSocket } from './socket.ts';
 
 const DAY_MS = 86_400_000;
@@ -183,60 +181,6 @@ describe('Redis', () => {
   });
 });
 
-describe('clocks', () => {
-  const told = (...ahead: number[]) => {
-    const clocks = ahead.map((aheadMs, index) => ({ of: `m${index}`, aheadMs }));
-    return judgedClocks(reportOf('clocks'), clocks);
-  };
-
-  it('pass within a second, warn above, and fail where certificates would seem invalid', () => {
-    assert.deepEqual(
-      [told(0, 400, -500), told(0, 2000), told(-20_000, 15_000)].map(({ outcome }) => outcome),
-      ['pass', 'warn', 'fail'],
-    );
-    assert.equal(told(0, 2000).detail, 'm1 is 2000 ms ahead of m0');
-  });
-});
-
-describe('agents', () => {
-  const session = (agent: string, hub: string, more: Partial<SessionView> = {}): SessionView => ({
-    session: `${agent} ${hub}`,
-    tenant: 'default',
-    agent,
-    hub,
-    protocol: 'link',
-    remote: '',
-    since: '',
-    ageMs: 0,
-    reaches: [],
-    draining: false,
-    tunnels: 0,
-    ...more,
-  });
-
-  it('pass with sessions with several hubs, and warn with one hub or in quarantine', () => {
-    const told = checkAgents(
-      [session('a', 'h1'), session('a', 'h2'), session('b', 'h1'), session('c', 'h1', { quarantined: 'a test' })],
-      2,
-    );
-    assert.deepEqual(
-      told.map(({ about, outcome, detail }) => `${about} ${outcome}: ${detail}`),
-      [
-        'a pass: has sessions with 2 of 2 hubs',
-        'b warn: has a session with only h1, of 2 hubs',
-        'c warn: is in quarantine: a test',
-      ],
-    );
-  });
-
-  it('fail if there are none', () => {
-    assert.deepEqual(
-      checkAgents([], 1).map(({ outcome }) => outcome),
-      ['fail'],
-    );
-  });
-});
-
 describe('the printed check', () => {
   it('has a line for each result, and says what to do below failed ones', () => {
     const results = [
@@ -248,7 +192,7 @@ describe('the printed check', () => {
       [
         'ok    redis         r:6379: version 7.0.15',
         'FAIL  certificates  --peer-cert peer.pem: CN=hub expired on 2026-01-01',
-        '                    -> renew it',
+        '                    -> renew it (docs/CHECK.md#certificates)',
         '',
         '2 checks: 1 passed, 0 warned, 1 failed',
         '',

@@ -1,22 +1,13 @@
-import { adminApi } from '@isthmus/proto/admin';
-import { adviceFor } from '../commands/advice.ts';
-import { millis } from '../output/units.ts';
+import { asJson, OWN_HEALTH_PORT, ofDial, type Result, reportOf } from '@isthmus/findings';
 import type { Member } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
 import type { SessionView } from '../plane/sessions.ts';
-import { type Result, reportOf } from './result.ts';
 
 export interface DialsOptions {
   /** What to dial through every agent; unset for the agent's own health port. */
   readonly destination?: string;
   readonly withinMs: number;
 }
-
-/** An agent's health port, by its default. Agents refuse to dial it, and only they can: the refusal shows the way to them. */
-const OWN_HEALTH_PORT = '127.0.0.1:8093';
-
-/** Only an agent gives these answers, so the path to it works, whatever is behind it. */
-const FROM_THE_AGENT = ['connection_refused', 'destination_ip_prohibited'];
 
 /** Dials at once. Enough for a thousand agents in a minute or two, without noticeable load. */
 const TOGETHER = 10;
@@ -64,11 +55,5 @@ async function dialThrough(
       `could not be tried: ${unanswered.at(-1)?.reason}`,
       `isthmus dial ${destination} --agent ${agent} --tenant ${tenant}`,
     );
-  const { error, ms = 0 } = record;
-  if (record.state === adminApi.DialState.DIAL_STATE_ESTABLISHED) return report.pass(about, `answers in ${millis(ms)}`);
-  const code = error?.code ?? '';
-  if (destination === OWN_HEALTH_PORT && FROM_THE_AGENT.includes(code)) {
-    return report.pass(about, `the agent answers in ${millis(ms)} (${code})`);
-  }
-  return report.fail(about, `${code}: ${error?.text}`, adviceFor(code));
+  return ofDial(gateway.id, agent, destination, asJson(record));
 }

@@ -1,8 +1,8 @@
 import { createPrivateKey, type X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { type Result, reportOf } from '@isthmus/findings';
 import { messageOf } from '../exit.ts';
 import { certificatesIn, type Demands, judged } from './certificate.ts';
-import { type Result, reportOf } from './result.ts';
 
 /** Files by the names of the programs' flags: `peerCert` is `--peer-cert`. */
 export type FileOptions = Readonly<Partial<Record<FileFlag, string>>>;
@@ -22,6 +22,30 @@ export type FileFlag = (typeof PAIRS)[number]['cert'] | (typeof PAIRS)[number]['
 
 /** All file flags, for the command's options. */
 export const FILE_FLAGS: readonly FileFlag[] = [...PAIRS.flatMap(({ cert, key }) => [cert, key]), ...AUTHORITIES];
+
+const SIDES: Readonly<Record<string, string>> = {
+  server: 'what gateways present to callers',
+  cluster: 'what hubs present to agents',
+  peer: 'what gateways and hubs present to each other',
+  agent: 'what the agent presents to hubs',
+  redis: 'what is presented to Redis',
+};
+
+const TRUSTED: Readonly<Record<(typeof AUTHORITIES)[number], string>> = {
+  serverCaCert: 'authorities of callers',
+  clusterCaCert: 'authorities of agents',
+  peerCaCert: 'authorities of gateways and hubs',
+  caCert: "authorities of the hubs' certificate, as agents have them",
+  redisCaCert: 'authorities of Redis',
+};
+
+/** Says what a flag's file is, and what is checked of it. */
+export function aboutFile(flag: FileFlag): string {
+  if (flag in TRUSTED) return `${TRUSTED[flag as keyof typeof TRUSTED]}: valid, and for how long?`;
+  const [, side = '', kind] = /^(.*)(Cert|Key)$/.exec(flag) ?? [];
+  if (kind === 'Key') return `its key: does it belong to ${flagName(`${side}Cert`)}?`;
+  return `${SIDES[side]}: valid, for how long, for its purpose, from an authority that is trusted?`;
+}
 
 export function flagName(flag: string): string {
   return `--${flag.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;

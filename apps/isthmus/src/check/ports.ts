@@ -2,11 +2,11 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type Destination, HUB_SERVER_NAME, parseDestination } from '@isthmus/tunnel';
 import { messageOf } from '../exit.ts';
 import { certificatesIn, judged } from './certificate.ts';
-import { type Result, reportOf } from './result.ts';
 
 /** How long a hub may take to say what it makes of a probe, in milliseconds: it is told then that nobody was refused. */
 const FAREWELL_MS = 2000;

@@ -1,8 +1,8 @@
-import { probeRedis, type RedisProbe } from '@isthmus/registry/redis';
+import { type Result, reportOf } from '@isthmus/findings';
+import type { RedisProbe } from '@isthmus/registry/redis';
 import { secureContextOptions } from '@isthmus/runtime';
 import { messageOf } from '../exit.ts';
 import { millis } from '../output/units.ts';
-import { type Result, reportOf } from './result.ts';
 
 export interface RedisOptions {
   readonly redisUrl?: string;
@@ -30,6 +30,7 @@ export async function checkRedis(options: RedisOptions): Promise<RedisResults> {
   if (options.redisUrl === undefined) return { results: [] };
   const files = { ca: options.redisCaCert, cert: options.redisCert, key: options.redisKey };
   try {
+    const { probeRedis } = await import('@isthmus/registry/redis');
     const probe = await probeRedis({
       url: options.redisUrl,
       plane: options.plane,

@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { lstatSync } from 'node:fs';
 import { connect } from 'node:net';
 import { dirname } from 'node:path';
+import { type Result, reportOf } from '@isthmus/findings';
 import { faultOfSocketPath, hiddenSocket } from '@isthmus/flags';
 import { messageOf } from '../exit.ts';
-import { type Result, reportOf } from './result.ts';
 
 /** How long a server may take to accept a connection, in milliseconds. */
 const ACCEPT_MS = 5_000;

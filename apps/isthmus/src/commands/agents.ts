@@ -1,9 +1,10 @@
 import { Option } from 'commander';
 import { type Call, command } from '../command.ts';
+import type { Column } from '../output/fit.ts';
 import type { Style } from '../output/style.ts';
 import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
-import { age, plural, shortened } from '../output/units.ts';
+import { age, plural } from '../output/units.ts';
 import type { Unanswered } from '../plane/member.ts';
 import { type SessionView, sessionsOf } from '../plane/sessions.ts';
 
@@ -65,8 +66,17 @@ export function agentsOf(sessions: readonly SessionView[]): AgentView[] {
   });
 }
 
-/** An agent may announce a hundred prefixes. */
-const REACH_WIDTH = 48;
+const COLUMNS: readonly Column[] = [
+  { name: 'agent', least: 12 },
+  { name: 'tenant', least: 8, drop: 3 },
+  { name: 'state', least: 12 },
+  { name: 'sessions', right: true },
+  { name: 'tunnels', right: true },
+  { name: 'age', drop: 2 },
+  { name: 'hubs', least: 10, drop: 4 },
+  // An agent may announce a hundred prefixes.
+  { name: 'reaches', least: 10, most: 48, drop: 1 },
+];
 
 function stateText({ state, quarantined }: Pick<AgentView, 'state' | 'quarantined'>, style: Style): string {
   if (state === 'ready') return style.good('ready');
@@ -82,15 +92,26 @@ export function agentsText({ agents, unanswered }: AgentsView, style: Style): st
     String(agent.tunnels),
     age(Math.max(...agent.sessions.map(({ ageMs }) => ageMs))),
     agent.hubs.join(','),
-    shortened(agent.reaches.join(','), REACH_WIDTH),
+    agent.reaches.join(','),
   ]);
-  const right = ['sessions', 'tunnels'].map((name) => ({ name, right: true }) as const);
   const body =
     rows.length === 0
       ? "No agent has a session: no dial can succeed. Read the agents' logs, or check that hubs listen: isthmus hubs\n"
-      : table(['agent', 'tenant', 'state', ...right, 'age', 'hubs', 'reaches'], rows);
+      : table(COLUMNS, rows, style);
   return body + unansweredText(unanswered);
 }
+
+const SESSION_COLUMNS: readonly Column[] = [
+  { name: 'session' },
+  { name: 'agent', least: 12 },
+  { name: 'tenant', least: 8, drop: 2 },
+  { name: 'hub', least: 8 },
+  { name: 'protocol', drop: 1 },
+  { name: 'remote', drop: 3 },
+  { name: 'state' },
+  { name: 'tunnels', right: true, drop: 4 },
+  { name: 'age', drop: 5 },
+];
 
 export function sessionsText({ agents, unanswered }: AgentsView, style: Style): string {
   const sessions = agents.flatMap((agent) => agent.sessions);
@@ -105,7 +126,6 @@ export function sessionsText({ agents, unanswered }: AgentsView, style: Style): 
     String(each.tunnels),
     age(each.ageMs),
   ]);
-  const columns = ['session', 'agent', 'tenant', 'hub', 'protocol', 'remote', 'state'];
-  const body = table([...columns, { name: 'tunnels', right: true }, 'age'], rows);
+  const body = table(SESSION_COLUMNS, rows, style);
   return `${body}\n${plural(agents.length, 'agent')}, ${plural(sessions.length, 'session')}\n${unansweredText(unanswered)}`;
 }

@@ -2,10 +2,10 @@ import { isIP } from 'node:net';
 import { Argument, InvalidArgumentError, Option } from 'commander';
 import { count } from '../arguments.ts';
 import { kubernetesText, RECIPE_NAMES, recipeOf } from '../certs/kubernetes.ts';
-import { issueCertificates, type Made, makeCertificates } from '../certs/make.ts';
+import { issueCertificates, makeCertificates } from '../certs/make.ts';
+import { certsText } from '../certs/text.ts';
 import { type Call, command } from '../command.ts';
 import { EXIT, type ExitStatus, usage } from '../exit.ts';
-import type { Style } from '../output/style.ts';
 
 interface Options {
   readonly host: readonly string[];
@@ -46,7 +46,7 @@ export const certs = command({
   name: 'certs',
   summary: 'Make certificates for a new plane',
   details:
-    "Makes four CAs, so that an agent's certificate does not work as a caller's nor a caller's as a hub's, and each party's certificate. In production, issue these certificates with your own CA; the files show which ones you need. Existing files are kept.",
+    "Makes four CAs, so that an agent's certificate does not work as a caller's nor a caller's as a hub's, and each party's certificate. In production, issue these certificates with your own CA; the files show which ones you need. Existing files are kept. Prints commands to paste that use the files; docs/OPERATE.md has a table of which file goes where on Kubernetes.",
   args: [new Argument('[dir]', 'directory to write to; created if missing. May be left out with -o kubernetes')],
   printsObjects: true,
   options: [
@@ -78,18 +78,19 @@ export const certs = command({
     },
   ],
   async run(call: Call<Options>) {
-    const { args, options, output } = call;
+    const { args, options, output, terminal } = call;
     if (output.format === 'kubernetes') return await printObjects(call);
     if (options.recipe !== undefined) throw usage('--recipe is for -o kubernetes');
     const [dir] = args;
     if (dir === undefined) throw usage('name the directory to write to, or print secrets with -o kubernetes');
     const { texts, ...made } = await makeCertificates({ dir, ...options, agents: options.agent, hosts: options.host });
-    output.show(made, () => certsText(made, output.style));
+    const places = { hosts: options.host, npx: terminal.env.npm_command === 'exec' };
+    output.show(made, () => certsText(made, places, output.style));
     return EXIT.good;
   },
 });
 
-/** Prints a recipe's secrets. Writes the files too, if a directory is named: whoever has the CAs' keys can issue more. */
+/** Prints a recipe's secrets. Writes the files too, if a directory is named: a holder of the CAs' keys can issue more. */
 async function printObjects({ args: [dir], options, output, terminal }: Call<Options>): Promise<ExitStatus> {
   const { caller, tenant, host: given, recipe: name = 'plane' } = options;
   const recipe = recipeOf(name);
@@ -103,16 +104,4 @@ async function printObjects({ args: [dir], options, output, terminal }: Call<Opt
   terminal.out(kubernetesText(recipe, texts, { caller, tenant }));
   if (dir === undefined) output.remark("the CAs' keys were not kept: name a directory to keep them");
   return EXIT.good;
-}
-
-export function certsText({ dir, files, flags }: Made, style: Style): string {
-  const width = Math.max(...files.map(({ path }) => path.length));
-  const lines = files.map(({ path, is }) => `  ${path.padEnd(width)}  ${is}\n`);
-  const uses = flags.map(({ program, flags: given }) => `\n${style.strong(program)}\n  ${flagLines(given)}\n`);
-  return `Wrote to ${dir}:\n${lines.join('')}\nFlags that use them:\n${uses.join('')}`;
-}
-
-/** Formats one flag per line, with shell continuations. A file that is its own argument stays on the line of its flag. */
-function flagLines(given: readonly string[]): string {
-  return given.reduce((lines, argument) => `${lines} ${argument.startsWith('--') ? '\\\n  ' : ''}${argument}`);
 }

@@ -1,23 +1,21 @@
-import { socketPathOf } from '@isthmus/admin/client';
+import { socketPathOf } from '@isthmus/admin/place';
+import { CHECKS, judge, type Result, reportOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { formatDestination, parseDestination } from '@isthmus/tunnel';
 import { Option } from 'commander';
 import { duration, hostPort } from '../arguments.ts';
-import { checkAgents, checkLinks } from '../check/coverage.ts';
 import { checkDials } from '../check/dials.ts';
-import { checkFiles, FILE_FLAGS, type FileOptions, flagName } from '../check/files.ts';
-import { checkClocks, checkMembers, checkRefusals, checkVersions, type Seen } from '../check/members.ts';
+import { aboutFile, checkFiles, FILE_FLAGS, type FileOptions, flagName } from '../check/files.ts';
 import { checkPorts } from '../check/ports.ts';
 import { checkRedis, type RedisOptions } from '../check/redis.ts';
-import { checkText, checkView, type Result, reportOf } from '../check/result.ts';
+import { checkText, checkView } from '../check/result.ts';
 import { checkSocket } from '../check/socket.ts';
-import { checkTenants } from '../check/tenants.ts';
 import { type Call, command } from '../command.ts';
 import { EXIT, Failure } from '../exit.ts';
+import { askPlane } from '../plane/evidence.ts';
 import type { Answers } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
-import { sessionsOf } from '../plane/sessions.ts';
-import { configsOf, configView, differencesOf } from './config.ts';
+import { sessionViews } from '../plane/sessions.ts';
 
 interface Options extends FileOptions, RedisOptions {
   readonly host: readonly string[];
@@ -31,15 +29,17 @@ function list(text: string, before: readonly string[]): string[] {
   return [...before, ...text.split(',').map((each) => each.trim())];
 }
 
+const WIDTH = Math.max(...Object.keys(CHECKS).map((name) => name.length));
+const looksAt = Object.entries(CHECKS)
+  .map(([name, about]) => `  ${name.padEnd(WIDTH)}  ${about}`)
+  .join('\n');
+
 export const check = command({
   name: 'check',
   summary: 'Look for problems, present and coming: before a start or an upgrade, or when something fails',
-  details:
-    'Checks members, clocks, versions, flags, tenants, links, ports, certificates and agents, and dials once through each agent. Checks files and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.',
+  details: `Checks a running plane, and files, a socket and Redis if you name them, with the flags of the programs. Exits with 1 if a check fails.\n\n${looksAt}\n\nEach line that is not ok says what to do, and names a section of docs/CHECK.md.`,
   options: [
-    ...FILE_FLAGS.map(
-      (flag) => new Option(`${flagName(flag)} <file>`, 'as for the programs: is it valid, and for how long?'),
-    ),
+    ...FILE_FLAGS.map((flag) => new Option(`${flagName(flag)} <file>`, aboutFile(flag))),
     new Option('--host <names>', 'names that others use to reach the servers with these files')
       .argParser(list)
       .default([], 'not checked'),
@@ -89,30 +89,19 @@ async function checkPlane(
   if (plane instanceof Failure) {
     return [reportOf('members').warn('the plane', plane.message, 'start it, then check again')];
   }
-  const [seen, lists, configs, tenants, { sessions }] = await Promise.all([
-    plane.ask(see),
-    plane.ask((admin, signal) => admin.listMembers({}, { signal })),
-    configsOf(plane),
-    // A member of an earlier version does not know the call, and has no tenants.
-    plane.ask((admin, signal) => admin.listTenants({ tenant: options.tenant }, { signal }), 'gateway', 'hub'),
-    sessionsOf(plane, options.tenant),
-  ]);
+  const { lists, configs, sessions, evidence } = await askPlane(plane, options.tenant, true);
+  const redis = redisAheadMs === undefined ? [] : [{ of: 'redis', aheadMs: redisAheadMs }];
   const hubs = [...new Map(lists.answers.flatMap(({ value }) => value.hubs).map((hub) => [hub.hubId, hub])).values()];
-  return [
-    ...checkMembers(seen),
-    ...checkRefusals(seen),
-    ...checkClocks(seen, redisAheadMs),
-    ...checkVersions(seen),
-    ...checkConfigs(configs.answers.map(configView)),
-    ...checkTenants(tenants),
-    ...checkLinks(lists),
+  const results = [
+    ...judge({ ...evidence, clocks: [...evidence.clocks, ...redis] }),
     ...(await checkPorts(withAgentPorts(hubs, configs.answers), options, {
       timeoutMs: options.timeout,
       announce: announcer(plane),
     })),
-    ...checkAgents(sessions, hubs.filter(({ draining }) => !draining).length),
-    ...(options.dials ? await checkDials(plane, sessions, { ...options, withinMs: options.within }) : []),
+    ...(options.dials ? await checkDials(plane, sessionViews(sessions), { ...options, withinMs: options.within }) : []),
   ];
+  const order = Object.keys(CHECKS);
+  return results.sort((a, b) => order.indexOf(a.check) - order.indexOf(b.check));
 }
 
 /** Tells hubs where a probe comes from. One that cannot be told says in its log that it refused somebody. */
@@ -137,22 +126,5 @@ function withAgentPorts(hubs: readonly adminApi.Hub[], configs: Answers<adminApi
     const everywhere = ['', '0.0.0.0', '::'].includes(bound);
     const agentAddress = formatDestination({ host: everywhere ? host : bound, port: Number(flag('agent-port')) });
     return { ...hub, agentAddress };
-  });
-}
-
-async function see(admin: adminApi.AdminClient, signal: AbortSignal): Promise<Seen> {
-  const before = Date.now();
-  const status = await admin.getStatus({}, { signal });
-  return { status, aheadMs: Number(status.nowMs) - (before + Date.now()) / 2 };
-}
-
-function checkConfigs(members: readonly ReturnType<typeof configView>[]): Result[] {
-  const report = reportOf('config');
-  const differences = differencesOf(members);
-  if (differences.length === 0)
-    return members.length > 1 ? [report.pass('members', 'replicas have the same flags')] : [];
-  return differences.map(({ program, flag, values }) => {
-    const list = values.map(({ member, value }) => `${value || '(empty)'} at ${member}`).join(', ');
-    return report.warn(program, `--${flag} is ${list}`, 'set it alike on all replicas, unless they should differ');
   });
 }

@@ -1,3 +1,4 @@
+import { type Difference, differencesOf } from '@isthmus/findings';
 import { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { type Call, command } from '../command.ts';
@@ -20,13 +21,6 @@ interface MemberConfig {
   readonly member: string;
   readonly program: string;
   readonly flags: readonly FlagView[];
-}
-
-/** A flag whose value differs between replicas of one program. */
-interface Difference {
-  readonly program: string;
-  readonly flag: string;
-  readonly values: readonly { readonly member: string; readonly value: string }[];
 }
 
 interface ConfigView {
@@ -75,31 +69,6 @@ export function configView({ member, value }: Answer<adminApi.GetConfigResponse>
     return { name, value: text, source: SOURCES[source] ?? 'default', default: initial };
   });
   return { member: member.id, program: value.program, flags };
-}
-
-/** Flags that differ between replicas by nature: identity, addresses, certificates, verbosity. */
-const OWN =
-  /^(server-id|agent-id|zone|uds-name|v|kubeconfig|proxy-server-(host|port)|log-.*|.*-(port|address|host|cert|key)|advertise-.*)$/;
-
-export function differencesOf(members: readonly MemberConfig[]): Difference[] {
-  const programs = new Set(members.map(({ program }) => program));
-  return [...programs].flatMap((program) => {
-    const replicas = members.filter((member) => member.program === program);
-    const names = new Set(replicas.flatMap(({ flags }) => flags.map(({ name }) => name)));
-    return [...names]
-      .filter((name) => !OWN.test(name))
-      .map((flag) => ({
-        program,
-        flag,
-        values: replicas.map(({ member, flags }) => ({ member, value: valueIn(flags, flag) })),
-      }))
-      .filter(({ values }) => new Set(values.map(({ value }) => value)).size > 1);
-  });
-}
-
-/** Returns '' for an older replica that does not know the flag. */
-function valueIn(flags: readonly FlagView[], name: string): string {
-  return flags.find((flag) => flag.name === name)?.value ?? '';
 }
 
 export function configText({ members, differences, unanswered }: ConfigView, all: boolean, style: Style): string {

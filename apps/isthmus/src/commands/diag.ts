@@ -5,13 +5,14 @@ import { collect } from '../diag/collect.ts';
 import { EXIT } from '../exit.ts';
 import { styleOf } from '../output/style.ts';
 import { bytes, plural } from '../output/units.ts';
+import { askPlane } from '../plane/evidence.ts';
 import { readPage } from '../plane/page.ts';
 import type { Plane } from '../plane/plane.ts';
-import { sessionsOf } from '../plane/sessions.ts';
+import { sessionViews } from '../plane/sessions.ts';
 import { readTls } from '../plane/tls.ts';
 import { agentsOf, agentsText } from './agents.ts';
 import { hubsOf, hubsText } from './hubs.ts';
-import { memberView, statusText } from './status.ts';
+import { statusText, statusView } from './status.ts';
 
 export const diag = command({
   name: 'diag',
@@ -47,16 +48,12 @@ export const diag = command({
 /** Returns what people read first: status, agents and hubs, as their commands print them. */
 async function summaryOf(plane: Plane): Promise<string> {
   const style = styleOf(false);
-  const [statuses, lists, { sessions, unanswered }] = await Promise.all([
-    plane.ask((admin, signal) => admin.getStatus({}, { signal })),
-    plane.ask(async (admin, signal) => (await admin.listMembers({}, { signal })).hubs, 'gateway', 'hub'),
-    sessionsOf(plane, ''),
-  ]);
-  const name = statuses.answers.find(({ value }) => value.plane !== '')?.value.plane ?? '';
-  const members = statuses.answers.map(memberView);
+  const asked = await askPlane(plane, '', false);
+  const { lists, sessions } = asked;
+  const hubs = lists.answers.map(({ member, value }) => ({ member, value: value.hubs }));
   return [
-    statusText({ plane: name, members, unanswered: statuses.unanswered }, style),
-    agentsText({ agents: agentsOf(sessions), unanswered }, style),
-    hubsText({ hubs: hubsOf(lists.answers, new Map()), unanswered: lists.unanswered }, style),
+    statusText(statusView(asked), style),
+    agentsText({ agents: agentsOf(sessionViews(sessions)), unanswered: [] }, style),
+    hubsText({ hubs: hubsOf(hubs, new Map()), unanswered: [] }, style),
   ].join('\n');
 }

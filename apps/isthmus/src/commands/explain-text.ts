@@ -1,3 +1,4 @@
+import type { Column } from '../output/fit.ts';
 import type { Style } from '../output/style.ts';
 import { table } from '../output/table.ts';
 import { unansweredText } from '../output/unanswered.ts';
@@ -97,6 +98,18 @@ const STANDING_TEXTS: Readonly<Record<CandidateView['standing'], string>> = {
 /** A plane may have a thousand. The first ones are enough. */
 const SHOWN = 20;
 
+const INDENT = '     ';
+
+const COLUMNS: readonly Column[] = [
+  { name: 'standing' },
+  { name: 'agent', least: 10 },
+  { name: 'hub', least: 8 },
+  { name: 'zone', drop: 1 },
+  { name: 'found by', least: 8, drop: 3 },
+  { name: 'tunnels', right: true, drop: 2 },
+  { name: 'why', least: 20 },
+];
+
 function candidates(all: readonly CandidateView[], style: Style): string {
   if (all.length === 0) return '';
   const rows = all
@@ -110,10 +123,10 @@ function candidates(all: readonly CandidateView[], style: Style): string {
       String(each.tunnels),
       each.why,
     ]);
-  const right = { name: 'tunnels', right: true } as const;
-  const lines = table(['standing', 'agent', 'hub', 'zone', 'found by', right, 'why'], rows).trimEnd().split('\n');
-  const more = all.length > SHOWN ? `     and ${all.length - SHOWN} more (-o json lists them)\n` : '';
-  return `${lines.map((line) => `     ${line}`).join('\n')}\n${more}`;
+  const room = { ...style, columns: style.columns - INDENT.length };
+  const lines = table(COLUMNS, rows, room).trimEnd().split('\n');
+  const more = all.length > SHOWN ? `${INDENT}and ${all.length - SHOWN} more (-o json lists them)\n` : '';
+  return `${lines.map((line) => `${INDENT}${line}`).join('\n')}\n${more}`;
 }
 
 function standingText(standing: CandidateView['standing'], style: Style): string {

@@ -1,5 +1,6 @@
 import { adminApi } from '@isthmus/proto/admin';
 import { type Call, command } from '../command.ts';
+import type { Column } from '../output/fit.ts';
 import { isoTime } from '../output/json.ts';
 import type { Style } from '../output/style.ts';
 import { table } from '../output/table.ts';
@@ -121,17 +122,17 @@ export function hubsText({ hubs, unanswered }: HubsView, style: Style): string {
       ),
   );
   const todo = 'Check that the hub runs, its --advertise-address and --peer-port, and --peer-ca-cert of both.\n';
-  const columns = [
-    'hub',
-    'zone',
-    'state',
-    'age',
-    { name: 'sessions', right: true } as const,
-    'gateways',
-    'for gateways',
-    'for agents',
+  const columns: readonly Column[] = [
+    { name: 'hub', least: 12 },
+    { name: 'zone', drop: 1 },
+    { name: 'state' },
+    { name: 'age', drop: 3 },
+    { name: 'sessions', right: true },
+    { name: 'gateways' },
+    { name: 'for gateways', drop: 4 },
+    { name: 'for agents', drop: 2 },
   ];
   const problems = down.length > 0 ? `\nNo link:\n${down.join('')}${todo}` : '';
-  const body = rows.length > 0 ? table(columns, rows) : 'No hub is known: agents cannot connect.\n';
+  const body = rows.length > 0 ? table(columns, rows, style) : 'No hub is known: agents cannot connect.\n';
   return body + problems + unansweredText(unanswered);
 }

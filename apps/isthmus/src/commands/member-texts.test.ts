@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { differencesOf } from '@isthmus/findings';
 import { styleOf } from '../output/style.ts';
 import { reasonOf } from '../plane/reason.ts';
 import { lastDifferent } from '../plane/warnings.ts';
-import { configText, differencesOf } from './config.ts';
+import { configText } from './config.ts';
 import { changeText } from './quarantine.ts';
 
 const plain = styleOf(false);
@@ -90,12 +91,14 @@ describe('why a member did not answer', () => {
 describe('what a member warned of last', () => {
   it('lists each warning once, without the fields that differ between lines', () => {
     const line = (msg: string, time: string, fields: object = {}) =>
-      JSON.stringify({ level: 'warn', time, name: 'a', msg, ...fields });
+      JSON.stringify({ level: 'warn', time: new Date(Number(time) * 1000).toISOString(), name: 'a', msg, ...fields });
     const lines = [
       ...[line('old', '1'), line('x', '2'), line('y', '3'), 'no JSON'],
       ...[line('failed', '4', { text: 'self-signed', port: 1 }), line('failed', '5', { text: 'self-signed', port: 1 })],
     ];
-    assert.deepEqual(lastDifferent(lines), ['x', 'y', 'failed: text=self-signed, port=1']);
+    assert.deepEqual(lastDifferent(lines, 65_000), [
+      ...['x (1m3s ago)', 'y (1m2s ago)', 'failed: text=self-signed, port=1 (1m ago)'],
+    ]);
   });
 });
 

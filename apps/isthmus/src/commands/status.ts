@@ -1,12 +1,16 @@
+import { type CheckName, type Finding, findingsIn, judge } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { type Call, command } from '../command.ts';
+import { EXIT, type ExitStatus } from '../exit.ts';
+import type { Column } from '../output/fit.ts';
 import { isoTime } from '../output/json.ts';
 import type { Style } from '../output/style.ts';
 import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
 import { age, plural } from '../output/units.ts';
+import { type Asked, askPlane } from '../plane/evidence.ts';
 import { type Answer, roleNames, type Unanswered } from '../plane/member.ts';
-import { type RefusalView, refusalText, refusalViews } from '../plane/refusals.ts';
+import { type RefusalView, refusalViews } from '../plane/refusals.ts';
 import { warningsOf } from '../plane/warnings.ts';
 
 interface MemberView {
@@ -21,7 +25,10 @@ interface MemberView {
   readonly uptimeMs: number;
   readonly ready: boolean;
   readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly detail: string }[];
-  readonly sessions: number;
+  /** Agents' sessions that a hub holds, or an agent's connections to servers. Unset for a gateway without a hub: it holds none. */
+  readonly sessions?: number;
+  /** At a gateway without a hub: the plane's sessions that it knows. */
+  readonly knownSessions?: number;
   readonly tunnels: number;
   readonly pendingDials: number;
   readonly parkedDials: number;
@@ -39,34 +46,59 @@ interface MemberView {
 interface StatusView {
   readonly plane: string;
   readonly members: readonly MemberView[];
+  /** What works now, and should be looked at before it fails. */
+  readonly attention: readonly Finding[];
   readonly unanswered: readonly Unanswered[];
 }
 
 export const status = command({
   name: 'status',
-  summary: 'List the members of a plane, whether each is ready (or why not), and what it carries',
+  summary: 'List the members of a plane, whether each is ready (or why not), what it carries, and what needs attention',
+  details:
+    'Exits with 1 if a member is not ready, and with 4 if all are and something needs attention: somebody was refused in the last five minutes, a hub or agent went away, callers fail to reach something again and again, dials wait for a session, a gateway lacks a hub or the registry, a certificate expires soon, a tenant is near a limit, or there is something to fix. Each line says what to do.',
   examples: [
     { line: 'status', does: 'the plane of the gateway or hub on this machine' },
     { line: 'status -a 10.0.0.5:8095,10.0.0.6:8095', does: 'ask the second one if the first is down' },
+    { line: 'status -o wide', does: 'all columns, however narrow the terminal' },
     { line: 'status -o json', does: 'the same, for programs' },
   ],
-  async run({ output, plane }: Call) {
+  async run({ options, output, plane }: Call) {
     const met = await plane();
-    const { answers, unanswered } = await met.ask((admin, signal) => admin.getStatus({}, { signal }));
+    const asked = await askPlane(met, options.tenant, false);
+    const { answers } = asked.statuses;
     const unready = answers.filter(({ value }) => !value.ready).map(({ member }) => member);
     const warnings = await warningsOf(met, unready);
-    const members = answers.map((answer) => {
-      const warned = warnings.get(answer.member.id);
-      return { ...memberView(answer), ...(warned && { warnings: warned }) };
-    });
-    const name = answers.find(({ value }) => value.plane !== '')?.value.plane ?? '';
-    output.show({ plane: name, members, unanswered }, (view) => statusText(view, output.style));
-    return statusOf(
-      members.some(({ ready }) => !ready),
-      unanswered,
-    );
+    const view = statusView(asked, warnings);
+    output.show(view, () => statusText(view, output.style));
+    return exitOf(view);
   },
 });
+
+/** What the rules find that members do not say of themselves. What `check` alone reports may stay as it is for long. */
+const ATTENTION: readonly CheckName[] = ['missing', 'refusals', 'tenants', 'limits', 'links', 'callers'];
+
+/** @param warnings by member */
+export function statusView(
+  { statuses: { answers, unanswered }, evidence }: Pick<Asked, 'statuses' | 'evidence'>,
+  warnings: ReadonlyMap<string, readonly string[]> = new Map(),
+): StatusView {
+  const members = answers.map((answer) => {
+    const warned = warnings.get(answer.member.id);
+    return { ...memberView(answer), ...(warned && { warnings: warned }) };
+  });
+  const plane = answers.find(({ value }) => value.plane !== '')?.value.plane ?? '';
+  return { plane, members, attention: findingsIn(judge(evidence, ATTENTION)), unanswered };
+}
+
+export function exitOf({ members, attention, unanswered }: StatusView): ExitStatus {
+  const status = statusOf(
+    members.some(({ ready }) => !ready),
+    unanswered,
+  );
+  if (status !== EXIT.good) return status;
+  const noted = members.some(({ notices }) => notices.length > 0);
+  return noted || attention.length > 0 ? EXIT.attention : EXIT.good;
+}
 
 export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>): MemberView {
   const { checks, sessions, tunnels, pendingDials, parkedDials, startedMs, nowMs } = value;
@@ -83,7 +115,7 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
     uptimeMs: Math.max(0, Number(nowMs - startedMs)),
     ready: value.ready,
     checks: checks.map(({ name, ok, detail }) => ({ name, ok, detail })),
-    sessions,
+    ...(isGatewayAlone(value) ? { knownSessions: sessions } : { sessions }),
     tunnels,
     pendingDials,
     parkedDials,
@@ -94,13 +126,30 @@ export function memberView({ member, value }: Answer<adminApi.GetStatusResponse>
   };
 }
 
-const COLUMNS = [
-  ...['member', 'roles', 'ready', 'version', 'zone', 'up'],
-  ...['sessions', 'tunnels', 'dials/s', 'failed/s'].map((name) => ({ name, right: true }) as const),
-  'address',
+function isGatewayAlone({ roles }: adminApi.GetStatusResponse): boolean {
+  return roleNames(roles).join() === 'gateway';
+}
+
+const COLUMNS: readonly Column[] = [
+  { name: 'member', least: 12 },
+  { name: 'roles', drop: 5 },
+  { name: 'ready' },
+  { name: 'version', drop: 2 },
+  { name: 'zone', drop: 1 },
+  { name: 'up', drop: 6 },
+  { name: 'sessions', right: true },
+  { name: 'tunnels', right: true },
+  { name: 'parked', right: true },
+  { name: 'dials/s', right: true },
+  { name: 'failed/s', right: true },
+  { name: 'address', drop: 3 },
+  { name: 'known', right: true, wide: true },
+  { name: 'pending', right: true, wide: true },
+  { name: 'program', wide: true },
+  { name: 'runtime', wide: true },
 ];
 
-export function statusText({ plane, members, unanswered }: StatusView, style: Style): string {
+export function statusText({ plane, members, attention, unanswered }: StatusView, style: Style): string {
   const rows = members.map((member) => [
     member.member,
     member.roles.join('+'),
@@ -108,14 +157,19 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
     member.version,
     member.zone,
     age(member.uptimeMs),
-    String(member.sessions),
+    String(member.sessions ?? ''),
     String(member.tunnels),
+    member.parkedDials > 0 ? style.warning(String(member.parkedDials)) : '0',
     member.dialsPerSecond.toFixed(1),
     member.failuresPerSecond > 0 ? style.bad(member.failuresPerSecond.toFixed(1)) : '0.0',
     member.address,
+    String(member.knownSessions ?? ''),
+    String(member.pendingDials),
+    member.program,
+    member.runtime,
   ]);
   const silent = unanswered.map(({ member, address }) => {
-    return [member, '', style.bad('no answer'), '', '', '', '', '', '', '', address];
+    return [member, '', style.bad('no answer'), '', '', '', '', '', '', '', '', address, '', '', '', ''];
   });
   const count = plural(rows.length + silent.length, 'member');
   const alone = members.every(({ roles }) => roles.includes('agent')) ? 'An agent' : 'A program outside any plane';
@@ -127,9 +181,11 @@ export function statusText({ plane, members, unanswered }: StatusView, style: St
   const why = unready.length > 0 ? `\nNot ready:\n${unready.join('')}` : '';
   const noticed = members.flatMap(({ member, notices }) => notices.map((notice) => `  ${member}: ${notice}\n`));
   const todo = noticed.length > 0 ? `\nTo fix:\n${noticed.join('')}` : '';
-  const refused = members.flatMap(({ member, refusals }) =>
-    refusals.map((refusal) => `  ${member}, port for ${refusal.where}: ${refusalText(refusal)}\n`),
-  );
-  const kept = refused.length > 0 ? `\nRejected recently:\n${refused.join('')}` : '';
-  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent])}${why}${todo}${kept}${unansweredText(unanswered)}`;
+  const lines = (findings: readonly Finding[]) =>
+    findings.map(({ about, detail, todo }) => `  ${about}: ${detail}\n    -> ${todo}\n`).join('');
+  const near = attention.filter(({ check }) => check !== 'refusals');
+  const refused = attention.filter(({ check }) => check === 'refusals');
+  const soon = near.length > 0 ? `\nNeeds attention:\n${lines(near)}` : '';
+  const kept = refused.length > 0 ? `\nRejected recently:\n${lines(refused)}` : '';
+  return `${style.strong(title)}\n\n${table(COLUMNS, [...rows, ...silent], style)}${why}${todo}${soon}${kept}${unansweredText(unanswered)}`;
 }

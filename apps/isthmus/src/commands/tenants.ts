@@ -1,13 +1,15 @@
+import { NEAR } from '@isthmus/findings';
 import { Argument } from 'commander';
 import { type Call, command } from '../command.ts';
 import { EXIT, usage } from '../exit.ts';
+import type { Column } from '../output/fit.ts';
 import type { Style } from '../output/style.ts';
 import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
-import { plural, shortened } from '../output/units.ts';
+import { plural } from '../output/units.ts';
 import type { Unanswered } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';
-import { type CheckedFiles, checkTenantFiles, type FileProblem } from '../tenants/check-files.ts';
+import type { CheckedFiles, FileProblem } from '../tenants/check-files.ts';
 import { fullest, type ProblemView, problemViews, type TenantView, tenantViews } from '../tenants/views.ts';
 
 export interface TenantsView {
@@ -40,6 +42,8 @@ export const tenants = command({
       return statusOf(view.problems.length > 0, view.unanswered);
     }
     if (files.length === 0) throw usage('name files, or a directory of them: isthmus tenants check FILE...');
+    // It needs all that a server knows of tenants' files, which other commands do not load.
+    const { checkTenantFiles } = await import('../tenants/check-files.ts');
     const checked = await checkTenantFiles(files);
     output.show(checked, checkedText);
     return checked.problems.length > 0 ? EXIT.wrong : EXIT.good;
@@ -60,30 +64,29 @@ async function tenantsOf(plane: Plane, tenant: string): Promise<TenantsView> {
   };
 }
 
-/** Callers of a tenant may have long names. */
-const CALLERS_WIDTH = 40;
-
-/** From this part of a limit on it is marked. */
-const FULL = 0.8;
-
-const COLUMNS = [
-  'tenant',
-  ...['agents', 'sessions', 'tunnels', 'pending'].map((name) => ({ name, right: true }) as const),
-  ...['callers', 'fullest limit', 'file'],
+const COLUMNS: readonly Column[] = [
+  { name: 'tenant', least: 10 },
+  { name: 'agents', right: true },
+  { name: 'sessions', right: true },
+  { name: 'tunnels', right: true },
+  { name: 'pending', right: true, drop: 2 },
+  { name: 'callers', least: 12, most: 40, drop: 3 },
+  { name: 'fullest limit', least: 20 },
+  { name: 'file', least: 12, drop: 1 },
 ];
 
 export function tenantsText({ configured, tenants, problems, unanswered }: TenantsView, style: Style): string {
   const rows = tenants.map((each) => [
     each.tenant,
     ...[each.agents, each.sessions, each.tunnels, each.pendingDials].map(String),
-    shortened(each.callers.join(','), CALLERS_WIDTH),
+    each.callers.join(','),
     limitText(each, style),
     each.file,
   ]);
   const none = configured
     ? 'No tenant is in force: nobody can connect. Put files into --tenants-dir\n'
     : 'No tenant has a session, tunnel or dial\n';
-  const body = rows.length > 0 ? table(COLUMNS, rows) : none;
+  const body = rows.length > 0 ? table(COLUMNS, rows, style) : none;
   const remark = configured ? '' : '\nNo member has --tenants-dir: agents name their tenants themselves\n';
   const lines = problems.map(({ kept, members, ...problem }) => {
     const still = kept === undefined ? '' : ` (tenant ${kept} stays as it was)`;
@@ -98,7 +101,7 @@ function limitText({ use }: TenantView, style: Style): string {
   if (!full || full.used === 0) return '';
   const { limit, part, used, most, member } = full;
   const text = `${limit} ${Math.round(100 * part)}% (${used} of ${most} at ${member})`;
-  return part >= FULL ? style.warning(text) : text;
+  return part >= NEAR ? style.warning(text) : text;
 }
 
 /** As compilers write it. */

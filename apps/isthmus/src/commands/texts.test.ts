@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { type DialView, dialText } from '../dial/text.ts';
 import { styleOf } from '../output/style.ts';
-import { type DialView, dialText } from './dial-text.ts';
 import { dryRunText } from './drain.ts';
 import { explainText, type GatewayView } from './explain-text.ts';
 

@@ -2,7 +2,9 @@ import type { adminApi } from '@isthmus/proto/admin';
 import { Option } from 'commander';
 import { count } from '../arguments.ts';
 import { type Call, command } from '../command.ts';
+import type { Column } from '../output/fit.ts';
 import { isoTime } from '../output/json.ts';
+import type { Style } from '../output/style.ts';
 import { table } from '../output/table.ts';
 import { statusOf, unansweredText } from '../output/unanswered.ts';
 import { age, bytes, plural } from '../output/units.ts';
@@ -21,6 +23,8 @@ interface TunnelView {
   readonly ageMs: number;
   readonly bytesUp: number;
   readonly bytesDown: number;
+  /** Set for a tunnel that outlives its hub: whether a session carries it now, and how often it went on through another one. */
+  readonly resume?: { readonly attached: boolean; readonly moves: number; readonly keptBytes: number };
   /** The members it runs through, with the role of each. */
   readonly through: readonly { readonly member: string; readonly role: string }[];
 }
@@ -53,6 +57,7 @@ export const tunnels = command({
   examples: [
     { line: 'tunnels --agent agent-3', does: 'before agent-3 is taken out' },
     { line: 'tunnels --sort bytes --limit 10', does: 'which tunnels carry the most' },
+    { line: 'tunnels -o wide', does: 'which of them have outlived a hub, and which wait for another' },
     { line: 'tunnels --destination :10250', does: 'exec, logs and port-forward: what goes to kubelets' },
   ],
   async run({ options, output, plane }: Call<Options>) {
@@ -61,7 +66,7 @@ export const tunnels = command({
     );
     const found = selected(tunnelsOf(answers), options);
     const view = { tunnels: found.slice(0, options.limit), total: found.length, unanswered };
-    output.show(view, tunnelsText);
+    output.show(view, () => tunnelsText(view, output.style));
     return statusOf(false, unanswered);
   },
 });
@@ -94,6 +99,7 @@ function tunnelView(tunnel: adminApi.Tunnel): Omit<TunnelView, 'through'> {
     ageMs: Number(tunnel.ageMs),
     bytesUp: Number(tunnel.bytesUp),
     bytesDown: Number(tunnel.bytesDown),
+    ...(tunnel.resume && { resume: { ...tunnel.resume, keptBytes: Number(tunnel.resume.keptBytes) } }),
   };
 }
 
@@ -106,7 +112,36 @@ function selected(all: readonly TunnelView[], { agent, hub, destination = '', so
     .sort((a, b) => weight(b) - weight(a));
 }
 
-export function tunnelsText({ tunnels, total, unanswered }: TunnelsView): string {
+const COLUMNS = [
+  { name: 'dial' },
+  { name: 'tenant', least: 8, drop: 1 },
+  { name: 'destination', least: 16 },
+  { name: 'agent', least: 10 },
+  { name: 'hub', least: 8, drop: 3 },
+  { name: 'caller', least: 10, drop: 2 },
+  { name: 'age' },
+  { name: 'up', right: true },
+  { name: 'down', right: true },
+] as const satisfies readonly Column[];
+
+const RESUME_COLUMNS = [
+  { name: 'moves', right: true, wide: true },
+  { name: 'kept', right: true, wide: true },
+] as const satisfies readonly Column[];
+
+/** The state of all tunnels is news only if one of them waits. */
+function columnsFor(tunnels: readonly TunnelView[]): readonly Column[] {
+  const waits = tunnels.some(({ resume }) => resume?.attached === false);
+  return [...COLUMNS, { name: 'state', ...(!waits && { wide: true }) }, ...RESUME_COLUMNS];
+}
+
+function resumeCells({ resume }: TunnelView, style: Style): readonly string[] {
+  if (!resume) return ['', '', ''];
+  const { attached, moves, keptBytes } = resume;
+  return [attached ? 'attached' : style.warning('detached'), `${moves}`, bytes(keptBytes)];
+}
+
+export function tunnelsText({ tunnels, total, unanswered }: TunnelsView, style: Style): string {
   const rows = tunnels.map((tunnel) => [
     tunnel.dial,
     tunnel.tenant,
@@ -117,10 +152,9 @@ export function tunnelsText({ tunnels, total, unanswered }: TunnelsView): string
     age(tunnel.ageMs),
     bytes(tunnel.bytesUp),
     bytes(tunnel.bytesDown),
+    ...resumeCells(tunnel, style),
   ]);
-  const columns = ['dial', 'tenant', 'destination', 'agent', 'hub', 'caller', 'age'];
-  const right = ['up', 'down'].map((name) => ({ name, right: true }) as const);
   const rest = total > tunnels.length ? ` of ${total} (--limit shows more)` : '';
-  const body = rows.length > 0 ? `${table([...columns, ...right], rows)}\n` : '';
+  const body = rows.length > 0 ? `${table(columnsFor(tunnels), rows, style)}\n` : '';
   return `${body}${plural(tunnels.length, 'tunnel')}${rest}\n${unansweredText(unanswered)}`;
 }

@@ -2,11 +2,11 @@ import { Option } from 'commander';
 import { duration } from '../arguments.ts';
 import { type Call, command } from '../command.ts';
 import { EXIT } from '../exit.ts';
-import type { Terminal } from '../terminal.ts';
 import type { DialView } from '../watch/dial.ts';
 import { Following } from '../watch/follow.ts';
+import { LiveScreen } from '../watch/live.ts';
 import { RecentDials } from '../watch/recent.ts';
-import { dialLine, picture } from '../watch/screen.ts';
+import { dialLine } from '../watch/screen.ts';
 
 interface Options {
   readonly destination: string;
@@ -19,7 +19,7 @@ export const watch = command({
   name: 'watch',
   summary: 'Watch the dials of all gateways live: rates, errors, the slowest, tenants',
   details:
-    'On a terminal it redraws; elsewhere, and as JSON, it prints one line for each answered dial. Members may come and go. Ctrl-C ends it.',
+    'On a terminal it redraws: q quits, p pauses, / filters, f shows only failed dials, s and m sort, ? lists the keys. Elsewhere, and for programs, it prints one line for each answered dial. Members may come and go.',
   options: [
     new Option('--destination <text>', 'only dials to this host:port, or to any port of this host').default('', 'all'),
     new Option('--failed', 'only dials that failed'),
@@ -34,9 +34,10 @@ export const watch = command({
     { line: 'watch -o json --for 1m', does: 'one minute of dials, one JSON document per line' },
   ],
   async run({ options, output, plane, terminal }: Call<Options>) {
-    const drawn = terminal.interactive && output.format === 'table';
+    const drawn = terminal.interactive && output.forPeople;
+    const quit = new AbortController();
     const ends = options.for === undefined ? [] : [AbortSignal.timeout(options.for)];
-    const signal = AbortSignal.any([terminal.interrupted, ...ends]);
+    const signal = AbortSignal.any([terminal.interrupted, quit.signal, ...ends]);
     const recent = new RecentDials();
     const told = drawn ? (dial: DialView) => recent.add(dial) : (dial: DialView) => output.line(dial, dialLine);
     const filter = {
@@ -47,45 +48,13 @@ export const watch = command({
       recent: drawn ? RECENT : 0,
     };
     const following = new Following(await plane(), filter, signal, told);
-    if (!drawn) await following.run();
-    else {
-      await redrawn(terminal, signal, following.run(), () => {
-        const now = Date.now();
-        recent.forget(now);
-        const members = [...following.members.values()];
-        return picture({ now, members, recent, unheard: following.unheard }, output.style);
-      });
-    }
+    using _screen = drawn
+      ? new LiveScreen({ terminal, style: output.style, following, recent, quit: () => quit.abort() })
+      : undefined;
+    await following.run();
     return EXIT.good;
   },
 });
 
 /** Fills the screen from the start. */
 const RECENT = 500;
-
-const REDRAW_MS = 1000;
-
-/** Switches to a separate screen without cursor and wrapping: long lines are cut, and the others stay in place. */
-const BEGIN = '\u001b[?1049h\u001b[?25l\u001b[?7l';
-const END = '\u001b[?7h\u001b[?25h\u001b[?1049l';
-const HOME = '\u001b[H';
-const CLEAR_LINE = '\u001b[K';
-const CLEAR_BELOW = '\u001b[J';
-
-async function redrawn(terminal: Terminal, signal: AbortSignal, done: Promise<void>, lines: () => string[]) {
-  const draw = () => {
-    const shown = lines().slice(0, terminal.size().rows - 1);
-    terminal.out(`${HOME}${shown.map((line) => `${line}${CLEAR_LINE}\n`).join('')}${CLEAR_BELOW}`);
-  };
-  terminal.out(BEGIN);
-  const timer = setInterval(draw, REDRAW_MS);
-  const stop = () => clearInterval(timer);
-  signal.addEventListener('abort', stop, { once: true });
-  try {
-    draw();
-    await done;
-  } finally {
-    stop();
-    terminal.out(END);
-  }
-}

@@ -1,6 +1,7 @@
+import { differencesOf } from '@isthmus/findings';
 import type { adminApi } from '@isthmus/proto/admin';
 import { VERSION } from '@isthmus/service';
-import { configsOf, configView, differencesOf } from '../commands/config.ts';
+import { configsOf, configView } from '../commands/config.ts';
 import { messageOf } from '../exit.ts';
 import type { Answers, Member, Unanswered } from '../plane/member.ts';
 import type { Plane } from '../plane/plane.ts';

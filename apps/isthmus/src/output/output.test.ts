@@ -6,7 +6,7 @@ import { Output } from './output.ts';
 import { styleOf } from './style.ts';
 import { table } from './table.ts';
 import { statusOf, unansweredText } from './unanswered.ts';
-import { age, bytes, millis, plural, shortened } from './units.ts';
+import { age, bytes, millis, plural } from './units.ts';
 import { waterfall } from './waterfall.ts';
 
 const plain = styleOf(false);
@@ -24,7 +24,6 @@ describe('units', () => {
       ...['0s', '0s', '59s', '2m5s', '1h', '1h', '12d4h'],
     ]);
     assert.deepEqual([plural(1, 'agent'), plural(0, 'agent')], ['1 agent', '0 agents']);
-    assert.deepEqual([shortened('abcdef', 6), shortened('abcdefg', 6)], ['abcdef', 'abcde…']);
   });
 });
 

@@ -1,9 +1,5 @@
 import Table from 'cli-table3';
-
-/** A column: its heading and the alignment of its cells. */
-export type Column = string | { readonly name: string; readonly right: true };
-
-const GAP = '   ';
+import { type Column, fitted, GAP, type Room } from './fit.ts';
 
 /** No lines, because `grep` and `awk` read these tables too. */
 const NO_LINES = {
@@ -24,15 +20,25 @@ const NO_LINES = {
   middle: GAP,
 };
 
+/** Nobody cuts lines that a program reads. */
+const UNBOUNDED: Room = { columns: Number.POSITIVE_INFINITY, wide: false };
+
 /** Formats cells under headings, aligned regardless of colours. An empty cell shows as `-`, so that each line has the same columns. */
-export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
+export function table(
+  columns: readonly (Column | string)[],
+  rows: readonly (readonly string[])[],
+  room = UNBOUNDED,
+): string {
+  const given = columns.map((column) => (typeof column === 'string' ? { name: column } : column));
+  const cells = rows.map((row) => row.map((cell) => oneLine(cell) || '-'));
+  const shown = fitted({ columns: given, rows: cells }, room);
   const made = new Table({
     chars: NO_LINES,
     style: { 'padding-left': 0, 'padding-right': 0, head: [], border: [] },
-    head: columns.map((column) => (typeof column === 'string' ? column : column.name).toUpperCase()),
-    colAligns: columns.map((column) => (typeof column === 'string' ? 'left' : 'right')),
+    head: shown.columns.map(({ name }) => name.toUpperCase()),
+    colAligns: shown.columns.map(({ right }) => (right ? 'right' : 'left')),
   });
-  for (const row of rows) made.push(row.map((cell) => oneLine(cell) || '-'));
+  for (const row of shown.rows) made.push([...row]);
   return `${made
     .toString()
     .split('\n')

@@ -42,8 +42,3 @@ export function age(ms: number): string {
 export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
-
-/** Cuts a text to `length` characters. The last one then shows that there was more. */
-export function shortened(text: string, length: number): string {
-  return text.length <= length ? text : `${text.slice(0, Math.max(0, length - 1))}…`;
-}

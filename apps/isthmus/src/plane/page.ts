@@ -2,7 +2,7 @@ import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import type { AdminClientTls } from '@isthmus/admin/client';
-import { ADMIN_SERVER_NAME, socketPathOf } from '@isthmus/admin/client';
+import { ADMIN_SERVER_NAME, socketPathOf } from '@isthmus/admin/place';
 import { parseDestination } from '@isthmus/tunnel';
 
 /** A page of metrics with a thousand series is 200 kB. */

@@ -1,4 +1,4 @@
-import { type AdminClientTls, type AdminConnection, adminClient } from '@isthmus/admin/client';
+import type { AdminClientTls, AdminConnection } from '@isthmus/admin/client';
 import type { adminApi } from '@isthmus/proto/admin';
 import { EXIT, Failure, usage } from '../exit.ts';
 import { blindness, type Greeting, membersOf } from './greeting.ts';
@@ -14,6 +14,8 @@ export interface PlaneOptions {
   readonly signal: AbortSignal;
 }
 
+type AdminDial = (address: string, tls?: AdminClientTls) => AdminConnection;
+
 export type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, member: Member) => Promise<T>;
 
 /**
@@ -22,17 +24,21 @@ export type Question<T> = (admin: adminApi.AdminClient, signal: AbortSignal, mem
  */
 export class Plane implements Disposable {
   readonly #options: PlaneOptions;
+  readonly #dial: AdminDial;
   readonly #connections = new Map<string, AdminConnection>();
   #members = new Map<string, Member>();
   #lost: readonly Unanswered[] = [];
 
-  private constructor(options: PlaneOptions) {
+  private constructor(options: PlaneOptions, dial: AdminDial) {
     this.#options = options;
+    this.#dial = dial;
   }
 
   /** @throws Failure if nobody answers at the addresses */
   static async meet(options: PlaneOptions): Promise<Plane> {
-    const plane = new Plane(options);
+    // Loading gRPC takes longer than all the rest, and a command that asks nobody does without it.
+    const { adminClient } = await import('@isthmus/admin/client');
+    const plane = new Plane(options, adminClient);
     try {
       await plane.meet();
       return plane;
@@ -137,7 +143,7 @@ export class Plane implements Disposable {
   #connect(address: string): AdminConnection {
     const known = this.#connections.get(address);
     if (known) return known;
-    const made = adminClient(address, this.#options.tls);
+    const made = this.#dial(address, this.#options.tls);
     this.#connections.set(address, made);
     return made;
   }

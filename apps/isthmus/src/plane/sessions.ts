@@ -20,11 +20,24 @@ export interface SessionView {
   readonly tunnels: number;
 }
 
-/** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway knows it. */
 export async function sessionsOf(
   plane: Plane,
   tenant: string,
 ): Promise<{ sessions: SessionView[]; unanswered: readonly Unanswered[] }> {
+  const { sessions, unanswered } = await allSessions(plane, tenant);
+  return { sessions: sessionViews(sessions), unanswered };
+}
+
+export function sessionViews(sessions: readonly adminApi.Session[]): SessionView[] {
+  const now = Date.now();
+  return sessions.map((session) => sessionView(session, now)).sort(byAgent);
+}
+
+/** Returns each session of the plane once: as its hub reports it or, if the hub does not answer, as a gateway knows it. */
+export async function allSessions(
+  plane: Plane,
+  tenant: string,
+): Promise<{ sessions: adminApi.Session[]; unanswered: readonly Unanswered[] }> {
   const asked: Answers<adminApi.Session[]> = await plane.ask(
     async (admin, signal) => (await admin.listSessions({ tenant }, { signal })).sessions,
     'hub',
@@ -37,9 +50,7 @@ export async function sessionsOf(
       if (!known || (known.protocol === UNKNOWN && session.protocol !== UNKNOWN)) found.set(session.sessionId, session);
     }
   }
-  const now = Date.now();
-  const sessions = [...found.values()].map((session) => sessionView(session, now));
-  return { sessions: sessions.sort(byAgent), unanswered: asked.unanswered };
+  return { sessions: [...found.values()], unanswered: asked.unanswered };
 }
 
 const UNKNOWN = adminApi.LinkProtocol.LINK_PROTOCOL_UNSPECIFIED;

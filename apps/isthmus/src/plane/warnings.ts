@@ -1,3 +1,4 @@
+import { age } from '../output/units.ts';
 import type { Member } from './member.ts';
 import type { Plane } from './plane.ts';
 
@@ -10,16 +11,28 @@ export async function warningsOf(plane: Plane, members: readonly Member[]): Prom
   const { answers } = await plane.askThese(members, (admin, signal) =>
     admin.recentLogs({ level: 'warn', limit: LOOKED_AT }, { signal }),
   );
-  return new Map(answers.map(({ member, value }) => [member.id, lastDifferent(value.lines)]));
+  return new Map(answers.map(({ member, value }) => [member.id, lastDifferent(value.lines, Date.now())]));
 }
 
-export function lastDifferent(lines: readonly string[]): string[] {
-  const found = new Set<string>();
+/** Returns the last different lines, each with its age. */
+export function lastDifferent(lines: readonly string[], now: number): string[] {
+  const found = new Map<string, string>();
   for (const line of [...lines].reverse()) {
     const text = readable(line);
-    if (text !== undefined && found.size < SHOWN) found.add(text);
+    if (text !== undefined && found.size < SHOWN && !found.has(text)) found.set(text, aged(text, line, now));
   }
-  return [...found].reverse();
+  return [...found.values()].reverse();
+}
+
+/** Adds how long ago a log line was written: a reason from yesterday explains nothing today. */
+function aged(text: string, line: string, now: number): string {
+  const at = timeOf(line);
+  return Number.isNaN(at) ? text : `${text} (${age(Math.max(0, now - at))} ago)`;
+}
+
+function timeOf(line: string): number {
+  const { time } = JSON.parse(line) as { time?: unknown };
+  return typeof time === 'number' ? time : Date.parse(String(time));
 }
 
 /** Fields that differ from line to line, or are shown elsewhere. */
@@ -47,15 +60,15 @@ export async function linkFailuresOf(
   const { answers } = await plane.askThese(gateways, (admin, signal) =>
     admin.recentLogs({ level: 'warn' }, { signal }),
   );
-  return new Map(answers.map(({ member, value }) => [member.id, failuresIn(value.lines)]));
+  return new Map(answers.map(({ member, value }) => [member.id, failuresIn(value.lines, Date.now())]));
 }
 
-function failuresIn(lines: readonly string[]): Map<string, string> {
+export function failuresIn(lines: readonly string[], now: number): Map<string, string> {
   const found = new Map<string, string>();
   for (const line of lines) {
     if (!line.includes('"hub cannot be reached"')) continue;
     const { hub, text } = JSON.parse(line) as { hub?: unknown; text?: unknown };
-    if (typeof hub === 'string' && typeof text === 'string') found.set(hub, text);
+    if (typeof hub === 'string' && typeof text === 'string') found.set(hub, aged(text, line, now));
   }
   return found;
 }

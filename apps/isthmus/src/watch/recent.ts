@@ -1,3 +1,4 @@
+import { quantile } from '../output/quantile.ts';
 import type { DialView } from './dial.ts';
 
 /** Time span that the screen covers. */
@@ -93,14 +94,24 @@ export class RecentDials {
     return [...groups.values()].sort((a, b) => b.count - a.count);
   }
 
+  /** Returns those that `wanted` accepts, apart from these. */
+  only(wanted: (dial: DialView) => boolean): RecentDials {
+    const found = new RecentDials();
+    for (const { view } of this.#kept.values()) if (wanted(view)) found.add(view);
+    return found;
+  }
+
+  newest(count: number): DialView[] {
+    return [...this.#kept.values()]
+      .sort((a, b) => b.at - a.at)
+      .slice(0, count)
+      .map(({ view }) => view);
+  }
+
   slowest(count: number): DialView[] {
     return [...this.#kept.values()]
       .map(({ view }) => view)
       .sort((a, b) => b.ms - a.ms)
       .slice(0, count);
   }
-}
-
-function quantile(sorted: readonly number[], of: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.ceil(of * sorted.length) - 1)] ?? 0;
 }

@@ -1,8 +1,11 @@
+import { cut, wrapped } from '../output/fit.ts';
 import type { Style } from '../output/style.ts';
 import { table } from '../output/table.ts';
-import { age, millis, plural, shortened } from '../output/units.ts';
+import { age, millis, plural } from '../output/units.ts';
+import type { Controls } from './controls.ts';
 import type { DialView } from './dial.ts';
 import type { Followed } from './follow.ts';
+import { memberLines } from './members.ts';
 import type { ErrorView, RecentDials, TenantView } from './recent.ts';
 
 export interface Picture {
@@ -10,39 +13,66 @@ export interface Picture {
   readonly members: readonly Followed[];
   readonly recent: RecentDials;
   readonly unheard: number;
+  readonly controls: Controls;
+  /** Of the terminal, in characters. */
+  readonly room: { readonly columns: number; readonly rows: number };
 }
 
 const LEVELS = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'] as const;
 
-/** How many of the slowest dials, errors and tenants to show. */
+/** How many errors and tenants to show, and how many dials at least. */
 const SHOWN = 5;
 
+/** From here on a line has room for the reason of a failure. */
+const NORMAL = 120;
+
+/** Beside the bars of the seconds. */
+const BESIDE_BARS = 36;
+const MOST_SECONDS = 120;
+
 /** Returns the lines of the live screen, the most important first, because a low terminal cuts off the end. */
-export function picture({ now, members, recent, unheard }: Picture, style: Style): string[] {
+export function picture({ now, members, recent, unheard, controls, room }: Picture, style: Style): string[] {
+  const { columns, rows } = room;
+  const fit: Style = { ...style, columns, wide: false };
+  const above = [
+    ...headLines({ now, members, recent, unheard }, fit),
+    '',
+    barLine(recent, now, columns),
+    '',
+    ...memberLines(members, { now, order: controls.members }, fit),
+    '',
+    ...errorLines(recent.errors(), fit),
+  ];
+  const below = tenantLines(recent.tenants(), fit);
+  // Its heading, its columns, a gap and the footer.
+  const left = rows - above.length - below.length - 4;
+  return [...above, ...dialLines(recent, { now, order: controls.dials, count: Math.max(SHOWN, left) }, fit), ...below];
+}
+
+type Head = Pick<Picture, 'now' | 'members' | 'recent' | 'unheard'>;
+
+function headLines({ now, members, recent, unheard }: Head, style: Style): string[] {
   const rates = recent.rates(now);
-  const seconds = recent.perSecond(now);
   const lost = members.filter((member) => member.lost);
   const carried = members.filter(({ member }) => member.roles.includes('gateway'));
   const tunnels = carried.reduce((sum, { load }) => sum + (load?.tunnels ?? 0), 0);
   const heads = [
+    `${new Date(now).toISOString().slice(11, 19)}Z`,
     plural(members.length, 'member'),
     lost.length > 0 ? style.bad(`${lost.length} lost`) : '',
     style.strong(`${rates.dials.toFixed(1)} dials/s`),
     rates.failed > 0 ? style.bad(`${rates.failed.toFixed(1)} failed/s`) : '0.0 failed/s',
     plural(tunnels, 'tunnel'),
-    unheard > 0 ? style.warning(`${unheard} dials missed: this machine reads too slowly`) : '',
   ];
-  return [
-    `${new Date(now).toISOString().slice(11, 19)}Z  ${heads.filter((head) => head !== '').join('   ')}`,
-    '',
-    `dials/s of the last minute  ${sparkline(seconds)}  at most ${Math.max(...seconds)}`,
-    '',
-    ...memberLines(members, now, style),
-    '',
-    ...errorLines(recent.errors(), style),
-    ...slowestLines(recent.slowest(SHOWN), style),
-    ...tenantLines(recent.tenants(), style),
-  ];
+  const missed = `${unheard} dials missed: this machine reads too slowly`;
+  const line = cut(heads.filter((head) => head !== '').join('  '), style.columns);
+  return unheard > 0 ? [line, style.warning(cut(missed, style.columns))] : [line];
+}
+
+/** The bars of the last seconds: as many as there is room for, and always the newest. */
+function barLine(recent: RecentDials, now: number, columns: number): string {
+  const seconds = recent.perSecond(now, Math.max(10, Math.min(MOST_SECONDS, columns - BESIDE_BARS)));
+  return `dials/s, last ${seconds.length} s  ${sparkline(seconds)}  at most ${Math.max(...seconds)}`;
 }
 
 export function sparkline(values: readonly number[]): string {
@@ -50,56 +80,71 @@ export function sparkline(values: readonly number[]): string {
   return values.map((value) => (value === 0 ? ' ' : LEVELS[Math.ceil((value / most) * LEVELS.length) - 1])).join('');
 }
 
-const right = (name: string) => ({ name, right: true }) as const;
+const right = (name: string, more: object = {}) => ({ name, right: true, ...more }) as const;
 
 function lines(text: string): string[] {
   return text.trimEnd().split('\n');
 }
 
-function memberLines(members: readonly Followed[], now: number, style: Style): string[] {
-  const rows = members.map(({ member, load, lost }) => {
-    const state = lost
-      ? style.bad(`lost for ${age(now - lost.since)}: ${shortened(lost.reason, 40)}`)
-      : load
-        ? style.good('answers')
-        : 'asked';
-    const numbers = lost || !load ? ['', '', '', '', '', ''] : loadCells(load);
-    return [member.id, member.roles.join('+'), ...numbers, state];
-  });
-  const columns = ['dials/s', 'failed/s', 'pending', 'parked', 'tunnels', 'sessions'].map(right);
-  return lines(table(['member', 'roles', ...columns, 'state'], rows));
-}
-
-function loadCells(load: NonNullable<Followed['load']>): string[] {
-  const { dialsPerSecond, failuresPerSecond, pending, parked, tunnels, sessions } = load;
-  return [dialsPerSecond.toFixed(1), failuresPerSecond.toFixed(1), ...[pending, parked, tunnels, sessions].map(String)];
-}
-
 function errorLines(errors: readonly ErrorView[], style: Style): string[] {
   if (errors.length === 0) return ['No dial failed in the last minute', ''];
+  const roomy = style.columns >= NORMAL;
   const rows = errors.slice(0, SHOWN).map(({ code, count, last }) => {
-    return [style.bad(String(count)), code, last.destination, shortened(last.error?.text ?? '', 60)];
+    return [style.bad(String(count)), code, last.destination, ...(roomy ? [last.error?.text ?? ''] : [])];
   });
-  return [
-    style.strong('Failed in the last minute'),
-    ...lines(table([right('count'), 'error', 'last to', 'saying'], rows)),
-    '',
-  ];
+  const saying = roomy ? [{ name: 'saying', least: 20 }] : [];
+  const [head = '', ...told] = lines(
+    table([right('count'), 'error', { name: 'last to', least: 16, most: 32 }, ...saying], rows, style),
+  );
+  // A narrow screen has the reason on lines of its own: it is what an operator looks for.
+  const reasons = errors.map(({ last }) =>
+    wrapped(`       ${last.error?.text ?? ''}`, style.columns, '       ').slice(0, 2),
+  );
+  const all = told.flatMap((line, index) => (roomy ? [line] : [line, ...(reasons[index] ?? []).map(fit(style))]));
+  return [style.strong('Failed in the last minute'), head, ...all, ''];
 }
 
-function slowestLines(slowest: readonly DialView[], style: Style): string[] {
-  if (slowest.length === 0) return [];
-  const rows = slowest.map((dial) => [
+function fit({ columns, faint }: Style) {
+  return (line: string) => faint(cut(line, columns));
+}
+
+interface Listed {
+  readonly now: number;
+  readonly order: Controls['dials'];
+  readonly count: number;
+}
+
+function dialLines(recent: RecentDials, { now, order, count }: Listed, style: Style): string[] {
+  const dials = order === 'slowest' ? recent.slowest(count) : recent.newest(count);
+  if (dials.length === 0) return [];
+  const rows = dials.map((dial) => [
     millis(dial.ms),
     dial.destination,
     dial.agent,
     dial.hub,
     String(dial.attempts),
     dial.ok ? '' : style.bad(dial.error?.code ?? 'failed'),
+    age(now - Date.parse(dial.started) - dial.ms),
     dial.dial,
+    dial.tenant,
+    dial.gateway,
+    dial.caller,
   ]);
-  const columns = [right('took'), 'to', 'agent', 'hub', right('attempts'), 'error', 'dial'];
-  return [style.strong('Slowest of the last minute'), ...lines(table(columns, rows)), ''];
+  const columns = [
+    right('took'),
+    { name: 'to', least: 15, most: 48 },
+    { name: 'agent', least: 8, most: 32 },
+    { name: 'hub', least: 6, drop: 6 },
+    right('attempts', { drop: 5 }),
+    { name: 'error', least: 14 },
+    right('ago', { drop: 7 }),
+    { name: 'dial', drop: 8 },
+    { name: 'tenant', least: 8, drop: 3 },
+    { name: 'gateway', least: 8, drop: 2 },
+    { name: 'caller', least: 12, drop: 1 },
+  ];
+  const title = order === 'slowest' ? 'Slowest of the last minute' : 'Newest';
+  return [style.strong(title), ...lines(table(columns, rows, style)), ''];
 }
 
 function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
@@ -114,9 +159,35 @@ function tenantLines(tenants: readonly TenantView[], style: Style): string[] {
       millis(p99),
     ]);
   const more = tenants.length > SHOWN ? [`and ${plural(tenants.length - SHOWN, 'tenant')} more`] : [];
-  const columns = ['tenant', ...['dials', 'failed', 'half within', '99 % within'].map(right)];
-  return [style.strong('Tenants, in the last minute'), ...lines(table(columns, rows)), ...more];
+  const columns = [
+    { name: 'tenant', least: 12 },
+    ...['dials', 'failed', 'half within', '99 % within'].map((name) => right(name)),
+  ];
+  return [style.strong('Tenants, in the last minute'), ...lines(table(columns, rows, style)), ...more];
 }
+
+/** The last line of the screen: what the keys do now, or the filter that is being typed. */
+export function footer(controls: Controls, { columns }: { readonly columns: number }, style: Style): string {
+  const { typing, filter, paused, onlyFailed, dials, members } = controls;
+  if (typing !== undefined) return cut(`Only dials with: ${typing}_   Enter keeps it, Esc shows all`, columns);
+  const set = [paused && 'PAUSED', onlyFailed && 'only failed', filter !== '' && `only with ${filter}`].filter(Boolean);
+  const keys = `q quit  p pause  / filter  f failed  s ${dials}  m by ${members}  ? help`;
+  const head = set.length > 0 ? `${style.warning(set.join(', '))}   ` : '';
+  return cut(`${head}${style.faint(keys)}`, columns);
+}
+
+export const HELP: readonly string[] = [
+  'Keys',
+  '',
+  '  q, Ctrl-C   quit',
+  '  p, space    pause, and go on',
+  '  /           only dials whose destination, tenant, agent, hub, gateway, caller, error or id contains a text',
+  '  f           only failed dials, or all',
+  '  s           list the slowest dials, or the newest',
+  '  m           order members by name, dials/s, failed/s or tunnels',
+  '  Esc         show everything again',
+  '  ?, h        this page, and back',
+];
 
 /** Formats one dial, for output that is not redrawn. */
 export function dialLine(dial: DialView): string {

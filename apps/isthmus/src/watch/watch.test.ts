@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
 import { styleOf } from '../output/style.ts';
+import { AT_START } from './controls.ts';
 import type { DialView } from './dial.ts';
 import type { Followed } from './follow.ts';
 import { RecentDials } from './recent.ts';
-import { dialLine, picture, sparkline } from './screen.ts';
+import { dialLine, type Picture, picture, sparkline } from './screen.ts';
 
 const NOW = Date.parse('2026-05-01T12:00:30.500Z');
 
@@ -84,21 +85,67 @@ describe('the live screen', () => {
   const members: Followed[] = [
     { member: member('gw-1', ['gateway']), load },
     { member: member('gw-2', ['gateway']), load, lost: { reason: 'connect ECONNREFUSED', since: NOW - 3000 } },
+    { member: member('hub-1', ['hub']), load },
   ];
 
+  const at = (columns: number, more: Partial<Picture> = {}): Picture => {
+    const room = { columns, rows: 40 };
+    return { now: NOW, members, recent: some(), unheard: 0, controls: AT_START, room, ...more };
+  };
+  const drawn = (columns: number, more?: Partial<Picture>) => picture(at(columns, more), styleOf(false));
+
   it('shows rates, members, errors, the slowest dials and tenants', () => {
-    const lines = picture({ now: NOW, members, recent: some(), unheard: 0 }, styleOf(false));
-    assert.equal(lines[0], '12:00:30Z  2 members   1 lost   2.2 dials/s   0.1 failed/s   24 tunnels');
+    const lines = drawn(120);
+    assert.equal(lines[0], '12:00:30Z  3 members  1 lost  2.2 dials/s  0.1 failed/s  24 tunnels');
     const shown = lines.join('\n');
-    assert.match(shown, /^gw-1 +gateway +2\.2 +0\.1 +1 +0 +12 +4 +answers$/m);
-    assert.match(shown, /^gw-2 +gateway +- .* lost for 3s: connect ECONNREFUSED$/m);
+    assert.match(shown, /^gw-1 +gateway +2\.2 +0\.1 +1 +0 +12 +- +answers$/m);
+    assert.match(shown, /^hub-1 +hub +2\.2 +0\.1 +1 +0 +12 +4 +answers$/m, 'sessions are those that a hub holds');
+    assert.match(shown, /^gw-2 +gateway +- .* lost 3s$/m);
+    assert.match(shown, /^ {2}gw-2: connect ECONNREFUSED$/m);
     assert.match(shown, /^ +1 +connection_refused +10\.0\.0\.9:1 +dial tcp 10\.0\.0\.9:1: connect/m);
-    assert.match(shown, /^420 ms +10\.0\.0\.5:10250 +node-a +hub-1 +2 +- +slow$/m);
+    assert.match(shown, /^420 ms +10\.0\.0\.5:10250 +node-a +hub-1 +2 +- +3s +slow/m);
     assert.match(shown, /^team-a +1 +0 +420 ms +420 ms$/m);
   });
 
+  it('fits its width, and never without the state, the newest second and the reason', () => {
+    for (const columns of [60, 80, 100, 120, 200]) {
+      const busy = some();
+      busy.add(
+        dial('long', 1, 9, {
+          destination: `${'x'.repeat(10_000)}:1`,
+          agent: 'node-a'.repeat(99),
+          ok: false,
+          error: REFUSED,
+        }),
+      );
+      const lines = drawn(columns, { recent: busy });
+      const longest = lines.reduce((most, line) => (line.length > most.length ? line : most));
+      assert.ok(longest.length <= columns, `${columns}: ${longest.length}: ${longest}`);
+      const shown = lines.join('\n');
+      assert.match(shown, /^MEMBER .* STATE$/m, `${columns}`);
+      assert.match(shown, /^dials\/s, last \d+ s .*▁ {2}at most \d+$/m, `${columns}`);
+      assert.match(shown, /connect: connection refused$|connect:\n +connection refused$/m, `${columns}`);
+    }
+    assert.match(drawn(200).join('\n'), / TENANT +GATEWAY +CALLER$/m, 'a wide screen shows more');
+  });
+
+  it('lists as many dials as there are rows, the slowest or the newest', () => {
+    const rows = (lines: readonly string[]) => lines.filter((line) => / node-a /.test(line));
+    assert.equal(rows(drawn(120, { room: { columns: 120, rows: 60 } })).length, 22);
+    assert.equal(rows(drawn(120, { room: { columns: 120, rows: 10 } })).length, 5);
+    const newest = drawn(120, { controls: { ...AT_START, dials: 'newest' } });
+    assert.match(rows(newest)[0] ?? '', / d0 /);
+  });
+
+  it('orders members, lost ones first', () => {
+    const busy = { member: member('gw-9', ['gateway']), load: { ...load, dialsPerSecond: 99 } } satisfies Followed;
+    const shown = drawn(120, { members: [...members, busy], controls: { ...AT_START, members: 'dials' } });
+    const names = shown.flatMap((line) => /^(\S+) +(?:gateway|hub) /.exec(line)?.[1] ?? []);
+    assert.deepEqual(names, ['gw-2', 'gw-9', 'gw-1', 'hub-1']);
+  });
+
   it('shows the same in colours', () => {
-    const told = { now: NOW, members, recent: some(), unheard: 3 };
+    const told = at(120, { unheard: 3 });
     assert.equal(
       stripVTControlCharacters(picture(told, styleOf(true)).join('\n')),
       picture(told, styleOf(false)).join('\n'),
@@ -106,7 +153,7 @@ describe('the live screen', () => {
   });
 
   it('is shown before there is a dial', () => {
-    const shown = picture({ now: NOW, members: [], recent: new RecentDials(), unheard: 0 }, styleOf(false)).join('\n');
+    const shown = drawn(80, { members: [], recent: new RecentDials() }).join('\n');
     assert.match(shown, /0\.0 dials\/s[\s\S]*No dial failed in the last minute/);
   });
 

@@ -3,7 +3,7 @@ import { millis } from '../output/units.ts';
 import { type Span, waterfall } from '../output/waterfall.ts';
 
 export interface PhaseView {
-  /** gateway, park, attempt, hub, agent, dns, connect, first_byte. */
+  /** gateway (here: this machine), park, attempt, hub, agent, dns, connect, first_byte. */
   readonly name: string;
   readonly depth: number;
   readonly startMs: number;
@@ -14,6 +14,7 @@ export interface PhaseView {
 
 export interface DialView {
   readonly destination: string;
+  /** Empty, as are all ids, for a dial from this machine. */
   readonly gateway: string;
   readonly ok: boolean;
   readonly dial: string;
@@ -43,7 +44,7 @@ const BESIDE = 52;
 
 export function dialText(view: DialView, columns: number, style: Style): string {
   const { destination, gateway, ok, ms, error, phases } = view;
-  const through = view.agent === '' ? '' : ` through ${view.agent} at ${view.hub}`;
+  const through = throughText(view);
   const verdict = ok
     ? style.good(`${destination} answers${through}: ${millis(ms)}`)
     : style.bad(`${destination} cannot be dialled${through}: ${error?.code}: ${error?.text}`);
@@ -58,7 +59,21 @@ export function dialText(view: DialView, columns: number, style: Style): string 
           style,
         )}`
       : '';
-  return `${verdict}\n${style.faint(ids.join(', '))}\n${picture}${endText(view, style)}`;
+  const named = gateway === '' ? '' : `${style.faint(ids.join(', '))}\n`;
+  return `${verdict}\n${named}${picture}${endText(view, style)}`;
+}
+
+function throughText({ gateway, agent, hub }: DialView): string {
+  if (gateway === '') return ' from here';
+  return agent === '' ? '' : ` through ${agent} at ${hub}`;
+}
+
+/** One line for a dial of a series. */
+export function lineText(view: DialView, style: Style): string {
+  const { ok, ms, error, firstByteMs } = view;
+  const byte = firstByteMs === undefined ? '' : `, first byte ${millis(firstByteMs)}`;
+  const how = ok ? style.good('ok') + byte : style.bad(`${error?.code}: ${error?.text}`);
+  return `${new Date().toISOString().slice(11, 23)}Z ${millis(ms).padStart(8)}${throughText(view)}  ${how}`;
 }
 
 function endText({ ended, silentMs, firstByteMs, ok, error }: DialView, style: Style): string {

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { asJson } from '@isthmus/findings';
+import { adminApi } from '@isthmus/proto/admin';
+import { EXIT } from '../exit.ts';
+import { styleOf } from '../output/style.ts';
+import type { Member, RoleName } from '../plane/member.ts';
+import { exitOf, memberView, statusText, statusView } from './status.ts';
+
+const NOW = Date.parse('2026-05-01T12:00:00Z');
+const { ROLE_GATEWAY, ROLE_HUB } = adminApi.Role;
+
+function member(id: string, ...roles: RoleName[]): Member {
+  return { id, roles, address: `${id}:8095`, hubId: roles.includes('hub') ? id : '', version: '0.1.0', zone: '' };
+}
+
+const status = (roles: adminApi.Role[], more: adminApi.DeepPartial<adminApi.GetStatusResponse> = {}) =>
+  adminApi.GetStatusResponse.fromPartial({ roles, ready: true, nowMs: BigInt(NOW), sessions: 4, ...more });
+
+const gateway = { member: member('gw-1', 'gateway'), value: status([ROLE_GATEWAY]) };
+const hub = { member: member('hub-1', 'hub'), value: status([ROLE_HUB], { sessions: 2 }) };
+
+function viewOf(...answers: readonly (typeof hub)[]) {
+  const members = answers.map(({ member: { id, address, roles }, value }) => {
+    return { id, address, roles, version: value.version, status: asJson(value) };
+  });
+  const evidence = { members, hubs: [], sessions: [], clocks: [], now: NOW };
+  return statusView({ statuses: { answers, unanswered: [] }, evidence });
+}
+
+describe('isthmus status', () => {
+  it('counts as sessions those that a hub holds, as isthmus hubs does', () => {
+    const both = { member: member('s', 'gateway', 'hub'), value: status([ROLE_GATEWAY, ROLE_HUB], { sessions: 3 }) };
+    const shown = statusText(viewOf(gateway, hub, both), styleOf(false));
+    const sessions = shown.split('\n').flatMap((line) => /^(\S+) .* (\d+|-) +0 +0 +0\.0 /.exec(line)?.slice(1) ?? []);
+    assert.deepEqual(sessions, ['gw-1', '-', 'hub-1', '2', 's', '3']);
+    const { sessions: held, knownSessions } = memberView(gateway);
+    assert.deepEqual([held, knownSessions], [undefined, 4]);
+    const wide = statusText(viewOf(gateway), styleOf(false, { columns: 80, wide: true }));
+    assert.match(wide, / KNOWN +PENDING +PROGRAM +RUNTIME\n.* 4 +0 /);
+  });
+
+  it('fits a terminal of 80 columns', () => {
+    const shown = statusText(viewOf(gateway, hub), styleOf(false, { columns: 80, wide: false }));
+    for (const line of shown.split('\n')) assert.ok(line.length <= 80, line);
+  });
+
+  it('exits with 0 if all is well, and with 4 if all works and something needs attention', () => {
+    assert.equal(exitOf(viewOf(gateway, hub)), EXIT.good);
+    const refusal = {
+      where: 'agents',
+      remote: '10.0.0.7:1',
+      reason: 'certificate has expired',
+      count: 14n,
+      lastMs: BigInt(NOW - 3000),
+    };
+    const cases: readonly [adminApi.DeepPartial<adminApi.GetStatusResponse>, RegExp][] = [
+      [
+        { refusals: [refusal] },
+        /\nRejected recently:\n {2}gw-1, port for agents: refused 10\.0\.0\.7:1, 14 times, the last 3 s ago: .*\n {4}-> if the peer is yours/,
+      ],
+      [{ parkedDials: 3 }, /\nNeeds attention:\n {2}gw-1: 3 dials wait for a session\n {4}-> isthmus agents /],
+      [{ warnings: ['certificate CN=a expires on 2026-05-04'] }, /\nTo fix:\n {2}gw-1: certificate CN=a expires/],
+    ];
+    for (const [more, says] of cases) {
+      const view = viewOf({ ...gateway, value: status([ROLE_GATEWAY], more) });
+      assert.match(statusText(view, styleOf(false)), says);
+      assert.equal(exitOf(view), EXIT.attention);
+      const unready = viewOf({ ...gateway, value: status([ROLE_GATEWAY], { ...more, ready: false }) });
+      assert.equal(exitOf(unready), EXIT.wrong);
+      const silent = [{ member: 'hub-9', address: '', reason: 'gone' }];
+      assert.equal(exitOf({ ...view, unanswered: silent }), EXIT.unasked);
+    }
+  });
+});
