@@ -1,7 +1,25 @@
 // npm run cluster: a real Kubernetes cluster on this machine, with Isthmus from k8s/. `npm run cluster -- --help` shows the options.
+import { clusterOptions, USAGE } from './lib/cluster-options.mjs';
 import { installClusterTools } from './lib/cluster-tools.mjs';
 import { ensureReady } from './lib/ready.mjs';
 
-await ensureReady();
-await installClusterTools(process.argv.slice(2), await import('../test/dist/cluster/machine.js'));
-await import('../test/dist/cluster/main.js');
+const options = read();
+if (options?.help) console.log(USAGE);
+else if (options) process.exitCode = await run();
+
+function read() {
+  try {
+    return clusterOptions(process.argv.slice(2));
+  } catch (error) {
+    console.error(`${error.message}\n\n${USAGE}`);
+    process.exitCode = 2;
+    return undefined;
+  }
+}
+
+async function run() {
+  await ensureReady();
+  await installClusterTools(options, await import('../test/dist/cluster/machine.js'));
+  const { main } = await import('../test/dist/cluster/main.js');
+  return main(options);
+}

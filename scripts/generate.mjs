@@ -1,12 +1,13 @@
 // Generates TypeScript from libs/proto/proto, offline (buf and its plugin come from node_modules), the pages of docs/ that the built code
-// makes from its own tables, and the files of others that the Helm chart must contain.
-//   node scripts/generate.mjs           writes libs/proto/src/gen, and the pages and copies below
+// makes from its own tables, the files of others that the Helm chart must contain, and the version wherever it is named.
+//   node scripts/generate.mjs           writes libs/proto/src/gen, the pages and copies below, and what scripts/lib/version.mjs lists
 //   node scripts/generate.mjs --check   writes nothing, fails if the committed files differ
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { stamped } from './lib/version.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const proto = join(root, 'libs', 'proto');
@@ -128,4 +129,5 @@ for (const path of check ? [] : changed) {
 }
 process.stdout.write(`generated code is up to date: ${generated.size} files, ${check ? 0 : changed.length} written\n`);
 await placePages(check);
+for (const [path, text] of stamped(root)) place(path, text, check);
 for (const [copy, source] of COPIES) place(copy, readFileSync(join(root, source), 'utf8'), check);

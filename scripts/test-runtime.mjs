@@ -10,6 +10,6 @@ if (!RUNTIME_NAMES.includes(name)) {
   process.exit(2);
 }
 await ensureReady();
-const counts = await testOn(name, { show: true });
+const counts = await testOn([name], { show: true });
 console.log(`\n${closingLine(counts)}`);
 process.exitCode = succeeded(counts) ? 0 : 1;

@@ -20,12 +20,14 @@ const MAY_DEPEND_ON = {
 const BESIDE = {
   // A connection guards what it calls.
   'libs/http2': ['libs/runtime'],
+  // An advice for each error of a dial.
+  'libs/findings': ['libs/tunnel'],
   // Test certificates have the names that peers look for.
   'libs/certificates': ['libs/tunnel'],
   // A program starts by reading its flags.
   'libs/service': ['libs/flags'],
-  // The admin port is part of a program, and lists its flags.
-  'libs/admin': ['libs/flags', 'libs/service'],
+  // The admin port is part of a program, lists its flags, and serves the console's page.
+  'libs/admin': ['libs/console', 'libs/flags', 'libs/service'],
   // The entries of an agent's lists of destinations are rules.
   'libs/flags': ['libs/admission'],
   // Puts a server together.
@@ -47,7 +49,11 @@ const BESIDE = {
  */
 const NODE_MODULES = {
   'libs/proto': [],
-  'libs/tunnel': ['events', 'stream'],
+  // They run in browsers.
+  'libs/console': [],
+  'libs/findings': [],
+  // The secrets of tunnels that can be resumed.
+  'libs/tunnel': ['crypto', 'events', 'stream'],
   // A type only: a connection gets its socket.
   'libs/http2': ['events', 'net', 'stream'],
   'libs/certificates': ['crypto'],
@@ -108,7 +114,7 @@ function importViolations({ dir, path, manifest }, root) {
     manifest.name,
     ...Object.keys({ ...manifest.dependencies, ...manifest.devDependencies, ...manifest.peerDependencies }),
   ]);
-  return filesBelow(join(dir, 'src'), (file) => file.endsWith('.ts')).flatMap((file) =>
+  return filesBelow(join(dir, 'src'), (file) => /\.tsx?$/.test(file)).flatMap((file) =>
     [...importsOf(file)].flatMap((specifier) => {
       const where = relative(root, file);
       if (specifier.startsWith('.')) {

@@ -1,9 +1,10 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
 import { putInPlace } from './bundle-files.mjs';
+import { bundlePage } from './page.mjs';
 import { INSTALLED, programs, ROOT, workspacePackages } from './workspace.mjs';
 
 const OPTIONS = {
@@ -20,6 +21,7 @@ const OPTIONS = {
  */
 export async function bundle(projects = [], { root = ROOT, image = false } = {}) {
   const stamps = stampsBelow(root);
+  await bundlePage(root);
   const options = { ...OPTIONS, absWorkingDir: root };
   const mains = programs(projects, root).map(({ dir }) => join(dir, 'dist', 'main.js'));
   const looked = await build({ ...options, entryPoints: mains, outdir: root });
@@ -108,7 +110,8 @@ function withNames(modules, root) {
       onLoad({ filter: /./, namespace: 'lazy' }, async ({ pluginData: { path, onNode } }) => {
         const exported = Object.keys(await import(pathToFileURL(onNode)));
         const names = exported.filter((name) => name !== 'default' && /^[a-z]\w*$/i.test(name));
-        const from = `from ${JSON.stringify(path)};`;
+        // Not by its whole path, which would be in the source map, and so in the names of files.
+        const from = `from ${JSON.stringify(`./${basename(path)}`)};`;
         const contents = `export { ${names} } ${from} import all ${from} export default all;`;
         return { contents, resolveDir: dirname(path) };
       });

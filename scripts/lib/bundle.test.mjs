@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -71,6 +72,16 @@ describe('a workspace of two programs', () => {
 
   const current = (app) => currentBundle(distOf(join(root, 'apps', app)));
   const bundlesOf = (app) => join(root, 'apps', app, 'dist/bundle');
+
+  test('the same files make the same bundle, wherever they are', async () => {
+    const elsewhere = join(root, 'a-longer-name');
+    for (const name of readdirSync(root)) cpSync(join(root, name), join(elsewhere, name), { recursive: true });
+    const named = async (place) => {
+      await bundle([], { root: place, image: true });
+      return JSON.parse(readFileSync(join(place, 'apps/one/dist/bundle/current.json'), 'utf8')).directory;
+    };
+    assert.equal(await named(elsewhere), await named(root));
+  });
 
   test('all programs are bundled if no projects are named', async () => {
     await bundle([], { root });

@@ -13,10 +13,13 @@ const running = new Set();
 
 /**
  * Runs a command without a shell and without input. Resolves with its status and output; never rejects.
- * `show` passes the output through as it arrives. A command that still runs after `timeout` (ms) is ended with all that it started, and has
+ * `show` passes the output through as it arrives, and `onOutput` is called with it. A command that still runs after `timeout` (ms) is ended with all that it started, and has
  * failed with status 124.
  */
-export function command([program, ...args], { show = false, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {}) {
+export function command(
+  [program, ...args],
+  { show = false, onOutput, timeout = 10 * MINUTE, env = {}, cwd = ROOT } = {},
+) {
   return new Promise((resolve) => {
     const stdio = ['ignore', 'pipe', 'pipe'];
     const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio, detached: true });
@@ -41,6 +44,7 @@ export function command([program, ...args], { show = false, timeout = 10 * MINUT
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text) => {
         output += text;
+        onOutput?.(text);
         if (show) process.stdout.write(text);
       });
     }

@@ -41,7 +41,7 @@ function namesByEntry(packages) {
   const found = new Map();
   const names = packages.map(({ manifest }) => manifest.name);
   for (const { dir, manifest } of packages) {
-    for (const file of filesBelow(dir, (path) => /\.(ts|m?js)$/.test(path))) {
+    for (const file of filesBelow(dir, (path) => /\.(tsx?|m?js)$/.test(path))) {
       const text = readFileSync(file, 'utf8');
       if (!names.some((name) => text.includes(name))) continue;
       for (const { from, name } of readModule(file).imports) {

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { npm } from './command.mjs';
 import { INSTALLED, programs, readJson } from './workspace.mjs';
@@ -8,10 +8,11 @@ const NPM_TIMEOUT_MS = 120_000;
 const MODULES = 'node_modules/';
 
 /**
- * Returns what the image consists of as a CycloneDX document: npm's packages as installed, Node, and the distribution's libraries. It
- * says the same for the same parts, so it has neither the time nor the random number that npm gives it.
+ * Returns what the programs consist of as a CycloneDX document: npm's packages as installed, and what else goes with them. It says the
+ * same for the same parts, so it has neither the time nor the random number that npm gives it.
+ * @param others the components that are not npm's: `runtimeParts` for an image
  */
-export function bill(root, libraries) {
+export function bill(root, others = []) {
   const { serialNumber: _number, metadata, ...document } = npmSbom(root);
   const { timestamp: _time, component, ...rest } = metadata;
   const there = installedPackages(root);
@@ -20,7 +21,7 @@ export function bill(root, libraries) {
     .filter(({ ref }) => isThere(ref))
     .map(({ ref, dependsOn = [] }) => ({ ref, dependsOn: dependsOn.filter(isThere) }));
   const packages = document.components.filter((part) => there.has(part['bom-ref']));
-  const components = [...packages, node(), ...packagesOf(libraries)];
+  const components = [...packages, ...others];
   return { ...document, metadata: { ...rest, component: { ...component, name: 'isthmus' } }, components, dependencies };
 }
 
@@ -38,49 +39,43 @@ function npmSbom(root) {
 function installedPackages(root) {
   const entries = Object.entries(readJson(join(root, INSTALLED)).packages).filter(([path]) => path.includes(MODULES));
   return new Map(
-    entries.map(([path, { version, link, resolved }]) => {
+    entries.flatMap(([path, { version, link, resolved }]) => {
       const name = path.slice(path.lastIndexOf(MODULES) + MODULES.length);
-      const place = link ? resolved : path;
-      return [`${name}@${version ?? readJson(join(root, place, 'package.json')).version}`, place];
+      if (!link) return [[`${name}@${version}`, path]];
+      // Of the workspace, tests and tools are no part of anything.
+      const manifest = readJson(join(root, resolved, 'package.json'));
+      return manifest.exports || manifest.bin ? [[`${name}@${manifest.version}`, resolved]] : [];
     }),
   );
 }
 
-function node() {
-  const version = process.versions.node;
-  const purl = `pkg:generic/node@${version}`;
-  return { 'bom-ref': purl, type: 'application', name: 'node', version, purl };
-}
-
-/** Returns the Debian packages that files belong to; on other systems, none. */
-function packagesOf(files) {
-  // Debian's list has some files below /lib and others below /usr/lib, which are one directory.
-  const owner = (file) => ask('--search', file).split(':')[0] || ask('--search', realpathSync(file)).split(':')[0];
-  return [...new Set(files.map(owner))].filter(Boolean).map((name) => {
-    const [version, arch] = ask('--show', `--showformat=\${Version} \${Architecture}`, name).split(' ');
-    const purl = `pkg:deb/debian/${name}@${encodeURIComponent(version)}?arch=${arch}`;
-    return { 'bom-ref': purl, type: 'library', name, version, purl };
+/** Returns Node, and the Debian packages of the libraries that it loads, as components. */
+export function runtimeParts(system, libraries) {
+  const node = { name: 'node', version: process.versions.node, purl: `pkg:generic/node@${process.versions.node}` };
+  const packages = system.packagesOf(libraries).map(({ name, version, architecture }) => {
+    return { name, version, purl: `pkg:deb/debian/${name}@${encodeURIComponent(version)}?arch=${architecture}` };
   });
+  const component = (type) => (part) => ({ 'bom-ref': part.purl, type, ...part });
+  return [component('application')(node), ...packages.map(component('library'))];
 }
 
-function ask(...args) {
-  return spawnSync('dpkg-query', args, { encoding: 'utf8' }).stdout ?? '';
-}
-
-/** Returns the licence of every part: its name, and its text as far as its package has one. */
-export function licences({ components }, root) {
+/** Returns the licence of every part: its name, and its text as far as its package has one. `system` has the parts that are not npm's. */
+export function licences({ components }, root, system) {
   const places = installedPackages(root);
   const parts = components.map((part) => {
     const named = (part.licenses ?? []).map(({ license, expression }) => expression ?? license.id ?? license.name);
-    const texts = textsOf(part, places, root).map((file) => readFileSync(file, 'utf8').trim());
+    const texts = textsOf(part, places, root, system).map((file) => readFileSync(file, 'utf8').trim());
     return [`${part.name} ${part.version} ${named.join(' ')}`.trim(), ...texts].join('\n\n');
   });
   return `${parts.join(`\n\n${'='.repeat(80)}\n\n`)}\n`;
 }
 
-function textsOf({ name, purl, 'bom-ref': ref }, places, root) {
-  if (purl.startsWith('pkg:deb/')) return [`/usr/share/doc/${name}/copyright`].filter(existsSync);
-  if (name === 'node') return [join(dirname(dirname(process.execPath)), 'LICENSE')].filter(existsSync);
+function textsOf({ name, purl, 'bom-ref': ref }, places, root, system) {
+  if (!purl.startsWith('pkg:npm/')) {
+    const path =
+      name === 'node' ? join(dirname(dirname(process.execPath)), 'LICENSE') : `/usr/share/doc/${name}/copyright`;
+    return system.has(path) ? [system.file(path)] : [];
+  }
   const directory = join(root, places.get(ref));
   const files = readdirSync(directory).filter((file) => /^(licen[cs]e|copying|notice)/i.test(file));
   return files.map((file) => join(directory, file));

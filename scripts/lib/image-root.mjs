@@ -1,16 +1,8 @@
-import { spawnSync } from 'node:child_process';
-import {
-  chmodSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  realpathSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
-import { bill, licences } from './image-bill.mjs';
+import { chmodSync, cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { stripped } from './elf.mjs';
+import { bill, licences, runtimeParts } from './image-bill.mjs';
+import { System } from './system.mjs';
 import { programs, ROOT } from './workspace.mjs';
 
 /** Where the image has the built repository, and Node. /isthmus is a program. */
@@ -24,16 +16,24 @@ const UNREAD = /\.([cm]?ts|map|md|markdown|flow)$/i;
 /**
  * Puts the root of the image into a directory: Node with the libraries that it loads, the programs, a user, and what all of it consists of.
  * Without a shell or anything else from a distribution, an image has half the size and less to patch.
+ * @param from the root of a system with the Node that runs this, for the processor of the image: only Node and libraries are not the same
+ *   for all
  */
-export function imageRoot(directory, root = ROOT) {
+export function imageRoot(directory, from = '/', root = ROOT) {
   const to = (path) => join(resolve(root, directory), path);
   const put = (path, text) => {
     mkdirSync(dirname(to(path)), { recursive: true });
     writeFileSync(to(path), text);
   };
-  const libraries = librariesOf(process.execPath);
-  copy(process.execPath, to(NODE));
-  for (const library of libraries) copy(library, to(library));
+  const system = new System(from);
+  const libraries = system.librariesOf(process.execPath);
+  // Its symbols are a fifth of it, and a tenth of the compressed image.
+  mkdirSync(dirname(to(NODE)), { recursive: true });
+  writeFileSync(to(NODE), stripped(system.read(process.execPath)), { mode: 0o755 });
+  for (const library of libraries) {
+    mkdirSync(dirname(to(library)), { recursive: true });
+    cpSync(system.file(library), to(library));
+  }
   for (const name of ['package.json', 'node_modules', 'libs', 'apps']) {
     const filter = (path) => !UNREAD.test(path);
     cpSync(join(root, name), to(join(HOME, name)), { recursive: true, verbatimSymlinks: true, filter });
@@ -44,9 +44,9 @@ export function imageRoot(directory, root = ROOT) {
   put('etc/passwd', `root:x:0:0:root:/:/nologin\nnonroot:x:${UID}:${UID}:nonroot:/:/nologin\n`);
   put('etc/group', `root:x:0:\nnonroot:x:${UID}:\n`);
   put('etc/nsswitch.conf', 'hosts: files dns\n');
-  const parts = bill(root, libraries);
+  const parts = bill(root, runtimeParts(system, libraries));
   put(join(HOME, 'sbom.cdx.json'), `${JSON.stringify(parts, undefined, 1)}\n`);
-  put(join(HOME, 'licences.txt'), licences(parts, root));
+  put(join(HOME, 'licences.txt'), licences(parts, root, system));
   mkdirSync(to('tmp'));
   chmodSync(to('tmp'), 0o1777);
 }
@@ -58,18 +58,4 @@ function addProgram(name, file, to) {
   chmodSync(to(file), 0o755);
   mkdirSync(to('usr/bin'), { recursive: true });
   for (const place of [`/${name}`, `/usr/bin/${name}`]) symlinkSync(file, to(place));
-}
-
-function copy(from, to) {
-  mkdirSync(dirname(to), { recursive: true });
-  cpSync(realpathSync(from), to);
-}
-
-/** Returns the paths of the shared libraries that a program loads, the loader too. */
-function librariesOf(program) {
-  const { status, stdout, stderr } = spawnSync('ldd', [program], { encoding: 'utf8' });
-  if (status !== 0) throw new Error(`ldd ${program}: ${stderr}`);
-  const found = [...stdout.matchAll(/^\s+(?:\S+ => )?(\/\S+) \(0x/gm)].map(([, path]) => path);
-  if (!found.some((path) => basename(path).startsWith('libc.so'))) throw new Error(`ldd names no libc:\n${stdout}`);
-  return found.filter((path) => existsSync(path));
 }

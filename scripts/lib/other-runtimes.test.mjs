@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { test } from 'node:test';
-import { unlessCrashed } from './other-runtimes.mjs';
+import { IN_CI, RUNTIME_NAMES, unlessCrashed } from './other-runtimes.mjs';
+import { ROOT, suites, testSources } from './workspace.mjs';
 
 const PASSED = { status: 0, output: 'ok | 2 passed | 0 failed (1s)' };
 const CRASHED = { status: 1, output: 'one ... ok (1ms)\ndeno test x was ended by SIGSEGV' };
@@ -45,5 +48,26 @@ test('a file that fails outside of its tests or runs into its deadline is not ru
   for (const output of ['error: Module not found', 'deno test x was ended by SIGKILL']) {
     const [made, , failed] = await runs({ status: 1, output }, PASSED);
     assert.deepEqual([made, failed], [1, 1], output);
+  }
+});
+
+test('CONTRIBUTING says which tests continuous integration runs on which runtime', () => {
+  const text = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
+  const table = /^\| tests \| Node 20 \|.*\n\|[- |]+\n((?:\|.*\n)+)/m.exec(text)?.[1] ?? '';
+  const rows = table.split('\n').filter(Boolean);
+  assert.equal(rows[0].split('|').length - 4, RUNTIME_NAMES.length);
+  const said = rows.flatMap((row) => {
+    const [, tests, gate, ...others] = row.split('|').map((cell) => cell.trim());
+    assert.equal(gate, 'gate');
+    return [...tests.matchAll(/`(.+?)`/g)].map(([, path]) => ({ path, others: others.slice(0, RUNTIME_NAMES.length) }));
+  });
+  const { unit, integration } = suites();
+  for (const source of [...unit, ...integration].flatMap(testSources).map((file) => relative(ROOT, file))) {
+    const [row] = said.filter(({ path }) => source.startsWith(path)).sort((a, b) => b.path.length - a.path.length);
+    const compiled = source.replace('/src/', '/dist/').replace(/\.ts$/, '.js');
+    for (const path of [source, compiled]) {
+      const where = new RegExp(IN_CI).test(path) ? 'CI' : 'by hand';
+      assert.deepEqual(row?.others, [where, where], path);
+    }
   }
 });

@@ -15,7 +15,7 @@ const UNPACKED = join(ROOT, 'node_modules', '.cache', 'isthmus-prometheus');
 export async function ensurePromtool() {
   if (isThere()) return undefined;
   if (process.getuid?.() === 0 && installed('apt-get') && installed('dpkg-deb')) {
-    process.stderr.write('Fetching promtool (apt-get) ...\n');
+    process.stderr.write('Fetching Prometheus and promtool (apt-get) ...\n');
     mkdirSync(UNPACKED, { recursive: true });
     await command(['apt-get', 'update'], { timeout: 5 * MINUTE });
     await command(['apt-get', 'download', 'prometheus'], { timeout: 5 * MINUTE, cwd: UNPACKED });
@@ -24,7 +24,7 @@ export async function ensurePromtool() {
     if (isThere()) return undefined;
   }
   return (
-    'promtool is not installed, so the tests of the alert rules are skipped. It comes with Prometheus: ' +
+    'Prometheus is not installed, so the tests of alert rules, and of the dashboard against real samples, are skipped: ' +
     'apt-get install prometheus (Debian, Ubuntu), dnf install prometheus (Fedora), brew install prometheus (macOS).'
   );
 }

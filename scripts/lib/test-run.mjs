@@ -3,6 +3,7 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { seconds } from './command.mjs';
 import { ALL_FILES_DONE, REPORTS, TOGETHER } from './test-reporter.mjs';
+import { TURNS } from './test-turns.mjs';
 
 const REPORTER = fileURLToPath(new URL('test-reporter.mjs', import.meta.url));
 
@@ -80,8 +81,8 @@ export class TestRun {
       const options = [`--test-reporter=${REPORTER}`, '--test-reporter-destination=stdout'];
       const what = this.#files.length === 1 ? this.#files : [TOGETHER, this.#state, ...this.#files];
       // With the first set, the file would report to a test that runs this. Nx sets the second, and tests read what programs print. The
-      // third makes each start of Node slower by half, and tests trust their own authorities.
-      const { NODE_TEST_CONTEXT, FORCE_COLOR, NODE_EXTRA_CA_CERTS, ...inherited } = process.env;
+      // third makes each start of Node slower by half, and tests trust their own authorities. A test that runs tests has its turn already.
+      const { NODE_TEST_CONTEXT, FORCE_COLOR, NODE_EXTRA_CA_CERTS, [TURNS]: _, ...inherited } = process.env;
       const env = { ...inherited, [REPORTS]: this.#events };
       const child = spawn(process.execPath, [...options, ...what], { env, stdio: ['ignore', 'pipe', 'pipe'] });
       let output = '';

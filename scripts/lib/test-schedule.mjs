@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
+import { seconds } from './command.mjs';
 
 /** How often another process may start because processors are idle: one that starts keeps a processor busy for about this long. */
 const SPARE_MS = 1000;
@@ -7,32 +8,77 @@ const SPARE_MS = 1000;
 const SPARE_SHARE = 0.3;
 /** How many times as many may run while processors are idle. Each may start ten programs, of 60 MB each. */
 const SPARE_TIMES = 2;
+/** How many processes run for each processor, however busy it is. Most tests wait most of the time. */
+const FOR_EACH_PROCESSOR = 2;
 
-/**
- * Runs each job, and takes them from the list. `run` may put jobs back into it.
- * @param atOnce how many run at the same time; up to twice as many while processors are idle
- * @param idle returns the share of the processors that was idle since its last call, from 0 to 1
- */
-export async function runAll(waiting, run, { atOnce, idle }) {
-  const running = new Set();
-  const start = () => {
-    const one = run(waiting.shift()).finally(() => running.delete(one));
-    running.add(one);
-  };
-  idle();
-  let tick;
-  const interval = setInterval(() => tick?.(), SPARE_MS);
-  try {
-    while (waiting.length + running.size > 0) {
-      while (waiting.length > 0 && running.size < atOnce) start();
-      const second = new Promise((resolve) => {
-        tick = () => resolve(idle() >= SPARE_SHARE);
-      });
-      const spare = await Promise.race([second, ...running]);
-      if (spare === true && waiting.length > 0 && running.size < SPARE_TIMES * atOnce) start();
+/** The longest time without a line of output. */
+const PROGRESS_MS = 10_000;
+
+/** Says when test processes may start: a few at once, and more while processors are idle. Prints what runs and how much is left. */
+export class Schedule {
+  #waiting = [];
+  #running = new Map();
+  #done = 0;
+  #atOnce;
+  #idle;
+  #print;
+  #timers = [];
+
+  /**
+   * @param atOnce how many run at the same time; up to twice as many while processors are idle
+   * @param idle returns the share of the processors that was idle since its last call, from 0 to 1
+   */
+  constructor({ atOnce = FOR_EACH_PROCESSOR * availableParallelism(), idle = idleShare(), print = console.log } = {}) {
+    this.#atOnce = atOnce;
+    this.#idle = idle;
+    this.#print = print;
+  }
+
+  /**
+   * Resolves when a process may start, with a function to call when it has ended.
+   * @param job `{ name, files, cost }`: how many test files it runs, and a guess at how long it takes. The longest goes first: a long job
+   * that begins last keeps one processor busy while the others are idle
+   */
+  turn(job) {
+    return new Promise((resolve) => {
+      const shorter = this.#waiting.findIndex((other) => other.job.cost < job.cost);
+      this.#waiting.splice(shorter < 0 ? this.#waiting.length : shorter, 0, { job, resolve });
+      this.#fill();
+    });
+  }
+
+  #fill() {
+    while (this.#waiting.length > 0 && this.#running.size < this.#atOnce) this.#start();
+    const isBusy = this.#running.size > 0;
+    if (isBusy && this.#timers.length === 0) {
+      this.#idle();
+      this.#timers = [setInterval(() => this.#spare(), SPARE_MS), setInterval(() => this.#progress(), PROGRESS_MS)];
+    } else if (!isBusy) {
+      for (const timer of this.#timers.splice(0)) clearInterval(timer);
     }
-  } finally {
-    clearInterval(interval);
+  }
+
+  #spare() {
+    const isIdle = this.#idle() >= SPARE_SHARE;
+    if (isIdle && this.#waiting.length > 0 && this.#running.size < SPARE_TIMES * this.#atOnce) this.#start();
+  }
+
+  #start() {
+    const { job, resolve } = this.#waiting.shift();
+    this.#running.set(job, performance.now());
+    resolve(() => {
+      if (this.#running.delete(job)) this.#done += job.files;
+      this.#fill();
+    });
+  }
+
+  #progress() {
+    const running = [...this.#running].map(([{ name }, start]) => `${name} (${seconds(performance.now() - start)})`);
+    const left = [...this.#running.keys(), ...this.#waiting.map(({ job }) => job)].reduce(
+      (sum, { files }) => sum + files,
+      0,
+    );
+    this.#print(`       ${this.#done} of ${this.#done + left} files done; running ${running.join(', ')}`);
   }
 }
 

@@ -1,63 +1,48 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { availableParallelism, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { seconds } from './command.mjs';
 import { NOTHING, ONE_FAILED, sum } from './counts.mjs';
 import { jobsOf } from './test-jobs.mjs';
 import { TestRun } from './test-run.mjs';
-import { idleShare, runAll } from './test-schedule.mjs';
+import { Schedule } from './test-schedule.mjs';
+import { sharedSchedule } from './test-turns.mjs';
 import { ROOT } from './workspace.mjs';
 
 /** A process that hangs fails after this long. Slow ones first build Helm on a clean machine, two of them side by side. */
 const TIMEOUT_MS = process.env.ISTHMUS_SLOW_TESTS ? 1_200_000 : 600_000;
-/** The longest time without a line of output. */
-const PROGRESS_MS = 10_000;
-
 /**
  * Runs test files once: a test that fails beside others has failed. Prints each failure when it happens, with the command that runs that
- * test again. Prints at least every ten seconds what runs and how much is left.
+ * test again.
  *
  * Resolves with `{ counts, skipped, slowest }`: the counts, the names of what was skipped and why, and the files that took longest.
- * @param jobs lists of files that share a process; of a process that ends too early, the files that it did not reach run in another one
- * @param atOnce how many processes run at the same time; twice as many while they leave processors idle, because many tests only wait
- * @param idle returns the share of the processors that was idle since its last call, from 0 to 1
+ * @param jobs the files of each process; of one that ends too early, the files that it did not reach run in another one
+ * @param schedule says when each process may start. Default: the one that is shared with other commands, or its own
  */
 export async function runTests(
   files,
   {
     jobs = jobsOf(files),
-    atOnce = availableParallelism(),
+    schedule = sharedSchedule() ?? new Schedule(),
     timeoutMs = TIMEOUT_MS,
     print = console.log,
-    idle = idleShare(),
   } = {},
 ) {
-  const waiting = [...jobs];
-  const running = new Map();
   const results = [];
-  const progress = setInterval(() => {
-    const now = [...running].map(([job, run]) => `${nameOf(job[run.at] ?? job.at(-1))} (${seconds(run.ms)})`);
-    const inJobs = [...running.values()].reduce((done, { at }) => done + at, 0);
-    const { failed } = countsOf(results);
-    print(
-      `       ${results.length + inJobs} of ${files.length} files done, ${failed} failed; running ${now.join(', ')}`,
-    );
-  }, PROGRESS_MS);
   const scratch = mkdtempSync(join(tmpdir(), 'isthmus-tests-'));
   let begun = 0;
   const work = async (job) => {
-    const run = new TestRun(job, join(scratch, `${begun++}`));
-    running.set(job, run);
-    const { done, left } = resultsOf(job, run, await run.result(timeoutMs));
-    running.delete(job);
+    const end = await schedule.turn(asked(job));
+    const run = new TestRun(job.files, join(scratch, `${begun++}`));
+    const { done, left } = resultsOf(job.files, run, await run.result(timeoutMs));
+    end();
     results.push(...done);
-    if (left.length > 0) waiting.unshift(left);
     for (const failure of done.flatMap(({ failures }) => failures)) print(failure);
+    if (left.length > 0) await work({ ...job, files: left });
   };
   try {
-    await runAll(waiting, work, { atOnce, idle });
+    await Promise.all(jobs.map(work));
   } finally {
-    clearInterval(progress);
     rmSync(scratch, { recursive: true, force: true });
   }
   // Nothing may be lost silently, whatever a process did.
@@ -72,6 +57,12 @@ export async function runTests(
     skipped: results.flatMap(({ skipped }) => skipped),
     slowest: slowest.map(({ file, ms }) => `${nameOf(file)} ${seconds(ms)}`),
   };
+}
+
+/** Describes a job to the schedule. */
+function asked({ files, cost }) {
+  const more = files.length > 1 ? ` and ${files.length - 1} more` : '';
+  return { name: `${nameOf(files[0])}${more}`, files: files.length, cost };
 }
 
 /** Returns the result of each file that ran, and the files that are still to run. */

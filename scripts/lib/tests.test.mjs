@@ -5,6 +5,7 @@ import { basename, join, relative } from 'node:path';
 import { after, test } from 'node:test';
 import { jobsOf } from './test-jobs.mjs';
 import { ALL_FILES_DONE, fileMark } from './test-reporter.mjs';
+import { Schedule } from './test-schedule.mjs';
 import { denoCounts, runTests } from './tests.mjs';
 import { compiledTests, ROOT } from './workspace.mjs';
 
@@ -125,7 +126,10 @@ test('a file that runs alone has failed if it ends its process before its tests 
 test('a file that is in no job has failed', async () => {
   const file = written('fine.mjs', [`import { test } from 'node:test';`, `test('one', () => {});`]);
   const printed = [];
-  const { counts } = await runTests([file, 'lost.mjs'], { jobs: [[file]], print: (text) => printed.push(text) });
+  const { counts } = await runTests([file, 'lost.mjs'], {
+    jobs: [{ files: [file], cost: 0 }],
+    print: (text) => printed.push(text),
+  });
   assert.deepEqual(counts, { passed: 1, failed: 1, skipped: 0 });
   assert.match(printed.join('\n'), /^FAILED lost\.mjs: it has no result$/m);
 });
@@ -181,8 +185,14 @@ test('a process that waits leaves room for another one, unless the processors ar
     [busy, 0, 'cCd'],
   ]) {
     writeFileSync(steps, '');
-    const options = { jobs: files.map((each) => [each]), atOnce: 1, idle: () => share, timeoutMs: 20_000 };
-    const { counts } = await runTests(files, { ...options, print: () => {} });
+    const schedule = new Schedule({ atOnce: 1, idle: () => share });
+    const options = {
+      jobs: files.map((each) => ({ files: [each], cost: 0 })),
+      schedule,
+      timeoutMs: 20_000,
+      print: () => {},
+    };
+    const { counts } = await runTests(files, options);
     assert.deepEqual(counts, { passed: 2, failed: 0, skipped: 0 });
     assert.equal(readFileSync(steps, 'utf8'), expected);
   }
@@ -201,7 +211,7 @@ test('what a test causes after its end fails its process', async () => {
 
 test('unit tests share a process, if they leave the process as it was', () => {
   const all = ['flags', 'http2', 'runtime'].flatMap((name) => compiledTests(join(ROOT, 'libs', name)));
-  const jobs = jobsOf(all);
+  const jobs = jobsOf(all).map(({ files }) => files);
   assert.deepEqual(jobs.flat().sort(), [...all].sort());
   const alone = jobs
     .filter((job) => job.length === 1)
@@ -209,6 +219,20 @@ test('unit tests share a process, if they leave the process as it was', () => {
     .map((file) => relative(ROOT, file));
   assert.ok(alone.includes('libs/runtime/dist/strangers.test.js'), 'it has hooks outside of a suite');
   assert.ok(jobs.some((job) => job.length > 10));
+});
+
+test('tests of whole planes share a process with few others, and not if the file shares a plane', () => {
+  const jobs = jobsOf(compiledTests(join(ROOT, 'test'))).map(({ files }) => files);
+  assert.ok(jobs.some((job) => job.length > 1));
+  assert.ok(jobs.every((job) => job.length <= 3));
+  const job = jobs.find((files) => files.some((file) => file.endsWith('/console/plane.test.js')));
+  assert.equal(job.length, 1);
+});
+
+test('a test that starts programs is expected to take longer than a unit test of the same length', () => {
+  const [quick] = jobsOf([written('cost.mjs', [`import { test } from 'node:test';`])]);
+  const [slow] = jobsOf([written('cost.mjs', [`test('x', { skip: redisMissing() });`])]);
+  assert.ok(slow.cost > 10 * quick.cost);
 });
 
 test('the counts of Deno are its tests plus their steps', () => {
@@ -229,7 +253,7 @@ function run(...files) {
 
 async function runWith(options, ...files) {
   const printed = [];
-  const result = await runTests(files, { ...options, jobs: [files], print: (text) => printed.push(text) });
+  const result = await runTests(files, { ...options, jobs: [{ files, cost: 0 }], print: (text) => printed.push(text) });
   return { result, printed: printed.join('\n') };
 }
 

@@ -24,7 +24,7 @@ export function filesBelow(dir, accept = () => true) {
   });
 }
 
-/** Returns the packages that the root's `workspaces` names (`libs/*` or a plain directory), with their package.json. */
+/** Returns the packages of ours that the root's `workspaces` names (`libs/*` or a plain directory). `tools` has only dependencies. */
 export function workspacePackages(root = ROOT) {
   const dirs = readJson(join(root, 'package.json')).workspaces.flatMap((pattern) => {
     if (!pattern.endsWith('/*')) return [join(root, pattern)];
@@ -33,7 +33,7 @@ export function workspacePackages(root = ROOT) {
     return children.map((entry) => join(parent, entry.name)).sort();
   });
   return dirs
-    .filter((dir) => existsSync(join(dir, 'package.json')))
+    .filter((dir) => existsSync(join(dir, 'package.json')) && existsSync(join(dir, 'tsconfig.json')))
     .map((dir) => ({ dir, path: relative(root, dir), manifest: readJson(join(dir, 'package.json')) }));
 }
 
@@ -43,6 +43,13 @@ export function programs(projects = [], root = ROOT) {
   if (projects.length === 0) return all;
   const built = withReferences(projects.map((path) => join(root, path)));
   return all.filter(({ dir }) => built.has(dir));
+}
+
+/** Returns the directories of all packages that tsc builds for these projects, or all. */
+export function projectsBelow(projects = [], root = ROOT) {
+  const dirs =
+    projects.length > 0 ? projects.map((path) => join(root, path)) : workspacePackages(root).map(({ dir }) => dir);
+  return [...withReferences(dirs)];
 }
 
 /** Returns the directories that tsc builds if given these. */

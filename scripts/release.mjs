@@ -1,0 +1,188 @@
+// npm run release: makes everything that a version consists of, from the one number in package.json. docs/RELEASE.md says what for.
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { parseArgs } from 'node:util';
+import { archive, unpack } from './lib/archive.mjs';
+import { changesOf } from './lib/changelog.mjs';
+import { installed, seconds } from './lib/command.mjs';
+import * as images from './lib/image.mjs';
+import { packAll } from './lib/npm-packages.mjs';
+import { ensureReady } from './lib/ready.mjs';
+import { originAddress, unlike } from './lib/repository.mjs';
+import { versionOf } from './lib/version.mjs';
+import { filesBelow, ROOT, workspacePackages } from './lib/workspace.mjs';
+
+const HELP = `Usage: npm run release -- [options]
+Makes everything that a version consists of in dist/release/VERSION: npm packages, chart, images, lists of parts, notes, SHA256SUMS. The version
+is that of package.json. Publishes nothing.
+  --dry-run          of the work tree as it is; without it, the tree must be the tagged commit, and is built from nothing
+  --repository URL   where the sources are, for npm's packages (default: git's remote origin)
+${images.SOURCE_HELP}`;
+
+const { values } = parseArgs({
+  options: {
+    ...images.SOURCE_OPTIONS,
+    repository: { type: 'string' },
+    'dry-run': { type: 'boolean' },
+    help: { type: 'boolean' },
+  },
+});
+const version = versionOf();
+const OUT = join(ROOT, 'dist', 'release', version);
+/** What is made: its path, and what it is. */
+const made = [];
+
+/** Reads what is there before anything is built. Throws with everything that is missing, one line each. */
+async function prepare() {
+  const changes = changesOf(version, readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8'));
+  const repository = values.repository ?? (await originAddress());
+  const strict = [
+    ...(changes.date ? [] : [`CHANGELOG.md has no date for ${version}: "## ${version} - YYYY-MM-DD"`]),
+    ...(repository
+      ? []
+      : ['git has no remote origin with an address, and npm compares it with where a package was built: --repository']),
+    ...(await unlike(version)),
+  ];
+  const missing = values['dry-run'] ? [] : strict;
+  if (!installed('go')) missing.push('go is not installed, and Helm is built with it: https://go.dev/doc/install');
+  if (missing.length > 0) throw new Error(missing.join('\n'));
+  images.requireBuildah();
+  return { changes, repository };
+}
+
+function add(file, what) {
+  made.push({ file, what });
+  console.log(`ok    ${relative(ROOT, file)}`);
+}
+
+/** Programs that were built before may have files whose sources are gone. */
+async function build() {
+  if (!values['dry-run'])
+    for (const { dir } of workspacePackages()) rmSync(join(dir, 'dist'), { recursive: true, force: true });
+  await ensureReady();
+}
+
+async function packages(repository) {
+  await inScratch(async (scratch) => {
+    const [programs, ...libraries] = await packAll({ to: directory('npm'), scratch, repository });
+    add(programs, 'npm package: all programs');
+    for (const file of libraries) add(file, 'npm package: library');
+  });
+}
+
+/** Helm writes the time of day into its archives, so it is packed again. */
+async function chart() {
+  const { helm, CHART } = await import('../test/dist/k8s/chart.js');
+  await inScratch(async (scratch) => {
+    const { status, stderr } = await helm(['package', CHART, '--destination', scratch]);
+    if (status !== 0) throw new Error(`helm package: ${stderr}`);
+    const name = `isthmus-${version}.tgz`;
+    const files = join(scratch, 'files');
+    mkdirSync(files);
+    await unpack(join(scratch, name), files);
+    const file = join(directory('chart'), name);
+    await archive(file, files, { compress: true });
+    add(file, 'Helm chart');
+  });
+}
+
+async function inScratch(work) {
+  const scratch = mkdtempSync(join(tmpdir(), 'isthmus-release-'));
+  try {
+    await work(scratch);
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+async function image() {
+  const to = directory('image');
+  const built = {};
+  for (const architecture of images.ARCHITECTURES) {
+    const options = { version, architecture, sources: values };
+    for (const target of images.TARGETS) {
+      const name = await images.buildImage(target, options);
+      built[`${target}:${version}`] = [...(built[`${target}:${version}`] ?? []), name];
+      if (target === 'isthmus') await tryOut(name, architecture, to);
+    }
+  }
+  const file = join(to, `isthmus-${version}.tar`);
+  await images.saveImages(built, file);
+  add(file, `images of ${images.TARGETS.length} targets, ${images.ARCHITECTURES.join(' and ')} (OCI)`);
+}
+
+/** Runs the programs of an image, and takes its lists from it. */
+async function tryOut(name, architecture, to) {
+  const stem = join(to, `isthmus-${version}-${architecture}`);
+  const lists = { 'sbom.cdx.json': `${stem}.cdx.json`, 'licences.txt': `${stem}-licences.txt` };
+  const reason = images.unable(architecture);
+  if (reason) console.log(`not run: the programs of ${name}: ${reason}`);
+  for (const line of await images.tryImage(name, architecture, lists)) console.log(`ok    ${name}: ${line}`);
+  add(lists['sbom.cdx.json'], `what the image consists of, ${architecture} (CycloneDX)`);
+  add(lists['licences.txt'], `licences of that, ${architecture}`);
+}
+
+function notes({ text }) {
+  const file = join(OUT, 'notes.md');
+  writeFileSync(file, `${text}\n`);
+  add(file, `section ${version} of CHANGELOG.md`);
+}
+
+/** Writes what `sha256sum --check` reads. */
+function sums() {
+  const lines = filesBelow(OUT).map((path) => {
+    const hash = createHash('sha256').update(readFileSync(path)).digest('hex');
+    return `${hash}  ${relative(OUT, path)}\n`;
+  });
+  const file = join(OUT, 'SHA256SUMS');
+  writeFileSync(file, lines.join(''));
+  add(file, 'checksums of all others');
+}
+
+function directory(name) {
+  const path = join(OUT, name);
+  mkdirSync(path, { recursive: true });
+  return path;
+}
+
+function table() {
+  const rows = made.map(({ file, what }) => [
+    relative(OUT, file),
+    `${(statSync(file).size / 1e6).toFixed(2)} MB`,
+    what,
+  ]);
+  const widths = [0, 1].map((column) => Math.max(...rows.map((row) => row[column].length)));
+  console.log(`\n${relative(ROOT, OUT)}:`);
+  for (const [file, size, what] of rows)
+    console.log(`  ${file.padEnd(widths[0])}  ${size.padStart(widths[1])}  ${what}`);
+}
+
+/** The page's commands are those to run: there is no second place that could differ. */
+function publishing() {
+  const page = readFileSync(join(ROOT, 'docs', 'RELEASE.md'), 'utf8');
+  return /## Sign and publish\n[\s\S]*?```sh\n([\s\S]*?)```/.exec(page)[1];
+}
+
+async function main() {
+  if (values.help) return console.log(HELP);
+  const begin = performance.now();
+  const { changes, repository } = await prepare();
+  rmSync(OUT, { recursive: true, force: true });
+  mkdirSync(OUT, { recursive: true });
+  await build();
+  await packages(repository);
+  await chart();
+  await image();
+  notes(changes);
+  sums();
+  table();
+  console.log(`\nMade in ${seconds(performance.now() - begin)}. Nothing is published.`);
+  if (!values['dry-run']) console.log(`To sign and publish it, as docs/RELEASE.md says:\n\n${publishing()}`);
+}
+
+main().catch((error) => {
+  console.error(error.message);
+  process.exitCode = 1;
+});
