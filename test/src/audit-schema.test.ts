@@ -60,10 +60,14 @@ test('the record of a tunnel matches the schema, however it ended', () => {
     { kind: 'hedge', ...started, outcome: 'established' },
   );
   const timing = { dnsMs: 1, connectMs: 2, agentMs: 3, hubMs: 4 };
-  const tunnel = { role: 'gateway', dial, ...ROUTE, since: Date.now(), up: 1, down: 2 } as const;
+  const resumable = { dial, ...ROUTE, attached: true, moves: 0, kept: 0 };
+  const tunnel = { role: 'gateway', dial, ...ROUTE, since: Date.now(), up: 1, down: 2, resumable } as const;
   const endings: ((events: PlaneEvents) => void)[] = [
     (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'caller' }),
     (events) => events.emit('tunnel:close', tunnel, { ms: 1, closedBy: 'plane', error: new Error('lost') }),
+    () => {
+      Object.assign(resumable, { moves: 3, hubId: 'h2' });
+    },
     // No end at all: the gateway stops first.
     () => {},
   ];
@@ -74,6 +78,7 @@ test('the record of a tunnel matches the schema, however it ended', () => {
       end(events);
     });
     assert.equal(invalid(record), undefined);
+    assert.equal(record.moved?.times ?? 0, resumable.moves);
   }
 });
 
@@ -140,6 +145,7 @@ test('the schema rejects what is not a record', () => {
     { ...good, outcome: 'sunshine' },
     { ...good, outcome: 'established' },
     { ...good, bytes: { up: 0, down: 0 } },
+    { ...good, moved: { times: 1, hub: 'h1', session: 's1' } },
     { ...good, more: 1 },
     { ...good, time: 'yesterday' },
     { ...good, dial: undefined },

@@ -3,7 +3,17 @@ import { execFile, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { DEADLINE_MS, onDeno, type Program, ROOT, type Scope, scoped, startCommand } from './harness/index.ts';
+import { redisMissing } from '@isthmus/registry/testing/servers';
+import {
+  DEADLINE_MS,
+  eventually,
+  onDeno,
+  type Program,
+  ROOT,
+  type Scope,
+  scoped,
+  startCommand,
+} from './harness/index.ts';
 import { asked } from './plane/operator.ts';
 
 interface Checked {
@@ -50,17 +60,87 @@ test(
   }),
 );
 
+/** Kills every process whose pid the demo prints, one after the other. Returns their names. */
+async function killEach(demo: Program): Promise<string[]> {
+  const killed: string[] = [];
+  for (const line of demo.lines.filter((each) => / pid \d+$/.test(each) && / {2}/.test(each))) {
+    const [, name = '', pid] = /^(\S+) .* pid (\d+)$/.exec(line) ?? [];
+    process.kill(Number(pid), 'SIGKILL');
+    await demo.waitForLine(new RegExp(`^${name} was ended by SIGKILL: it is started again$`));
+    await demo.waitForLine(new RegExp(`^${name} is ready again, as pid \\d+$`));
+    killed.push(name);
+  }
+  return killed;
+}
+
+async function survives(scope: Scope, ...args: string[]): Promise<string[]> {
+  const demo = startDemo(scope, ...args);
+  const curl = await demo.waitForLine(/^curl /);
+  await demo.waitForLine(/^Dials, as they happen/);
+  const killed = await killEach(demo);
+  const dial = async () => {
+    const { stdout } = await promisify(execFile)('bash', ['-c', curl], { timeout: DEADLINE_MS });
+    assert.match(stdout, /^Hello from the demo destination/);
+  };
+  await eventually(dial);
+  demo.signal('SIGINT');
+  assert.equal((await demo.ended()).code, 0, demo.tail);
+  return killed;
+}
+
 test(
-  'when a program of the demo dies, the demo shows its last output and ends',
+  'the demo starts each of its programs again that is killed, and carries dials again',
+  { skip: CURL },
+  scoped(async (scope) => assert.deepEqual(await survives(scope), ['server', 'agent'])),
+);
+
+test(
+  'so does the demo of split tiers, also for its Redis',
+  { skip: CURL || redisMissing() },
+  scoped(async (scope) => {
+    const programs = ['gateway-1', 'gateway-2', 'hub-1', 'hub-2', 'agent-1', 'agent-2', 'redis-server'];
+    assert.deepEqual(await survives(scope, '--split'), programs);
+  }),
+);
+
+/** Kills a program of the demo, and waits until it is back. */
+async function killOnce(demo: Program, name: string): Promise<void> {
+  const line = demo.lines.find((each) => new RegExp(`^${name} .* pid \\d+$`).test(each));
+  process.kill(Number(/\d+$/.exec(line ?? '')), 'SIGKILL');
+  await demo.waitForLine(new RegExp(`^${name} is ready again, as pid \\d+$`));
+}
+
+test(
+  'a download goes on while the hubs of the demo are killed, one after the other',
+  { skip: CURL || redisMissing() },
+  scoped(async (scope) => {
+    const demo = startDemo(scope, '--split');
+    const line = (await demo.waitForLine(/^curl .*download/)).replace('/download/60', '/download/30');
+    await demo.waitForLine(/^Dials, as they happen/);
+    const { hostname, port } = new URL(/http:\S+$/.exec(line)?.[0] ?? '');
+    const download = promisify(execFile)('bash', ['-c', `${line} -w '%{size_download}'`], { timeout: 3 * DEADLINE_MS });
+    await demo.waitForLine(new RegExp(`→ ${hostname}:${port} through agent-\\d at hub-\\d in`));
+    for (const hub of ['hub-1', 'hub-2']) await killOnce(demo, hub);
+    assert.equal((await download).stdout, `${30 * 10 * 512 * 1024}`);
+  }),
+);
+
+test(
+  'the demo prints lines of isthmus that ask its own plane',
   scoped(async (scope) => {
     const demo = startDemo(scope);
-    const line = await demo.waitForLine(/^agent .* pid \d+$/);
-    process.kill(Number(line.split(' ').at(-1)), 'SIGKILL');
-    assert.equal((await demo.ended()).code, 1);
-    assert.ok(demo.lines.includes('agent was ended by SIGKILL'), demo.tail);
-    assert.ok(
-      demo.lines.some((each) => each.includes('server connected')),
-      demo.tail,
+    await demo.waitForLine(/^Dials, as they happen/);
+    const lines = demo.lines.filter((line) => line.startsWith('npx isthmus ')).map((line) => line.replace(/ +#.*/, ''));
+    assert.deepEqual(
+      lines.map((line) => line.split(' ')[2]),
+      ['status', 'watch', 'dial', 'explain', 'check'],
+    );
+    const ask = lines[0]?.split(' ').slice(2) ?? [];
+    const adminPort = Number(ask.at(-1)?.split(':').at(-1));
+    const { members } = await asked<{ members: { member: string }[] }>({ adminPort }, 'status');
+    assert.deepEqual(
+      members.map(({ member }) => member),
+      ['server'],
     );
   }),
 );

@@ -93,3 +93,16 @@ test('ARCHITECTURE.md says where to change twelve things, each with its files', 
   assert.equal(answers.length, 12);
   for (const answer of answers) assert.ok(pathsIn(answer).length > 0, answer);
 });
+
+test('each class and constant that ARCHITECTURE.md names stands in a file that it names', () => {
+  const text = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8');
+  const sources = pathsIn(text)
+    .filter((path) => path.endsWith('.ts'))
+    .map((path) => readFileSync(join(root, path), 'utf8'));
+  const names = [...text.matchAll(/`([A-Z]\w+)`/g)].map(([, name = '']) => name);
+  assert.ok(names.length > 30);
+  assert.deepEqual(
+    names.filter((name) => !sources.some((source) => source.includes(name))),
+    [],
+  );
+});

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { PROGRAMS, parseFlags } from '@isthmus/flags';
+import { VERSION } from '@isthmus/service';
 import { stringify } from 'yaml';
 import {
   CHART,
@@ -179,7 +180,7 @@ test('an upgrade changes nothing that cannot change, whatever values change with
 
 const AGENT_POD = {
   serviceAccountName: 'agent',
-  containers: [{ name: 'proxy-agent', image: 'isthmus:0.1.0' }],
+  containers: [{ name: 'proxy-agent', image: `isthmus:${VERSION}` }],
   volumes: [{ name: 'tmp', emptyDir: {} }],
 };
 

@@ -1,18 +1,20 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { interpret, type Terminal } from '@isthmus/isthmus';
 import { root } from './k8s/manifests.ts';
 
-const DOCUMENTS = ['README.md', 'docs/KUBERNETES.md', 'docs/MIGRATE.md', 'docs/OPERATE.md'];
+const RECIPES = readdirSync(join(root, 'k8s/recipes')).map((recipe) => `k8s/recipes/${recipe}/README.md`);
+const PAGES = ['CHECK', 'KUBERNETES', 'MIGRATE', 'OPERATE', 'TENANTS'].map((page) => `docs/${page}.md`);
 
 /** Returns every command line of a document: in blocks of shell, and between backticks. */
 function commandLines(path: string): string[] {
   const text = readFileSync(join(root, path), 'utf8');
   const blocks = [...text.matchAll(/```sh\n([\s\S]*?)```/g)].flatMap(([, block = '']) => block.split('\n'));
   const inline = [...text.matchAll(/`([^`\n]+)`/g)].map(([, code = '']) => code);
-  return [...blocks, ...inline].map((line) => line.replace(/^npx /, '')).filter((line) => /^isthmus [a-z]/.test(line));
+  const lines = [...blocks, ...inline].map((line) => line.replace(/^npx |^kubectl .* -- /, ''));
+  return lines.filter((line) => /^isthmus [a-z]/.test(line)).map((line) => line.replace(/ \|\|? .*/, ''));
 }
 
 /** Splits a line into words as a shell would, with quotes. Replaces the capitals that readers fill in. */
@@ -33,14 +35,21 @@ function terminalFor(args: string[], err: string[]): Terminal {
     interrupted: new AbortController().signal,
     out: () => {},
     err: (text) => err.push(text),
+    keys: () => () => {},
+    resized: () => () => {},
     size: () => ({ columns: 120, rows: 40 }),
   };
 }
 
-for (const document of DOCUMENTS) {
+for (const document of [
+  'README.md',
+  'k8s/README.md',
+  ...PAGES,
+  ...RECIPES.filter((page) => commandLines(page).length > 0),
+]) {
   test(`isthmus accepts every command line in ${document}`, () => {
     const lines = commandLines(document);
-    assert.ok(lines.length >= 3, `${lines.length} command lines`);
+    assert.ok(lines.length > 0);
     for (const line of lines) {
       const err: string[] = [];
       const words = wordsOf(line);
@@ -51,6 +60,17 @@ for (const document of DOCUMENTS) {
     }
   });
 }
+
+test('docs/CHECK.md has a section for each kind of check, in their order, and help names them all', () => {
+  const sections = [...readFileSync(join(root, 'docs/CHECK.md'), 'utf8').matchAll(/^## (.+)$/gm)].map(
+    ([, name]) => name,
+  );
+  const help: string[] = [];
+  interpret({ ...terminalFor(['check', '--help'], []), out: (part) => help.push(part) });
+  const named = [...help.join('').matchAll(/^ {2}([a-z]+) {2,}[^<\n]+$/gm)].map(([, name]) => name);
+  assert.ok(sections.length > 10);
+  assert.deepEqual(named.slice(0, sections.length), sections);
+});
 
 test('docs/OPERATE.md describes the JSON of every command that prints some', () => {
   const text = readFileSync(join(root, 'docs/OPERATE.md'), 'utf8');

@@ -12,7 +12,9 @@ import (
 	"os"
 	"strings"
 
+	certmanager "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/google/cel-go/cel"
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	admission "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -33,8 +35,14 @@ func main() {
 	}
 }
 
-// decode prints nothing for an object that is right, and "not registered" for a kind that Kubernetes itself does not have.
+// decode prints nothing for an object that is right, and "not registered" for a kind that is not known here: Kubernetes' own, those of
+// cert-manager, and those of the Prometheus Operator are.
 func decode() error {
+	for _, add := range []func(*runtime.Scheme) error{certmanager.AddToScheme, monitoring.AddToScheme} {
+		if err := add(scheme.Scheme); err != nil {
+			return err
+		}
+	}
 	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
 		serializer.SerializerOptions{Yaml: true, Strict: true})
 	documents := yaml.NewYAMLReader(bufio.NewReader(os.Stdin))

@@ -31,6 +31,8 @@ type result struct {
 	Bytes      int64   `json:"bytes"`
 	Sha256     string  `json:"sha256"`
 	Text       string  `json:"text"`
+	Lines      int     `json:"lines"`
+	PauseMs    float64 `json:"pauseMs"` // the longest wait for a line
 }
 
 type summary struct {
@@ -54,7 +56,7 @@ func runDial(args []string) error {
 	flags.StringVar(&o.config, "config", "", "EgressSelectorConfiguration, dialed as an API server does")
 	flags.StringVar(&o.egress, "egress", "cluster", "the configuration's egress: cluster, controlplane or etcd")
 	flags.StringVar(&o.dest, "dest", "", "destination, host:port")
-	flags.StringVar(&o.exercise.kind, "do", "get", "what to do with a tunnel: get, echo, read, hold or nothing")
+	flags.StringVar(&o.exercise.kind, "do", "get", "what to do with a tunnel: get, echo, read, hold, type, follow, watch or nothing")
 	flags.Int64Var(&o.exercise.size, "size", 1<<20, "bytes to echo")
 	flags.IntVar(&o.count, "count", 1, "dials")
 	flags.IntVar(&o.concurrency, "concurrency", 1, "dials at the same time")

@@ -27,6 +27,12 @@ func (e exercise) run(conn net.Conn, r *result) error {
 		return read(conn, r)
 	case "hold":
 		return hold(conn, r)
+	case "type":
+		return typed(conn, r)
+	case "follow":
+		return follow(conn, r)
+	case "watch":
+		return watch(conn, r)
 	case "nothing":
 		return nil
 	}

@@ -4,8 +4,13 @@ import { fileURLToPath } from 'node:url';
 import { type Scope, within } from '../harness/index.ts';
 
 /** Starts a process of the bench that ends with the scope. Resolves with the first message it sends: the port where it listens. */
-export async function listening(scope: Scope, file: string, ...args: readonly string[]) {
-  const child = fork(fileURLToPath(new URL(file, import.meta.url)), args);
+export function listening(scope: Scope, file: string, ...args: readonly string[]) {
+  return listeningOn(process.execPath, scope, file, ...args);
+}
+
+/** The same on another Node. */
+export async function listeningOn(node: string, scope: Scope, file: string, ...args: readonly string[]) {
+  const child = fork(fileURLToPath(new URL(file, import.meta.url)), args, { execPath: node });
   scope.defer(() => kill(child));
   const [port] = await within(once(child, 'message'), { what: `${file} to listen` });
   return { port: port as number, pid: child.pid ?? 0 };

@@ -4,15 +4,20 @@ import {
   type AnpBinaries,
   allInOne,
   anpPair,
+  beside,
   type Family,
   farAgent,
   farRelay,
+  farWithoutResume,
+  floor,
   goAgent,
+  onNode,
   relays,
   type Started,
   splitTiers,
   tenants,
   traced,
+  withoutResume,
 } from './families.ts';
 import type { Kind, Line } from './lines.ts';
 import type { Front } from './load/messages.ts';
@@ -36,24 +41,29 @@ const FRONTS: Readonly<Record<Protocol, string>> = {
   mtls: 'connect-tcp-mtls',
 };
 
+/** Another Node to run the programs on. */
+export interface OtherNode {
+  readonly path: string;
+  readonly version: string;
+}
+
 export interface Programs {
   readonly anp?: AnpBinaries;
+  readonly node?: OtherNode;
   readonly planebench?: string;
 }
 
-export function contenders({ anp, planebench }: Programs): Contender[] {
-  const own = ownLoad(anp);
+const FOR_PLANEBENCH: readonly Kind[] = ['direct', 'server', 'split', 'anp', 'floor', 'node', 'contended'];
+
+export function contenders({ anp, node, planebench }: Programs): Contender[] {
+  const own = ownLoad(anp, node);
   if (!planebench) return own;
   // Relays lead to the bench's own destination, whose protocol planebench does not know.
-  const again = own
-    .filter(
-      ({ kind }) => kind !== 'relays' && kind !== 'traced' && kind !== 'far' && kind !== 'mixed' && kind !== 'tenants',
-    )
-    .map((each) => ({ ...each, planebench }));
+  const again = own.filter(({ kind }) => FOR_PLANEBENCH.includes(kind)).map((each) => ({ ...each, planebench }));
   return [...own, ...again.map((each) => ({ ...each, name: `${each.name} (planebench)` }))];
 }
 
-function ownLoad(anp?: AnpBinaries): Contender[] {
+function ownLoad(anp?: AnpBinaries, node?: OtherNode): Contender[] {
   const through = (kind: Kind, prefix: string, family: (protocol: Protocol) => Family) =>
     PROTOCOLS.map((protocol) => ({ name: prefix + FRONTS[protocol], kind, protocol, family: family(protocol) }));
   const all: Omit<Contender, 'plane'>[] = [
@@ -68,7 +78,13 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
     ...Object.entries(TENANTS).map(
       ([name, family]) => ({ name, kind: 'tenants', protocol: 'connect', family }) as const,
     ),
+    ...Object.entries(RESUMED).map(([name, [kind, family]]) => ({ name, kind, protocol: 'connect', family }) as const),
     ...(anp ? through('anp', 'anp-', (protocol) => anpPair(anp, protocol)) : []),
+    ...floors('floor', 'floor-'),
+    ...through('contended', 'contended-', () => beside(allInOne)),
+    ...(anp ? through('contended', 'contended-anp-', (protocol) => beside(anpPair(anp, protocol))) : []),
+    ...(node ? through('node', `node${node.version}-`, () => onNode(node.path)) : []),
+    ...(node ? floors('node', `node${node.version}-floor-`, node.path) : []),
     ...(anp ? through('mixed', 'go-agent-', () => goAgent(anp)) : []),
     ...(anp ? through('mixed', 'go-pair-', (protocol) => anpPair(anp, protocol)) : []),
   ];
@@ -76,11 +92,29 @@ function ownLoad(anp?: AnpBinaries): Contender[] {
   return all.map((each) => ({ ...each, plane: each.name }));
 }
 
+/** Bare sockets: what this runtime takes to accept a caller, and to connect onward as well. */
+function floors(kind: Kind, prefix: string, node?: string) {
+  return (['connect', 'mtls'] as const).flatMap((protocol) =>
+    [false, true].map((onward) => {
+      const name = `${prefix}${FRONTS[protocol]}${onward ? '' : '-accept'}`;
+      return { name, kind, protocol, family: floor(protocol, onward, node) };
+    }),
+  );
+}
+
 /** Traces off; traces on, but no dial sampled; traces on, and all exported. */
 const TRACED = { 'traces-off': traced(), 'traces-unsampled': traced('always_off'), 'traces-all': traced('always_on') };
 
 /** A quiet tenant and one that floods; and both as one tenant, between whose callers nobody is fair. */
 const TENANTS = { 'two-tenants': tenants(['quiet', 'flood']), 'one-tenant': tenants(['both']) };
+
+/** Tunnels that can be resumed, and tunnels that cannot: on this machine, and over a long way. */
+const RESUMED = {
+  'resume-off': ['resume', withoutResume],
+  'resume-on': ['resume', allInOne],
+  'far-resume-off': ['far-resume', farWithoutResume],
+  'far-resume-on': ['far-resume', farAgent],
+} as const;
 
 const twoRelays = relays(2);
 const threeRelays = relays(3);

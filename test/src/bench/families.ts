@@ -20,7 +20,8 @@ import {
   uplinkFlags,
 } from '../harness/index.ts';
 import { Fleet } from '../scale/fleet.ts';
-import { listening } from './child.ts';
+import { listening, listeningOn } from './child.ts';
+import type { FloorSettings } from './floor.ts';
 import type { Groups } from './load/messages.ts';
 
 /** Processes between callers and the destination, started together. They may not be ready yet. */
@@ -51,8 +52,48 @@ export function relays(count: number): Family {
   };
 }
 
+/**
+ * One process with the sockets of a dial, and nothing else (floor.ts).
+ * @param onward whether it connects to the destination; otherwise it only accepts, and answers itself
+ */
+export function floor(way: 'connect' | 'mtls', onward: boolean, node = process.execPath): Family {
+  return async (scope, destinationPort) => {
+    const { trust } = await newPlace(scope);
+    const { cert, key } = await trust.callers.server();
+    const uds = `${trust.dir}/callers.sock`;
+    const listen = way === 'connect' ? { path: uds } : { cert, key, ca: trust.callers.cert };
+    const settings: FloorSettings = { listen, ...(onward && { to: destinationPort }) };
+    return async () => {
+      const { port, pid } = await listeningOn(node, scope, './floor.js', JSON.stringify(settings));
+      return { door: doorAt(trust, uds, port), groups: { floor: [pid] }, ready: async () => {} };
+    };
+  };
+}
+
+/** The same processes beside neighbours that take the processor's caches from them (neighbour.ts). */
+export function beside(family: Family): Family {
+  return async (scope, destinationPort, agents) => {
+    const start = await family(scope, destinationPort, agents);
+    return async () => {
+      const started = await start();
+      const ready = async () => {
+        await started.ready();
+        await Promise.all(['memory', 'code'].map((kind) => listening(scope, './neighbour.js', kind)));
+      };
+      return { ...started, ready };
+    };
+  };
+}
+
+/** An all-in-one server and an agent on another Node. */
+export function onNode(node: string): Family {
+  return (scope, destinationPort) => inOne({ node }, scope, destinationPort);
+}
+
 /** An all-in-one server and an agent with mTLS between them, or simulated agents instead of the real one. */
 export const allInOne: Family = (scope, destinationPort, agents) => inOne({ agents }, scope, destinationPort);
+
+const WITHOUT_RESUME = { 'resume-timeout': 0 };
 
 /** Half of the round-trip time of a long link, in milliseconds. */
 const FAR_MS = 50;
@@ -86,15 +127,25 @@ export function traced(sampler?: 'always_on' | 'always_off'): Family {
   };
 }
 
+/** The same without resume: tunnels end with the link that carries them. */
+export const withoutResume: Family = (scope, destinationPort) =>
+  inOne({ flags: WITHOUT_RESUME }, scope, destinationPort);
+export const farWithoutResume: Family = (scope, destinationPort) =>
+  inOne({ flags: WITHOUT_RESUME, way: (port) => farTo(scope, port) }, scope, destinationPort);
+
 /** An all-in-one server with upstream's agent. */
 export function goAgent({ agent }: AnpBinaries): Family {
   return (scope, destinationPort) => inOne({ agent }, scope, destinationPort);
 }
 
 interface InOne {
+  /** The Node that runs the programs, if not the one that runs the bench. */
+  readonly node?: string;
   /** The program in the place of our agent. */
   readonly agent?: string;
   readonly env?: Env;
+  /** Added to the flags of both. */
+  readonly flags?: Flags;
   /** How many simulated agents replace the real one. */
   readonly agents?: number | undefined;
   /** Returns the port through which the agent reaches the server's port. */
@@ -102,7 +153,7 @@ interface InOne {
 }
 
 async function inOne(
-  { env = {}, agent: program, agents, way }: InOne,
+  { node, env = {}, flags = {}, agent: program, agents, way }: InOne,
   scope: Scope,
   _destinationPort: number,
 ): ReturnType<Family> {
@@ -124,8 +175,9 @@ async function inOne(
   }
   const uplink = await agentFlags(place.trust, way ? await way(back.agentPort) : back.agentPort);
   return async () => {
-    const server = run(place, 'proxy-server', { ...front.flags, ...back.flags }, env);
-    const agent = run(place, program === undefined ? 'proxy-agent' : [program], uplink, env);
+    const server = run(place, onThis('proxy-server', node), { ...front.flags, ...back.flags, ...flags }, env);
+    const onwards = { ...uplink, ...flags };
+    const agent = run(place, program === undefined ? onThis('proxy-agent', node) : [program], onwards, env);
     return { door: front.door, groups: { server: [server.pid], agent: [agent.pid] }, ready: () => isReady(server) };
   };
 }
@@ -248,10 +300,18 @@ async function newPlace(scope: Scope): Promise<Place> {
   return { scope, trust: await newTrust(scope) };
 }
 
+type Command = readonly [string, ...string[]];
+
+/** Returns a program's command on another Node; without one, the program's name. */
+function onThis(name: ProgramName, node: string | undefined): ProgramName | Command {
+  const [, ...args] = commandOf(name);
+  return node === undefined ? name : [node, ...args];
+}
+
 /** Starts a program whose log goes to a file: reading it here would take processor time from what is measured. */
-function run({ scope, trust }: Place, runs: ProgramName | readonly [string], flags: Flags, env: Env = {}): Program {
+function run({ scope, trust }: Place, runs: ProgramName | Command, flags: Flags, env: Env = {}): Program {
   const command = typeof runs === 'string' ? commandOf(runs) : runs;
-  const name = typeof runs === 'string' ? runs : (runs[0].split('/').at(-1) ?? 'program');
+  const name = command.at(-1)?.split('/').at(-1) ?? 'program';
   const healthPort = Number(flags['health-port'] ?? flags['health-server-port']);
   const logged = ['sh', '-c', 'exec "$@" >>"$0" 2>&1', `${trust.dir}/${name}.log`, ...command] as const;
   return scope.use(new Program(name, logged as unknown as [string, ...string[]], { flags, env, healthPort }));
@@ -283,8 +343,11 @@ async function frontFlags(trust: Trust): Promise<{ readonly flags: Flags; readon
     'server-key': key,
     'server-ca-cert': trust.callers.cert,
   };
-  const mtls = { port, ca: trust.callers.cert, cert: trust.caller.cert, key: trust.caller.key };
-  return { flags, door: { grpc: uds, connect: uds, mtls } };
+  return { flags, door: doorAt(trust, uds, port) };
+}
+
+function doorAt({ callers, caller }: Trust, uds: string, port: number): Door {
+  return { grpc: uds, connect: uds, mtls: { port, ca: callers.cert, cert: caller.cert, key: caller.key } };
 }
 
 async function backFlags(trust: Trust): Promise<{ readonly flags: Flags; readonly agentPort: number }> {

@@ -2,9 +2,24 @@ import { FLOODS, type FloodKind, type WorkName } from './load/messages.ts';
 
 /**
  * What a line is measured on: no plane, relays, an all-in-one server and an agent, split tiers, upstream's pair, one server with or without
- * traces, a long way, upstream's agent, or split tiers with two tenants.
+ * traces, a long way, upstream's agent, split tiers with two tenants, bare sockets of this runtime, the all-in-one server and agent on another
+ * Node, either pair beside busy neighbours, or one server with and without resume, also a long way off.
  */
-export type Kind = 'direct' | 'relays' | 'server' | 'split' | 'anp' | 'traced' | 'far' | 'mixed' | 'tenants';
+export type Kind =
+  | 'direct'
+  | 'relays'
+  | 'server'
+  | 'split'
+  | 'anp'
+  | 'traced'
+  | 'far'
+  | 'mixed'
+  | 'tenants'
+  | 'floor'
+  | 'node'
+  | 'resume'
+  | 'far-resume'
+  | 'contended';
 
 /** A figure as tables show it. */
 export interface Shown {
@@ -32,6 +47,8 @@ export interface Line {
   readonly once: boolean;
   /** How many simulated agents replace the one real agent. */
   readonly agents?: number;
+  /** Measures this many dials, beginning with the first, instead of a time. */
+  readonly first?: number;
   /** What a second tenant does meanwhile. */
   readonly flood?: FloodKind;
   /** For a growth line: which one, and its position along it. */
@@ -41,6 +58,8 @@ export interface Line {
 
 const ALL: readonly Kind[] = ['direct', 'relays', 'server', 'split', 'anp'];
 const PLANES: readonly Kind[] = ['server', 'anp'];
+/** Where the size of code and data, or the version of the runtime, is seen. */
+const DIALS_ON: readonly Kind[] = [...ALL, 'floor', 'node', 'contended'];
 
 function more(figure: string, label: string, reach?: string): Shown {
   return { figure, label, better: 'more', ...(reach !== undefined && { reach }) };
@@ -57,6 +76,13 @@ const RECOVERY = less('recovery_ms', 'next dial after, ms');
 const BULK = [more('gb_per_s', 'GB/s', '≥ 2.0, gRPC ≥ 1.6'), CPU_PER_GB];
 const PING = [less('p50_us', 'p50 µs', '≤ 0.65'), less('p99_us', 'p99 µs', '≤ 0.65')];
 const PING_BESIDE = [less('p50_us', 'p50 µs', '≤ 0.65'), less('p99_us', 'p99 µs', '≤ 0.3')];
+const DIALLING = [
+  more('dials_per_s', 'dials/s', '≥ 1.0, image’s Node ≥ 1.2'),
+  less('first_byte_p99_us', 'first byte p99 µs'),
+  less('plane_cpu_ms_per_dial', 'plane CPU ms a dial', '≤ 0.8'),
+  less('plane_minstr_per_dial', 'plane million instructions a dial'),
+  less('dials_failed', 'failed'),
+];
 const STALL = [
   more('down_kept', 'download kept'),
   more('up_kept', 'upload kept'),
@@ -88,7 +114,13 @@ const ALONE: Options = { on: PLANES, fresh: true, once: true };
 
 /** All lines for a plane, in order: first those that need a fresh plane, last those that may break one. */
 export const STANDARD: readonly Line[] = [
-  line('start', 1, [less('first_dial_ms', 'ms')], { on: PLANES, fresh: true }),
+  line('start', 1, [less('first_dial_ms', 'ms')], { on: [...PLANES, 'node'], fresh: true }),
+  {
+    ...line('dials', 8, DIALLING, { on: DIALS_ON.filter((kind) => kind !== 'direct'), fresh: true }),
+    name: 'dials-first',
+    title: 'the first 2,000 dials, ×8',
+    first: 2000,
+  },
   line('idle', 500, [PER_TUNNEL, less('plane_rss_before_mb', 'RSS after start, MB', '≤ 1.35')], {
     on: ['relays', 'server', 'split', 'anp'],
     fresh: true,
@@ -100,12 +132,7 @@ export const STANDARD: readonly Line[] = [
   line('ping', 64, [more('pings_per_s', 'pings/s', '≥ 1.25'), less('p99_us', 'p99 µs'), CPU_PER_PING]),
   line('ping-under-bulk', 8, [less('p50_us', 'p50 µs'), less('p99_us', 'p99 µs'), more('gb_per_s', 'GB/s')]),
   line('ping-under-bulk', 8, PING_BESIDE, { rate: 100 }),
-  line('dials', 8, [
-    more('dials_per_s', 'dials/s', '≥ 1.0, TCP mTLS ≥ 2.0'),
-    less('first_byte_p99_us', 'first byte p99 µs'),
-    less('plane_cpu_ms_per_dial', 'plane CPU ms a dial', '≤ 1.0'),
-    less('dials_failed', 'failed'),
-  ]),
+  line('dials', 8, DIALLING, { on: DIALS_ON }),
   ...[1, 16, 500].flatMap((conns) => [line('stall', conns, STALL, ALONE), line('stall-up', conns, STALL, ALONE)]),
   ...[32, 500].map((conns) => line('cut', conns, CUT, ALONE)),
 ];
@@ -172,6 +199,17 @@ export const FAR: readonly Line[] = [
   },
 ];
 
+/** The cost of being able to resume a tunnel. */
+export const RESUME: readonly Line[] = [
+  { ...line('idle', 5000, [PER_TUNNEL], { on: ['resume'], fresh: true }), name: 'resume-idle' },
+  { ...line('bulk', 1, BULK, { on: ['resume'] }), name: 'resume-bulk' },
+  { ...line('bulk', 32, BULK, { on: ['resume'] }), name: 'resume-bulk-x32' },
+  { ...line('upload', 1, BULK, { on: ['resume'] }), name: 'resume-upload' },
+  { ...line('ping', 1, PING, { on: ['resume'] }), name: 'resume-ping' },
+  { ...line('dials', 8, DIALS, { on: ['resume'] }), name: 'resume-dials' },
+];
+export const RESUME_FAR: readonly Line[] = FAR.map((line) => ({ ...line, name: 'resume-far', on: ['far-resume'] }));
+
 const BESIDE_SLOW = [
   less('ping_p50_us', 'ping p50 µs'),
   less('ping_p99_us', 'ping p99 µs'),
@@ -207,4 +245,13 @@ export const FAIRNESS: readonly Line[] = FLOODS.map((flood) => ({
   flood,
 }));
 
-export const LINES: readonly Line[] = [...STANDARD, ...GROWING, ...TRACING, ...FAR, ...MIXED, ...FAIRNESS];
+export const LINES: readonly Line[] = [
+  ...STANDARD,
+  ...GROWING,
+  ...TRACING,
+  ...FAR,
+  ...RESUME,
+  ...RESUME_FAR,
+  ...MIXED,
+  ...FAIRNESS,
+];

@@ -1,10 +1,11 @@
 // npm run bench: measures what a plane carries and what it costs, compared to relays and to no plane at all, in one run.
+import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { LINES } from './lines.ts';
 import { writePage } from './page.ts';
 import { type Plan, runAll } from './run.ts';
 import { type Book, madeHere, merged, readBook, writeBook } from './store.ts';
-import { asText, comparison, farTable, figureTable, tracingTable } from './tables.ts';
+import { asText, comparison, farTable, figureTable, resumeTables, tracingTable } from './tables.ts';
 
 const SECONDS = 3;
 /** Long enough to see that a work runs, too short for a figure. */
@@ -19,6 +20,7 @@ const USAGE = `npm run bench [-- OPTIONS]
   --short              check that everything runs, and measure nothing
   --planebench PATH    also load the planes with this program
   --anp-server PATH --anp-agent PATH   also measure upstream's pair
+  --node PATH          also run our programs on this Node
   --compare A B        compare the JSON files of two runs
   --page FILE...       write JSON files of runs into docs/PERFORMANCE.md; if several have a line, the last one counts
 Lines:
@@ -37,6 +39,7 @@ const { values, positionals } = parseArgs({
     planebench: { type: 'string' },
     'anp-server': { type: 'string' },
     'anp-agent': { type: 'string' },
+    node: { type: 'string' },
     compare: { type: 'boolean', default: false },
     page: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -63,8 +66,14 @@ function plan(): Plan | undefined {
       line.length === 0 ? !(short && flood) : line.some((each) => isMeant(each, name)),
     ),
     ...(planebench !== undefined && { planebench }),
+    ...(values.node !== undefined && { node: { path: values.node, version: versionOf(values.node) } }),
     ...(server !== undefined && agent !== undefined && { anp: { server, agent } }),
   };
+}
+
+/** @returns the major version of a Node */
+function versionOf(node: string): string {
+  return execFileSync(node, ['-p', 'process.versions.node.split(".")[0]'], { encoding: 'utf8' }).trim();
 }
 
 /** A line's full name selects only that line. */
@@ -79,7 +88,7 @@ async function run(plan: Plan): Promise<void> {
   const book: Book = { made: madeHere(plan.windowMs, plan.rounds), runs };
   if (values.json) writeBook(values.json, book);
   if (!plan.short) say(`\n${asText(figureTable(book, plan.lines))}\n`);
-  for (const rows of [farTable(book), tracingTable(book)]) {
+  for (const rows of [farTable(book), tracingTable(book), ...resumeTables(book)]) {
     if (!plan.short && rows.length > 1) say(`${asText(rows)}\n`);
   }
   say(`${runs.length - failed} passed, ${failed} failed`);

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
-import { ask } from './child.ts';
+import { ask, listening } from './child.ts';
 import { type Contender, frontOf, Planes } from './contenders.ts';
 import { derived } from './derived.ts';
 import type { Started } from './families.ts';
 import type { Line } from './lines.ts';
 import { pause } from './load/flow.ts';
-import type { Figures, Result, Settings } from './load/messages.ts';
+import type { Figures, FloodKind, FloodSettings, Result, Settings } from './load/messages.ts';
 import { close, oneByte, Tunnels } from './load/tunnels.ts';
 import { planebench } from './planebench.ts';
 
@@ -19,6 +19,9 @@ export interface Pace {
 
 /** How long a work may take besides its window, in milliseconds: 20,000 tunnels are opened and closed one after the other. */
 const GRACE = 300_000;
+
+/** How much longer a flood may take, in milliseconds: it opens thousands of tunnels, three times, and a busy plane makes it wait. */
+const FLOOD_GRACE = 900_000;
 
 /** How soon a plane must take a dial, in milliseconds; otherwise it did not start. */
 const START_WITHIN = 30_000;
@@ -63,7 +66,7 @@ export async function measure(
 }
 
 async function load(
-  { work, conns, rate, flood: kind }: Line,
+  { work, conns, rate, first, flood: kind }: Line,
   contender: Contender,
   started: Started,
   destinationPort: number,
@@ -72,17 +75,38 @@ async function load(
   if (work === 'start') throw new Error('the load cannot measure a start');
   const { groups } = started;
   const front = frontOf(contender, started);
-  const { floodDoor } = started;
-  const floodBeside = () =>
-    kind &&
-    floodDoor && {
-      flood: { kind, front: frontOf(contender, { ...started, door: floodDoor }), destinationPort, most: conns },
-    };
-  const settings: Settings = { front, destinationPort, work, conns, windowMs, pace, rate, groups, ...floodBeside() };
+  await using scope = new Scope();
+  const flood = kind && (await floodOf(scope, kind, contender, started, conns));
+  const settings: Settings = {
+    front,
+    destinationPort,
+    work,
+    conns,
+    windowMs,
+    pace,
+    rate,
+    groups,
+    ...(first !== undefined && { first }),
+    ...(flood && { flood }),
+  };
+  const deadline = windowMs + GRACE + (flood ? FLOOD_GRACE : 0);
   const { figures, errors } = contender.planebench
     ? await planebench(contender.planebench, settings)
-    : await ask<Result>('./load/main.js', settings, windowMs + GRACE);
+    : await ask<Result>('./load/main.js', settings, deadline);
   return { figures: rounded(derived(figures, Object.keys(groups))), errors };
+}
+
+/** The flood has a destination of its own: one that is busy with it would let the measured tenant wait. */
+async function floodOf(
+  scope: Scope,
+  kind: FloodKind,
+  contender: Contender,
+  { floodDoor: door, ...started }: Started,
+  most: number,
+): Promise<FloodSettings | undefined> {
+  if (!door) return undefined;
+  const { port } = await listening(scope, './load/destination.js');
+  return { kind, front: frontOf(contender, { ...started, door }), destinationPort: port, most };
 }
 
 /** Rounds to five digits: the rest is noise. */

@@ -4,7 +4,16 @@ import { draw, type Series } from './drawing.ts';
 import { short } from './figures.ts';
 import { GROWING, GROWTH, type Growth, type GrowthName } from './lines.ts';
 import { type Book, contendersOf, figureOf, type Made } from './store.ts';
-import { asMarkdown, farTable, figureTables, type Row, relayTable, tracingTable, upstreamTable } from './tables.ts';
+import {
+  asMarkdown,
+  farTable,
+  figureTables,
+  type Row,
+  relayTable,
+  resumeTables,
+  tracingTable,
+  upstreamTable,
+} from './tables.ts';
 
 const PAGE = `${ROOT}docs/PERFORMANCE.md`;
 const DRAWINGS = `${ROOT}docs/performance`;
@@ -29,6 +38,7 @@ export function writePage(book: Book): void {
     ...titled('### Figures, loaded by planebench', figures.planebench),
     ...titled('### An agent far away', farTable(book)),
     ...titled('### What traces cost', tracingTable(book)),
+    ...resumeTables(book).flatMap((rows) => titled('### What resume costs', rows)),
     ...grown.map((name) => section(book, name)),
   ];
   writeFileSync(PAGE, `${text.slice(0, begin)}${BEGIN}\n\n${parts.join('\n\n')}\n\n${text.slice(end)}`);

@@ -43,10 +43,12 @@ export async function runAll(plan: Plan, say: (text: string) => void, signal: Ab
   return { runs, failed };
 }
 
-function among({ fronts, short, ...programs }: Plan, { on }: Line, index: number): Contender[] {
+function among({ fronts, short, ...programs }: Plan, { on, first }: Line, index: number): Contender[] {
   const withoutRedis = redisMissing() !== false;
-  const all = contenders(programs).filter(({ kind, name }) => {
+  const all = contenders(programs).filter(({ kind, name, planebench }) => {
     if (kind === 'split' && withoutRedis) return false;
+    // Planebench measures for a time.
+    if (first !== undefined && planebench !== undefined) return false;
     return on.includes(kind) && (fronts.length === 0 || fronts.some((front) => name.startsWith(front)));
   });
   if (!short) return all;
@@ -60,8 +62,13 @@ function among({ fronts, short, ...programs }: Plan, { on }: Line, index: number
 }
 
 function fewer(line: Line): Line {
-  const { agents, conns } = line;
-  return { ...line, conns: Math.min(conns, FEW), ...(agents !== undefined && { agents: Math.min(agents, FEW) }) };
+  const { agents, conns, first } = line;
+  return {
+    ...line,
+    conns: Math.min(conns, FEW),
+    ...(agents !== undefined && { agents: Math.min(agents, FEW) }),
+    ...(first !== undefined && { first: FEW }),
+  };
 }
 
 function told({ title, shows }: Line, { contender, figures, errors }: Run, broken: boolean): string {

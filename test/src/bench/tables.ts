@@ -1,5 +1,5 @@
 import { short } from './figures.ts';
-import { FAR, LINES, type Line, type Shown, STANDARD, TRACING } from './lines.ts';
+import { FAR, LINES, type Line, RESUME, RESUME_FAR, type Shown, STANDARD, TRACING } from './lines.ts';
 import { type Book, contendersOf, figureOf } from './store.ts';
 
 export type Row = readonly string[];
@@ -45,29 +45,47 @@ function figuresOf(book: Book, lines: readonly Line[], columns: readonly string[
 
 type Pair = readonly [string, string];
 
-/** Returns ratios of our planes' figures to upstream's with the same front, by planebench if it has loaded both. */
+/**
+ * Returns ratios of our planes' figures to upstream's with the same front: as they are, on another Node, and both beside neighbours. Each
+ * is by planebench if it has loaded both.
+ */
 export function upstreamTable(book: Book): Row[] {
-  const pairs = FRONTS.flatMap((front) => {
-    const both = [BY_PLANEBENCH, ''].map((by) => [`${front}${by}`, `anp-${front}${by}`] as const);
-    return both.filter(isIn(contendersOf(book))).slice(0, 1);
-  });
-  const heads = pairs.map(([own]) => own.replace(BY_PLANEBENCH, ''));
-  return ratios(book, pairs, heads, ({ reach = '' }) => [reach], ['to reach']);
+  const names = contendersOf(book);
+  const nodes = [...new Set(names.flatMap((name) => /^node\d+-(?!floor)/.exec(name)?.[0] ?? []))];
+  const columns = [
+    ...FRONTS.map((front) => [front, `anp-${front}`] as const),
+    ...nodes.flatMap((node) => FRONTS.map((front) => [`${node}${front}`, `anp-${front}`] as const)),
+    ...FRONTS.map((front) => [`contended-${front}`, `contended-anp-${front}`] as const),
+  ].map(([own, anp]) => ({
+    head: own,
+    pairs: [BY_PLANEBENCH, ''].map((by) => [`${own}${by}`, `${anp}${by}`] as const).filter(isIn(names)),
+  }));
+  return ratios(book, columns, ({ reach = '' }) => [reach], ['to reach']);
 }
 
-/** Returns ratios of our planes' figures to those of relays, and of the split tiers' to those of the all-in-one server. */
+/**
+ * Returns ratios of our planes' figures to those of relays and of bare sockets, and of the split tiers' to those of the all-in-one
+ * server.
+ */
 export function relayTable(book: Book): Row[] {
   const pairs = FRONTS.flatMap((front) =>
     (
       [
         [front, 'relays-2'],
+        [front, `floor-${front}`],
         [`split-${front}`, 'relays-3'],
         [`split-${front}`, front],
       ] as const
     ).filter(isIn(contendersOf(book))),
   );
-  const heads = pairs.map((pair) => pair.join(' / '));
-  return ratios(book, pairs, heads, () => [], []);
+  const columns = pairs.map((pair) => ({ head: pair.join(' / '), pairs: [pair] }));
+  return ratios(book, columns, () => [], []);
+}
+
+interface Column {
+  readonly head: string;
+  /** Of these, the first that has a figure counts. */
+  readonly pairs: readonly Pair[];
 }
 
 function isIn(names: readonly string[]): (pair: Pair) => boolean {
@@ -75,24 +93,24 @@ function isIn(names: readonly string[]): (pair: Pair) => boolean {
 }
 
 /** Leaves out lines that may break a plane: they say themselves whether they did. */
-function ratios(
-  book: Book,
-  pairs: readonly Pair[],
-  heads: readonly string[],
-  beside: (shown: Shown) => Row,
-  besideHeads: Row,
-): Row[] {
+function ratios(book: Book, all: readonly Column[], beside: (shown: Shown) => Row, besideHeads: Row): Row[] {
+  const columns = all.filter(({ pairs }) => pairs.length > 0);
   const rows = STANDARD.filter(({ once }) => !once).flatMap(({ name, title, shows }) =>
     shows.map((shown) => {
-      const cells = pairs.map((pair) => {
-        const [one, other] = pair.map((contender) => figureOf(book, name, contender, shown.figure));
-        return one === undefined || !other ? '' : short(one / other);
+      const cells = columns.map(({ pairs }) => {
+        const found = pairs.map((pair) => ratio(book, name, shown.figure, pair)).find((each) => each !== undefined);
+        return found === undefined ? '' : short(found);
       });
       return { cells, row: [title, shown.label, ...cells, ...beside(shown)] };
     }),
   );
   const told = rows.filter(({ cells }) => cells.some((each) => each !== ''));
-  return [['line', 'figure', ...heads, ...besideHeads], ...told.map(({ row }) => row)];
+  return [['line', 'figure', ...columns.map(({ head }) => head), ...besideHeads], ...told.map(({ row }) => row)];
+}
+
+function ratio(book: Book, line: string, figure: string, pair: Pair): number | undefined {
+  const [one, other] = pair.map((contender) => figureOf(book, line, contender, figure));
+  return one === undefined || !other ? undefined : one / other;
 }
 
 /** Returns ratios of planes with traces to one without: 1.000 is no cost at all. */
@@ -103,6 +121,11 @@ export function tracingTable(book: Book): Row[] {
 /** Returns ratios of planes with a long way in them to that way alone: 1.000 is all that it allows. */
 export function farTable(book: Book): Row[] {
   return besideTable(book, FAR, 'far-relay');
+}
+
+/** Returns ratios of planes whose tunnels can be resumed to planes whose tunnels cannot. */
+export function resumeTables(book: Book): Row[][] {
+  return [besideTable(book, RESUME, 'resume-off'), besideTable(book, RESUME_FAR, 'far-resume-off')];
 }
 
 /** Returns the figures of one contender, and the ratios of the others to them. */
@@ -133,8 +156,8 @@ function compared(before: Book, after: Book, columns: readonly string[], { name,
   return columns.flatMap((contender) => {
     const [a, b] = [before, after].map((book) => figureOf(book, name, contender, shown.figure));
     if (a === undefined || b === undefined) return [];
-    const ratio = a === 0 ? undefined : b / a;
-    return [[title, shown.label, contender, cell(a), cell(b), cell(ratio), verdict(ratio, shown)]];
+    const change = a === 0 ? undefined : b / a;
+    return [[title, shown.label, contender, cell(a), cell(b), cell(change), verdict(change, shown)]];
   });
 }
 

@@ -5,10 +5,10 @@ import type { DialRecord } from './load/messages.ts';
 import type { Strike } from './row.ts';
 
 const dial: DialRecord = { kind: 'short', protocol: 'grpc', first: 0, by: 0, at: 1000, ms: 5, outcome: 'ok' };
-const strike: Strike = { at: 2000, over: 2000, tunnels: new Set([1, 2]), fatal: true };
+const strike: Strike = { at: 2000, over: 2000, tunnels: new Set([1, 2]), outlive: new Set(), fatal: true };
 
 function seen(parts: Partial<Seen>): Seen {
-  return { dials: [dial], cuts: [], ends: [], strikes: [], before: 5, timed: true, ...parts };
+  return { dials: [dial], cuts: [], pauses: [], ends: [], strikes: [], before: 5, timed: true, ...parts };
 }
 
 function problems(parts: Partial<Seen>, bounds = {}): readonly string[] {
@@ -95,4 +95,19 @@ test('quantiles', () => {
   assert.equal(quantile([], 0.99), 0);
   assert.equal(quantile([3, 1, 2], 0.5), 2);
   assert.equal(quantile([3, 1, 2], 0.99), 3);
+});
+
+test('a tunnel that a strike touches must go on, and its pause is bounded', () => {
+  const touched: Strike = { at: 2000, over: 2000, tunnels: new Set(), outlive: new Set([1, 2]), fatal: false };
+  const strikes = [touched];
+  const pauses = [
+    { tunnel: 1, at: 1900, ms: 5000 },
+    { tunnel: 1, at: 2300, ms: 301 },
+    { tunnel: 3, at: 2300, ms: 9000 },
+  ];
+  assert.deepEqual(problems({ strikes, pauses }, { pauseMs: 301 }), []);
+  assert.deepEqual(problems({ strikes, pauses }, { pauseMs: 300 }), [
+    'tunnels that went on paused for 301, and the limit is 300',
+  ]);
+  assert.equal(problems({ strikes, cuts: [{ tunnel: 1, at: 2100, how: 'closed' }] }).length, 1);
 });

@@ -1,4 +1,4 @@
-import type { Cut, DialRecord } from './load/messages.ts';
+import type { Cut, DialRecord, Pause } from './load/messages.ts';
 import type { TargetEnd } from './load/targets.ts';
 import type { Bounds, Measure, Strike } from './row.ts';
 
@@ -12,6 +12,7 @@ const TIMES: ReadonlySet<Measure['unit']> = new Set(['ms', '% of a processor']);
 export interface Seen {
   readonly dials: readonly DialRecord[];
   readonly cuts: readonly Cut[];
+  readonly pauses: readonly Pause[];
   readonly ends: readonly TargetEnd[];
   readonly strikes: readonly Strike[];
   /** The slowest of a hundred dials before the fault, in milliseconds: a busy machine takes longer to pass on an answer. */
@@ -36,6 +37,9 @@ export interface Figures {
   readonly shortCut: number;
   readonly callersEnd: number | undefined;
   readonly destinationsEnd: number | undefined;
+  /** Tunnels that outlived a strike, and how late their frames were: the slowest of a hundred. */
+  readonly outlived: number;
+  readonly pause: number | undefined;
 }
 
 export interface Judged {
@@ -64,6 +68,7 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
     shortCut: shortCut.length,
     callersEnd: greatest(taken.map(({ strike, cut }) => cut.at - strike.at)),
     destinationsEnd: greatest(destinationDelays(seen)),
+    ...outlived(seen),
   };
   const broken = failed.filter((dial) => !excused.includes(dial));
   const problems = [
@@ -86,6 +91,7 @@ export function judge(seen: Seen, bounds: Bounds, measures: readonly Measure[]):
     ...beyond('the slowest dial took', figures.worst, bounds.dialMs, timed),
     ...beyond("callers' ends came after", figures.callersEnd, bounds.callersEndMs, timed),
     ...beyond('destination sockets ended after', figures.destinationsEnd, bounds.destinationsEndMs, timed),
+    ...beyond('tunnels that went on paused for', figures.pause, bounds.pauseMs, timed),
     ...measures.flatMap(({ name, value, unit, most }) => beyond(`${name}:`, value, most, timed || !TIMES.has(unit))),
   ];
   return { figures, problems };
@@ -129,6 +135,16 @@ function destinationDelays({ ends, strikes }: Seen): number[] {
         return end ? end.at - at : Number.POSITIVE_INFINITY;
       }),
     );
+}
+
+/** Of each tunnel that a strike touched, the longest pause after it. */
+function outlived({ pauses, strikes }: Seen): Pick<Figures, 'outlived' | 'pause'> {
+  const longest = strikes.flatMap(({ at, outlive }) =>
+    [...outlive].map((tunnel) =>
+      Math.max(0, ...pauses.filter((pause) => pause.tunnel === tunnel && pause.at >= at).map(({ ms }) => ms)),
+    ),
+  );
+  return { outlived: longest.length, pause: longest.length > 0 ? quantile(longest, 0.99) : undefined };
 }
 
 function greatest(values: readonly number[]): number | undefined {

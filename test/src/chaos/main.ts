@@ -11,6 +11,8 @@ const { values } = parseArgs({
     short: { type: 'boolean', default: false },
     row: { type: 'string', multiple: true, default: [] },
     list: { type: 'boolean', default: false },
+    // Of two runs side by side, one takes 1/2 of the rows and the other 2/2.
+    part: { type: 'string', default: '1/1' },
     // Runs one row here and writes its outcome to a file: for a row that runs in its own network.
     outcome: { type: 'string' },
     // For a machine that has other work. The page reports only runs with the default.
@@ -27,7 +29,10 @@ function say(text: string): void {
 function chosen(names: readonly string[]): readonly Row[] {
   const unknown = names.filter((name) => !ROWS.some((row) => row.name === name));
   if (unknown.length > 0) throw new Error(`unknown rows: ${unknown.join(', ')}; --list shows all`);
-  return names.length === 0 ? ROWS : ROWS.filter(({ name }) => names.includes(name));
+  const rows = names.length === 0 ? ROWS : ROWS.filter(({ name }) => names.includes(name));
+  const [, part, parts] = /^([1-9])\/([1-9])$/.exec(values.part)?.map(Number) ?? [];
+  if (!part || !parts || part > parts) throw new Error(`--part=${values.part} is not like 1/2`);
+  return rows.filter((_, index) => index % parts === part - 1);
 }
 
 function tell({ row, skipped, problems, before, loadCpu, busy, seconds }: Outcome): void {

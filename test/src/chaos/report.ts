@@ -38,10 +38,24 @@ function cells({ row, skipped, figures, measures, notes, normalMs, problems }: O
   const holds = skipped ? `not run: ${skipped}` : problems.length === 0 ? 'yes' : `**no**: ${problems.join('; ')}`;
   const begin = [row.fault, row.holds];
   if (!figures) return [...begin, ...Array(HEAD.length - 3).fill(''), inCell(holds)];
-  const { tried, failed, inFlight, byOther, worst, cut, carried, shortCut, callersEnd, destinationsEnd } = figures;
+  const {
+    tried,
+    failed,
+    inFlight,
+    byOther,
+    worst,
+    cut,
+    carried,
+    shortCut,
+    callersEnd,
+    destinationsEnd,
+    outlived,
+    pause,
+  } = figures;
   const besides = [
     ...(callersEnd === undefined ? [] : [`callers see the end within ${time(callersEnd)}`]),
     ...(destinationsEnd === undefined ? [] : [`destinations within ${time(destinationsEnd)}`]),
+    ...(pause === undefined ? [] : [`${outlived} tunnels went on after at most ${time(pause)}`]),
     ...(shortCut > 0 ? [`${shortCut} short tunnels cut after the answer`] : []),
     ...measures.map(shown),
     ...notes,

@@ -28,6 +28,8 @@ export interface Bounds {
   readonly callersEndMs?: number;
   /** How long after a strike the destination sockets of its tunnels may stay, in milliseconds. */
   readonly destinationsEndMs?: number;
+  /** How late the frames of tunnels that outlive a strike may be, in milliseconds: the slowest of a hundred. */
+  readonly pauseMs?: number;
 }
 
 /** The moment of a fault, and what it takes with it. */
@@ -37,6 +39,8 @@ export interface Strike {
   readonly over: number;
   /** Long tunnels that it may cut, each once. */
   readonly tunnels: ReadonlySet<number>;
+  /** Long tunnels that it touches and must not cut. */
+  readonly outlive: ReadonlySet<number>;
   /** A gateway that dies: pending dials through it fail. */
   readonly gateway?: number;
   /** Whether its tunnels must end: true if a process is gone, false if it drains. */
@@ -44,9 +48,12 @@ export interface Strike {
 }
 
 export interface StrikeOptions {
-  readonly takes: (carried: Carried) => boolean;
+  /** The tunnels that end with what is struck. Default: none. */
+  readonly takes?: (carried: Carried) => boolean;
+  /** The tunnels that go on another way. Default: none. */
+  readonly touches?: (carried: Carried) => boolean;
   readonly gateway?: number;
-  /** Default true. */
+  /** Default: whether it takes tunnels. */
   readonly fatal?: boolean;
 }
 

@@ -88,7 +88,7 @@ async function observe(scope: Scope, row: Row, { short, rate }: RunOptions): Pro
   const dials = load.dials.filter(({ at, ms }) => at + ms >= from);
   // Tunnels that ended because the load stopped are not in this list.
   const cuts = load.cuts.filter(({ at }) => at >= from);
-  const seen = { dials, cuts, ends: targets.ends, strikes, before, timed: !short };
+  const seen = { dials, cuts, pauses: load.pauses, ends: targets.ends, strikes, before, timed: !short };
   const { figures, problems } = judge(seen, row.bounds, measures);
   const all = [
     ...(failure ? [failure] : []),
@@ -136,11 +136,21 @@ function doing(
   { strikes, measures, notes }: Told,
 ): Pick<Context, 'strike' | 'hold' | 'measure' | 'note'> {
   return {
-    async strike({ takes, gateway, fatal = true }, commit) {
-      const tunnels = new Set((await plane.carried()).filter(takes).map(({ tunnel }) => tunnel));
+    async strike({ takes, touches = () => false, gateway, fatal = takes !== undefined }, commit) {
+      const carried = await plane.carried();
+      const tunnels = new Set(carried.filter((each) => takes?.(each)).map(({ tunnel }) => tunnel));
+      const outlive = new Set(carried.filter(touches).map(({ tunnel }) => tunnel));
+      if (tunnels.size + outlive.size === 0) notes.push('no long tunnel ran through what was struck');
       const at = clock();
       await commit();
-      const strike = { at, over: fatal ? clock() : at, tunnels, fatal, ...(gateway !== undefined && { gateway }) };
+      const strike = {
+        at,
+        over: fatal ? clock() : at,
+        tunnels,
+        outlive,
+        fatal,
+        ...(gateway !== undefined && { gateway }),
+      };
       strikes.push(strike);
       return strike;
     },

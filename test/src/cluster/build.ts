@@ -1,7 +1,7 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Command, must, run } from './command.ts';
-import { BASE, BUILT, KEPT, SOURCES, VERSION } from './settings.ts';
+import { ANP_VERSION, BASE, BUILT, KEPT, SOURCES, VERSION } from './settings.ts';
 
 const KUBERNETES = [
   'kube-apiserver',
@@ -12,6 +12,7 @@ const KUBERNETES = [
   'kubectl',
   'kubelet',
 ];
+const ANP = ['server', 'agent'].map((name) => `sigs.k8s.io/apiserver-network-proxy/cmd/${name}`);
 /** From nothing, Kubernetes takes 20 minutes of two processors. */
 const BUILD_MS = 3 * 60 * 60_000;
 /** What Debian's image needs: kube-proxy's tools, and Redis. */
@@ -29,6 +30,7 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
   kubernetes: KUBERNETES.slice(0, 4).map((name) => `registry.k8s.io/${name}:${VERSION}`),
   coredns: ['registry.k8s.io/coredns/coredns:v1.12.1'],
   redis: ['docker.io/library/redis:7.2-bookworm'],
+  anp: ['server', 'agent'].map((name) => `registry.k8s.io/kas-network-proxy/proxy-${name}:${ANP_VERSION}`),
   probe: ['docker.io/library/probe:1'],
   pause: ['registry.k8s.io/pause:3.10.1'],
 };
@@ -41,7 +43,7 @@ export async function build(say: (text: string) => void): Promise<void> {
   if (existsSync(BUILT)) return;
   const fresh = `${BUILT}.fresh`;
   const bin = join(fresh, 'bin/');
-  mkdirSync(bin, { recursive: true });
+  for (const directory of [bin, join(fresh, 'anp')]) mkdirSync(directory, { recursive: true });
   const step = async (what: string, work: () => Promise<unknown>) => {
     const start = performance.now();
     await work();
@@ -49,6 +51,7 @@ export async function build(say: (text: string) => void): Promise<void> {
   };
   await step(`Kubernetes ${VERSION}`, () => kubernetes(bin));
   await step('CoreDNS', () => go('coredns', ['.'], bin));
+  await step(`apiserver-network-proxy ${ANP_VERSION}`, () => go('anp', ANP, join(fresh, 'anp/')));
   await step('the probe', () => go('programs', ['./init', './probe'], bin));
   await step('Debian', () => debian(join(fresh, 'debian.tar')));
   await step('Node', () => node(join(fresh, 'node')));
@@ -122,6 +125,6 @@ export async function restoreNodeImage(): Promise<void> {
 }
 
 /** Copies an image out of buildah's storage. */
-export async function push(image: string, to: string): Promise<void> {
+async function push(image: string, to: string): Promise<void> {
   await must(['buildah', 'push', '--quiet', image, to], { deadline: BUILD_MS });
 }

@@ -1,26 +1,82 @@
 // What the cluster's run relies on, for machines that cannot run it.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { parseAllDocuments } from 'yaml';
+import { freePort, Scope, until } from '../harness/index.ts';
+import { ROOT } from '../harness/runtime.ts';
+import { balance } from './balancer.ts';
 import { sample } from './checks/metrics.ts';
+import { CONTROL_PLANES, server } from './control-planes.ts';
 import { restarted } from './kubernetes.ts';
 import { commandsOf, SECTION } from './recipe.ts';
 import { PAGE, pageWith, table } from './report.ts';
-import { SOURCES, VERSION } from './settings.ts';
+import { ANP_VERSION, SOURCES, VERSION } from './settings.ts';
+import { recipesServer } from './three.ts';
+import { ofAnp } from './upstream.ts';
 import { WAYS } from './way.ts';
 
 test('the recipe has commands, for the address that the node has', () => {
-  assert.match(commandsOf(SECTION), /openssl.*kubeadm kubeconfig user/s);
-  assert.throws(() => commandsOf('Notes'), /no commands/);
+  assert.match(commandsOf('README.md', SECTION), /openssl.*kubeadm kubeconfig user/s);
+  assert.throws(() => commandsOf('README.md', 'Notes'), /no commands/);
 });
 
 test('the images have the version of the modules', () => {
   assert.match(VERSION, /^v1\.\d+\.\d+$/);
+  assert.match(ANP_VERSION, /^v0\.\d+\.\d+$/);
   const minor = VERSION.replace(/^v1/, 'v0');
   const replaced = readFileSync(join(SOURCES, 'kubernetes/go.mod'), 'utf8').matchAll(/=> (k8s\.io\/\S+) (\S+)/g);
   for (const [, module, version] of replaced) assert.equal(version, minor, module);
+});
+
+test('the options name all ways', async () => {
+  const { WAY_NAMES } = await import(`${ROOT}scripts/lib/cluster-options.mjs`);
+  assert.deepEqual(WAY_NAMES, Object.keys(WAYS));
+});
+
+test('every control plane of three has its own address, names and directories', () => {
+  const recipe = recipesServer();
+  const pods = CONTROL_PLANES.map((at) => server(recipe, at));
+  const names = pods.map((pod) => pod.metadata.name);
+  assert.deepEqual(names, ['konnectivity-server', 'konnectivity-server-2', 'konnectivity-server-3']);
+  const [, second] = pods.map((pod) => JSON.stringify(pod));
+  for (const own of [
+    '"hostIP":"192.0.2.11"',
+    '--agent-bind-address=192.0.2.11',
+    '"host":"192.0.2.11"',
+    '{"name":"NODE_NAME","value":"node-2"}',
+    '"path":"/etc/kubernetes/konnectivity-2"',
+    '"mountPath":"/etc/kubernetes/konnectivity"',
+  ])
+    assert.ok(second?.includes(own), own);
+});
+
+test("ANP's server gets only flags that it has", () => {
+  const flags = ofAnp(recipesServer()).spec.containers[0].args?.map((flag) => flag.split('=')[0] ?? '') ?? [];
+  const known = ['--agent-port', '--server-count', '--graceful-shutdown-timeout'];
+  assert.deepEqual(
+    known.filter((flag) => !flags.includes(flag)),
+    [],
+  );
+  assert.ok(!flags.includes('--dial-park-timeout') && !flags.includes('--admin-server-cert'));
+});
+
+test('a balancer goes on with hosts that pass their check', async () => {
+  await using scope = new Scope();
+  const port = await freePort();
+  const up = new Set(['127.0.0.2', '127.0.0.3']);
+  for (const host of up) {
+    const here = createServer((socket) => socket.end(host)).listen(port, host);
+    scope.defer(() => here.close());
+  }
+  await balance(scope, '127.0.0.9', port, [...up], async (host) => up.has(host));
+  const said = async () => text(connect({ host: '127.0.0.9', port }));
+  assert.deepEqual(new Set([await said(), await said()]), up);
+  up.delete('127.0.0.2');
+  await until(async () => (await said()) + (await said()) === '127.0.0.3127.0.0.3', 'the check');
 });
 
 test('configurations are YAML', () => {
@@ -47,6 +103,8 @@ test('metrics are summed over the samples with the labels', () => {
 test('the table goes into the page for operators', () => {
   const figures = { calls: 20, failed: 0, underWay: 1, longest: 1234, cut: 1, reason: undefined };
   const text = table([{ way: WAYS.grpc, fault: 'agents rolled', figures }]);
+  const before = '| gRPC, unix socket | of before | 1 |\n| HTTP CONNECT, unix socket | kept | 1 |';
+  assert.match(table([{ way: WAYS.grpc, fault: 'agents rolled', figures }], before), /rolled.*\n.*kept[^\n]*$/);
   assert.match(
     pageWith(readFileSync(PAGE, 'utf8'), text),
     /\| gRPC, unix socket \| agents rolled \| 20 \| 0 \(and 1 under way\) \| 1\.2 s \| 1 of 3 \|/,

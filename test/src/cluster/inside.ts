@@ -3,18 +3,16 @@
 import { writeFileSync } from 'node:fs';
 import { Scope } from '../harness/index.ts';
 import type { Check, Context } from './checks/check.ts';
-import { METRICS } from './checks/metrics.ts';
-import { OPERATIONS } from './checks/operations.ts';
 import type { Fault } from './faults/fault.ts';
-import { OF_THE_PLANE, OF_THE_SERVER } from './faults/faults.ts';
 import { type Outcome, runFault } from './faults/run.ts';
 import { Kubernetes, kubectl } from './kubernetes.ts';
 import type { Options } from './options.ts';
+import { PLANS, type Plan } from './plan.ts';
 import { apiAvailable, deployProbe, probePod } from './probe.ts';
-import { applyAgents, applyPlane, prepareNode, speakHttpConnect, useGateways } from './recipe.ts';
+import { applyAgents, prepareNode } from './recipe.ts';
 import { table } from './report.ts';
 import { prepareSystem } from './system.ts';
-import { WAYS, type Way } from './way.ts';
+import { WAYS, type Way, type WayName } from './way.ts';
 
 const [given = '{}', directory = '', group = ''] = process.argv.slice(2);
 const options = JSON.parse(given) as Options;
@@ -66,11 +64,13 @@ async function fault(each: Fault, way: Way, kubernetes: Kubernetes): Promise<voi
 }
 
 /** Everything that is wanted over a way that is there. */
-async function tryOut(way: Way, faults: readonly Fault[], kubernetes: Kubernetes): Promise<void> {
+async function tryOut(way: Way, { steps }: Plan, kubernetes: Kubernetes): Promise<void> {
   await apiAvailable();
   const pod = await probePod();
-  for (const each of [...OPERATIONS, ...METRICS]) if (wanted(each.name)) await check(each, { way, pod, directory });
-  for (const each of faults) if (wanted(each.name)) await fault(each, way, kubernetes);
+  for (const each of steps.filter(({ name }) => wanted(name))) {
+    if ('run' in each) await check(each, { way, pod, directory });
+    else await fault(each, way, kubernetes);
+  }
 }
 
 function wanted(name: string): boolean {
@@ -90,26 +90,14 @@ async function clusterUp(): Promise<Kubernetes> {
 }
 
 async function main(): Promise<void> {
+  await using scope = new Scope();
   const kubernetes = await clusterUp();
-  const ways = Object.entries(WAYS).filter(([name]) => options.ways.length === 0 || options.ways.includes(name));
-  for (const [name, way] of ways) {
-    if (name === 'connect') await step(way.name, () => connectByHttp(kubernetes));
-    if (name === 'mtls') await step(way.name, () => throughGateways(kubernetes));
-    // The two ways over the socket differ in the dial alone, so faults strike one of them.
-    await tryOut(way, name === 'mtls' ? OF_THE_PLANE : name === 'grpc' ? OF_THE_SERVER : [], kubernetes);
+  for (const [name, way] of Object.entries(WAYS) as [WayName, Way][]) {
+    if (options.ways.length > 0 && !options.ways.includes(name)) continue;
+    await step(way.name, () => PLANS[name].prepare({ kubernetes, directory, scope }));
+    await tryOut(way, PLANS[name], kubernetes);
   }
   if (options.stay) await stay();
-}
-
-async function connectByHttp(kubernetes: Kubernetes): Promise<void> {
-  speakHttpConnect();
-  await kubernetes.restartApiServer();
-}
-
-async function throughGateways(kubernetes: Kubernetes): Promise<void> {
-  await applyPlane(directory);
-  await useGateways(directory);
-  await kubernetes.restartApiServer();
 }
 
 async function stay(): Promise<never> {

@@ -109,8 +109,23 @@ export class Kubernetes {
 /** Kills a static pod's container with SIGKILL. @returns its id */
 export async function killStatic(name: string): Promise<string> {
   const id = await containerOf(name);
-  await must(['ctr', '-n', 'k8s.io', 'tasks', 'kill', '--signal', 'SIGKILL', id.replace('containerd://', '')]);
+  await kill(id);
   return id;
+}
+
+/** Kills a container with SIGKILL, which may have ended already. */
+export async function kill(id: string): Promise<void> {
+  const { stderr } = await run([
+    'ctr',
+    '-n',
+    'k8s.io',
+    'tasks',
+    'kill',
+    '--signal',
+    'SIGKILL',
+    id.replace(/^.*\//, ''),
+  ]);
+  if (stderr && !/not found/.test(stderr)) throw new Error(`${id} is not killed: ${stderr}`);
 }
 
 /** Waits until a static pod is ready, and its container another one than this. */

@@ -2,37 +2,43 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../harness/runtime.ts';
 import { must } from './command.ts';
-import { kubectl, nextStatic } from './kubernetes.ts';
+import { kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
 import { ADDRESS } from './settings.ts';
 
-const K8S = join(ROOT, 'k8s');
+export const K8S = join(ROOT, 'k8s');
 const OVERLAY = join(K8S, 'overlays/control-plane-node');
 const NODE = join(OVERLAY, 'node');
 export const SECTION = 'One control-plane node';
+const PLANE_PKI = 'plane-pki';
 const ROLLOUT_MS = 180_000;
 
-/** Returns the commands of a section of k8s/README.md: what an operator would paste. */
-export function commandsOf(section: string): string {
-  const page = readFileSync(join(K8S, 'README.md'), 'utf8');
+/** Returns the commands of a section of a page below k8s: what an operator would paste. */
+export function commandsOf(page: string, section: string): string {
   const [, commands] =
-    page
+    readFileSync(join(K8S, page), 'utf8')
       .split(`\n## ${section}\n`)[1]
       ?.split('\n## ')[0]
       ?.match(/```sh\n(.*?)```/s) ?? [];
-  if (!commands) throw new Error(`k8s/README.md has no commands in "${section}"`);
-  if (!commands.includes(ADDRESS)) throw new Error(`k8s/README.md no longer has the node's address, ${ADDRESS}`);
+  if (!commands) throw new Error(`k8s/${page} has no commands in "${section}"`);
   return commands;
 }
 
 /** "One control-plane node" of k8s/README.md up to `kubeadm init`: certificates, the static pod, and what the API server needs. */
 export async function prepareNode(): Promise<void> {
-  await must(['bash', '-euo', 'pipefail', '-c', commandsOf(SECTION)]);
+  const commands = commandsOf('README.md', SECTION);
+  if (!commands.includes(ADDRESS)) throw new Error(`k8s/README.md no longer has the node's address, ${ADDRESS}`);
+  await paste(commands);
   const to = (path: string) => join('/etc/kubernetes', path);
   mkdirSync(to('manifests'), { recursive: true });
   mkdirSync(to('patches'), { recursive: true });
   cpSync(join(NODE, 'egress-selector-configuration.yaml'), to('egress-selector-configuration.yaml'));
   cpSync(join(NODE, 'proxy-server.yaml'), to('manifests/proxy-server.yaml'));
   cpSync(join(NODE, 'kube-apiserver0+json.yaml'), to('patches/kube-apiserver0+json.yaml'));
+}
+
+/** Runs commands as in an operator's shell, which ends at the first that fails. */
+export async function paste(commands: string): Promise<void> {
+  await must(['bash', '-euo', 'pipefail', '-c', commands]);
 }
 
 /** The rest of the section, once the API server is there. */
@@ -69,10 +75,10 @@ function edit(path: string, pattern: RegExp, change: (found: string, ...groups: 
 
 /** k8s/base: a whole plane in the cluster, with certificates of `isthmus certs`, instead of the static pod. */
 export async function applyPlane(directory: string): Promise<void> {
-  const files = join(directory, 'pki');
+  const files = join(directory, PLANE_PKI);
   const hosts = 'isthmus-hub,hub.isthmus-plane.svc,gateway.isthmus-plane.svc';
-  await must([process.execPath, join(ROOT, 'apps/isthmus/bin/isthmus.js'), 'certs', '--host', hosts, files]);
-  await kubectl(['taint', 'nodes', '--all', 'node-role.kubernetes.io/control-plane-']);
+  await isthmus(['certs', '--host', hosts, files]);
+  await allowPods();
   for (const name of ['isthmus-plane', 'isthmus-agent']) await create(['namespace', name]);
   const serving = (edge: string) =>
     ['tls.crt', 'tls.key', 'ca.crt'].map((key) => `--from-file=${key}=${files}/${partOf(edge, key)}`);
@@ -89,6 +95,16 @@ export async function applyPlane(directory: string): Promise<void> {
   await rolledOut('isthmus-agent', 'agent');
 }
 
+/** Runs isthmus from the work tree. */
+export function isthmus(args: readonly string[]): Promise<string> {
+  return must([process.execPath, join(ROOT, 'apps/isthmus/bin/isthmus.js'), ...args]);
+}
+
+/** Lets the only node run what is not a control plane's. */
+export async function allowPods(): Promise<void> {
+  await tryKubectl(['taint', 'nodes', '--all', 'node-role.kubernetes.io/control-plane-']);
+}
+
 function partOf(edge: string, key: string): string {
   return (
     { 'tls.crt': `${edge}-server.pem`, 'tls.key': `${edge}-server-key.pem`, 'ca.crt': `${edge}-ca.pem` }[key] ?? ''
@@ -96,14 +112,14 @@ function partOf(edge: string, key: string): string {
 }
 
 /** Creates what may be there already. */
-async function create(what: readonly string[]): Promise<void> {
+export async function create(what: readonly string[]): Promise<void> {
   const manifest = await kubectl(['create', ...what, '--dry-run=client', '-o=yaml']);
   await kubectl(['apply', '-f', '-'], { input: manifest });
 }
 
 /** The API server's certificate and file for the gateways. It has the host's network, where the cluster's names are not known. */
 export async function useGateways(directory: string): Promise<void> {
-  const files = join(directory, 'pki');
+  const files = join(directory, PLANE_PKI);
   const to = '/etc/kubernetes/pki/isthmus';
   mkdirSync(to, { recursive: true });
   cpSync(join(files, 'callers-ca.pem'), join(to, 'ca.crt'));

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import { ROOT } from '../harness/runtime.ts';
 import type { Outcome } from './faults/run.ts';
 import { VERSION } from './settings.ts';
+import { WAYS } from './way.ts';
 
 export const PAGE = `${ROOT}docs/KUBERNETES.md`;
 const BEGIN = '<!-- npm run cluster writes from here -->';
@@ -10,10 +11,19 @@ const END = '<!-- to here -->';
 
 const HEAD = ['how the API server dials', 'what is done', 'calls', 'failed', 'longest', 'sessions cut'];
 
-/** The outcomes as a table in Markdown. */
-export function table(outcomes: readonly Outcome[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  return [HEAD, HEAD.map(() => '---'), ...outcomes.map(cells)].map(line).join('\n');
+const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
+
+/**
+ * The outcomes as a table in Markdown.
+ * @param before a page that has such a table, whose rows of other ways stay
+ */
+export function table(outcomes: readonly Outcome[], before = ''): string {
+  const fresh = outcomes.map((each) => line(cells(each)));
+  const rows = Object.values(WAYS).flatMap(({ name }) => {
+    const ofWay = (row: string) => row.startsWith(`| ${name} |`);
+    return fresh.some(ofWay) ? fresh.filter(ofWay) : before.split('\n').filter(ofWay);
+  });
+  return [line(HEAD), line(HEAD.map(() => '---')), ...rows].join('\n');
 }
 
 function cells({ way, fault, figures }: Outcome): string[] {
@@ -22,11 +32,12 @@ function cells({ way, fault, figures }: Outcome): string[] {
   return [way.name, fault, String(calls), failures, `${(longest / 1000).toFixed(1)} s`, `${cut} of 3`];
 }
 
-/** Writes the outcomes of a whole run into the page for operators. */
+/** Writes the outcomes of a run into the page for operators. */
 export function writePage(outcomes: readonly Outcome[]): void {
+  const page = readFileSync(PAGE, 'utf8');
   const when = new Date().toISOString().slice(0, 10);
   const made = `\`npm run cluster\`, ${when}, Kubernetes ${VERSION}, ${availableParallelism()} cores.`;
-  writeFileSync(PAGE, pageWith(readFileSync(PAGE, 'utf8'), `${made}\n\n${table(outcomes)}`));
+  writeFileSync(PAGE, pageWith(page, `${made}\n\n${table(outcomes, page)}`));
 }
 
 /** Returns the page with another text between its marks. */

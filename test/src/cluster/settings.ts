@@ -11,6 +11,10 @@ export const SOURCES = join(ROOT, 'test', 'cluster');
 export const VERSION =
   readFileSync(join(SOURCES, 'kubernetes/go.mod'), 'utf8').match(/k8s\.io\/kubernetes (v\S+)/)?.[1] ?? '';
 
+/** The version of apiserver-network-proxy, with its v. */
+export const ANP_VERSION =
+  readFileSync(join(SOURCES, 'anp/go.mod'), 'utf8').match(/apiserver-network-proxy (v\S+)/)?.[1] ?? '';
+
 /** The node's address, and that of its way out. k8s/README.md and its overlay name this address, so both apply as they are. */
 export const ADDRESS = '192.0.2.10';
 export const ROUTER = '192.0.2.1';
@@ -20,7 +24,7 @@ export const KEPT =
   process.env.ISTHMUS_CLUSTER_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'isthmus-cluster');
 
 /** What was built, by the version of Kubernetes and the sources of everything else. */
-export const BUILT = join(KEPT, `${VERSION}-${hashOf(['Containerfile', 'coredns', 'kubernetes', 'programs'])}`);
+export const BUILT = join(KEPT, `${VERSION}-${hashOf(['Containerfile', 'anp', 'coredns', 'kubernetes', 'programs'])}`);
 
 export const BIN = join(BUILT, 'bin');
 

@@ -1,22 +1,49 @@
+import { CONTROL_PLANES } from './control-planes.ts';
+import { ADDRESS } from './settings.ts';
+
 /** A way for the API server to reach the plane. */
 export interface Way {
   readonly name: string;
   /** How the API server's metrics name it. */
   readonly protocol: 'grpc' | 'http_connect';
   readonly transport: 'uds' | 'tcp';
-  /** The pods whose metrics count its dials, and their health port. */
-  readonly servers: { readonly namespace: string; readonly selector: string; readonly port: number };
+  /** What counts its dials. */
+  readonly servers: Servers;
+  /** The addresses of its API servers, if there are several. kubectl finds them behind a balancer. */
+  readonly apiServers?: readonly string[];
 }
 
-const STATIC_POD = { namespace: 'kube-system', selector: 'app.kubernetes.io/name=proxy-server', port: 8092 };
+/** Where metrics are: at addresses of the node, or else in pods. */
+type Servers = { readonly port: number } & (
+  | { readonly addresses: readonly string[] }
+  | { readonly namespace: string; readonly selector: string }
+);
+
+const STATIC_POD: Servers = { port: 8092, addresses: [ADDRESS] };
+const THREE = CONTROL_PLANES.map(({ address }) => address);
 
 export const WAYS = {
   grpc: { name: 'gRPC, unix socket', protocol: 'grpc', transport: 'uds', servers: STATIC_POD },
   connect: { name: 'HTTP CONNECT, unix socket', protocol: 'http_connect', transport: 'uds', servers: STATIC_POD },
+  page: {
+    name: "gRPC, kubernetes.io's page",
+    protocol: 'grpc',
+    transport: 'uds',
+    servers: { port: 8134, addresses: [ADDRESS] },
+  },
   mtls: {
     name: 'HTTP CONNECT, TCP with mutual TLS',
     protocol: 'http_connect',
     transport: 'tcp',
     servers: { namespace: 'isthmus-plane', selector: 'app.kubernetes.io/name=frontend-gw', port: 8092 },
   },
+  ha: {
+    name: 'gRPC, three API servers',
+    protocol: 'grpc',
+    transport: 'uds',
+    servers: { port: 8134, addresses: THREE },
+    apiServers: THREE,
+  },
 } as const satisfies Record<string, Way>;
+
+export type WayName = keyof typeof WAYS;

@@ -1,5 +1,5 @@
 import { writeFile } from 'node:fs/promises';
-import test, { after } from 'node:test';
+import test from 'node:test';
 import {
   type AllInOne,
   agentPortFlags,
@@ -14,9 +14,10 @@ import {
   newTrust,
   type Program,
   peer,
-  Scope,
+  type Scope,
   SLOW_TESTS,
   scoped,
+  sharedByFile,
   startAgent,
   startCommand,
   startServer,
@@ -78,16 +79,10 @@ export function across(
  * Call it once in a file: its rigs end with the file.
  */
 export function acrossShared(): typeof across {
-  const scope = new Scope();
-  const rigs = new Map<Makes, Promise<Rig>>();
-  after(() => scope[Symbol.asyncDispose]());
-  const shared = (makes: Makes) => {
-    const rig = rigs.get(makes) ?? startRig(scope, makes);
-    rigs.set(makes, rig);
-    return rig;
-  };
+  const rigs = new Map(EVERY_PAIR.map((makes) => [makes, sharedByFile((scope) => startRig(scope, makes))]));
   return (pairs, behaviour, body) => {
-    const start: typeof startRig = (own, makes, options) => (options ? startRig(own, makes, options) : shared(makes));
+    const start: typeof startRig = (own, makes, options) =>
+      options ? startRig(own, makes, options) : (rigs.get(makes) as () => Promise<Rig>)();
     acrossWith(pairs, behaviour, body, start);
   };
 }

@@ -56,7 +56,7 @@ test(
   scoped(async (scope) => {
     const flags = { 'allow-destinations': '*.rebind.example', 'deny-destinations': DENIED };
     const { server, port, dialled, resolves, left, status } = await plane(scope, flags);
-    // An allowed answer, and denied ones for whoever asks again.
+    // An allowed answer, and denied ones for a second question.
     resolves([ALLOWED], [DENIED], [DENIED]);
     assert.equal(await status('a.rebind.example'), 200);
     assert.deepEqual([dialled, left()], [[ALLOWED], 2], 'one question a dial');

@@ -1,8 +1,21 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
-import { allInOne, Digest, echo, type Front, onDeno, type Scope, scoped, source, until } from '../harness/index.ts';
+import {
+  allInOne,
+  Digest,
+  echo,
+  type Front,
+  onDeno,
+  type Scope,
+  scoped,
+  sharedByFile,
+  source,
+  until,
+} from '../harness/index.ts';
 import { destination, dial, digestOf, type Edge, echoes, edgesOf, tunnelsAre } from './rig.ts';
+
+const shared = sharedByFile(allInOne);
 
 const MIB = 1 << 20;
 
@@ -21,7 +34,7 @@ const ROUNDS = 50;
 test(
   'callers that stop reading hold up their destinations and no other tunnel, and get every byte in the end',
   scoped(async (scope) => {
-    const { server } = await allInOne(scope);
+    const { server } = await shared();
     const target = await source(scope, OFFERED);
     const tunnels = await stallOnEvery(scope, stallingEdgesOf(server), target.authority);
     const sent = () => [...target.sockets].map(({ bytesWritten, writableLength }) => bytesWritten - writableLength);
@@ -42,7 +55,7 @@ test(
 test(
   'a destination that stops reading holds up its callers and no other tunnel, and gets every byte in the end',
   scoped(async (scope) => {
-    const { server } = await allInOne(scope);
+    const { server } = await shared();
     const received: Digest[] = [];
     const target = await destination(scope, (socket) => {
       const digest = new Digest();

@@ -48,7 +48,7 @@ async function balanced(scope: Scope, tls?: TlsSettings, network = '127.0.0.0'):
     address,
     ...(tls && { tls }),
     proxyNetworks,
-    http1: answer,
+    others: answer,
     events,
     name: 'callers',
   });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Duplex } from 'node:stream';
+import type { CallerProtocol } from '@isthmus/tunnel';
 import {
   connectThrough,
   Destination,
@@ -20,7 +21,7 @@ const TRANSFER_MS = 240_000;
 /** A port or socket for callers, with a protocol. */
 export interface Edge {
   readonly name: string;
-  readonly protocol: 'grpc' | 'http-connect';
+  readonly protocol: CallerProtocol;
   readonly via: Via;
 }
 
@@ -40,7 +41,15 @@ export function connectEdgesOf(front: Front): readonly Edge[] {
 
 /** Opens a tunnel on any edge. Throws an error with the text of the refusal. */
 export async function dial(scope: Scope, { protocol, via }: Edge, destination: string): Promise<Duplex> {
-  if (protocol === 'grpc') return grpcThrough(scope, via, destination);
+  switch (protocol) {
+    case 'grpc':
+      return grpcThrough(scope, via, destination);
+    case 'http-connect':
+      return dialByConnect(scope, via, destination);
+  }
+}
+
+async function dialByConnect(scope: Scope, via: Via, destination: string): Promise<Duplex> {
   const { status, reason, head, socket } = await connectThrough(scope, { via, destination });
   if (status !== 200) throw new Error(reason);
   // A destination that sends first may be as fast as the answer.

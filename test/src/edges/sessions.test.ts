@@ -39,7 +39,7 @@ test(
     assert.ok(first.running);
     for (const tunnel of tunnels) tunnel.end();
     assert.deepEqual(await first.ended(), { code: 0, signal: null });
-    assert.deepEqual([target.failed, other.running], [0, true]);
+    assert.deepEqual([target.failures, other.running], [[], true]);
   }),
 );
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import test from 'node:test';
-import { allInOne, Digest, type Scope, SLOW_TESTS, scoped, sink, source } from '../harness/index.ts';
+import { allInOne, Digest, type Scope, SLOW_TESTS, scoped, sharedByFile, sink, source } from '../harness/index.ts';
 import {
   abandoned,
   connectEdgesOf,
@@ -15,6 +15,8 @@ import {
   tunnelsAre,
 } from './rig.ts';
 
+const shared = sharedByFile(allInOne);
+
 const MIB = 1 << 20;
 /** What the first edge carries each way: far more than all windows and buffers on its way can hold. */
 const LARGE = SLOW_TESTS ? 1 << 30 : 96 * MIB;
@@ -23,7 +25,7 @@ const SMALL = 24 * MIB;
 test(
   'a tunnel that carries no bytes closes cleanly, on every edge',
   scoped(async (scope) => {
-    const { server } = await allInOne(scope);
+    const { server } = await shared();
     const [silent, counting] = [await source(scope, 0), await sink(scope)];
     for (const edge of edgesOf(server)) {
       const tunnel = await dial(scope, edge, silent.authority);
@@ -47,7 +49,7 @@ function bytesOf({ name }: Edge): number {
 test(
   'down: a transfer larger than every buffer arrives whole, on every edge',
   scoped(async (scope) => {
-    const { server } = await allInOne(scope);
+    const { server } = await shared();
     for (const edge of edgesOf(server)) {
       const target = await source(scope, bytesOf(edge));
       const tunnel = await dial(scope, edge, target.authority);
@@ -62,7 +64,7 @@ test(
 test(
   'up: a transfer larger than every buffer arrives whole, on every edge',
   scoped(async (scope) => {
-    const { server } = await allInOne(scope);
+    const { server } = await shared();
     for (const edge of edgesOf(server)) {
       const target = await receiver(scope, bytesOf(edge));
       const tunnel = await dial(scope, edge, target.authority);

@@ -83,11 +83,11 @@ export async function connectThrough(scope: Scope, request: ConnectRequest): Pro
   return within(readAnswer(socket), wait);
 }
 
-/** Returns a tunnel, or throws the refusal. Throws if any byte follows the head. */
+/** Returns a tunnel, or throws the refusal. A destination that sends first may be as fast as the answer: its bytes come first. */
 export async function tunnelThrough(scope: Scope, request: ConnectRequest): Promise<Socket> {
   const { status, reason, body, head, socket } = await connectThrough(scope, request);
   if (status !== 200) throw new Error(`CONNECT ${request.destination}: ${status} ${reason}: ${body}`);
-  if (head.length > 0) throw new Error(`${head.length} bytes after the head of the 200`);
+  if (head.length > 0) socket.unshift(head);
   return socket;
 }
 

@@ -1,4 +1,5 @@
 import { createHash, type Hash, randomBytes } from 'node:crypto';
+import { EventEmitter } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { within } from '@isthmus/runtime/testing';
 import { freePort } from './places.ts';
@@ -15,8 +16,11 @@ export class Destination implements AsyncDisposable {
   port = 0;
   /** Sockets accepted so far. */
   accepted = 0;
-  /** Sockets that ended by a reset or another error. */
-  failed = 0;
+  /**
+   * Of each socket that carried bytes and ended by a reset or another error, that error. A hedged dial connects twice, and resets the one
+   * that it does not use.
+   */
+  readonly failures: string[] = [];
   readonly sockets = new Set<Socket>();
   readonly #server: Server;
 
@@ -26,8 +30,8 @@ export class Destination implements AsyncDisposable {
       this.accepted++;
       this.sockets.add(socket);
       socket.once('close', () => this.sockets.delete(socket));
-      socket.on('error', () => {
-        this.failed++;
+      socket.on('error', ({ message }) => {
+        if (socket.bytesRead + socket.bytesWritten > 0) this.failures.push(message);
       });
       serve(socket);
     });
@@ -85,18 +89,30 @@ export function greeter(scope: Scope, greeting: string, options: ListenOptions =
 export interface SourceOptions extends ListenOptions {
   /** Wait for the caller's first byte. Default: send at once. */
   readonly asked?: boolean;
+  /** Wait for `release` after each so many bytes, a multiple of 1 MiB. Default: wait for nothing. */
+  readonly portion?: number;
 }
 
-/** Sends `bytes` random bytes to every caller, then ends. `sha256` is the hash of them all, in hexadecimal. */
+/** Sends `bytes` random bytes to every caller, then ends. `sha256` is the hash of them all, in hexadecimal. `release` lets a portion go. */
 export async function source(scope: Scope, bytes: number, options: SourceOptions = {}) {
   const chunk = randomBytes(Math.min(bytes, 1 << 20));
   const hash = createHash('sha256');
   for (const part of parts(chunk, bytes)) hash.update(part);
+  const released = new EventEmitter();
+  let most = options.portion ?? bytes;
+  const release = () => {
+    most += options.portion ?? bytes;
+    released.emit('more');
+  };
   const destination = await listen(scope, options, (socket) => {
     const rest = parts(chunk, bytes);
+    let sent = 0;
     const write = () => {
-      for (let part = rest.next(); ; part = rest.next()) {
+      for (;;) {
+        if (sent >= most && sent < bytes) return void released.once('more', write);
+        const part = rest.next();
         if (part.done) return void socket.end();
+        sent += part.value.length;
         if (!socket.write(part.value)) return void socket.once('drain', write);
       }
     };
@@ -104,7 +120,7 @@ export async function source(scope: Scope, bytes: number, options: SourceOptions
     else write();
     socket.resume();
   });
-  return Object.assign(destination, { sha256: hash.digest('hex') });
+  return Object.assign(destination, { sha256: hash.digest('hex'), release });
 }
 
 function* parts(chunk: Buffer, bytes: number): Generator<Buffer, undefined> {

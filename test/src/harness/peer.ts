@@ -17,8 +17,11 @@ export type PeerVia = { readonly uds: string } | { readonly config: string };
 export interface PeerDial {
   readonly via: PeerVia;
   readonly dest: string;
-  /** `get` an HTTP page, `echo` random bytes, `read` to the end, `hold` until the end, or `nothing`. Default get. */
-  readonly do?: 'get' | 'echo' | 'read' | 'hold' | 'nothing';
+  /**
+   * `get` an HTTP page, `echo` random bytes, `read` to the end, `hold` until the end, or `nothing`. `type`, `follow` and `watch` read
+   * numbered lines until the destination says `end`: what they have typed, a log, or an answer over HTTP/2. Default get.
+   */
+  readonly do?: 'get' | 'echo' | 'read' | 'hold' | 'type' | 'follow' | 'watch' | 'nothing';
   /** Bytes to echo. */
   readonly size?: number;
   readonly count?: number;
@@ -40,6 +43,10 @@ export interface PeerResult {
   readonly bytes: number;
   readonly sha256: string;
   readonly text: string;
+  /** Numbered lines that came. */
+  readonly lines: number;
+  /** The longest wait for one. */
+  readonly pauseMs: number;
 }
 
 export interface PeerSummary {

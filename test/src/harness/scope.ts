@@ -1,3 +1,5 @@
+import { after } from 'node:test';
+
 /** What a test started. It ends in reverse order when the test ends, whether the test passed or not. */
 export class Scope implements AsyncDisposable {
   readonly #ends: (() => unknown)[] = [];
@@ -36,5 +38,19 @@ export function scoped(body: (scope: Scope) => Promise<void>): () => Promise<voi
   return async () => {
     await using scope = new Scope();
     await body(scope);
+  };
+}
+
+/**
+ * Returns what gives all tests of a file the same thing. It starts when the first of them asks for it, and ends after the last. Call it while
+ * the file is loaded.
+ */
+export function sharedByFile<T>(start: (scope: Scope) => Promise<T>): () => Promise<T> {
+  const scope = new Scope();
+  let started: Promise<T> | undefined;
+  after(() => scope[Symbol.asyncDispose]());
+  return () => {
+    started ??= start(scope);
+    return started;
   };
 }

@@ -8,7 +8,7 @@ export type { Trust };
 /** Of a hub's certificate that does not name its address. */
 export const HUB_NAMED = { hosts: [{ type: 'dns', value: HUB_SERVER_NAME }] } satisfies IdentityOptions;
 
-/** Creates the certificate authorities of a plane, and what an API server holds. */
-export async function newTrust(scope: Scope): Promise<Trust> {
-  return createTrust(await tempDir(scope), 'kube-apiserver');
+/** Creates the certificate authorities of a plane, and what an API server holds. @param validMs how long all of it is valid */
+export async function newTrust(scope: Scope, validMs?: number): Promise<Trust> {
+  return createTrust(await tempDir(scope), 'kube-apiserver', validMs);
 }

@@ -50,6 +50,9 @@ const LINES: readonly string[] = [
   '{"type":"membership-change","current":true,"changed":[],"gone":["rogue"]}',
   '{"type":"policy","deny":"all"}',
   '{"type":"policy","deny":[{"cidr":"10.0.0.0/99"}],"allow":[{"host":"*"}]}',
+  '{"type":"hung-up"}',
+  '{"type":"hung-up","gateway":"all"}',
+  '{"type":"hung-up","gateway":"0123456789abcdef"}',
   '{"type":"drain"}',
   'x'.repeat(1 << 20),
 ];

@@ -20,7 +20,7 @@ interface Panel {
   readonly type: string;
   readonly title: string;
   readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
-  readonly targets?: readonly { readonly expr: string }[];
+  readonly targets?: readonly { readonly refId: string; readonly expr: string }[];
 }
 
 export function read(path: string): string {
@@ -38,11 +38,11 @@ export const alerts = yamlFiles('alerts').flatMap((path) =>
   (parse(read(path)) as Rules).groups.flatMap(({ rules }) => rules),
 );
 
-const { panels } = JSON.parse(read('dashboard.json')) as { readonly panels: readonly Panel[] };
+export const dashboard = JSON.parse(read('dashboard.json')) as { readonly panels: readonly Panel[] };
 
-export { panels };
+export const { panels } = dashboard;
 
 /** The dashboard's queries, with its variables set as for a panel that shows everything. */
 export const questions = panels.flatMap(({ targets = [] }) =>
-  targets.map(({ expr }) => expr.replaceAll(/\$(job|instance)/g, '.*').replaceAll('$__rate_interval', '5m')),
+  targets.map(({ expr }) => expr.replaceAll(/\$(job|instance|tenant)/g, '.*').replaceAll('$__rate_interval', '5m')),
 );

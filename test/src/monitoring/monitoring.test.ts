@@ -3,11 +3,13 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { getDotPath, safeParse } from 'valibot';
 import { stringify } from 'yaml';
 import { kustomize, noKubectl, portNumber, readManifest, root, staticPod } from '../k8s/manifests.ts';
 import { deployed, server } from '../k8s/rendered.ts';
-import { alerts, panels, questions, read, yamlFiles } from './files.ts';
+import { alerts, dashboard, panels, questions, read, yamlFiles } from './files.ts';
 import { noPromtool, promtool } from './promtool.ts';
+import { dashboardSchema } from './schema.ts';
 
 /** Labels that a scrape or a histogram adds. */
 const ADDED = ['job', 'instance', 'le'];
@@ -98,6 +100,55 @@ test('promtool accepts every query of the dashboard', { skip: noPromtool }, () =
     assert.equal(status, 0, output);
   } finally {
     rmSync(directory, { recursive: true, force: true });
+  }
+});
+
+test("the dashboard keeps to the schema of Grafana's dashboard kind", () => {
+  const { issues = [] } = safeParse(dashboardSchema, dashboard);
+  assert.deepEqual(
+    issues.map((issue) => `${getDotPath(issue)}: ${issue.message}`),
+    [],
+  );
+});
+
+test('the schema finds what Grafana would ignore, or show wrongly', () => {
+  const faults = (change: (copy: typeof dashboard) => void) => {
+    const copy = structuredClone(dashboard);
+    change(copy);
+    return safeParse(dashboardSchema, copy).issues?.length ?? 0;
+  };
+  const panel = (copy: typeof dashboard) => copy.panels[1] ?? assert.fail('no panel');
+  assert.equal(
+    faults(() => {}),
+    0,
+  );
+  assert.equal(
+    faults((copy) => Object.assign(panel(copy), { titel: 'x' })),
+    1,
+  );
+  assert.equal(
+    faults((copy) => Object.assign(panel(copy), { id: 1 })),
+    1,
+  );
+  assert.equal(
+    faults((copy) => Object.assign(panel(copy).gridPos, { w: 25 })),
+    1,
+  );
+  assert.equal(
+    faults((copy) => Object.assign(panel(copy).targets?.[0] ?? {}, { query: 'up' })),
+    1,
+  );
+});
+
+test('every query of the dashboard uses its variables, and the panels of tenants can show one of them', () => {
+  const exprs = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+  for (const expr of exprs) {
+    assert.ok(expr.includes('job=~"$job",instance=~"$instance"'), expr);
+    for (const [, name = '', selector = ''] of expr.matchAll(/\b(isthmus_tenant_\w+)\{([^}]*)\}/g)) {
+      // What a share is a part of has no choice of tenants.
+      const ofAll = name === 'isthmus_tenant_files_bad' || expr.includes('group_left');
+      assert.ok(ofAll || selector.includes('tenant=~"$tenant"'), expr);
+    }
   }
 });
 

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import test from 'node:test';
 import { agentMetrics, type Metrics, serverMetrics } from '@isthmus/telemetry';
 import { type DialRequest, dialLog, planeEvents } from '@isthmus/tunnel';
-import { stringify } from 'yaml';
-import { eventually, freePort, type Scope, scoped, startCommand, tempDir } from '../harness/index.ts';
+import { eventually, type Scope, scoped } from '../harness/index.ts';
 import { noPromtool, prometheus, promtool } from './promtool.ts';
+import { startPrometheus } from './scraper.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
@@ -64,20 +63,10 @@ test(
       metrics_path: `/${name}`,
       static_configs: [{ targets: [target] }],
     });
-    const directory = await tempDir(scope);
-    const config = {
-      global: { scrape_interval: '2s', scrape_timeout: '2s' },
-      scrape_configs: ['server', 'agent'].map(job),
-    };
-    await writeFile(`${directory}/prometheus.yaml`, stringify(config));
-    const port = await freePort();
-    startCommand(scope, [prometheus as string], {
-      flags: {
-        'config.file': `${directory}/prometheus.yaml`,
-        'storage.tsdb.path': `${directory}/data`,
-        'web.listen-address': `127.0.0.1:${port}`,
-        'enable-feature': 'exemplar-storage',
-      },
+    const port = await startPrometheus(scope, {
+      everySeconds: 2,
+      scrapes: ['server', 'agent'].map(job),
+      flags: { 'enable-feature': 'exemplar-storage' },
     });
     const ask = async (path: string) => {
       const response = await fetch(`http://127.0.0.1:${port}/api/v1/${path}`, { headers: { connection: 'close' } });

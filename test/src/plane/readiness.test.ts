@@ -30,7 +30,7 @@ async function pages(program: Program) {
 }
 
 function failed(checks: readonly string[]): string[] {
-  return checks.filter((line) => line.startsWith('[-]')).map((line) => line.replace(/; last failure: .*$/, ''));
+  return checks.filter((line) => line.startsWith('[-]')).map((line) => line.replace(/; last failure .*$/, ''));
 }
 
 async function failing(program: Program, status: number, ...checks: string[]): Promise<void> {

@@ -36,6 +36,8 @@ async function printed(...args: string[]): Promise<string> {
       text += part;
     },
     err: () => {},
+    keys: () => () => {},
+    resized: () => () => {},
     size: () => ({ columns: 120, rows: 40 }),
   };
   assert.equal(await isthmus(terminal), 0);

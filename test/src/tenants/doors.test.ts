@@ -272,6 +272,7 @@ test(
       sessions: '1 of 100000',
       sessionsPerAgent: '1 of 50',
       identifiers: '0 of 1000',
+      renewalsPerSecond: '0 of 200',
       pendingDials: '0 of 2000',
       tunnels: '1 of 4',
       dialsPerSecond: 'n of 50',

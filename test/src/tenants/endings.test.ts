@@ -38,10 +38,24 @@ test('what stood on a credential ends with it, and nothing else', { skip: redisM
   const programs: Program[] = [plane.gateway.program, plane.hub.program, other.agent];
   const via = await callerOf(plane, other.trust);
   const beside = await bystander(scope, via, destination.authority, programs);
-  for (const [index, row] of rows.entries()) {
+  const ending = async (row: Row, opened: () => void) => {
+    await using own = new Scope();
+    await endsWith(own, plane, `tenant-${rows.indexOf(row)}`, row, destination.authority, opened);
+  };
+  const over = new Map<Row, Promise<void>>();
+  const begun = (row: Row) =>
+    new Promise<void>((resolve) => {
+      const end = ending(row, resolve);
+      over.set(row, end);
+      end.catch(() => resolve());
+    });
+  // They wait side by side, but connect one after the other, so that the programs are not too busy to answer the bystander's PINGs. What takes
+  // its time by the clock is first.
+  for (const row of rows.filter(({ expires }) => expires)) await begun(row);
+  for (const row of rows.filter(({ expires }) => !expires)) await begun(row);
+  for (const row of rows) {
     await t.test(row.name, async () => {
-      await using own = new Scope();
-      await endsWith(own, plane, `tenant-${index}`, row, destination.authority);
+      await over.get(row);
       await beside.unharmed();
     });
   }
@@ -49,11 +63,18 @@ test('what stood on a credential ends with it, and nothing else', { skip: redisM
   assert.deepEqual(
     sessions.map(({ state }) => state),
     ['opened'],
-    'the bystander kept its session',
+    `the bystander kept its session: ${JSON.stringify(sessions)}`,
   );
 });
 
-async function endsWith(scope: Scope, plane: TenantsPlane, name: string, row: Row, destination: string): Promise<void> {
+async function endsWith(
+  scope: Scope,
+  plane: TenantsPlane,
+  name: string,
+  row: Row,
+  destination: string,
+  opened: () => void,
+): Promise<void> {
   const { directory, gateway, hub, audit } = plane;
   const trust = await directory.trust(name);
   scope.defer(() => rm(join(directory.path, `${name}.yaml`), { force: true }));
@@ -61,16 +82,18 @@ async function endsWith(scope: Scope, plane: TenantsPlane, name: string, row: Ro
   await directory.write({ ...trust.file, ...file });
   const { cert, key } = agent ?? (await trust.agent('edge-1'));
   const flags = { 'agent-id': 'edge-1', 'agent-cert': cert, 'agent-key': key, ...agentFlags };
-  await (await startAgent(scope, plane.trust, hub.agentPort, flags)).waitReady();
+  const edge = await startAgent(scope, plane.trust, hub.agentPort, flags);
+  await edge.waitReady();
   const via = await callerOf(plane, trust, caller);
-  const opened = () => tunnelThrough(scope, { via, destination }).catch(() => undefined);
-  const tunnel = await until(opened, { what: `a tunnel of ${name}` });
+  const dialled = () => tunnelThrough(scope, { via, destination }).catch(() => undefined);
+  const tunnel = await until(dialled, { what: `a tunnel of ${name}` });
   // It comes after the tunnel, which it must not carry.
   if (row.beside) {
     const other = await trust.agent('edge-2');
     const identity = { 'agent-id': 'edge-2', 'agent-cert': other.cert, 'agent-key': other.key };
     await (await startAgent(scope, plane.trust, hub.agentPort, identity)).waitReady();
   }
+  opened();
   await act();
   const wait = { deadline: DEADLINE + SOON };
   if (row.ends !== 'caller') {
@@ -82,6 +105,7 @@ async function endsWith(scope: Scope, plane: TenantsPlane, name: string, row: Ro
     const logged = (line: object & { msg?: unknown; tenant?: unknown }) =>
       line.msg === 'session closed' && line.tenant === name && row.why.test(JSON.stringify(line));
     await hub.program.waitForLog(logged, { what: `the end of ${name}'s session in the log` });
+    await edge.waitForLine(row.why);
   }
   await closed(tunnel);
   const ended = () => recordsOf(audit.gateway, name).find((record) => record.closed !== undefined);

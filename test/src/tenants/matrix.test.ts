@@ -95,9 +95,12 @@ test('each may do what its credential allows, and all else is refused and audite
     'read metrics': readMetrics(hub),
   };
   assert.deepEqual(Object.keys(actors), Object.keys(MAY));
+  /** At the gateway, which dials, and at the hub, which is asked: a gateway learns a moment later that a session was kicked. */
   const bothThere = async () => {
-    const sessions = await plane.gateway.program.metric('isthmus_tenant_sessions');
-    return [...sessions.values()].filter((count) => count > 0).length === 2;
+    const pages = await Promise.all(
+      [plane.gateway, plane.hub].map(({ program }) => program.metric('isthmus_tenant_sessions')),
+    );
+    return pages.every((sessions) => [...sessions.values()].filter((count) => count > 0).length === 2);
   };
 
   for (const [actor, identity] of Object.entries(actors)) {

@@ -2,10 +2,20 @@ import assert from 'node:assert/strict';
 import { rename, writeFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
-import test from 'node:test';
+import { describe, it } from 'node:test';
 import { redisMissing } from '@isthmus/registry/testing';
 import type { TrailRecord } from '@isthmus/telemetry';
-import { echo, nextChunk, Scope, startAgent, tempDir, tunnelThrough, until } from '../harness/index.ts';
+import {
+  echo,
+  nextChunk,
+  type Scope,
+  scoped,
+  sharedByFile,
+  startAgent,
+  tempDir,
+  tunnelThrough,
+  until,
+} from '../harness/index.ts';
 import { readRecords } from '../plane/audit-records.ts';
 import { closed } from '../plane/dials.ts';
 import { callerOf, type TenantsPlane, tenantsPlane } from './rig.ts';
@@ -80,48 +90,57 @@ function recordsOf({ audit }: TenantsPlane, tenant: string) {
   };
 }
 
-test("a session outlives its token if the agent's token is rotated, and ends with it if not", {
-  skip: redisMissing(),
-}, async (t) => {
-  await using scope = new Scope();
-  const plane = await tenantsPlane(scope);
-  const { authority } = await echo(scope);
+const shared = sharedByFile(async (scope) => ({
+  plane: await tenantsPlane(scope),
+  authority: (await echo(scope)).authority,
+}));
 
-  await t.test('rotated twice, by the same principal: the tunnel lives on', async () => {
-    await using own = new Scope();
-    const { tunnel, firstEnds, rotate } = await tokened(own, plane, 'rotated', authority);
-    const ends = [firstEnds];
-    const twiceOver = () => Date.now() > (ends[2] ?? Number.POSITIVE_INFINITY) + SEEN_WITHIN;
-    while (!twiceOver()) {
-      ends.push(await rotate());
-      const next = Date.now() + ROTATE_EVERY;
-      await until(() => twiceOver() || Date.now() > next, { what: 'the next rotation' });
-    }
-    tunnel.write('still there');
-    assert.equal((await nextChunk(tunnel, 'an echo')).toString(), 'still there');
-    const { sessions, refusals } = recordsOf(plane, 'rotated');
-    assert.deepEqual([sessions.map(({ state }) => state), refusals], [['opened'], []]);
-  });
+// Side by side: each waits for tokens of its own tenant to end.
+describe("a session and its agent's token", { skip: redisMissing(), concurrency: true }, () => {
+  it(
+    'rotated twice, by the same principal: the tunnel lives on',
+    scoped(async (scope) => {
+      const { plane, authority } = await shared();
+      const { tunnel, firstEnds, rotate } = await tokened(scope, plane, 'rotated', authority);
+      const ends = [firstEnds];
+      const twiceOver = () => Date.now() > (ends[2] ?? Number.POSITIVE_INFINITY) + SEEN_WITHIN;
+      while (!twiceOver()) {
+        ends.push(await rotate());
+        const next = Date.now() + ROTATE_EVERY;
+        await until(() => twiceOver() || Date.now() > next, { what: 'the next rotation' });
+      }
+      tunnel.write('still there');
+      assert.equal((await nextChunk(tunnel, 'an echo')).toString(), 'still there');
+      const { sessions, refusals } = recordsOf(plane, 'rotated');
+      assert.deepEqual([sessions.map(({ state }) => state), refusals], [['opened'], []]);
+    }),
+  );
 
-  await t.test('not rotated: the tunnel ends, with the reason', async () => {
-    await using own = new Scope();
-    const { tunnel } = await tokened(own, plane, 'left', authority);
-    await closed(tunnel);
-    const ended = await until(() => recordsOf(plane, 'left').sessions.find(({ state }) => state === 'closed'));
-    assert.match(ended.text ?? '', /its credential expired at/);
-  });
+  it(
+    'not rotated: the tunnel ends, with the reason',
+    scoped(async (scope) => {
+      const { plane, authority } = await shared();
+      const { tunnel } = await tokened(scope, plane, 'left', authority);
+      await closed(tunnel);
+      const ended = await until(() => recordsOf(plane, 'left').sessions.find(({ state }) => state === 'closed'));
+      assert.match(ended.text ?? '', /its credential expired at/);
+    }),
+  );
 
-  await t.test('rotated to the token of another principal: it is refused, and the tunnel ends', async () => {
-    await using own = new Scope();
-    const { tunnel, rotate } = await tokened(own, plane, 'another', authority);
-    await rotate(OTHER);
-    const refusal = await until(() => recordsOf(plane, 'another').refusals[0]);
-    assert.equal(refusal.principal, `another/agent/${OWN}`);
-    assert.equal(refusal.rule, 'another.yaml: agents[0].tokens');
-    assert.match(
-      refusal.text,
-      /^the fresh token of agent another is of another\/agent\/system:serviceaccount:default:somebody/,
-    );
-    await closed(tunnel);
-  });
+  it(
+    'rotated to the token of another principal: it is refused, and the tunnel ends',
+    scoped(async (scope) => {
+      const { plane, authority } = await shared();
+      const { tunnel, rotate } = await tokened(scope, plane, 'another', authority);
+      await rotate(OTHER);
+      const refusal = await until(() => recordsOf(plane, 'another').refusals[0]);
+      assert.equal(refusal.principal, `another/agent/${OWN}`);
+      assert.equal(refusal.rule, 'another.yaml: agents[0].tokens');
+      assert.match(
+        refusal.text,
+        /^the fresh token of agent another is of another\/agent\/system:serviceaccount:default:somebody/,
+      );
+      await closed(tunnel);
+    }),
+  );
 });

@@ -6,6 +6,9 @@ import { Position } from './pattern.ts';
 /** At most one period of the pattern. */
 const CHUNK = 60 * 1024;
 
+/** Chunks that one connection gets in a turn of the event loop: while its reader keeps up, a socket would take more without end. */
+const CHUNKS_A_TURN = 4;
+
 interface Tally {
   bytes: number;
   corrupt: boolean;
@@ -75,7 +78,8 @@ function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
   let sent = 0;
   const ahead = () => (kbPerSecond === 0 ? 0 : sent / kbPerSecond - (performance.now() - from));
   const write = () => {
-    for (let room = true; room; ) {
+    let room = true;
+    for (let left = CHUNKS_A_TURN; room && left > 0; left--) {
       if (tally.stopped) {
         socket.end();
         return;
@@ -90,7 +94,8 @@ function pour(socket: Socket, tally: Tally, kbPerSecond: number): void {
       sent += CHUNK;
       tally.bytes += CHUNK;
     }
-    socket.once('drain', write);
+    if (room) setImmediate(write);
+    else socket.once('drain', write);
   };
   write();
 }

@@ -62,6 +62,8 @@ export interface Settings {
   /** Limit of all downloads together in MB/s, or of dials per second; 0 for none. */
   readonly rate: number;
   readonly groups: Groups;
+  /** Measure this many dials instead of a time, beginning with the first. */
+  readonly first?: number;
   /** A second tenant, for the work that measures what it does to the first. */
   readonly flood?: FloodSettings;
 }

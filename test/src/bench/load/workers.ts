@@ -121,7 +121,8 @@ export class Dialler implements Worker {
   constructor(tunnels: Tunnels, every = 0) {
     this.#tunnels = tunnels;
     this.#every = every;
-    this.ended = this.#run();
+    // Not at once, so that a phase can begin with the first dial.
+    this.ended = Promise.resolve().then(() => this.#run());
   }
 
   stop(): void {

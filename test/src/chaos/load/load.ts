@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { type Scope, until, within } from '../../harness/index.ts';
-import type { Cut, DialRecord, LoadSettings, Report } from './messages.ts';
+import type { Cut, DialRecord, LoadSettings, Pause, Report } from './messages.ts';
 
 /** Pending dials reach their own deadline before this. */
 const END_WITHIN = 30_000;
@@ -12,6 +12,7 @@ export class Load implements AsyncDisposable {
   readonly settings: LoadSettings;
   readonly dials: DialRecord[] = [];
   readonly cuts: Cut[] = [];
+  readonly pauses: Pause[] = [];
   readonly wrong: string[] = [];
   moving = 0;
   finished = 0;
@@ -59,9 +60,10 @@ export class Load implements AsyncDisposable {
     await within(gone, { deadline: END_WITHIN, what: 'the end of the load' });
   }
 
-  #take({ dials, cuts, wrong, moving, finished, cpuMs }: Report): void {
+  #take({ dials, cuts, pauses, wrong, moving, finished, cpuMs }: Report): void {
     this.dials.push(...dials);
     this.cuts.push(...cuts);
+    this.pauses.push(...pauses);
     this.wrong.push(...wrong);
     Object.assign(this, { moving, finished, cpuMs });
   }

@@ -41,10 +41,20 @@ export interface Cut {
   readonly how: string;
 }
 
+/** A frame of a long tunnel that came late. */
+export interface Pause {
+  readonly tunnel: number;
+  /** When it came. */
+  readonly at: number;
+  /** How late. */
+  readonly ms: number;
+}
+
 /** What the load's process reports, several times a second. */
 export interface Report {
   readonly dials: readonly DialRecord[];
   readonly cuts: readonly Cut[];
+  readonly pauses: readonly Pause[];
   readonly wrong: readonly string[];
   /** Tunnels that received a frame within the last second. */
   readonly moving: number;

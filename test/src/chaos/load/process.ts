@@ -3,7 +3,7 @@ import { clock } from '../clock.ts';
 import { dial } from './dial.ts';
 import { PROTOCOLS, type Protocol } from './door.ts';
 import { FRAME_EVERY } from './frames.ts';
-import type { Cut, DialRecord, LoadSettings, Report } from './messages.ts';
+import type { Cut, DialRecord, LoadSettings, Pause, Report } from './messages.ts';
 import { LongTunnel } from './tunnel.ts';
 
 const DIAL_EVERY = 5;
@@ -22,6 +22,7 @@ class Load {
   readonly #timers: NodeJS.Timeout[] = [];
   #dials: DialRecord[] = [];
   #cuts: Cut[] = [];
+  #pauses: Pause[] = [];
   #wrong: string[] = [];
   #finished = 0;
   #started = 0;
@@ -111,6 +112,7 @@ class Load {
           this.#cuts.push({ tunnel: index, at: clock(), how });
           again(REOPEN_AFTER);
         },
+        paused: (ms) => this.#pauses.push({ tunnel: index, at: clock(), ms }),
         wrong: (text) => this.#wrong.push(text),
       });
       this.#tunnels.set(index, tunnel);
@@ -138,6 +140,7 @@ class Load {
     const report: Report = {
       dials: this.#dials,
       cuts: this.#cuts,
+      pauses: this.#pauses,
       wrong: this.#wrong,
       moving: [...this.#tunnels.values()].filter(({ heard }) => now - heard < MOVED_WITHIN).length,
       finished: this.#finished,
@@ -145,6 +148,7 @@ class Load {
     };
     this.#dials = [];
     this.#cuts = [];
+    this.#pauses = [];
     this.#wrong = [];
     process.send?.(report, undefined, undefined, sent);
   }

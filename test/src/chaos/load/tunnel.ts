@@ -1,10 +1,14 @@
 import type { Duplex } from 'node:stream';
 import { clock } from '../clock.ts';
-import { FrameReader, frame } from './frames.ts';
+import { FRAME_EVERY, FrameReader, frame } from './frames.ts';
+
+/** A frame that comes later than this is a pause, in milliseconds. */
+const LATE = 100;
 
 export interface TunnelEnds {
   finished(): void;
   cut(how: string): void;
+  paused(ms: number): void;
   wrong(text: string): void;
 }
 
@@ -48,7 +52,10 @@ export class LongTunnel {
 
   #take(chunk: Buffer): void {
     if (this.#over) return;
+    const before = this.heard;
     this.heard = clock();
+    const late = this.heard - before - FRAME_EVERY;
+    if (late >= LATE) this.#ends.paused(late);
     const problem = this.#reader.take(chunk);
     if (problem) this.#ends.wrong(problem);
     if (!problem && !this.#reader.finished) return;

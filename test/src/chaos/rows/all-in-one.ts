@@ -1,5 +1,5 @@
 import { goMissing, type Member } from '../../harness/index.ts';
-import type { Context, Row } from '../row.ts';
+import type { Carried, Context, Row } from '../row.ts';
 import { type ServerPlane, serverPlane } from '../server-plane.ts';
 
 const FAULT = '3 all-in-one servers beside 3 API-server callers, 6 agents (2 of them Go agents)';
@@ -17,9 +17,14 @@ function skip(): string | undefined {
 
 async function kill({ plane, strike, hold }: Context<ServerPlane>, member: Member): Promise<void> {
   const gateway = plane.servers.indexOf(member);
-  const carries = (carried: { gateway: number; hubId: string; agentId: string }) =>
-    carried.gateway === gateway || carried.hubId === member.id || carried.agentId === member.id;
-  await strike({ takes: carries, ...(gateway >= 0 && { gateway }) }, () => member.kill());
+  const through = ({ hubId }: Carried) => hubId === member.id;
+  const takes = (carried: Carried) =>
+    carried.gateway === gateway ||
+    carried.agentId === member.id ||
+    // Upstream's agents resume nothing.
+    (through(carried) && carried.agentId.startsWith('go-'));
+  const touches = (carried: Carried) => through(carried) && !takes(carried);
+  await strike({ takes, touches, ...(gateway >= 0 && { gateway }) }, () => member.kill());
   await hold(RESTART_AFTER, RESTART_AFTER);
   await member.restart();
   await hold(5000, 1000);

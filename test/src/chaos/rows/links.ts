@@ -19,14 +19,14 @@ function reset(link: Link): Row<SplitPlane> {
   return {
     name: `${link}-link-reset`,
     fault: `${NAMES[link]} link reset`,
-    holds: '0 failed dials; dials within 1 s',
-    bounds: { dialMs: 1000, callersEndMs: 1000, destinationsEndMs: 1000 },
+    holds: '0 failed dials; dials within 1 s; 0 cut tunnels; pauses of at most 500 ms',
+    bounds: { dialMs: 1000, pauseMs: 500 },
     topology: (scope: Scope) => splitPlane(scope, { relays: [link] }),
     async inject({ plane, strike, hold, short }) {
       const [relay] = relaysOf(plane, link) as [Relay];
       const [hub] = plane.hubs;
       for (let times = short ? 1 : 4; times > 0; times--) {
-        await strike({ takes: ({ hubId }) => hubId === hub?.id }, () => relay.reset());
+        await strike({ touches: ({ hubId }) => hubId === hub?.id }, () => relay.reset());
         await hold(5000, 2000);
       }
     },

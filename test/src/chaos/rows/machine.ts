@@ -108,7 +108,14 @@ async function jumpAndKill({ plane, strike, hold, short }: Context<Clocks>): Pro
     // Restarted before its record has expired, with a clock that is an hour behind its first start.
     plane.jump([other.id], -JUMP);
     if (!short || seconds < 0) {
-      await strike({ takes: (at) => at.gateway === 1 || at.hubId === other.id, gateway: 1 }, () => other.kill());
+      await strike(
+        {
+          takes: ({ gateway }) => gateway === 1,
+          touches: ({ gateway, hubId }) => gateway !== 1 && hubId === other.id,
+          gateway: 1,
+        },
+        () => other.kill(),
+      );
       await other.restart();
       await until(async () => !(await plane.missing()), { what: 'the others to know the restarted server' });
     }

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { kubectl } from '../kubernetes.ts';
-import { ADDRESS } from '../settings.ts';
 import type { Way } from '../way.ts';
 import type { Check } from './check.ts';
 
@@ -23,8 +22,7 @@ export const METRICS: readonly Check[] = [
   {
     name: "plane's metrics",
     async run({ way }) {
-      const pages = await Promise.all((await podsOf(way)).map((pod) => pageOf(way, pod)));
-      const dials = pages.map((page) =>
+      const dials = (await pagesOf(way)).map((page) =>
         sample(page, 'konnectivity_network_proxy_server_dial_duration_seconds_count', {}),
       );
       assert.ok(
@@ -44,13 +42,14 @@ export function sample(page: string, family: string, labels: Readonly<Record<str
   return matching.reduce((total, line) => total + Number(line.split(' ').at(-1)), 0);
 }
 
-async function podsOf({ servers }: Way): Promise<string[]> {
-  const output = '-o=jsonpath={.items[*].metadata.name}';
-  return (await kubectl(['-n', servers.namespace, 'get', 'pods', '-l', servers.selector, output])).split(' ');
-}
-
-/** The static pod serves its metrics at the node's address, and this runs there. The gateways' come through the plane itself. */
-async function pageOf({ servers }: Way, pod: string): Promise<string> {
-  if (servers.namespace === 'kube-system') return (await fetch(`http://${ADDRESS}:${servers.port}/metrics`)).text();
-  return kubectl(['get', '--raw', `/api/v1/namespaces/${servers.namespace}/pods/${pod}:${servers.port}/proxy/metrics`]);
+/** Static pods serve their metrics at the node's addresses, and this runs there. The gateways' come through the plane itself. */
+export async function pagesOf({ servers }: Way): Promise<string[]> {
+  const { port } = servers;
+  if ('addresses' in servers)
+    return Promise.all(servers.addresses.map(async (host) => (await fetch(`http://${host}:${port}/metrics`)).text()));
+  const { namespace, selector } = servers;
+  const names = '-o=jsonpath={.items[*].metadata.name}';
+  const pods = (await kubectl(['-n', namespace, 'get', 'pods', '-l', selector, names])).split(' ');
+  const page = (pod: string) => `/api/v1/namespaces/${namespace}/pods/${pod}:${port}/proxy/metrics`;
+  return Promise.all(pods.map((pod) => kubectl(['get', '--raw', page(pod)])));
 }

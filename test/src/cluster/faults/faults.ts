@@ -14,9 +14,9 @@ const GATEWAYS = { namespace: 'isthmus-plane', name: 'gateway', selector: 'app.k
 
 type Deployment = typeof AGENTS;
 
-const agentsRolled: Fault = { name: 'agents rolled', commit: (scene) => roll(AGENTS, scene) };
+export const agentsRolled: Fault = { name: 'agents rolled', commit: (scene) => roll(AGENTS, scene) };
 
-const agentDeleted: Fault = {
+export const agentDeleted: Fault = {
   name: 'an agent force-deleted',
   async commit({ load }) {
     const [pod = ''] = await podsOf(AGENTS);

@@ -14,6 +14,13 @@ interface Failure {
   readonly reason: string;
 }
 
+interface LoadOptions {
+  /** How calls may fail. */
+  readonly mayFail?: RegExp | undefined;
+  /** Where the sessions that stay are, one after the other. Default: where kubectl finds an API server, as the calls do. */
+  readonly apiServers?: readonly string[] | undefined;
+}
+
 /** What a load met. */
 export interface Figures {
   readonly calls: number;
@@ -36,23 +43,26 @@ export class Load implements AsyncDisposable {
   readonly #sessions: readonly Session[];
   #calls = 0;
   readonly #failures: Failure[] = [];
-  /** The calls that were under way when something was killed. */
-  #struck: readonly [first: number, last: number] = [-1, -1];
+  /** The calls that were under way when things were killed. */
+  readonly #struck: (readonly [first: number, last: number])[] = [];
   #longest = 0;
   #over = false;
   readonly #loop: Promise<void>;
 
-  private constructor(pod: string, mayFail: RegExp | undefined) {
+  private constructor(pod: string, { mayFail, apiServers }: LoadOptions) {
     this.#pod = pod;
     this.#mayFail = mayFail;
     const args = ['-n', NAMESPACE, 'exec', pod, '--', 'sh', '-c', COUNTING];
-    this.#sessions = Array.from({ length: SESSIONS }, () => new Session(this.#scope, args));
+    this.#sessions = Array.from({ length: SESSIONS }, (_, index) => {
+      const address = apiServers?.[index % apiServers.length];
+      return new Session(this.#scope, address ? [`--server=https://${address}:6443`, ...args] : args);
+    });
     this.#loop = this.#calling();
   }
 
   /** Resolves once its sessions stand, and some calls have succeeded. */
-  static async begin(pod: string, mayFail?: RegExp): Promise<Load> {
-    const load = new Load(pod, mayFail);
+  static async begin(pod: string, options: LoadOptions): Promise<Load> {
+    const load = new Load(pod, options);
     for (const session of load.#sessions) await session.line(/^1$/);
     await load.more(3);
     return load;
@@ -68,7 +78,7 @@ export class Load implements AsyncDisposable {
   async strike<T>(kill: () => Promise<T>): Promise<T> {
     const first = this.#calls;
     const result = await kill();
-    this.#struck = [first, this.#calls];
+    this.#struck.push([first, this.#calls]);
     return result;
   }
 
@@ -76,8 +86,8 @@ export class Load implements AsyncDisposable {
     const cut = this.#sessions.filter((session) => session.ended).length;
     this.#over = true;
     await this.#loop;
-    const [first, last] = this.#struck;
-    const failed = this.#failures.filter(({ call }) => call < first || call > last);
+    const underWayOf = ({ call }: Failure) => this.#struck.some(([first, last]) => call >= first && call <= last);
+    const failed = this.#failures.filter((failure) => !underWayOf(failure));
     const reason = failed.find((each) => !this.#mayFail?.test(each.reason))?.reason;
     const underWay = this.#failures.length - failed.length;
     return { calls: this.#calls, failed: failed.length, underWay, longest: this.#longest, cut, reason };

@@ -18,7 +18,10 @@ export async function runFault(
   fault: Fault,
   options: { kubernetes: Kubernetes; way: Way; short: boolean },
 ): Promise<Outcome> {
-  await using load = await Load.begin(await probePod(), fault.mayFail);
+  await using load = await Load.begin(await probePod(), {
+    mayFail: fault.mayFail,
+    apiServers: options.way.apiServers,
+  });
   await fault.commit({ ...options, load });
   await load.more(CALLS_AFTER);
   return { way: options.way, fault: fault.name, figures: await load.end() };

@@ -1,0 +1,50 @@
+// A caller's socket and a destination's, and nothing between them: the least that a dial costs in this language and on this runtime.
+// Accepts callers on a unix socket or over mutual TLS, answers CONNECT, and connects to the destination or answers in its place.
+import { readFileSync } from 'node:fs';
+import { connect, createServer, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+
+/** What the process does, as JSON in its first argument. */
+export interface FloorSettings {
+  /** A unix socket, or files for TLS. */
+  readonly listen: { readonly path: string } | { readonly cert: string; readonly key: string; readonly ca: string };
+  /** The destination; if unset, this process answers as one. */
+  readonly to?: number;
+}
+
+const { listen, to } = JSON.parse(process.argv[2] ?? '') as FloorSettings;
+const answer = Buffer.from('HTTP/1.1 200 OK\r\n\r\n');
+const pong = Buffer.from('.');
+
+function accept(caller: Socket): void {
+  caller.on('error', () => caller.destroy());
+  caller.once('data', () => {
+    if (to !== undefined) return connectTo(caller, to);
+    caller.write(answer);
+    caller.on('data', () => caller.write(pong));
+    caller.once('end', () => caller.end());
+  });
+}
+
+function connectTo(caller: Socket, port: number): void {
+  caller.pause();
+  const destination = connect({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true }, () => {
+    caller.write(answer);
+    caller.pipe(destination).pipe(caller);
+  });
+  destination.on('error', () => caller.destroy());
+  caller.once('close', () => destination.destroy());
+}
+
+const options = { allowHalfOpen: true, noDelay: true };
+if ('path' in listen) {
+  createServer(options, accept).listen({ path: listen.path, backlog: 4096 }, () => process.send?.(0));
+} else {
+  const [cert, key, ca] = [listen.cert, listen.key, listen.ca].map((file) => readFileSync(file));
+  const tls = { cert, key, ca, requestCert: true, rejectUnauthorized: true };
+  const server = createTlsServer({ ...options, ...tls }, accept);
+  server.listen({ host: '127.0.0.1', port: 0, backlog: 4096 }, () => {
+    process.send?.((server.address() as { port: number }).port);
+  });
+}
+process.once('disconnect', () => process.exit(0));

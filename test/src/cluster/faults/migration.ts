@@ -1,0 +1,25 @@
+import { type Make, runAgents, runServer } from '../page.ts';
+import type { Fault } from './fault.ts';
+
+/** One agent, on the one node: while it changes, there is none. */
+const NO_AGENT = /[Nn]o agent available|error dialing backend|connection reset by peer|: EOF$/;
+
+/** docs/MIGRATE.md, every step of it and every step back. */
+export const SERVER_FIRST: readonly Fault[] = [server('ANP', 'Isthmus', 'ANP')];
+export const THEN_AGENTS: readonly Fault[] = [agents('ANP', 'Isthmus', 'Isthmus')];
+export const SERVER_BACK: readonly Fault[] = [server('Isthmus', 'ANP', 'Isthmus')];
+export const AGENTS_BACK_AND_FIRST: readonly Fault[] = [
+  agents('Isthmus', 'ANP', 'ANP'),
+  agents('ANP', 'Isthmus', 'ANP'),
+  server('ANP', 'Isthmus', 'Isthmus'),
+];
+
+/** @param with what the agents are meanwhile */
+function server(from: Make, to: Make, agents: Make): Fault {
+  return { name: `server: ${from} to ${to}, agents ${agents}`, commit: () => runServer(to) };
+}
+
+/** @param server what the server is meanwhile */
+function agents(from: Make, to: Make, server: Make): Fault {
+  return { name: `agents: ${from} to ${to}, server ${server}`, mayFail: NO_AGENT, commit: () => runAgents(to) };
+}

@@ -1,0 +1,66 @@
+import { until } from '../../harness/index.ts';
+import { apiServerReady } from '../balancer.ts';
+import { CONTROL_PLANES } from '../control-planes.ts';
+import { containerOf, killStatic, nextStatic } from '../kubernetes.ts';
+import { manifestOf, readPod, type StaticPod, writePod } from '../static-pods.ts';
+import { API_SERVER, SERVER, servers } from '../three.ts';
+import { ofAnp } from '../upstream.ts';
+import type { Fault } from './fault.ts';
+import { agentDeleted, agentsRolled } from './faults.ts';
+
+const API_SERVER_MS = 180_000;
+
+/** What is done to three control planes: a server beside each API server. */
+export const OF_THREE: readonly Fault[] = [
+  agentsRolled,
+  agentDeleted,
+  {
+    name: 'each server changed, one after the other',
+    async commit() {
+      for (const { suffix } of CONTROL_PLANES) {
+        const pod = readPod(manifestOf(`${SERVER}${suffix}`));
+        await changed({ ...pod, metadata: { ...pod.metadata, annotations: { changed: `${Date.now()}` } } });
+      }
+    },
+  },
+  {
+    name: 'each server SIGKILLed, one after the other',
+    async commit({ load }) {
+      for (const { suffix } of CONTROL_PLANES) {
+        const name = `${SERVER}${suffix}`;
+        await nextStatic(name, await load.strike(() => killStatic(name)));
+      }
+    },
+  },
+  {
+    name: 'each API server SIGKILLed, one after the other',
+    async commit({ load }) {
+      for (const { address, suffix } of CONTROL_PLANES) {
+        const name = `${API_SERVER}${suffix}`;
+        await nextStatic(name, await load.strike(() => killStatic(name)));
+        await until(() => apiServerReady(address, 6443), {
+          what: `the API server at ${address}`,
+          deadline: API_SERVER_MS,
+        });
+      }
+    },
+  },
+];
+
+/** Back to ANP and to Isthmus again, on one of the three. There are agents of both kinds. */
+export const ONE_OF_THREE: readonly Fault[] = [
+  { name: 'one of three servers: Isthmus to ANP', commit: () => changed(ofAnp(oneServer())) },
+  { name: 'one of three servers: ANP to Isthmus', commit: () => changed(oneServer()) },
+];
+
+function oneServer(): StaticPod {
+  return servers({ leases: true, count: false }).at(-1) as StaticPod;
+}
+
+/** Has the kubelet run another form of a static pod, and waits until that is ready. */
+async function changed(pod: StaticPod): Promise<void> {
+  const { name } = pod.metadata;
+  const before = await containerOf(name);
+  writePod(pod);
+  await nextStatic(name, before);
+}

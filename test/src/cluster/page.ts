@@ -1,0 +1,61 @@
+import { cpSync } from 'node:fs';
+import { join } from 'node:path';
+import { VERSION } from '@isthmus/service';
+import { containerOf, type Kubernetes, kubectl, nextStatic } from './kubernetes.ts';
+import { allowPods, commandsOf, K8S, paste } from './recipe.ts';
+import { readPod, removePod, writePod } from './static-pods.ts';
+import { anpImage, ofAnp } from './upstream.ts';
+
+const RECIPE = 'recipes/kubernetes-io';
+const SERVER = 'konnectivity-server';
+const AGENT = 'konnectivity-agent';
+const ROLLOUT_MS = 180_000;
+
+export type Make = 'ANP' | 'Isthmus';
+
+/** recipes/kubernetes-io, with ANP's images as the page has them, in place of the other recipe's server and agents. */
+export async function kubernetesIosPage(kubernetes: Kubernetes): Promise<void> {
+  await kubectl(['-n', 'isthmus-agent', 'scale', 'deployment/agent', '--replicas=0']);
+  removePod('proxy-server');
+  await allowPods();
+  // The page makes this file with openssl.
+  await paste(
+    'kubeadm kubeconfig user --client-name system:konnectivity-server > /etc/kubernetes/konnectivity-server.conf',
+  );
+  await paste(commandsOf(join(RECIPE, 'README.md'), 'Files that user 65532 must read'));
+  const egress = 'egress-selector-configuration.yaml';
+  cpSync(join(K8S, RECIPE, 'node', egress), join('/etc/kubernetes', egress));
+  writeServer('ANP');
+  await kubernetes.restartApiServer();
+  await kubectl(['apply', '-k', join(K8S, RECIPE)]);
+  await runAgents('ANP');
+  await nextStatic(SERVER, '');
+}
+
+/** Ends the page's server and agents, if they are there. */
+export async function leavePage(): Promise<void> {
+  removePod(SERVER);
+  await kubectl(['delete', '--ignore-not-found', '-k', join(K8S, RECIPE)]);
+}
+
+function writeServer(make: Make): void {
+  const recipes = readPod(join(K8S, RECIPE, `node/${SERVER}.yaml`));
+  writePod(make === 'ANP' ? ofAnp(recipes) : recipes);
+}
+
+/** Changes the server's image, and nothing else. */
+export async function runServer(make: Make): Promise<void> {
+  const before = await containerOf(SERVER);
+  writeServer(make);
+  await nextStatic(SERVER, before);
+}
+
+/** Changes the agents' image, and nothing else. */
+export async function runAgents(make: Make): Promise<void> {
+  const image = make === 'ANP' ? anpImage('agent') : `isthmus:${VERSION}`;
+  await kubectl(['-n', 'kube-system', 'set', 'image', `daemonset/${AGENT}`, `${AGENT}=${image}`]);
+  const wait = `--timeout=${ROLLOUT_MS / 1000}s`;
+  await kubectl(['-n', 'kube-system', 'rollout', 'status', `daemonset/${AGENT}`, wait], {
+    deadline: ROLLOUT_MS + 5000,
+  });
+}

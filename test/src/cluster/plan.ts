@@ -1,0 +1,79 @@
+import type { Scope } from '../harness/index.ts';
+import type { Check } from './checks/check.ts';
+import { LEASES } from './checks/leases.ts';
+import { METRICS } from './checks/metrics.ts';
+import { OPERATIONS } from './checks/operations.ts';
+import { TOKENS } from './checks/tokens.ts';
+import type { Fault } from './faults/fault.ts';
+import { OF_THE_PLANE, OF_THE_SERVER } from './faults/faults.ts';
+import { AGENTS_BACK_AND_FIRST, SERVER_BACK, SERVER_FIRST, THEN_AGENTS } from './faults/migration.ts';
+import { OF_THREE, ONE_OF_THREE } from './faults/of-three.ts';
+import type { Kubernetes } from './kubernetes.ts';
+import { kubernetesIosPage, leavePage } from './page.ts';
+import { applyPlane, speakHttpConnect, useGateways } from './recipe.ts';
+import { threeControlPlanes } from './three.ts';
+import type { WayName } from './way.ts';
+
+/** What is prepared with. */
+export interface Ground {
+  readonly kubernetes: Kubernetes;
+  /** Where it may write. */
+  readonly directory: string;
+  /** What is started ends with the cluster. */
+  readonly scope: Scope;
+}
+
+/** What a way needs, and what is then done over it, in this order. */
+export interface Plan {
+  prepare(ground: Ground): Promise<void>;
+  readonly steps: readonly (Check | Fault)[];
+}
+
+export const PLANS: Readonly<Record<WayName, Plan>> = {
+  grpc: {
+    // The recipe that the cluster came up with.
+    async prepare() {},
+    steps: [...OPERATIONS, ...METRICS, ...TOKENS, ...OF_THE_SERVER],
+  },
+  connect: {
+    async prepare({ kubernetes }) {
+      speakHttpConnect();
+      await kubernetes.restartApiServer();
+    },
+    steps: [...OPERATIONS, ...METRICS, ...OF_THE_SERVER],
+  },
+  page: {
+    prepare: ({ kubernetes }) => kubernetesIosPage(kubernetes),
+    steps: [
+      ...SERVER_FIRST,
+      ...over('server Isthmus, agents ANP', OPERATIONS),
+      ...THEN_AGENTS,
+      ...over("kubernetes.io's page", OPERATIONS),
+      ...SERVER_BACK,
+      ...over('server ANP, agents Isthmus', OPERATIONS),
+      ...AGENTS_BACK_AND_FIRST,
+      ...METRICS,
+    ],
+  },
+  mtls: {
+    async prepare({ kubernetes, directory }) {
+      await leavePage();
+      await applyPlane(directory);
+      await useGateways(directory);
+      await kubernetes.restartApiServer();
+    },
+    steps: [...OPERATIONS, ...METRICS, ...OF_THE_PLANE],
+  },
+  ha: {
+    async prepare({ scope, kubernetes }) {
+      await leavePage();
+      await threeControlPlanes(scope, kubernetes);
+    },
+    steps: [...OPERATIONS, ...METRICS, ...OF_THREE, ...LEASES, ...ONE_OF_THREE],
+  },
+};
+
+/** The same checks, by names that tell them from others. */
+function over(what: string, checks: readonly Check[]): Check[] {
+  return checks.map(({ name, run }) => ({ name: `${name} (${what})`, run }));
+}

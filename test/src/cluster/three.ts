@@ -1,0 +1,85 @@
+import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { type Scope, until } from '../harness/index.ts';
+import { ROOT } from '../harness/runtime.ts';
+import { apiServerReady, balance, serverAlive } from './balancer.ts';
+import { must } from './command.ts';
+import { apiServer, BALANCER, CONTROL_PLANES, IDENTITY, SOCKET, server, useBalancer } from './control-planes.ts';
+import { containerOf, type Kubernetes, kill, killStatic, kubectl, nextStatic, tryKubectl } from './kubernetes.ts';
+import { allowPods, commandsOf, isthmus, K8S, paste, rolledOut } from './recipe.ts';
+import { ADDRESS } from './settings.ts';
+import { manifestOf, readPod, removePod, type StaticPod, writePod } from './static-pods.ts';
+
+const RECIPE = 'recipes/kubeadm-ha';
+const SECTION = "Each node's files";
+export const SERVER = 'konnectivity-server';
+export const API_SERVER = 'kube-apiserver';
+const ADDRESSES = CONTROL_PLANES.map(({ address }) => address);
+
+/** recipes/kubeadm-ha without Redis: three API servers, a server beside each, and agents that find all servers behind a load balancer. */
+export async function threeControlPlanes(scope: Scope, kubernetes: Kubernetes): Promise<void> {
+  for (const address of [BALANCER, ...ADDRESSES.slice(1)])
+    await must(['ip', 'address', 'add', `${address}/24`, 'dev', 'node0']);
+  await nodeFiles();
+  removePod('proxy-server');
+  await tryKubectl(['delete', 'namespace', 'isthmus-plane', '--ignore-not-found', '--wait=false']);
+  await allowPods();
+  await apiServers();
+  await balance(scope, BALANCER, 6443, ADDRESSES, apiServerReady);
+  await balance(scope, BALANCER, 8132, ADDRESSES, serverAlive);
+  useBalancer();
+  await kubernetes.restartKubelet();
+  for (const name of ['kube-controller-manager', 'kube-scheduler']) await nextStatic(name, await killStatic(name));
+  for (const pod of servers()) writePod(pod);
+  await kubectl(['apply', '-k', join(K8S, RECIPE)]);
+  await rolledOut('isthmus-agent', 'agent');
+  for (const { suffix } of CONTROL_PLANES) await nextStatic(`${SERVER}${suffix}`, '');
+}
+
+/** The recipe's commands. A node's own files are then copied for the other two. */
+async function nodeFiles(): Promise<void> {
+  if (!existsSync(join(homedir(), 'isthmus'))) symlinkSync(ROOT, join(homedir(), 'isthmus'));
+  await isthmus(['certs', '--host', 'localhost,127.0.0.1', join(homedir(), 'pki')]);
+  await paste(commandsOf(join(RECIPE, 'README.md'), SECTION));
+  for (const { address, suffix } of CONTROL_PLANES.slice(1)) {
+    await must(['install', '-d', '-o', '65532', '-g', '65532', '-m', '0750', `${SOCKET}${suffix}`]);
+    await must(['cp', '-a', IDENTITY, `${IDENTITY}${suffix}`]);
+    const config = join(`${IDENTITY}${suffix}`, 'config');
+    writeFileSync(config, readFileSync(config, 'utf8').replace(`https://${ADDRESS}:6443`, `https://${address}:6443`));
+  }
+}
+
+async function apiServers(): Promise<void> {
+  cpSync(
+    join(K8S, 'overlays/control-plane-node/node/egress-selector-configuration.yaml'),
+    '/etc/kubernetes/egress-selector-configuration.yaml',
+  );
+  const kubeadms = readPod(manifestOf(API_SERVER));
+  // It leaves the wildcard address first, or the others could not listen.
+  const [first, ...others] = CONTROL_PLANES.map((at) => apiServer(kubeadms, at)) as [StaticPod, ...StaticPod[]];
+  const before = await containerOf(API_SERVER);
+  writePod(first);
+  await kill(before);
+  await nextStatic(API_SERVER, before);
+  for (const pod of others) writePod(pod);
+  for (const address of ADDRESSES)
+    await until(() => apiServerReady(address, 6443), { what: `the API server at ${address}`, deadline: 180_000 });
+}
+
+export function recipesServer(): StaticPod {
+  return readPod(join(K8S, RECIPE, 'node/konnectivity-server.yaml'));
+}
+
+/**
+ * Returns the servers of all control planes.
+ * @param leases whether they hold leases
+ * @param count whether they say how many they are, too
+ */
+export function servers({ leases = false, count = true }: { leases?: boolean; count?: boolean } = {}): StaticPod[] {
+  const recipes = recipesServer();
+  const [container] = recipes.spec.containers;
+  const flags = (container.args ?? []).filter((flag) => count || !flag.startsWith('--server-count='));
+  container.args = leases ? [...flags, '--enable-lease-controller=true'] : flags;
+  return CONTROL_PLANES.map((at) => server(recipes, at));
+}

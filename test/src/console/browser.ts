@@ -1,0 +1,110 @@
+/// <reference lib="dom" />
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import { DEADLINE_MS, type Front, onDeno, type Program, type Scope, split } from '../harness/index.ts';
+
+/** The names of Debian, of other distributions, and of Google's own package. */
+const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
+
+const found = NAMES.find((name) => spawnSync(name, ['--version']).status === 0);
+
+/** The `skip` option of a test that needs a browser. */
+export const NO_BROWSER: string | false = onDeno
+  ? 'the driver of the browser runs on Node'
+  : found === undefined && 'chromium is not installed: apt-get install chromium';
+
+/** Starts Chromium. Its sandbox refuses root, which runs the tests in containers. */
+export async function startBrowser(scope: Scope): Promise<Browser> {
+  const { chromium } = await import('playwright-core');
+  const args = ['--disable-dev-shm-usage', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])];
+  const path = spawnSync('which', [found ?? ''])
+    .stdout.toString()
+    .trim();
+  const browser = await chromium.launch({ executablePath: path, args });
+  scope.defer(() => browser.close());
+  return browser;
+}
+
+/** A page of the console, and everything that a page must not do. */
+export interface Watched {
+  readonly page: Page;
+  /** Errors, violations of the policy, and requests to anything but members. */
+  readonly faults: string[];
+}
+
+export function consoleOf({ adminPort }: Program): string {
+  return `http://127.0.0.1:${adminPort}/console/`;
+}
+
+/** Opens a member's console in a context of its own. @param members whose admin ports the page may ask */
+export async function openConsole(
+  scope: Scope,
+  browser: Browser,
+  member: Program,
+  members: readonly Program[],
+  options: BrowserContextOptions = {},
+): Promise<Watched> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  scope.defer(() => context.close());
+  context.setDefaultTimeout(DEADLINE_MS);
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on('pageerror', (error) => faults.push(`error: ${error.message}`));
+  page.on('console', (message) => {
+    // A member that was killed or stopped cannot be reached, and Chromium says so.
+    if (message.type() === 'error' && !/net::ERR_|Failed to load resource/.test(message.text()))
+      faults.push(message.text());
+  });
+  page.on('dialog', (dialog) => {
+    faults.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  const own = members.map(({ adminPort }) => `127.0.0.1:${adminPort}`);
+  page.on('request', (request) => {
+    if (!own.includes(new URL(request.url()).host)) faults.push(`asked ${request.url()}`);
+  });
+  await page.goto(consoleOf(member));
+  await page
+    .getByText(/live, \d/)
+    .first()
+    .waitFor();
+  return { page, faults };
+}
+
+interface SmallConsole {
+  readonly gateway: Front;
+  readonly programs: readonly Program[];
+  readonly watched: Watched;
+}
+
+/** Starts a gateway, a hub and an agent, and opens the gateway's console. */
+export async function smallConsole(scope: Scope, browser: Browser): Promise<SmallConsole> {
+  const { gateways, hubs } = await split(scope, { gateways: 1, hubs: 1 });
+  const [gateway] = gateways;
+  if (!gateway) throw new Error('no gateway');
+  const programs = [...gateways, ...hubs].map(({ program }) => program);
+  return { gateway, programs, watched: await openConsole(scope, browser, gateway.program, programs) };
+}
+
+/** Goes to a view by its link. */
+export async function goTo(page: Page, view: string): Promise<void> {
+  await page.getByRole('navigation').getByRole('link', { name: view, exact: true }).click();
+}
+
+/** Returns the texts of a table's cells, by the names of its columns. */
+export async function rowsOf(page: Page, title: string): Promise<Record<string, string>[]> {
+  const table = page.getByRole('table', { name: title, exact: true });
+  const names = await table.locator('thead th').allInnerTexts();
+  const rows = await table.locator('tbody tr').all();
+  return Promise.all(
+    rows.map(async (row) => {
+      const cells = await row.locator('td').allInnerTexts();
+      return Object.fromEntries(names.map((name, index) => [name, (cells[index] ?? '').trim()]));
+    }),
+  );
+}
+
+export function faultless({ faults }: Watched): void {
+  assert.deepEqual(faults, []);
+}

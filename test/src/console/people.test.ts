@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import test from 'node:test';
+import { redisMissing } from '@isthmus/registry/testing/servers';
+import type { Page } from 'playwright-core';
+import { echo, freePort, scoped, sharedByFile, split, until } from '../harness/index.ts';
+import { adminOf, askFirst, carries, dial } from '../plane/dials.ts';
+import { faultless, goTo, NO_BROWSER, openConsole, smallConsole, startBrowser } from './browser.ts';
+
+const skip = NO_BROWSER || redisMissing();
+const browser = sharedByFile(startBrowser);
+
+const VIEWS = ['Plane', 'Dials', 'Tunnels', 'Why', 'Time', 'Actions'];
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+
+interface Violation {
+  readonly id: string;
+  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
+}
+
+/** Returns what axe finds on a page as it is now, by all of its rules. */
+async function axe(page: Page): Promise<string[]> {
+  const violations = await page.evaluate(async () => {
+    const { axe: tool } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
+    return (await tool.run()).violations;
+  });
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.map((node) => `${id}: ${node.html.slice(0, 200)} ${node.failureSummary}`),
+  );
+}
+
+const SIZES = [
+  { width: 360, height: 740, colorScheme: 'light' },
+  { width: 360, height: 740, colorScheme: 'dark' },
+  { width: 1280, height: 900, colorScheme: 'dark' },
+  { width: 3840, height: 2160, colorScheme: 'light' },
+] as const;
+
+test(
+  'axe finds nothing in any view, in light and dark, on a phone and on a wall, and no view is wider than its window',
+  { skip },
+  scoped(async (scope) => {
+    const { gateways, hubs } = await split(scope, { agents: 2 });
+    const [gateway] = gateways;
+    assert.ok(gateway);
+    const programs = [...gateways, ...hubs].map(({ program }) => program);
+    const { authority } = await echo(scope);
+    await askFirst(scope, programs);
+    await assert.rejects(dial(scope, gateway, 'connect', `127.0.0.1:${await freePort()}`));
+    const admin = adminOf(scope, gateway.program);
+    await admin.quarantine({ agent: { tenant: '', agentId: 'agent-1' }, reason: 'a test' });
+    for (const { width, height, colorScheme } of SIZES) {
+      const options = { viewport: { width, height }, colorScheme, bypassCSP: true };
+      const watched = await openConsole(scope, await browser(), gateway.program, programs, options);
+      const { page } = watched;
+      // For each size: on a busy machine a link may be lost between two, and its tunnels with it.
+      await carries(await dial(scope, gateway, 'connect', authority));
+      await page.addScriptTag({ path: AXE });
+      for (const view of VIEWS) {
+        await goTo(page, view);
+        await page.getByRole('heading', { level: 2 }).first().waitFor();
+        if (view === 'Dials') {
+          await page.getByRole('button', { name: authority }).first().click();
+          await page.getByRole('complementary').waitFor();
+        }
+        if (view === 'Why') {
+          await page.getByLabel('Destination', { exact: true }).fill(authority);
+          await page.getByRole('button', { name: 'Explain' }).click();
+          await page.getByText('takes it').waitFor();
+        }
+        if (view === 'Time') await page.getByText('The same as a table, by the minute').click();
+        if (view === 'Tunnels') {
+          await page.getByRole('button', { name: /^Kick/ }).first().click();
+          await page.getByRole('dialog').waitFor();
+          assert.deepEqual(await axe(page), [], `the dialog, ${width} ${colorScheme}`);
+          await page.keyboard.press('Escape');
+          await page.getByRole('dialog').waitFor({ state: 'detached' });
+        }
+        assert.deepEqual(await axe(page), [], `${view}, ${width} ${colorScheme}`);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(wide <= 0, `${view} is ${wide} pixels wider than ${width}`);
+      }
+      faultless(watched);
+      await page.context().close();
+    }
+  }),
+);
+
+test(
+  'the keyboard alone reaches every view, opens a dial, and confirms a kick',
+  { skip },
+  scoped(async (scope) => {
+    const { gateway, programs, watched } = await smallConsole(scope, await browser());
+    const { authority } = await echo(scope);
+    await askFirst(scope, programs);
+    const tunnel = await dial(scope, gateway, 'connect', authority);
+    await carries(tunnel);
+    const { page } = watched;
+    const tabTo = async (name: RegExp) => {
+      const focused = () =>
+        page.evaluate(
+          () =>
+            (document.activeElement as HTMLElement | null)?.ariaLabel ??
+            (document.activeElement as HTMLElement | null)?.innerText ??
+            '',
+        );
+      for (let step = 0; step < 60; step++) {
+        await page.keyboard.press('Tab');
+        if (name.test(await focused())) return;
+      }
+      assert.fail(`Tab does not reach ${name}`);
+    };
+    await tabTo(/^Dials$/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: authority }).waitFor();
+    await tabTo(new RegExp(`^${authority}$`));
+    await page.keyboard.press('Enter');
+    await page.getByRole('complementary').waitFor();
+    await page.reload();
+    await page.getByRole('heading', { level: 2 }).first().waitFor();
+    await tabTo(/^Tunnels$/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: /^Kick/ }).waitFor();
+    await tabTo(/^Kick the tunnel/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.type('by keyboard');
+    await page.keyboard.press('Enter');
+    await page.getByText(/^Ended 1 tunnel/).waitFor();
+    await until(() => tunnel.destroyed || tunnel.readableEnded, { what: 'the end of the tunnel' });
+    faultless(watched);
+  }),
+);
+
+test(
+  'ten thousand agents are drawn on few elements, and a search finds one of them',
+  { skip },
+  scoped(async (scope) => {
+    const { watched } = await smallConsole(scope, await browser());
+    const { page } = watched;
+    const sessions = Array.from({ length: 10_000 }, (_, n) => ({
+      ...{
+        sessionId: `s${n}`,
+        tenant: `tenant-${n % 20}`,
+        agentId: `agent-${n}`,
+        hubId: 'hub',
+        protocol: 1,
+        remote: '',
+      },
+      ...{ sinceMs: 1, draining: n === 5000, quarantined: false, quarantineReason: '', tunnels: 0 },
+      identifiers: { ipv4: [], ipv6: [], host: [], cidr: [], defaultRoute: false },
+    }));
+    await page.route('**/ListSessions*', (route) => route.fulfill({ json: { sessions } }));
+    await page.getByRole('heading', { name: '10,000 agents in 20 groups' }).waitFor();
+    assert.equal(await page.locator('canvas').count(), 20);
+    assert.ok((await page.locator('*').count()) < 1500);
+    await page.getByLabel('Find an agent').fill('agent-7777');
+    await page.getByRole('cell', { name: 'agent-7777' }).waitFor();
+    await page.getByLabel('Find an agent').fill('');
+    await page.getByRole('cell', { name: 'agent-5000' }).waitFor();
+    faultless(watched);
+  }),
+);

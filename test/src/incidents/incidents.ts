@@ -1,0 +1,138 @@
+import { Authority, blackHole, echo, until } from '../harness/index.ts';
+import { dial } from '../plane/dials.ts';
+import { TenantsDirectory } from '../tenants/tenants-directory.ts';
+import type { Incident } from './incident.ts';
+import { keepDialling, startAgent, startPlane, VALID_MS } from './plane.ts';
+
+/** Each agent serves one node. */
+const nodeOf = (index: number) => `127.0.0.${101 + index}`;
+const byNode = {
+  gatewayFlags: { 'proxy-strategies': 'destHost' },
+  agentFlags: (index: number) => ({ 'agent-identifiers': `ipv4=${nodeOf(index)}` }),
+};
+
+const wrongAuthority: Incident = {
+  name: 'wrong CA at one of ten agents',
+  answer:
+    'agent-6 was restarted with a --ca-cert that does not hold the CA of the hubs. Give it the right one, and restart it.',
+  async stage(scope) {
+    const plane = await startPlane(scope, byNode);
+    const nodes = await Promise.all([6, 2].map((index) => echo(scope, { host: nodeOf(index) })));
+    const gateway = plane.gateways[0];
+    for (const { authority } of nodes) if (gateway) keepDialling(scope, gateway.ways, authority);
+    const foreign = await Authority.create(plane.trust.dir, 'foreign', VALID_MS);
+    const before = plane.agents[6];
+    await before?.kill();
+    const agent = await startAgent(scope, plane, 6, { ...byNode.agentFlags(6), 'ca-cert': foreign.cert });
+    await agent.program.waitForLog(({ msg }) => msg === 'server connection failed', { what: 'its refusal' });
+    return {
+      symptom: `kubectl logs and exec fail for the pods of one node, ${nodes[0]?.authority}. All other nodes are fine.`,
+      destination: nodes[0]?.authority,
+      members: plane.members.map((member) => (member === before ? agent : member)),
+    };
+  },
+};
+
+const hungHub: Incident = {
+  name: 'a hub that hangs',
+  answer: 'hub-1 hangs (it was sent SIGSTOP). Restart it; dials use the other hubs meanwhile.',
+  async stage(scope) {
+    const plane = await startPlane(scope, { hubs: 3 });
+    const { authority } = await echo(scope);
+    for (const { ways } of plane.gateways) keepDialling(scope, ways, authority);
+    const hub = plane.hubs[1]?.member;
+    hub?.program.signal('SIGSTOP');
+    scope.defer(() => hub?.program.signal('SIGCONT'));
+    const links = async () => Promise.all(plane.gateways.map(({ member }) => member.value('isthmus_hub_links')));
+    await until(async () => (await links()).every((count) => count === 2), { what: 'the gateways to lose the hub' });
+    return {
+      symptom:
+        'Some watches paused for seconds a while ago. Everything seems to work again. What was it, and is it over?',
+      members: plane.members,
+    };
+  },
+};
+
+const silentDestination: Incident = {
+  name: 'a destination that drops SYNs',
+  answer:
+    'The destination drops every SYN, as a firewall between agents and node does. The plane is well: look at the node, and at what lies before it.',
+  async stage(scope) {
+    const plane = await startPlane(scope, { gatewayFlags: { 'backend-dial-timeout': '4s' } });
+    const { authority } = await echo(scope);
+    const silent = await blackHole(scope);
+    for (const { ways } of plane.gateways) {
+      for (const destination of [authority, silent, silent]) keepDialling(scope, ways, destination);
+    }
+    return {
+      symptom: 'kubectl exec hangs for some pods, and ends with an error after seconds.',
+      destination: silent,
+      members: plane.members,
+    };
+  },
+};
+
+const readOnlyRedis: Incident = {
+  name: 'Redis read-only',
+  answer:
+    'Redis is a replica, and refuses writes: a failover went wrong. Make it the primary again (REPLICAOF NO ONE), or lead --redis-url to the primary.',
+  async stage(scope) {
+    const plane = await startPlane(scope, byNode);
+    const { authority } = await echo(scope, { host: nodeOf(10) });
+    await plane.redis.command('REPLICAOF 127.0.0.1 1');
+    const agent = await startAgent(scope, plane, 10, byNode.agentFlags(10));
+    await agent.program.waitReady();
+    const gateway = plane.gateways[0];
+    if (gateway) keepDialling(scope, gateway.ways, authority);
+    return {
+      symptom: `A new node, ${authority}, joined some minutes ago. Its agent says that it is connected, but kubectl logs fails there.`,
+      destination: authority,
+      members: [...plane.members, agent],
+    };
+  },
+};
+
+/** The tunnels that the tenant may have at each gateway. */
+const MOST_TUNNELS = 20;
+
+const fullTenant: Incident = {
+  name: 'a tenant at its limit',
+  answer: `Tenant acme has as many tunnels as limits.tunnels in its file allows (${MOST_TUNNELS}): a client leaks them. Find it by isthmus tunnels --sort age, end them, or raise the limit.`,
+  async stage(scope) {
+    const directory = await TenantsDirectory.create(scope);
+    const tenants = await Promise.all(['acme', 'globex'].map((name) => directory.trust(name, VALID_MS)));
+    for (const { name, file } of tenants) {
+      await directory.write(name === 'acme' ? { ...file, limits: { tunnels: MOST_TUNNELS } } : file);
+    }
+    const plane = await startPlane(scope, {
+      agents: 4,
+      flags: { 'tenants-dir': directory.path },
+      gatewayFlags: { 'uds-name': undefined },
+      async agentFlags(index) {
+        const { cert, key } = (await tenants[index % 2]?.agent(`agent-${index}`)) ?? {};
+        return { 'agent-cert': cert, 'agent-key': key };
+      },
+    });
+    const { authority } = await echo(scope);
+    const waysOf = async (index: number) => {
+      const tenant = tenants[index];
+      const gateway = plane.gateways[0];
+      if (!tenant || !gateway) throw new Error('no gateway, or no tenant');
+      const { serverName, cluster } = tenant;
+      const { port } = gateway.ways.mtls;
+      return { ...gateway.ways, mtls: { port, serverName, ca: cluster.cert, identity: await tenant.caller() } };
+    };
+    const [acme, globex] = [await waysOf(0), await waysOf(1)];
+    const leaked = Array.from({ length: MOST_TUNNELS }, () => dial(scope, acme, 'mtls', authority));
+    await Promise.all(leaked);
+    for (const ways of [acme, globex]) keepDialling(scope, ways, authority, 'mtls');
+    return {
+      symptom: "acme's API server gets no connection to its nodes any more. Other clusters are fine.",
+      destination: authority,
+      tenant: 'acme',
+      members: plane.members,
+    };
+  },
+};
+
+export const INCIDENTS: readonly Incident[] = [wrongAuthority, hungHub, silentDestination, readOnlyRedis, fullTenant];

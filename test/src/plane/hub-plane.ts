@@ -1,0 +1,63 @@
+import { startRedis } from '@isthmus/registry/testing/servers';
+import {
+  agentMember,
+  type Flags,
+  gatewayMember,
+  hubMember,
+  type Member,
+  newTrust,
+  peerFlags,
+  type Scope,
+  type Trust,
+  until,
+  type Ways,
+} from '../harness/index.ts';
+
+/** A plane whose hubs come and go: a gateway, and an agent with a session to each hub. */
+export interface HubPlane {
+  readonly trust: Trust;
+  readonly redisUrl: string;
+  readonly hubs: readonly Member[];
+  readonly gateway: Member;
+  readonly agent: Member;
+  readonly ways: Ways;
+}
+
+export interface HubPlaneOptions {
+  /** Default 3. */
+  readonly hubs?: number;
+  readonly hubFlags?: Flags;
+  readonly gatewayFlags?: Flags;
+  readonly agentFlags?: Flags;
+}
+
+export async function hubPlane(scope: Scope, options: HubPlaneOptions = {}): Promise<HubPlane> {
+  const trust = await newTrust(scope);
+  const redis = await startRedis();
+  scope.defer(() => redis.stop());
+  const common = { 'redis-url': redis.url, plane: 'test' };
+  const backs = await Promise.all(
+    Array.from({ length: options.hubs ?? 3 }, (_, index) => {
+      const id = `hub-${index + 1}`;
+      return hubMember(scope, trust, id, { flags: { ...common, 'server-id': id, ...options.hubFlags } });
+    }),
+  );
+  const { member: gateway, ways } = await gatewayMember(scope, trust, 'gateway', {
+    flags: { ...common, ...(await peerFlags(trust)), ...options.gatewayFlags },
+  });
+  const agent = await agentMember(scope, trust, 'agent', backs[0]?.agentPort as number, {
+    flags: { 'agent-id': 'agent', 'session-count': 'all', ...options.agentFlags },
+  });
+  const plane = { trust, redisUrl: redis.url, hubs: backs.map(({ member }) => member), gateway, agent, ways };
+  await agent.program.waitReady();
+  await wholeAgain(plane);
+  return plane;
+}
+
+/** Waits until the gateway knows a session of the agent with each hub, and has a link to each. */
+export async function wholeAgain({ gateway, hubs }: HubPlane, count = hubs.length): Promise<void> {
+  const known = async () => (await gateway.sessions()).length === count;
+  await until(known, { what: `${count} sessions at the gateway` });
+  const linked = async () => (await gateway.value('isthmus_hub_links')) === count;
+  await until(linked, { what: `${count} links of the gateway` });
+}

@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import type { Duplex } from 'node:stream';
+import test from 'node:test';
+import { redisMissing } from '@isthmus/registry/testing/servers';
+import {
+  echo,
+  type LogLine,
+  type Member,
+  type Scope,
+  scoped,
+  sharedByFile,
+  source,
+  until,
+  within,
+} from '../harness/index.ts';
+import { adminOf, carries, closed, dial } from './dials.ts';
+import { type HubPlane, hubPlane, wholeAgain } from './hub-plane.ts';
+
+const skip = redisMissing();
+
+/** Bytes of a download: it takes some seconds, so that hubs can be killed meanwhile. */
+const DOWNLOAD = 256 * 1024 * 1024;
+
+/** In milliseconds, after SIGTERM. */
+const DRAINED_WITHIN = 10_000;
+
+const shared = sharedByFile((scope) =>
+  hubPlane(scope, { hubFlags: { 'graceful-shutdown-timeout': '1h' }, agentFlags: { v: 5 } }),
+);
+
+/** Returns the plane of all tests, whole again and without tunnels. */
+async function plane(): Promise<HubPlane> {
+  const all = await shared();
+  await wholeAgain(all);
+  await until(async () => (await all.gateway.tunnels()).length === 0, { what: 'the end of all earlier tunnels' });
+  return all;
+}
+
+/** The hub that carries the only tunnel. */
+async function carrier(scope: Scope, { gateway, hubs }: HubPlane): Promise<Member> {
+  const { tunnels } = await adminOf(scope, gateway.program).listTunnels({});
+  return hubs.find(({ id }) => id === tunnels[0]?.hubId) as Member;
+}
+
+/** Reads until the end. @returns how much, and its hash */
+async function read(tunnel: Duplex): Promise<{ bytes: number; hash: string }> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  tunnel.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    hash.update(chunk);
+  });
+  tunnel.resume();
+  await within(new Promise<void>((resolve, reject) => tunnel.once('end', resolve).once('error', reject)), {
+    deadline: 60_000,
+    what: 'the end of the download',
+  });
+  return { bytes, hash: hash.digest('hex') };
+}
+
+/** Waits until a member has logged the end of a tunnel with this reason. */
+async function closedWith({ program }: Member, reason: RegExp): Promise<void> {
+  const isEnd = ({ msg, text }: LogLine) => msg === 'tunnel closed' && reason.test(String(text));
+  await program.waitForLog(isEnd, { what: `a tunnel that closed with ${reason}` });
+}
+
+test(
+  'a tunnel outlives its hub, which is killed five times',
+  { skip, timeout: 120_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const tunnel = await dial(scope, all.ways, 'connect', (await echo(scope)).authority);
+    await carries(tunnel, 'before');
+    for (let killed = 0; killed < 5; killed++) {
+      const hub = await carrier(scope, all);
+      await hub.kill();
+      await carries(tunnel, `after ${killed}`);
+      assert.notEqual((await carrier(scope, all)).id, hub.id);
+      await hub.restart();
+      await wholeAgain(all);
+    }
+    tunnel.destroy();
+  }),
+);
+
+test(
+  'a download goes on through five killed hubs, every byte in its place',
+  { skip, timeout: 120_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const destination = await source(scope, DOWNLOAD);
+    const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
+    const done = read(tunnel);
+    for (let killed = 0; killed < 5 && !tunnel.readableEnded; killed++) {
+      const hub = await carrier(scope, all);
+      if (!hub) break;
+      await hub.kill();
+      await hub.restart();
+      await wholeAgain(all);
+    }
+    assert.deepEqual(await done, { bytes: DOWNLOAD, hash: destination.sha256 });
+  }),
+);
+
+test(
+  'a hub that drains has ended within 10 s, and its tunnels, which could live for hours, go on elsewhere',
+  { skip, timeout: 120_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const destination = await echo(scope);
+    const tunnels = await Promise.all(
+      Array.from({ length: 20 }, () => dial(scope, all.ways, 'connect', destination.authority)),
+    );
+    await Promise.all(tunnels.map((tunnel) => carries(tunnel, 'before')));
+    for (const hub of all.hubs) {
+      await hub.roll(DRAINED_WITHIN);
+      await Promise.all(tunnels.map((tunnel) => carries(tunnel, `after ${hub.id}`)));
+      await wholeAgain(all);
+    }
+    assert.equal(destination.open, tunnels.length);
+    const events = all.gateway.program.logs.map(({ msg }) => msg);
+    assert.ok(
+      events.includes('tunnel moved') && !events.includes('tunnel given up'),
+      'tunnels were moved, none was lost',
+    );
+    for (const tunnel of tunnels) tunnel.destroy();
+    await until(() => destination.open === 0, { what: 'the end at the destination' });
+  }),
+);
+
+test(
+  'a tunnel ends at once when its agent is killed, and its destination when its gateway is',
+  { skip, timeout: 120_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const destination = await echo(scope);
+    const tunnel = await dial(scope, all.ways, 'connect', destination.authority);
+    await carries(tunnel);
+    await all.gateway.kill();
+    await until(() => destination.open === 0, { what: 'the end at the destination' });
+    await closedWith(all.agent, /the gateway has closed all its connections/);
+    await all.gateway.restart();
+    await wholeAgain(all);
+    const next = await dial(scope, all.ways, 'connect', destination.authority);
+    await carries(next);
+    await all.agent.kill();
+    await closed(next);
+    await closedWith(all.gateway, /agent agent has closed all its connections/);
+    await all.agent.restart();
+  }),
+);
+
+test(
+  'an operator who kicks an agent ends its tunnels, though it has other sessions',
+  { skip, timeout: 120_000 },
+  scoped(async (scope) => {
+    const all = await plane();
+    const tunnel = await dial(scope, all.ways, 'connect', (await echo(scope)).authority);
+    await carries(tunnel, 'before');
+    const hub = await carrier(scope, all);
+    const closed = new Promise<void>((resolve) => {
+      for (const event of ['end', 'close', 'error']) tunnel.once(event, () => resolve());
+      tunnel.resume();
+    });
+    const target = { $case: 'agent', value: { tenant: '', agentId: 'agent' } } as const;
+    const { tunnels } = await adminOf(scope, hub.program).kick({ target });
+    assert.equal(tunnels, 1);
+    await within(closed, { deadline: 15_000, what: 'the end of the tunnel' });
+    const { tunnels: left } = await adminOf(scope, all.gateway.program).listTunnels({});
+    assert.deepEqual(left, []);
+  }),
+);

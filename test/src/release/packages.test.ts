@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
+import { VERSION } from '@isthmus/service';
+import { onDeno, ROOT, unlessSlow } from '../harness/runtime.ts';
+
+/** What is packed is for npm, whatever runs this. */
+const skip = onDeno && 'npm is of Node';
+const RUN_MS = 300_000;
+const REPOSITORY = 'git+https://git.example.com/isthmus.git';
+
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly private?: boolean;
+  readonly license: string;
+  readonly repository: { readonly url: string };
+  readonly bin?: Readonly<Record<string, string>>;
+  readonly exports?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly dependencies?: Readonly<Record<string, string>>;
+}
+
+const place = mkdtempSync(join(tmpdir(), 'isthmus-packages-'));
+after(() => rmSync(place, { recursive: true, force: true }));
+const tarballs = join(place, 'tarballs');
+
+before(async () => {
+  if (skip) return;
+  for (const name of ['tarballs', 'scratch', 'unpacked']) mkdirSync(join(place, name));
+  const { packAll } = await import(`${ROOT}scripts/lib/npm-packages.mjs`);
+  const made: string[] = await packAll({ to: tarballs, scratch: join(place, 'scratch'), repository: REPOSITORY });
+  for (const file of made) {
+    const to = join(place, 'unpacked', basename(file));
+    mkdirSync(to);
+    await run('tar', ['xzf', file, '-C', to], place);
+  }
+});
+
+/** Returns each package with the directory that its tarball holds. */
+function packages(): { readonly directory: string; readonly manifest: Manifest }[] {
+  const unpacked = join(place, 'unpacked');
+  return readdirSync(unpacked).map((name) => {
+    const directory = join(unpacked, name, 'package');
+    return { directory, manifest: JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8')) as Manifest };
+  });
+}
+
+async function run(program: string, args: readonly string[], cwd: string): Promise<string> {
+  // What `npm run` tells its children about this workspace is wrong elsewhere.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')));
+  const { stdout } = await promisify(execFile)(program, args, { cwd, env, timeout: RUN_MS, maxBuffer: 1 << 24 });
+  return stdout;
+}
+
+function emptyFolder(name: string): string {
+  const folder = join(place, name);
+  mkdirSync(folder);
+  return folder;
+}
+
+test('every package of the workspace that others import is packed, and may be published', { skip }, () => {
+  const workspace = ['libs', 'apps'].flatMap((parent) =>
+    readdirSync(join(ROOT, parent)).map((name) => readFileSync(join(ROOT, parent, name, 'package.json'), 'utf8')),
+  );
+  const libraries = workspace.map((text) => JSON.parse(text) as Manifest).filter((manifest) => manifest.exports);
+  const wanted = ['isthmus', ...libraries.map(({ name }) => name)].sort();
+  const packed = packages().map(({ manifest }) => manifest);
+  assert.deepEqual(packed.map(({ name }) => name).sort(), wanted);
+  for (const { name, version, private: hidden, license, repository, dependencies = {} } of packed) {
+    assert.deepEqual([version, hidden, license], [VERSION, undefined, 'Apache-2.0'], name);
+    assert.equal(repository.url, REPOSITORY, name);
+    for (const [each, of] of Object.entries(dependencies)) {
+      assert.match(of, /^\d+\.\d+\.\d+/, `${name} depends on one version of ${each}`);
+      if (each.startsWith('@isthmus/'))
+        assert.ok(wanted.includes(each), `${name} depends on ${each}, which is not published`);
+    }
+  }
+});
+
+test('a package holds its entry points and its licence, and nothing that only this repository needs', { skip }, () => {
+  for (const { directory, manifest } of packages()) {
+    const files = readdirSync(directory, { recursive: true }) as string[];
+    assert.ok(files.includes('LICENSE'), manifest.name);
+    const entries = [
+      ...Object.values(manifest.exports ?? {}).flatMap(Object.values),
+      ...Object.values(manifest.bin ?? {}),
+    ];
+    assert.ok(entries.length > 0, manifest.name);
+    for (const file of entries) assert.ok(existsSync(join(directory, file)), `${manifest.name} has ${file}`);
+    assert.deepEqual(
+      files.filter((file) => /\.test\.|testing|\.map$|tsbuildinfo|^src/.test(file)),
+      [],
+      manifest.name,
+    );
+  }
+});
+
+test('the programs run from an empty folder, with nothing from a registry', { skip }, async () => {
+  const folder = emptyFolder('programs');
+  await run('npm', ['install', '--offline', '--no-audit', join(tarballs, `isthmus-${VERSION}.tgz`)], folder);
+  assert.deepEqual(
+    readdirSync(join(folder, 'node_modules')).filter((name) => !name.startsWith('.')),
+    ['isthmus'],
+  );
+  const bin = join(folder, 'node_modules/.bin');
+  assert.deepEqual(readdirSync(bin).sort(), ['backend-hub', 'frontend-gw', 'isthmus', 'proxy-agent', 'proxy-server']);
+  for (const program of readdirSync(bin)) {
+    assert.equal((await run(join(bin, program), ['--version'], folder)).trim().split(' ').at(-1), VERSION, program);
+  }
+  // A part that is loaded on demand.
+  await run(join(bin, 'isthmus'), ['certs', 'pki'], folder);
+  assert.ok(existsSync(join(folder, 'pki/callers-ca.pem')));
+  const licences = readFileSync(join(folder, 'node_modules/isthmus/licences.txt'), 'utf8');
+  assert.match(licences, /^pino \d.* MIT\n[\s\S]*Permission is hereby granted/m);
+  assert.doesNotMatch(licences, /^(typescript|esbuild|nx) /m);
+});
+
+// With what they depend on, from npm's registry.
+test('the libraries can be imported from an empty folder', { skip: skip || unlessSlow() }, async () => {
+  const folder = emptyFolder('libraries');
+  const files = readdirSync(tarballs).filter((name) => name !== `isthmus-${VERSION}.tgz`);
+  const options = ['--prefer-offline', '--no-audit', '--ignore-scripts'];
+  await run('npm', ['install', ...options, ...files.map((name) => join(tarballs, name))], folder);
+  const entries = packages().flatMap(({ manifest: { name, exports = {} } }) =>
+    Object.keys(exports).map((path) => join(name, path)),
+  );
+  const imports = entries.map((entry) => `console.log(Object.keys(await import('${entry}')).length > 0);`);
+  writeFileSync(join(folder, 'all.mjs'), `${imports.join('\n')}\nprocess.exit();\n`);
+  const lines = (await run(process.execPath, ['all.mjs'], folder)).trim().split('\n');
+  assert.deepEqual(
+    lines,
+    entries.map(() => 'true'),
+  );
+});
