@@ -28,7 +28,7 @@ test('a gateway that misuses its link is answered and disturbs nothing', async (
     ':authority': destination.authority,
     'isthmus-dial': '0123456789abcdef',
     'isthmus-tenant': 'default',
-    'isthmus-deadline': '5000',
+    'isthmus-deadline': '30000',
     'isthmus-session': String(opened.session),
     ...more,
   });

@@ -131,7 +131,7 @@ test(
   'a failed dial counts once, by its reason, before its caller sees the error',
   scoped(async (scope) => {
     const trust = await newTrust(scope);
-    const server = await startServer(scope, trust, { 'backend-dial-timeout': '1s' });
+    const server = await startServer(scope, trust, { 'backend-dial-timeout': '3s' });
     const via = server.connect;
     assert.deepEqual(await failures(server), {});
     const none = await connectThrough(scope, { via, destination: '127.0.0.1:1' });

@@ -101,9 +101,9 @@ test(
     assert.match(refused.out + refused.err, /Drain is for operators of the plane/);
     // It answers her, and certificates end soon.
     assert.equal((await isthmus(program, 'status', ...alice)).status, 4);
-    const [operation] = recordsOf(audit, 'operation');
+    const operation = await until(() => recordsOf(audit, 'operation')[0], { what: 'the record of what was refused' });
     assert.deepEqual(
-      [operation?.process, operation?.operator.identity, operation?.operator.tenant, operation?.outcome],
+      [operation.process, operation.operator.identity, operation.operator.tenant, operation.outcome],
       ['server-1', 'CN=alice', 'acme', 'refused'],
     );
 

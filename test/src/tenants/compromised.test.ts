@@ -27,7 +27,7 @@ function dialHead(tenant: string, session: string, destination: Destination): Ou
     ':authority': destination.authority,
     'isthmus-dial': '0123456789abcdef',
     'isthmus-tenant': tenant,
-    'isthmus-deadline': '5000',
+    'isthmus-deadline': '30000',
     'isthmus-session': session,
   };
 }
