@@ -16,7 +16,7 @@ import {
   startServer,
   until,
 } from '../harness/index.ts';
-import { dial, type Edge, echoes, edgesOf, metricIs, taker, tunnelsAre } from './rig.ts';
+import { dial, type Edge, echoes, edgesOf, goesTo, metricIs, taker, tunnelsAre } from './rig.ts';
 
 const BACKENDS = 'konnectivity_network_proxy_server_ready_backend_connections';
 const SERVERS = 'konnectivity_network_proxy_agent_open_server_connections';
@@ -31,10 +31,8 @@ test(
     const first = await taker(agents, async () => tunnels.push(await dial(scope, connect, target.authority)));
     const other = agents.find((agent) => agent !== first) as Program;
     await drain(server.program, first);
-    for (let dials = 0; dials < 10; dials++) {
-      const got = await taker(agents, async () => tunnels.push(await dial(scope, connect, target.authority)));
-      assert.equal(got, other);
-    }
+    const more = async () => tunnels.push(await dial(scope, connect, target.authority));
+    for (let dials = 0; dials < 10; dials++) await goesTo(server, agents, [other], more);
     for (const tunnel of tunnels) assert.ok(await echoes(tunnel, 'still here'));
     assert.ok(first.running);
     for (const tunnel of tunnels) tunnel.end();
@@ -55,10 +53,9 @@ test(
     assert.ok(await echoes(await dial(scope, connect, target.authority), 'taken all the same'));
     const fresh = await startAgent(scope, trust, server.agentPort, { 'agent-id': 'fresh' });
     await fresh.waitReady();
-    const all = [draining, fresh];
     const tunnels = [running];
-    const got = await taker(all, async () => tunnels.push(await dial(scope, connect, target.authority)));
-    assert.equal(got, fresh);
+    const more = async () => tunnels.push(await dial(scope, connect, target.authority));
+    await goesTo(server, [draining, fresh], [fresh], more);
     for (const tunnel of tunnels) assert.ok(await echoes(tunnel, 'still here'));
   }),
 );

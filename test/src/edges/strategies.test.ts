@@ -18,7 +18,7 @@ import {
   until,
 } from '../harness/index.ts';
 import { adminOf } from '../plane/dials.ts';
-import { taker } from './rig.ts';
+import { goesTo } from './rig.ts';
 
 /** The identifiers of each agent. All of them reach all of loopback, so only the strategy decides. */
 const AGENTS = {
@@ -57,7 +57,8 @@ test('each gateway of a plane finds agents by its own --proxy-strategies', { ski
   for (const [strategies, expected] of Object.entries(TABLE)) {
     await t.test(strategies, async () => {
       await using own = new Scope();
-      const { connect } = await gatewayWith(own, strategies);
+      const gateway = await gatewayWith(own, strategies);
+      const { connect } = gateway;
       for (const [host, names] of Object.entries(expected)) {
         const destination = targets(host);
         if (names.length === 0) {
@@ -65,9 +66,9 @@ test('each gateway of a plane finds agents by its own --proxy-strategies', { ski
           assert.deepEqual([status, /No agent available/.test(reason)], [503, true], host);
           continue;
         }
-        const got = await taker([...agents.values()], () => tunnelThrough(own, { via: connect, destination }));
-        const name = [...agents].find(([, agent]) => agent === got)?.[0] as AgentName;
-        assert.ok(names.includes(name), `${host} went to ${name}, not to ${names}`);
+        const allowed = names.map((name) => agents.get(name) as Program);
+        const act = () => tunnelThrough(own, { via: connect, destination });
+        await goesTo(gateway, [...agents.values()], allowed, act, `a dial to ${host}`);
       }
     });
   }
