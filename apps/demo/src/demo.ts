@@ -14,9 +14,10 @@ import { answersOk, redisAnswers } from './probes.ts';
 import { commandOf } from './programs.ts';
 import type { Screen } from './screen.ts';
 
-const READY_MS = 30_000;
-/** Longer than the programs' own drain time. */
-const STOP_MS = 8000;
+/** A busy machine starts seven programs slowly. */
+const READY_MS = 60_000;
+/** Far longer than the programs' own drain time. Who does not want to wait presses Ctrl-C again. */
+const STOP_MS = 30_000;
 /** The order in which programs end: those with callers first, those that the others depend on last. */
 const TIERS = { fronts: 0, hubs: 1, agents: 2, redis: 3 } as const;
 /** Long enough that `isthmus check` does not warn about them, in milliseconds. */

@@ -5,7 +5,7 @@ const MOST_DEATHS = 5;
 const MINUTE_MS = 60_000;
 
 /** How long a program may take until it is ready again. */
-const BACK_MS = 30_000;
+const BACK_MS = 60_000;
 
 /** What becomes of programs that end without being asked to. */
 export interface Revival {

@@ -42,7 +42,7 @@ export async function singleLayout(trust: Trust, ports: Ports): Promise<Layout> 
 
 /** Returns a layout of two gateways, two hubs and two agents around a Redis. Every gateway reaches every agent through either hub. */
 export async function splitLayout(trust: Trust, ports: Ports): Promise<Layout> {
-  const redisPort = await ports.take();
+  const redisPort = await ports.take(8096);
   const plane = { 'redis-url': `redis://127.0.0.1:${redisPort}` };
   const fronts: [Front, Front] = [
     await gatewayPart(trust, ports, 'gateway-1', plane),

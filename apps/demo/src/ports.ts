@@ -1,31 +1,38 @@
 import { createServer } from 'node:net';
 
 const LOOPBACK = '127.0.0.1';
+/** From one port for a purpose to the next: the ports of a plane differ by less. */
+const STEP = 10;
+const MOST = 200;
 
 /** Hands out TCP ports on loopback, each only once. */
 export class Ports {
   readonly #taken = new Set<number>();
+  readonly #isFree: (port: number) => Promise<boolean>;
 
-  /** Returns the wanted port if it is free, otherwise one that the kernel picks. */
-  async take(wanted = 0): Promise<number> {
-    for (const port of [wanted, 0, 0, 0]) {
-      const free = await listenable(port);
-      if (free === undefined || this.#taken.has(free)) continue;
-      this.#taken.add(free);
-      return free;
+  constructor(isFree = canListen) {
+    this.#isFree = isFree;
+  }
+
+  /**
+   * Returns the wanted port if it is free, otherwise the first that is, in steps of ten. Not one that the kernel picks: it may give that to
+   * somebody else before the program listens.
+   */
+  async take(wanted: number): Promise<number> {
+    for (let step = 0; step < MOST; step++) {
+      const port = wanted + step * STEP;
+      if (this.#taken.has(port) || !(await this.#isFree(port))) continue;
+      this.#taken.add(port);
+      return port;
     }
-    throw new Error(`no free TCP port on ${LOOPBACK}`);
+    throw new Error(`no free TCP port on ${LOOPBACK} from ${wanted} on`);
   }
 }
 
-/** Returns the port that listening on `port` gives (0 is any), or undefined if that fails. */
-function listenable(port: number): Promise<number | undefined> {
+function canListen(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
-    server.once('error', () => resolve(undefined));
-    server.listen({ host: LOOPBACK, port, exclusive: true }, () => {
-      const address = server.address();
-      server.close(() => resolve(address !== null && typeof address === 'object' ? address.port : undefined));
-    });
+    server.once('error', () => resolve(false));
+    server.listen({ host: LOOPBACK, port, exclusive: true }, () => server.close(() => resolve(true)));
   });
 }
