@@ -197,10 +197,14 @@ test(
     look();
     await once(greeted(port, authority.cert, own), 'data');
     const refused = greeted(port, authority.cert, stranger);
+    let said = '';
     refused
       .on('error', () => {})
-      .on('data', (chunk) => assert.match(String(chunk), /^HTTP\/1.1 403 /, 'a stranger was let in'));
-    await once(refused, 'close');
+      .on('data', (chunk) => {
+        said += chunk;
+      });
+    await new Promise((resolve) => refused.once('close', resolve));
+    assert.match(said, /^(HTTP\/1.1 403 |$)/, 'a stranger was let in');
     await put({ ca: other.cert });
     look();
     await once(greeted(port, authority.cert, stranger), 'data');

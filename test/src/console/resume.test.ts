@@ -8,7 +8,7 @@ import { faultless, goTo, NO_BROWSER, openConsole, rowsOf, startBrowser } from '
 
 test(
   'the page shows which tunnels outlive their hub, how often they moved, and which wait for another one',
-  { skip: NO_BROWSER || redisMissing(), timeout: 120_000 },
+  { skip: NO_BROWSER || redisMissing(), timeout: 300_000 },
   scoped(async (scope) => {
     const plane = await hubPlane(scope, { hubs: 2, gatewayFlags: { 'resume-timeout': '5m' } });
     const { gateway, hubs } = plane;

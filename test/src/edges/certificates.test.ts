@@ -88,6 +88,8 @@ async function answerAt(
     ...(alpn && { ALPNProtocols: [alpn] }),
   });
   socket.on('error', () => {});
+  // Not `once`: an answer counts, also if a reset follows it.
+  const closed = new Promise((resolve) => socket.once('close', resolve));
   let said = '';
   if (alpn !== 'h2') {
     socket.on('data', (chunk) => {
@@ -98,7 +100,7 @@ async function answerAt(
   const from = `127.0.0.1:${socket.localPort}`;
   if (alpn === 'h2') said = await answerOf(socket);
   else socket.write('CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n');
-  await within(once(socket, 'close'), { what: 'the end of the connection' });
+  await within(closed, { what: 'the end of the connection' });
   return { from, said };
 }
 

@@ -12,6 +12,7 @@ import {
   scoped,
   startAgent,
   startServer,
+  until,
 } from '../harness/index.ts';
 import { assertRefused, refusals } from './rig.ts';
 
@@ -40,6 +41,8 @@ async function plane(scope: Scope, flags: Flags) {
     server,
     port: destination.port,
     dialled,
+    /** Waits for so many connections in all: the agent may see one before the listener does. */
+    arrive: (count: number) => until(() => dialled.length >= count, { what: `${count} connections` }),
     /** The next answers to the agent's questions. */
     resolves: (...answers: readonly string[][]) => writeFileSync(file, JSON.stringify(answers)),
     /** How many answers nobody asked for. */
@@ -55,10 +58,11 @@ test(
   { skip: onDeno && 'Deno loads nothing into a program before it starts' },
   scoped(async (scope) => {
     const flags = { 'allow-destinations': '*.rebind.example', 'deny-destinations': DENIED };
-    const { server, port, dialled, resolves, left, status } = await plane(scope, flags);
+    const { server, port, dialled, arrive, resolves, left, status } = await plane(scope, flags);
     // An allowed answer, and denied ones for a second question.
     resolves([ALLOWED], [DENIED], [DENIED]);
     assert.equal(await status('a.rebind.example'), 200);
+    await arrive(1);
     assert.deepEqual([dialled, left()], [[ALLOWED], 2], 'one question a dial');
     const denied = await refusals(scope, server, `a.rebind.example:${port}`);
     assertRefused(
@@ -70,6 +74,7 @@ test(
     // Both: the allowed one is dialled, in whatever order they come.
     resolves([DENIED, ALLOWED], [ALLOWED, DENIED]);
     assert.deepEqual([await status('a.rebind.example'), await status('a.rebind.example')], [200, 200]);
+    await arrive(3);
     assert.deepEqual([dialled, left()], [[ALLOWED, ALLOWED, ALLOWED], 0]);
   }),
 );
@@ -77,12 +82,12 @@ test(
 test(
   "an agent's lists hold for addresses and ports in any spelling",
   scoped(async (scope) => {
-    const { server, port, dialled, status } = await plane(scope, {
+    const { server, port, dialled, arrive, status } = await plane(scope, {
       'allow-destinations': '127.0.0.0/8,localhost.',
       'deny-destinations': `127.0.0.2,127.0.0.3:1-1023,127.0.0.3:1024-65535`,
     });
     for (const host of ['127.0.0.1', 'localhost', '127.0.0.4']) assert.equal(await status(host), 200, host);
-    const count = dialled.length;
+    await arrive(3);
     for (const [host, why] of [
       ['127.0.0.2', '--deny-destinations=127.0.0.2'],
       ['0x7f.2', '--deny-destinations=127.0.0.2'],
@@ -96,6 +101,6 @@ test(
       assertRefused(refused, 403, 'destination_ip_prohibited', /this agent does not dial/);
       assert.ok(refused.grpc.endsWith(why), `${host}: ${refused.grpc}`);
     }
-    assert.equal(dialled.length, count);
+    assert.equal(dialled.length, 3);
   }),
 );

@@ -4,8 +4,11 @@ import { FrameReader, FrameType, headersFrames, hpackEncode, PREFACE, settingsFr
 import { StatusError, statusFields } from '../grpc/status.ts';
 import { percentEncoded } from '../head/percent.ts';
 
-/** How long a refused peer may take to ask, to read the reason and to close, in milliseconds. */
-const TURNED_AWAY_FOR = 1000;
+/**
+ * How long a refused peer may take to ask, to read the reason and to close, in milliseconds: a busy one too, which would otherwise see only
+ * a reset. Until then it counts as a stranger.
+ */
+const TURNED_AWAY_FOR = 5000;
 
 /** How much a refused peer may send until its first request, in bytes. Preface, SETTINGS and the head of a request are less. */
 const MOST = 64 * 1024;
