@@ -34,8 +34,8 @@ const FORWARDED = SLOW_TESTS ? 1024 * MiB : (KILLS + 2) * PORTION;
 /** Between two lines of a log or watch, in milliseconds. */
 const LINE_EVERY = 20;
 
-/** In milliseconds: a user may notice that, and nothing ends. A busy machine needs some of it. */
-const LONGEST_PAUSE = 3000;
+/** In milliseconds. After 30 s of silence, a client that watches asks whether its connection lives. A busy machine needs some of it. */
+const LONGEST_PAUSE = 20_000;
 
 /** What users of kubectl do, and the destinations that they do it with. */
 class Users {
@@ -110,7 +110,7 @@ function linesOf({ lines }: Program): number {
 
 test(
   `exec, logs -f, a watch and a port-forward of ${FORWARDED / MiB} MiB notice nothing but pauses when their hub is killed ${KILLS} times`,
-  { skip: goMissing() || redisMissing(), timeout: 300_000 },
+  { skip: goMissing() || redisMissing(), timeout: 540_000 },
   scoped(async (scope) => {
     const plane = await hubPlane(scope, { hubs: 2 });
     const users = new Users(scope);
@@ -156,7 +156,7 @@ test(
       assert.ok(pauseMs < LONGEST_PAUSE, `a pause of ${pauseMs} ms`);
     }
     for (const forward of forwards) {
-      const { results } = await summaryOf(forward, 60_000);
+      const { results } = await summaryOf(forward, 240_000);
       const { error, bytes, sha256 } = results[0] ?? {};
       assert.deepEqual({ error, bytes, sha256 }, { error: '', bytes: FORWARDED, sha256: file.sha256 });
     }

@@ -24,6 +24,9 @@ const ONLY_FAULTS = [
   'Pauses of resumed tunnels',
 ];
 
+/** How long it may take until all queries have data, in milliseconds: each round asks a hundred. */
+const PATIENT_MS = 240_000;
+
 interface Query {
   readonly title: string;
   readonly expr: string;
@@ -94,7 +97,7 @@ test(
         (await empty()).filter((title) => !ONLY_FAULTS.some((each) => title.startsWith(each))),
         [],
       );
-    });
+    }, PATIENT_MS);
     const ofTenants = queries.filter(({ expr }) => expr.includes('$tenant'));
     assert.ok(ofTenants.length > 10);
     await eventually(async () => {
@@ -104,6 +107,6 @@ test(
         assert.ok(samples.length > 0, `${title} has no data of acme`);
         assert.deepEqual([...new Set(samples.map(({ metric }) => metric.tenant ?? 'acme'))], ['acme'], title);
       }
-    });
+    }, PATIENT_MS);
   }),
 );

@@ -36,7 +36,7 @@ export async function startPrometheus(
   return port;
 }
 
-/** A Prometheus that scrapes programs of a plane every second, as jobs by the names of the programs. */
+/** A Prometheus that scrapes programs of a plane, as jobs by the names of the programs. A busy program needs a moment for its page. */
 export class Scraper {
   readonly #port: number;
 
@@ -49,7 +49,7 @@ export class Scraper {
       job_name: job,
       static_configs: [{ targets: programs.map(({ healthPort }) => `127.0.0.1:${healthPort}`) }],
     }));
-    return new Scraper(await startPrometheus(scope, { everySeconds: 1, scrapes }));
+    return new Scraper(await startPrometheus(scope, { everySeconds: 3, scrapes }));
   }
 
   /** Returns the samples that a query has now, without those that are no number. @throws Error with Prometheus' words */
