@@ -17,28 +17,30 @@ const lastLine = "end"
 // typed is the user of an exec session: types numbered lines, byte by byte, and reads what the terminal shows.
 func typed(conn net.Conn, r *result) error {
 	stop := make(chan struct{})
-	stopped := make(chan error, 1)
-	go func() { stopped <- keyboard(conn, stop) }()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		keyboard(conn, stop)
+	}()
 	err := lines(conn, r)
 	close(stop)
-	if wrong := <-stopped; err == nil {
-		err = wrong
-	}
+	<-stopped
 	return err
 }
 
-func keyboard(conn net.Conn, stop <-chan struct{}) error {
+// keyboard types until it is stopped, or a write fails: once the shell has ended, and otherwise a read fails too.
+func keyboard(conn net.Conn, stop <-chan struct{}) {
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
 	for n := 0; ; n++ {
 		for _, key := range []byte(strconv.Itoa(n) + "\n") {
 			if _, err := conn.Write([]byte{key}); err != nil {
-				return err
+				return
 			}
 		}
 		select {
 		case <-stop:
-			return nil
+			return
 		case <-every.C:
 		}
 	}

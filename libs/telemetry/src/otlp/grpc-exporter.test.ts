@@ -62,7 +62,7 @@ async function collector(...turns: Turn[]) {
 test('a batch is retried after UNAVAILABLE, an overloaded proxy, and a broken connection', async () => {
   const busy: Turn = (stream) => stream.respond({ ':status': 503 }, { endStream: true });
   await using server = await collector(answer('14'), busy, (stream) => stream.session?.destroy(), ok);
-  assert.deepEqual(await server.send(20_000, 'a').result, { code: 0 });
+  assert.deepEqual(await server.send(60_000, 'a').result, { code: 0 });
   assert.equal(server.calls, 4);
 });
 
@@ -73,7 +73,7 @@ test('a batch is sent only once if the collector accepts it, or refuses it for g
     ['0', 0],
   ] as const) {
     await using server = await collector(answer(status));
-    assert.equal((await server.send(20_000, 'a').result).code, code, status);
+    assert.equal((await server.send(60_000, 'a').result).code, code, status);
     assert.equal(server.calls, 1);
   }
 });
@@ -105,7 +105,7 @@ test('an exporter stops retrying when it shuts down', async () => {
 
 test('a partly rejected batch is an error that says how many items were rejected', async () => {
   await using server = await collector(answer('0', Buffer.of(2)));
-  const { error } = await server.send(20_000, 'a', 'b', 'c').result;
+  const { error } = await server.send(60_000, 'a', 'b', 'c').result;
   assert.ok(error instanceof PartlyRejected);
   assert.equal(error.rejected, 2);
   assert.equal(error.message, 'the collector rejected 2 of 3: too long');
