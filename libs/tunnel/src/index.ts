@@ -17,15 +17,15 @@ export { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from './d
 export {
   asDialError,
   DIAL_ERRORS,
-  DIAL_LIMITS,
   DialError,
   type DialErrorCode,
-  type DialLimit,
   HungUp,
   isDialErrorCode,
   PlaneEnded,
   planeEnded,
+  REFUSING_LIMITS,
   ReaderStalled,
+  type RefusingLimit,
   SessionLost,
 } from './dial/errors.ts';
 export { inTurns } from './dial/in-turns.ts';

@@ -25,7 +25,8 @@ export interface AdmissionOptions {
 
 /**
  * The one place in a program that admits dials: a gateway's, before it chooses a session, and an agent's, before it dials the
- * destination. A hub has none, because both ends of its dials have one. Policies and quotas belong here.
+ * destination. A hub has none, because both ends of its dials have one. Tenants' limits belong here. Rules about
+ * destinations wrap the Dial inside it.
  */
 export class Admission {
   readonly dial: Dial = (request) => this.#admit(request);

@@ -17,7 +17,7 @@ export const DIAL_ERRORS = {
   dns_timeout: { status: 504 },
   /** A policy forbids this destination. */
   destination_ip_prohibited: { status: 403 },
-  /** The caller may not dial, or the request cannot be understood. */
+  /** The caller may not dial, nor may the gateway that dials for it. */
   http_request_denied: { status: 403 },
   /** The request is malformed. */
   http_request_error: { status: 400 },
@@ -26,7 +26,7 @@ export const DIAL_ERRORS = {
   /**
    * A limit of the plane is reached, which one the text says:
    * 1. A tenant has reached one of its limits at a gateway, or has too many dials without an answer at a gateway or agent
-   *    (`Admission`). Final, with `limit` set; 429 if the limit is a rate.
+   *    (`Admission`). Final; 429 if the limit is a rate. `limit` names it where tenants are configured.
    * 2. A gateway or agent has hardly any descriptors left, and refuses before it dials (`refuseWhenScarce`). Retryable.
    * 3. An agent, or its resolver, had no descriptor for the socket (libs/transport: endpoint.ts), or a Go agent no port or buffer
    *    (go-errors.ts). Retryable; the gateway also suspects the session for a while.
@@ -46,21 +46,21 @@ export type DialErrorCode = keyof typeof DIAL_ERRORS;
  * The limits of a tenant that refuse dials, with the HTTP status of the refusal: 429 (RFC 6585 section 4) for a rate, because the same
  * dial succeeds a little later, at this gateway too.
  */
-export const DIAL_LIMITS = {
+export const REFUSING_LIMITS = {
   dialsPerSecond: { status: 429 },
   pendingDials: { status: 503 },
   tunnels: { status: 503 },
   bytesQueued: { status: 503 },
 } as const satisfies Record<string, { status: number }>;
 
-export type DialLimit = keyof typeof DIAL_LIMITS;
+export type RefusingLimit = keyof typeof REFUSING_LIMITS;
 
 export interface DialErrorOptions {
   /**
    * No destination has answered, as far as is known, so another session may be tried. Default false.
    *
-   * The gateway's `Attempts` act on it, for errors of hubs' Dials, which means behind `routed`; and `GatewayTunnel`, which attaches through
-   * another session. Set there:
+   * The gateway's `Attempts` act on it, for errors of hubs' Dials, which means behind `routed`. `GatewayTunnel` tries to attach again
+   * whatever this says, until the agent's refusal is final. Set there:
    * - The session or its hub was lost before the answer: LinkClient and PacketClient. The agent may have dialled, and may even have
    *   reached the destination, but no byte of the caller was sent.
    * - The hub does not hold the session any more, or gives it up: `Sessions` of apps/backend-hub.
@@ -77,7 +77,7 @@ export interface DialErrorOptions {
   /** Seconds to wait before dialling again: 0 if another gateway takes the dial at once. Default 1. */
   readonly retryAfter?: number;
   /** The tenant's limit that refused the dial. */
-  readonly limit?: DialLimit;
+  readonly limit?: RefusingLimit;
   readonly cause?: unknown;
   /** Where the time went until the failure. */
   readonly timing?: DialTiming;
@@ -90,7 +90,7 @@ export class DialError extends Error {
   readonly retryable: boolean;
   readonly expired: boolean;
   readonly retryAfter: number;
-  readonly limit: DialLimit | undefined;
+  readonly limit: RefusingLimit | undefined;
   /** Where the time went. Each part of the plane adds its own time as the error passes back. */
   timing: DialTiming;
   /** W3C trace context under which a gateway's logs and traces record the dial. */
@@ -108,7 +108,7 @@ export class DialError extends Error {
 
   /** HTTP status for CONNECT callers and inner links. */
   get status(): number {
-    return (this.limit ? DIAL_LIMITS[this.limit] : DIAL_ERRORS[this.code]).status;
+    return (this.limit ? REFUSING_LIMITS[this.limit] : DIAL_ERRORS[this.code]).status;
   }
 }
 

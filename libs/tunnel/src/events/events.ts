@@ -136,7 +136,7 @@ export interface PlaneEventMap {
   'tunnel:give-up': [tunnel: ResumableTunnel, why: GiveUpReason, error: Error];
   /** A tunnel or dial was ended because only one side of the link knew about it. */
   'tunnel:orphaned': [role: Role];
-  /** A tunnel was ended because its reader read nothing and held up the other tunnels of its packet stream. */
+  /** A tunnel was ended because its reader read nothing and held up others: those of its packet stream, or of its tenant. */
   'tunnel:stalled': [role: Role];
   /** At the hub: an agent's session. */
   'session:open': [session: SessionInfo];

@@ -1,4 +1,4 @@
-import { DialError, type DialLimit } from '../dial/errors.ts';
+import { DialError, type RefusingLimit } from '../dial/errors.ts';
 
 /** What one tenant may use of one process. Read at each use, so that a change takes effect at once. */
 export interface DialLimits {
@@ -38,11 +38,11 @@ export interface DialUse {
   readonly dials: number;
   readonly bytes: number;
   /** Dials that were refused, by limit. */
-  readonly refused: ReadonlyMap<DialLimit, number>;
+  readonly refused: ReadonlyMap<RefusingLimit, number>;
 }
 
 /** @param retryAfter in seconds */
-export function overLimit(tenant: string, limit: DialLimit, limits: DialLimits, retryAfter = 1): DialError {
+export function overLimit(tenant: string, limit: RefusingLimit, limits: DialLimits, retryAfter = 1): DialError {
   const text =
     `tenant ${tenant} has reached its limit ${limit} of ${limits[limit]}: ` +
     `dial again after ${retryAfter} s, or raise it in the tenant's file`;

@@ -1,6 +1,6 @@
 import { extended } from '@isthmus/runtime';
 import type { Established } from '../dial/dial.ts';
-import type { DialError, DialLimit } from '../dial/errors.ts';
+import type { DialError, RefusingLimit } from '../dial/errors.ts';
 import { ByteMeter } from './byte-meter.ts';
 import { type DialLimits, type DialUse, overLimit } from './limits.ts';
 import { PerSecond } from './per-second.ts';
@@ -13,7 +13,7 @@ export class TenantUse implements DialUse {
   pendingDials = 0;
   /** Dials that were counted against the rate. */
   dials = 0;
-  readonly refused = new Map<DialLimit, number>();
+  readonly refused = new Map<RefusingLimit, number>();
   readonly meter: ByteMeter;
   readonly #tenant: string;
   readonly #limits: () => DialLimits;

@@ -49,7 +49,7 @@ export class Directory extends Replica {
   }
 
   /** Whether a tenant has any session. */
-  serves(tenant: string): boolean {
+  hasSessions(tenant: string): boolean {
     return this.sessionsOf(tenant) > 0;
   }
 

@@ -16,15 +16,15 @@ export interface Attempt {
 }
 
 /** Writes how an attempt ended, once, to the dial's log and its span. */
-export function ended({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
+export function recordOutcome({ entry, span }: Attempt, outcome: AttemptRecord['outcome'], error?: DialError): void {
   entry.outcome = outcome;
   entry.ms = performance.now() - entry.start;
   if (error) entry.error = error;
   span.end(entry);
 }
 
-/** Counts a dial through a route. @returns undoes that; it lives as long as the tunnel, so its closure holds only the route */
-export function entered(route: Route): () => void {
+/** Counts a dial on a route. @returns a function that undoes it. It lives as long as the tunnel, so its closure holds only the route */
+export function countOn(route: Route): () => void {
   route.open++;
   return () => {
     route.open--;
@@ -32,8 +32,8 @@ export function entered(route: Route): () => void {
 }
 
 /** Calls back once the tunnel has left the session that it began on. */
-export function whenLeft({ end }: Established, closed: () => void): void {
-  if (end.whenLeft) end.whenLeft(closed);
-  else if (end.stream.closed) closed();
-  else end.stream.on('close', closed);
+export function whenLeft({ end }: Established, left: () => void): void {
+  if (end.whenLeft) end.whenLeft(left);
+  else if (end.stream.closed) left();
+  else end.stream.on('close', left);
 }

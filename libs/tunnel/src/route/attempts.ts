@@ -4,12 +4,12 @@ import { DialAbort } from '../dial/dial-abort.ts';
 import { type AttemptKind, type AttemptRecord, type DialLog, dialLog } from '../dial/dial-log.ts';
 import { asDialError, DialError } from '../dial/errors.ts';
 import { inSpan } from '../events/trace.ts';
-import { type Attempt, ended, entered, whenLeft } from './attempt.ts';
+import { type Attempt, countOn, recordOutcome, whenLeft } from './attempt.ts';
 import { Candidates } from './candidates.ts';
 import type { Route } from './placement.ts';
 import type { Routing } from './routing.ts';
 
-/** A dial gives up after this many attempts. By then, the sessions are not to blame. */
+/** A dial gives up after this many attempts. After so many failures another session is unlikely to help. */
 const MAX_ATTEMPTS = 5;
 
 /** If an attempt is not acknowledged within this time, in milliseconds, another one starts in parallel. */
@@ -22,9 +22,10 @@ type State =
   | { readonly at: 'parked'; readonly leave: () => void }
   | { readonly at: 'settled' };
 
-/** The last failure of an attempt, and whether its hub was lost, rather than its agent. */
+/** The last failure of an attempt. */
 interface Failure {
   readonly error: DialError;
+  /** This gateway has no link to the attempt's hub any more. */
   readonly hubLost: boolean;
 }
 
@@ -110,15 +111,14 @@ export class Attempts {
     return true;
   }
 
-  /**
-   * Whether a session may arrive soon: the tenant has none at all, or those for this destination are gone or cannot be reached.
-   * Waiting does not help if none of the tenant's agents serves the destination, or if each refused. A dial whose agent died while
-   * it was pending fails at once.
-   */
+  /** Whether a session may arrive soon that can take the dial. */
   #hopeful(): boolean {
+    // It has waited before, and its time is not over.
     if (this.#parkedUntil !== undefined) return true;
+    // The session was gone, or its hub. If an agent died or refused instead, waiting does not help.
     if (this.#last) return this.#last.error.code === 'destination_unavailable' || this.#last.hubLost;
-    return !this.#routing.directory.serves(this.#request.tenant) || this.#candidates.exist;
+    // No attempt yet: the tenant has no session at all, or those for this destination cannot be reached.
+    return !this.#routing.directory.hasSessions(this.#request.tenant) || this.#candidates.anyServes;
   }
 
   #park(): void {
@@ -163,11 +163,11 @@ export class Attempts {
     this.#log.attempts.push(entry);
     const span = this.#routing.observation.tracer.attempt(this.#request, entry, this.#count);
     const attempt: Attempt = { record, entry, span, abort: new DialAbort(), hedge: undefined };
-    this.#candidates.take(record);
+    this.#candidates.markTried(record);
     running.add(attempt);
     const hedge = this.#guarded(() => this.#hedge(attempt));
     attempt.hedge = setTimeout(hedge, HEDGE_AFTER);
-    const closed = entered(route);
+    const release = countOn(route);
     try {
       const own = {
         session: record.sessionId,
@@ -175,12 +175,12 @@ export class Attempts {
         acknowledged: () => this.#lives(attempt),
       };
       const established = await dial(extended(inSpan(this.#request, span), own));
-      whenLeft(established, closed);
+      whenLeft(established, release);
       this.#lives(attempt);
       running.delete(attempt);
       this.#succeed(attempt, established);
     } catch (thrown) {
-      closed();
+      release();
       clearTimeout(attempt.hedge);
       running.delete(attempt);
       this.#failed(attempt, asDialError(thrown));
@@ -205,7 +205,7 @@ export class Attempts {
       established.end.abort(new Error('another attempt was faster'));
       return;
     }
-    ended(attempt, 'established');
+    recordOutcome(attempt, 'established');
     this.#settle();
     this.#outcome.resolve(established);
   }
@@ -214,8 +214,8 @@ export class Attempts {
     if (this.#state.at === 'settled') return;
     const { record } = attempt;
     // After the caller gave up, the error says only that, so it is not the attempt's own.
-    if (this.#request.signal.aborted && !error.expired) ended(attempt, 'overtaken');
-    else ended(attempt, 'failed', error);
+    if (this.#request.signal.aborted && !error.expired) recordOutcome(attempt, 'overtaken');
+    else recordOutcome(attempt, 'failed', error);
     this.#last = { error, hubLost: this.#routing.hub(record.hubId) === undefined };
     // An agent that is out of sockets refuses faster than another serves, so it would look the least busy.
     if (error.retryable && error.code === 'connection_limit_reached') this.#routing.suspects.accuse(record.sessionId);
@@ -239,7 +239,7 @@ export class Attempts {
     for (const attempt of before.running) {
       clearTimeout(attempt.hedge);
       attempt.abort.abort();
-      ended(attempt, 'overtaken');
+      recordOutcome(attempt, 'overtaken');
     }
   }
 

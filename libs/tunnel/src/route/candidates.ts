@@ -25,7 +25,7 @@ export class Candidates {
   }
 
   /** Marks a session as tried. */
-  take({ sessionId }: SessionRecord): void {
+  markTried({ sessionId }: SessionRecord): void {
     this.#tried.add(sessionId);
   }
 
@@ -35,7 +35,7 @@ export class Candidates {
   }
 
   /** Whether any session serves the destination, tried or not, reachable or not. */
-  get exist(): boolean {
+  get anyServes(): boolean {
     return this.#routing.directory.choose(extended(this.#choice(), { excluded: NONE })) !== undefined;
   }
 

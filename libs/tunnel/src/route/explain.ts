@@ -201,7 +201,7 @@ function whyLater(tier: Tier, first: Tier, { strategies, zone, place, foundBefor
   const busy = 'its agent carries too much: far more tunnels of this gateway than another';
   if (tier.place === 'own') return busy;
   if (first.place === 'own') return "it is at another hub, and the one in this gateway's own process comes first";
-  if (tier.light !== first.light) return busy;
+  if (tier.skipsBusy !== first.skipsBusy) return busy;
   return `its hub is in zone ${JSON.stringify(place.zone)}, and this gateway in ${JSON.stringify(zone)}`;
 }
 

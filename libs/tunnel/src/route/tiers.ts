@@ -4,7 +4,7 @@ import type { Route, RouteState } from './placement.ts';
 const OWN = Symbol('own');
 const DRAINING = Symbol('draining');
 
-/** A part of a pool: the zone of the sessions' hubs, or one of those above. Nothing carries an agent's or a destination's zone. */
+/** A part of a pool: the zone of the sessions' hubs, `OWN` or `DRAINING`. Agents have zones too, but no gateway knows them. */
 type Part = string | typeof OWN | typeof DRAINING;
 
 /** Sessions under one key, grouped by preference. There may be a pool for each session, so it has no empty part. */
@@ -24,8 +24,8 @@ export interface Tier {
   readonly step: number;
   readonly key: string;
   readonly place: 'own' | 'near' | 'far' | 'draining';
-  /** Whether it leaves out routes that rank behind others because their agents are busy. */
-  readonly light: boolean;
+  /** Whether neither it nor a tier before it has a busy agent of the own hub. */
+  readonly skipsBusy: boolean;
   readonly sets: () => readonly RandomSet<Route>[];
   readonly accepts: (route: Route) => boolean;
 }
@@ -43,7 +43,7 @@ export interface PoolView extends Pick<Tier, 'suspected' | 'step' | 'key'> {
  * Up to this many tunnels of one gateway through a session, its agent is never too busy. That is far less than an agent can carry, and
  * far more than agents differ by chance.
  */
-const BUSY = 1000;
+const BUSY_TUNNELS = 1000;
 
 /** A session of a busy agent at the own hub is passed over for one whose agent carries less than 1/LOPSIDED of its load. */
 const LOPSIDED = 2;
@@ -54,36 +54,36 @@ const LOPSIDED = 2;
  */
 export function* tiersIn(pool: Pool, view: PoolView): Generator<Tier> {
   const { suspected, step, key, zone, eligible, load } = view;
-  const tier = (place: Tier['place'], light: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
-    return { suspected, step, key, place, light, sets, accepts };
+  const tier = (place: Tier['place'], skipsBusy: boolean, sets: Tier['sets'], accepts: Tier['accepts']): Tier => {
+    return { suspected, step, key, place, skipsBusy, sets, accepts };
   };
   const own = pool.get(OWN);
   const near = pool.get(zone);
   const draining = pool.get(DRAINING);
   const isFar = pool.size > (own ? 1 : 0) + (near ? 1 : 0) + (draining ? 1 : 0);
   const far = () => [...pool.values()].filter((set) => set !== own && set !== near && set !== draining);
-  let light = true;
+  let skipsBusy = true;
   if (own) {
-    const idle = (route: Route) => route.open <= BUSY && eligible(route);
-    yield tier('own', light, () => [own], idle);
+    const idle = (route: Route) => route.open <= BUSY_TUNNELS && eligible(route);
+    yield tier('own', skipsBusy, () => [own], idle);
     const least = leastBusy(own, view);
     if (least < Number.POSITIVE_INFINITY) {
       const lighter = (route: Route) => load(route) * LOPSIDED < least && eligible(route);
-      if (near) yield tier('near', light, () => [near], lighter);
-      if (isFar) yield tier('far', light, far, lighter);
-      light = false;
-      yield tier('own', light, () => [own], eligible);
+      if (near) yield tier('near', skipsBusy, () => [near], lighter);
+      if (isFar) yield tier('far', skipsBusy, far, lighter);
+      skipsBusy = false;
+      yield tier('own', skipsBusy, () => [own], eligible);
     }
   }
-  if (near) yield tier('near', light, () => [near], eligible);
-  if (isFar) yield tier('far', light, far, eligible);
-  if (draining) yield tier('draining', light, () => [draining], eligible);
+  if (near) yield tier('near', skipsBusy, () => [near], eligible);
+  if (isFar) yield tier('far', skipsBusy, far, eligible);
+  if (draining) yield tier('draining', skipsBusy, () => [draining], eligible);
 }
 
 /** Returns the load of the least loaded busy agent; infinite if no agent is busy. */
 function leastBusy(own: RandomSet<Route>, { eligible, load }: PoolView): number {
   let least = Number.POSITIVE_INFINITY;
-  for (const route of own) if (route.open > BUSY && eligible(route)) least = Math.min(least, load(route));
+  for (const route of own) if (route.open > BUSY_TUNNELS && eligible(route)) least = Math.min(least, load(route));
   return least;
 }
 

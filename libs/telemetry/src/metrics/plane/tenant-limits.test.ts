@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DialLimit, DialLimits } from '@isthmus/tunnel';
+import type { DialLimits, RefusingLimit } from '@isthmus/tunnel';
 import { beginning, server } from '../exposition/testing.ts';
 import type { TenantUse } from './tenant-limits.ts';
 
@@ -14,7 +14,7 @@ const limits: DialLimits = {
 };
 
 function tenant(name: string): TenantUse {
-  const refused = new Map<DialLimit, number>([['dialsPerSecond', 3]]);
+  const refused = new Map<RefusingLimit, number>([['dialsPerSecond', 3]]);
   const rates = { dialsPerSecond: 7, bytesPerSecond: 8 };
   return { name, limits, use: { pendingDials: 1, tunnels: 2, bytesQueued: 4, dials: 5, bytes: 6, refused, ...rates } };
 }

@@ -1,4 +1,4 @@
-import { DIAL_LIMITS, type DialLimit, type DialLimits, type DialUse } from '@isthmus/tunnel';
+import { type DialLimits, type DialUse, REFUSING_LIMITS, type RefusingLimit } from '@isthmus/tunnel';
 import type { Families } from '../exposition/families.ts';
 
 /** A tenant that has dialled through this process. */
@@ -16,7 +16,7 @@ const HELD = ['pendingDials', 'tunnels', 'bytesQueued'] as const;
 
 const RATES = ['dialsPerSecond', 'bytesPerSecond'] as const;
 
-const REFUSES = Object.keys(DIAL_LIMITS) as DialLimit[];
+const REFUSES = Object.keys(REFUSING_LIMITS) as RefusingLimit[];
 
 const WHOSE = `Of tenants with a file that have dialled here, ${MOST_TENANTS} at most.`;
 
